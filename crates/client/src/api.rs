@@ -1,0 +1,299 @@
+//! What a program that embeds the client sees: options in, events and a summary out.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use data::job::IoMethod;
+use proto::checksum::Algorithm;
+
+/// How many parallel streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Parallelism {
+    /// longhaul's choice: one stream on short paths, several in MODE E on long ones.
+    #[default]
+    Auto,
+    /// Exactly this many (MODE E when more than one).
+    Fixed(u32),
+}
+
+/// Transfer mode wish.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ModeChoice {
+    /// MODE E when several streams are used and the server has it, else MODE S.
+    #[default]
+    Auto,
+    /// MODE S.
+    Stream,
+    /// MODE E, also with one stream.
+    Extended,
+}
+
+/// How a copy is verified.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Verify {
+    /// The cheapest algorithm that both ends have; size alone when the server has none.
+    #[default]
+    Auto,
+    /// Size only.
+    None,
+    /// This algorithm; a server without it is an error.
+    With(Algorithm),
+}
+
+/// Everything `longhaul cp` can be told.
+#[derive(Debug, Clone)]
+pub struct CopyOptions {
+    /// `-r`
+    pub recursive: bool,
+    /// `-p`
+    pub parallelism: Parallelism,
+    /// `--buffer SIZE`: pinned socket buffers, bytes; `None`: the kernel's autotuning.
+    pub buffer: Option<u64>,
+    /// `--cc NAME`
+    pub congestion: Option<String>,
+    /// `--mode`
+    pub mode: ModeChoice,
+    /// `--offset`, bytes
+    pub offset: Option<u64>,
+    /// `--length`, bytes
+    pub length: Option<u64>,
+    /// `--resume`
+    pub resume: bool,
+    /// `--verify`
+    pub verify: Verify,
+    /// `--limit-rate`, bytes per second
+    pub limit_rate: Option<u64>,
+    /// `--timeout`: stall limit on control and data channels
+    pub timeout: Duration,
+    /// `--retries` after lost connections
+    pub retries: u32,
+    /// `--trace`: JSON Lines file
+    pub trace: Option<PathBuf>,
+    /// `--io`
+    pub io: IoMethod,
+    /// `--block`: MODE E block size when sending, bytes
+    pub block: usize,
+    /// `--overwrite never`: existing destinations are left alone and count as done when size and
+    /// time agree. Default: overwrite.
+    pub keep_existing: bool,
+    /// Files at a time in a tree (`--concurrency`), 1..=64.
+    pub concurrency: usize,
+    /// Data ports for active connections.
+    pub data_ports: Option<(u16, u16)>,
+}
+
+/// Process-level outcome classes, with the exit codes scripts rely on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    /// Everything arrived and was verified as asked.
+    Done = 0,
+    /// Some files of several failed.
+    Partial = 1,
+    /// The request makes no sense.
+    Usage = 2,
+    /// Login or permission refused.
+    Refused = 3,
+    /// No such file.
+    NotFound = 4,
+    /// Cannot reach the peer, or lost it after all retries.
+    Unreachable = 5,
+    /// Checksum or size mismatch.
+    Integrity = 6,
+    /// Local disk or file error.
+    Local = 7,
+    /// The peer broke the protocol or refused for another reason.
+    Protocol = 8,
+    /// Interrupted by a signal.
+    Interrupted = 130,
+}
+
+/// Why something failed: one clear line that says what to do, and its class.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Failure {
+    /// Class.
+    pub exit: Exit,
+    /// What was being done to what, the reason, and what to do.
+    pub message: String,
+    /// Worth another attempt without any change (lost connection, 4xx).
+    pub transient: bool,
+}
+
+/// What happens during a copy, in order; an observer must not block.
+#[derive(Debug, Clone)]
+pub enum Event {
+    /// The list of files is known (again when it grows).
+    Planned {
+        /// Files so far.
+        files: u64,
+        /// Bytes so far, as far as known.
+        bytes: u64,
+    },
+    /// A file's transfer begins.
+    Started {
+        /// Source as shown to people.
+        source: String,
+        /// Destination as shown to people.
+        destination: String,
+        /// Size if known.
+        bytes: Option<u64>,
+        /// Bytes already safe from an earlier attempt.
+        resumed: u64,
+    },
+    /// A few times a second: totals over the whole batch.
+    Progress {
+        /// Bytes moved in this run (without what was resumed).
+        bytes: u64,
+        /// Bytes that are safe in all, resumed ones included.
+        safe: u64,
+        /// Streams open now.
+        streams: u64,
+        /// Largest socket buffer now, bytes.
+        buffer_bytes: u64,
+    },
+    /// A file is done and verified as asked.
+    Finished {
+        /// Source.
+        source: String,
+        /// Destination.
+        destination: String,
+        /// Bytes moved for it in this run.
+        bytes: u64,
+        /// `crc32c`, `size`, `none`...
+        verified: String,
+    },
+    /// A file was left alone: already in place, or not a regular file.
+    Skipped {
+        /// Source.
+        source: String,
+        /// Why.
+        reason: String,
+    },
+    /// A file failed for good.
+    Failed {
+        /// Source.
+        source: String,
+        /// Why.
+        failure: Failure,
+    },
+    /// Another attempt will be made.
+    Retrying {
+        /// Source.
+        source: String,
+        /// What went wrong.
+        reason: String,
+        /// Which attempt comes next, from 2.
+        attempt: u32,
+        /// After this long.
+        after: Duration,
+    },
+    /// Something the user should know once (a feature that the server lacks).
+    Warning(String),
+}
+
+/// Takes the events of a copy.
+pub trait Observer: Send + Sync {
+    /// Called from any thread.
+    fn event(&self, event: Event);
+}
+
+/// The end of a copy: the fields of the `summary` JSON line.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Summary {
+    /// Bytes moved in this run.
+    pub bytes: u64,
+    /// Wall time of the run.
+    pub seconds: f64,
+    /// bytes * 8 / seconds.
+    pub goodput_bps: f64,
+    /// Most data connections at once.
+    pub streams_max: u64,
+    /// Largest socket buffer, bytes.
+    pub buffer_bytes_max: u64,
+    /// Segments sent again, as far as this end's kernel saw.
+    pub retransmits: u64,
+    /// `crc32c`, `size`, `none`, `mixed`.
+    pub verified: String,
+    /// What held the transfer back, one of the limiters of the vocabulary, with a share.
+    pub limited_by: String,
+    /// One line in plain words: why it is as fast as it is (`--why`).
+    pub why: String,
+    /// Files done.
+    pub files: u64,
+    /// Files failed.
+    pub failed: u64,
+    /// Files skipped.
+    pub skipped: u64,
+    /// Overall class.
+    pub exit: Exit,
+    /// The first failure, if any.
+    pub first_failure: Option<Failure>,
+}
+
+/// Copies sources (paths, URLs, `-`; globs in the last component) to a destination. Two remote
+/// ends make a third-party transfer. Never returns `Exit::Done` unless every byte arrived and was
+/// verified as asked. Dropping the future stops everything and leaves only partial files with a
+/// recognisable name and their journals.
+pub async fn copy(
+    sources: &[String],
+    destination: &str,
+    options: &CopyOptions,
+    observer: Arc<dyn Observer>,
+) -> Summary {
+    let _ = (sources, destination, options, observer);
+    todo!()
+}
+
+/// Settings of the single-file verbs (`ls`, `stat`, `rm`, `mkdir`, `mv`, `cksum`).
+#[derive(Debug, Clone)]
+pub struct RemoteOptions {
+    /// Time-out on the control channel.
+    pub timeout: Duration,
+}
+
+/// One entry of `ls` and `stat`.
+pub type RemoteEntry = proto::listing::RemoteEntry;
+
+/// Lists a remote directory or file.
+pub async fn list(url: &str, options: &RemoteOptions) -> Result<Vec<RemoteEntry>, Failure> {
+    let _ = (url, options);
+    todo!()
+}
+
+/// Facts of one remote path.
+pub async fn stat(url: &str, options: &RemoteOptions) -> Result<RemoteEntry, Failure> {
+    let _ = (url, options);
+    todo!()
+}
+
+/// Deletes a remote file, or a tree when `recursive`.
+pub async fn remove(url: &str, recursive: bool, options: &RemoteOptions) -> Result<(), Failure> {
+    let _ = (url, recursive, options);
+    todo!()
+}
+
+/// Makes a remote directory; with `parents` also those above it, and existing ones are fine.
+pub async fn make_dir(url: &str, parents: bool, options: &RemoteOptions) -> Result<(), Failure> {
+    let _ = (url, parents, options);
+    todo!()
+}
+
+/// Renames on one server; `to` is a URL of the same server.
+pub async fn rename(from: &str, to: &str, options: &RemoteOptions) -> Result<(), Failure> {
+    let _ = (from, to, options);
+    todo!()
+}
+
+/// Checksum of a remote (or local) file or part of it, lower-case hex.
+pub async fn checksum(
+    url: &str,
+    algorithm: Algorithm,
+    offset: u64,
+    length: Option<u64>,
+    options: &RemoteOptions,
+) -> Result<String, Failure> {
+    let _ = (url, algorithm, offset, length, options);
+    todo!()
+}

@@ -1,0 +1,90 @@
+//! Why moving bytes failed: which end, and what was being done to what.
+
+use std::io;
+use std::net::SocketAddr;
+
+/// A failed transfer.
+#[derive(Debug, thiserror::Error)]
+pub enum DataError {
+    /// The store could not be read.
+    #[error("cannot read {what}: {source}")]
+    Read {
+        /// The file.
+        what: String,
+        /// System's reason.
+        source: io::Error,
+    },
+    /// The store could not be written.
+    #[error("cannot write {what}: {source}")]
+    Write {
+        /// The file.
+        what: String,
+        /// System's reason.
+        source: io::Error,
+    },
+    /// The source ended before the bytes that were announced.
+    #[error("{what} became shorter while it was sent: ended at {at} of {expected} bytes")]
+    Shrunk {
+        /// The file.
+        what: String,
+        /// Where it ended.
+        at: u64,
+        /// What was announced.
+        expected: u64,
+    },
+    /// A data connection could not be made.
+    #[error("cannot open data connection to {to}: {source}")]
+    Connect {
+        /// Peer.
+        to: SocketAddr,
+        /// System's reason.
+        source: io::Error,
+    },
+    /// No data connection came in time.
+    #[error("no data connection arrived within {seconds} s")]
+    NoPeer {
+        /// The limit.
+        seconds: u64,
+    },
+    /// A data connection broke.
+    #[error("data connection with {peer} broke: {source}")]
+    Wire {
+        /// Peer.
+        peer: String,
+        /// System's reason.
+        source: io::Error,
+    },
+    /// Nothing moved for the stall time.
+    #[error("data connection stalled: nothing moved for {seconds} s")]
+    Stalled {
+        /// The limit.
+        seconds: u64,
+    },
+    /// The peer's blocks make no sense.
+    #[error("bad extended block from {peer}: {source}")]
+    Block {
+        /// Peer.
+        peer: String,
+        /// What is wrong.
+        source: proto::eblock::BlockError,
+    },
+    /// A block outside the part of the file that this transfer is about.
+    #[error("block at {offset} of {count} bytes lies outside the expected {limit} bytes")]
+    Outside {
+        /// Wire offset.
+        offset: u64,
+        /// Length.
+        count: u64,
+        /// The bound.
+        limit: u64,
+    },
+    /// Stopped on request.
+    #[error("transfer aborted")]
+    Aborted,
+    /// The thread or stream bound is reached.
+    #[error("too many data streams at once (limit {limit})")]
+    TooManyStreams {
+        /// The limit.
+        limit: usize,
+    },
+}

@@ -1,0 +1,1 @@
+//! Rate limit: a token bucket shared by the streams of a transfer. Pure: time is an argument.

@@ -1,0 +1,1 @@
+//! Bytes in memory: listings to send and to receive, and tests.

@@ -1,0 +1,33 @@
+//! What is read and written: files, pipes, memory.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+pub mod file;
+pub mod memory;
+pub mod root;
+
+/// Something to send.
+pub trait Source: Send + Sync + std::fmt::Debug {
+    /// For messages: the path, `standard input`.
+    fn name(&self) -> String;
+    /// Bytes from `offset`; 0 at the end. A sequential source requires ascending offsets.
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize>;
+    /// Size now; `None` for a sequential source.
+    fn len(&self) -> io::Result<Option<u64>>;
+    /// A descriptor for sendfile and splice, if offsets apply to it.
+    fn fd(&self) -> Option<BorrowedFd<'_>>;
+}
+
+/// Somewhere to store.
+pub trait Sink: Send + Sync + std::fmt::Debug {
+    /// For messages: the path, `standard output`.
+    fn name(&self) -> String;
+    /// Writes all of `buf` at `offset`. A sequential sink requires ascending, gapless offsets and
+    /// gives `io::ErrorKind::InvalidInput` otherwise.
+    fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()>;
+    /// A descriptor for splice: with offsets if [`Sink::seekable`], else in order.
+    fn fd(&self) -> Option<BorrowedFd<'_>>;
+    /// Whether offsets may come in any order.
+    fn seekable(&self) -> bool;
+}

@@ -1,0 +1,22 @@
+//! GridFTP and FTP as values.
+//!
+//! This room holds the wire formats (control lines, commands, replies, addresses, listings,
+//! extended-block headers, byte ranges, markers) and the session state machines of both ends.
+//! It performs no input or output and reads no clock: bytes and time are arguments, decisions are
+//! return values. The rooms at the edge (`data`, `server`, `client`) drive it.
+
+#![forbid(unsafe_code)]
+
+pub mod address;
+pub mod checksum;
+pub mod command;
+pub mod eblock;
+pub mod feature;
+pub mod line;
+pub mod listing;
+pub mod marker;
+pub mod path;
+pub mod ranges;
+pub mod reply;
+pub mod server;
+pub mod timestamp;

@@ -1,0 +1,341 @@
+//! What a session asks of its driver, and what the driver answers.
+
+use std::net::SocketAddr;
+
+use crate::address::Family;
+use crate::checksum::Algorithm;
+use crate::command::{Mode, Type};
+use crate::listing::{Entry, FactSet};
+use crate::path::VPath;
+use crate::ranges::RangeSet;
+use crate::reply::Reply;
+use crate::timestamp::Timestamp;
+
+/// One thing for the driver to do.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Action {
+    /// Send this on the control channel.
+    Reply(Reply),
+    /// Check a login; outcome [`Outcome::Login`].
+    Authenticate {
+        /// As given by USER.
+        user: String,
+        /// As given by PASS.
+        password: Vec<u8>,
+    },
+    /// Work on files; outcome [`Outcome::File`].
+    File(FileRequest),
+    /// Open a listener for data connections (closing what was there); outcome
+    /// [`Outcome::Listening`].
+    Listen(ListenRequest),
+    /// From now on data connections are made to these addresses (one per stripe); closes what was
+    /// there. No outcome: connections are made when a transfer starts.
+    ConnectTo(Vec<SocketAddr>),
+    /// Close listener and all data connections.
+    DropChannel,
+    /// Run a transfer; outcomes [`Outcome::Opened`] (once, unless it fails before), then
+    /// [`Outcome::Transferred`].
+    Transfer(Box<TransferRequest>),
+    /// Stop the running transfer; [`Outcome::Transferred`] with [`TransferError::Aborted`] follows.
+    Abort,
+    /// Remember for logs: key and value (`client`, `task`).
+    Note(&'static str, String),
+    /// Set the session's idle time-out, seconds (SITE IDLE; the driver bounds it).
+    IdleTimeout(u32),
+    /// Close the control connection after what was sent.
+    Close,
+}
+
+/// Where to listen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ListenRequest {
+    /// Family wanted.
+    pub family: Family,
+    /// Data connections may come from hosts other than the control peer (third-party transfers).
+    pub any_host: bool,
+    /// Receive buffer to ask for before listening, bytes; `None` leaves it to the kernel.
+    pub receive_buffer: Option<u64>,
+    /// Send buffer, likewise.
+    pub send_buffer: Option<u64>,
+}
+
+/// Work on files that has no data channel. Paths are inside the session's root.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs, reason = "fields are named for the command's arguments")]
+pub enum FileRequest {
+    /// Answer [`FileAnswer::Entry`]; `name` of the entry is the last component.
+    Stat(VPath),
+    /// Does the directory exist and may it be entered? Answer [`FileAnswer::Done`].
+    ChangeDir(VPath),
+    MakeDir(VPath),
+    RemoveDir(VPath),
+    Delete(VPath),
+    /// Recursive delete.
+    RemoveTree(VPath),
+    Rename {
+        from: VPath,
+        to: VPath,
+    },
+    SetModified(VPath, Timestamp),
+    Chmod(VPath, u32),
+    Chgrp(VPath, String),
+    /// `target` is kept as given.
+    Symlink {
+        target: Vec<u8>,
+        link: VPath,
+    },
+    Truncate(VPath, u64),
+    /// MLSC and `STAT path`: answer [`FileAnswer::Entries`].
+    List(ListRequest),
+    /// CKSM: answer [`FileAnswer::Digest`]; the driver reports [`Outcome::ChecksumProgress`] every
+    /// `marker_seconds` meanwhile when that is not 0.
+    Checksum {
+        algorithm: Algorithm,
+        path: VPath,
+        offset: u64,
+        /// `None`: to the end.
+        length: Option<u64>,
+        marker_seconds: u32,
+    },
+}
+
+/// Which entries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListRequest {
+    /// Directory or file.
+    pub path: VPath,
+    /// Glob of the last component (LIST only): `path` is then the directory.
+    pub pattern: Option<Vec<u8>>,
+    /// How to write each entry.
+    pub form: ListForm,
+    /// With everything below (MLSR).
+    pub recursive: bool,
+}
+
+/// How entries are written, one a line, CR LF.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ListForm {
+    /// MLSD, MLSC, MLSR.
+    Facts(FactSet),
+    /// LIST, STAT.
+    Long,
+    /// NLST.
+    Names,
+}
+
+/// A transfer, fully decided.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TransferRequest {
+    /// What moves.
+    pub what: TransferKind,
+    /// MODE.
+    pub mode: Mode,
+    /// TYPE.
+    pub type_: Type,
+    /// Data connections to open when the server sends in MODE E, >= 1.
+    pub streams: u32,
+    /// Listen first and tell the address in a preliminary reply (delayed passive): the driver
+    /// listens and reports [`Outcome::Listening`] before [`Outcome::Opened`].
+    pub delayed_passive: Option<ListenRequest>,
+    /// Buffer sizes for sockets, bytes.
+    pub send_buffer: Option<u64>,
+    /// Buffer sizes for sockets, bytes.
+    pub receive_buffer: Option<u64>,
+    /// Seconds between 112 markers, 0 none.
+    pub perf_marker_seconds: u32,
+    /// Seconds between 111 markers, 0 none (stores in MODE E only).
+    pub range_marker_seconds: u32,
+}
+
+/// What moves in a transfer.
+#[derive(Debug, Clone, PartialEq)]
+pub enum TransferKind {
+    /// RETR, ERET.
+    Retrieve {
+        /// The file.
+        path: VPath,
+        /// Part to send (ERET P); wire offsets in MODE E count from its start.
+        part: Option<(u64, u64)>,
+        /// What the receiver has already, in wire offsets; `Offset` skips a prefix.
+        have: RangeSet,
+    },
+    /// STOR, APPE, STOU, ESTO.
+    Store {
+        /// The file. For STOU the driver makes the name unique and reports it in
+        /// [`Outcome::Opened`].
+        path: VPath,
+        /// How the file is opened.
+        disposition: Disposition,
+        /// Expected size from ALLO; advisory.
+        allocate: Option<u64>,
+        /// Sum while storing, so that a later CKSM of the whole file is answered at once.
+        sum: Option<Algorithm>,
+        /// The file must have this checksum (SCKS, STORATTR), else
+        /// [`TransferError::Checksum`].
+        expect: Option<(Algorithm, String)>,
+        /// Set the modification time afterwards.
+        modify: Option<Timestamp>,
+    },
+    /// LIST, NLST, MLSD, MLSR over the data channel.
+    List(ListRequest),
+}
+
+/// How a store opens its file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Disposition {
+    /// STOR without REST: truncate or create.
+    Truncate,
+    /// REST n: write from `n`, keep what is before, cut nothing before; in MODE S the file is cut
+    /// to the end of what was written. MODE E ranges: keep everything.
+    Resume {
+        /// What is there already, in file offsets (`0..n` for REST n).
+        have: RangeSet,
+    },
+    /// ESTO A: offsets on the wire count from here; keep the rest of the file.
+    At(u64),
+    /// APPE: at the end.
+    Append,
+    /// STOU: create, never overwrite.
+    Unique,
+}
+
+/// What the driver reports.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    /// Of [`Action::Authenticate`]; the text of a refusal is for the user.
+    Login(Result<Grant, String>),
+    /// Of [`Action::File`].
+    File(Result<FileAnswer, FileError>),
+    /// Progress of a running [`FileRequest::Checksum`]; time in seconds since 1970.
+    ChecksumProgress {
+        /// Clock, seconds since 1970.
+        now: f64,
+        /// Bytes summed.
+        bytes: u64,
+    },
+    /// Of [`Action::Listen`] or of a delayed-passive transfer.
+    Listening(Result<SocketAddr, FileError>),
+    /// The file is open and the transfer begins (150, or 125 when connections are reused).
+    Opened {
+        /// Cached MODE E connections are used.
+        reused: bool,
+        /// The unique name (STOU).
+        unique_name: Option<VPath>,
+    },
+    /// A tick during a transfer: what has moved so far. The session turns it into 112 and 111
+    /// replies if they are due (it counts the periods itself from `now`).
+    Progress(Progress),
+    /// The transfer ended.
+    Transferred(Result<TransferDone, TransferError>),
+}
+
+/// What has moved.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Progress {
+    /// Clock, seconds since 1970.
+    pub now: f64,
+    /// Bytes moved by this transfer.
+    pub bytes: u64,
+    /// All ranges stored since the transfer began, in wire offsets (stores; empty otherwise).
+    pub stored: RangeSet,
+}
+
+/// A finished transfer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TransferDone {
+    /// Last state.
+    pub progress: Progress,
+}
+
+/// A login that was granted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Grant {
+    /// Name shown in 230 and WHOAMI.
+    pub user: String,
+    /// Current directory after login.
+    pub home: VPath,
+    /// What the session may do.
+    pub rights: Rights,
+    /// Extra lines of the 230 reply.
+    pub message: Vec<String>,
+}
+
+/// What a session may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rights {
+    /// Create, change and delete.
+    pub write: bool,
+    /// PORT to, and passive connections from, hosts other than the control peer.
+    pub third_party: bool,
+}
+
+/// Answer to a [`FileRequest`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FileAnswer {
+    /// It is done.
+    Done,
+    /// Stat.
+    Entry(Box<Entry>),
+    /// List, already written as lines without ending (one element a line).
+    Lines(Vec<Vec<u8>>),
+    /// Checksum, lower-case hex.
+    Digest(String),
+}
+
+/// Why work on a file failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileErrorKind {
+    /// ENOENT
+    NotFound,
+    /// EACCES, EPERM, or the session lacks the right.
+    Denied,
+    /// EEXIST
+    Exists,
+    /// ENOTDIR
+    NotADirectory,
+    /// EISDIR
+    IsADirectory,
+    /// ENOTEMPTY
+    NotEmpty,
+    /// ENOSPC, EDQUOT
+    NoSpace,
+    /// ENAMETOOLONG
+    NameTooLong,
+    /// The path leads out of the session's root (EXDEV from openat2, link loops).
+    Escapes,
+    /// The server's own limits (no free data port, too many streams).
+    Busy,
+    /// Anything else.
+    Other,
+}
+
+/// A failed file operation: kind for the reply code, text for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileError {
+    /// For the reply code.
+    pub kind: FileErrorKind,
+    /// errno if there was one.
+    pub errno: Option<i32>,
+    /// What failed, in plain words with the system's text ("No such file or directory").
+    pub text: String,
+}
+
+/// Why a transfer failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TransferError {
+    /// The file could not be opened, read or written.
+    File(FileError),
+    /// No data connection could be made or was accepted in time: 425.
+    NoConnection(String),
+    /// A data connection broke, stalled or sent nonsense: 426.
+    Broken(String),
+    /// ABOR: 426, then 226 for ABOR itself.
+    Aborted,
+    /// Checksum mismatch after a store.
+    Checksum {
+        /// What came.
+        computed: String,
+        /// What SCKS or STORATTR announced.
+        expected: String,
+    },
+}

@@ -1,0 +1,79 @@
+//! What the administrator decides: the TOML file and the command line, as one value.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use data::job::IoMethod;
+
+/// What anonymous sessions may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Anonymous {
+    /// Read only.
+    Ro,
+    /// Read and write.
+    Rw,
+}
+
+/// Who may make data connections to and from hosts other than their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ThirdParty {
+    /// Nobody.
+    None,
+    /// Users that logged in with a password (and whose record does not forbid it).
+    #[default]
+    Users,
+}
+
+/// A running server's settings. Every field of the TOML file has the same name with `-`.
+#[derive(Debug, Clone)]
+pub struct ServerConfig {
+    /// Where to listen.
+    pub listen: SocketAddr,
+    /// Root of anonymous sessions and default root of users.
+    pub root: PathBuf,
+    /// Anonymous sessions; `None`: refused.
+    pub anonymous: Option<Anonymous>,
+    /// Password file.
+    pub users: Option<PathBuf>,
+    /// Data ports.
+    pub data_ports: Option<(u16, u16)>,
+    /// Address told in 227 replies instead of the local one (behind NAT).
+    pub public_address: Option<IpAddr>,
+    /// JSON Lines, one record per transfer.
+    pub transfer_log: Option<PathBuf>,
+    /// Classic `FTP_INFO` lines, one per transfer.
+    pub ftp_info_log: Option<PathBuf>,
+    /// Third-party data connections.
+    pub third_party: ThirdParty,
+    /// Sessions in all.
+    pub max_sessions: usize,
+    /// Sessions per client address.
+    pub max_sessions_per_address: usize,
+    /// Sessions per logged-in user.
+    pub max_sessions_per_user: usize,
+    /// Data streams in all.
+    pub max_streams: usize,
+    /// Data streams a client may ask for in one transfer.
+    pub max_streams_per_transfer: u32,
+    /// No command for this long after login: 421.
+    pub idle_timeout: Duration,
+    /// No login for this long: 421.
+    pub login_timeout: Duration,
+    /// A transfer or a reply that does not move for this long ends.
+    pub stall_timeout: Duration,
+    /// How long SIGTERM lets running transfers go on.
+    pub drain: Duration,
+    /// Seconds between 112 markers.
+    pub perf_marker_seconds: u32,
+    /// Seconds between 111 markers.
+    pub range_marker_seconds: u32,
+    /// MODE E block when sending, bytes.
+    pub block: usize,
+    /// How bytes move.
+    pub io: IoMethod,
+    /// Unprivileged account to become after binding (when started as root).
+    pub run_as: Option<String>,
+}

@@ -1,0 +1,1 @@
+//! Harness: starts real peers and longhaul, and compares files.
