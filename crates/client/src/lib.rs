@@ -3,5 +3,8 @@
 #![forbid(unsafe_code)]
 
 mod api;
+pub mod location;
+pub mod session;
+pub mod transfer;
 
 pub use api::*;

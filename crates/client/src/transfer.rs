@@ -1,0 +1,109 @@
+//! One file over one session (or two): the seam between the batch above and the dialogue below.
+//!
+//! Everything here is a single attempt. What a failed attempt made safe is in the shared
+//! [`Control`] (gets) or in [`TransferSpec::marked`] (puts and third-party transfers, from the
+//! server's 111 markers); the batch decides about the next attempt.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use data::job::{Control, IoMethod, Report};
+use data::store::{Sink, Source};
+use proto::checksum::Algorithm;
+use proto::ranges::RangeSet;
+
+use crate::session::Session;
+use crate::{Failure, ModeChoice};
+
+/// How one attempt is to be made.
+#[derive(Debug, Clone)]
+pub struct TransferSpec {
+    /// Size of what is to be transferred: of the part if there is one, of the file otherwise.
+    pub size: Option<u64>,
+    /// Part of the source: offset and length in the source file. The part's bytes become the
+    /// destination's bytes from 0 on.
+    pub part: Option<(u64, u64)>,
+    /// What is safe at the destination already, in destination offsets.
+    pub have: RangeSet,
+    /// Streams wanted (1 unless MODE E is possible).
+    pub streams: u32,
+    /// Mode wish.
+    pub mode: ModeChoice,
+    /// Sum the bytes of this attempt on the way; only meaningful when `have` is empty.
+    pub sum: Option<Algorithm>,
+    /// Ask the destination server to sum while it stores (if it can).
+    pub remote_sum: Option<Algorithm>,
+    /// Bytes per second.
+    pub rate: Option<u64>,
+    /// Stall limit.
+    pub timeout: Duration,
+    /// Pinned socket buffers, bytes.
+    pub buffer: Option<u64>,
+    /// Congestion control.
+    pub congestion: Option<String>,
+    /// How bytes move at this end.
+    pub io: IoMethod,
+    /// MODE E block, bytes.
+    pub block: usize,
+    /// Ranges the destination server reported as stored (111), destination offsets.
+    pub marked: Arc<Mutex<RangeSet>>,
+    /// Data ports for active connections.
+    pub data_ports: Option<(u16, u16)>,
+}
+
+/// Outcome of one attempt that ended with 226.
+#[derive(Debug, Clone, Default)]
+pub struct Attempt {
+    /// This end's report; default for third-party transfers except `bytes`.
+    pub report: Report,
+    /// MODE E was used.
+    pub extended: bool,
+    /// Streams opened.
+    pub streams: u64,
+    /// Warnings for the user (a fallback that was taken), each said once per session.
+    pub warnings: Vec<String>,
+}
+
+/// Server to this machine.
+pub async fn get(
+    session: &mut Session,
+    path: &[u8],
+    sink: Arc<dyn Sink>,
+    spec: &TransferSpec,
+    control: &Arc<Control>,
+) -> Result<Attempt, Failure> {
+    let _ = (session, path, sink, spec, control);
+    todo!()
+}
+
+/// This machine to server. `control.bytes()` counts what was handed to the kernel.
+pub async fn put(
+    session: &mut Session,
+    source: Arc<dyn Source>,
+    path: &[u8],
+    spec: &TransferSpec,
+    control: &Arc<Control>,
+) -> Result<Attempt, Failure> {
+    let _ = (session, source, path, spec, control);
+    todo!()
+}
+
+/// Server to server. Progress arrives by 112 markers (MODE E) in `progress`, bytes so far.
+pub async fn third_party(
+    source: &mut Session,
+    source_path: &[u8],
+    destination: &mut Session,
+    destination_path: &[u8],
+    spec: &TransferSpec,
+    progress: &(dyn Fn(u64) + Send + Sync),
+) -> Result<Attempt, Failure> {
+    let _ = (
+        source,
+        source_path,
+        destination,
+        destination_path,
+        spec,
+        progress,
+    );
+    todo!()
+}
