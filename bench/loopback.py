@@ -1,0 +1,304 @@
+#!/usr/bin/env python3
+"""Loopback speed and session cost of longhaul beside its peers.
+
+Prints the tables of docs/benchmarks.md. Every row is measured in turn with its rivals in one run;
+figures are medians. Run it on an otherwise idle machine:
+
+    cargo build --release && bench/loopback.py [--size 4G] [--runs 5] [--only get,io,tiny,idle]
+
+Peers that are not installed are left out and named. Needs root for the anonymous globus server.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import resource
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+TICKS = os.sysconf("SC_CLK_TCK")
+ROOT = Path(__file__).resolve().parent.parent
+LONGHAUL = os.environ.get("LONGHAUL_BIN", str(ROOT / "target/release/longhaul"))
+PEERS = Path(os.environ.get("LONGHAUL_PEERS", str(ROOT / "target/interop-peers")))
+
+
+def size(text):
+    units = {"k": 10, "m": 20, "g": 30}
+    unit = text[-1].lower()
+    return int(text[:-1]) << units[unit] if unit in units else int(text)
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def wait_for(port):
+    for _ in range(200):
+        with socket.socket() as s:
+            if s.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.05)
+    sys.exit(f"nothing listens on port {port}")
+
+
+def cpu_of(pid):
+    """User and system seconds of a process, its live children and those it has reaped."""
+    total = 0
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        if int(entry.name) == pid:
+            total += sum(int(f) for f in fields[11:15])
+        elif int(fields[1]) == pid:
+            total += sum(int(f) for f in fields[11:15])
+    return total / TICKS
+
+
+class Server:
+    """A server process and its address."""
+
+    def __init__(self, name, argv, port=None, ready_line=False):
+        self.name = name
+        out = subprocess.PIPE if ready_line else subprocess.DEVNULL
+        self.process = subprocess.Popen(argv, stdout=out, stderr=subprocess.DEVNULL)
+        if ready_line:
+            line = self.process.stdout.readline().decode()
+            port = int(line.strip().rsplit(":", 1)[1])
+        self.port = port
+        wait_for(port)
+
+    def stop(self):
+        self.process.kill()
+        self.process.wait()
+
+
+def longhaul_server(root, *more):
+    argv = [LONGHAUL, "serve", "--listen", "127.0.0.1:0", "--root", str(root), "--anonymous", "rw"]
+    return Server("longhaul", argv + list(more), ready_line=True)
+
+
+def globus_server():
+    if not shutil.which("globus-gridftp-server"):
+        return None
+    port = free_port()
+    argv = ["globus-gridftp-server", "-aa", "-p", str(port), "-control-interface", "127.0.0.1",
+            "-data-interface", "127.0.0.1"]
+    if os.geteuid() == 0:
+        argv += ["-anonymous-user", "nobody"]
+    return Server("globus", argv, port)
+
+
+def vsftpd_server(root, scratch):
+    program = shutil.which("vsftpd") or str(PEERS / "vsftpd/usr/sbin/vsftpd")
+    if not os.path.exists(program):
+        return None
+    port = free_port()
+    (scratch / "empty").mkdir()
+    conf = scratch / "vsftpd.conf"
+    conf.write_text(
+        f"listen=YES\nlisten_address=127.0.0.1\nlisten_port={port}\nbackground=NO\n"
+        f"anonymous_enable=YES\nanon_root={root}\nftp_username=nobody\nno_anon_password=YES\n"
+        f"secure_chroot_dir={scratch}/empty\nseccomp_sandbox=NO\npasv_address=127.0.0.1\n"
+        "xferlog_enable=NO\n")
+    return Server("vsftpd", [program, str(conf)], port)
+
+
+def iperf_server():
+    if not shutil.which("iperf3"):
+        return None
+    port = free_port()
+    return Server("iperf3", ["iperf3", "-s", "-B", "127.0.0.1", "-p", str(port)], port)
+
+
+def measure(server, argv):
+    """Wall seconds, and CPU seconds of both ends."""
+    before_server = cpu_of(server.process.pid)
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    start = time.monotonic()
+    done = subprocess.run(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    wall = time.monotonic() - start
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(argv)} failed: {done.stderr.decode()[-500:]}")
+    time.sleep(0.2)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    client = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return wall, client + cpu_of(server.process.pid) - before_server
+
+
+def table(title, nbytes, rows, runs, cleanup=None):
+    """Rows are (label, server, argv); measured in turn, `runs` times after one warm-up."""
+    rows = [row for row in rows if row[1]]
+    figures = {label: [] for label, _, _ in rows}
+    for turn in range(runs + 1):
+        for label, server, argv in rows:
+            result = measure(server, argv)
+            if cleanup:
+                cleanup()
+            if turn > 0:
+                figures[label].append(result)
+    print(f"\n{title}\n")
+    print("| program | GB/s median (min-max) | CPU s/GB |")
+    print("| --- | --- | --- |")
+    gigabytes = nbytes / 1e9
+    for label, _, _ in rows:
+        rates = [gigabytes / wall for wall, _ in figures[label]]
+        cpus = [cpu / gigabytes for _, cpu in figures[label]]
+        print(f"| {label} | {statistics.median(rates):.2f} ({min(rates):.2f}-{max(rates):.2f}) "
+              f"| {statistics.median(cpus):.3f} |", flush=True)
+
+
+def get_tables(args, scratch, source):
+    nbytes = args.size
+    longhaul = longhaul_server(source.parent)
+    globus, vsftpd, iperf = globus_server(), vsftpd_server(source.parent, scratch), iperf_server()
+    target = scratch / "target.dat"
+    cleanup = lambda: target.unlink(missing_ok=True)
+    name = source.name
+
+    def rows(destination, streams):
+        lh = [LONGHAUL, "cp", "-q", "-p", str(streams)]
+        url = f"ftp://127.0.0.1:{longhaul.port}/{name}"
+        found = [
+            ("longhaul, not verified", longhaul, lh + ["--verify", "none", url, str(destination)]),
+            ("longhaul, verified (default)", longhaul, lh + [url, str(destination)]),
+        ]
+        if globus:
+            p = ["-p", str(streams)] if streams > 1 else []
+            found.append((f"globus-url-copy, globus-gridftp-server", globus,
+                          ["globus-url-copy"] + p + [f"ftp://127.0.0.1:{globus.port}{source}",
+                                                     f"file://{destination}"]))
+        if vsftpd and streams == 1:
+            found.append(("curl, vsftpd", vsftpd,
+                          ["curl", "-s", f"ftp://127.0.0.1:{vsftpd.port}/{name}", "-o",
+                           str(destination)]))
+        if iperf and str(destination) == "/dev/null":
+            found.append(("iperf3 (the wire's limit)", iperf,
+                          ["iperf3", "-c", "127.0.0.1", "-p", str(iperf.port), "-R", "-n",
+                           str(nbytes // streams), "-P", str(streams)]))
+        return found
+
+    for streams in (1, 4):
+        plural = "s" if streams > 1 else ""
+        table(f"get, {streams} stream{plural}, to /dev/null", nbytes,
+              rows("/dev/null", streams), args.runs)
+        table(f"get, {streams} stream{plural}, to a tmpfs file", nbytes,
+              rows(target, streams), args.runs, cleanup)
+    for server in (longhaul, globus, vsftpd, iperf):
+        if server:
+            server.stop()
+        else:
+            print("(a peer is missing: see tests/install-peers)")
+
+
+def io_tables(args, scratch, source):
+    target = scratch / "target.dat"
+    for destination in ("/dev/null", str(target)):
+        servers = {m: longhaul_server(source.parent, "--io", m)
+                   for m in ("copy", "sendfile", "splice", "zerocopy")}
+        rows = []
+        for method, server in servers.items():
+            url = f"ftp://127.0.0.1:{server.port}/{source.name}"
+            for receive in ("copy", "splice"):
+                rows.append((f"send {method}, receive {receive}", server,
+                             [LONGHAUL, "cp", "-q", "-p", "1", "--verify", "none", "--io", receive,
+                              url, destination]))
+        where = "/dev/null" if destination == "/dev/null" else "a tmpfs file"
+        table(f"methods, 1 stream, to {where}", args.size, rows, args.runs,
+              lambda: target.unlink(missing_ok=True))
+        for server in servers.values():
+            server.stop()
+
+
+def tiny(args, scratch, source):
+    (source.parent / "tiny.dat").write_bytes(b"tiny\n")
+    server = longhaul_server(source.parent)
+    url = f"ftp://127.0.0.1:{server.port}/tiny.dat"
+    walls = []
+    for _ in range(21):
+        start = time.monotonic()
+        subprocess.run([LONGHAUL, "cp", "-q", url, str(scratch / "tiny.out")], check=True)
+        walls.append((time.monotonic() - start) * 1000)
+    print(f"\n`longhaul cp` of one tiny file, wall time: median {statistics.median(walls[1:]):.1f} ms "
+          f"({min(walls[1:]):.1f}-{max(walls[1:]):.1f}), 20 runs")
+    server.stop()
+
+
+def idle(args, scratch, source):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (args.sessions + 200,) * 2)
+    server = longhaul_server(source.parent, "--max-sessions", "20000",
+                             "--max-sessions-per-address", "20000", "--max-sessions-per-user", "20000")
+
+    def memory():
+        status = Path(f"/proc/{server.process.pid}/status").read_text()
+        return int(next(l for l in status.splitlines() if l.startswith("VmRSS")).split()[1]) / 1024
+
+    async def session():
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        await reader.readline()
+        for line in (b"USER anonymous\r\n", b"PASS a@b\r\n"):
+            writer.write(line)
+            reply = await reader.readline()
+        if not reply.startswith(b"230"):
+            sys.exit(f"login refused: {reply}")
+        return writer
+
+    async def all_sessions():
+        before = memory()
+        held = []
+        start = time.monotonic()
+        while len(held) < args.sessions:
+            held += await asyncio.gather(*(session() for _ in range(200)))
+        seconds = time.monotonic() - start
+        after = memory()
+        print(f"\n{len(held)} idle logged-in sessions: server memory {before:.0f} -> {after:.0f} MB "
+              f"({(after - before) * 1024 / len(held):.1f} kB a session), logged in within {seconds:.1f} s")
+
+    asyncio.run(all_sessions())
+    server.stop()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--size", type=size, default=4 << 30)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--sessions", type=int, default=10000)
+    parser.add_argument("--only", default="get,io,tiny,idle")
+    parser.add_argument("--tmpfs", default="/dev/shm", help="where the destination file goes")
+    parser.add_argument("--dir", default=None, help="where the source file goes")
+    args = parser.parse_args()
+    scratch = Path(tempfile.mkdtemp(prefix="longhaul-bench-", dir=args.tmpfs))
+    sources = Path(tempfile.mkdtemp(prefix="longhaul-bench-", dir=args.dir))
+    for place in (scratch, sources):
+        place.chmod(0o755)
+    source = sources / "big.dat"
+    try:
+        with open(source, "wb") as out:
+            for _ in range(args.size >> 20):
+                out.write(os.urandom(1 << 20))
+        subprocess.run(["cat", str(source)], stdout=subprocess.DEVNULL, check=True)
+        load = os.getloadavg()[0]
+        print(f"kernel {os.uname().release}, {os.cpu_count()} processors, load before {load:.2f}, "
+              f"file {args.size} bytes, {args.runs} runs")
+        for name, part in (("get", get_tables), ("io", io_tables), ("tiny", tiny), ("idle", idle)):
+            if name in args.only.split(","):
+                part(args, scratch, source)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+        shutil.rmtree(sources, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
