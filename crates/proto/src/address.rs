@@ -1,8 +1,11 @@
 //! Data channel addresses as they travel in PORT, EPRT, SPOR and in the replies 127, 129, 227, 229.
 //!
 //! Sources: RFC 959 §4.1.2, RFC 2428, GFD.20 §3 (SPAS/SPOR).
+//!
+//! IPv4-mapped IPv6 addresses are read as the IPv4 addresses they mean, so that a rule about an
+//! address cannot be passed by writing it in the other form.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Address family as numbered by RFC 2428 §2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,6 +14,30 @@ pub enum Family {
     V4,
     /// Protocol number 2.
     V6,
+}
+
+impl Family {
+    /// The protocol number of RFC 2428 §2.
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::V4 => 1,
+            Self::V6 => 2,
+        }
+    }
+
+    /// Reads a protocol number.
+    ///
+    /// # Errors
+    /// [`AddressError::Protocol`] for a number other than 1 and 2, [`AddressError::Malformed`] for
+    /// anything that is not a number.
+    pub fn parse(text: &str) -> Result<Self, AddressError> {
+        match text {
+            "1" => Ok(Self::V4),
+            "2" => Ok(Self::V6),
+            _ if is_digits(text) => Err(AddressError::Protocol),
+            _ => Err(AddressError::Malformed),
+        }
+    }
 }
 
 /// Why an address argument or reply could not be read.
@@ -35,21 +62,51 @@ pub struct PassiveAddress {
 
 /// Reads `h1,h2,h3,h4,p1,p2` (RFC 959 PORT argument).
 pub fn parse_port(text: &str) -> Result<SocketAddr, AddressError> {
-    let _ = text;
-    todo!()
+    let mut bytes = [0u8; 6];
+    let mut items = text.trim_matches(' ').split(',');
+    for byte in &mut bytes {
+        *byte = items
+            .next()
+            .and_then(parse_byte)
+            .ok_or(AddressError::Malformed)?;
+    }
+    if items.next().is_some() {
+        return Err(AddressError::Malformed);
+    }
+    let [h1, h2, h3, h4, p1, p2] = bytes;
+    let port = u16::from_be_bytes([p1, p2]);
+    if port == 0 {
+        return Err(AddressError::Malformed);
+    }
+    Ok((Ipv4Addr::new(h1, h2, h3, h4), port).into())
 }
 
 /// Reads `|1|127.0.0.1|port|`; the first character is the delimiter (RFC 2428 §2).
 pub fn parse_eprt(text: &str) -> Result<SocketAddr, AddressError> {
-    let _ = text;
-    todo!()
+    let address = parse_delimited(text.trim_matches(' '))?;
+    let ip = address.ip.ok_or(AddressError::Malformed)?;
+    Ok((ip, address.port).into())
 }
 
 /// Reads a blank-separated list in which each item is in PORT or EPRT form (SPOR argument).
-/// At most [`MAX_STRIPES`] items.
+/// At least one and at most [`MAX_STRIPES`] items.
 pub fn parse_spor(text: &str) -> Result<Vec<SocketAddr>, AddressError> {
-    let _ = text;
-    todo!()
+    let mut stripes = Vec::new();
+    for item in text.split(' ').filter(|s| !s.is_empty()) {
+        if stripes.len() >= MAX_STRIPES {
+            return Err(AddressError::Malformed);
+        }
+        let plain = item.starts_with(|c: char| c.is_ascii_digit());
+        stripes.push(if plain {
+            parse_port(item)?
+        } else {
+            parse_eprt(item)?
+        });
+    }
+    if stripes.is_empty() {
+        return Err(AddressError::Malformed);
+    }
+    Ok(stripes)
 }
 
 /// Most host-ports taken from one SPOR command or SPAS reply.
@@ -57,34 +114,250 @@ pub const MAX_STRIPES: usize = 256;
 
 /// Writes `h1,h2,h3,h4,p1,p2`; `None` for an IPv6 address that is not v4-mapped.
 pub fn format_port(addr: SocketAddr) -> Option<String> {
-    let _ = addr;
-    todo!()
+    let IpAddr::V4(ip) = addr.ip().to_canonical() else {
+        return None;
+    };
+    let [h1, h2, h3, h4] = ip.octets();
+    let [p1, p2] = addr.port().to_be_bytes();
+    Some(format!("{h1},{h2},{h3},{h4},{p1},{p2}"))
 }
 
 /// Writes `|1|127.0.0.1|port|` or `|2|::1|port|`.
 pub fn format_eprt(addr: SocketAddr) -> String {
-    let _ = addr;
-    todo!()
+    let ip = addr.ip().to_canonical();
+    let family = if ip.is_ipv4() { Family::V4 } else { Family::V6 };
+    format!("|{}|{ip}|{}|", family.number(), addr.port())
 }
 
 /// Finds the address in the text of a 227 or 127 reply: six numbers after `(` if there is one,
 /// otherwise the first six comma-separated numbers (RFC 1123 §4.1.2.6 advises to search for them).
 pub fn find_in_227(text: &str) -> Result<PassiveAddress, AddressError> {
-    let _ = text;
-    todo!()
+    let text = text.split_once('(').map_or(text, |(_, after)| after);
+    text.split(|c: char| !c.is_ascii_digit() && c != ',')
+        .find_map(|run| parse_port(run.trim_matches(',')).ok())
+        .map(|addr| PassiveAddress {
+            ip: Some(addr.ip()),
+            port: addr.port(),
+        })
+        .ok_or(AddressError::Malformed)
 }
 
 /// Finds the address in the text of a 229 reply or a single-line 129: `(|||port|)` or
 /// `(|2|::1|port|)`.
 pub fn find_in_229(text: &str) -> Result<PassiveAddress, AddressError> {
-    let _ = text;
-    todo!()
+    let (_, after) = text.split_once('(').ok_or(AddressError::Malformed)?;
+    let (inside, _) = after.split_once(')').ok_or(AddressError::Malformed)?;
+    parse_delimited(inside)
 }
 
 /// Reads the inner lines of a SPAS reply (229 or 129 multi-line), plain or `|` form.
 pub fn parse_spas_lines<'a>(
     lines: impl Iterator<Item = &'a str>,
 ) -> Result<Vec<PassiveAddress>, AddressError> {
-    let _ = lines.count();
-    todo!()
+    let mut stripes = Vec::new();
+    for line in lines.map(str::trim) {
+        if stripes.len() >= MAX_STRIPES {
+            return Err(AddressError::Malformed);
+        }
+        stripes.push(if line.starts_with(|c: char| c.is_ascii_digit()) {
+            let addr = parse_port(line)?;
+            PassiveAddress {
+                ip: Some(addr.ip()),
+                port: addr.port(),
+            }
+        } else {
+            parse_delimited(line)?
+        });
+    }
+    if stripes.is_empty() {
+        return Err(AddressError::Malformed);
+    }
+    Ok(stripes)
+}
+
+/// Reads `|family|address|port|`, family and address possibly empty.
+fn parse_delimited(text: &str) -> Result<PassiveAddress, AddressError> {
+    let delimiter = text
+        .chars()
+        .next()
+        .filter(char::is_ascii_graphic)
+        .ok_or(AddressError::Malformed)?;
+    let fields: Vec<&str> = text.splitn(6, delimiter).collect();
+    let &["", family, host, port, ""] = fields.as_slice() else {
+        return Err(AddressError::Malformed);
+    };
+    let family = match family {
+        "" => None,
+        number => Some(Family::parse(number)?),
+    };
+    let ip = match (family, host) {
+        (_, "") => None,
+        (Some(Family::V4), host) => host.parse::<Ipv4Addr>().ok().map(IpAddr::V4),
+        (Some(Family::V6), host) => host.parse::<Ipv6Addr>().ok().map(IpAddr::V6),
+        (None, host) => host.parse().ok(),
+    };
+    if ip.is_none() && !host.is_empty() {
+        return Err(AddressError::Malformed);
+    }
+    let port = Some(port)
+        .filter(|p| is_digits(p))
+        .and_then(|p| p.parse().ok())
+        .filter(|p| *p != 0)
+        .ok_or(AddressError::Malformed)?;
+    Ok(PassiveAddress {
+        ip: ip.map(|ip| ip.to_canonical()),
+        port,
+    })
+}
+
+fn parse_byte(text: &str) -> Option<u8> {
+    is_digits(text).then(|| text.parse().ok()).flatten()
+}
+
+/// `FromStr` of the integers would take a leading `+`.
+fn is_digits(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn socket(text: &str) -> SocketAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn reads_port_arguments() {
+        assert_eq!(
+            parse_port("127,0,0,1,156,64"),
+            Ok(socket("127.0.0.1:40000"))
+        );
+        for text in [
+            "",
+            "127,0,0,1,156",
+            "127,0,0,1,156,64,1",
+            "256,0,0,1,1,1",
+            "1,2,3,4,0,0",
+            "1,2,3,4,+1,1",
+            "1,2,3,4,,1",
+            "a,b,c,d,e,f",
+        ] {
+            assert_eq!(parse_port(text), Err(AddressError::Malformed), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn reads_eprt_arguments() {
+        assert_eq!(parse_eprt("|1|127.0.0.1|99|"), Ok(socket("127.0.0.1:99")));
+        assert_eq!(parse_eprt("|2|::1|99|"), Ok(socket("[::1]:99")));
+        assert_eq!(parse_eprt("!2!::1!99!"), Ok(socket("[::1]:99")));
+        assert_eq!(parse_eprt("|3|::1|99|"), Err(AddressError::Protocol));
+        for text in [
+            "",
+            "|",
+            "|1|::1|99|",
+            "|2|127.0.0.1|99|",
+            "|1|127.0.0.1|0|",
+            "|1|127.0.0.1|65536|",
+            "|1|127.0.0.1|+9|",
+            "|1|127.0.0.1|99",
+            "|1|127.0.0.1|99||",
+            "|1||99|",
+            "|x|::1|99|",
+            "é1é127.0.0.1é99é",
+        ] {
+            assert_eq!(parse_eprt(text), Err(AddressError::Malformed), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_mapped_address_is_the_v4_address_it_means() {
+        assert_eq!(
+            parse_eprt("|2|::ffff:10.0.0.1|99|"),
+            Ok(socket("10.0.0.1:99"))
+        );
+        assert_eq!(
+            format_port(socket("[::ffff:10.0.0.1]:256")).as_deref(),
+            Some("10,0,0,1,1,0")
+        );
+        assert_eq!(
+            format_eprt(socket("[::ffff:10.0.0.1]:256")),
+            "|1|10.0.0.1|256|"
+        );
+        assert_eq!(format_port(socket("[::1]:256")), None);
+    }
+
+    #[test]
+    fn reads_spor_lists_of_both_forms() {
+        assert_eq!(
+            parse_spor("127,0,0,1,1,0 |2|::1|99|"),
+            Ok(vec![socket("127.0.0.1:256"), socket("[::1]:99")])
+        );
+        assert_eq!(parse_spor(""), Err(AddressError::Malformed));
+        let many = "127,0,0,1,1,0 ".repeat(MAX_STRIPES);
+        assert_eq!(parse_spor(&many).map(|s| s.len()), Ok(MAX_STRIPES));
+        let more = format!("{many}127,0,0,1,1,0");
+        assert_eq!(parse_spor(&more), Err(AddressError::Malformed));
+    }
+
+    #[test]
+    fn finds_the_address_in_replies_of_real_servers() {
+        let expected = Ok(PassiveAddress {
+            ip: Some([127, 0, 0, 1].into()),
+            port: 40000,
+        });
+        for text in [
+            "Entering Passive Mode (127,0,0,1,156,64)",
+            "Entering Passive Mode (127,0,0,1,156,64).",
+            "Entering Passive Mode. 127,0,0,1,156,64",
+            "1 file, =127,0,0,1,156,64",
+            "PORT (127,0,0,1,156,64)",
+        ] {
+            assert_eq!(find_in_227(text), expected, "{text}");
+        }
+        for text in ["", "(1,2,3)", "Entering (300,0,0,1,2,3)", ",,,,,,"] {
+            assert_eq!(find_in_227(text), Err(AddressError::Malformed), "{text}");
+        }
+    }
+
+    #[test]
+    fn finds_the_port_in_229() {
+        assert_eq!(
+            find_in_229("Entering Extended Passive Mode (|||6446|)"),
+            Ok(PassiveAddress {
+                ip: None,
+                port: 6446
+            })
+        );
+        assert_eq!(
+            find_in_229("Entering Extended Passive Mode (|2|::1|6446|)."),
+            Ok(PassiveAddress {
+                ip: Some(Ipv6Addr::LOCALHOST.into()),
+                port: 6446
+            })
+        );
+        for text in [
+            "EPSV ALL Successful.",
+            "(|||0|)",
+            "(|||x|)",
+            "(||6446|)",
+            ")(",
+        ] {
+            assert_eq!(find_in_229(text), Err(AddressError::Malformed), "{text}");
+        }
+    }
+
+    #[test]
+    fn reads_spas_lines_of_both_forms() {
+        let lines = [" 127,0,0,1,1,0", " |2|::1|99|", " |1||98|"];
+        let ports: Vec<u16> = parse_spas_lines(lines.into_iter())
+            .unwrap()
+            .iter()
+            .map(|a| a.port)
+            .collect();
+        assert_eq!(ports, [256, 99, 98]);
+        assert!(parse_spas_lines(std::iter::empty()).is_err());
+        assert!(parse_spas_lines([" x"].into_iter()).is_err());
+    }
 }

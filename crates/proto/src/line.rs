@@ -17,19 +17,220 @@ pub enum LineEvent {
 /// Splits a byte stream into lines, holding at most the limit in memory.
 #[derive(Debug)]
 pub struct LineReader {
-    // private fields
     limit: usize,
+    line: Vec<u8>,
+    /// The line passed the limit; nothing of it is kept.
+    too_long: bool,
+    telnet: Telnet,
 }
+
+/// What the bytes just seen mean for the next one (RFC 854).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Telnet {
+    /// Ordinary data.
+    Data,
+    /// So many CRs that may belong to a line ending.
+    Cr(usize),
+    /// IAC.
+    Iac,
+    /// IAC and one of WILL, WON'T, DO, DON'T: an option number follows.
+    Option,
+    /// Inside IAC SB ... IAC SE.
+    Subnegotiation,
+    /// IAC inside a subnegotiation.
+    SubnegotiationIac,
+}
+
+const SE: u8 = 240;
+const SB: u8 = 250;
+const WILL: u8 = 251;
+const DONT: u8 = 254;
+const IAC: u8 = 255;
 
 impl LineReader {
     /// A reader that accepts lines of up to `limit` bytes.
     pub fn new(limit: usize) -> Self {
-        Self { limit }
+        Self {
+            limit,
+            line: Vec::new(),
+            too_long: false,
+            telnet: Telnet::Data,
+        }
     }
 
     /// Takes bytes as they come off the wire and appends the events they complete to `out`.
     pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<LineEvent>) {
-        let _ = (bytes, out, self.limit);
-        todo!()
+        for &byte in bytes {
+            self.telnet = self.step(byte, out);
+        }
+    }
+
+    fn step(&mut self, byte: u8, out: &mut Vec<LineEvent>) -> Telnet {
+        match self.telnet {
+            Telnet::Data => self.data(byte, out),
+            Telnet::Cr(n) => self.after_cr(n, byte, out),
+            Telnet::Iac => self.after_iac(byte, out),
+            Telnet::Option => Telnet::Data,
+            // An end of line also ends a subnegotiation: FTP has none, and a stray IAC SB must
+            // not swallow the commands after it.
+            Telnet::Subnegotiation if byte == b'\n' => self.data(byte, out),
+            Telnet::Subnegotiation if byte == IAC => Telnet::SubnegotiationIac,
+            Telnet::Subnegotiation => Telnet::Subnegotiation,
+            Telnet::SubnegotiationIac if byte == SE => Telnet::Data,
+            Telnet::SubnegotiationIac => Telnet::Subnegotiation,
+        }
+    }
+
+    fn data(&mut self, byte: u8, out: &mut Vec<LineEvent>) -> Telnet {
+        match byte {
+            b'\n' => self.end_line(out),
+            b'\r' => return Telnet::Cr(1),
+            IAC => return Telnet::Iac,
+            // No verb starts like this: the rest of a sequence whose IAC came out of band, such
+            // as the data mark of an interrupt (IAC IP IAC DM with urgent data).
+            SE..IAC if self.line.is_empty() && !self.too_long => {}
+            _ => self.push(byte),
+        }
+        Telnet::Data
+    }
+
+    fn after_cr(&mut self, crs: usize, byte: u8, out: &mut Vec<LineEvent>) -> Telnet {
+        match byte {
+            b'\n' => {
+                self.end_line(out);
+                Telnet::Data
+            }
+            // More than the limit of them is too long anyway, so counting may stop there.
+            b'\r' => Telnet::Cr(crs.min(self.limit) + 1),
+            _ => {
+                for _ in 0..crs {
+                    self.push(b'\r');
+                }
+                if byte == 0 {
+                    Telnet::Data
+                } else {
+                    self.data(byte, out)
+                }
+            }
+        }
+    }
+
+    fn after_iac(&mut self, byte: u8, out: &mut Vec<LineEvent>) -> Telnet {
+        match byte {
+            IAC => {
+                self.push(IAC);
+                Telnet::Data
+            }
+            SB => Telnet::Subnegotiation,
+            WILL..=DONT => Telnet::Option,
+            SE..SB => Telnet::Data,
+            // Not a Telnet command. Before a verb it is an IAC whose command came out of band;
+            // inside a line it is a byte 255 that the client did not double.
+            _ => {
+                if !self.line.is_empty() {
+                    self.push(IAC);
+                }
+                self.data(byte, out)
+            }
+        }
+    }
+
+    fn push(&mut self, byte: u8) {
+        if self.too_long {
+            return;
+        }
+        if self.line.len() >= self.limit {
+            self.too_long = true;
+            self.line = Vec::new();
+            return;
+        }
+        self.line.push(byte);
+    }
+
+    fn end_line(&mut self, out: &mut Vec<LineEvent>) {
+        let line = std::mem::take(&mut self.line);
+        out.push(if std::mem::take(&mut self.too_long) {
+            LineEvent::TooLong
+        } else {
+            LineEvent::Line(line)
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(bytes: &[u8]) -> Vec<LineEvent> {
+        let mut out = Vec::new();
+        LineReader::new(16).feed(bytes, &mut out);
+        out
+    }
+
+    fn line(bytes: &[u8]) -> LineEvent {
+        LineEvent::Line(bytes.to_vec())
+    }
+
+    #[test]
+    fn either_line_ending_will_do() {
+        assert_eq!(
+            read(b"NOOP\r\nPWD\nUSER x\r\r\n\r\nQUI"),
+            [line(b"NOOP"), line(b"PWD"), line(b"USER x"), line(b"")]
+        );
+    }
+
+    #[test]
+    fn cr_nul_is_a_cr_inside_the_line() {
+        assert_eq!(read(b"DELE a\r\0b\r\n"), [line(b"DELE a\rb")]);
+        assert_eq!(read(b"DELE a\r\0\r\n"), [line(b"DELE a\r")]);
+        assert_eq!(read(b"DELE a\rb\r\n"), [line(b"DELE a\rb")]);
+        assert_eq!(read(b"a\r\rb\n"), [line(b"a\r\rb")]);
+        assert_eq!(read(b"a\0b\n"), [line(b"a\0b")]);
+    }
+
+    #[test]
+    fn telnet_is_skipped() {
+        assert_eq!(read(b"\xff\xf4\xff\xf2ABOR\r\n"), [line(b"ABOR")]);
+        assert_eq!(read(b"\xff\xfd\x06NOOP\r\n"), [line(b"NOOP")]);
+        assert_eq!(read(b"\xff\xfa\x01\x02\xff\xf0NOOP\r\n"), [line(b"NOOP")]);
+        assert_eq!(read(b"RETR \xff\xff\r\n"), [line(b"RETR \xff")]);
+    }
+
+    #[test]
+    fn an_interrupt_that_lost_its_urgent_byte_is_skipped() {
+        assert_eq!(read(b"\xff\xf4\xf2ABOR\r\n"), [line(b"ABOR")]);
+        assert_eq!(read(b"\xff\xf4\xffABOR\r\n"), [line(b"ABOR")]);
+    }
+
+    #[test]
+    fn an_undoubled_255_in_a_name_is_kept() {
+        assert_eq!(read(b"RETR \xffx\r\n"), [line(b"RETR \xffx")]);
+    }
+
+    #[test]
+    fn an_open_subnegotiation_ends_with_its_line() {
+        assert_eq!(
+            read(b"\xff\xfajunk\r\nNOOP\r\n"),
+            [line(b""), line(b"NOOP")]
+        );
+    }
+
+    #[test]
+    fn the_limit_holds_and_the_next_line_is_read() {
+        assert_eq!(read(b"0123456789abcdef\r\n"), [line(b"0123456789abcdef")]);
+        assert_eq!(
+            read(b"0123456789abcdefg\r\nNOOP\r\n"),
+            [LineEvent::TooLong, line(b"NOOP")]
+        );
+        let mut crs = vec![b'\r'; 100];
+        crs.extend_from_slice(b"x\nNOOP\n");
+        assert_eq!(read(&crs), [LineEvent::TooLong, line(b"NOOP")]);
+    }
+
+    #[test]
+    fn memory_is_given_back_when_a_line_is_too_long() {
+        let mut reader = LineReader::new(16);
+        reader.feed(&[b'x'; 1000], &mut Vec::new());
+        assert_eq!(reader.line.capacity(), 0);
     }
 }

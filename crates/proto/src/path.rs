@@ -24,6 +24,9 @@ pub enum PathError {
     /// Empty where a path is required.
     #[error("path is empty")]
     Empty,
+    /// `.`, `..` or a `/` where one component is required.
+    #[error("not the name of a directory entry")]
+    NotAName,
 }
 
 impl VPath {
@@ -33,9 +36,26 @@ impl VPath {
     }
 
     /// Resolves a path argument against `self` as the current directory; `..` stops at the root.
+    /// Dots are resolved textually, as the globus server does, never through symbolic links.
     pub fn resolve(&self, arg: &[u8]) -> Result<Self, PathError> {
-        let _ = arg;
-        todo!()
+        if arg.is_empty() {
+            return Err(PathError::Empty);
+        }
+        if arg.contains(&0) {
+            return Err(PathError::Nul);
+        }
+        let base = if arg.starts_with(b"/") {
+            Self::root()
+        } else {
+            self.clone()
+        };
+        arg.split(|b| *b == b'/')
+            .try_fold(base, |at, component| match component {
+                b"" | b"." => Ok(at),
+                b".." => Ok(at.into_parent()),
+                name => at.into_child(name),
+            })
+            .and_then(Self::within_limit)
     }
 
     /// The bytes, starting with `/`; no trailing `/` except for the root itself.
@@ -50,23 +70,59 @@ impl VPath {
 
     /// The parent; the root is its own parent.
     pub fn parent(&self) -> Self {
-        todo!()
+        self.clone().into_parent()
     }
 
     /// Last component; empty for the root.
     pub fn name(&self) -> &[u8] {
-        todo!()
+        &self.0[self.name_start()..]
     }
 
-    /// `self` followed by one component. `name` must not contain `/` or NUL.
+    /// `self` followed by one component.
+    ///
+    /// # Errors
+    /// `name` is empty, `.` or `..`, contains `/` or NUL, or is too long.
     pub fn join(&self, name: &[u8]) -> Result<Self, PathError> {
-        let _ = name;
-        todo!()
+        match name {
+            b"" => Err(PathError::Empty),
+            b"." | b".." => Err(PathError::NotAName),
+            _ if name.contains(&b'/') => Err(PathError::NotAName),
+            _ if name.contains(&0) => Err(PathError::Nul),
+            _ => self.clone().into_child(name).and_then(Self::within_limit),
+        }
     }
 
     /// Whether this is `/`.
     pub fn is_root(&self) -> bool {
         self.0 == b"/"
+    }
+
+    fn name_start(&self) -> usize {
+        self.0.iter().rposition(|b| *b == b'/').map_or(0, |i| i + 1)
+    }
+
+    fn into_parent(mut self) -> Self {
+        let keep = self.name_start().saturating_sub(1).max(1);
+        self.0.truncate(keep);
+        self
+    }
+
+    fn into_child(mut self, name: &[u8]) -> Result<Self, PathError> {
+        if name.len() > MAX_NAME {
+            return Err(PathError::TooLong);
+        }
+        if !self.is_root() {
+            self.0.push(b'/');
+        }
+        self.0.extend_from_slice(name);
+        Ok(self)
+    }
+
+    fn within_limit(self) -> Result<Self, PathError> {
+        if self.0.len() > MAX_PATH {
+            return Err(PathError::TooLong);
+        }
+        Ok(self)
     }
 }
 
@@ -79,5 +135,71 @@ impl fmt::Display for VPath {
 impl fmt::Debug for VPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "VPath({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resolved(cwd: &str, arg: &str) -> String {
+        let cwd = VPath::root().resolve(cwd.as_bytes()).unwrap();
+        cwd.resolve(arg.as_bytes()).unwrap().to_string()
+    }
+
+    #[test]
+    fn resolves_textually_and_stops_at_the_root() {
+        assert_eq!(resolved("/a/b", "c"), "/a/b/c");
+        assert_eq!(resolved("/a/b", "/c//d/"), "/c/d");
+        assert_eq!(resolved("/a/b", "../.."), "/");
+        assert_eq!(resolved("/a/b", "../../../../etc/passwd"), "/etc/passwd");
+        assert_eq!(resolved("/a/b", "."), "/a/b");
+        assert_eq!(resolved("/a", "./x/../y"), "/a/y");
+        assert_eq!(resolved("/", "..."), "/...");
+        assert_eq!(resolved("/", "a b "), "/a b ");
+    }
+
+    #[test]
+    fn parent_and_name() {
+        let path = VPath::root().resolve(b"/a/b").unwrap();
+        assert_eq!(path.name(), b"b");
+        assert_eq!(path.relative(), b"a/b");
+        assert_eq!(path.parent().as_bytes(), b"/a");
+        assert_eq!(path.parent().parent(), VPath::root());
+        assert_eq!(VPath::root().parent(), VPath::root());
+        assert_eq!(VPath::root().name(), b"");
+        assert_eq!(VPath::root().relative(), b"");
+    }
+
+    #[test]
+    fn refuses_what_no_file_can_be_called() {
+        let root = VPath::root();
+        assert_eq!(root.resolve(b""), Err(PathError::Empty));
+        assert_eq!(root.resolve(b"a\0b"), Err(PathError::Nul));
+        assert_eq!(root.resolve(&[b'a'; 256]), Err(PathError::TooLong));
+        assert!(root.resolve(&[b'a'; 255]).is_ok());
+        let long = b"/abcdefg".repeat(512);
+        assert_eq!(root.resolve(&long).unwrap().as_bytes().len(), MAX_PATH);
+        assert_eq!(
+            root.resolve(&[&long[..], b"/x"].concat()),
+            Err(PathError::TooLong)
+        );
+    }
+
+    #[test]
+    fn a_long_way_round_to_a_short_path_is_taken() {
+        let arg = b"a/../".repeat(2000);
+        assert_eq!(VPath::root().resolve(&arg), Ok(VPath::root()));
+    }
+
+    #[test]
+    fn joins_single_names_only() {
+        let root = VPath::root();
+        assert_eq!(root.join(b"\xff").unwrap().as_bytes(), b"/\xff");
+        assert_eq!(root.join(b"").unwrap_err(), PathError::Empty);
+        for name in [&b"."[..], b"..", b"a/b", b"/"] {
+            assert_eq!(root.join(name).unwrap_err(), PathError::NotAName);
+        }
+        assert_eq!(root.join(b"a\0").unwrap_err(), PathError::Nul);
     }
 }

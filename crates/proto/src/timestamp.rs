@@ -1,24 +1,143 @@
 //! `YYYYMMDDhhmmss` in UTC, as in MDTM, MFMT, SITE UTIME and the `Modify` fact (RFC 3659 §2.3).
 
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+
 /// Seconds since 1970-01-01T00:00:00Z.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(pub i64);
 
+/// 0000-01-01T00:00:00Z, the earliest time that fourteen digits can tell.
+const EARLIEST: i64 = -62_167_219_200;
+/// 9999-12-30T23:59:59Z. The last day of the year 9999 is left out: the calendar library keeps it
+/// for time zones west of Greenwich.
+const LATEST: i64 = 253_402_214_399;
+/// Half a year: `ls` shows the year instead of the time of day beyond it.
+const HALF_YEAR: i64 = 15_778_476;
+
 impl Timestamp {
-    /// Reads fourteen digits, optionally followed by `.` and a fraction, which is dropped.
+    /// Reads fourteen digits, optionally followed by `.` and a fraction, which is dropped. A leap
+    /// second (`60`) counts as the second before it.
     pub fn parse(text: &str) -> Option<Self> {
-        let _ = text;
-        todo!()
+        let (digits, fraction) = text.split_once('.').unwrap_or((text, "0"));
+        let all_digits = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
+        if digits.len() != 14 || !all_digits(digits) || !all_digits(fraction) {
+            return None;
+        }
+        let two = |at: usize| digits.get(at..at + 2)?.parse::<i8>().ok();
+        let year = digits.get(..4)?.parse().ok()?;
+        let second = two(12)?;
+        let second = if second == 60 { 59 } else { second };
+        let civil = DateTime::new(year, two(4)?, two(6)?, two(8)?, two(10)?, second, 0).ok()?;
+        let stamp = civil.to_zoned(TimeZone::UTC).ok()?.timestamp().as_second();
+        (EARLIEST..=LATEST).contains(&stamp).then_some(Self(stamp))
     }
 
-    /// Writes fourteen digits. Years outside 0..=9999 are clamped.
+    /// Writes fourteen digits. Times outside the years 0..=9999 are clamped.
     pub fn format(self) -> String {
-        todo!()
+        let t = self.civil();
+        format!(
+            "{:04}{:02}{:02}{:02}{:02}{:02}",
+            t.year(),
+            t.month(),
+            t.day(),
+            t.hour(),
+            t.minute(),
+            t.second()
+        )
     }
 
-    /// The `ls -l` date: `Nov 20 08:21` when within half a year of `now`, else `Nov 20  2024`.
+    /// The `ls -l` date: `Nov 20 08:21` when within half a year before `now`, else `Nov 20  2024`.
+    /// Always twelve characters.
     pub fn format_ls(self, now: Self) -> String {
-        let _ = now;
-        todo!()
+        let t = self.civil();
+        let age = now.0.saturating_sub(self.0);
+        let pattern = if (0..HALF_YEAR).contains(&age) {
+            format!("{:02}:{:02}", t.hour(), t.minute())
+        } else {
+            format!("{:5}", t.year())
+        };
+        format!("{} {:2} {pattern}", month_name(t.month()), t.day())
+    }
+
+    fn civil(self) -> DateTime {
+        let seconds = self.0.clamp(EARLIEST, LATEST);
+        let stamp = jiff::Timestamp::from_second(seconds).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
+        TimeZone::UTC.to_datetime(stamp)
+    }
+}
+
+fn month_name(month: i8) -> &'static str {
+    const NAMES: [&str; 12] = [
+        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+    ];
+    usize::try_from(month - 1)
+        .ok()
+        .and_then(|i| NAMES.get(i))
+        .copied()
+        .unwrap_or("Jan")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_and_writes_known_times() {
+        assert_eq!(Timestamp::parse("19700101000000"), Some(Timestamp(0)));
+        assert_eq!(
+            Timestamp::parse("20261120082103"),
+            Some(Timestamp(1_795_162_863))
+        );
+        assert_eq!(Timestamp(1_795_162_863).format(), "20261120082103");
+        assert_eq!(Timestamp::parse("19691231235959.75"), Some(Timestamp(-1)));
+        assert_eq!(
+            Timestamp::parse("00000101000000"),
+            Some(Timestamp(EARLIEST))
+        );
+        assert_eq!(Timestamp::parse("99991230235959"), Some(Timestamp(LATEST)));
+    }
+
+    #[test]
+    fn a_leap_second_is_the_second_before() {
+        assert_eq!(
+            Timestamp::parse("20161231235960"),
+            Timestamp::parse("20161231235959")
+        );
+    }
+
+    #[test]
+    fn refuses_what_is_no_time() {
+        for text in [
+            "",
+            "2026112008210",
+            "202611200821030",
+            "20261320082103",
+            "20260230000000",
+            "20261120242103",
+            "20261120082161",
+            "+0261120082103",
+            "2026112008210x",
+            "20261120082103.",
+            "20261120082103.x",
+            "２０２６１１",
+        ] {
+            assert_eq!(Timestamp::parse(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn clamps_years_that_do_not_fit() {
+        assert_eq!(Timestamp(i64::MIN).format(), "00000101000000");
+        assert_eq!(Timestamp(i64::MAX).format(), "99991230235959");
+    }
+
+    #[test]
+    fn ls_dates_tell_time_of_day_or_year() {
+        let now = Timestamp(1_795_162_863);
+        assert_eq!(now.format_ls(now), "Nov 20 08:21");
+        assert_eq!(Timestamp(0).format_ls(now), "Jan  1  1970");
+        assert_eq!(now.format_ls(Timestamp(now.0 - 1)), "Nov 20  2026");
+        assert_eq!(now.format_ls(Timestamp(now.0 + HALF_YEAR)), "Nov 20  2026");
     }
 }

@@ -1,0 +1,211 @@
+//! Replies: codes, one or many lines, building them and reading them (RFC 959 §4.2).
+//!
+//! A data-bearing multi-line reply (FEAT, MLST, STAT, HELP, SPAS, 112, 113) has inner lines that
+//! start with one space, and a closing `ddd End.`; no inner line may look like `ddd SP`.
+
+mod reader;
+
+pub use reader::{ReplyError, ReplyReader};
+
+/// A reply as sent or received. Text is bytes: it may quote file names of any encoding.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reply {
+    /// 100..=699.
+    pub code: u16,
+    /// Text of each line, without code, separator and line ending. For received multi-line replies
+    /// inner lines keep their leading space. At least one.
+    pub lines: Vec<Vec<u8>>,
+}
+
+impl Reply {
+    /// A single-line reply. CR, LF and NUL in the text become `?`, so that no reply can be split.
+    pub fn new(code: u16, text: impl AsRef<[u8]>) -> Self {
+        Self {
+            code,
+            lines: vec![one_line(text.as_ref())],
+        }
+    }
+
+    /// `ddd-first`, inner lines each with one leading space, `ddd last`. CR, LF and NUL become `?`.
+    pub fn data(code: u16, first: &str, inner: Vec<Vec<u8>>, last: &str) -> Self {
+        let mut lines = Vec::with_capacity(inner.len() + 2);
+        lines.push(one_line(first.as_bytes()));
+        lines.extend(inner.iter().map(|text| {
+            let mut line = vec![b' '];
+            line.extend(one_line(text));
+            line
+        }));
+        lines.push(one_line(last.as_bytes()));
+        Self { code, lines }
+    }
+
+    /// Explanation of several lines (errors, login messages): every line `ddd-text`, closing
+    /// `ddd End.` CR, LF and NUL become `?`.
+    pub fn error_lines(code: u16, lines: Vec<Vec<u8>>) -> Self {
+        let mut lines: Vec<_> = lines.iter().map(|l| one_line(l)).collect();
+        lines.push(b"End.".to_vec());
+        Self { code, lines }
+    }
+
+    /// 1xx: another reply follows.
+    pub fn is_preliminary(&self) -> bool {
+        self.code / 100 == 1
+    }
+
+    /// 2xx.
+    pub fn is_success(&self) -> bool {
+        self.code / 100 == 2
+    }
+
+    /// 3xx.
+    pub fn is_intermediate(&self) -> bool {
+        self.code / 100 == 3
+    }
+
+    /// 4xx: the same command may work later.
+    pub fn is_transient_error(&self) -> bool {
+        self.code / 100 == 4
+    }
+
+    /// First line as text, invalid UTF-8 replaced.
+    pub fn text(&self) -> String {
+        self.lines
+            .first()
+            .map(|l| String::from_utf8_lossy(l).into_owned())
+            .unwrap_or_default()
+    }
+
+    /// All lines in one, separated by ` / `, for error messages; `GlobusError` headings and
+    /// `End.` left out.
+    pub fn summary(&self) -> String {
+        let parts: Vec<String> = self
+            .lines
+            .iter()
+            .map(|line| telling_part(&String::from_utf8_lossy(line)))
+            .filter(|part| !part.is_empty())
+            .collect();
+        if parts.is_empty() {
+            return self.text();
+        }
+        parts.join(" / ")
+    }
+
+    /// Appends the wire form, with CR LF. Inner lines that start with a space are written as they
+    /// are, others after `ddd-`; CR, LF and NUL become `?` whoever put them there.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let Some((last, inner)) = self.lines.split_last() else {
+            return self.encode_line(b' ', &[], out);
+        };
+        for (i, line) in inner.iter().enumerate() {
+            if i > 0 && line.starts_with(b" ") {
+                push_text(line, out);
+            } else {
+                self.encode_line(b'-', line, out);
+            }
+        }
+        self.encode_line(b' ', last, out);
+    }
+
+    fn encode_line(&self, separator: u8, text: &[u8], out: &mut Vec<u8>) {
+        out.extend_from_slice(format!("{:03}", self.code).as_bytes());
+        out.push(separator);
+        push_text(text, out);
+    }
+}
+
+fn push_text(text: &[u8], out: &mut Vec<u8>) {
+    out.extend(text.iter().map(|b| without_controls(*b)));
+    out.extend_from_slice(b"\r\n");
+}
+
+fn one_line(text: &[u8]) -> Vec<u8> {
+    text.iter().map(|b| without_controls(*b)).collect()
+}
+
+fn without_controls(byte: u8) -> u8 {
+    match byte {
+        b'\r' | b'\n' | 0 => b'?',
+        other => other,
+    }
+}
+
+/// What a line of an error reply tells a person: nothing of `End.`, of error numbers and of the
+/// globus server's headings (`PATH: Could not change directory. : GlobusError: v=1 c=...`).
+fn telling_part(line: &str) -> String {
+    let line = line.split("GlobusError:").next().unwrap_or(line);
+    let line = line.trim().trim_end_matches(':').trim_end();
+    if line.eq_ignore_ascii_case("end") || line.eq_ignore_ascii_case("end.") {
+        return String::new();
+    }
+    if line.starts_with("GridFTP-Errno:") {
+        return String::new();
+    }
+    ["GridFTP-Reason:", "GridFTP-Error-String:"]
+        .iter()
+        .find_map(|field| line.strip_prefix(field))
+        .unwrap_or(line)
+        .trim()
+        .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wire(reply: &Reply) -> String {
+        let mut out = Vec::new();
+        reply.encode(&mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn writes_one_line() {
+        assert_eq!(
+            wire(&Reply::new(226, "Transfer Complete.")),
+            "226 Transfer Complete.\r\n"
+        );
+    }
+
+    #[test]
+    fn writes_data_and_error_forms() {
+        let feat = Reply::data(211, "Extensions supported", vec![b"SIZE".to_vec()], "End.");
+        assert_eq!(
+            wire(&feat),
+            "211-Extensions supported\r\n SIZE\r\n211 End.\r\n"
+        );
+        let error = Reply::error_lines(550, vec![b"a".to_vec(), vec![], b"226 b".to_vec()]);
+        assert_eq!(wire(&error), "550-a\r\n550-\r\n550-226 b\r\n550 End.\r\n");
+    }
+
+    #[test]
+    fn a_name_cannot_split_a_reply() {
+        let name = "a\r\n226 done\0";
+        assert_eq!(wire(&Reply::new(550, name)), "550 a??226 done?\r\n");
+        let data = Reply::data(250, name, vec![name.as_bytes().to_vec()], name);
+        assert_eq!(wire(&data).matches('\n').count(), 3);
+        let error = Reply::error_lines(550, vec![name.as_bytes().to_vec()]);
+        assert_eq!(wire(&error).matches('\n').count(), 2);
+        let by_hand = Reply {
+            code: 250,
+            lines: vec![name.as_bytes().to_vec()],
+        };
+        assert_eq!(wire(&by_hand).matches('\n').count(), 1);
+    }
+
+    #[test]
+    fn the_summary_tells_what_went_wrong() {
+        let lines = [
+            "/x: Could not change directory. : GlobusError: v=1 c=PATH_NOT_FOUND",
+            "GridFTP-Errno: 2",
+            "GridFTP-Reason: System error in stat",
+            "GridFTP-Error-String: No such file or directory",
+            "",
+        ];
+        let reply = Reply::error_lines(550, lines.map(|l| l.as_bytes().to_vec()).into());
+        assert_eq!(
+            reply.summary(),
+            "/x: Could not change directory. / System error in stat / No such file or directory"
+        );
+        assert_eq!(Reply::new(500, "End.").summary(), "End.");
+    }
+}

@@ -1,0 +1,237 @@
+//! Control channel bytes to replies (client side).
+
+use super::Reply;
+
+/// Why a peer's reply could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ReplyError {
+    /// A line above the limit.
+    #[error("reply line longer than {0} bytes")]
+    LineTooLong(usize),
+    /// More lines or bytes than any reply needs.
+    #[error("reply larger than {0} bytes")]
+    TooLarge(usize),
+    /// Many lines in a row that are not replies.
+    #[error("peer does not speak FTP: {0:?}")]
+    NotFtp(String),
+}
+
+/// Reads replies from a byte stream split anywhere. Stray lines without a code are skipped
+/// (real servers emit them), up to 32 in a row.
+///
+/// After an error the stream's meaning is lost and the connection is to be closed.
+#[derive(Debug, Default)]
+pub struct ReplyReader {
+    /// The line that has not ended yet.
+    buffer: Vec<u8>,
+    open: Option<OpenReply>,
+    strays: usize,
+}
+
+/// A multi-line reply whose last line is still to come.
+#[derive(Debug)]
+struct OpenReply {
+    reply: Reply,
+    /// What its lines cost in memory.
+    size: usize,
+}
+
+/// Memory that a line takes beside its text; empty lines are not free.
+const LINE_COST: usize = 32;
+/// Stray lines taken in a row.
+const MAX_STRAYS: usize = 32;
+/// Bytes of a stray line that an error message quotes.
+const QUOTED: usize = 80;
+
+impl ReplyReader {
+    /// Longest line, bytes.
+    pub const MAX_LINE: usize = 65_536;
+    /// Largest reply, bytes (MLSC and STAT listings come in replies).
+    pub const MAX_REPLY: usize = 64 << 20;
+
+    /// An empty reader.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes bytes off the wire, appends completed replies to `out`. A multi-line reply ends at
+    /// the line with its own code and a space.
+    ///
+    /// Lines may end with LF alone or with several CRs before it. Text after `ddd-` and `ddd SP` is
+    /// kept as it is.
+    pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<Reply>) -> Result<(), ReplyError> {
+        for piece in bytes.split_inclusive(|b| *b == b'\n') {
+            if self.buffer.len() + piece.len() > Self::MAX_LINE {
+                return Err(ReplyError::LineTooLong(Self::MAX_LINE));
+            }
+            self.buffer.extend_from_slice(piece);
+            if piece.ends_with(b"\n") {
+                let line = std::mem::take(&mut self.buffer);
+                out.extend(self.take_line(without_ending(&line))?);
+            }
+        }
+        Ok(())
+    }
+
+    fn take_line(&mut self, line: &[u8]) -> Result<Option<Reply>, ReplyError> {
+        match self.open.take() {
+            Some(open) => self.continue_reply(open, line),
+            None => self.start_reply(line),
+        }
+    }
+
+    fn start_reply(&mut self, line: &[u8]) -> Result<Option<Reply>, ReplyError> {
+        let Some((code, more, text)) = split_code(line) else {
+            self.strays += 1;
+            if self.strays > MAX_STRAYS {
+                let quoted = &line[..line.len().min(QUOTED)];
+                return Err(ReplyError::NotFtp(
+                    String::from_utf8_lossy(quoted).into_owned(),
+                ));
+            }
+            return Ok(None);
+        };
+        self.strays = 0;
+        let reply = Reply {
+            code,
+            lines: vec![text.to_vec()],
+        };
+        if !more {
+            return Ok(Some(reply));
+        }
+        let size = text.len() + LINE_COST;
+        self.open = Some(OpenReply { reply, size });
+        Ok(None)
+    }
+
+    fn continue_reply(
+        &mut self,
+        mut open: OpenReply,
+        line: &[u8],
+    ) -> Result<Option<Reply>, ReplyError> {
+        let (ends, text) = match split_code(line) {
+            Some((code, more, text)) if code == open.reply.code => (!more, text),
+            _ => (false, line),
+        };
+        open.size += text.len() + LINE_COST;
+        if open.size > Self::MAX_REPLY {
+            return Err(ReplyError::TooLarge(Self::MAX_REPLY));
+        }
+        open.reply.lines.push(text.to_vec());
+        if ends {
+            return Ok(Some(open.reply));
+        }
+        self.open = Some(open);
+        Ok(None)
+    }
+}
+
+fn without_ending(line: &[u8]) -> &[u8] {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    let end = line.iter().rposition(|b| *b != b'\r').map_or(0, |i| i + 1);
+    &line[..end]
+}
+
+/// Code, whether more lines follow, and text of `ddd text`, `ddd-text` or a bare `ddd`.
+fn split_code(line: &[u8]) -> Option<(u16, bool, &[u8])> {
+    let (digits, rest) = line.split_at_checked(3)?;
+    if !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let code = digits.iter().fold(0, |n, d| n * 10 + u16::from(*d - b'0'));
+    if !(100..700).contains(&code) {
+        return None;
+    }
+    match rest.split_first() {
+        None => Some((code, false, rest)),
+        Some((b' ', text)) => Some((code, false, text)),
+        Some((b'-', text)) => Some((code, true, text)),
+        Some(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(bytes: &[u8]) -> Result<Vec<Reply>, ReplyError> {
+        let mut out = Vec::new();
+        ReplyReader::new().feed(bytes, &mut out)?;
+        Ok(out)
+    }
+
+    fn reply(code: u16, lines: &[&str]) -> Reply {
+        Reply {
+            code,
+            lines: lines.iter().map(|l| l.as_bytes().to_vec()).collect(),
+        }
+    }
+
+    #[test]
+    fn reads_single_lines_of_any_ending() {
+        assert_eq!(
+            read(b"220 hello\r\n331 x\n230\r\n226 done\r\r\n22"),
+            Ok(vec![
+                reply(220, &["hello"]),
+                reply(331, &["x"]),
+                reply(230, &[""]),
+                reply(226, &["done"]),
+            ])
+        );
+    }
+
+    #[test]
+    fn a_multi_line_reply_ends_at_its_own_code() {
+        assert_eq!(
+            read(b"211-Features\r\n SIZE\r\n226 not yet\r\n211-more\r\nplain\r\n211 End\r\n"),
+            Ok(vec![reply(
+                211,
+                &["Features", " SIZE", "226 not yet", "more", "plain", "End"]
+            )])
+        );
+    }
+
+    #[test]
+    fn empty_error_lines_are_kept() {
+        assert_eq!(
+            read(b"500-a\r\n500-\r\n500 End.\r\n"),
+            Ok(vec![reply(500, &["a", "", "End."])])
+        );
+    }
+
+    #[test]
+    fn stray_lines_are_skipped_up_to_a_bound() {
+        assert_eq!(
+            read(b"501 'TYPE E\r\n' unrecognized type.\r\n200 ok\r\n"),
+            Ok(vec![reply(501, &["'TYPE E"]), reply(200, &["ok"])])
+        );
+        assert_eq!(read(b"099 x\r\n700 x\r\n2000 x\r\n200x\r\n"), Ok(vec![]));
+        assert!(read(&b"x\r\n".repeat(32)).is_ok());
+        assert_eq!(
+            read(&b"HTTP/1.1 400 Bad Request\r\n".repeat(33)),
+            Err(ReplyError::NotFtp("HTTP/1.1 400 Bad Request".to_owned()))
+        );
+    }
+
+    #[test]
+    fn a_reply_between_strays_resets_their_count() {
+        let mut wire = b"x\r\n".repeat(32);
+        wire.extend_from_slice(b"200 ok\r\n");
+        assert_eq!(read(&wire.repeat(4)).map(|r| r.len()), Ok(4));
+    }
+
+    #[test]
+    fn lengths_are_bounded() {
+        let long = vec![b'x'; ReplyReader::MAX_LINE + 1];
+        assert_eq!(
+            read(&long),
+            Err(ReplyError::LineTooLong(ReplyReader::MAX_LINE))
+        );
+        let mut wire = b"211-\r\n".to_vec();
+        wire.extend(b"\n".repeat(ReplyReader::MAX_REPLY / LINE_COST + 1));
+        assert_eq!(
+            read(&wire),
+            Err(ReplyError::TooLarge(ReplyReader::MAX_REPLY))
+        );
+    }
+}
