@@ -34,7 +34,9 @@ pub enum Action {
     /// Close listener and all data connections.
     DropChannel,
     /// Run a transfer; outcomes [`Outcome::Opened`] (once, unless it fails before), then
-    /// [`Outcome::Transferred`].
+    /// [`Outcome::Transferred`]. The session sends [`Action::DropChannel`] when the data channel
+    /// is not to be used again (MODE S; failures after `Opened`); otherwise the driver keeps
+    /// listener and MODE E connections for the next transfer.
     Transfer(Box<TransferRequest>),
     /// Stop the running transfer; [`Outcome::Transferred`] with [`TransferError::Aborted`] follows.
     Abort,
@@ -213,7 +215,8 @@ pub enum Outcome {
         /// Bytes summed.
         bytes: u64,
     },
-    /// Of [`Action::Listen`] or of a delayed-passive transfer.
+    /// Of [`Action::Listen`] or of a delayed-passive transfer. A failure ends such a transfer:
+    /// no [`Outcome::Transferred`] follows.
     Listening(Result<SocketAddr, FileError>),
     /// The file is open and the transfer begins (150, or 125 when connections are reused).
     Opened {
@@ -223,7 +226,9 @@ pub enum Outcome {
         unique_name: Option<VPath>,
     },
     /// A tick during a transfer: what has moved so far. The session turns it into 112 and 111
-    /// replies if they are due (it counts the periods itself from `now`).
+    /// replies if they are due (it counts the periods itself from `now`). The driver reports one
+    /// at once after [`Outcome::Opened`], and one before a failed [`Outcome::Transferred`] so that
+    /// the last 111 tells everything that is safe.
     Progress(Progress),
     /// The transfer ended.
     Transferred(Result<TransferDone, TransferError>),
