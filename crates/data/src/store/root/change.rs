@@ -1,0 +1,115 @@
+//! Changing names and attributes.
+
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use proto::path::VPath;
+use proto::timestamp::Timestamp;
+use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, Timespec, Timestamps, UTIME_OMIT};
+use rustix::io::Errno;
+
+use super::{Root, StoreError, names};
+
+impl Root {
+    /// Makes a directory (mode 0777 less the umask). The root exists: EEXIST.
+    pub fn make_dir(&self, path: &VPath) -> Result<(), StoreError> {
+        const OP: &str = "create directory";
+        if path.is_root() {
+            return Err(StoreError::new(OP, path, Errno::EXIST));
+        }
+        self.at_parent(OP, path, |parent, name| {
+            rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(0o777))
+        })
+    }
+
+    /// Removes an empty directory. The root cannot be removed: EBUSY.
+    pub fn remove_dir(&self, path: &VPath) -> Result<(), StoreError> {
+        self.at_parent("remove directory", path, |parent, name| {
+            rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR)
+        })
+    }
+
+    /// Removes a file or a symbolic link (not what it leads to). A directory is EISDIR.
+    pub fn delete(&self, path: &VPath) -> Result<(), StoreError> {
+        self.at_parent("delete", path, |parent, name| {
+            rustix::fs::unlinkat(parent, name, AtFlags::empty())
+        })
+    }
+
+    /// Renames; a symbolic link is renamed itself, an existing file at `to` is replaced.
+    pub fn rename(&self, from: &VPath, to: &VPath) -> Result<(), StoreError> {
+        self.at_parent("rename", from, |source, old| {
+            let target = self.parent_of(to)?;
+            rustix::fs::renameat(source, old, target, to.name())
+        })
+    }
+
+    /// Makes a symbolic link whose content is `target` as given. What it leads to is decided,
+    /// inside the root, when it is used.
+    pub fn symlink(&self, target: &[u8], link: &VPath) -> Result<(), StoreError> {
+        self.at_parent("create link", link, |parent, name| {
+            rustix::fs::symlinkat(target, parent, name)
+        })
+    }
+
+    /// Sets permission bits. Set-user-ID, and set-group-ID on anything but a directory, are
+    /// refused (EPERM): a program stored by a stranger must not run as this process's user.
+    pub fn chmod(&self, path: &VPath, mode: u32) -> Result<(), StoreError> {
+        self.change("change mode of", path, |there| {
+            let kind = FileType::from_raw_mode(rustix::fs::fstat(there)?.st_mode);
+            if mode & 0o4000 != 0 || (mode & 0o2000 != 0 && kind != FileType::Directory) {
+                return Err(Errno::PERM);
+            }
+            // A descriptor that only names a file cannot be given to fchmod; its entry in /proc
+            // can, and leads to the very file that was resolved.
+            let entry = format!("/proc/self/fd/{}", there.as_raw_fd());
+            let mode = Mode::from_raw_mode(mode & 0o7777);
+            match rustix::fs::chmodat(CWD, entry, mode, AtFlags::empty()) {
+                // The file is open; what is missing is /proc.
+                Err(Errno::NOENT) => Err(Errno::NOSYS),
+                result => result,
+            }
+        })
+    }
+
+    /// Sets the group, by name or number; an unknown name is EINVAL.
+    pub fn chgrp(&self, path: &VPath, group: &str) -> Result<(), StoreError> {
+        self.change("change group of", path, |there| {
+            let group = names::groups().id(group).ok_or(Errno::INVAL)?;
+            if group == u32::MAX {
+                // The number that means "leave as it is" to the kernel.
+                return Err(Errno::INVAL);
+            }
+            let group = Some(Gid::from_raw(group));
+            rustix::fs::chownat(there, c"", None, group, AtFlags::EMPTY_PATH)
+        })
+    }
+
+    /// Sets the modification time; the access time is left.
+    pub fn set_modified(&self, path: &VPath, time: Timestamp) -> Result<(), StoreError> {
+        self.change("set time of", path, |there| {
+            let times = Timestamps {
+                last_access: Timespec {
+                    tv_sec: 0,
+                    tv_nsec: UTIME_OMIT,
+                },
+                last_modification: Timespec {
+                    tv_sec: time.0,
+                    tv_nsec: 0,
+                },
+            };
+            rustix::fs::utimensat(there, c"", &times, AtFlags::EMPTY_PATH)
+        })
+    }
+
+    /// Runs `change` on what `path` leads to, links followed.
+    fn change(
+        &self,
+        op: &'static str,
+        path: &VPath,
+        change: impl FnOnce(&OwnedFd) -> Result<(), Errno>,
+    ) -> Result<(), StoreError> {
+        self.locate(path)
+            .and_then(|there| change(&there))
+            .map_err(|errno| StoreError::new(op, path, errno))
+    }
+}

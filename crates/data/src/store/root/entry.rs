@@ -1,0 +1,146 @@
+//! What a path leads to, as a listing tells it.
+
+use std::os::fd::AsFd;
+
+use proto::listing::{Access, Entry, Kind};
+use proto::path::VPath;
+use proto::timestamp::Timestamp;
+use rustix::fs::{AtFlags, FileType, Stat};
+use rustix::io::Errno;
+
+use super::{Root, StoreError, names};
+
+/// Whom the kernel checks this process's file accesses for.
+#[derive(Debug)]
+pub(super) struct Viewer {
+    uid: u32,
+    groups: Vec<u32>,
+}
+
+impl Viewer {
+    /// This process now.
+    pub(super) fn current() -> Self {
+        let mut groups: Vec<u32> = rustix::process::getgroups()
+            .unwrap_or_default()
+            .into_iter()
+            .map(rustix::process::Gid::as_raw)
+            .collect();
+        groups.push(rustix::process::getegid().as_raw());
+        Self {
+            uid: rustix::process::geteuid().as_raw(),
+            groups,
+        }
+    }
+
+    /// What the permission bits grant. Access control lists are not looked at: this is what a
+    /// listing shows, the kernel decides.
+    fn access(&self, stat: &Stat) -> Access {
+        if self.uid == 0 {
+            let is_dir = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+            return Access {
+                read: true,
+                write: true,
+                execute: is_dir || stat.st_mode & 0o111 != 0,
+            };
+        }
+        let bits = if stat.st_uid == self.uid {
+            stat.st_mode >> 6
+        } else if self.groups.contains(&stat.st_gid) {
+            stat.st_mode >> 3
+        } else {
+            stat.st_mode
+        };
+        Access {
+            read: bits & 4 != 0,
+            write: bits & 2 != 0,
+            execute: bits & 1 != 0,
+        }
+    }
+
+    fn entry(&self, name: &[u8], stat: &Stat, link_target: Option<Vec<u8>>) -> Entry {
+        Entry {
+            name: name.to_vec(),
+            kind: match FileType::from_raw_mode(stat.st_mode) {
+                FileType::RegularFile => Kind::File,
+                FileType::Directory => Kind::Dir,
+                _ => Kind::Other,
+            },
+            size: u64::try_from(stat.st_size).unwrap_or(0),
+            modified: Timestamp(stat.st_mtime),
+            mode: stat.st_mode & 0o7777,
+            links: stat.st_nlink,
+            uid: stat.st_uid,
+            gid: stat.st_gid,
+            owner: names::users().name(stat.st_uid),
+            group: names::groups().name(stat.st_gid),
+            unique: (stat.st_dev, stat.st_ino),
+            link_target,
+            access: self.access(stat),
+        }
+    }
+}
+
+impl Root {
+    /// What `path` leads to. Symbolic links are followed inside the root and told in
+    /// `link_target`; a dangling one is ENOENT. The entry's name is the last component.
+    pub fn stat(&self, path: &VPath) -> Result<Entry, StoreError> {
+        let viewer = Viewer::current();
+        let result = if path.is_root() {
+            rustix::fs::fstat(&self.dir).map(|stat| viewer.entry(b"", &stat, None))
+        } else {
+            self.parent_of(path)
+                .and_then(|parent| self.entry_at(&parent, &path.parent(), path.name(), &viewer))
+        };
+        result.map_err(|errno| StoreError::new("look at", path, errno))
+    }
+
+    /// The entry `name` of the open directory `dir`, which is at `path`.
+    pub(super) fn entry_at(
+        &self,
+        dir: impl AsFd,
+        path: &VPath,
+        name: &[u8],
+        viewer: &Viewer,
+    ) -> Result<Entry, Errno> {
+        let dir = dir.as_fd();
+        let stat = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
+            return Ok(viewer.entry(name, &stat, None));
+        }
+        let target = rustix::fs::readlinkat(dir, name, Vec::new())?.into_bytes();
+        // The link is resolved from the root again, not from `dir`: below `dir` an absolute
+        // target or `..` would mean something else.
+        let whole = path.join(name).map_err(|_| Errno::NAMETOOLONG)?;
+        let stat = rustix::fs::fstat(self.locate(&whole)?)?;
+        Ok(viewer.entry(name, &stat, Some(target)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn access(uid: u32, groups: &[u32], mode: u32) -> Access {
+        let viewer = Viewer {
+            uid,
+            groups: groups.to_vec(),
+        };
+        let mut stat = rustix::fs::stat("/").unwrap();
+        (stat.st_uid, stat.st_gid, stat.st_mode) = (10, 20, mode);
+        viewer.access(&stat)
+    }
+
+    #[test]
+    fn access_follows_owner_group_other() {
+        let rwx = |read, write, execute| Access {
+            read,
+            write,
+            execute,
+        };
+        assert_eq!(access(10, &[20], 0o100_467), rwx(true, false, false));
+        assert_eq!(access(11, &[5, 20], 0o100_467), rwx(true, true, false));
+        assert_eq!(access(11, &[5], 0o100_467), rwx(true, true, true));
+        assert_eq!(access(0, &[], 0o100_000), rwx(true, true, false));
+        assert_eq!(access(0, &[], 0o040_000), rwx(true, true, true));
+    }
+}

@@ -1,0 +1,214 @@
+//! Directories: entries one by one, and trees.
+
+use std::ops::ControlFlow;
+use std::os::fd::{AsFd, OwnedFd};
+
+use proto::listing::{Entry, Kind};
+use proto::path::VPath;
+use rustix::fs::{Dir, FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::entry::Viewer;
+use super::resolve::subdirectory;
+use super::{MAX_DEPTH, Pattern, Root, StoreError};
+
+/// Memory for the names of one directory, bytes; above it listing fails with EOVERFLOW.
+const MAX_NAMES: usize = 256 << 20;
+
+/// What a list costs per name beside the bytes of the name.
+const NAME_OVERHEAD: usize = 32;
+
+impl Root {
+    /// May the directory be entered?
+    pub fn enter(&self, path: &VPath) -> Result<(), StoreError> {
+        // With the final `.` the kernel asks for search permission on the directory itself.
+        let flags = OFlags::PATH | OFlags::DIRECTORY;
+        self.resolve(path, flags, Mode::empty())
+            .and_then(|dir| rustix::fs::openat(&dir, c".", OFlags::PATH, Mode::empty()))
+            .map(drop)
+            .map_err(|errno| StoreError::new("enter", path, errno))
+    }
+
+    /// Calls `visit` for every entry of a directory, sorted by name, without `.` and `..`; or
+    /// once, if `path` is something else. Symbolic links are followed; those that lead nowhere
+    /// are left out. Stops early when `visit` breaks.
+    pub fn list(
+        &self,
+        path: &VPath,
+        pattern: Option<&Pattern>,
+        visit: &mut dyn FnMut(Entry) -> ControlFlow<()>,
+    ) -> Result<(), StoreError> {
+        let failed = |errno| StoreError::new("list", path, errno);
+        let Some(dir) = self.directory(path).map_err(failed)? else {
+            let _ = visit(self.stat(path)?);
+            return Ok(());
+        };
+        let viewer = Viewer::current();
+        for name in names_in(&dir).map_err(failed)? {
+            if pattern.is_some_and(|pattern| !pattern.matches(&name)) {
+                continue;
+            }
+            match self.entry_at(&dir, path, &name, &viewer) {
+                Ok(entry) => {
+                    if visit(entry).is_break() {
+                        break;
+                    }
+                }
+                Err(errno) if is_left_out(errno) => {}
+                Err(errno) => return Err(failed(errno)),
+            }
+        }
+        Ok(())
+    }
+
+    /// How many entries a directory has, with `.` and `..` (the `X.count` fact).
+    pub fn count(&self, path: &VPath) -> Result<u64, StoreError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        self.resolve(path, flags, Mode::empty())
+            .and_then(|dir| Ok(names_in(&dir)?.len() as u64 + 2))
+            .map_err(|errno| StoreError::new("list", path, errno))
+    }
+
+    /// Calls `visit` for the directory itself (as `.`) and everything below it, a directory
+    /// before its content, names relative to `path` (MLSR). Symbolic links to directories are
+    /// told but not entered, so there are no loops. A directory that may not be read is told
+    /// without its content. More than [`MAX_DEPTH`] levels: ENAMETOOLONG.
+    pub fn walk(
+        &self,
+        path: &VPath,
+        visit: &mut dyn FnMut(Entry) -> ControlFlow<()>,
+    ) -> Result<(), StoreError> {
+        let failed = |errno| StoreError::new("list", path, errno);
+        let mut top = self.stat(path)?;
+        if top.kind != Kind::Dir {
+            let _ = visit(top);
+            return Ok(());
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let dir = self.resolve(path, flags, Mode::empty()).map_err(failed)?;
+        top.name = b".".to_vec();
+        top.kind = Kind::CurrentDir;
+        if visit(top).is_break() {
+            return Ok(());
+        }
+        let walk = Walk {
+            root: self,
+            viewer: Viewer::current(),
+            levels: vec![Level::new(dir, path.clone(), Vec::new()).map_err(failed)?],
+        };
+        walk.run(visit).map_err(failed)
+    }
+
+    /// The directory at `path`, open for reading; `None` if something else is there.
+    fn directory(&self, path: &VPath) -> Result<Option<OwnedFd>, Errno> {
+        let stat = rustix::fs::fstat(self.locate(path)?)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
+            return Ok(None);
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        self.resolve(path, flags, Mode::empty()).map(Some)
+    }
+}
+
+/// A walk in progress: the open directories from the top to here.
+struct Walk<'a> {
+    root: &'a Root,
+    viewer: Viewer,
+    levels: Vec<Level>,
+}
+
+struct Level {
+    dir: OwnedFd,
+    path: VPath,
+    /// `""`, `deep/`, `deep/er/`
+    prefix: Vec<u8>,
+    names: std::vec::IntoIter<Box<[u8]>>,
+}
+
+impl Level {
+    fn new(dir: OwnedFd, path: VPath, prefix: Vec<u8>) -> Result<Self, Errno> {
+        let names = names_in(&dir)?.into_iter();
+        Ok(Self {
+            dir,
+            path,
+            prefix,
+            names,
+        })
+    }
+}
+
+impl Walk<'_> {
+    fn run(mut self, visit: &mut dyn FnMut(Entry) -> ControlFlow<()>) -> Result<(), Errno> {
+        while let Some(level) = self.levels.last_mut() {
+            let Some(name) = level.names.next() else {
+                self.levels.pop();
+                continue;
+            };
+            let entry = self
+                .root
+                .entry_at(&level.dir, &level.path, &name, &self.viewer);
+            let mut entry = match entry {
+                Ok(entry) => entry,
+                Err(errno) if is_left_out(errno) => continue,
+                Err(errno) => return Err(errno),
+            };
+            let enter = entry.kind == Kind::Dir && entry.link_target.is_none();
+            entry.name = [&level.prefix, &*name].concat();
+            if visit(entry).is_break() {
+                return Ok(());
+            }
+            if enter {
+                self.enter(&name)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn enter(&mut self, name: &[u8]) -> Result<(), Errno> {
+        if self.levels.len() >= MAX_DEPTH {
+            return Err(Errno::NAMETOOLONG);
+        }
+        let Some(level) = self.levels.last() else {
+            return Ok(());
+        };
+        let path = level.path.join(name).map_err(|_| Errno::NAMETOOLONG)?;
+        let prefix = [&level.prefix, name, b"/"].concat();
+        let opened = subdirectory(&level.dir, name).and_then(|dir| Level::new(dir, path, prefix));
+        match opened {
+            Ok(level) => self.levels.push(level),
+            // Not readable, or gone or replaced by a link since it was told.
+            Err(Errno::ACCESS | Errno::PERM | Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
+            Err(errno) => return Err(errno),
+        }
+        Ok(())
+    }
+}
+
+/// An entry that vanished, or a symbolic link that leads nowhere a session may see.
+fn is_left_out(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::NOENT | Errno::LOOP | Errno::XDEV | Errno::NOTDIR | Errno::NAMETOOLONG
+    )
+}
+
+/// The names in a directory, sorted, without `.` and `..`. All are read before the first is told:
+/// what happens to the directory meanwhile cannot repeat or skip one.
+pub(super) fn names_in(dir: impl AsFd) -> Result<Vec<Box<[u8]>>, Errno> {
+    let mut names: Vec<Box<[u8]>> = Vec::new();
+    let mut memory = 0;
+    for item in Dir::read_from(dir)? {
+        let item = item?;
+        let name = item.file_name().to_bytes();
+        if name == b"." || name == b".." {
+            continue;
+        }
+        memory += name.len() + NAME_OVERHEAD;
+        if memory > MAX_NAMES {
+            return Err(Errno::OVERFLOW);
+        }
+        names.push(name.into());
+    }
+    names.sort_unstable();
+    Ok(names)
+}

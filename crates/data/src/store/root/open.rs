@@ -1,0 +1,129 @@
+//! Regular files, opened to be read and written.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+
+use proto::path::{MAX_NAME, VPath};
+use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::{Root, StoreError};
+
+/// What becomes of a file's content when it is opened to be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WriteMode {
+    /// It is cut to nothing.
+    Truncate,
+    /// It is kept.
+    Keep,
+}
+
+/// Names tried for STOU before giving up with EEXIST.
+const UNIQUE_ATTEMPTS: u32 = 10_000;
+
+/// Permission of new files; the process's umask takes its part.
+const NEW_FILE: Mode = Mode::from_raw_mode(0o666);
+
+/// NONBLOCK, or opening a pipe would wait for its other end; NOCTTY, or a terminal could become
+/// this process's own.
+const SAFE: OFlags = OFlags::NONBLOCK.union(OFlags::NOCTTY);
+
+impl Root {
+    /// Opens a regular file for reading. A directory is EISDIR; pipes, sockets and devices are
+    /// EINVAL and are not opened at all.
+    pub fn open_read(&self, path: &VPath) -> Result<File, StoreError> {
+        self.locate(path)
+            .and_then(|there| require_regular(&there))
+            .and_then(|()| self.resolve(path, OFlags::RDONLY | SAFE, Mode::empty()))
+            .and_then(into_regular_file)
+            .map_err(|errno| StoreError::new("open", path, errno))
+    }
+
+    /// Opens a regular file for writing at offsets, or creates it (mode 0666 less the umask). A
+    /// symbolic link is followed inside the root, also one to a file that does not exist yet.
+    pub fn open_write(&self, path: &VPath, mode: WriteMode) -> Result<File, StoreError> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | SAFE;
+        match self.locate(path) {
+            Ok(there) => require_regular(&there),
+            Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(errno),
+        }
+        .and_then(|()| self.resolve(path, flags, NEW_FILE))
+        .and_then(into_regular_file)
+        .and_then(|file| {
+            if mode == WriteMode::Truncate {
+                rustix::fs::ftruncate(&file, 0)?;
+            }
+            Ok(file)
+        })
+        .map_err(|errno| StoreError::new("open", path, errno))
+    }
+
+    /// Creates a file that was not there: `path`, or with `.1`, `.2`, ... added (STOU).
+    pub fn open_unique(&self, path: &VPath) -> Result<(File, VPath), StoreError> {
+        let failed = |errno| StoreError::new("create", path, errno);
+        let parent = self.parent_of(path).map_err(failed)?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        for attempt in 0..UNIQUE_ATTEMPTS {
+            let name = numbered(path.name(), attempt);
+            match rustix::fs::openat(&parent, name.as_slice(), flags, NEW_FILE) {
+                Ok(fd) => {
+                    let unique = path
+                        .parent()
+                        .join(&name)
+                        .map_err(|_| failed(Errno::NAMETOOLONG))?;
+                    return Ok((fd.into(), unique));
+                }
+                Err(Errno::EXIST) => {}
+                Err(errno) => return Err(failed(errno)),
+            }
+        }
+        Err(failed(Errno::EXIST))
+    }
+
+    /// Sets the size of a regular file (SITE TRNC).
+    pub fn truncate(&self, path: &VPath, length: u64) -> Result<(), StoreError> {
+        self.locate(path)
+            .and_then(|there| require_regular(&there))
+            .and_then(|()| self.resolve(path, OFlags::WRONLY | SAFE, Mode::empty()))
+            .and_then(into_regular_file)
+            .and_then(|file| rustix::fs::ftruncate(file, length))
+            .map_err(|errno| StoreError::new("truncate", path, errno))
+    }
+
+    /// Bytes that this process may still write to the file system that `path` is or would be on.
+    pub fn free_space(&self, path: &VPath) -> Result<u64, StoreError> {
+        self.locate(path)
+            .or_else(|_| self.locate(&path.parent()))
+            .and_then(rustix::fs::fstatvfs)
+            .map(|fs| fs.f_bavail.saturating_mul(fs.f_frsize))
+            .map_err(|errno| StoreError::new("look at", path, errno))
+    }
+}
+
+/// `name`, `name.1`, `name.2`, ...; a long name gives way to its number.
+fn numbered(name: &[u8], attempt: u32) -> Vec<u8> {
+    let suffix = match attempt {
+        0 => String::new(),
+        n => format!(".{n}"),
+    };
+    let kept = name.len().min(MAX_NAME - suffix.len());
+    [&name[..kept], suffix.as_bytes()].concat()
+}
+
+fn require_regular(fd: &OwnedFd) -> Result<(), Errno> {
+    match FileType::from_raw_mode(rustix::fs::fstat(fd)?.st_mode) {
+        FileType::RegularFile => Ok(()),
+        FileType::Directory => Err(Errno::ISDIR),
+        _ => Err(Errno::INVAL),
+    }
+}
+
+/// Checks again what was really opened, and lets it block from now on: on a descriptor that must
+/// not block, sendfile would give up where it should wait.
+fn into_regular_file(fd: OwnedFd) -> Result<File, Errno> {
+    require_regular(&fd)?;
+    let flags = rustix::fs::fcntl_getfl(&fd)?;
+    rustix::fs::fcntl_setfl(&fd, flags.difference(OFlags::NONBLOCK))?;
+    Ok(fd.into())
+}

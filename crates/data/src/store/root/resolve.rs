@@ -1,0 +1,73 @@
+//! From paths to descriptors, by the kernel, inside the root.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use proto::path::VPath;
+use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+
+use super::{Root, StoreError};
+
+/// How often a look-up is repeated when directories are renamed under it (EAGAIN).
+const ATTEMPTS: u32 = 64;
+
+/// Magic links (`/proc/PID/fd/N`, `/proc/PID/root`) jump to places that no path names.
+const CONFINED: ResolveFlags = ResolveFlags::IN_ROOT.union(ResolveFlags::NO_MAGICLINKS);
+
+impl Root {
+    /// Opens `path`, following symbolic links inside the root.
+    pub(super) fn resolve(
+        &self,
+        path: &VPath,
+        flags: OFlags,
+        mode: Mode,
+    ) -> Result<OwnedFd, Errno> {
+        let relative = if path.is_root() {
+            b".".as_slice()
+        } else {
+            path.relative()
+        };
+        let flags = flags | OFlags::CLOEXEC;
+        let mut result = Err(Errno::AGAIN);
+        for _ in 0..ATTEMPTS {
+            result = rustix::fs::openat2(&self.dir, relative, flags, mode, CONFINED);
+            if !matches!(result, Err(Errno::AGAIN | Errno::INTR)) {
+                break;
+            }
+        }
+        result
+    }
+
+    /// A handle that names what `path` leads to, without opening it.
+    pub(super) fn locate(&self, path: &VPath) -> Result<OwnedFd, Errno> {
+        self.resolve(path, OFlags::PATH, Mode::empty())
+    }
+
+    /// The directory that holds `path`'s last component. The root itself has none: EBUSY.
+    pub(super) fn parent_of(&self, path: &VPath) -> Result<OwnedFd, Errno> {
+        if path.is_root() {
+            return Err(Errno::BUSY);
+        }
+        let flags = OFlags::PATH | OFlags::DIRECTORY;
+        self.resolve(&path.parent(), flags, Mode::empty())
+    }
+
+    /// Runs `change` on the parent directory and last component of `path`.
+    pub(super) fn at_parent<T>(
+        &self,
+        op: &'static str,
+        path: &VPath,
+        change: impl FnOnce(&OwnedFd, &[u8]) -> Result<T, Errno>,
+    ) -> Result<T, StoreError> {
+        self.parent_of(path)
+            .and_then(|parent| change(&parent, path.name()))
+            .map_err(|errno| StoreError::new(op, path, errno))
+    }
+}
+
+/// Opens the directory `name` in `parent` for reading; a symbolic link is not followed (ENOTDIR
+/// or ELOOP).
+pub(super) fn subdirectory(parent: impl AsFd, name: &[u8]) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(parent, name, flags, Mode::empty())
+}
