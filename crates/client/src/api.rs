@@ -121,6 +121,25 @@ pub struct Failure {
     pub transient: bool,
 }
 
+impl Failure {
+    /// A failure that another attempt would meet again.
+    pub fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self {
+            exit,
+            message: message.into(),
+            transient: false,
+        }
+    }
+
+    /// A failure that may be gone at the next attempt.
+    pub fn transient(exit: Exit, message: impl Into<String>) -> Self {
+        Self {
+            transient: true,
+            ..Self::new(exit, message)
+        }
+    }
+}
+
 /// What happens during a copy, in order; an observer must not block.
 #[derive(Debug, Clone)]
 pub enum Event {

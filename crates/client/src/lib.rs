@@ -1,9 +1,16 @@
 //! The GridFTP and FTP client, as a library; the `longhaul` binary is a thin shell around it.
+//!
+//! [`copy`] plans a batch (what goes where), moves its files several at a time over pooled
+//! sessions, verifies each and puts it in place. The verbs ([`list`], [`stat`], ...) use one session
+//! each. Below them, [`session`] is one logged-in control connection and [`transfer`] one attempt at
+//! one file.
 
 #![forbid(unsafe_code)]
 
 mod api;
+mod credentials;
 pub mod location;
+mod netrc;
 pub mod session;
 pub mod transfer;
 

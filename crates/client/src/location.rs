@@ -1,20 +1,26 @@
 //! Where a source or destination is: a local path, standard input/output, or a URL.
 
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::net::Ipv6Addr;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
-use crate::Failure;
+use percent_encoding::percent_decode_str;
+
+use crate::credentials::{self, Credentials};
+use crate::{Exit, Failure};
 
 /// A GridFTP or FTP server as a URL names it.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Server {
-    /// `ftp`, `gsiftp`, `ftps` (security comes with its own issue: `ftps` and `gsiftp` logins that
-    /// need it are refused with a clear line; `gsiftp` against a server with clear logins works).
+    /// `ftp` or `gsiftp`; `gsiftp` works against servers that allow logins in the clear.
     pub scheme: Scheme,
     /// Name or address, without brackets.
     pub host: String,
     /// Control port (default 21 for ftp, 2811 for gsiftp).
     pub port: u16,
-    /// From the URL, else `anonymous`.
+    /// From the URL or ~/.netrc, else `anonymous`.
     pub user: String,
     /// From the URL, the environment variable `LONGHAUL_PASSWORD`, or ~/.netrc; else `longhaul@`
     /// for anonymous.
@@ -30,9 +36,48 @@ pub enum Scheme {
     Gsiftp,
 }
 
+impl Scheme {
+    /// The name before the colon.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ftp => "ftp",
+            Self::Gsiftp => "gsiftp",
+        }
+    }
+
+    /// The control port when the URL names none.
+    pub const fn default_port(self) -> u16 {
+        match self {
+            Self::Ftp => 21,
+            Self::Gsiftp => 2811,
+        }
+    }
+}
+
 impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Server({}@{}:{})", self.user, self.host, self.port)
+    }
+}
+
+/// `scheme://[user@]host[:port]`, never with a password.
+impl std::fmt::Display for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}://", self.scheme.name())?;
+        if self.user != credentials::ANONYMOUS {
+            let mut user = String::new();
+            encode(self.user.as_bytes(), false, &mut user);
+            write!(f, "{user}@")?;
+        }
+        if self.host.contains(':') {
+            write!(f, "[{}]", self.host)?;
+        } else {
+            f.write_str(&self.host)?;
+        }
+        if self.port != self.scheme.default_port() {
+            write!(f, ":{}", self.port)?;
+        }
+        Ok(())
     }
 }
 
@@ -54,14 +99,251 @@ pub enum Location {
 }
 
 impl Location {
-    /// Reads a command-line argument.
+    /// Reads a command-line argument. Passwords that the URL does not name come from the
+    /// environment and ~/.netrc.
     pub fn parse(text: &str) -> Result<Self, Failure> {
-        let _ = text;
-        todo!()
+        Self::parse_with(text, &credentials::lookup)
+    }
+
+    /// As [`Location::parse`], with `find` for what the URL leaves open: host and user in,
+    /// credentials out.
+    pub(crate) fn parse_with(
+        text: &str,
+        find: &dyn Fn(&str, Option<&str>) -> Credentials,
+    ) -> Result<Self, Failure> {
+        if text == "-" {
+            return Ok(Self::Pipe);
+        }
+        if text.is_empty() {
+            return Err(usage("an empty argument is neither a path nor a URL"));
+        }
+        let Some((scheme, rest)) = split_scheme(text) else {
+            return local(text.as_bytes().to_vec(), text);
+        };
+        match scheme.to_ascii_lowercase().as_str() {
+            "file" => parse_file(rest, text),
+            "ftp" => parse_server(Scheme::Ftp, rest, text, find),
+            "gsiftp" => parse_server(Scheme::Gsiftp, rest, text, find),
+            _ if !rest.starts_with("//") => local(text.as_bytes().to_vec(), text),
+            other => Err(usage(format!(
+                "{other}: is not spoken by this version, which knows ftp:, gsiftp:, file: and \
+                 local paths ({})",
+                redact(text)
+            ))),
+        }
     }
 
     /// For people; never shows a password.
     pub fn display(&self) -> String {
-        todo!()
+        match self {
+            Self::Local(path) => path.to_string_lossy().into_owned(),
+            Self::Pipe => "-".to_owned(),
+            Self::Remote { server, path } => {
+                let mut text = server.to_string();
+                encode(path, true, &mut text);
+                text
+            }
+        }
+    }
+
+    /// A text that two locations share only if they are the same path of the same account,
+    /// whatever bytes the path has; without password.
+    pub(crate) fn identity(&self) -> String {
+        match self {
+            Self::Local(path) => {
+                let mut text = "file://".to_owned();
+                encode(path.as_os_str().as_bytes(), true, &mut text);
+                text
+            }
+            Self::Pipe | Self::Remote { .. } => self.display(),
+        }
     }
 }
+
+/// `scheme:rest`, if what is before the first colon is a scheme (RFC 3986 §3.1).
+fn split_scheme(text: &str) -> Option<(&str, &str)> {
+    let (scheme, rest) = text.split_once(':')?;
+    let mut letters = scheme.bytes();
+    let valid = letters.next().is_some_and(|b| b.is_ascii_alphabetic())
+        && letters.all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b));
+    valid.then_some((scheme, rest))
+}
+
+fn local(bytes: Vec<u8>, text: &str) -> Result<Location, Failure> {
+    if bytes.contains(&0) {
+        return Err(usage(format!("path contains a NUL byte ({text:?})")));
+    }
+    Ok(Location::Local(PathBuf::from(OsString::from_vec(bytes))))
+}
+
+/// `file:/p`, `file:///p`, `file://localhost/p` (RFC 8089 §2).
+fn parse_file(rest: &str, text: &str) -> Result<Location, Failure> {
+    let path = match rest.strip_prefix("//") {
+        None => rest,
+        Some(after) => match after.find('/') {
+            Some(0) => after,
+            Some(end) if after[..end].eq_ignore_ascii_case("localhost") => &after[end..],
+            _ => {
+                return Err(usage(format!(
+                    "a file: URL names this machine only: write file:///path ({text})"
+                )));
+            }
+        },
+    };
+    if !path.starts_with('/') {
+        return Err(usage(format!(
+            "a file: URL needs an absolute path: write file:///path ({text})"
+        )));
+    }
+    local(percent_decode_str(path).collect(), text)
+}
+
+fn parse_server(
+    scheme: Scheme,
+    rest: &str,
+    text: &str,
+    find: &dyn Fn(&str, Option<&str>) -> Credentials,
+) -> Result<Location, Failure> {
+    let shown = redact(text);
+    let Some(rest) = rest.strip_prefix("//") else {
+        let name = scheme.name();
+        return Err(usage(format!("write {name}://host/path ({shown})")));
+    };
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let (login, address) = match authority.rsplit_once('@') {
+        Some((login, address)) => (Some(login), address),
+        None => (None, authority),
+    };
+    let (host, port) = parse_address(address, scheme, &shown)?;
+    let path = remote_path(path, &shown)?;
+    let (user, password) = parse_login(login, &host, &shown, find)?;
+    Ok(Location::Remote {
+        server: Server {
+            scheme,
+            host,
+            port,
+            user,
+            password,
+        },
+        path,
+    })
+}
+
+/// `host`, `host:port`, `[v6]`, `[v6]:port`.
+fn parse_address(text: &str, scheme: Scheme, shown: &str) -> Result<(String, u16), Failure> {
+    let (host, port) = if let Some(rest) = text.strip_prefix('[') {
+        let (host, after) = rest
+            .split_once(']')
+            .ok_or_else(|| usage(format!("the IPv6 address lacks its ] ({shown})")))?;
+        if host.parse::<Ipv6Addr>().is_err() {
+            return Err(usage(format!("[{host}] is no IPv6 address ({shown})")));
+        }
+        match after.strip_prefix(':') {
+            Some(port) => (host, port),
+            None if after.is_empty() => (host, ""),
+            None => return Err(usage(format!("only :port may follow ] ({shown})"))),
+        }
+    } else {
+        text.split_once(':').unwrap_or((text, ""))
+    };
+    let bad = |c: char| c.is_whitespace() || c.is_control() || "[]@\\%?#".contains(c);
+    if host.is_empty() || host.contains(bad) {
+        return Err(usage(format!("the URL names no valid host ({shown})")));
+    }
+    let port = if port.is_empty() {
+        scheme.default_port()
+    } else {
+        port.parse()
+            .ok()
+            .filter(|p| *p != 0)
+            .ok_or_else(|| usage(format!("the port must be 1 to 65535 ({shown})")))?
+    };
+    Ok((host.to_owned(), port))
+}
+
+/// Absolute path bytes with exactly one leading `/`.
+fn remote_path(text: &str, shown: &str) -> Result<Vec<u8>, Failure> {
+    let decoded: Vec<u8> = percent_decode_str(text).collect();
+    if decoded.iter().any(|b| matches!(b, 0 | b'\r' | b'\n')) {
+        return Err(usage(format!(
+            "a path with NUL, CR or LF cannot travel on an FTP control channel ({shown})"
+        )));
+    }
+    let start = decoded
+        .iter()
+        .position(|b| *b != b'/')
+        .unwrap_or(decoded.len());
+    let mut path = vec![b'/'];
+    path.extend_from_slice(&decoded[start..]);
+    Ok(path)
+}
+
+fn parse_login(
+    login: Option<&str>,
+    host: &str,
+    shown: &str,
+    find: &dyn Fn(&str, Option<&str>) -> Credentials,
+) -> Result<(String, String), Failure> {
+    let decode = |text: &str| {
+        let text = percent_decode_str(text)
+            .decode_utf8()
+            .map_err(|_| usage(format!("user and password must be UTF-8 ({shown})")))?;
+        if text.contains(['\0', '\r', '\n']) {
+            let line = format!("user and password must not contain NUL, CR or LF ({shown})");
+            return Err(usage(line));
+        }
+        Ok(text.into_owned())
+    };
+    let (user, password) = match login.map(|l| l.split_once(':').unwrap_or((l, ""))) {
+        None => (String::new(), None),
+        Some((user, password)) => {
+            let given = login.is_some_and(|l| l.contains(':'));
+            (decode(user)?, given.then(|| decode(password)).transpose()?)
+        }
+    };
+    let named = (!user.is_empty()).then_some(user.as_str());
+    match (named, password) {
+        (Some(_), Some(password)) => Ok((user, password)),
+        (named, _) => {
+            let found = find(host, named);
+            Ok((found.user, found.password))
+        }
+    }
+}
+
+/// Writes bytes so that the text reads back as the same bytes; `/` stays if `path`.
+fn encode(bytes: &[u8], path: bool, out: &mut String) {
+    for &b in bytes {
+        if b.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=".contains(&b) || (path && b == b'/') {
+            out.push(char::from(b));
+        } else {
+            // Writing to a String cannot fail.
+            let _ = write!(out, "%{b:02X}");
+        }
+    }
+}
+
+/// The argument without its password, for messages about arguments that cannot be read.
+fn redact(text: &str) -> String {
+    let Some((scheme, rest)) = text.split_once("://") else {
+        return match text.rsplit_once('@') {
+            Some((_, after)) => format!("...@{after}"),
+            None => text.to_owned(),
+        };
+    };
+    match rest.rsplit_once('@') {
+        Some((login, after)) if login.contains(':') => {
+            let user = login.split(':').next().unwrap_or_default();
+            format!("{scheme}://{user}:...@{after}")
+        }
+        _ => text.to_owned(),
+    }
+}
+
+fn usage(message: impl Into<String>) -> Failure {
+    Failure::new(Exit::Usage, message)
+}
+
+#[cfg(test)]
+#[path = "location_tests.rs"]
+mod tests;

@@ -1,0 +1,151 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn anonymous(_: &str, user: Option<&str>) -> Credentials {
+    Credentials {
+        user: user.unwrap_or("anonymous").to_owned(),
+        password: "found".to_owned(),
+    }
+}
+
+fn parse(text: &str) -> Result<Location, Failure> {
+    Location::parse_with(text, &anonymous)
+}
+
+fn remote(text: &str) -> (Server, Vec<u8>) {
+    match parse(text) {
+        Ok(Location::Remote { server, path }) => (server, path),
+        other => panic!("{text}: {other:?}"),
+    }
+}
+
+fn refused(text: &str) -> String {
+    let failure = parse(text).expect_err(text);
+    assert_eq!(failure.exit, Exit::Usage, "{text}");
+    failure.message
+}
+
+#[test]
+fn local_forms() {
+    let local = |text: &str| match parse(text) {
+        Ok(Location::Local(path)) => path,
+        other => panic!("{text}: {other:?}"),
+    };
+    assert_eq!(local("a b"), PathBuf::from("a b"));
+    assert_eq!(local("host:path"), PathBuf::from("host:path"));
+    assert_eq!(local("file:///p%20q"), PathBuf::from("/p q"));
+    assert_eq!(local("file:/p"), PathBuf::from("/p"));
+    assert_eq!(local("file://localhost/p"), PathBuf::from("/p"));
+    assert_eq!(local("file:/a%FF").as_os_str().as_bytes(), b"/a\xff");
+    assert_eq!(parse("-").unwrap(), Location::Pipe);
+    refused("");
+    refused("file://elsewhere/p");
+    refused("file:relative");
+    refused("file:/a%00b");
+}
+
+#[test]
+fn server_forms() {
+    let (server, path) = remote("ftp://h/a");
+    assert_eq!((server.port, path.as_slice()), (21, &b"/a"[..]));
+    assert_eq!(server.password, "found");
+    assert_eq!(remote("ftp://h//a").1, b"/a");
+    assert_eq!(remote("ftp://h/%2Fa").1, b"/a");
+    assert_eq!(remote("ftp://h").1, b"/");
+    assert_eq!(remote("ftp://h/dir/").1, b"/dir/");
+    assert_eq!(remote("GSIFTP://h/x").0.port, 2811);
+    let (server, path) = remote("ftp://us%40er:p%3Aw@[::1]:2121/a%FFb c");
+    assert_eq!(server.user, "us@er");
+    assert_eq!(server.password, "p:w");
+    assert_eq!(server.host, "::1");
+    assert_eq!(server.port, 2121);
+    assert_eq!(path, b"/a\xffb c");
+    assert_eq!(remote("ftp://u@h/").0.password, "found");
+    assert_eq!(remote("ftp://u:@h/").0.password, "");
+}
+
+#[test]
+fn what_cannot_be_spoken() {
+    for url in [
+        "ftps://h/a",
+        "https://h/a",
+        "http://h/",
+        "s3://b/k",
+        "sshftp://h/a",
+    ] {
+        assert!(refused(url).contains("gsiftp:"), "{url}");
+    }
+    for url in [
+        "ftp:h/a",
+        "ftp:///a",
+        "ftp://h:0/a",
+        "ftp://h:70000/",
+        "ftp://[::1/a",
+        "ftp://[h]/a",
+        "ftp://[::1]x/a",
+        "ftp://h/a%00",
+        "ftp://h/a%0Ab",
+        "ftp://h/a%0d",
+        "ftp://u%0a:p@h/",
+    ] {
+        refused(url);
+    }
+}
+
+#[test]
+fn messages_hide_passwords() {
+    for url in [
+        "ftps://u:s3cret@h/a",
+        "ftp://u:s3cret@h:0/",
+        "ftp:u:s3cret@h/a",
+    ] {
+        let message = refused(url);
+        assert!(!message.contains("s3cret"), "{message}");
+    }
+}
+
+#[test]
+fn display_is_short_and_reads_back() {
+    for url in [
+        "ftp://h/a%20b",
+        "gsiftp://u@h:2812/x/",
+        "ftp://[::1]:2121/%FF%25",
+    ] {
+        let location = parse(url).unwrap();
+        assert_eq!(location.display(), url);
+        assert_eq!(parse(&location.display()).unwrap(), location);
+    }
+}
+
+proptest! {
+    #[test]
+    fn never_panics(text: String) {
+        let _ = parse(&text);
+    }
+
+    #[test]
+    fn never_panics_on_urls(rest in "[a-z0-9:@/%\\[\\]. ~-]{0,40}") {
+        let _ = parse(&format!("ftp://{rest}"));
+    }
+
+    #[test]
+    fn display_hides_the_password(password in "[A-Z]{6,12}", path in "[a-z/%0-9]{0,20}") {
+        let url = format!("ftp://user:{password}@host/{path}");
+        match parse(&url) {
+            Ok(location) => {
+                prop_assert!(!location.display().contains(&password));
+                prop_assert!(!format!("{location:?}").contains(&password));
+            }
+            Err(failure) => prop_assert!(!failure.message.contains(&password)),
+        }
+    }
+
+    #[test]
+    fn identity_tells_paths_apart(a: Vec<u8>, b: Vec<u8>) {
+        let at = |p: &[u8]| {
+            Location::Local(PathBuf::from(OsString::from_vec(p.to_vec()))).identity()
+        };
+        prop_assert_eq!(at(&a) == at(&b), a == b);
+    }
+}

@@ -1,0 +1,158 @@
+//! `~/.netrc`: logins by machine (netrc(5)).
+
+/// One `machine` or `default` record.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Entry {
+    /// `None`: the `default` record.
+    pub(crate) machine: Option<String>,
+    /// `login`
+    pub(crate) login: Option<String>,
+    /// `password`
+    pub(crate) password: Option<String>,
+}
+
+/// Reads the file's text; what it does not know, it skips.
+pub(crate) fn parse(text: &str) -> Vec<Entry> {
+    let mut entries: Vec<Entry> = Vec::new();
+    let mut in_macro = false;
+    let mut tokens = Tokens::default();
+    for line in text.lines() {
+        if in_macro {
+            // A macro ends at the first empty line.
+            in_macro = !line.trim().is_empty();
+            continue;
+        }
+        for token in split_line(line) {
+            if tokens.take(token, &mut entries) {
+                in_macro = true;
+                break;
+            }
+        }
+    }
+    entries
+}
+
+/// The first record for `host` (and `user` if given), else the `default` one.
+pub(crate) fn find<'a>(entries: &'a [Entry], host: &str, user: Option<&str>) -> Option<&'a Entry> {
+    let fits = |e: &&Entry| match (user, e.login.as_deref()) {
+        (Some(user), Some(login)) => user == login,
+        (Some(_), None) => true,
+        (None, login) => login.is_some(),
+    };
+    let named = |e: &&Entry| {
+        e.machine
+            .as_deref()
+            .is_some_and(|m| m.eq_ignore_ascii_case(host))
+    };
+    entries
+        .iter()
+        .filter(named)
+        .find(fits)
+        .or_else(|| entries.iter().filter(|e| e.machine.is_none()).find(fits))
+}
+
+/// What the next token is the value of.
+#[derive(Default)]
+enum Tokens {
+    #[default]
+    Keyword,
+    Machine,
+    Login,
+    Password,
+    Ignored,
+}
+
+impl Tokens {
+    /// Takes one token; `true` when a macro definition begins.
+    fn take(&mut self, token: String, entries: &mut Vec<Entry>) -> bool {
+        match std::mem::take(self) {
+            Self::Keyword => match token.as_str() {
+                "machine" => *self = Self::Machine,
+                "default" => entries.push(Entry::default()),
+                "login" => *self = Self::Login,
+                "password" => *self = Self::Password,
+                "account" => *self = Self::Ignored,
+                "macdef" => return true,
+                _ => {}
+            },
+            Self::Machine => entries.push(Entry {
+                machine: Some(token),
+                ..Entry::default()
+            }),
+            Self::Login => {
+                if let Some(entry) = entries.last_mut() {
+                    entry.login = Some(token);
+                }
+            }
+            Self::Password => {
+                if let Some(entry) = entries.last_mut() {
+                    entry.password = Some(token);
+                }
+            }
+            Self::Ignored => {}
+        }
+        false
+    }
+}
+
+/// Blank-separated words; `"..."` holds blanks, `\` takes the next character as it is, and a word
+/// that begins with `#` starts a comment.
+fn split_line(line: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut chars = line.chars().peekable();
+    loop {
+        while chars.next_if(|c| c.is_whitespace()).is_some() {}
+        let Some(&first) = chars.peek() else {
+            return words;
+        };
+        if first == '#' {
+            return words;
+        }
+        let quoted = chars.next_if_eq(&'"').is_some();
+        let mut word = String::new();
+        while let Some(c) = chars.next() {
+            match c {
+                '\\' => word.extend(chars.next()),
+                '"' if quoted => break,
+                c if !quoted && c.is_whitespace() => break,
+                c => word.push(c),
+            }
+        }
+        words.push(word);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const FILE: &str = "# comment\n\
+        machine ftp.example.org login alice password \"two words\"\n\
+        machine ftp.example.org\n  login bob\n  password b\\\"ob\n\
+        macdef init\ncd /pub\nmachine evil login x password y\n\n\
+        default login anonymous password me@here\n";
+
+    #[test]
+    fn reads_records() {
+        let entries = parse(FILE);
+        assert_eq!(entries.len(), 3);
+        let alice = find(&entries, "FTP.example.org", None).unwrap();
+        assert_eq!(alice.login.as_deref(), Some("alice"));
+        assert_eq!(alice.password.as_deref(), Some("two words"));
+        let bob = find(&entries, "ftp.example.org", Some("bob")).unwrap();
+        assert_eq!(bob.password.as_deref(), Some("b\"ob"));
+        let other = find(&entries, "elsewhere", None).unwrap();
+        assert_eq!(other.password.as_deref(), Some("me@here"));
+        assert_eq!(find(&entries, "elsewhere", Some("carol")), None);
+    }
+
+    proptest! {
+        #[test]
+        fn never_panics(text: String) {
+            let entries = parse(&text);
+            let _ = find(&entries, "h", Some("u"));
+        }
+    }
+}
