@@ -1,7 +1,7 @@
 //! `YYYYMMDDhhmmss` in UTC, as in MDTM, MFMT, SITE UTIME and the `Modify` fact (RFC 3659 §2.3).
 
+use jiff::SignedDuration;
 use jiff::civil::DateTime;
-use jiff::tz::TimeZone;
 
 /// Seconds since 1970-01-01T00:00:00Z.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -9,9 +9,10 @@ pub struct Timestamp(pub i64);
 
 /// 0000-01-01T00:00:00Z, the earliest time that fourteen digits can tell.
 const EARLIEST: i64 = -62_167_219_200;
-/// 9999-12-30T23:59:59Z. The last day of the year 9999 is left out: the calendar library keeps it
-/// for time zones west of Greenwich.
-const LATEST: i64 = 253_402_214_399;
+/// 9999-12-31T23:59:59Z, the latest.
+const LATEST: i64 = 253_402_300_799;
+/// What [`Timestamp`] counts from.
+const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
 /// Half a year: `ls` shows the year instead of the time of day beyond it.
 const HALF_YEAR: i64 = 15_778_476;
 
@@ -29,7 +30,7 @@ impl Timestamp {
         let second = two(12)?;
         let second = if second == 60 { 59 } else { second };
         let civil = DateTime::new(year, two(4)?, two(6)?, two(8)?, two(10)?, second, 0).ok()?;
-        let stamp = civil.to_zoned(TimeZone::UTC).ok()?.timestamp().as_second();
+        let stamp = civil.duration_since(EPOCH).as_secs();
         (EARLIEST..=LATEST).contains(&stamp).then_some(Self(stamp))
     }
 
@@ -62,8 +63,9 @@ impl Timestamp {
 
     fn civil(self) -> DateTime {
         let seconds = self.0.clamp(EARLIEST, LATEST);
-        let stamp = jiff::Timestamp::from_second(seconds).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
-        TimeZone::UTC.to_datetime(stamp)
+        EPOCH
+            .checked_add(SignedDuration::from_secs(seconds))
+            .unwrap_or(EPOCH)
     }
 }
 
@@ -95,7 +97,7 @@ mod tests {
             Timestamp::parse("00000101000000"),
             Some(Timestamp(EARLIEST))
         );
-        assert_eq!(Timestamp::parse("99991230235959"), Some(Timestamp(LATEST)));
+        assert_eq!(Timestamp::parse("99991231235959"), Some(Timestamp(LATEST)));
     }
 
     #[test]
@@ -129,7 +131,7 @@ mod tests {
     #[test]
     fn clamps_years_that_do_not_fit() {
         assert_eq!(Timestamp(i64::MIN).format(), "00000101000000");
-        assert_eq!(Timestamp(i64::MAX).format(), "99991230235959");
+        assert_eq!(Timestamp(i64::MAX).format(), "99991231235959");
     }
 
     #[test]
