@@ -73,4 +73,14 @@ impl Algorithm {
     pub const fn combines(self) -> bool {
         matches!(self, Self::Adler32 | Self::Crc32 | Self::Crc32c)
     }
+
+    /// Reads a digest of this algorithm in hexadecimal; gives it in lower case. Peers write 32-bit
+    /// sums without leading zeros now and then: those are restored.
+    pub fn parse_hex(self, text: &str) -> Option<String> {
+        let width = self.hex_len();
+        let shortest = if self.combines() { 1 } else { width };
+        let fits = (shortest..=width).contains(&text.len());
+        let hex = text.bytes().all(|b| b.is_ascii_hexdigit());
+        (fits && hex).then(|| format!("{:0>width$}", text.to_ascii_lowercase()))
+    }
 }

@@ -1,0 +1,121 @@
+//! Commands to lines.
+
+use std::net::SocketAddr;
+
+use super::argument::{Dcau, EpsvArg, Mode, Prot, Restart, Retrieve, TrevEvent, Type};
+use super::{Bytes, Command};
+use crate::address;
+
+pub(super) fn encode(command: &Command) -> Vec<u8> {
+    let mut line = command.verb().as_bytes().to_vec();
+    if let Some(argument) = argument(command) {
+        line.push(b' ');
+        line.extend(argument.into_iter().map(|b| match b {
+            b'\r' | b'\n' | 0 => b'?',
+            other => other,
+        }));
+    }
+    line
+}
+
+/// Everything after the verb; `None` when there is nothing.
+fn argument(command: &Command) -> Option<Bytes> {
+    use Command as C;
+    let text = match command {
+        C::Retr(path)
+        | C::Stor(path)
+        | C::Appe(path)
+        | C::Size(path)
+        | C::Mdtm(path)
+        | C::Cwd(path)
+        | C::Mkd(path)
+        | C::Rmd(path)
+        | C::Dele(path)
+        | C::Rnfr(path)
+        | C::Rnto(path) => return Some(path.clone()),
+        C::Stat(path)
+        | C::Stou(path)
+        | C::List(path)
+        | C::Nlst(path)
+        | C::Mlst(path)
+        | C::Mlsd(path)
+        | C::Mlsc(path)
+        | C::Mlsr(path) => return path.clone(),
+        C::Pass(secret) => return Some(secret.0.clone()),
+        C::Eret(Retrieve::Partial { offset, length }, path) => {
+            return Some(with_path(&format!("P {offset} {length}"), path));
+        }
+        C::Esto(offset, path) => return Some(with_path(&format!("A {offset}"), path)),
+        C::Mfmt(time, path) => return Some(with_path(&time.format(), path)),
+        C::Cksm {
+            algorithm,
+            offset,
+            length,
+            path,
+        } => {
+            let length = length.map_or("-1".to_owned(), |n| n.to_string());
+            let head = format!("{} {offset} {length}", algorithm.name());
+            return Some(with_path(&head, path));
+        }
+        C::Opts(opts) => return Some(opts.encode().into_bytes()),
+        C::Site(site) => return Some(site.encode()),
+        C::Help(text) | C::Lang(text) => return text.clone().map(String::into_bytes),
+        C::Auth(mechanism) if mechanism.is_empty() => return None,
+        C::User(text) | C::Acct(text) | C::Clnt(text) | C::Auth(text) => text.clone(),
+        parameter => return parameter_text(parameter).map(String::into_bytes),
+    };
+    Some(text.into_bytes())
+}
+
+/// The argument of a command whose argument is no path and no free text.
+fn parameter_text(command: &Command) -> Option<String> {
+    use Command as C;
+    Some(match command {
+        C::Type(Type::Ascii) => "A".to_owned(),
+        C::Type(Type::Image) => "I".to_owned(),
+        C::Mode(Mode::Stream) => "S".to_owned(),
+        C::Mode(Mode::Extended) => "E".to_owned(),
+        C::Stru(letter) => letter.to_string(),
+        C::Allo(n) | C::Sbuf(n) => n.to_string(),
+        C::Pbsz(n) => n.to_string(),
+        C::Dcau(Dcau::None) => "N".to_owned(),
+        C::Dcau(Dcau::SelfAuth) => "A".to_owned(),
+        C::Dcau(Dcau::Subject(subject)) => format!("S {subject}"),
+        C::Prot(level) => prot_letter(*level).to_owned(),
+        C::Epsv(EpsvArg::Any) | C::Spas(None) => return None,
+        C::Epsv(EpsvArg::All) => "ALL".to_owned(),
+        C::Epsv(EpsvArg::Family(family)) | C::Spas(Some(family)) => family.number().to_string(),
+        C::Port(addr) => address::format_port(*addr).unwrap_or_else(|| address::format_eprt(*addr)),
+        C::Eprt(addr) => address::format_eprt(*addr),
+        C::Spor(stripes) => spor_list(stripes),
+        C::Rest(Restart::Offset(n)) => n.to_string(),
+        C::Rest(Restart::Ranges(ranges)) if ranges.is_empty() => "0-0".to_owned(),
+        C::Rest(Restart::Ranges(ranges)) => ranges.to_string(),
+        C::Scks(algorithm, sum) => format!("{} {sum}", algorithm.name()),
+        C::Trev(TrevEvent::Restart, seconds) => format!("RESTART {seconds}"),
+        C::Trev(TrevEvent::Perf, seconds) => format!("PERF {seconds}"),
+        _ => return None,
+    })
+}
+
+fn with_path(head: &str, path: &[u8]) -> Bytes {
+    [head.as_bytes(), b" ", path].concat()
+}
+
+fn prot_letter(level: Prot) -> &'static str {
+    match level {
+        Prot::Clear => "C",
+        Prot::Safe => "S",
+        Prot::Confidential => "E",
+        Prot::Private => "P",
+    }
+}
+
+/// IPv4 in PORT form, which every server reads; IPv6 in EPRT form.
+fn spor_list(stripes: &[SocketAddr]) -> String {
+    let items: Vec<String> = stripes
+        .iter()
+        .map(|addr| address::format_port(*addr).unwrap_or_else(|| address::format_eprt(*addr)))
+        .collect();
+    items.join(" ")
+}

@@ -1,0 +1,235 @@
+//! Commands: the text of a line to a value that cannot hold nonsense, and back.
+//!
+//! Sources: RFC 959 §5.3, RFC 2228, 2389, 2428, 3659; GFD.20 §3, §4; GFD.47 (CKSM, SCKS);
+//! the SITE and OPTS forms that existing clients send.
+//!
+//! Verbs are case-insensitive and end at the first space; a TAB separates nothing. A path runs to
+//! the end of the line, trailing spaces included. Commands without argument ignore one.
+
+mod argument;
+mod encode;
+mod opts;
+mod parse;
+mod site;
+mod words;
+
+use std::net::SocketAddr;
+
+pub use argument::{Dcau, EpsvArg, Mode, Prot, Restart, Retrieve, TrevEvent, Type};
+pub use opts::{Opts, RetrOption};
+pub use site::{BufferSide, Site};
+
+use crate::address::{AddressError, Family};
+use crate::checksum::Algorithm;
+use crate::timestamp::Timestamp;
+
+/// A path or other argument as it stood on the line.
+pub type Bytes = Vec<u8>;
+
+/// Largest number taken as an offset, length or size: the largest file offset.
+pub const MAX_NUMBER: u64 = i64::MAX as u64;
+
+/// A parsed command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs, reason = "each variant is the verb of its name")]
+pub enum Command {
+    User(String),
+    /// The password; never logged: [`std::fmt::Debug`] of [`Secret`] hides it.
+    Pass(Secret),
+    Acct(String),
+    Rein,
+    Quit,
+    Noop,
+    Feat,
+    /// `HELP [verb]`
+    Help(Option<String>),
+    Syst,
+    /// `STAT [path]`
+    Stat(Option<Bytes>),
+    Opts(Opts),
+    Lang(Option<String>),
+    Clnt(String),
+    /// AUTH, ADAT, MIC, ENC, CONF, CCC: not offered yet; the mechanism as named.
+    Auth(String),
+    Type(Type),
+    Mode(Mode),
+    Stru(char),
+    Allo(u64),
+    /// `SBUF n` (GFD.20 §4.1)
+    Sbuf(u64),
+    Dcau(Dcau),
+    /// `PBSZ n`, 0..=2^32-1
+    Pbsz(u32),
+    Prot(Prot),
+    Abor,
+    Pasv,
+    Epsv(EpsvArg),
+    /// `SPAS [1|2]`: no argument answers in plain form, an argument in EPRT form.
+    Spas(Option<Family>),
+    Port(SocketAddr),
+    Eprt(SocketAddr),
+    Spor(Vec<SocketAddr>),
+    Retr(Bytes),
+    Stor(Bytes),
+    Appe(Bytes),
+    /// `STOU [path]`
+    Stou(Option<Bytes>),
+    Eret(Retrieve, Bytes),
+    /// `ESTO A offset path`
+    Esto(u64, Bytes),
+    Rest(Restart),
+    Size(Bytes),
+    Mdtm(Bytes),
+    Mfmt(Timestamp, Bytes),
+    Cwd(Bytes),
+    Cdup,
+    Pwd,
+    Mkd(Bytes),
+    Rmd(Bytes),
+    Dele(Bytes),
+    Rnfr(Bytes),
+    Rnto(Bytes),
+    /// `LIST [-opts] [path]`; the options are dropped.
+    List(Option<Bytes>),
+    /// `NLST [-opts] [path]`; the options are dropped.
+    Nlst(Option<Bytes>),
+    Mlst(Option<Bytes>),
+    Mlsd(Option<Bytes>),
+    Mlsc(Option<Bytes>),
+    Mlsr(Option<Bytes>),
+    /// `CKSM ALG offset length path`; length `None` for -1, to the end.
+    Cksm {
+        algorithm: Algorithm,
+        offset: u64,
+        length: Option<u64>,
+        path: Bytes,
+    },
+    /// `SCKS ALG hex`
+    Scks(Algorithm, String),
+    Trev(TrevEvent, u32),
+    Site(Site),
+}
+
+/// What reading a command gives.
+type Parsed = Result<Command, CommandError>;
+
+/// Text that must not reach a log.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(pub Vec<u8>);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret(***)")
+    }
+}
+
+/// Why a line is not a command; each maps to one reply in [`crate::server`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CommandError {
+    /// Empty, or no such verb: 500.
+    #[error("command not recognized: {0}")]
+    Unknown(String),
+    /// A known verb that this server does not offer (SMNT, ...): 502.
+    #[error("command {0} not implemented")]
+    NotImplemented(&'static str),
+    /// Argument missing or malformed: 501.
+    #[error("{verb}: {reason}")]
+    Syntax {
+        /// The verb.
+        verb: &'static str,
+        /// What is wrong, for the reply.
+        reason: String,
+    },
+    /// A well-formed argument that is not offered (TYPE E, MODE B, CKSM FOO): 504.
+    #[error("{verb}: {reason}")]
+    Parameter {
+        /// The verb.
+        verb: &'static str,
+        /// What is not offered.
+        reason: String,
+    },
+    /// An address of a family that is not offered: 522.
+    #[error(transparent)]
+    Address(#[from] AddressError),
+}
+
+impl Command {
+    /// Reads one line, without its ending. Never panics, whatever the bytes.
+    ///
+    /// # Errors
+    /// See [`CommandError`]; numbers above [`MAX_NUMBER`] and NUL bytes are syntax errors.
+    pub fn parse(line: &[u8]) -> Result<Self, CommandError> {
+        parse::parse(line)
+    }
+
+    /// The line to send, without CR LF. Parsing it gives the command back, provided that no path
+    /// starts with a space and no option-taking one (LIST, NLST) with `-`. CR, LF and NUL in
+    /// arguments must have been refused by the caller (see [`crate::path`]); they become `?`, so
+    /// that one command can never become two.
+    pub fn encode(&self) -> Vec<u8> {
+        encode::encode(self)
+    }
+
+    /// The verb, upper case.
+    pub fn verb(&self) -> &'static str {
+        match self {
+            Self::User(..) => "USER",
+            Self::Pass(..) => "PASS",
+            Self::Acct(..) => "ACCT",
+            Self::Rein => "REIN",
+            Self::Quit => "QUIT",
+            Self::Noop => "NOOP",
+            Self::Feat => "FEAT",
+            Self::Help(..) => "HELP",
+            Self::Syst => "SYST",
+            Self::Stat(..) => "STAT",
+            Self::Opts(..) => "OPTS",
+            Self::Lang(..) => "LANG",
+            Self::Clnt(..) => "CLNT",
+            Self::Auth(..) => "AUTH",
+            Self::Type(..) => "TYPE",
+            Self::Mode(..) => "MODE",
+            Self::Stru(..) => "STRU",
+            Self::Allo(..) => "ALLO",
+            Self::Sbuf(..) => "SBUF",
+            Self::Dcau(..) => "DCAU",
+            Self::Pbsz(..) => "PBSZ",
+            Self::Prot(..) => "PROT",
+            Self::Abor => "ABOR",
+            Self::Pasv => "PASV",
+            Self::Epsv(..) => "EPSV",
+            Self::Spas(..) => "SPAS",
+            Self::Port(..) => "PORT",
+            Self::Eprt(..) => "EPRT",
+            Self::Spor(..) => "SPOR",
+            Self::Retr(..) => "RETR",
+            Self::Stor(..) => "STOR",
+            Self::Appe(..) => "APPE",
+            Self::Stou(..) => "STOU",
+            Self::Eret(..) => "ERET",
+            Self::Esto(..) => "ESTO",
+            Self::Rest(..) => "REST",
+            Self::Size(..) => "SIZE",
+            Self::Mdtm(..) => "MDTM",
+            Self::Mfmt(..) => "MFMT",
+            Self::Cwd(..) => "CWD",
+            Self::Cdup => "CDUP",
+            Self::Pwd => "PWD",
+            Self::Mkd(..) => "MKD",
+            Self::Rmd(..) => "RMD",
+            Self::Dele(..) => "DELE",
+            Self::Rnfr(..) => "RNFR",
+            Self::Rnto(..) => "RNTO",
+            Self::List(..) => "LIST",
+            Self::Nlst(..) => "NLST",
+            Self::Mlst(..) => "MLST",
+            Self::Mlsd(..) => "MLSD",
+            Self::Mlsc(..) => "MLSC",
+            Self::Mlsr(..) => "MLSR",
+            Self::Cksm { .. } => "CKSM",
+            Self::Scks(..) => "SCKS",
+            Self::Trev(..) => "TREV",
+            Self::Site(..) => "SITE",
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! Lines to commands.
+
+use super::argument::{Dcau, EpsvArg, Mode, Prot, Restart, Retrieve, TrevEvent, Type};
+use super::words::{Words, parse_number, split_at_space};
+use super::{Bytes, Command, CommandError, MAX_NUMBER, Opts, Parsed, Secret, Site};
+use crate::address::{self, AddressError, Family};
+use crate::checksum::Algorithm;
+use crate::ranges::RangeSet;
+use crate::timestamp::Timestamp;
+
+/// How the argument of a verb is read.
+type Parser = fn(Words<'_>) -> Parsed;
+
+/// Every verb that is known, and how its argument is read. The X verbs are those of RFC 775, which
+/// RFC 1123 §4.1.3.1 asks servers to take.
+const VERBS: &[(&str, Parser)] = &[
+    ("ABOR", |_| Ok(Command::Abor)),
+    ("ACCT", |w| w.text("account").map(Command::Acct)),
+    ("ADAT", security),
+    ("ALLO", |mut w| w.number("size").map(Command::Allo)),
+    ("APPE", |w| w.path().map(Command::Appe)),
+    ("AUTH", |w| {
+        Ok(Command::Auth(w.optional_text().unwrap_or_default()))
+    }),
+    ("CCC", security),
+    ("CDUP", |_| Ok(Command::Cdup)),
+    ("CKSM", cksm),
+    ("CLNT", |w| w.text("client name").map(Command::Clnt)),
+    ("CONF", security),
+    ("CWD", |w| w.path().map(Command::Cwd)),
+    ("DCAU", dcau),
+    ("DELE", |w| w.path().map(Command::Dele)),
+    ("ENC", security),
+    ("EPRT", eprt),
+    ("EPSV", epsv),
+    ("ERET", eret),
+    ("ESTO", esto),
+    ("FEAT", |_| Ok(Command::Feat)),
+    ("HELP", |w| Ok(Command::Help(w.optional_text()))),
+    ("LANG", |w| Ok(Command::Lang(w.optional_text()))),
+    ("LIST", |w| Ok(Command::List(path_after_options(w)))),
+    ("MDTM", |w| w.path().map(Command::Mdtm)),
+    ("MFMT", mfmt),
+    ("MIC", security),
+    ("MKD", |w| w.path().map(Command::Mkd)),
+    ("MLSC", |w| Ok(Command::Mlsc(w.optional_path()))),
+    ("MLSD", |w| Ok(Command::Mlsd(w.optional_path()))),
+    ("MLSR", |w| Ok(Command::Mlsr(w.optional_path()))),
+    ("MLST", |w| Ok(Command::Mlst(w.optional_path()))),
+    ("MODE", mode),
+    ("NLST", |w| Ok(Command::Nlst(path_after_options(w)))),
+    ("NOOP", |_| Ok(Command::Noop)),
+    ("OPTS", |w| Opts::parse(w).map(Command::Opts)),
+    ("PASS", |w| Ok(Command::Pass(Secret(w.raw().to_vec())))),
+    ("PASV", |_| Ok(Command::Pasv)),
+    ("PBSZ", |mut w| {
+        w.small_number("buffer size").map(Command::Pbsz)
+    }),
+    ("PORT", port),
+    ("PROT", prot),
+    ("PWD", |_| Ok(Command::Pwd)),
+    ("QUIT", |_| Ok(Command::Quit)),
+    ("REIN", |_| Ok(Command::Rein)),
+    ("REST", rest),
+    ("RETR", |w| w.path().map(Command::Retr)),
+    ("RMD", |w| w.path().map(Command::Rmd)),
+    ("RNFR", |w| w.path().map(Command::Rnfr)),
+    ("RNTO", |w| w.path().map(Command::Rnto)),
+    ("SBUF", |mut w| w.number("buffer size").map(Command::Sbuf)),
+    ("SCKS", scks),
+    ("SITE", |w| Site::parse(w).map(Command::Site)),
+    ("SIZE", |w| w.path().map(Command::Size)),
+    ("SPAS", spas),
+    ("SPOR", spor),
+    ("STAT", |w| Ok(Command::Stat(w.optional_path()))),
+    ("STOR", |w| w.path().map(Command::Stor)),
+    ("STOU", |w| Ok(Command::Stou(w.optional_path()))),
+    ("STRU", stru),
+    ("SYST", |_| Ok(Command::Syst)),
+    ("TREV", trev),
+    ("TYPE", type_),
+    ("USER", |w| w.exact_text("user name").map(Command::User)),
+    ("XCUP", |_| Ok(Command::Cdup)),
+    ("XCWD", |w| w.path().map(Command::Cwd)),
+    ("XMKD", |w| w.path().map(Command::Mkd)),
+    ("XPWD", |_| Ok(Command::Pwd)),
+    ("XRMD", |w| w.path().map(Command::Rmd)),
+    ("ABUF", not_implemented),
+    ("DCSC", not_implemented),
+    ("GET", not_implemented),
+    ("HASH", not_implemented),
+    ("HOST", not_implemented),
+    ("LPRT", not_implemented),
+    ("LPSV", not_implemented),
+    ("MFCT", not_implemented),
+    ("MFF", not_implemented),
+    ("PRET", not_implemented),
+    ("PUT", not_implemented),
+    ("RANG", not_implemented),
+    ("SMNT", not_implemented),
+    ("XCRC", not_implemented),
+    ("XMD5", not_implemented),
+    ("XSHA", not_implemented),
+    ("XSHA1", not_implemented),
+    ("XSHA256", not_implemented),
+    ("XSHA512", not_implemented),
+];
+
+/// Bytes of an unknown verb that an error quotes.
+const QUOTED: usize = 32;
+
+pub(super) fn parse(line: &[u8]) -> Parsed {
+    let (verb, argument) = split_at_space(line);
+    let known = VERBS
+        .iter()
+        .find(|(name, _)| name.as_bytes().eq_ignore_ascii_case(verb));
+    let Some((name, parser)) = known else {
+        let quoted = &verb[..verb.len().min(QUOTED)];
+        return Err(CommandError::Unknown(
+            String::from_utf8_lossy(quoted).into_owned(),
+        ));
+    };
+    let words = Words::new(name, argument);
+    if argument.contains(&0) {
+        return Err(words.syntax("NUL is not allowed"));
+    }
+    parser(words)
+}
+
+fn not_implemented(w: Words<'_>) -> Parsed {
+    Err(CommandError::NotImplemented(w.verb))
+}
+
+/// The security commands other than AUTH: their verb stands for the mechanism, tokens are dropped.
+fn security(w: Words<'_>) -> Parsed {
+    Ok(Command::Auth(w.verb.to_owned()))
+}
+
+/// Options are words that start with `-`, as `ls` has them.
+fn path_after_options(mut w: Words<'_>) -> Option<Bytes> {
+    while w.rest().starts_with(b"-") {
+        w.next();
+    }
+    w.optional_path()
+}
+
+/// A one-letter argument in upper case; `None` when it is something else.
+fn letter(word: &str) -> Option<char> {
+    let mut chars = word.chars();
+    match (chars.next(), chars.next()) {
+        (Some(c), None) if c.is_ascii_alphabetic() => Some(c.to_ascii_uppercase()),
+        _ => None,
+    }
+}
+
+/// `TYPE A [N]`, `TYPE I`, `TYPE L 8` (RFC 959 §3.1.1).
+fn type_(mut w: Words<'_>) -> Parsed {
+    let type_ = letter(w.word("type")?).ok_or_else(|| w.syntax("type is one letter"))?;
+    let form = w.next().unwrap_or_default();
+    match (type_, form) {
+        ('I', _) | ('L', b"8") => Ok(Command::Type(Type::Image)),
+        ('A', b"" | b"N" | b"n") => Ok(Command::Type(Type::Ascii)),
+        _ => Err(w.not_offered("only A, A N, I and L 8 are offered")),
+    }
+}
+
+fn mode(mut w: Words<'_>) -> Parsed {
+    let mode = letter(w.word("mode")?).ok_or_else(|| w.syntax("mode is one letter"))?;
+    match mode {
+        'S' => Ok(Command::Mode(Mode::Stream)),
+        'E' => Ok(Command::Mode(Mode::Extended)),
+        _ => Err(w.not_offered("only S and E are offered")),
+    }
+}
+
+fn stru(mut w: Words<'_>) -> Parsed {
+    letter(w.word("structure")?)
+        .map(Command::Stru)
+        .ok_or_else(|| w.syntax("structure is one letter"))
+}
+
+fn dcau(mut w: Words<'_>) -> Parsed {
+    let mode = letter(w.word("mode")?).ok_or_else(|| w.syntax("mode is one letter"))?;
+    match mode {
+        'N' => Ok(Command::Dcau(Dcau::None)),
+        'A' => Ok(Command::Dcau(Dcau::SelfAuth)),
+        'S' => {
+            let subject = w.exact_text("subject")?;
+            Ok(Command::Dcau(Dcau::Subject(subject)))
+        }
+        _ => Err(w.not_offered("only N, A and S are defined")),
+    }
+}
+
+fn prot(mut w: Words<'_>) -> Parsed {
+    let level = letter(w.word("level")?).ok_or_else(|| w.syntax("level is one letter"))?;
+    let prot = match level {
+        'C' => Prot::Clear,
+        'S' => Prot::Safe,
+        'E' => Prot::Confidential,
+        'P' => Prot::Private,
+        _ => return Err(w.not_offered("only C, S, E and P are defined")),
+    };
+    Ok(Command::Prot(prot))
+}
+
+/// A malformed address is a syntax error, a family that is not offered is answered 522.
+fn address_error(w: &Words<'_>, error: AddressError) -> CommandError {
+    match error {
+        AddressError::Protocol => CommandError::Address(error),
+        AddressError::Malformed => w.syntax(error.to_string()),
+    }
+}
+
+fn port(mut w: Words<'_>) -> Parsed {
+    let text = w.word("host-port")?;
+    address::parse_port(text)
+        .map(Command::Port)
+        .map_err(|e| address_error(&w, e))
+}
+
+fn eprt(mut w: Words<'_>) -> Parsed {
+    let text = w.word("host-port")?;
+    address::parse_eprt(text)
+        .map(Command::Eprt)
+        .map_err(|e| address_error(&w, e))
+}
+
+fn spor(w: Words<'_>) -> Parsed {
+    let text = w.text("host-port")?;
+    address::parse_spor(&text)
+        .map(Command::Spor)
+        .map_err(|e| address_error(&w, e))
+}
+
+fn epsv(mut w: Words<'_>) -> Parsed {
+    let arg = match w.next() {
+        None => EpsvArg::Any,
+        Some(word) if word.eq_ignore_ascii_case(b"ALL") => EpsvArg::All,
+        Some(word) => EpsvArg::Family(family(&w, word)?),
+    };
+    Ok(Command::Epsv(arg))
+}
+
+fn spas(mut w: Words<'_>) -> Parsed {
+    let family = w.next().map(|word| family(&w, word)).transpose()?;
+    Ok(Command::Spas(family))
+}
+
+fn family(w: &Words<'_>, word: &[u8]) -> Result<Family, CommandError> {
+    Family::parse(&String::from_utf8_lossy(word)).map_err(|e| address_error(w, e))
+}
+
+/// `REST n` (RFC 3659 §5) or `REST a-b,c-d` (GFD.20 §3.7).
+fn rest(mut w: Words<'_>) -> Parsed {
+    let word = w.word("marker")?;
+    if let Some(offset) = parse_number(word) {
+        return Ok(Command::Rest(Restart::Offset(offset)));
+    }
+    let ranges = RangeSet::parse(word).map_err(|e| w.syntax(e.to_string()))?;
+    if ranges.end() > MAX_NUMBER {
+        return Err(w.syntax("beyond the end of any file"));
+    }
+    Ok(Command::Rest(Restart::Ranges(ranges)))
+}
+
+/// `ERET P offset length path` (GFD.20 §3.5); some clients spell the module out.
+fn eret(mut w: Words<'_>) -> Parsed {
+    let module = w.word("module")?;
+    if !["P", "PARTIAL"]
+        .iter()
+        .any(|name| module.eq_ignore_ascii_case(name))
+    {
+        return Err(w.not_offered("only module P is offered"));
+    }
+    let offset = w.number("offset")?;
+    let length = w.number("length")?;
+    Ok(Command::Eret(
+        Retrieve::Partial { offset, length },
+        w.path()?,
+    ))
+}
+
+/// `ESTO A offset path` (GFD.20 §3.6).
+fn esto(mut w: Words<'_>) -> Parsed {
+    let module = w.word("module")?;
+    if !module.eq_ignore_ascii_case("A") {
+        return Err(w.not_offered("only module A is offered"));
+    }
+    let offset = w.number("offset")?;
+    Ok(Command::Esto(offset, w.path()?))
+}
+
+fn mfmt(mut w: Words<'_>) -> Parsed {
+    let time =
+        Timestamp::parse(w.word("time")?).ok_or_else(|| w.syntax("time is not YYYYMMDDhhmmss"))?;
+    Ok(Command::Mfmt(time, w.path()?))
+}
+
+/// `CKSM ALG offset length path`; length -1 means to the end of the file.
+fn cksm(mut w: Words<'_>) -> Parsed {
+    let algorithm = algorithm(&mut w)?;
+    let offset = w.number("offset")?;
+    let length = match w.word("length")? {
+        "-1" => None,
+        word => Some(parse_number(word).ok_or_else(|| w.syntax("length is not a number or -1"))?),
+    };
+    let path = w.path()?;
+    Ok(Command::Cksm {
+        algorithm,
+        offset,
+        length,
+        path,
+    })
+}
+
+fn scks(mut w: Words<'_>) -> Parsed {
+    let algorithm = algorithm(&mut w)?;
+    let sum = w.word("checksum")?;
+    let sum = algorithm
+        .parse_hex(sum)
+        .ok_or_else(|| w.syntax(format!("not a {} checksum", algorithm.name())))?;
+    Ok(Command::Scks(algorithm, sum))
+}
+
+fn algorithm(w: &mut Words<'_>) -> Result<Algorithm, CommandError> {
+    let name = w.word("algorithm")?;
+    Algorithm::parse(name).ok_or_else(|| w.not_offered("unknown checksum algorithm"))
+}
+
+fn trev(mut w: Words<'_>) -> Parsed {
+    let event = match w.word("event")?.to_ascii_uppercase().as_str() {
+        "RESTART" => TrevEvent::Restart,
+        "PERF" => TrevEvent::Perf,
+        _ => return Err(w.not_offered("only RESTART and PERF are offered")),
+    };
+    Ok(Command::Trev(event, w.small_number("period")?))
+}

@@ -1,0 +1,137 @@
+//! The argument of one command, taken off word by word.
+
+use super::{Bytes, CommandError, MAX_NUMBER};
+
+/// What is left of an argument. Words are separated by one or more spaces.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Words<'a> {
+    /// For error messages.
+    pub(super) verb: &'static str,
+    /// Leading spaces included until something is taken.
+    rest: &'a [u8],
+}
+
+impl<'a> Words<'a> {
+    pub(super) fn new(verb: &'static str, argument: &'a [u8]) -> Self {
+        Self {
+            verb,
+            rest: argument,
+        }
+    }
+
+    /// All that is left, leading spaces included.
+    pub(super) fn raw(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    /// All that is left, without leading spaces.
+    pub(super) fn rest(&self) -> &'a [u8] {
+        without_leading_spaces(self.rest)
+    }
+
+    /// The next word, if there is one.
+    pub(super) fn next(&mut self) -> Option<&'a [u8]> {
+        let (word, rest) = split_at_space(self.rest());
+        self.rest = rest;
+        (!word.is_empty()).then_some(word)
+    }
+
+    /// The next word as text; `what` names it in the error.
+    pub(super) fn word(&mut self, what: &str) -> Result<&'a str, CommandError> {
+        let Some(word) = self.next() else {
+            return Err(self.syntax(format!("{what} is missing")));
+        };
+        str::from_utf8(word).map_err(|_| self.syntax(format!("{what} is not text")))
+    }
+
+    /// The next word as a number of 0..=[`MAX_NUMBER`].
+    pub(super) fn number(&mut self, what: &str) -> Result<u64, CommandError> {
+        let word = self.word(what)?;
+        parse_number(word).ok_or_else(|| self.syntax(format!("{what} is not a number in range")))
+    }
+
+    /// The next word as a number of 0..2^32.
+    pub(super) fn small_number(&mut self, what: &str) -> Result<u32, CommandError> {
+        u32::try_from(self.number(what)?)
+            .map_err(|_| self.syntax(format!("{what} is not a number in range")))
+    }
+
+    /// The next word as an octal number of 0..=07777.
+    pub(super) fn octal_mode(&mut self) -> Result<u32, CommandError> {
+        let word = self.word("mode")?;
+        Some(word)
+            .filter(|w| w.bytes().all(|b| b.is_ascii_digit()))
+            .and_then(|w| u32::from_str_radix(w, 8).ok())
+            .filter(|mode| *mode <= 0o7777)
+            .ok_or_else(|| self.syntax("mode is not an octal number of 0 to 7777"))
+    }
+
+    /// Everything that is left, as a path.
+    pub(super) fn path(self) -> Result<Bytes, CommandError> {
+        self.optional_path()
+            .ok_or_else(|| self.syntax("path is missing"))
+    }
+
+    /// Everything that is left, if anything.
+    pub(super) fn optional_path(self) -> Option<Bytes> {
+        let rest = self.rest();
+        (!rest.is_empty()).then(|| rest.to_vec())
+    }
+
+    /// Everything that is left as text without trailing spaces; other encodings than UTF-8 are
+    /// shown as far as they go.
+    pub(super) fn optional_text(self) -> Option<String> {
+        let text = String::from_utf8_lossy(self.rest());
+        let text = text.trim_end_matches(' ');
+        (!text.is_empty()).then(|| text.to_owned())
+    }
+
+    /// As [`Self::optional_text`], but required.
+    pub(super) fn text(self, what: &str) -> Result<String, CommandError> {
+        self.optional_text()
+            .ok_or_else(|| self.syntax(format!("{what} is missing")))
+    }
+
+    /// As [`Self::text`], but nothing other than UTF-8 will do: two names must not become one.
+    pub(super) fn exact_text(self, what: &str) -> Result<String, CommandError> {
+        if str::from_utf8(self.rest()).is_err() {
+            return Err(self.syntax(format!("{what} is not UTF-8")));
+        }
+        self.text(what)
+    }
+
+    pub(super) fn syntax(&self, reason: impl Into<String>) -> CommandError {
+        CommandError::Syntax {
+            verb: self.verb,
+            reason: reason.into(),
+        }
+    }
+
+    pub(super) fn not_offered(&self, reason: impl Into<String>) -> CommandError {
+        CommandError::Parameter {
+            verb: self.verb,
+            reason: reason.into(),
+        }
+    }
+}
+
+/// Digits only, at most [`MAX_NUMBER`]; `FromStr` would take a leading `+`.
+pub(super) fn parse_number(text: &str) -> Option<u64> {
+    if !text.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    text.parse().ok().filter(|n| *n <= MAX_NUMBER)
+}
+
+/// What stands before the first space, and after it.
+pub(super) fn split_at_space(text: &[u8]) -> (&[u8], &[u8]) {
+    match text.iter().position(|b| *b == b' ') {
+        Some(at) => (&text[..at], &text[at + 1..]),
+        None => (text, &[]),
+    }
+}
+
+fn without_leading_spaces(text: &[u8]) -> &[u8] {
+    let start = text.iter().position(|b| *b != b' ').unwrap_or(text.len());
+    &text[start..]
+}
