@@ -1,10 +1,14 @@
 //! What the administrator decides: the TOML file and the command line, as one value.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use data::job::IoMethod;
+
+mod file;
+
+pub use file::{ConfigError, FileConfig};
 
 /// What anonymous sessions may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
@@ -76,4 +80,37 @@ pub struct ServerConfig {
     pub io: IoMethod,
     /// Unprivileged account to become after binding (when started as root).
     pub run_as: Option<String>,
+}
+
+impl Default for ServerConfig {
+    /// Serves the current directory on the loopback interface, to nobody: logins must be allowed
+    /// by `anonymous` or `users`. Time-outs are those of other GridFTP servers; the bounds let one
+    /// client host run a big batch but not take all sessions.
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 2811)),
+            root: PathBuf::from("."),
+            anonymous: None,
+            users: None,
+            data_ports: None,
+            public_address: None,
+            transfer_log: None,
+            ftp_info_log: None,
+            third_party: ThirdParty::default(),
+            max_sessions: 20_000,
+            max_sessions_per_address: 1000,
+            max_sessions_per_user: 1000,
+            max_streams: 1024,
+            max_streams_per_transfer: 128,
+            idle_timeout: Duration::from_secs(600),
+            login_timeout: Duration::from_secs(120),
+            stall_timeout: Duration::from_secs(60),
+            drain: Duration::from_secs(60),
+            perf_marker_seconds: 5,
+            range_marker_seconds: 5,
+            block: 1 << 20,
+            io: IoMethod::default(),
+            run_as: None,
+        }
+    }
 }

@@ -1,20 +1,43 @@
-//! How many sessions there may be, and how soon a failed login may be tried again.
+//! How many sessions there may be, and how soon after failed logins the next is checked.
 
-use std::net::IpAddr;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+mod penalty;
+
+pub use penalty::LoginPenalties;
 
 /// Counts sessions; shared by all of them.
 #[derive(Debug)]
-pub struct Limits {}
+pub struct Limits {
+    sessions: usize,
+    per_address: usize,
+    per_user: usize,
+    counts: Mutex<Counts>,
+}
+
+/// Holds only what is not 0, so that it is bounded by the number of sessions.
+#[derive(Debug, Default)]
+struct Counts {
+    sessions: usize,
+    addresses: HashMap<IpAddr, usize>,
+    users: HashMap<String, usize>,
+}
 
 /// A counted session; uncounts itself when dropped.
 #[derive(Debug)]
-pub struct SessionSlot {}
+pub struct SessionSlot {
+    limits: Arc<Limits>,
+    address: IpAddr,
+}
 
 /// A counted login; uncounts itself when dropped.
 #[derive(Debug)]
-pub struct UserSlot {}
+pub struct UserSlot {
+    limits: Arc<Limits>,
+    user: String,
+}
 
 /// Which limit is reached; the text is for the 421 or 530 reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -31,39 +54,142 @@ pub enum LimitReached {
 }
 
 impl Limits {
-    /// Nothing counted; the bounds are inclusive.
+    /// Nothing counted; as many sessions as each bound says are allowed.
     pub fn new(sessions: usize, per_address: usize, per_user: usize) -> Arc<Self> {
-        let _ = (sessions, per_address, per_user);
-        todo!()
+        Arc::new(Self {
+            sessions,
+            per_address,
+            per_user,
+            counts: Mutex::default(),
+        })
     }
 
     /// Counts a new control connection.
     pub fn admit(self: &Arc<Self>, peer: IpAddr) -> Result<SessionSlot, LimitReached> {
-        let _ = peer;
-        todo!()
+        let address = client_key(peer);
+        let mut counts = self.counts();
+        if counts.sessions >= self.sessions {
+            return Err(LimitReached::Sessions(self.sessions));
+        }
+        if counts.addresses.get(&address).copied().unwrap_or(0) >= self.per_address {
+            return Err(LimitReached::Address(self.per_address));
+        }
+        counts.sessions += 1;
+        *counts.addresses.entry(address).or_default() += 1;
+        Ok(SessionSlot {
+            limits: Arc::clone(self),
+            address,
+        })
     }
 
     /// Counts a login of `user`.
     pub fn login(self: &Arc<Self>, user: &str) -> Result<UserSlot, LimitReached> {
-        let _ = user;
-        todo!()
+        let mut counts = self.counts();
+        if counts.users.get(user).copied().unwrap_or(0) >= self.per_user {
+            return Err(LimitReached::User(self.per_user));
+        }
+        *counts.users.entry(user.to_owned()).or_default() += 1;
+        Ok(UserSlot {
+            limits: Arc::clone(self),
+            user: user.to_owned(),
+        })
+    }
+
+    /// Sessions now.
+    pub fn sessions(&self) -> usize {
+        self.counts().sessions
+    }
+
+    /// Each change leaves the counts whole, so a panic elsewhere while they were locked is no
+    /// reason to stop.
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Slows down guessing of passwords, per address.
-#[derive(Debug, Default)]
-pub struct LoginPenalties {}
+impl Drop for SessionSlot {
+    fn drop(&mut self) {
+        let mut counts = self.limits.counts();
+        counts.sessions -= 1;
+        release(&mut counts.addresses, &self.address);
+    }
+}
 
-impl LoginPenalties {
-    /// How long to wait before the next login from `peer` is checked.
-    pub fn delay(&mut self, peer: IpAddr, now: Instant) -> Duration {
-        let _ = (peer, now);
-        todo!()
+impl Drop for UserSlot {
+    fn drop(&mut self) {
+        release(&mut self.limits.counts().users, &self.user);
+    }
+}
+
+fn release<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) {
+    if let Some(count) = counts.get_mut(key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(key);
+        }
+    }
+}
+
+/// What counts as one client: an IPv4 address (also when mapped into IPv6), or the /64 network of
+/// an IPv6 address, all of which one host can use.
+fn client_key(peer: IpAddr) -> IpAddr {
+    match peer.to_canonical() {
+        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX))),
+        v4 @ IpAddr::V4(_) => v4,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
     }
 
-    /// Notes the result of a login.
-    pub fn note(&mut self, peer: IpAddr, granted: bool, now: Instant) {
-        let _ = (peer, granted, now);
-        todo!()
+    #[test]
+    fn slots_count_while_they_live() {
+        let limits = Limits::new(3, 2, 1);
+        let first = limits.admit(ip("192.0.2.1")).unwrap();
+        let _second = limits.admit(ip("::ffff:192.0.2.1")).unwrap();
+        assert_eq!(
+            limits.admit(ip("192.0.2.1")).unwrap_err(),
+            LimitReached::Address(2)
+        );
+        let _third = limits.admit(ip("192.0.2.2")).unwrap();
+        assert_eq!(
+            limits.admit(ip("192.0.2.3")).unwrap_err(),
+            LimitReached::Sessions(3)
+        );
+        drop(first);
+        assert_eq!(limits.sessions(), 2);
+        limits.admit(ip("192.0.2.1")).unwrap();
+    }
+
+    #[test]
+    fn one_ipv6_network_is_one_client() {
+        let limits = Limits::new(10, 1, 1);
+        let _slot = limits.admit(ip("2001:db8::1")).unwrap();
+        assert!(limits.admit(ip("2001:db8::2")).is_err());
+        limits.admit(ip("2001:db8:0:1::1")).unwrap();
+    }
+
+    #[test]
+    fn users_are_counted_apart() {
+        let limits = Limits::new(10, 10, 1);
+        let slot = limits.login("ann").unwrap();
+        assert_eq!(limits.login("ann").unwrap_err(), LimitReached::User(1));
+        let _other = limits.login("bob").unwrap();
+        drop(slot);
+        limits.login("ann").unwrap();
+    }
+
+    #[test]
+    fn nothing_is_kept_of_sessions_that_ended() {
+        let limits = Limits::new(10, 10, 10);
+        drop(limits.admit(ip("192.0.2.1")).unwrap());
+        drop(limits.login("ann").unwrap());
+        let counts = limits.counts();
+        assert!(counts.addresses.is_empty() && counts.users.is_empty());
     }
 }
