@@ -1,1 +1,19 @@
-//! Harness: starts real peers and longhaul, and compares files.
+//! Harness of the interoperability tests: starts real peers and longhaul on loopback, moves files
+//! between them, and compares what arrived.
+//!
+//! Every process belongs to a value that kills it when dropped, also on panic; every listener is
+//! on a loopback address and a free port; every file is below one [`scratch::Scratch`]. Contents
+//! are seeded: a failing cell fails again.
+
+pub mod cells;
+pub mod longhaul;
+pub mod matrix;
+pub mod need;
+pub mod net;
+pub mod peer;
+pub mod process;
+pub mod run;
+pub mod sample;
+pub mod scratch;
+pub mod seed;
+pub mod tree;

@@ -1,0 +1,72 @@
+//! Finds the `longhaul` binary, building it when needed.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, ensure};
+
+use crate::run;
+
+/// A first build on a small machine.
+const BUILD_LIMIT: Duration = Duration::from_secs(900);
+
+/// A command that runs longhaul, without arguments.
+pub fn longhaul() -> Result<Command> {
+    Ok(Command::new(path()?))
+}
+
+/// `$LONGHAUL_BIN`, or `longhaul` beside the running test program, brought up to date by cargo
+/// once per test program.
+pub fn path() -> Result<PathBuf> {
+    static PATH: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    PATH.get_or_init(|| find().map_err(|error| format!("{error:#}")))
+        .clone()
+        .map_err(|message| anyhow!(message))
+}
+
+fn find() -> Result<PathBuf> {
+    if let Some(path) = std::env::var_os("LONGHAUL_BIN").map(PathBuf::from) {
+        ensure!(
+            path.is_file(),
+            "LONGHAUL_BIN names no file: {}",
+            path.display()
+        );
+        return Ok(path);
+    }
+    let profile = profile_folder()?;
+    let target = target_folder()?;
+    let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    build
+        .args(["build", "--quiet", "--package", "longhaul", "--target-dir"])
+        .arg(target);
+    if profile.file_name().is_some_and(|name| name == "release") {
+        build.arg("--release");
+    }
+    build.current_dir(env!("CARGO_MANIFEST_DIR"));
+    // Cargo's own lock orders test programs that build at the same time.
+    run::run_within(&mut build, BUILD_LIMIT)?.success()?;
+    let binary = profile.join("longhaul");
+    ensure!(binary.is_file(), "cargo built no {}", binary.display());
+    Ok(binary)
+}
+
+/// Cargo's target folder.
+pub fn target_folder() -> Result<PathBuf> {
+    let profile = profile_folder()?;
+    Ok(profile
+        .parent()
+        .context("profile folder without parent")?
+        .to_owned())
+}
+
+/// TARGET/PROFILE, from the running TARGET/PROFILE/deps/test-program.
+fn profile_folder() -> Result<PathBuf> {
+    let program = std::env::current_exe().context("where is this test program?")?;
+    Ok(program
+        .ancestors()
+        .nth(2)
+        .context("test program outside a target folder")?
+        .to_owned())
+}

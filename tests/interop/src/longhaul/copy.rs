@@ -1,0 +1,90 @@
+//! `longhaul cp`.
+
+use std::ffi::OsStr;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use super::binary::longhaul;
+use crate::run::{self, Finished};
+
+/// A `longhaul cp --json` command line with these arguments.
+pub fn command<S: AsRef<OsStr>>(arguments: &[S]) -> Result<Command> {
+    let mut command = longhaul()?;
+    command.args(["cp", "--json"]).args(arguments);
+    Ok(command)
+}
+
+/// Copies, and fails unless longhaul ended with 0 and a summary that says so.
+pub fn cp<S: AsRef<OsStr>>(arguments: &[S]) -> Result<Summary> {
+    let finished = run(arguments)?.success()?;
+    let summary = summary(&finished)?;
+    ensure!(
+        summary.failed == 0,
+        "exit code 0 but {} failed: {finished}",
+        summary.failed
+    );
+    Ok(summary)
+}
+
+/// Copies and tells how it ended, well or not.
+pub fn run<S: AsRef<OsStr>>(arguments: &[S]) -> Result<Finished> {
+    run::run(&mut command(arguments)?)
+}
+
+/// What the tests read of the summary line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Summary {
+    /// Bytes moved in this run.
+    pub bytes: u64,
+    /// Files done.
+    pub files: u64,
+    /// Files failed.
+    pub failed: u64,
+    /// Most data connections at once.
+    pub streams: u64,
+    /// How the copy was verified.
+    pub verified: String,
+}
+
+/// The last line of `--json`, which is the summary whatever happened.
+pub fn summary(finished: &Finished) -> Result<Summary> {
+    let text = finished.text();
+    let last = text
+        .lines()
+        .last()
+        .with_context(|| format!("no JSON from {finished}"))?;
+    let value: Value = serde_json::from_str(last).with_context(|| format!("not JSON: {last}"))?;
+    ensure!(
+        value["event"] == "summary",
+        "the last line is no summary: {last}"
+    );
+    let number = |name: &str| {
+        value[name]
+            .as_u64()
+            .with_context(|| format!("no number {name:?} in {last}"))
+    };
+    Ok(Summary {
+        bytes: number("bytes")?,
+        files: number("files")?,
+        failed: number("failed")?,
+        streams: number("streams_max")?,
+        verified: value["verified"].as_str().unwrap_or_default().to_owned(),
+    })
+}
+
+/// The largest value of a field over all events of this kind.
+#[must_use]
+pub fn largest(finished: &Finished, event: &str, field: &str) -> Option<u64> {
+    let text = finished.text();
+    let values = text.lines().filter_map(|line| {
+        let value: Value = serde_json::from_str(line).ok()?;
+        if value["event"] == event {
+            value[field].as_u64()
+        } else {
+            None
+        }
+    });
+    values.max()
+}

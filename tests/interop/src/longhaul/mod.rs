@@ -1,0 +1,5 @@
+//! The programs under test: `longhaul serve`, `longhaul cp` and the file verbs.
+
+pub mod binary;
+pub mod copy;
+pub mod serve;

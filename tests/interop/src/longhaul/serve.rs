@@ -1,0 +1,158 @@
+//! `longhaul serve`.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use super::binary::longhaul;
+use crate::process::{Daemon, Guard};
+use crate::run;
+use crate::scratch::Scratch;
+
+const START_LIMIT: Duration = Duration::from_secs(15);
+
+/// A server about to be started.
+#[derive(Debug)]
+pub struct Serve {
+    root: PathBuf,
+    listen: String,
+    arguments: Vec<String>,
+    wrapper: Option<Vec<String>>,
+}
+
+impl Serve {
+    /// Serves `root` on a free port of 127.0.0.1, to nobody yet.
+    #[must_use]
+    pub fn new(root: &Path) -> Self {
+        Self {
+            root: root.to_owned(),
+            listen: "127.0.0.1:0".to_owned(),
+            arguments: Vec::new(),
+            wrapper: None,
+        }
+    }
+
+    /// Serves `root` read-write to anonymous sessions.
+    #[must_use]
+    pub fn anonymous(root: &Path) -> Self {
+        Self::new(root).option("--anonymous", "rw")
+    }
+
+    /// Another address to listen on.
+    #[must_use]
+    pub fn listen(mut self, address: &str) -> Self {
+        address.clone_into(&mut self.listen);
+        self
+    }
+
+    /// Adds an option with its value.
+    #[must_use]
+    pub fn option(mut self, name: &str, value: &str) -> Self {
+        self.arguments.extend([name.to_owned(), value.to_owned()]);
+        self
+    }
+
+    /// Runs the server by another program, which gets the server's command line as arguments.
+    #[must_use]
+    pub fn inside(mut self, wrapper: &[&str]) -> Self {
+        self.wrapper = Some(wrapper.iter().map(|&word| word.to_owned()).collect());
+        self
+    }
+
+    /// Starts it and waits for its ready line.
+    pub fn start(self) -> Result<Server> {
+        let scratch = Scratch::new()?;
+        let mut command = self.command()?;
+        let mut daemon = Daemon::spawn(&mut command, scratch.path(), "serve")?;
+        let address = daemon.until("ready line", START_LIMIT, ready_line)?;
+        Ok(Server {
+            daemon,
+            address,
+            _scratch: scratch,
+        })
+    }
+
+    fn command(&self) -> Result<Command> {
+        let longhaul = longhaul()?;
+        let mut command = match &self.wrapper {
+            None => longhaul,
+            Some(words) => {
+                let mut command = Command::new(&words[0]);
+                command.args(&words[1..]).arg(longhaul.get_program());
+                command
+            }
+        };
+        command
+            .args(["serve", "--listen", &self.listen, "--root"])
+            .arg(&self.root);
+        command.args(&self.arguments);
+        Ok(command)
+    }
+}
+
+/// A running server, killed on drop.
+#[derive(Debug)]
+pub struct Server {
+    daemon: Daemon,
+    address: SocketAddr,
+    _scratch: Scratch,
+}
+
+impl Server {
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Anonymous URL of a served path.
+    #[must_use]
+    pub fn url(&self, served: &str) -> String {
+        format!("ftp://{}/{served}", self.address)
+    }
+
+    /// URL of a served path with a login.
+    #[must_use]
+    pub fn login_url(&self, user: &str, password: &str, served: &str) -> String {
+        format!("ftp://{user}:{password}@{}/{served}", self.address)
+    }
+
+    /// Its output so far, for messages.
+    #[must_use]
+    pub fn log(&self) -> String {
+        self.daemon.log()
+    }
+
+    /// The process.
+    pub fn guard(&mut self) -> &mut Guard {
+        self.daemon.guard()
+    }
+
+    /// The result with the server's own words added when it is an error.
+    pub fn explain<T>(&self, result: Result<T>) -> Result<T> {
+        result.with_context(|| format!("server log:\n{}\nclient", self.log()))
+    }
+}
+
+fn ready_line(output: &str) -> Option<SocketAddr> {
+    let line = output
+        .lines()
+        .find_map(|line| line.strip_prefix("listening on "))?;
+    line.trim().parse().ok()
+}
+
+/// `longhaul user add`: a user with this password and root in the password file.
+pub fn add_user(users: &Path, name: &str, password: &str, root: &Path) -> Result<()> {
+    let mut command = longhaul()?;
+    command
+        .args(["user", "add", "--users"])
+        .arg(users)
+        .args([name, "--root"])
+        .arg(root);
+    command.arg("--password-stdin");
+    run::run_with_input(&mut command, format!("{password}\n").as_bytes(), run::LIMIT)?.success()?;
+    Ok(())
+}

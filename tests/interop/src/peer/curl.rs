@@ -1,0 +1,30 @@
+//! curl.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+
+use anyhow::Result;
+
+use super::{client, installed};
+use crate::run::{self, Finished};
+
+/// The client.
+#[derive(Debug, Clone)]
+pub struct Curl(PathBuf);
+
+impl Curl {
+    /// The installed program.
+    pub fn find() -> Result<Self, String> {
+        installed("curl").map(Self)
+    }
+
+    /// Runs curl; the dialogue is on standard error.
+    pub fn run<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Result<Finished> {
+        // -q comes first: no ~/.curlrc.
+        run::run(
+            client(&self.0)
+                .args(["-q", "-sS", "-v", "--globoff"])
+                .args(arguments),
+        )
+    }
+}

@@ -1,0 +1,41 @@
+//! Python's ftplib.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::Result;
+
+use super::python;
+use crate::run::{self, Finished};
+
+/// Connects `f`, logs it in anonymously, and shows the dialogue on standard output.
+const PROLOGUE: &str = "
+import ftplib, io, sys
+f = ftplib.FTP(timeout=20, encoding='utf-8')
+f.set_debuglevel(1)
+f.connect(sys.argv[1], int(sys.argv[2]))
+f.login()
+args = sys.argv[3:]
+";
+
+/// The client.
+#[derive(Debug, Clone)]
+pub struct Ftplib(PathBuf);
+
+impl Ftplib {
+    /// Debian's Python.
+    pub fn find() -> Result<Self, String> {
+        python::with_module("ftplib").map(Self)
+    }
+
+    /// Runs a script on the anonymous session `f` with `args`; failed assertions are errors.
+    pub fn script(&self, at: SocketAddr, script: &str, args: &[&str]) -> Result<Finished> {
+        let script = format!("{PROLOGUE}{script}\nf.quit()\n");
+        let mut command = Command::new(&self.0);
+        command
+            .args(["-c", &script, &at.ip().to_string(), &at.port().to_string()])
+            .args(args);
+        run::run(&mut command)?.success()
+    }
+}

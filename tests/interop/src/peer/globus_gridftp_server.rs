@@ -1,0 +1,63 @@
+//! globus-gridftp-server (Grid Community Toolkit): anonymous or with a password file.
+//!
+//! Version 13.24 drops every byte above 127 from the paths of its commands (a file stored as `gü`
+//! is `g`), so that names in its rows are ASCII.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::Result;
+
+use super::{ACCOUNT, NOBODY, PASSWORD_HASH, Running, installed, is_root};
+use crate::matrix::Store;
+use crate::net;
+
+/// The program.
+pub fn find() -> Result<PathBuf, String> {
+    installed("globus-gridftp-server")
+}
+
+/// Anonymous sessions on 127.0.0.1. The server does not confine sessions: served paths are paths
+/// of this machine.
+pub fn start(store: &Store) -> Result<Running> {
+    let mut options = vec!["-aa".to_owned()];
+    if is_root() {
+        options.extend(["-anonymous-user".to_owned(), ACCOUNT.to_owned()]);
+    }
+    spawn(store, &options)
+}
+
+/// Sessions of the user `alice` with the password `secret`.
+pub fn start_with_password(store: &Store) -> Result<Running> {
+    let (user, group) = if is_root() {
+        (NOBODY, NOBODY)
+    } else {
+        (
+            rustix::process::getuid().as_raw(),
+            rustix::process::getgid().as_raw(),
+        )
+    };
+    let root = store.root().display();
+    let record = format!("alice:{PASSWORD_HASH}:{user}:{group}:,,,:{root}:/bin/sh\n");
+    let file = store.scratch().file("globus.passwd", record.as_bytes())?;
+    let options = ["-password-file".to_owned(), file.display().to_string()];
+    Ok(spawn(store, &options)?.login("alice"))
+}
+
+fn spawn(store: &Store, options: &[String]) -> Result<Running> {
+    let port = net::free_port()?;
+    let mut command = Command::new(find().map_err(anyhow::Error::msg)?);
+    command.args([
+        "-control-interface",
+        net::HOST,
+        "-data-interface",
+        net::HOST,
+    ]);
+    command.args(["-p", &port.to_string()]).args(options);
+    command.args(["-d", "ALL", "-log-module", "stdio:buffer=0", "-l"]);
+    command.arg(store.path(&format!("globus.{port}.log")));
+    for variable in ["X509_USER_PROXY", "X509_USER_CERT", "X509_USER_KEY"] {
+        command.env_remove(variable);
+    }
+    Ok(Running::start(&mut command, store, &format!("globus.{port}"), port)?.prefix(store.root()))
+}

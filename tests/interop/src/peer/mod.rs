@@ -1,0 +1,164 @@
+//! The real programs, one file each: how to find it, how to start it, what its options are called.
+
+pub mod curl;
+pub mod ftplib;
+pub mod gfal;
+pub mod globus_gridftp_server;
+pub mod globus_url_copy;
+pub mod lftp;
+pub mod ncftp;
+pub mod proftpd;
+pub mod pure_ftpd;
+pub mod pyftpdlib;
+pub mod python;
+pub mod vsftpd;
+pub mod wget;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::longhaul::binary;
+use crate::matrix::Store;
+use crate::net;
+use crate::process::{Daemon, Guard};
+
+const START_LIMIT: Duration = Duration::from_secs(20);
+
+/// The account that servers started by root serve as.
+const ACCOUNT: &str = "nobody";
+
+/// Number of that account and of its group on Debian.
+const NOBODY: u32 = 65_534;
+
+/// The password of every test account.
+pub const PASSWORD: &str = "secret";
+
+/// `crypt(PASSWORD, "ab")`: traditional DES, the one hash that globus-gridftp-server knows and that
+/// Pure-FTPd checks at once.
+const PASSWORD_HASH: &str = "abNANd1rDfiNc";
+
+/// Whether the tests run as root.
+#[must_use]
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// An installed program, or why it is missing.
+pub fn installed(program: &str) -> Result<PathBuf, String> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(["/usr/sbin".into(), "/usr/bin".into()])
+        .map(|folder| folder.join(program))
+        .find(|path| path.is_file())
+        .ok_or_else(|| format!("{program} is not installed; run tests/install-peers"))
+}
+
+/// A program of a package that `tests/install-peers` unpacks without installing it.
+pub fn unpacked(package: &str, program: &str) -> Result<PathBuf, String> {
+    let folder = match std::env::var_os("LONGHAUL_PEERS") {
+        Some(folder) => PathBuf::from(folder),
+        None => target_folder()?.join("interop-peers"),
+    };
+    let path = folder.join(package).join(program);
+    if !path.is_file() {
+        return Err(format!(
+            "{} is missing; run tests/install-peers",
+            path.display()
+        ));
+    }
+    if !is_root() {
+        return Err(format!("{package} can only be started by root"));
+    }
+    Ok(path)
+}
+
+fn target_folder() -> Result<PathBuf, String> {
+    binary::target_folder().map_err(|error| format!("{error:#}"))
+}
+
+/// A client command free of the user's own settings and proxies.
+#[must_use]
+pub fn client(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    let personal = |name: &str| {
+        let name = name.to_ascii_lowercase();
+        name.ends_with("_proxy") || name.starts_with("x509_") || name.starts_with("globus_")
+    };
+    for (name, _) in std::env::vars_os() {
+        if personal(&name.to_string_lossy()) {
+            command.env_remove(name);
+        }
+    }
+    command.env("HOME", "/nonexistent").env("LC_ALL", "C.UTF-8");
+    command
+}
+
+/// A running peer server, killed on drop.
+#[derive(Debug)]
+pub struct Running {
+    daemon: Daemon,
+    address: SocketAddr,
+    /// What comes before the path in URLs: login with `@`, or nothing.
+    login: String,
+    /// Served path of the store's root: empty for servers that confine sessions to it.
+    prefix: String,
+}
+
+impl Running {
+    /// Starts a server that was told a port and waits until it listens there.
+    fn start(command: &mut Command, store: &Store, name: &str, port: u16) -> Result<Self> {
+        let mut daemon = Daemon::spawn(command, store.root(), name)?;
+        let address = SocketAddr::new(net::HOST.parse()?, port);
+        daemon
+            .until("listener", START_LIMIT, |_| {
+                net::listens(address).then_some(())
+            })
+            .with_context(|| format!("cannot start {name}"))?;
+        Ok(Self {
+            daemon,
+            address,
+            login: String::new(),
+            prefix: String::new(),
+        })
+    }
+
+    fn login(mut self, user: &str) -> Self {
+        self.login = format!("{user}:{PASSWORD}@");
+        self
+    }
+
+    fn prefix(mut self, root: &Path) -> Self {
+        self.prefix = root.to_string_lossy().into_owned();
+        self
+    }
+
+    /// URL of a served path, with the login if the server wants one.
+    #[must_use]
+    pub fn url(&self, served: &str) -> String {
+        format!(
+            "ftp://{}{}{}/{served}",
+            self.login, self.address, self.prefix
+        )
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its output so far.
+    #[must_use]
+    pub fn log(&self) -> String {
+        self.daemon.log()
+    }
+
+    /// The process.
+    pub fn guard(&mut self) -> &mut Guard {
+        self.daemon.guard()
+    }
+}

@@ -1,0 +1,78 @@
+//! ncftpget, ncftpput and ncftpls.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::Result;
+
+use super::{client, installed};
+use crate::run::{self, Finished};
+
+/// The three programs.
+#[derive(Debug, Clone)]
+pub struct Ncftp {
+    get: PathBuf,
+    put: PathBuf,
+    list: PathBuf,
+}
+
+impl Ncftp {
+    /// The installed programs.
+    pub fn find() -> Result<Self, String> {
+        Ok(Self {
+            get: installed("ncftpget")?,
+            put: installed("ncftpput")?,
+            list: installed("ncftpls")?,
+        })
+    }
+
+    /// Brings served files or, with `-R` among the options, trees into the folder `to`.
+    pub fn get(
+        &self,
+        at: SocketAddr,
+        options: &[&str],
+        to: &Path,
+        served: &str,
+    ) -> Result<Finished> {
+        let mut command = session(&self.get, at);
+        command
+            .args(options)
+            .arg(at.ip().to_string())
+            .arg(to)
+            .arg(format!("/{served}"));
+        run::run(&mut command)?.success()
+    }
+
+    /// Sends a file or, with `-R`, a tree into the served folder `to`.
+    pub fn put(&self, at: SocketAddr, options: &[&str], to: &str, from: &Path) -> Result<Finished> {
+        let mut command = session(&self.put, at);
+        command
+            .args(options)
+            .arg(at.ip().to_string())
+            .arg(format!("/{to}"))
+            .arg(from);
+        run::run(&mut command)?.success()
+    }
+
+    /// Lists a served folder.
+    pub fn list(&self, at: SocketAddr, options: &[&str], served: &str) -> Result<Finished> {
+        let url = format!("ftp://{at}/{served}");
+        run::run(session(&self.list, at).args(options).arg(url))?.success()
+    }
+}
+
+fn session(program: &Path, at: SocketAddr) -> Command {
+    let mut command = client(program);
+    command.args([
+        "-P",
+        &at.port().to_string(),
+        "-r",
+        "1",
+        "-t",
+        "20",
+        "-d",
+        "stderr",
+    ]);
+    command
+}

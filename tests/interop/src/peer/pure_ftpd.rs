@@ -1,0 +1,43 @@
+//! Pure-FTPd with one virtual user, which needs no system account of its own.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Error, Result};
+
+use super::{NOBODY, PASSWORD_HASH, Running, unpacked};
+use crate::matrix::Store;
+use crate::net;
+use crate::run;
+
+/// The program.
+pub fn find() -> Result<PathBuf, String> {
+    unpacked("pure-ftpd", "usr/sbin/pure-ftpd")
+}
+
+/// Serves the store on 127.0.0.1 to the user `alice` with the password `secret`.
+pub fn start(store: &Store) -> Result<Running> {
+    let port = net::free_port()?;
+    let (users, database) = (store.path("pure.passwd"), store.path("pure.pdb"));
+    let record = format!(
+        "alice:{PASSWORD_HASH}:{NOBODY}:{NOBODY}::{}/./::::::::::::\n",
+        store.root().display()
+    );
+    std::fs::write(&users, record)?;
+    let mut build = Command::new(unpacked("pure-ftpd", "usr/bin/pure-pw").map_err(Error::msg)?);
+    build.arg("mkdb").arg(&database).arg("-f").arg(&users);
+    run::run(&mut build)?.success()?;
+    let mut command = Command::new(find().map_err(Error::msg)?);
+    command.args([
+        "-S",
+        &format!("{},{port}", net::HOST),
+        "-4",
+        "-H",
+        "-E",
+        "-u",
+        "1",
+    ]);
+    command.args(["-l", &format!("puredb:{}", database.display())]);
+    command.args(["-g", &store.path("pure.pid").display().to_string()]);
+    Ok(Running::start(&mut command, store, "pure-ftpd", port)?.login("alice"))
+}

@@ -1,0 +1,38 @@
+//! pyftpdlib: anonymous read-write below the store.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::Result;
+
+use super::{Running, python};
+use crate::matrix::Store;
+use crate::net;
+
+const SCRIPT: &str = "
+import sys
+from pyftpdlib.authorizers import DummyAuthorizer
+from pyftpdlib.handlers import FTPHandler
+from pyftpdlib.servers import FTPServer
+authorizer = DummyAuthorizer()
+authorizer.add_anonymous(sys.argv[2], perm='elradfmwMT')
+class Handler(FTPHandler):
+    pass
+Handler.authorizer = authorizer
+FTPServer(('127.0.0.1', int(sys.argv[1])), Handler).serve_forever()
+";
+
+/// The interpreter that can import it.
+pub fn find() -> Result<PathBuf, String> {
+    python::with_module("pyftpdlib.servers")
+}
+
+/// Serves the store on 127.0.0.1.
+pub fn start(store: &Store) -> Result<Running> {
+    let port = net::free_port()?;
+    let mut command = Command::new(find().map_err(anyhow::Error::msg)?);
+    command
+        .args(["-W", "ignore", "-c", SCRIPT, &port.to_string()])
+        .arg(store.root());
+    Running::start(&mut command, store, "pyftpdlib", port)
+}

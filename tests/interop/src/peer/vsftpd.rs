@@ -1,0 +1,40 @@
+//! vsftpd: anonymous read-write below the store.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::Result;
+
+use super::{Running, unpacked};
+use crate::matrix::Store;
+use crate::net;
+
+/// vsftpd goes to the account's home before it confines the session; that of `nobody` does not
+/// exist.
+const ACCOUNT: &str = "daemon";
+
+/// The program.
+pub fn find() -> Result<PathBuf, String> {
+    unpacked("vsftpd", "usr/sbin/vsftpd")
+}
+
+/// Serves the store on 127.0.0.1.
+pub fn start(store: &Store) -> Result<Running> {
+    let port = net::free_port()?;
+    let empty = store.path("vsftpd.empty");
+    std::fs::create_dir_all(&empty)?;
+    let settings = format!(
+        "listen=YES\nlisten_address={host}\nlisten_port={port}\nbackground=NO\n\
+         anonymous_enable=YES\nanon_root={root}\nftp_username={ACCOUNT}\n\
+         anon_upload_enable=YES\nanon_mkdir_write_enable=YES\nanon_other_write_enable=YES\n\
+         anon_umask=022\nwrite_enable=YES\nno_anon_password=YES\nsecure_chroot_dir={empty}\n\
+         seccomp_sandbox=NO\npasv_address={host}\nxferlog_enable=NO\n",
+        host = net::HOST,
+        root = store.root().display(),
+        empty = empty.display(),
+    );
+    let file = store.scratch().file("vsftpd.conf", settings.as_bytes())?;
+    let mut command = Command::new(find().map_err(anyhow::Error::msg)?);
+    command.arg(file);
+    Running::start(&mut command, store, "vsftpd", port)
+}

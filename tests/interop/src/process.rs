@@ -1,0 +1,158 @@
+//! Processes that end with the value that started them.
+
+use std::fs::File;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+
+use crate::run;
+
+/// A child in its own process group; the whole group is killed on drop.
+#[derive(Debug)]
+pub struct Guard {
+    child: Child,
+}
+
+impl Guard {
+    /// Starts `command` as the leader of a new process group.
+    pub fn spawn(command: &mut Command) -> Result<Self> {
+        command.process_group(0);
+        let child = command
+            .spawn()
+            .with_context(|| format!("cannot start: {}", run::line(command)))?;
+        Ok(Self { child })
+    }
+
+    /// The child, for its pipes.
+    pub fn child(&mut self) -> &mut Child {
+        &mut self.child
+    }
+
+    /// Process id, which is also the id of its group.
+    #[must_use]
+    pub fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    /// Sends a signal to the child alone.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        kill_process(self.pid(), signal).context("cannot signal a child")
+    }
+
+    /// `kill -9` of the whole group, then reaps the child.
+    pub fn kill(&mut self) {
+        // Both fail only when the child has ended, which is what is wanted.
+        let _ = kill_process_group(self.pid(), Signal::KILL);
+        let _ = self.child.wait();
+    }
+
+    /// Waits for the end at most this long; `None` if it has not come.
+    pub fn wait(&mut self, limit: Duration) -> Result<Option<ExitStatus>> {
+        let end = Instant::now() + limit;
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(Some(status));
+            }
+            if Instant::now() >= end {
+                return Ok(None);
+            }
+            std::thread::sleep(Duration::from_millis(4));
+        }
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// A server process whose output goes to files, so that it never blocks on a full pipe.
+#[derive(Debug)]
+pub struct Daemon {
+    guard: Guard,
+    stdout: PathBuf,
+    stderr: PathBuf,
+    line: String,
+}
+
+impl Daemon {
+    /// Starts `command`, with `NAME.out` and `NAME.err` in `folder` for its output.
+    pub fn spawn(command: &mut Command, folder: &Path, name: &str) -> Result<Self> {
+        let stdout = folder.join(format!("{name}.out"));
+        let stderr = folder.join(format!("{name}.err"));
+        let create = |path: &Path| {
+            File::create(path).with_context(|| format!("cannot create {}", path.display()))
+        };
+        command
+            .stdin(Stdio::null())
+            .stdout(create(&stdout)?)
+            .stderr(create(&stderr)?);
+        let line = run::line(command);
+        Ok(Self {
+            guard: Guard::spawn(command)?,
+            stdout,
+            stderr,
+            line,
+        })
+    }
+
+    /// Polls `ready` until it gives a value; an error if the process ends first or time runs out.
+    pub fn until<T>(
+        &mut self,
+        what: &str,
+        limit: Duration,
+        mut ready: impl FnMut(&str) -> Option<T>,
+    ) -> Result<T> {
+        let end = Instant::now() + limit;
+        loop {
+            let ended = self.guard.wait(Duration::ZERO)?;
+            if let Some(value) = ready(&self.output()) {
+                return Ok(value);
+            }
+            if let Some(status) = ended {
+                bail!(
+                    "ended with {status} before {what}: {}\n{}",
+                    self.line,
+                    self.log()
+                );
+            }
+            if Instant::now() >= end {
+                bail!(
+                    "no {what} within {} s: {}\n{}",
+                    limit.as_secs(),
+                    self.line,
+                    self.log()
+                );
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Standard output so far.
+    #[must_use]
+    pub fn output(&self) -> String {
+        String::from_utf8_lossy(&std::fs::read(&self.stdout).unwrap_or_default()).into_owned()
+    }
+
+    /// Both outputs so far, shortened, for messages.
+    #[must_use]
+    pub fn log(&self) -> String {
+        let stdout = std::fs::read(&self.stdout).unwrap_or_default();
+        let stderr = std::fs::read(&self.stderr).unwrap_or_default();
+        format!(
+            "  stdout: {}\n  stderr: {}",
+            run::excerpt(&stdout),
+            run::excerpt(&stderr)
+        )
+    }
+
+    /// The process.
+    pub fn guard(&mut self) -> &mut Guard {
+        &mut self.guard
+    }
+}

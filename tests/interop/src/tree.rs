@@ -1,0 +1,218 @@
+//! Folder trees with awkward names.
+
+use std::collections::BTreeMap;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::seed::Seed;
+
+/// How many mismatches an error names.
+const NAMED: usize = 8;
+
+/// What ASCII file names are made of.
+pub const ASCII: &[&str] = &[
+    "plain",
+    "with space",
+    "two  spaces",
+    "a+b&c=d",
+    "semi;colon",
+    "per%20cent",
+    "quote'd",
+    "#hash",
+];
+
+/// What other file names are made of.
+pub const UNICODE: &[&str] = &["überlänge", "データ", "данные", "naïve 🚀"];
+
+/// Files by path relative to the top, with their content.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Tree {
+    files: BTreeMap<PathBuf, Vec<u8>>,
+}
+
+impl Tree {
+    /// The tree of the matrix: 1 000 files of 0 to 4 095 bytes in folders up to eight deep, with
+    /// spaces and several scripts in the names.
+    #[must_use]
+    pub fn thousand() -> Self {
+        Self::generate(1_000, &[ASCII, UNICODE].concat())
+    }
+
+    /// As many files with ASCII names, for peers that spoil others.
+    #[must_use]
+    pub fn thousand_ascii() -> Self {
+        Self::generate(1_000, ASCII)
+    }
+
+    /// A tree of this many files whose names are made of `words`.
+    #[must_use]
+    pub fn generate(files: usize, words: &[&str]) -> Self {
+        let mut random = Seed::new(41);
+        let word = |random: &mut Seed| words[index(random, words.len())];
+        let mut folders = vec![PathBuf::new()];
+        let mut tree = Self::default();
+        while tree.files.len() < files {
+            let parent = folders[index(&mut random, folders.len())].clone();
+            let number = tree.files.len();
+            if parent.components().count() < 8 && random.below(8) == 0 {
+                let name = format!("{} {}", word(&mut random), folders.len());
+                folders.push(parent.join(name));
+            }
+            let mut content = vec![0; index(&mut random, 4_096)];
+            random.fill(&mut content);
+            let name = format!("{}.{number}", word(&mut random));
+            tree.files.insert(parent.join(name), content);
+        }
+        tree
+    }
+
+    /// Reads a folder: regular files only, anything else is an error.
+    pub fn read(top: &Path) -> Result<Self> {
+        let mut tree = Self::default();
+        tree.read_below(top, Path::new(""))?;
+        Ok(tree)
+    }
+
+    /// Writes the tree below `top`, folders writable by every account.
+    pub fn write(&self, top: &Path) -> Result<()> {
+        make_folder(top)?;
+        for (path, content) in &self.files {
+            let file = top.join(path);
+            if let Some(folder) = file.parent().filter(|folder| !folder.exists()) {
+                std::fs::create_dir_all(folder)?;
+            }
+            std::fs::write(&file, content)
+                .with_context(|| format!("cannot write {}", file.display()))?;
+        }
+        Ok(())
+    }
+
+    /// The same tree below a folder of this name.
+    #[must_use]
+    pub fn below(&self, name: &str) -> Self {
+        let files = self
+            .files
+            .iter()
+            .map(|(path, content)| (Path::new(name).join(path), content.clone()));
+        Self {
+            files: files.collect(),
+        }
+    }
+
+    /// The same tree without files whose path `unfit` names.
+    #[must_use]
+    pub fn without(mut self, unfit: impl Fn(&str) -> bool) -> Self {
+        self.files.retain(|path, _| !unfit(&path.to_string_lossy()));
+        self
+    }
+
+    /// How many files.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.files.len()
+    }
+
+    /// Whether there is no file.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    /// An error that names what differs unless the folder `top` holds exactly this tree.
+    pub fn same_as(&self, top: &Path) -> Result<()> {
+        let found = Self::read(top)?;
+        let mut differences = Vec::new();
+        for (path, content) in &self.files {
+            match found.files.get(path) {
+                None => differences.push(format!("missing {}", path.display())),
+                Some(other) if other != content => {
+                    differences.push(format!("different {}", path.display()));
+                }
+                Some(_) => {}
+            }
+        }
+        for path in found
+            .files
+            .keys()
+            .filter(|path| !self.files.contains_key(*path))
+        {
+            differences.push(format!("extra {}", path.display()));
+        }
+        let count = differences.len();
+        differences.truncate(NAMED);
+        ensure!(
+            count == 0,
+            "{count} differences in {} of {} files: {}",
+            top.display(),
+            self.files.len(),
+            differences.join("; ")
+        );
+        Ok(())
+    }
+
+    fn read_below(&mut self, top: &Path, folder: &Path) -> Result<()> {
+        let path = top.join(folder);
+        let entries =
+            std::fs::read_dir(&path).with_context(|| format!("cannot list {}", path.display()))?;
+        for entry in entries {
+            let entry = entry?;
+            let relative = folder.join(entry.file_name());
+            let kind = entry.file_type()?;
+            if kind.is_dir() {
+                self.read_below(top, &relative)?;
+            } else {
+                ensure!(
+                    kind.is_file(),
+                    "{} is no regular file",
+                    entry.path().display()
+                );
+                self.files.insert(relative, std::fs::read(entry.path())?);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn index(random: &mut Seed, bound: usize) -> usize {
+    usize::try_from(random.below(bound as u64)).unwrap_or(0)
+}
+
+fn make_folder(path: &Path) -> Result<()> {
+    std::fs::create_dir_all(path).with_context(|| format!("cannot make {}", path.display()))?;
+    std::fs::set_permissions(path, Permissions::from_mode(0o777))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thousand_files_with_awkward_names_survive_a_round_trip() {
+        let folder = tempfile::tempdir().unwrap();
+        let tree = Tree::thousand();
+        assert_eq!(tree.len(), 1_000);
+        assert!(tree.files.keys().any(|path| path.components().count() > 5));
+        tree.write(folder.path()).unwrap();
+        tree.same_as(folder.path()).unwrap();
+    }
+
+    #[test]
+    fn missing_extra_and_changed_files_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let tree = Tree::generate(20, ASCII);
+        tree.write(folder.path()).unwrap();
+        std::fs::write(folder.path().join("extra"), "x").unwrap();
+        let first = tree.files.keys().next().unwrap();
+        std::fs::write(folder.path().join(first), "changed").unwrap();
+        let last = tree.files.keys().next_back().unwrap();
+        std::fs::remove_file(folder.path().join(last)).unwrap();
+        let error = tree.same_as(folder.path()).unwrap_err().to_string();
+        for word in ["3 differences", "missing", "different", "extra extra"] {
+            assert!(error.contains(word), "{error}");
+        }
+    }
+}
