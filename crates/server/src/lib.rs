@@ -1,4 +1,8 @@
 //! The GridFTP and FTP server.
+//!
+//! [`serve()`] takes a [`config::ServerConfig`] and runs until a [`Shutdown`] ends it. Control
+//! connections are tokio tasks, one each, that drive [`proto::server::Session`]; work on files and
+//! logins runs on blocking threads, each transfer on threads of its own.
 
 #![forbid(unsafe_code)]
 
@@ -7,3 +11,20 @@ pub mod files;
 pub mod limits;
 pub mod transfer_log;
 pub mod users;
+
+mod control;
+mod data_address;
+mod listen;
+mod login;
+mod privilege;
+mod serve;
+mod session;
+mod shared;
+mod shutdown;
+mod startup;
+mod transfer;
+mod work;
+
+pub use serve::serve;
+pub use shutdown::{Shutdown, ShutdownHandle};
+pub use startup::ServeError;

@@ -1,0 +1,186 @@
+//! The control connection: bytes in to lines, replies out, both bounded.
+//!
+//! A client may send commands ahead (globus-url-copy pipelines the STORs of a whole tree). Lines
+//! wait here, in order, up to [`HELD_LINES`] lines or [`HELD_BYTES`] bytes; beyond that the socket
+//! is not read and TCP holds the client back. An urgent line (ABOR, STAT, QUIT) is found anywhere
+//! among the waiting lines. One that a client sends behind more than that many commands is seen
+//! as soon as enough of those before it are done; it is never dropped.
+
+use std::collections::VecDeque;
+use std::io;
+use std::time::Duration;
+
+use proto::line::{LineEvent, LineReader};
+use proto::reply::Reply;
+use proto::server::Session;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// Longest command line, bytes: room for paths of 4 096 bytes and for REST with some thousand
+/// ranges.
+const MAX_LINE: usize = 64 * 1024;
+/// Most lines that wait before the socket is no longer read.
+const HELD_LINES: usize = 1024;
+/// Most bytes of lines that wait, likewise.
+const HELD_BYTES: usize = 64 * 1024;
+/// Bytes read at a time. The buffer lives on the stack for the duration of one read: an idle
+/// session owns none.
+const READ: usize = 4096;
+/// Capacity that an idle session may keep for waiting lines and for replies.
+const KEPT_CAPACITY: usize = 512;
+/// How long a closing connection waits for the client to close first, so that unread input does
+/// not turn the last reply into a reset.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// One client's control connection.
+#[derive(Debug)]
+pub(crate) struct ControlConnection {
+    stream: TcpStream,
+    reader: LineReader,
+    held: VecDeque<LineEvent>,
+    held_bytes: usize,
+    replies: Vec<u8>,
+    stall: Duration,
+    ended: bool,
+}
+
+impl ControlConnection {
+    /// `stall`: how long a reply may wait for a client that does not read.
+    pub(crate) fn new(stream: TcpStream, stall: Duration) -> Self {
+        Self {
+            stream,
+            reader: LineReader::new(MAX_LINE),
+            held: VecDeque::new(),
+            held_bytes: 0,
+            replies: Vec::new(),
+            stall,
+            ended: false,
+        }
+    }
+
+    /// Whether [`ControlConnection::read`] is to be called: the client may say more, and there is room.
+    pub(crate) fn wants_input(&self) -> bool {
+        !self.ended && self.held.len() < HELD_LINES && self.held_bytes < HELD_BYTES
+    }
+
+    /// The client closed its side.
+    pub(crate) fn ended(&self) -> bool {
+        self.ended
+    }
+
+    /// The connection broke: nothing more is read from it, and what is queued is not sent.
+    pub(crate) fn abandon(&mut self) {
+        self.ended = true;
+        self.held.clear();
+        self.held_bytes = 0;
+    }
+
+    /// Waits for input and takes what is there. Cancel-safe.
+    ///
+    /// # Errors
+    /// The connection broke.
+    pub(crate) async fn read(&mut self) -> io::Result<()> {
+        loop {
+            self.stream.readable().await?;
+            if self.take_input()? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// One read; `false` when nothing was there after all.
+    fn take_input(&mut self) -> io::Result<bool> {
+        let mut buffer = [0; READ];
+        match self.stream.try_read(&mut buffer) {
+            Ok(0) => self.ended = true,
+            Ok(n) => {
+                let mut lines = Vec::new();
+                self.reader.feed(&buffer[..n], &mut lines);
+                self.held_bytes += lines.iter().map(weight).sum::<usize>();
+                self.held.extend(lines);
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+            Err(error) => return Err(error),
+        }
+        Ok(true)
+    }
+
+    /// The next line in order.
+    pub(crate) fn next_line(&mut self) -> Option<LineEvent> {
+        self.take(0)
+    }
+
+    /// The first waiting line that is taken even during a transfer.
+    pub(crate) fn next_urgent(&mut self) -> Option<LineEvent> {
+        let at = self.held.iter().position(Session::is_urgent)?;
+        self.take(at)
+    }
+
+    fn take(&mut self, at: usize) -> Option<LineEvent> {
+        let line = self.held.remove(at)?;
+        self.held_bytes -= weight(&line);
+        if self.held.is_empty() && self.held.capacity() > KEPT_CAPACITY / size_of::<LineEvent>() {
+            self.held = VecDeque::new();
+        }
+        Some(line)
+    }
+
+    /// Adds a reply to what [`ControlConnection::flush`] sends.
+    pub(crate) fn queue(&mut self, reply: &Reply) {
+        tracing::trace!(code = reply.code, text = %reply.text(), "reply");
+        reply.encode(&mut self.replies);
+    }
+
+    /// Bytes of replies not yet sent.
+    pub(crate) fn queued(&self) -> usize {
+        self.replies.len()
+    }
+
+    /// Sends queued replies.
+    ///
+    /// # Errors
+    /// The connection broke, or the client read nothing for the stall time.
+    pub(crate) async fn flush(&mut self) -> io::Result<()> {
+        let mut sent = 0;
+        while sent < self.replies.len() {
+            match self.stream.try_write(&self.replies[sent..]) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(n) => sent += n,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    timeout(self.stall, self.stream.writable()).await??;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.replies.clear();
+        self.replies.shrink_to(KEPT_CAPACITY);
+        Ok(())
+    }
+
+    /// Sends what is queued and closes.
+    pub(crate) async fn close(mut self) {
+        if self.flush().await.is_err() || self.stream.shutdown().await.is_err() {
+            return;
+        }
+        // Whatever still comes is read and dropped, for a moment.
+        let _ = timeout(LINGER, async {
+            while self.stream.readable().await.is_ok() {
+                match self.stream.try_read(&mut [0; READ]) {
+                    Ok(0) => return,
+                    Err(error) if error.kind() != io::ErrorKind::WouldBlock => return,
+                    _ => {}
+                }
+            }
+        })
+        .await;
+    }
+}
+
+/// What a line counts against [`HELD_BYTES`].
+fn weight(line: &LineEvent) -> usize {
+    match line {
+        LineEvent::Line(bytes) => bytes.len(),
+        LineEvent::TooLong => 0,
+    }
+}

@@ -1,0 +1,66 @@
+//! The log's record of a transfer that ended.
+
+use std::sync::Arc;
+
+use proto::server::{Action, TransferError};
+
+use super::{Driver, Who};
+use crate::transfer::{Summary, limiter};
+use crate::transfer_log::TransferRecord;
+
+impl Driver {
+    /// Writes the record, on a blocking thread: the disk may be slow.
+    pub(super) fn record(&self, summary: Summary, code: u16, error: Option<String>) {
+        let (user, root) = match &self.who {
+            Who::User(login) => (login.grant.user.clone(), login.root_path.clone()),
+            Who::Stranger { .. } => return, // no transfer begins without a login
+        };
+        let settings = summary.settings;
+        let record = TransferRecord {
+            start: summary.start,
+            elapsed: summary.elapsed,
+            bytes: summary.bytes,
+            direction: summary.direction,
+            user,
+            client: self.ends.peer,
+            data_peers: self.data_peers.clone(),
+            path: summary.path.as_bytes().to_vec(),
+            root,
+            mode: settings.mode,
+            streams: u32::try_from(settings.streams).unwrap_or(u32::MAX),
+            block: settings.block,
+            limiter: limiter(summary.direction, &summary.wire),
+            wire: summary.wire,
+            checksum: settings.sum.zip(summary.digest),
+            code,
+            error,
+            task: self.notes.task.as_deref().map(str::to_owned),
+            application: self.notes.client.as_deref().map(str::to_owned),
+        };
+        let shared = Arc::clone(&self.shared);
+        tokio::task::spawn_blocking(move || shared.log.record(&record));
+    }
+}
+
+/// Code of the transfer's final reply: the first that is not preliminary.
+pub(super) fn final_code(actions: &[Action]) -> u16 {
+    actions
+        .iter()
+        .find_map(|action| match action {
+            Action::Reply(reply) if !reply.is_preliminary() => Some(reply.code),
+            _ => None,
+        })
+        .unwrap_or(0)
+}
+
+/// What went wrong, for people.
+pub(super) fn describe(error: &TransferError) -> String {
+    match error {
+        TransferError::File(error) => error.text.clone(),
+        TransferError::NoConnection(text) | TransferError::Broken(text) => text.clone(),
+        TransferError::Aborted => "aborted by the client".to_owned(),
+        TransferError::Checksum { computed, expected } => {
+            format!("checksum {computed} where {expected} was announced")
+        }
+    }
+}

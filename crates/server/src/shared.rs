@@ -1,0 +1,72 @@
+//! What all sessions of a server share.
+
+use std::sync::Arc;
+
+use tokio::sync::{Semaphore, watch};
+
+use crate::config::ServerConfig;
+use crate::limits::Limits;
+use crate::login::Logins;
+use crate::transfer_log::TransferLog;
+
+/// How far the server's end has come. Only ever advances.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Phase {
+    /// Serving.
+    Serving,
+    /// No new work: sessions end when what they are doing is done.
+    Draining,
+    /// Time is up: running transfers are cut.
+    Ending,
+}
+
+/// Settings and bounds that hold over all sessions.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    /// The settings.
+    pub(crate) config: ServerConfig,
+    /// Who may log in.
+    pub(crate) logins: Logins,
+    /// Counts sessions.
+    pub(crate) limits: Arc<Limits>,
+    /// One record per transfer.
+    pub(crate) log: TransferLog,
+    /// One permit per data stream.
+    pub(crate) streams: Arc<Semaphore>,
+    /// One permit per checksum being computed: more than there are processors only slow each
+    /// other down, and would take the blocking threads that quick requests need.
+    pub(crate) sums: Arc<Semaphore>,
+    phase: watch::Sender<Phase>,
+}
+
+impl Shared {
+    /// At the start of serving.
+    pub(crate) fn new(config: ServerConfig, logins: Logins, log: TransferLog) -> Self {
+        let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Self {
+            limits: Limits::new(
+                config.max_sessions,
+                config.max_sessions_per_address,
+                config.max_sessions_per_user,
+            ),
+            streams: Arc::new(Semaphore::new(
+                config.max_streams.min(Semaphore::MAX_PERMITS),
+            )),
+            sums: Arc::new(Semaphore::new(processors)),
+            phase: watch::Sender::new(Phase::Serving),
+            config,
+            logins,
+            log,
+        }
+    }
+
+    /// Tells all sessions.
+    pub(crate) fn enter(&self, phase: Phase) {
+        self.phase.send_replace(phase);
+    }
+
+    /// To be told of phases to come.
+    pub(crate) fn phases(&self) -> watch::Receiver<Phase> {
+        self.phase.subscribe()
+    }
+}

@@ -1,0 +1,108 @@
+//! Everything that can go wrong before the first session: one typed error, in plain words.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use data::store::root::{Root, RootError};
+use tokio::net::TcpListener;
+
+use crate::config::ServerConfig;
+use crate::listen;
+use crate::login::Logins;
+use crate::privilege::{self, PrivilegeError};
+use crate::shared::Shared;
+use crate::transfer_log::TransferLog;
+use crate::users::{Users, UsersError};
+
+/// Why a server could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The port is taken, privileged, or the address is not this host's.
+    #[error("cannot listen on {address}: {source}{}", listen_advice(.source))]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// System's reason.
+        source: io::Error,
+    },
+    /// The root directory is missing or may not be entered.
+    #[error("{0}{}", root_advice(.0))]
+    Root(#[from] RootError),
+    /// The password file is missing or malformed.
+    #[error(transparent)]
+    Users(#[from] UsersError),
+    /// A transfer log could not be opened for appending.
+    #[error("cannot open the transfer log {}: {source}; its directory must exist and be writable", .path.display())]
+    TransferLog {
+        /// The file.
+        path: PathBuf,
+        /// System's reason.
+        source: io::Error,
+    },
+    /// The account of `run_as` could not be taken on.
+    #[error(transparent)]
+    Privilege(#[from] PrivilegeError),
+}
+
+/// What to do about a listener that could not be bound.
+fn listen_advice(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::AddrInUse => {
+            "; another program has this port: stop it or choose another with --listen"
+        }
+        io::ErrorKind::PermissionDenied => {
+            "; ports below 1024 need root: choose a higher one or start as root with run-as"
+        }
+        io::ErrorKind::AddrNotAvailable => "; this host does not have that address",
+        _ => "",
+    }
+}
+
+/// What to do about a root that cannot be opened.
+fn root_advice(error: &RootError) -> &'static str {
+    match error {
+        RootError::Open { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+            "; the account that serves must be able to enter it"
+        }
+        RootError::Open { .. } => "; create the directory or choose another with --root",
+        RootError::NoOpenat2 { .. } => "",
+    }
+}
+
+/// Binds, becomes the unprivileged account, and opens all that sessions share.
+///
+/// Logs and the password file are opened before privileges go (they may be root's alone), the
+/// root directory after: it must be reachable for the account that serves it.
+pub(crate) fn prepare(config: ServerConfig) -> Result<(TcpListener, Arc<Shared>), ServeError> {
+    listen::raise_file_limit();
+    let listener = listen::bind(config.listen).map_err(|source| ServeError::Listen {
+        address: config.listen,
+        source,
+    })?;
+    let log = open_log(&config)?;
+    let users = config.users.as_deref().map(Users::load).transpose()?;
+    match &config.run_as {
+        Some(account) => privilege::become_account(account)?,
+        None if privilege::is_root() => tracing::warn!(
+            "serving with the rights of root; name an unprivileged account with run-as"
+        ),
+        None => {}
+    }
+    if config.anonymous.is_none() && users.is_none() {
+        tracing::warn!("nobody can log in: neither anonymous sessions nor a users file are set");
+    }
+    let root = Root::open(&config.root)?;
+    let logins = Logins::new(&config, Arc::new(root), users);
+    Ok((listener, Arc::new(Shared::new(config, logins, log))))
+}
+
+fn open_log(config: &ServerConfig) -> Result<TransferLog, ServeError> {
+    let json = config.transfer_log.as_deref();
+    let classic = config.ftp_info_log.as_deref();
+    TransferLog::open(json, classic).map_err(|source| ServeError::TransferLog {
+        path: json.or(classic).unwrap_or(config.root.as_path()).to_owned(),
+        source,
+    })
+}

@@ -1,0 +1,87 @@
+//! Errors of moving bytes, as the state machine tells them to clients.
+
+use std::io;
+
+use data::error::DataError;
+use proto::server::{FileError, FileErrorKind, TransferError};
+
+/// The one place where a failed transfer gets its kind: the file's fault, no connection, or a
+/// connection that broke.
+pub(super) fn transfer_error(error: &DataError) -> TransferError {
+    match error {
+        DataError::Aborted => TransferError::Aborted,
+        DataError::Connect { .. } | DataError::NoPeer { .. } => {
+            TransferError::NoConnection(error.to_string())
+        }
+        DataError::Wire { .. }
+        | DataError::Stalled { .. }
+        | DataError::Block { .. }
+        | DataError::Outside { .. } => TransferError::Broken(error.to_string()),
+        DataError::Read { .. }
+        | DataError::Write { .. }
+        | DataError::Shrunk { .. }
+        | DataError::TooManyStreams { .. } => TransferError::File(file_error(error)),
+    }
+}
+
+/// The same where only a [`FileError`] can be told (listening, transfers that found no place).
+pub(crate) fn file_error(error: &DataError) -> FileError {
+    let text = error.to_string();
+    let (kind, errno) = match error {
+        DataError::Read { source, .. } | DataError::Write { source, .. } => {
+            (kind_of(source), source.raw_os_error())
+        }
+        DataError::Connect { source, .. } | DataError::Wire { source, .. } => {
+            (FileErrorKind::Busy, source.raw_os_error())
+        }
+        DataError::TooManyStreams { .. } => (FileErrorKind::Busy, None),
+        _ => (FileErrorKind::Other, None),
+    };
+    FileError { kind, errno, text }
+}
+
+fn kind_of(source: &io::Error) -> FileErrorKind {
+    match source.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => FileErrorKind::NoSpace,
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            FileErrorKind::Denied
+        }
+        io::ErrorKind::IsADirectory => FileErrorKind::IsADirectory,
+        io::ErrorKind::NotFound => FileErrorKind::NotFound,
+        _ => FileErrorKind::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ENOSPC: i32 = 28;
+
+    #[test]
+    fn a_full_disk_is_the_files_fault() {
+        let error = transfer_error(&DataError::Write {
+            what: "/f".to_owned(),
+            source: io::Error::from_raw_os_error(ENOSPC),
+        });
+        let TransferError::File(error) = error else {
+            panic!("{error:?}");
+        };
+        assert_eq!(error.kind, FileErrorKind::NoSpace);
+        assert_eq!(error.errno, Some(ENOSPC));
+        assert!(error.text.contains("No space left"), "{}", error.text);
+    }
+
+    #[test]
+    fn connections_that_never_came_are_told_from_broken_ones() {
+        assert!(matches!(
+            transfer_error(&DataError::NoPeer { seconds: 9 }),
+            TransferError::NoConnection(text) if text.contains("9 s")
+        ));
+        assert!(matches!(
+            transfer_error(&DataError::Stalled { seconds: 9 }),
+            TransferError::Broken(_)
+        ));
+        assert_eq!(transfer_error(&DataError::Aborted), TransferError::Aborted);
+    }
+}

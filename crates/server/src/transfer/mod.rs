@@ -1,0 +1,212 @@
+//! A running transfer: the thread that carries it out and the session's hold on it.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use data::channel::{Channel, ListenOptions};
+use data::job::{Control, Settings};
+use proto::path::VPath;
+use proto::server::{FileError, Progress, TransferDone, TransferError, TransferRequest};
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::time::{Interval, MissedTickBehavior, interval};
+
+use crate::files::Files;
+use crate::transfer_log::Direction;
+
+mod error;
+mod limiter;
+mod worker;
+
+pub(crate) use error::file_error;
+pub(crate) use limiter::limiter;
+
+/// How often a session looks at what its transfer has moved. Markers are due in whole seconds.
+const TICK: Duration = Duration::from_millis(500);
+
+/// Events that a worker may report without being waited for: it never reports more.
+const EVENTS: usize = 4;
+
+/// All that a transfer needs.
+#[derive(Debug)]
+pub(crate) struct Order {
+    /// What moves.
+    pub(crate) request: TransferRequest,
+    /// Where it is.
+    pub(crate) files: Files,
+    /// The session's data channel; `None` before any PASV or PORT.
+    pub(crate) channel: Option<Channel>,
+    /// Delayed passive: listen so, and tell the address in place of a local one.
+    pub(crate) listen: Option<(ListenOptions, Option<IpAddr>)>,
+    /// Everything but what the opened file decides.
+    pub(crate) settings: Settings,
+    /// This transfer's share of the streams that the server may have open.
+    pub(crate) permit: OwnedSemaphorePermit,
+}
+
+/// What a worker reports.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// Delayed passive: where it listens. After an error nothing follows.
+    Listening(Result<SocketAddr, FileError>),
+    /// The file is open.
+    Opened {
+        /// Cached connections are used.
+        reused: bool,
+        /// STOU's name.
+        unique_name: Option<VPath>,
+    },
+    /// The end. Nothing follows.
+    Ended(Box<Ended>),
+}
+
+/// A transfer that ended, and what it leaves.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    /// For the state machine.
+    pub(crate) result: Result<TransferDone, TransferError>,
+    /// What had moved by then.
+    pub(crate) last: Progress,
+    /// The data channel, for the next transfer.
+    pub(crate) channel: Option<Channel>,
+    /// For the log.
+    pub(crate) summary: Summary,
+}
+
+/// What the log tells of a transfer, as far as the worker knows it.
+#[derive(Debug, Clone)]
+pub(crate) struct Summary {
+    /// When it began.
+    pub(crate) start: SystemTime,
+    /// How long it took.
+    pub(crate) elapsed: Duration,
+    /// Payload bytes moved, also by a transfer that failed.
+    pub(crate) bytes: u64,
+    /// Which way.
+    pub(crate) direction: Direction,
+    /// The file inside the session's root.
+    pub(crate) path: VPath,
+    /// As requested.
+    pub(crate) settings: Settings,
+    /// Kernel's view; zero for a transfer that failed.
+    pub(crate) wire: data::job::WireStats,
+    /// Checksum of the whole file, if known.
+    pub(crate) digest: Option<String>,
+}
+
+/// Why a session stops its transfer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// ABOR.
+    Abort,
+    /// The control connection is gone.
+    ClientGone,
+    /// The server's drain time is over.
+    Shutdown,
+}
+
+/// The session's hold on a running transfer. Dropping it stops the transfer.
+#[derive(Debug)]
+pub(crate) struct Running {
+    control: Arc<Control>,
+    events: mpsc::Receiver<Event>,
+    tick: Interval,
+    stopped: Option<Stop>,
+    opened: bool,
+}
+
+/// What a session sees next of its transfer.
+#[derive(Debug)]
+pub(crate) enum Seen {
+    /// The worker reports.
+    Event(Event),
+    /// It is time to look at the progress.
+    Tick(Progress),
+    /// The worker died without a report (a defect; it was logged by the panic hook).
+    Lost,
+}
+
+impl Running {
+    /// Starts the worker.
+    ///
+    /// # Errors
+    /// The system refuses another thread; the order's channel is lost.
+    pub(crate) fn start(order: Order) -> io::Result<Self> {
+        let control = Arc::new(Control::new());
+        let (reports, events) = mpsc::channel(EVENTS);
+        let shared = Arc::clone(&control);
+        std::thread::Builder::new()
+            .name("transfer".to_owned())
+            .spawn(move || worker::run(order, &shared, &reports))?;
+        let mut tick = interval(TICK);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Ok(Self {
+            control,
+            events,
+            tick,
+            stopped: None,
+            opened: false,
+        })
+    }
+
+    /// Waits for the next event or tick. Cancel-safe. The first tick comes right after
+    /// [`Event::Opened`], before any data is awaited.
+    pub(crate) async fn next(&mut self) -> Seen {
+        tokio::select! {
+            biased;
+            event = self.events.recv() => match event {
+                Some(event) => {
+                    self.opened |= matches!(event, Event::Opened { .. });
+                    Seen::Event(self.name_the_cause(event))
+                }
+                None => Seen::Lost,
+            },
+            _ = self.tick.tick(), if self.opened => Seen::Tick(progress(&self.control)),
+        }
+    }
+
+    /// Stops the transfer; [`Event::Ended`] follows soon. The first cause counts.
+    pub(crate) fn stop(&mut self, cause: Stop) {
+        self.stopped.get_or_insert(cause);
+        self.control.cancel();
+    }
+
+    /// Why it was stopped, if it was.
+    pub(crate) fn stopped(&self) -> Option<Stop> {
+        self.stopped
+    }
+
+    /// The worker knows only that it was cancelled; 226 for ABOR must follow only an ABOR.
+    fn name_the_cause(&self, mut event: Event) -> Event {
+        if let Event::Ended(ended) = &mut event
+            && matches!(ended.result, Err(TransferError::Aborted))
+        {
+            match self.stopped {
+                Some(Stop::Shutdown) => {
+                    ended.result = Err(TransferError::Broken("server is shutting down".to_owned()));
+                }
+                Some(Stop::ClientGone) => {
+                    ended.result = Err(TransferError::Broken("client is gone".to_owned()));
+                }
+                Some(Stop::Abort) | None => {}
+            }
+        }
+        event
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.control.cancel();
+    }
+}
+
+/// What a transfer has moved by now.
+fn progress(control: &Control) -> Progress {
+    Progress {
+        now: crate::work::seconds_since_1970(),
+        bytes: control.bytes(),
+        stored: control.stored(),
+    }
+}

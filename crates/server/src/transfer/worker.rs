@@ -1,0 +1,171 @@
+//! A transfer from beginning to end, on a blocking thread.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use data::channel::Channel;
+use data::job::{Control, Report, Settings, WireStats};
+use data::{recv, send};
+use proto::command::Type;
+use proto::path::VPath;
+use proto::server::{TransferDone, TransferError, TransferKind, TransferRequest};
+use tokio::sync::mpsc;
+
+use super::error::{file_error, transfer_error};
+use super::{Ended, Event, Order, Summary, progress};
+use crate::data_address::told;
+use crate::files::{Opened, Storing};
+use crate::transfer_log::Direction;
+
+/// Carries out an order and reports. A session that is gone takes no reports: it has cancelled.
+pub(super) fn run(order: Order, control: &Arc<Control>, reports: &mpsc::Sender<Event>) {
+    let Order {
+        request,
+        files,
+        channel,
+        listen,
+        settings,
+        permit: _permit,
+    } = order;
+    let mut summary = Summary::of(&request, settings);
+    let begun = Instant::now();
+    let (channel, delayed) = match listen {
+        None => (channel, None),
+        Some((options, public)) => match Channel::listen(&options) {
+            Ok(channel) => {
+                let address = channel.local_addr().map(|at| told(at, public));
+                (Some(channel), address)
+            }
+            Err(error) => return report(reports, Event::Listening(Err(file_error(&error)))),
+        },
+    };
+    let mut transfer = Transfer {
+        control,
+        reports,
+        summary: &mut summary,
+        channel,
+    };
+    // The channel comes first: a STOR that has none must not cut the file it names.
+    let result = transfer
+        .check_channel()
+        .and_then(|()| files.open(&request).map_err(TransferError::File))
+        .and_then(|opened| {
+            if let Some(address) = delayed {
+                report(reports, Event::Listening(Ok(address)));
+            }
+            transfer.carry_out(opened)
+        });
+    let channel = transfer.channel;
+    summary.elapsed = begun.elapsed();
+    summary.bytes = control.bytes();
+    let last = progress(control);
+    let ended = Ended {
+        result: result.map(|()| TransferDone {
+            progress: last.clone(),
+        }),
+        last,
+        channel,
+        summary,
+    };
+    report(reports, Event::Ended(Box::new(ended)));
+}
+
+struct Transfer<'a> {
+    control: &'a Arc<Control>,
+    reports: &'a mpsc::Sender<Event>,
+    summary: &'a mut Summary,
+    channel: Option<Channel>,
+}
+
+impl Transfer<'_> {
+    fn check_channel(&self) -> Result<(), TransferError> {
+        match &self.channel {
+            Some(channel) if channel.usable() => Ok(()),
+            _ => Err(TransferError::NoConnection(
+                "no data connection: send PASV, EPSV, PORT or EPRT first".to_owned(),
+            )),
+        }
+    }
+
+    fn carry_out(&mut self, opened: Opened) -> Result<(), TransferError> {
+        match opened {
+            Opened::Send(sending) => {
+                self.summary.path = sending.path;
+                self.announce(true, None);
+                let report = self.with_channel(|channel, settings, control| {
+                    send::run(channel, &sending.source, &sending.plan, settings, control)
+                })?;
+                self.summary.wire = report.wire;
+                Ok(())
+            }
+            Opened::Receive(storing) => self.store(storing),
+        }
+    }
+
+    fn store(&mut self, storing: Storing) -> Result<(), TransferError> {
+        self.summary.path = storing.path.clone();
+        self.summary.settings.sum = storing.sum;
+        let unique_name = storing.unique.then(|| storing.path.clone());
+        self.announce(false, unique_name);
+        let report = self.with_channel(|channel, settings, control| {
+            recv::run(channel, &storing.sink, &storing.plan, settings, control)
+        })?;
+        self.summary.wire = report.wire;
+        self.summary.digest = storing.finish(&report)?;
+        Ok(())
+    }
+
+    fn announce(&self, sending: bool, unique_name: Option<VPath>) {
+        let reused = self.channel.as_ref().is_some_and(|c| c.has_cached(sending));
+        report(
+            self.reports,
+            Event::Opened {
+                reused,
+                unique_name,
+            },
+        );
+    }
+
+    fn with_channel(
+        &mut self,
+        run: impl FnOnce(
+            &mut Channel,
+            &Settings,
+            &Arc<Control>,
+        ) -> Result<Report, data::error::DataError>,
+    ) -> Result<Report, TransferError> {
+        let Some(channel) = &mut self.channel else {
+            return self.check_channel().map(|()| Report::default());
+        };
+        run(channel, &self.summary.settings, self.control).map_err(|error| transfer_error(&error))
+    }
+}
+
+impl Summary {
+    fn of(request: &TransferRequest, mut settings: Settings) -> Self {
+        let (direction, path) = match &request.what {
+            TransferKind::Retrieve { path, .. } => (Direction::Retrieve, path),
+            TransferKind::Store { path, .. } => (Direction::Store, path),
+            TransferKind::List(list) => {
+                // Listings are written with CR LF already; translated they would end CR CR LF.
+                settings.type_ = Type::Image;
+                (Direction::List, &list.path)
+            }
+        };
+        Self {
+            start: SystemTime::now(),
+            elapsed: Duration::ZERO,
+            bytes: 0,
+            direction,
+            path: path.clone(),
+            settings,
+            wire: WireStats::default(),
+            digest: None,
+        }
+    }
+}
+
+fn report(reports: &mpsc::Sender<Event>, event: Event) {
+    // Fails only when the session is gone; then nobody needs to know.
+    let _ = reports.blocking_send(event);
+}

@@ -1,0 +1,179 @@
+//! What a session's machine waits for: one piece of work at a time, off the reactor.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use data::channel::{Channel, ListenOptions};
+use proto::server::{FileAnswer, FileError, FileErrorKind, FileRequest, Outcome};
+use tokio::time::{Interval, MissedTickBehavior, interval};
+
+use crate::files::Files;
+use crate::login::{Login, Refusal};
+use crate::shared::Shared;
+use crate::transfer::{Running, Seen, file_error};
+
+/// A piece of work under way. Boxed where it is large: most sessions are idle.
+pub(crate) enum Work {
+    /// The machine waits for a line.
+    None,
+    /// An outcome known at once.
+    Known(Outcome),
+    /// A login is checked.
+    Login(Pending<Result<Login, Refusal>>),
+    /// A listener is made.
+    Listen(Pending<Result<Channel, FileError>>),
+    /// Work on files.
+    File(Box<FileWork>),
+    /// A transfer.
+    Transfer(Box<Running>),
+}
+
+/// An answer to come.
+pub(crate) type Pending<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// What comes of a piece of work. Everything but progress ends it.
+pub(crate) enum Step {
+    /// See [`Work::Known`].
+    Known(Outcome),
+    /// The login's answer.
+    Login(Result<Login, Refusal>),
+    /// The listener.
+    Listen(Result<Channel, FileError>),
+    /// Bytes of a checksum summed so far.
+    Summed(u64),
+    /// The answer of the files.
+    File(Result<FileAnswer, FileError>),
+    /// Of the transfer: it ends the work when it says so.
+    Transfer(Seen),
+}
+
+impl Work {
+    /// Starts to make a listener. On a blocking thread: a range of taken ports is tried through.
+    pub(crate) fn listen(options: ListenOptions) -> Self {
+        Self::Listen(Box::pin(async move {
+            tokio::task::spawn_blocking(move || Channel::listen(&options))
+                .await
+                .map_err(|_| internal_error())?
+                .map_err(|error| file_error(&error))
+        }))
+    }
+
+    /// Whether the machine waits for a line.
+    pub(crate) fn is_none(&self) -> bool {
+        matches!(self, Self::None)
+    }
+
+    /// What comes next; pends for ever when there is no work. Cancel-safe.
+    pub(crate) async fn next(&mut self) -> Step {
+        match self {
+            Self::None => std::future::pending().await,
+            Self::Known(outcome) => Step::Known(outcome.clone()),
+            Self::Login(answer) => Step::Login(answer.await),
+            Self::Listen(answer) => Step::Listen(answer.await),
+            Self::File(work) => work.next().await,
+            Self::Transfer(running) => Step::Transfer(running.next().await),
+        }
+    }
+}
+
+/// Work on files, with a look at its progress when a checksum is long.
+pub(crate) struct FileWork {
+    answer: Pending<Result<FileAnswer, FileError>>,
+    meter: Arc<Meter>,
+    tick: Option<Interval>,
+}
+
+/// Between a checksum's thread and its session.
+#[derive(Debug, Default)]
+struct Meter {
+    summed: AtomicU64,
+    stopped: AtomicBool,
+}
+
+impl FileWork {
+    /// Starts it.
+    pub(crate) fn start(shared: Arc<Shared>, files: Files, request: FileRequest) -> Self {
+        let meter = Arc::new(Meter::default());
+        let tick = match &request {
+            FileRequest::Checksum { marker_seconds, .. } => ticker(*marker_seconds),
+            _ => None,
+        };
+        let gauge = Arc::clone(&meter);
+        let answer = Box::pin(async move {
+            let place = match &request {
+                FileRequest::Checksum { .. } => Arc::clone(&shared.sums).acquire_owned().await.ok(),
+                _ => None,
+            };
+            tokio::task::spawn_blocking(move || {
+                let _place = place;
+                files.run(&request, &mut |summed| gauge.advance(summed))
+            })
+            .await
+            .unwrap_or_else(|_| Err(internal_error()))
+        });
+        Self {
+            answer,
+            meter,
+            tick,
+        }
+    }
+
+    /// Ends a checksum early; other work is short and goes on.
+    pub(crate) fn stop(&self) {
+        self.meter.stopped.store(true, Ordering::Relaxed);
+    }
+
+    async fn next(&mut self) -> Step {
+        let Some(tick) = &mut self.tick else {
+            return Step::File((&mut self.answer).await);
+        };
+        tokio::select! {
+            biased;
+            answer = &mut self.answer => Step::File(answer),
+            _ = tick.tick() => Step::Summed(self.meter.summed.load(Ordering::Relaxed)),
+        }
+    }
+}
+
+impl Drop for FileWork {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Meter {
+    /// `false`: the session wants it no more.
+    fn advance(&self, summed: u64) -> bool {
+        self.summed.store(summed, Ordering::Relaxed);
+        !self.stopped.load(Ordering::Relaxed)
+    }
+}
+
+/// A marker's clock; the first one is due a whole period from now.
+fn ticker(seconds: u32) -> Option<Interval> {
+    (seconds > 0).then(|| {
+        let mut tick = interval(Duration::from_secs(seconds.into()));
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        tick.reset();
+        tick
+    })
+}
+
+/// The clock of markers.
+pub(crate) fn seconds_since_1970() -> f64 {
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0.0, |since| since.as_secs_f64())
+}
+
+/// A blocking thread died (a defect; the panic hook logged it). The session goes on.
+fn internal_error() -> FileError {
+    FileError {
+        kind: FileErrorKind::Other,
+        errno: None,
+        text: "internal error".to_owned(),
+    }
+}
