@@ -12,9 +12,32 @@
 //! - Actions are carried out in order. At most one of them has an outcome
 //!   ([`Action::Authenticate`], [`Action::File`], [`Action::Listen`], [`Action::Transfer`]), and it
 //!   is the last.
+//! - An outcome that nothing waits for is ignored; after [`Action::Close`] so is everything.
+//!
+//! One module per subject of RFC 959 and GFD.20; [`replies`] alone decides which code a failure
+//! gets. The golden dialogues are in `crates/proto/tests/transcripts`.
 
 mod action;
+mod checksum;
+mod data_address;
+mod dispatch;
+mod features;
+mod file_task;
+mod files;
+mod help;
+mod listing;
+mod login;
+mod markers;
+mod navigation;
+mod options;
+mod parameters;
+mod replies;
+mod running;
 mod session;
+mod site;
+mod state;
+mod store;
+mod transfer;
 
 pub use action::*;
 pub use session::*;

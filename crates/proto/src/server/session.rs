@@ -2,7 +2,10 @@
 
 use std::net::IpAddr;
 
-use super::{Action, Outcome};
+use super::replies::{self, Failure};
+use super::state::{Pending, State};
+use super::{Action, Outcome, features, help, options};
+use crate::command::{Command, CommandError, Opts, Site};
 use crate::line::LineEvent;
 use crate::reply::Reply;
 
@@ -21,7 +24,7 @@ pub struct SessionConfig {
     pub range_marker_seconds: u32,
     /// Most data connections a client may ask for with Parallelism.
     pub max_streams: u32,
-    /// Failed logins after which the session ends with 421.
+    /// Failed logins after which the session ends with 421; 0: never.
     pub max_login_failures: u32,
     /// Consecutive unrecognizable lines after which the session ends with 421; 0: never.
     pub max_bad_lines: u32,
@@ -41,42 +44,152 @@ pub enum Awaiting {
 /// One control connection's state.
 #[derive(Debug)]
 pub struct Session {
-    // private
-    config: SessionConfig,
+    pub(super) config: SessionConfig,
+    pub(super) state: State,
+    pub(super) login_failures: u32,
+    bad_lines: u32,
 }
 
 impl Session {
     /// A session before its greeting.
     pub fn new(config: SessionConfig) -> Self {
-        Self { config }
+        Self {
+            config,
+            state: State::Connected,
+            login_failures: 0,
+            bad_lines: 0,
+        }
     }
 
     /// The 220 reply.
     pub fn greeting(&self) -> Reply {
-        let _ = &self.config;
-        todo!()
+        Reply::new(220, &self.config.banner)
     }
 
     /// Takes the next line.
     pub fn on_line(&mut self, line: &LineEvent) -> Vec<Action> {
-        let _ = line;
-        todo!()
+        if matches!(self.state, State::Closed) {
+            return Vec::new();
+        }
+        let command = match line {
+            LineEvent::Line(bytes) => Command::parse(bytes),
+            LineEvent::TooLong => Err(CommandError::Unknown("line too long".to_owned())),
+        };
+        let actions = match command {
+            Ok(command) => {
+                self.bad_lines = 0;
+                self.on_command(command)
+            }
+            Err(error) => self.on_bad_line(&error),
+        };
+        self.note_close(actions)
     }
 
     /// Takes what the driver reports.
     pub fn on_outcome(&mut self, outcome: Outcome) -> Vec<Action> {
-        let _ = outcome;
-        todo!()
+        let actions = match (&mut self.state, outcome) {
+            (State::Authenticating, Outcome::Login(result)) => self.on_login(result),
+            (State::LoggedIn(login), outcome) => login.on_outcome(outcome),
+            _ => Vec::new(),
+        };
+        self.note_close(actions)
     }
 
     /// What is pending.
     pub fn awaiting(&self) -> Awaiting {
-        todo!()
+        match &self.state {
+            State::Connected | State::UserGiven(_) | State::Closed => Awaiting::Line,
+            State::Authenticating => Awaiting::Outcome,
+            State::LoggedIn(login) => match login.pending {
+                Pending::Nothing => Awaiting::Line,
+                Pending::File(_) | Pending::Listen(_) => Awaiting::Outcome,
+                Pending::Transfer(_) => Awaiting::Transfer,
+            },
+        }
     }
 
-    /// Whether a line that arrives during a transfer is to be fed at once (ABOR, STAT, QUIT).
+    /// Whether a line that arrives during a transfer is to be fed at once (ABOR, STAT without
+    /// path, QUIT).
     pub fn is_urgent(line: &LineEvent) -> bool {
-        let _ = line;
-        todo!()
+        let LineEvent::Line(bytes) = line else {
+            return false;
+        };
+        let text = bytes.trim_ascii_end();
+        let end = text.iter().position(|b| *b == b' ').unwrap_or(text.len());
+        let verb = &text[..end];
+        verb.eq_ignore_ascii_case(b"ABOR")
+            || verb.eq_ignore_ascii_case(b"QUIT")
+            || text.eq_ignore_ascii_case(b"STAT")
+    }
+
+    fn on_bad_line(&mut self, error: &CommandError) -> Vec<Action> {
+        if matches!(error, CommandError::Unknown(_)) {
+            self.bad_lines = self.bad_lines.saturating_add(1);
+            let limit = self.config.max_bad_lines;
+            if limit > 0 && self.bad_lines >= limit {
+                let mut actions = replies::reply(421, "Too many unrecognized commands; closing.");
+                actions.push(Action::Close);
+                return actions;
+            }
+        }
+        replies::refuse(&Failure::Command(error))
+    }
+
+    fn on_command(&mut self, command: Command) -> Vec<Action> {
+        if self.awaiting() != Awaiting::Line {
+            return self.while_busy(&command);
+        }
+        match command {
+            Command::User(name) => self.user(name),
+            Command::Pass(password) => self.pass(password),
+            Command::Quit => vec![Action::Reply(Reply::new(221, "Goodbye.")), Action::Close],
+            Command::Noop => replies::reply(200, "NOOP command successful."),
+            Command::Feat => vec![Action::Reply(features::reply(self))],
+            Command::Help(topic) => vec![Action::Reply(help::help(topic.as_deref()))],
+            Command::Site(Site::Help) => vec![Action::Reply(help::site_help())],
+            Command::Clnt(name) => {
+                let mut actions = vec![Action::Note("client", name)];
+                actions.extend(replies::reply(200, "Noted."));
+                actions
+            }
+            // Names are bytes here whatever is asked; lftp asks before it logs in.
+            Command::Opts(Opts::Utf8(_)) => options::success(),
+            Command::Auth(mechanism) => {
+                replies::reply(504, format!("No security is offered: {mechanism}."))
+            }
+            Command::Rein if matches!(self.state, State::LoggedIn(_)) => self.rein(),
+            command => match &mut self.state {
+                State::LoggedIn(login) => login.on_command(&self.config, command),
+                _ => replies::reply(530, "Please login with USER and PASS."),
+            },
+        }
+    }
+
+    /// During a transfer the driver hands over ABOR, QUIT and STAT only; anything else is its
+    /// mistake, answered all the same.
+    fn while_busy(&mut self, command: &Command) -> Vec<Action> {
+        let running = match &mut self.state {
+            State::LoggedIn(login) => match &mut login.pending {
+                Pending::Transfer(running) => Some(running),
+                _ => None,
+            },
+            _ => None,
+        };
+        match (running, command) {
+            (Some(running), Command::Abor) => running.abor(),
+            (Some(running), Command::Quit) => running.quit(),
+            (Some(running), Command::Stat(None)) => running.status(),
+            _ => replies::reply(503, "The previous command is not finished."),
+        }
+    }
+
+    fn note_close(&mut self, actions: Vec<Action>) -> Vec<Action> {
+        if actions.last() == Some(&Action::Close) {
+            self.state = State::Closed;
+        }
+        actions
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,208 @@
+//! Where data connections come from or go to: PASV EPSV SPAS PORT EPRT SPOR.
+//!
+//! A peer may send data only to and from itself unless the account has the third-party right; an
+//! FTP bounce (RFC 2577 §3) is impossible without it, and ports below 1024 are never connected to.
+
+use std::net::{IpAddr, SocketAddr};
+
+use super::replies::{self, Failure};
+use super::state::{Channel, LoggedIn, Pending};
+use super::{Action, FileError, ListenRequest};
+use crate::address::{Family, format_eprt, format_port};
+use crate::command::EpsvArg;
+use crate::reply::Reply;
+
+/// Lowest port that data connections are made to (RFC 2577 §3).
+const LOWEST_PORT: u16 = 1024;
+
+/// How a passive address is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PassiveForm {
+    /// PASV: 227, six numbers.
+    Pasv,
+    /// EPSV: 229, the port alone.
+    Epsv,
+    /// SPAS: 229 of several lines, six numbers.
+    Spas,
+    /// SPAS with an argument: 229 of several lines, EPRT form.
+    SpasExtended,
+}
+
+impl PassiveForm {
+    /// The reply with the address: 227 or 229; as a preliminary reply of a transfer (delayed
+    /// passive) 127 or 129.
+    pub(super) fn reply(self, address: SocketAddr, preliminary: bool) -> Reply {
+        let minus = if preliminary { 100 } else { 0 };
+        let plain = || format_port(address);
+        match self {
+            Self::Epsv => Reply::new(
+                229 - minus,
+                format!("Entering Extended Passive Mode (|||{}|)", address.port()),
+            ),
+            Self::SpasExtended => striped(229 - minus, format_eprt(address)),
+            Self::Pasv => match plain() {
+                Some(text) => Reply::new(227 - minus, format!("Entering Passive Mode ({text})")),
+                None => no_plain_form(),
+            },
+            Self::Spas => match plain() {
+                Some(text) => striped(229 - minus, text),
+                None => no_plain_form(),
+            },
+        }
+    }
+}
+
+/// No parenthesis may occur here: the globus client takes it for EPSV's reply then.
+fn striped(code: u16, address: String) -> Reply {
+    Reply::data(
+        code,
+        "Entering Striped Passive Mode.",
+        vec![address.into_bytes()],
+        "End",
+    )
+}
+
+fn no_plain_form() -> Reply {
+    Reply::new(
+        522,
+        "Network protocol not supported: use EPSV or SPAS 2 over IPv6.",
+    )
+}
+
+impl LoggedIn {
+    /// PASV
+    pub(super) fn pasv(&mut self) -> Vec<Action> {
+        if let Some(refusal) = self.after_epsv_all("PASV") {
+            return refusal;
+        }
+        if self.family() == Family::V6 {
+            return vec![Action::Reply(no_plain_form())];
+        }
+        self.passive(PassiveForm::Pasv)
+    }
+
+    /// EPSV (RFC 2428 §3, §4). Data connections use the control connection's family.
+    pub(super) fn epsv(&mut self, argument: EpsvArg) -> Vec<Action> {
+        match (argument, self.family()) {
+            (EpsvArg::All, _) => {
+                self.settings.epsv_only = true;
+                replies::reply(200, "EPSV ALL command successful.")
+            }
+            (EpsvArg::Family(asked), own) if asked != own => {
+                let number = match own {
+                    Family::V4 => 1,
+                    Family::V6 => 2,
+                };
+                let text = format!("Network protocol not supported, use ({number}).");
+                replies::reply(522, text)
+            }
+            (EpsvArg::Any | EpsvArg::Family(_), _) => self.passive(PassiveForm::Epsv),
+        }
+    }
+
+    /// SPAS; any argument asks for the extended form, the family is the control connection's.
+    pub(super) fn spas(&mut self, argument: Option<Family>) -> Vec<Action> {
+        if let Some(refusal) = self.after_epsv_all("SPAS") {
+            return refusal;
+        }
+        match (argument, self.family()) {
+            (Some(_), _) => self.passive(PassiveForm::SpasExtended),
+            (None, Family::V4) => self.passive(PassiveForm::Spas),
+            (None, Family::V6) => vec![Action::Reply(no_plain_form())],
+        }
+    }
+
+    fn passive(&mut self, form: PassiveForm) -> Vec<Action> {
+        if self.settings.allow_delayed {
+            self.channel = Channel::Delayed(form);
+            let mut actions = vec![Action::DropChannel];
+            actions.extend(replies::reply(200, "Passive delayed."));
+            return actions;
+        }
+        self.channel = Channel::None;
+        self.pending = Pending::Listen(form);
+        vec![Action::Listen(self.listen_request())]
+    }
+
+    /// The listener that this session may have.
+    pub(super) fn listen_request(&self) -> ListenRequest {
+        ListenRequest {
+            family: self.family(),
+            any_host: self.rights.third_party,
+            receive_buffer: self.settings.receive_buffer,
+            send_buffer: self.settings.send_buffer,
+        }
+    }
+
+    /// The listener is open, or is not.
+    pub(super) fn on_listening(
+        &mut self,
+        form: PassiveForm,
+        address: Result<SocketAddr, FileError>,
+    ) -> Vec<Action> {
+        match address {
+            Ok(address) => {
+                self.channel = Channel::Passive { used: false };
+                vec![Action::Reply(form.reply(address, false))]
+            }
+            Err(error) => replies::refuse(&Failure::Listen(&error)),
+        }
+    }
+
+    /// PORT, EPRT and SPOR: all that is asked is checked before anything changes.
+    pub(super) fn port(&mut self, verb: &'static str, to: Vec<SocketAddr>) -> Vec<Action> {
+        if let Some(refusal) = self.after_epsv_all(verb) {
+            return refusal;
+        }
+        if let Some(why) = to.iter().find_map(|address| self.objection(*address)) {
+            return replies::reply(501, format!("Illegal {verb} command: {why}."));
+        }
+        self.channel = Channel::Active {
+            to: to.clone(),
+            used: false,
+        };
+        let mut actions = vec![Action::ConnectTo(to)];
+        actions.extend(replies::reply(200, "PORT Command successful."));
+        actions
+    }
+
+    /// Why data may not be sent to an address.
+    fn objection(&self, address: SocketAddr) -> Option<&'static str> {
+        let host = address.ip().to_canonical();
+        if address.port() < LOWEST_PORT {
+            return Some("ports below 1024 are refused");
+        }
+        if host == self.peer {
+            return None;
+        }
+        if !self.rights.third_party {
+            return Some("this account may not have data connections to other hosts");
+        }
+        if host.is_unspecified() || host.is_multicast() || is_broadcast(host) {
+            return Some("the address is not that of a host");
+        }
+        // What listens on this host for itself only is not for those who come from outside.
+        if host.is_loopback() && !self.peer.is_loopback() {
+            return Some("loopback addresses are for local clients");
+        }
+        None
+    }
+
+    fn after_epsv_all(&self, verb: &str) -> Option<Vec<Action>> {
+        self.settings
+            .epsv_only
+            .then(|| replies::reply(503, format!("{verb} is refused after EPSV ALL.")))
+    }
+
+    /// The control connection's family; the peer's address is canonical already.
+    fn family(&self) -> Family {
+        match self.peer {
+            IpAddr::V4(_) => Family::V4,
+            IpAddr::V6(_) => Family::V6,
+        }
+    }
+}
+
+fn is_broadcast(host: IpAddr) -> bool {
+    matches!(host, IpAddr::V4(v4) if v4.is_broadcast())
+}

@@ -1,0 +1,63 @@
+//! FEAT (RFC 2389 §3): what existing clients decide by.
+
+use super::session::Session;
+use super::state::State;
+use crate::checksum::Algorithm;
+use crate::listing::FactSet;
+use crate::reply::Reply;
+
+/// The CKSM line: algorithms with the globus form's preference number.
+const CHECKSUMS: [(Algorithm, u32); 8] = [
+    (Algorithm::Md5, 10),
+    (Algorithm::Adler32, 10),
+    (Algorithm::Sha1, 10),
+    (Algorithm::Sha256, 11),
+    (Algorithm::Sha512, 12),
+    (Algorithm::Crc32c, 10),
+    (Algorithm::Crc32, 10),
+    (Algorithm::Blake3, 10),
+];
+
+/// What comes after the CKSM lines. DCAU is not among them: gfal and globus-url-copy would use it.
+const FEATURES: [&str; 21] = [
+    "STORATTR",
+    "MFMT",
+    "WHOAMI",
+    "MLSR",
+    "MLSC",
+    "UTF8",
+    "LANG EN",
+    "CLNT",
+    "EPSV",
+    "EPRT",
+    "TVFS",
+    "PARALLEL",
+    "SIZE",
+    "ERET",
+    "ESTO",
+    "SPAS",
+    "SPOR",
+    "SBUF",
+    "REST STREAM",
+    "MDTM",
+    "PASV AllowDelayed;",
+];
+
+/// The 211 reply. It is the same before and after login, since lftp asks only before.
+pub(super) fn reply(session: &Session) -> Reply {
+    let facts = match &session.state {
+        State::LoggedIn(login) => login.settings.facts,
+        _ => FactSet::default(),
+    };
+    let mut checksums = "CKSM ".to_owned();
+    for (algorithm, rank) in CHECKSUMS {
+        checksums.push_str(&format!("{}:{rank};", algorithm.name()));
+    }
+    let mut lines = vec![
+        checksums.into_bytes(),
+        b"CKSM.STOR".to_vec(),
+        facts.feature_line().into_bytes(),
+    ];
+    lines.extend(FEATURES.iter().map(|f| f.as_bytes().to_vec()));
+    Reply::data(211, "Extensions supported", lines, "End.")
+}

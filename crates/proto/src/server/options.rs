@@ -1,0 +1,54 @@
+//! OPTS (RFC 2389 §4; RFC 3659 §7.9; GFD.20 §4.2).
+
+use super::replies;
+use super::state::LoggedIn;
+use super::{Action, SessionConfig};
+use crate::command::{Opts, RetrOption};
+use crate::listing::FactSet;
+
+impl LoggedIn {
+    /// OPTS
+    pub(super) fn opts(&mut self, config: &SessionConfig, opts: Opts) -> Vec<Action> {
+        match opts {
+            Opts::Retr(options) => {
+                for option in options {
+                    self.retrieve_option(config, option);
+                }
+            }
+            Opts::StorChecksum(algorithm) => self.settings.store_sum = algorithm,
+            Opts::AllowDelayed(allow) => self.settings.allow_delayed = allow,
+            Opts::Facts(list) => return self.select_facts(list.as_deref()),
+            Opts::ChecksumMarkers(seconds) => self.settings.checksum_seconds = seconds,
+            // A recursive listing goes on past what it cannot read and never follows links to
+            // directories, whatever is asked: both are accepted and nothing is to be set.
+            Opts::Mlsr | Opts::Utf8(_) => {}
+            Opts::Unknown(name) => {
+                return replies::reply(501, format!("OPTS failed: unknown option {name}."));
+            }
+        }
+        success()
+    }
+
+    /// More connections than the server gives are fewer, not an error: the receiver learns the
+    /// number from the EOD count. With a single node every stripe layout is the same.
+    fn retrieve_option(&mut self, config: &SessionConfig, option: RetrOption) {
+        match option {
+            RetrOption::Parallelism(streams) => {
+                self.settings.parallelism = streams.clamp(1, config.max_streams.max(1));
+            }
+            RetrOption::Markers(seconds) => self.settings.retrieve_perf_seconds = seconds,
+            RetrOption::Partitioned | RetrOption::Blocked | RetrOption::BlockSize(_) => {}
+        }
+    }
+
+    fn select_facts(&mut self, list: Option<&str>) -> Vec<Action> {
+        self.settings.facts = FactSet::parse(list.unwrap_or_default());
+        let text = format!("MLST OPTS {}", self.settings.facts.selected());
+        replies::reply(200, text.trim_end())
+    }
+}
+
+/// The answer of every OPTS that is taken and has no other.
+pub(super) fn success() -> Vec<Action> {
+    replies::reply(200, "OPTS Command Successful.")
+}

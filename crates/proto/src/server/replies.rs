@@ -1,0 +1,182 @@
+//! The one place that gives a failure its reply (RFC 959 §4.2, §5.4).
+//!
+//! File errors have the structured form of the globus server, which its clients and gfal search
+//! for the system's words:
+//!
+//! ```text
+//! 550-GlobusError: v=1 c=PATH_NOT_FOUND
+//! 550-GridFTP-Errno: 2
+//! 550-GridFTP-Reason: RETR /data/x
+//! 550-GridFTP-Error-String: No such file or directory
+//! 550 End.
+//! ```
+//!
+//! A code of 4xx invites clients to try again without change (lftp does so without end), so
+//! only what may pass by itself gets one; a full directory or a missing name is 550 although the
+//! globus server answers some of them with 451 or 500.
+
+use super::{Action, FileError, FileErrorKind, TransferError};
+use crate::address::AddressError;
+use crate::command::CommandError;
+use crate::path::{PathError, VPath};
+use crate::reply::Reply;
+
+/// What a piece of work is about, for the text of its reply.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Subject {
+    /// The command.
+    pub(super) verb: &'static str,
+    /// The path it works on.
+    pub(super) path: VPath,
+}
+
+/// Everything that can go wrong with a command.
+#[derive(Debug)]
+pub(super) enum Failure<'a> {
+    /// The line is not a command.
+    Command(&'a CommandError),
+    /// The path argument cannot be one.
+    Path(PathError),
+    /// Work on files without a data channel.
+    File(&'a Subject, &'a FileError),
+    /// No listener could be opened.
+    Listen(&'a FileError),
+    /// A transfer.
+    Transfer(&'a Subject, &'a TransferError),
+}
+
+/// The reply of a failure.
+pub(super) fn failure(failure: &Failure<'_>) -> Reply {
+    match failure {
+        Failure::Command(error) => command_error(error),
+        Failure::Path(error) => path_error(*error),
+        Failure::File(subject, error) => file_error(metadata_code(error.kind), subject, error),
+        Failure::Listen(error) => Reply::new(425, format!("Cannot listen: {}", error.text)),
+        Failure::Transfer(subject, error) => transfer_error(subject, error),
+    }
+}
+
+/// One reply as all there is to do.
+pub(super) fn reply(code: u16, text: impl AsRef<[u8]>) -> Vec<Action> {
+    vec![Action::Reply(Reply::new(code, text))]
+}
+
+/// [`failure`] as all there is to do.
+pub(super) fn refuse(what: &Failure<'_>) -> Vec<Action> {
+    vec![Action::Reply(failure(what))]
+}
+
+/// The error of a command that the account's rights do not allow.
+pub(super) fn read_only() -> FileError {
+    FileError {
+        kind: FileErrorKind::Denied,
+        errno: None,
+        text: "Permission denied: this account may not change files".to_owned(),
+    }
+}
+
+fn command_error(error: &CommandError) -> Reply {
+    let code = match error {
+        CommandError::Unknown(_) => 500,
+        CommandError::NotImplemented(_) => 502,
+        CommandError::Syntax { .. } | CommandError::Address(AddressError::Malformed) => 501,
+        CommandError::Parameter { verb: "PROT", .. } => 536,
+        CommandError::Parameter { .. } => 504,
+        CommandError::Address(AddressError::Protocol) => 522,
+    };
+    let text = match error {
+        CommandError::Address(AddressError::Malformed) => {
+            "Illegal host-port: expected h1,h2,h3,h4,p1,p2 or |protocol|address|port|.".to_owned()
+        }
+        CommandError::Address(AddressError::Protocol) => {
+            "Network protocol not supported, use (1,2).".to_owned()
+        }
+        other => other.to_string(),
+    };
+    Reply::new(code, text)
+}
+
+fn path_error(error: PathError) -> Reply {
+    match error {
+        PathError::Nul | PathError::Empty | PathError::NotAName => {
+            Reply::new(501, format!("Bad path: {error}."))
+        }
+        PathError::TooLong => Reply::new(550, "File name too long"),
+    }
+}
+
+fn transfer_error(subject: &Subject, error: &TransferError) -> Reply {
+    match error {
+        TransferError::File(error) => file_error(transfer_code(error.kind), subject, error),
+        TransferError::NoConnection(why) => {
+            Reply::new(425, format!("Cannot open data connection: {why}"))
+        }
+        TransferError::Broken(why) => Reply::new(
+            426,
+            format!("Data connection closed; transfer aborted: {why}"),
+        ),
+        TransferError::Aborted => Reply::new(426, "Transfer aborted; data connection closed."),
+        TransferError::Checksum { computed, expected } => Reply::error_lines(
+            550,
+            vec![
+                b"GlobusError: v=1 c=INCORRECT_CHECKSUM".to_vec(),
+                format!("GridFTP-Computed-Checksum: {computed}").into_bytes(),
+                format!("GridFTP-Expected-Checksum: {expected}").into_bytes(),
+            ],
+        ),
+    }
+}
+
+fn file_error(code: u16, subject: &Subject, error: &FileError) -> Reply {
+    let (class, words) = class_and_words(error.kind);
+    let mut lines = vec![format!("GlobusError: v=1 c={class}").into_bytes()];
+    if let Some(errno) = error.errno {
+        lines.push(format!("GridFTP-Errno: {errno}").into_bytes());
+    }
+    let mut reason = format!("GridFTP-Reason: {} ", subject.verb).into_bytes();
+    reason.extend_from_slice(subject.path.as_bytes());
+    lines.push(reason);
+    let text = if error.text.contains(words) {
+        error.text.clone()
+    } else {
+        format!("{words}: {}", error.text)
+    };
+    lines.push(format!("GridFTP-Error-String: {text}").into_bytes());
+    Reply::error_lines(code, lines)
+}
+
+/// The globus class of an error, and the words that clients look for in its text.
+fn class_and_words(kind: FileErrorKind) -> (&'static str, &'static str) {
+    match kind {
+        FileErrorKind::NotFound => ("PATH_NOT_FOUND", "No such file or directory"),
+        FileErrorKind::Denied => ("PERMISSION_DENIED", "Permission denied"),
+        FileErrorKind::Exists => ("PATH_EXISTS", "File exists"),
+        FileErrorKind::NotADirectory => ("NOT_A_DIRECTORY", "Not a directory"),
+        FileErrorKind::IsADirectory => ("IS_A_DIRECTORY", "Is a directory"),
+        FileErrorKind::NotEmpty => ("INTERNAL_ERROR", "Directory not empty"),
+        FileErrorKind::NoSpace => ("INTERNAL_ERROR", "No space left"),
+        FileErrorKind::NameTooLong => ("INTERNAL_ERROR", "File name too long"),
+        FileErrorKind::Escapes => ("PERMISSION_DENIED", "Permission denied"),
+        FileErrorKind::Busy => ("INTERNAL_ERROR", "Server busy"),
+        FileErrorKind::Other => ("INTERNAL_ERROR", ""),
+    }
+}
+
+fn metadata_code(kind: FileErrorKind) -> u16 {
+    match kind {
+        FileErrorKind::Busy => 450,
+        FileErrorKind::NoSpace => 452,
+        FileErrorKind::Exists => 553,
+        _ => 550,
+    }
+}
+
+fn transfer_code(kind: FileErrorKind) -> u16 {
+    match kind {
+        FileErrorKind::Busy => 450,
+        FileErrorKind::NoSpace => 552,
+        FileErrorKind::Other => 451,
+        FileErrorKind::Exists => 553,
+        _ => 550,
+    }
+}

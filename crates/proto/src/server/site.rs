@@ -1,0 +1,186 @@
+//! SITE commands.
+
+use super::file_task::Then;
+use super::files::done;
+use super::replies;
+use super::state::LoggedIn;
+use super::{Action, FileRequest, SessionConfig};
+use crate::checksum::Algorithm;
+use crate::command::Site;
+use crate::path::VPath;
+use crate::timestamp::Timestamp;
+
+type Step = Result<Vec<Action>, Vec<Action>>;
+
+impl LoggedIn {
+    /// SITE; SITE HELP is answered before login too and not here.
+    pub(super) fn site(&mut self, config: &SessionConfig, site: Site) -> Step {
+        match site {
+            Site::Chmod(mode, path) => {
+                self.change_path("SITE CHMOD", &path, |p| FileRequest::Chmod(p, mode))
+            }
+            Site::Chgrp(group, path) => {
+                self.change_path("SITE CHGRP", &path, |p| FileRequest::Chgrp(p, group))
+            }
+            Site::Utime(time, path) => {
+                self.change_path("SITE UTIME", &path, |p| FileRequest::SetModified(p, time))
+            }
+            Site::Truncate(length, path) => {
+                self.change_path("SITE TRNC", &path, |p| FileRequest::Truncate(p, length))
+            }
+            Site::Rdel(path) => self.change_path("SITE RDEL", &path, FileRequest::RemoveTree),
+            Site::Symlink(target, link) => self.symlink(&target, &link),
+            Site::SymlinkFrom(target) => self.symlink_from(&target),
+            Site::SymlinkTo(link) => self.symlink_to(&link),
+            other => Ok(self.site_setting(config, other)),
+        }
+    }
+
+    fn site_setting(&mut self, config: &SessionConfig, site: Site) -> Vec<Action> {
+        match site {
+            Site::Buffer(side, bytes) => {
+                self.set_buffer(side, bytes);
+                replies::reply(200, "Site Command Successful.")
+            }
+            Site::ClientInfo(text) => note("client", text),
+            Site::TaskId(text) => note("task", text),
+            Site::Whoami => replies::reply(200, &self.user),
+            Site::Version => replies::reply(200, &config.version),
+            Site::StorAttr { modify, checksum } => self.store_attributes(modify, checksum),
+            Site::Idle(seconds) => self.idle(seconds),
+            Site::Umask(_) => replies::reply(502, "SITE UMASK is not offered; use SITE CHMOD."),
+            Site::Unknown(name) => replies::reply(500, format!("Unknown SITE command {name}.")),
+            other => replies::reply(500, format!("SITE command not possible now: {other:?}")),
+        }
+    }
+
+    fn change_path(
+        &mut self,
+        verb: &'static str,
+        argument: &[u8],
+        request: impl FnOnce(VPath) -> FileRequest,
+    ) -> Step {
+        let path = self.resolve(argument)?;
+        Ok(self.change(verb, path.clone(), request(path), done()))
+    }
+
+    /// SITE SYMLINK: a relative target is kept as it is, as `ln -s` keeps it.
+    fn symlink(&mut self, target: &[u8], link: &[u8]) -> Step {
+        let link = self.resolve(link)?;
+        let target = match target {
+            [b'/' | b'~', ..] => relative_target(&self.resolve(target)?, &link),
+            relative => relative.to_vec(),
+        };
+        let request = FileRequest::Symlink {
+            target,
+            link: link.clone(),
+        };
+        Ok(self.change("SITE SYMLINK", link, request, done()))
+    }
+
+    /// SITE SYMLINKFROM: the target must exist.
+    fn symlink_from(&mut self, target: &[u8]) -> Step {
+        self.link_from = None;
+        let path = self.resolve(target)?;
+        let request = FileRequest::Stat(path.clone());
+        Ok(self.change("SITE SYMLINKFROM", path, request, Then::LinkFrom))
+    }
+
+    /// SITE SYMLINKTO
+    fn symlink_to(&mut self, link: &[u8]) -> Step {
+        let Some(target) = self.link_from.take() else {
+            return Ok(replies::reply(
+                503,
+                "Send SITE SYMLINKFROM with the target first.",
+            ));
+        };
+        let link = self.resolve(link)?;
+        let request = FileRequest::Symlink {
+            target: relative_target(&target, &link),
+            link: link.clone(),
+        };
+        Ok(self.change("SITE SYMLINKTO", link, request, done()))
+    }
+
+    fn store_attributes(
+        &mut self,
+        modify: Option<Timestamp>,
+        checksum: Option<(Algorithm, String)>,
+    ) -> Vec<Action> {
+        if checksum.is_some() {
+            self.next.store.expect = checksum;
+        }
+        if modify.is_some() {
+            self.next.store.modify = modify;
+        }
+        replies::reply(250, "OK.")
+    }
+
+    fn idle(&mut self, seconds: Option<u32>) -> Vec<Action> {
+        let Some(seconds) = seconds else {
+            return replies::reply(
+                200,
+                match self.settings.idle_seconds {
+                    Some(seconds) => format!("Idle time-out is {seconds} seconds."),
+                    None => "Idle time-out is the server's default.".to_owned(),
+                },
+            );
+        };
+        self.settings.idle_seconds = Some(seconds);
+        let mut actions = vec![Action::IdleTimeout(seconds)];
+        actions.extend(replies::reply(
+            200,
+            format!("Idle time-out set to {seconds} seconds."),
+        ));
+        actions
+    }
+}
+
+fn note(key: &'static str, text: String) -> Vec<Action> {
+    let mut actions = vec![Action::Note(key, text)];
+    actions.extend(replies::reply(250, "OK."));
+    actions
+}
+
+/// What a link at `link` must hold to lead to `target`. An absolute text would name a path of the
+/// host, not one inside the session's root.
+fn relative_target(target: &VPath, link: &VPath) -> Vec<u8> {
+    let target: Vec<&[u8]> = components(target.relative());
+    let parent = link.parent();
+    let from: Vec<&[u8]> = components(parent.relative());
+    let common = target.iter().zip(&from).take_while(|(a, b)| a == b).count();
+    let up = std::iter::repeat_n(b"..".as_slice(), from.len() - common);
+    let steps: Vec<&[u8]> = up.chain(target[common..].iter().copied()).collect();
+    if steps.is_empty() {
+        return b".".to_vec();
+    }
+    steps.join(&b'/')
+}
+
+fn components(relative: &[u8]) -> Vec<&[u8]> {
+    relative
+        .split(|b| *b == b'/')
+        .filter(|c| !c.is_empty())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::relative_target;
+    use crate::path::VPath;
+
+    fn target(target: &str, link: &str) -> String {
+        let path = |p: &str| VPath::root().resolve(p.as_bytes()).unwrap();
+        String::from_utf8(relative_target(&path(target), &path(link))).unwrap()
+    }
+
+    #[test]
+    fn links_lead_to_their_target_wherever_they_lie() {
+        assert_eq!(target("/a", "/l"), "a");
+        assert_eq!(target("/data/a", "/data/sub/l"), "../a");
+        assert_eq!(target("/data/sub/a", "/l"), "data/sub/a");
+        assert_eq!(target("/x/y", "/a/b/c/l"), "../../../x/y");
+        assert_eq!(target("/data", "/data/l"), ".");
+        assert_eq!(target("/", "/a/b/l"), "../..");
+    }
+}

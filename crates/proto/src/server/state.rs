@@ -1,0 +1,193 @@
+//! What a session holds, by how long it is valid: a connection, a login, one transfer.
+
+use std::net::{IpAddr, SocketAddr};
+
+use super::data_address::PassiveForm;
+use super::file_task::FileTask;
+use super::running::Running;
+use super::{Grant, Rights, SessionConfig};
+use crate::checksum::Algorithm;
+use crate::command::{Mode, Restart, Type};
+use crate::listing::FactSet;
+use crate::path::VPath;
+use crate::timestamp::Timestamp;
+
+/// Where a control connection stands.
+#[derive(Debug)]
+pub(super) enum State {
+    /// Nobody is logged in; USER is expected.
+    Connected,
+    /// USER was given; PASS is expected.
+    UserGiven(String),
+    /// The driver checks the password.
+    Authenticating,
+    /// Everything is open that the rights allow.
+    LoggedIn(Box<LoggedIn>),
+    /// [`super::Action::Close`] was sent; nothing is answered any more.
+    Closed,
+}
+
+/// A login and all that belongs to it.
+#[derive(Debug)]
+pub(super) struct LoggedIn {
+    /// Name shown by SITE WHOAMI and STAT.
+    pub(super) user: String,
+    /// What `~` stands for.
+    pub(super) home: VPath,
+    /// What the account may do.
+    pub(super) rights: Rights,
+    /// The control connection's peer, IPv4-mapped addresses as IPv4.
+    pub(super) peer: IpAddr,
+    /// Current directory.
+    pub(super) cwd: VPath,
+    /// Parameters that live as long as the login.
+    pub(super) settings: Settings,
+    /// Parameters that the next transfer takes.
+    pub(super) next: NextTransfer,
+    /// How the next data connection is made.
+    pub(super) channel: Channel,
+    /// RNFR was accepted for this path; lives until RNTO.
+    pub(super) rename_from: Option<VPath>,
+    /// SITE SYMLINKFROM was accepted for this path; lives until SITE SYMLINKTO.
+    pub(super) link_from: Option<VPath>,
+    /// What the driver is doing for this session.
+    pub(super) pending: Pending,
+}
+
+impl LoggedIn {
+    /// A fresh login with every parameter at its default.
+    pub(super) fn new(config: &SessionConfig, grant: Grant) -> Self {
+        Self {
+            user: grant.user,
+            cwd: grant.home.clone(),
+            home: grant.home,
+            rights: grant.rights,
+            peer: config.peer.to_canonical(),
+            settings: Settings::new(config),
+            next: NextTransfer::default(),
+            channel: Channel::None,
+            rename_from: None,
+            link_from: None,
+            pending: Pending::Nothing,
+        }
+    }
+}
+
+/// Parameters that live as long as the login.
+#[derive(Debug)]
+pub(super) struct Settings {
+    /// TYPE; RFC 959 starts with A.
+    pub(super) type_: Type,
+    /// MODE; RFC 959 starts with S.
+    pub(super) mode: Mode,
+    /// Data connections when sending in MODE E (`OPTS RETR Parallelism`).
+    pub(super) parallelism: u32,
+    /// Socket buffer for sending, bytes; `None` leaves it to the kernel.
+    pub(super) send_buffer: Option<u64>,
+    /// Socket buffer for receiving, likewise.
+    pub(super) receive_buffer: Option<u64>,
+    /// Seconds between 112 markers during stores, 0 none.
+    pub(super) perf_seconds: u32,
+    /// Seconds between 111 markers during stores, 0 none.
+    pub(super) range_seconds: u32,
+    /// Seconds between 112 markers during retrieves, 0 none.
+    pub(super) retrieve_perf_seconds: u32,
+    /// Seconds between 113 markers of CKSM, 0 none.
+    pub(super) checksum_seconds: u32,
+    /// `OPTS PASV AllowDelayed=1`
+    pub(super) allow_delayed: bool,
+    /// EPSV ALL was given (RFC 2428 §4).
+    pub(super) epsv_only: bool,
+    /// Facts of MLSx.
+    pub(super) facts: FactSet,
+    /// `OPTS STOR Checksum`: sum while storing.
+    pub(super) store_sum: Option<Algorithm>,
+    /// SITE IDLE, seconds; `None` as the server has it.
+    pub(super) idle_seconds: Option<u32>,
+}
+
+impl Settings {
+    fn new(config: &SessionConfig) -> Self {
+        Self {
+            type_: Type::Ascii,
+            mode: Mode::Stream,
+            parallelism: 1,
+            send_buffer: None,
+            receive_buffer: None,
+            perf_seconds: config.perf_marker_seconds,
+            range_seconds: config.range_marker_seconds,
+            retrieve_perf_seconds: 0,
+            checksum_seconds: 0,
+            allow_delayed: false,
+            epsv_only: false,
+            facts: FactSet::default(),
+            store_sum: None,
+            idle_seconds: None,
+        }
+    }
+}
+
+/// Parameters that the next transfer takes.
+#[derive(Debug, Default)]
+pub(super) struct NextTransfer {
+    /// REST: any transfer takes it, also one that fails.
+    pub(super) restart: Option<Restart>,
+    /// What only a store takes; survives other transfers.
+    pub(super) store: NextStore,
+}
+
+/// Parameters that the next store takes.
+#[derive(Debug, Default)]
+pub(super) struct NextStore {
+    /// ALLO, bytes.
+    pub(super) allocate: Option<u64>,
+    /// SCKS or STORATTR checksum.
+    pub(super) expect: Option<(Algorithm, String)>,
+    /// STORATTR modify.
+    pub(super) modify: Option<Timestamp>,
+}
+
+/// How the next data connection is made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Channel {
+    /// Not known: a transfer is refused with 425. Port 20 is never used.
+    None,
+    /// The driver listens. `used`: MODE E connections of an earlier transfer are open.
+    Passive {
+        /// Connections are cached.
+        used: bool,
+    },
+    /// The driver connects to these addresses, or has (`used`).
+    Active {
+        /// One per stripe.
+        to: Vec<SocketAddr>,
+        /// Connections are cached.
+        used: bool,
+    },
+    /// The driver listens when the transfer starts and the address goes out then.
+    Delayed(PassiveForm),
+}
+
+impl Channel {
+    /// Whether connections of an earlier transfer are kept.
+    pub(super) fn is_cached(&self) -> bool {
+        matches!(
+            self,
+            Self::Passive { used: true } | Self::Active { used: true, .. }
+        )
+    }
+}
+
+/// What the driver is doing for a login.
+#[derive(Debug, Default)]
+pub(super) enum Pending {
+    /// Nothing; the next line is awaited.
+    #[default]
+    Nothing,
+    /// Work on files.
+    File(Box<FileTask>),
+    /// Opening a listener; the form of the reply that tells its address.
+    Listen(PassiveForm),
+    /// A transfer.
+    Transfer(Box<Running>),
+}
