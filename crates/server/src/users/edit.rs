@@ -1,0 +1,71 @@
+//! Changing the password file: `longhaul user`.
+
+use std::io;
+use std::path::Path;
+
+use super::file::{Replacement, UsersError, read};
+use super::line::{Record, is_of, records};
+use super::{Account, hash_password};
+
+/// Adds an account, or replaces the one of that name; returns whether it replaced. A file that
+/// is not there is made, mode 0600. Other lines stay as they are.
+pub fn add(path: &Path, account: &Account, password: &[u8]) -> Result<bool, UsersError> {
+    let line = Record {
+        account: account.clone(),
+        hash: hash_password(password)?,
+    }
+    .format()?;
+    let replacement = Replacement::begin(path)?;
+    let old = match read(path) {
+        Err(UsersError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            String::new()
+        }
+        other => other?.0,
+    };
+    let mut text = Vec::with_capacity(old.len() + line.len() + 1);
+    let mut replaced = false;
+    for kept in old.lines() {
+        if is_of(kept, &account.name) {
+            replaced = true;
+            continue;
+        }
+        text.extend_from_slice(kept.as_bytes());
+        text.push(b'\n');
+    }
+    text.extend_from_slice(&line);
+    text.push(b'\n');
+    replacement.place(&text)?;
+    Ok(replaced)
+}
+
+/// Removes an account; returns whether there was one.
+pub fn remove(path: &Path, name: &str) -> Result<bool, UsersError> {
+    let replacement = Replacement::begin(path)?;
+    let (old, _) = read(path)?;
+    let kept: Vec<&str> = old.lines().filter(|line| !is_of(line, name)).collect();
+    if kept.len() == old.lines().count() {
+        return Ok(false);
+    }
+    let mut text = kept.join("\n");
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    replacement.place(text.as_bytes())?;
+    Ok(true)
+}
+
+/// The accounts, in the order of the file.
+pub fn list(path: &Path) -> Result<Vec<Account>, UsersError> {
+    let (text, _) = read(path)?;
+    records(&text)
+        .map(|(line, record)| {
+            record
+                .map(|record| record.account)
+                .map_err(|reason| UsersError::Line {
+                    path: path.to_owned(),
+                    line,
+                    reason,
+                })
+        })
+        .collect()
+}

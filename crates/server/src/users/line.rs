@@ -1,0 +1,235 @@
+//! Lines of the password file.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use argon2::password_hash::phc::PasswordHash;
+use proto::path::VPath;
+use proto::server::Rights;
+
+use super::Account;
+
+/// Longest user name, bytes.
+const MAX_NAME: usize = 64;
+
+/// An account with its hash.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Record {
+    pub(super) account: Account,
+    pub(super) hash: String,
+}
+
+/// What is wrong with a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum LineError {
+    /// Fewer than five.
+    #[error("a line has five fields: NAME:HASH:RIGHTS:HOME:ROOT")]
+    Fields,
+    /// Empty, too long, or with characters that are not allowed.
+    #[error("a user name is 1 to 64 of A-Z a-z 0-9 . _ - @ + and starts with no - or .")]
+    Name,
+    /// Not Argon2id in PHC form.
+    #[error("the password hash is not Argon2id")]
+    Hash,
+    /// Something else than `w` and `t`.
+    #[error("rights are w (write) and t (third-party transfers)")]
+    Rights,
+    /// A home that is not absolute, or has a colon or line end.
+    #[error("a home is an absolute path inside the root, without colon or line end")]
+    Home,
+    /// A root that is not absolute, or has a line end.
+    #[error("a root is an absolute path without line end")]
+    Root,
+    /// Two lines for one name.
+    #[error("the user name appears twice")]
+    Twice,
+}
+
+/// The accounts in a file's text with their line numbers, from 1.
+pub(super) fn records(text: &str) -> impl Iterator<Item = (usize, Result<Record, LineError>)> {
+    (1..)
+        .zip(text.lines())
+        .filter(|(_, line)| !is_remark(line))
+        .map(|(number, line)| (number, Record::parse(line)))
+}
+
+/// Whether a line is the account `name`'s.
+pub(super) fn is_of(line: &str, name: &str) -> bool {
+    !is_remark(line) && line.split(':').next() == Some(name)
+}
+
+fn is_remark(line: &str) -> bool {
+    line.trim().is_empty() || line.starts_with('#')
+}
+
+impl Record {
+    fn parse(line: &str) -> Result<Self, LineError> {
+        let mut fields = line.splitn(5, ':');
+        let mut field = || fields.next().ok_or(LineError::Fields);
+        let (name, hash, rights) = (field()?, field()?, field()?);
+        let (home, root) = (field()?, field()?);
+        let parsed = PasswordHash::new(hash).map_err(|_| LineError::Hash)?;
+        if parsed.algorithm.as_str() != "argon2id" || parsed.hash.is_none() {
+            return Err(LineError::Hash);
+        }
+        let record = Self {
+            account: Account {
+                name: name.to_owned(),
+                root: (!root.is_empty()).then(|| PathBuf::from(root)),
+                rights: parse_rights(rights)?,
+                home: parse_home(home)?,
+            },
+            hash: hash.to_owned(),
+        };
+        record.check()?;
+        Ok(record)
+    }
+
+    /// The line, without its end; an error if reading it would not give the same account.
+    pub(super) fn format(&self) -> Result<Vec<u8>, LineError> {
+        self.check()?;
+        let Account {
+            name,
+            root,
+            rights,
+            home,
+        } = &self.account;
+        let write = if rights.write { "w" } else { "" };
+        let third = if rights.third_party { "t" } else { "" };
+        let mut line = format!("{name}:{}:{write}{third}:", self.hash).into_bytes();
+        line.extend_from_slice(home.as_bytes());
+        line.push(b':');
+        line.extend_from_slice(
+            root.as_deref()
+                .map_or(OsStr::new(""), AsRef::as_ref)
+                .as_bytes(),
+        );
+        Ok(line)
+    }
+
+    fn check(&self) -> Result<(), LineError> {
+        let Account {
+            name, root, home, ..
+        } = &self.account;
+        if !is_name(name) {
+            return Err(LineError::Name);
+        }
+        let home = std::str::from_utf8(home.as_bytes()).map_err(|_| LineError::Home)?;
+        if home.contains([':', '\n', '\r']) {
+            return Err(LineError::Home);
+        }
+        match root
+            .as_deref()
+            .map(|root| (root.is_absolute(), root.to_str()))
+        {
+            None => Ok(()),
+            Some((true, Some(text))) if !text.contains(['\n', '\r']) => Ok(()),
+            Some(_) => Err(LineError::Root),
+        }
+    }
+}
+
+/// Names that mean nothing to a shell, a path or a log line.
+fn is_name(name: &str) -> bool {
+    (1..=MAX_NAME).contains(&name.len())
+        && !name.starts_with(['-', '.'])
+        && name
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"._-@+".contains(&b))
+}
+
+fn parse_rights(text: &str) -> Result<Rights, LineError> {
+    if text.chars().any(|right| !matches!(right, 'w' | 't')) {
+        return Err(LineError::Rights);
+    }
+    Ok(Rights {
+        write: text.contains('w'),
+        third_party: text.contains('t'),
+    })
+}
+
+fn parse_home(text: &str) -> Result<VPath, LineError> {
+    match text {
+        "" => Ok(VPath::root()),
+        absolute if absolute.starts_with('/') => VPath::root()
+            .resolve(absolute.as_bytes())
+            .map_err(|_| LineError::Home),
+        _ => Err(LineError::Home),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const HASH: &str = "$argon2id$v=19$m=19456,t=2,p=1$c29tZXNhbHRzb21l$\
+                        AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+
+    fn parse(line: &str) -> Result<Account, LineError> {
+        Record::parse(line).map(|record| record.account)
+    }
+
+    #[test]
+    fn reads_fields() {
+        let account = parse(&format!("a.b@c:{HASH}:wt:/in box:/srv/a:b")).unwrap();
+        assert_eq!(account.name, "a.b@c");
+        assert_eq!(account.root, Some("/srv/a:b".into()));
+        assert!(account.rights.write && account.rights.third_party);
+        assert_eq!(account.home.as_bytes(), b"/in box");
+        let account = parse(&format!("x:{HASH}:::")).unwrap();
+        assert_eq!(account.root, None);
+        assert!(!account.rights.write && account.home.is_root());
+    }
+
+    #[test]
+    fn refuses_what_it_does_not_know() {
+        let cases = [
+            ("x:y".to_owned(), LineError::Fields),
+            (format!(":{HASH}:::"), LineError::Name),
+            (format!("a b:{HASH}:::"), LineError::Name),
+            (format!("-x:{HASH}:::"), LineError::Name),
+            ("x:plain:::".to_owned(), LineError::Hash),
+            (
+                "x:$2b$12$abcdefghijklmnopqrstuv:::".to_owned(),
+                LineError::Hash,
+            ),
+            (format!("x:{HASH}:rw::"), LineError::Rights),
+            (format!("x:{HASH}::home:"), LineError::Home),
+            (format!("x:{HASH}:::srv"), LineError::Root),
+        ];
+        for (line, error) in cases {
+            assert_eq!(parse(&line), Err(error), "{line}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn round_trips(
+            name in "[a-zA-Z0-9_@+][a-zA-Z0-9._@+-]{0,20}",
+            write: bool,
+            third_party: bool,
+            home in "(/[a-zA-Z ]{1,8}){0,3}",
+            root in proptest::option::of("/[a-zA-Z :/#]{0,20}"),
+        ) {
+            let record = Record {
+                account: Account {
+                    name,
+                    root: root.map(PathBuf::from),
+                    rights: Rights { write, third_party },
+                    home: parse_home(&home).unwrap(),
+                },
+                hash: HASH.to_owned(),
+            };
+            let line = String::from_utf8(record.format().unwrap()).unwrap();
+            prop_assert_eq!(Record::parse(&line).unwrap(), record);
+        }
+
+        #[test]
+        fn takes_any_line(line in "\\PC{0,80}") {
+            let _ = Record::parse(&line);
+        }
+    }
+}

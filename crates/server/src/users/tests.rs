@@ -1,0 +1,140 @@
+use std::os::unix::fs::PermissionsExt;
+
+use super::*;
+
+fn account(name: &str) -> Account {
+    Account {
+        name: name.to_owned(),
+        root: None,
+        rights: Rights {
+            write: true,
+            third_party: false,
+        },
+        home: VPath::root(),
+    }
+}
+
+fn mode(path: &Path) -> u32 {
+    path.metadata().unwrap().permissions().mode() & 0o7777
+}
+
+fn write(path: &Path, text: &str) {
+    std::fs::write(path, text).unwrap();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
+}
+
+#[test]
+fn added_users_log_in() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("users");
+    assert!(!add(&path, &account("ann"), b"sesam").unwrap());
+    assert_eq!(mode(&path), 0o600);
+    let users = Users::load(&path).unwrap();
+    assert_eq!(users.verify("ann", b"sesam"), Some(account("ann")));
+    assert_eq!(users.verify("ann", b"Sesam"), None);
+    assert_eq!(users.verify("ann", b""), None);
+    assert_eq!(users.verify("bob", b"sesam"), None);
+    assert_eq!(users.verify("", b""), None);
+}
+
+#[test]
+fn changes_are_seen_without_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("users");
+    add(&path, &account("ann"), b"one").unwrap();
+    let users = Users::load(&path).unwrap();
+    assert!(add(&path, &account("ann"), b"two").unwrap());
+    assert_eq!(users.verify("ann", b"one"), None);
+    assert!(users.verify("ann", b"two").is_some());
+    write(&path, "nonsense\n");
+    assert!(
+        users.verify("ann", b"two").is_some(),
+        "the last good file holds"
+    );
+    write(&path, "");
+    assert_eq!(users.verify("ann", b"two"), None);
+}
+
+#[test]
+fn other_lines_are_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("users");
+    write(&path, "# staff\n\n");
+    add(&path, &account("ann"), b"1").unwrap();
+    add(&path, &account("anna"), b"2").unwrap();
+    let names =
+        |path: &Path| -> Vec<String> { list(path).unwrap().into_iter().map(|a| a.name).collect() };
+    assert_eq!(names(&path), ["ann", "anna"]);
+    assert!(remove(&path, "ann").unwrap());
+    assert!(!remove(&path, "ann").unwrap());
+    assert_eq!(names(&path), ["anna"]);
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(text.starts_with("# staff\n\nanna:$argon2id$"), "{text}");
+    assert!(!dir.path().join("users.new").exists());
+}
+
+#[test]
+fn exposed_files_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("users");
+    add(&path, &account("ann"), b"1").unwrap();
+    for bits in [0o640, 0o604, 0o620] {
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(bits)).unwrap();
+        let error = Users::load(&path).unwrap_err();
+        assert!(matches!(error, UsersError::Exposed { .. }), "{error}");
+        assert!(error.to_string().contains("chmod 600"), "{error}");
+    }
+}
+
+#[test]
+fn a_change_under_way_keeps_others_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("users");
+    let other = file::Replacement::begin(&path).unwrap();
+    let error = add(&path, &account("ann"), b"1").unwrap_err();
+    assert!(matches!(error, UsersError::Busy { .. }), "{error}");
+    drop(other);
+    add(&path, &account("ann"), b"1").unwrap();
+}
+
+#[test]
+fn errors_name_the_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("users");
+    add(&path, &account("ann"), b"1").unwrap();
+    let line = std::fs::read_to_string(&path).unwrap();
+    write(&path, &format!("{line}{line}"));
+    let error = Users::load(&path).unwrap_err().to_string();
+    assert!(
+        error.contains("line 2") && error.contains("twice"),
+        "{error}"
+    );
+    let mut bad = account("a:b");
+    assert!(add(&path, &bad, b"1").is_err());
+    bad = account("x");
+    bad.root = Some("/srv\nroot:x".into());
+    assert!(add(&path, &bad, b"1").is_err());
+}
+
+#[test]
+fn unknown_users_cost_as_much() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("users");
+    add(&path, &account("ann"), b"1").unwrap();
+    let users = Users::load(&path).unwrap();
+    let fastest = |user: &str| {
+        (0..5)
+            .map(|_| {
+                let start = std::time::Instant::now();
+                users.verify(user, b"wrong");
+                start.elapsed()
+            })
+            .min()
+            .unwrap()
+    };
+    let (known, unknown) = (fastest("ann"), fastest("nobody"));
+    assert!(
+        known < unknown * 3 && unknown < known * 3,
+        "{known:?} {unknown:?}"
+    );
+}
