@@ -9,6 +9,7 @@
 
 pub mod address;
 pub mod checksum;
+pub mod client;
 pub mod command;
 pub mod eblock;
 pub mod feature;

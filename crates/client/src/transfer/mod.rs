@@ -7,13 +7,24 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use data::job::{Control, IoMethod, Report};
-use data::store::{Sink, Source};
+use data::job::{IoMethod, Report};
 use proto::checksum::Algorithm;
 use proto::ranges::RangeSet;
 
-use crate::session::Session;
-use crate::{Failure, ModeChoice};
+use crate::ModeChoice;
+
+mod choice;
+mod duplex;
+pub(crate) mod exchange;
+mod get;
+mod part_sink;
+mod put;
+mod third_party;
+mod verdict;
+
+pub use get::get;
+pub use put::put;
+pub use third_party::third_party;
 
 /// How one attempt is to be made.
 #[derive(Debug, Clone)]
@@ -62,48 +73,4 @@ pub struct Attempt {
     pub streams: u64,
     /// Warnings for the user (a fallback that was taken), each said once per session.
     pub warnings: Vec<String>,
-}
-
-/// Server to this machine.
-pub async fn get(
-    session: &mut Session,
-    path: &[u8],
-    sink: Arc<dyn Sink>,
-    spec: &TransferSpec,
-    control: &Arc<Control>,
-) -> Result<Attempt, Failure> {
-    let _ = (session, path, sink, spec, control);
-    todo!()
-}
-
-/// This machine to server. `control.bytes()` counts what was handed to the kernel.
-pub async fn put(
-    session: &mut Session,
-    source: Arc<dyn Source>,
-    path: &[u8],
-    spec: &TransferSpec,
-    control: &Arc<Control>,
-) -> Result<Attempt, Failure> {
-    let _ = (session, source, path, spec, control);
-    todo!()
-}
-
-/// Server to server. Progress arrives by 112 markers (MODE E) in `progress`, bytes so far.
-pub async fn third_party(
-    source: &mut Session,
-    source_path: &[u8],
-    destination: &mut Session,
-    destination_path: &[u8],
-    spec: &TransferSpec,
-    progress: &(dyn Fn(u64) + Send + Sync),
-) -> Result<Attempt, Failure> {
-    let _ = (
-        source,
-        source_path,
-        destination,
-        destination_path,
-        spec,
-        progress,
-    );
-    todo!()
 }

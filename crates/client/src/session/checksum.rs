@@ -1,0 +1,143 @@
+//! Checksums that the server computes.
+
+use proto::checksum::Algorithm;
+use proto::command::{Command, Opts};
+use proto::reply::Reply;
+
+use super::{Session, check_path, replies, shown};
+use crate::{Exit, Failure};
+
+/// Seconds between the 113 markers asked for, well below any sensible time-out.
+const MARKER_SECONDS: u32 = 5;
+
+impl Session {
+    /// CKSM (GFD.47), or XCRC/XMD5/... on plain servers, as lower-case hex of full length. The
+    /// time-out counts from the last 113 marker.
+    ///
+    /// # Errors
+    /// `Protocol` when the server cannot compute the sum, otherwise the refusal by its class.
+    pub async fn checksum(
+        &mut self,
+        algorithm: Algorithm,
+        offset: u64,
+        length: Option<u64>,
+        path: &[u8],
+    ) -> Result<String, Failure> {
+        check_path(path)?;
+        let features = self.features();
+        let reply = if features.checksums.contains(&algorithm) {
+            self.ask_for_markers().await?;
+            let command = Command::Cksm {
+                algorithm,
+                offset,
+                length,
+                path: path.to_vec(),
+            };
+            self.control.call(&command).await?
+        } else if features.x_checksums.contains(&algorithm) && offset == 0 && length.is_none() {
+            let mut line = x_verb(algorithm)
+                .ok_or_else(|| self.cannot_sum(algorithm))?
+                .as_bytes()
+                .to_vec();
+            line.push(b' ');
+            line.extend_from_slice(path);
+            self.control.send_line(line).await?;
+            self.control.final_reply().await?
+        } else {
+            return Err(self.cannot_sum(algorithm));
+        };
+        self.read_sum(algorithm, path, &reply)
+    }
+
+    /// Without markers a long sum is silent and indistinguishable from a dead server.
+    async fn ask_for_markers(&mut self) -> Result<(), Failure> {
+        if !self.checksum_markers {
+            let command = Command::Opts(Opts::ChecksumMarkers(MARKER_SECONDS));
+            self.control.call(&command).await?;
+            self.checksum_markers = true;
+        }
+        Ok(())
+    }
+
+    fn read_sum(
+        &self,
+        algorithm: Algorithm,
+        path: &[u8],
+        reply: &Reply,
+    ) -> Result<String, Failure> {
+        if !reply.is_success() {
+            let doing = format!("compute {} of {}", algorithm.name(), shown(path));
+            return Err(replies::refusal(self.name(), &doing, reply));
+        }
+        find_hex(algorithm, &reply.text()).ok_or_else(|| Failure {
+            exit: Exit::Protocol,
+            message: format!(
+                "{} answered no {} sum for {}: {}; use --verify none or another algorithm",
+                self.name(),
+                algorithm.name(),
+                shown(path),
+                replies::shown(reply)
+            ),
+            transient: false,
+        })
+    }
+
+    fn cannot_sum(&self, algorithm: Algorithm) -> Failure {
+        Failure {
+            exit: Exit::Protocol,
+            message: format!(
+                "{} cannot compute {} of this; use --verify none or an algorithm that it has",
+                self.name(),
+                algorithm.name()
+            ),
+            transient: false,
+        }
+    }
+}
+
+/// The verb of plain servers that sums a whole file.
+fn x_verb(algorithm: Algorithm) -> Option<&'static str> {
+    match algorithm {
+        Algorithm::Crc32 => Some("XCRC"),
+        Algorithm::Md5 => Some("XMD5"),
+        Algorithm::Sha1 => Some("XSHA1"),
+        Algorithm::Sha256 => Some("XSHA256"),
+        Algorithm::Sha512 => Some("XSHA512"),
+        Algorithm::Adler32 | Algorithm::Crc32c | Algorithm::Blake3 => None,
+    }
+}
+
+/// The sum in a reply's text: the first word that is hex of the right length. Sums of 32 bits come
+/// without their leading zeros from some servers.
+fn find_hex(algorithm: Algorithm, text: &str) -> Option<String> {
+    let full = algorithm.hex_len();
+    let fits = |word: &&str| {
+        let right_length = word.len() == full || (full == 8 && (1..8).contains(&word.len()));
+        right_length && word.bytes().all(|b| b.is_ascii_hexdigit())
+    };
+    let word = text
+        .split(|c: char| c.is_whitespace() || c == '"')
+        .find(fits)?;
+    Some(format!("{:0>full$}", word.to_ascii_lowercase()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_are_normalised() {
+        let hex = |a, t| find_hex(a, t);
+        assert_eq!(hex(Algorithm::Adler32, "1a0b"), Some("00001a0b".into()));
+        assert_eq!(
+            hex(Algorithm::Crc32, "XCRC DEADBEEF"),
+            Some("deadbeef".into())
+        );
+        assert_eq!(
+            hex(Algorithm::Md5, "\"/a b\" D41D8CD98F00B204E9800998ECF8427E"),
+            Some("d41d8cd98f00b204e9800998ecf8427e".into())
+        );
+        assert_eq!(hex(Algorithm::Md5, "deadbeef"), None);
+        assert_eq!(hex(Algorithm::Sha1, ""), None);
+    }
+}

@@ -1,0 +1,274 @@
+//! The control connection: command lines out, replies in, each with its time-out.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use proto::command::Command;
+use proto::reply::{Reply, ReplyReader};
+use socket2::{SockRef, TcpKeepalive};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::location::Server;
+use crate::{Exit, Failure};
+
+/// Bytes taken off the control connection at once.
+const READ_SIZE: usize = 16 << 10;
+/// TCP keep-alive: first probe after this long without traffic, then every [`KEEPALIVE_EVERY`].
+/// Long transfers leave the control connection idle, and routers forget idle connections.
+const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
+/// See [`KEEPALIVE_AFTER`].
+const KEEPALIVE_EVERY: Duration = Duration::from_secs(20);
+
+/// One control connection.
+#[derive(Debug)]
+pub(crate) struct ControlChannel {
+    stream: TcpStream,
+    reader: ReplyReader,
+    ready: VecDeque<Reply>,
+    name: String,
+    peer: SocketAddr,
+    local: SocketAddr,
+    patience: Duration,
+    lost: bool,
+    /// A command's final reply is still to come: when a caller gave up on it, later replies would
+    /// be taken for answers to other commands.
+    awaiting: bool,
+}
+
+impl ControlChannel {
+    /// Connects to the first address of the name that answers. Also gives the time of the TCP
+    /// handshake.
+    pub(crate) async fn connect(
+        server: &Server,
+        patience: Duration,
+    ) -> Result<(Self, Duration), Failure> {
+        let name = shown_name(server);
+        let mut reason = String::from("the name has no address");
+        for address in resolve(server, &name, patience).await? {
+            let start = Instant::now();
+            match timeout(patience, TcpStream::connect(address)).await {
+                Ok(Ok(stream)) => {
+                    let handshake = start.elapsed();
+                    return Ok((Self::over(stream, name, patience)?, handshake));
+                }
+                Ok(Err(error)) => reason = format!("{address}: {error}"),
+                Err(_) => reason = format!("{address}: no answer in {} s", patience.as_secs()),
+            }
+        }
+        Err(unreachable(format!(
+            "cannot connect to {name}: {reason}; check host and port, and that the server runs"
+        )))
+    }
+
+    fn over(stream: TcpStream, name: String, patience: Duration) -> Result<Self, Failure> {
+        let broken =
+            |error: std::io::Error| unreachable(format!("lost {name} at once: {error}; try again"));
+        let peer = stream.peer_addr().map_err(broken)?;
+        let local = stream.local_addr().map_err(broken)?;
+        stream.set_nodelay(true).map_err(broken)?;
+        let keepalive = TcpKeepalive::new()
+            .with_time(KEEPALIVE_AFTER)
+            .with_interval(KEEPALIVE_EVERY);
+        SockRef::from(&stream)
+            .set_tcp_keepalive(&keepalive)
+            .map_err(broken)?;
+        Ok(Self {
+            stream,
+            reader: ReplyReader::new(),
+            ready: VecDeque::new(),
+            name,
+            peer,
+            local,
+            patience,
+            lost: false,
+            awaiting: true,
+        })
+    }
+
+    /// `host:port` as the user named it.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The server's end.
+    pub(crate) fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// This end.
+    pub(crate) fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Longest wait for a reply.
+    pub(crate) fn patience(&self) -> Duration {
+        self.patience
+    }
+
+    /// The socket, for the kernel's view of it.
+    pub(crate) fn socket(&self) -> &TcpStream {
+        &self.stream
+    }
+
+    /// Gives the connection up: every later use fails at once.
+    pub(crate) fn abandon(&mut self) {
+        self.lost = true;
+    }
+
+    /// Sends a command without waiting for its reply.
+    pub(crate) async fn send(&mut self, command: &Command) -> Result<(), Failure> {
+        tracing::debug!(server = %self.name, ?command, "command");
+        self.send_line(command.encode()).await
+    }
+
+    /// Sends a line as it is; CR LF is added.
+    pub(crate) async fn send_line(&mut self, mut line: Vec<u8>) -> Result<(), Failure> {
+        if self.lost {
+            return Err(self.gone("the control connection was given up after a failure"));
+        }
+        if self.awaiting {
+            return Err(self.gone("an earlier command was given up before its answer"));
+        }
+        self.drop_unasked()?;
+        self.awaiting = true;
+        line.extend_from_slice(b"\r\n");
+        match timeout(self.patience, self.stream.write_all(&line)).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(self.gone(&error.to_string())),
+            Err(_) => Err(self.silent()),
+        }
+    }
+
+    /// Replies that nobody asked for belong to no command; 421 announces the end.
+    fn drop_unasked(&mut self) -> Result<(), Failure> {
+        while let Some(reply) = self.ready.pop_front() {
+            tracing::debug!(server = %self.name, ?reply, "reply nobody asked for");
+            if reply.code == 421 {
+                return Err(self.gone(&super::replies::shown(&reply)));
+            }
+        }
+        Ok(())
+    }
+
+    /// The next reply, preliminary or final, however long it takes. Cancelling loses nothing.
+    pub(crate) async fn next_reply(&mut self) -> Result<Reply, Failure> {
+        let mut buffer = vec![0; READ_SIZE];
+        loop {
+            if let Some(reply) = self.ready.pop_front() {
+                tracing::debug!(server = %self.name, code = reply.code, text = %reply.summary(), "reply");
+                self.lost |= reply.code == 421;
+                self.awaiting &= reply.is_preliminary();
+                return Ok(reply);
+            }
+            if self.lost {
+                return Err(self.gone("it was given up before"));
+            }
+            match self.stream.read(&mut buffer).await {
+                Ok(0) => return Err(self.gone("the server closed it")),
+                Ok(n) => self.take(&buffer[..n])?,
+                Err(error) => return Err(self.gone(&error.to_string())),
+            }
+        }
+    }
+
+    fn take(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        let mut replies = Vec::new();
+        let result = self.reader.feed(bytes, &mut replies);
+        self.ready.extend(replies);
+        result.map_err(|error| {
+            self.lost = true;
+            Failure {
+                exit: Exit::Protocol,
+                message: format!(
+                    "{} does not answer as an FTP server would: {error}; check host and port",
+                    self.name
+                ),
+                transient: false,
+            }
+        })
+    }
+
+    /// The next reply within the time-out.
+    pub(crate) async fn reply(&mut self) -> Result<Reply, Failure> {
+        self.reply_within(self.patience).await
+    }
+
+    /// The next reply within a time-out of its own.
+    pub(crate) async fn reply_within(&mut self, limit: Duration) -> Result<Reply, Failure> {
+        match timeout(limit, self.next_reply()).await {
+            Ok(result) => result,
+            Err(_) => Err(self.silent()),
+        }
+    }
+
+    /// The next final reply; each preliminary one starts the time-out anew.
+    pub(crate) async fn final_reply(&mut self) -> Result<Reply, Failure> {
+        loop {
+            let reply = self.reply().await?;
+            if !reply.is_preliminary() {
+                return Ok(reply);
+            }
+        }
+    }
+
+    /// Sends a command and reads its final reply.
+    pub(crate) async fn call(&mut self, command: &Command) -> Result<Reply, Failure> {
+        self.send(command).await?;
+        self.final_reply().await
+    }
+
+    fn gone(&mut self, reason: &str) -> Failure {
+        self.lost = true;
+        unreachable(format!(
+            "lost the control connection to {}: {reason}; try again, with --resume",
+            self.name
+        ))
+    }
+
+    fn silent(&mut self) -> Failure {
+        self.lost = true;
+        unreachable(format!(
+            "{} did not answer within {} s; try again, with a longer --timeout if it is slow",
+            self.name,
+            self.patience.as_secs()
+        ))
+    }
+}
+
+async fn resolve(
+    server: &Server,
+    name: &str,
+    patience: Duration,
+) -> Result<Vec<SocketAddr>, Failure> {
+    let lookup = tokio::net::lookup_host((server.host.as_str(), server.port));
+    let reason = match timeout(patience, lookup).await {
+        Ok(Ok(addresses)) => return Ok(addresses.collect()),
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => format!("no answer in {} s", patience.as_secs()),
+    };
+    Err(Failure {
+        exit: Exit::Unreachable,
+        message: format!("cannot find the address of {name}: {reason}; check the host name"),
+        transient: false,
+    })
+}
+
+fn shown_name(server: &Server) -> String {
+    if server.host.contains(':') {
+        format!("[{}]:{}", server.host, server.port)
+    } else {
+        format!("{}:{}", server.host, server.port)
+    }
+}
+
+/// A lost or unreachable peer, worth another attempt.
+pub(crate) fn unreachable(message: String) -> Failure {
+    Failure {
+        exit: Exit::Unreachable,
+        message,
+        transient: true,
+    }
+}

@@ -1,0 +1,91 @@
+//! Commands on files and directories that have no data channel.
+
+use proto::command::{Command, Site};
+use proto::timestamp::Timestamp;
+
+use super::{Session, check_path, replies, shown};
+use crate::Failure;
+
+impl Session {
+    /// MKD; `Ok(false)` when it exists already.
+    ///
+    /// # Errors
+    /// The server's refusal by its class; `Usage` for a path that FTP cannot express.
+    pub async fn make_dir(&mut self, path: &[u8]) -> Result<bool, Failure> {
+        check_path(path)?;
+        let reply = self.control.call(&Command::Mkd(path.to_vec())).await?;
+        if reply.is_success() {
+            return Ok(true);
+        }
+        // Servers do not agree on code or text for "exists" (550, 553, 521; vsftpd gives no
+        // reason at all), so the directory itself is asked.
+        if reply.code != 421 && self.is_dir(path).await? {
+            return Ok(false);
+        }
+        let doing = format!("make directory {}", shown(path));
+        Err(replies::refusal(self.name(), &doing, &reply))
+    }
+
+    /// DELE
+    ///
+    /// # Errors
+    /// As [`Session::make_dir`].
+    pub async fn delete(&mut self, path: &[u8]) -> Result<(), Failure> {
+        check_path(path)?;
+        let doing = format!("delete {}", shown(path));
+        self.expect(&doing, &Command::Dele(path.to_vec())).await
+    }
+
+    /// RMD
+    ///
+    /// # Errors
+    /// As [`Session::make_dir`].
+    pub async fn remove_dir(&mut self, path: &[u8]) -> Result<(), Failure> {
+        check_path(path)?;
+        let doing = format!("remove directory {}", shown(path));
+        self.expect(&doing, &Command::Rmd(path.to_vec())).await
+    }
+
+    /// RNFR, RNTO
+    ///
+    /// # Errors
+    /// As [`Session::make_dir`].
+    pub async fn rename(&mut self, from: &[u8], to: &[u8]) -> Result<(), Failure> {
+        check_path(from)?;
+        check_path(to)?;
+        let doing = format!("rename {} to {}", shown(from), shown(to));
+        let reply = self.control.call(&Command::Rnfr(from.to_vec())).await?;
+        if !reply.is_intermediate() {
+            return Err(replies::refusal(self.name(), &doing, &reply));
+        }
+        self.expect(&doing, &Command::Rnto(to.to_vec())).await
+    }
+
+    /// MFMT, else SITE UTIME; `Ok(false)` when the server has neither.
+    ///
+    /// # Errors
+    /// As [`Session::make_dir`].
+    pub async fn set_modified(&mut self, path: &[u8], time: Timestamp) -> Result<bool, Failure> {
+        check_path(path)?;
+        let features = self.features();
+        let mut forms = Vec::new();
+        if features.mfmt || !features.known {
+            forms.push(Command::Mfmt(time, path.to_vec()));
+        }
+        forms.push(Command::Site(Site::Utime(time, path.to_vec())));
+        for command in forms {
+            let reply = self.control.call(&command).await?;
+            if reply.is_success() {
+                return Ok(true);
+            }
+            // vsftpd refuses SITE altogether with 550 "Permission denied": that is a missing
+            // ability too, as far as this is the last resort.
+            let is_site = matches!(command, Command::Site(_));
+            if !is_site && !replies::is_unsupported(&reply) || reply.code == 421 {
+                let doing = format!("set the time of {}", shown(path));
+                return Err(replies::refusal(self.name(), &doing, &reply));
+            }
+        }
+        Ok(false)
+    }
+}

@@ -1,0 +1,152 @@
+//! A logged-in control connection and what is known of the server behind it.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use data::channel::Channel;
+use proto::client::Dialogue;
+use proto::command::Command;
+use proto::feature::Features;
+
+use crate::location::Server;
+use crate::{Exit, Failure};
+
+mod checksum;
+pub(crate) mod control;
+mod files;
+mod list;
+mod login;
+pub(crate) mod passive;
+pub(crate) mod replies;
+mod stat;
+
+use control::ControlChannel;
+
+/// How long QUIT may take.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// A logged-in control connection. Every method maps the server's refusal to a [`Failure`] with
+/// the right exit class (550 "no such file" → NotFound, 550 "permission" / 530 → Refused, 4xx →
+/// transient ...). After a transient failure the session is to be dropped.
+#[derive(Debug)]
+pub struct Session {
+    pub(crate) control: ControlChannel,
+    pub(crate) dialogue: Dialogue,
+    /// The data channel prepared for the next transfer, or kept from the last one.
+    pub(crate) channel: Option<Channel>,
+    passive_order: passive::Order,
+    said: HashSet<&'static str>,
+    handshake: Duration,
+    checksum_markers: bool,
+}
+
+impl Session {
+    /// Connects (all addresses of the name in turn), logs in, asks FEAT, announces itself
+    /// (CLIENTINFO when known), sets TYPE I. `timeout` bounds every wait for a reply of the
+    /// session.
+    ///
+    /// # Errors
+    /// `Unreachable` when the server cannot be found (final) or reached (transient); `Refused`
+    /// when the login is refused or needs security that is not spoken.
+    pub async fn open(server: &Server, timeout: Duration) -> Result<Self, Failure> {
+        check_words(server)?;
+        let (mut control, handshake) = ControlChannel::connect(server, timeout).await?;
+        let dialogue = login::log_in(&mut control, server).await?;
+        let passive_order = passive::Order::of(control.peer());
+        Ok(Self {
+            control,
+            dialogue,
+            channel: None,
+            passive_order,
+            said: HashSet::new(),
+            handshake,
+            checksum_markers: false,
+        })
+    }
+
+    /// What the server announced.
+    pub fn features(&self) -> &Features {
+        self.dialogue.features()
+    }
+
+    /// Round-trip time of the control connection (TCP handshake), for the choice of streams.
+    pub fn rtt(&self) -> Duration {
+        self.handshake
+    }
+
+    /// QUIT, politely and briefly.
+    pub async fn close(mut self) {
+        self.channel = None;
+        if self.control.send(&Command::Quit).await.is_ok() {
+            // The answer changes nothing; waiting for it lets the server end in order.
+            let _ = self.control.reply_within(FAREWELL).await;
+        }
+    }
+
+    /// `host:port` for messages.
+    pub(crate) fn name(&self) -> &str {
+        self.control.name()
+    }
+
+    /// Adds a warning unless it was said in this session already.
+    pub(crate) fn warn(&mut self, warnings: &mut Vec<String>, text: &'static str) {
+        if self.said.insert(text) {
+            warnings.push(format!("{} {text}", self.name()));
+        }
+    }
+
+    /// Sends a command about a path and expects success.
+    async fn expect(&mut self, doing: &str, command: &Command) -> Result<(), Failure> {
+        let reply = self.control.call(command).await?;
+        if reply.is_success() {
+            Ok(())
+        } else {
+            Err(replies::refusal(self.name(), doing, &reply))
+        }
+    }
+}
+
+/// A path cannot travel on a command line when it holds a line end or NUL.
+///
+/// # Errors
+/// `Usage`.
+pub(crate) fn check_path(path: &[u8]) -> Result<(), Failure> {
+    let fault = if path.is_empty() {
+        "is empty"
+    } else if path.iter().any(|b| matches!(b, b'\r' | b'\n' | 0)) {
+        "contains a line break or NUL, which FTP cannot express"
+    } else {
+        return Ok(());
+    };
+    Err(usage(format!(
+        "the remote path {:?} {fault}; give another path",
+        shown(path)
+    )))
+}
+
+fn check_words(server: &Server) -> Result<(), Failure> {
+    let broken = |text: &str| text.contains(['\r', '\n', '\0']);
+    if broken(&server.user) || broken(&server.password) {
+        return Err(usage(
+            "user name or password contains a line break or NUL, which FTP cannot express"
+                .to_owned(),
+        ));
+    }
+    Ok(())
+}
+
+/// A path for people.
+pub(crate) fn shown(path: &[u8]) -> String {
+    String::from_utf8_lossy(path).into_owned()
+}
+
+fn usage(message: String) -> Failure {
+    Failure {
+        exit: Exit::Usage,
+        message,
+        transient: false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,188 @@
+//! Data addresses: where the server listens, and telling it where this end does.
+//!
+//! Sources: RFC 959 §4.1.2, RFC 2428 §2-3, RFC 1123 §4.1.2.6.
+
+use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
+
+use data::channel::{Accept, Channel, ListenOptions};
+use proto::address::{PassiveAddress, find_in_227, find_in_229};
+use proto::command::{Command, EpsvArg};
+use proto::reply::Reply;
+
+use super::{Session, replies};
+use crate::{Exit, Failure};
+
+/// Which passive command is tried first; the other follows when it is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// PASV, then EPSV: IPv4.
+    Plain,
+    /// EPSV only: PASV cannot express an IPv6 address.
+    ExtendedOnly,
+    /// EPSV, then PASV: IPv4 behind a server that refused PASV.
+    Extended,
+}
+
+impl Order {
+    pub(crate) fn of(peer: SocketAddr) -> Self {
+        if peer.ip().to_canonical().is_ipv4() {
+            Self::Plain
+        } else {
+            Self::ExtendedOnly
+        }
+    }
+}
+
+impl Session {
+    /// Asks the server to listen (PASV or EPSV). The address is as told; only what was left out
+    /// is completed from the control connection.
+    pub(crate) async fn ask_passive(&mut self) -> Result<SocketAddr, Failure> {
+        let (first, second) = match self.passive_order {
+            Order::Plain => (Command::Pasv, Some(Command::Epsv(EpsvArg::Any))),
+            Order::Extended => (Command::Epsv(EpsvArg::Any), Some(Command::Pasv)),
+            Order::ExtendedOnly => (Command::Epsv(EpsvArg::Any), None),
+        };
+        let mut reply = self.control.call(&first).await?;
+        if reply.code / 100 == 5
+            && let Some(second) = second
+        {
+            let again = self.control.call(&second).await?;
+            if again.is_success() {
+                self.passive_order = match self.passive_order {
+                    Order::Plain => Order::Extended,
+                    _ => Order::Plain,
+                };
+                reply = again;
+            }
+        }
+        self.read_passive(&reply)
+    }
+
+    fn read_passive(&self, reply: &Reply) -> Result<SocketAddr, Failure> {
+        if !reply.is_success() {
+            return Err(replies::refusal(
+                self.name(),
+                "open a port for the data connection (PASV, EPSV)",
+                reply,
+            ));
+        }
+        let found = if reply.code == 229 {
+            find_in_229(&reply.text())
+        } else {
+            find_in_227(&reply.text())
+        };
+        found
+            .map(|address| self.complete(address))
+            .map_err(|error| Failure {
+                exit: Exit::Protocol,
+                message: format!(
+                    "{} told no usable data address ({error}): {}; report this to its administrator",
+                    self.name(),
+                    replies::shown(reply)
+                ),
+                transient: false,
+            })
+    }
+
+    fn complete(&self, told: PassiveAddress) -> SocketAddr {
+        let peer = self.control.peer().ip().to_canonical();
+        let ip = told.ip.filter(|ip| !ip.is_unspecified()).unwrap_or(peer);
+        SocketAddr::new(ip, told.port)
+    }
+
+    /// Asks the server to listen, for data connections from this machine. Gives the address to
+    /// use next when the first does not answer: behind address translation a server may tell an
+    /// address that only its neighbours can reach.
+    pub(crate) async fn open_passive(&mut self) -> Result<Option<SocketAddr>, Failure> {
+        self.channel = None;
+        let told = self.ask_passive().await?;
+        let peer = SocketAddr::new(self.control.peer().ip().to_canonical(), told.port());
+        let (first, second) = if reach(told.ip()) < reach(peer.ip()) {
+            (peer, told)
+        } else {
+            (told, peer)
+        };
+        self.channel = Some(self.connecting(first));
+        Ok((first != second).then_some(second))
+    }
+
+    /// A channel that will connect to `target`, from the control connection's own address when it
+    /// goes to the same host: servers compare the two.
+    fn connecting(&self, target: SocketAddr) -> Channel {
+        let same_host = target.ip() == self.control.peer().ip().to_canonical();
+        let local = same_host.then(|| self.control.local().ip().to_canonical());
+        Channel::connect_to(vec![target], local)
+    }
+
+    /// Listens on the control connection's local address.
+    pub(crate) fn listen(
+        &mut self,
+        ports: Option<(u16, u16)>,
+        buffer: Option<u64>,
+    ) -> Result<SocketAddr, Failure> {
+        let local = |reason: String| Failure {
+            exit: Exit::Local,
+            message: format!(
+                "cannot listen for data connections: {reason}; check --data-ports, or use --mode s"
+            ),
+            transient: false,
+        };
+        let options = ListenOptions {
+            ip: self.control.local().ip().to_canonical(),
+            ports: ports.map(|(low, high)| RangeInclusive::new(low, high)),
+            accept: Accept::Only(self.control.peer().ip().to_canonical()),
+            send_buffer: buffer,
+            receive_buffer: buffer,
+        };
+        self.channel = None;
+        let channel = Channel::listen(&options).map_err(|error| local(error.to_string()))?;
+        let address = channel
+            .local_addr()
+            .ok_or_else(|| local("the listener has no address".to_owned()))?;
+        self.channel = Some(channel);
+        Ok(address)
+    }
+
+    /// Tells the server where to connect (PORT, EPRT).
+    pub(crate) async fn tell_active(&mut self, address: SocketAddr) -> Result<(), Failure> {
+        let (first, second) = if address.is_ipv4() {
+            (Command::Port(address), Some(Command::Eprt(address)))
+        } else {
+            (Command::Eprt(address), None)
+        };
+        let mut reply = self.control.call(&first).await?;
+        if replies::is_unsupported(&reply)
+            && let Some(second) = second
+        {
+            reply = self.control.call(&second).await?;
+        }
+        if reply.is_success() {
+            return Ok(());
+        }
+        Err(replies::refusal(
+            self.name(),
+            &format!("connect to {address} (PORT, EPRT)"),
+            &reply,
+        ))
+    }
+}
+
+/// From how far away an address can be reached: 0 this host, 1 a private network, 2 anywhere.
+fn reach(ip: IpAddr) -> u8 {
+    let (host, private) = match ip {
+        IpAddr::V4(ip) => (
+            ip.is_loopback() || ip.is_unspecified(),
+            ip.is_private() || ip.is_link_local(),
+        ),
+        IpAddr::V6(ip) => (
+            ip.is_loopback() || ip.is_unspecified(),
+            ip.is_unique_local() || ip.is_unicast_link_local(),
+        ),
+    };
+    match (host, private) {
+        (true, _) => 0,
+        (_, true) => 1,
+        _ => 2,
+    }
+}

@@ -1,0 +1,238 @@
+//! From a server's refusal to what the user is told: the one place where reply codes and texts
+//! become exit classes.
+
+use proto::reply::Reply;
+
+use crate::{Exit, Failure};
+
+/// What a refusal means, whatever was asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// The path does not exist.
+    Missing,
+    /// The account may not do it, or is not let in.
+    Denied,
+    /// The server's disk or quota is full.
+    Full,
+    /// The connection, or the server's patience, is gone: another attempt may work.
+    Lost,
+    /// The server is busy or the file locked: another attempt may work.
+    Busy,
+    /// The command or its argument is not known to the server.
+    Unsupported,
+    /// Anything else.
+    Other,
+}
+
+const MISSING: [&str; 9] = [
+    "no such file",
+    "no such directory",
+    "path_not_found",
+    "not found",
+    "does not exist",
+    "doesn't exist",
+    // vsftpd says no more than this of a file that it cannot open, stat or enter.
+    "failed to open file",
+    "could not get file size",
+    "failed to change directory",
+];
+const DENIED: [&str; 9] = [
+    "permission",
+    "denied",
+    "not allowed",
+    "not permitted",
+    "read-only",
+    "readonly",
+    "forbidden",
+    "not authorized",
+    "prohibited",
+];
+const FULL: [&str; 4] = [
+    "no space left",
+    "disk full",
+    "quota exceeded",
+    "insufficient storage",
+];
+/// globus-gridftp-server gives code 500 to everything that befalls a data connection.
+const LOST: [&str; 7] = [
+    "unable to connect",
+    "connection refused",
+    "connection reset",
+    "timed out",
+    "broken pipe",
+    "end-of-file was reached",
+    "callback failed",
+];
+
+/// Reads the cause of a refusal. The text decides before the code, since servers agree on the
+/// system's error strings more than on codes.
+pub(crate) fn cause(reply: &Reply) -> Cause {
+    let text = full_text(reply);
+    let says = |words: &[&str]| words.iter().any(|w| text.contains(w));
+    match reply.code {
+        421 => return Cause::Lost,
+        452 | 552 => return Cause::Full,
+        430 | 530 | 532 | 534 => return Cause::Denied,
+        _ => {}
+    }
+    if says(&FULL) {
+        Cause::Full
+    } else if says(&MISSING) {
+        Cause::Missing
+    } else if says(&DENIED) {
+        Cause::Denied
+    } else if matches!(reply.code, 425 | 426) || says(&LOST) {
+        Cause::Lost
+    } else if text.contains("not empty") {
+        Cause::Other
+    } else if reply.is_transient_error() {
+        Cause::Busy
+    } else if matches!(reply.code, 500..=504) {
+        Cause::Unsupported
+    } else {
+        Cause::Other
+    }
+}
+
+/// The failure that a refusal stands for. `doing` says what was asked of `server` in the
+/// infinitive, with the path: `read /data/x`.
+pub(crate) fn refusal(server: &str, doing: &str, reply: &Reply) -> Failure {
+    let (exit, transient, hint) = match cause(reply) {
+        Cause::Missing => (Exit::NotFound, false, "check the path"),
+        Cause::Denied => (
+            Exit::Refused,
+            false,
+            "log in as a user who may, or ask the server's administrator",
+        ),
+        Cause::Full => (
+            Exit::Protocol,
+            false,
+            "the server's disk or quota is full: make room there and use --resume",
+        ),
+        Cause::Lost => (Exit::Unreachable, true, "try again, with --resume"),
+        Cause::Busy => (Exit::Unreachable, true, "try again later"),
+        Cause::Unsupported | Cause::Other => (
+            Exit::Protocol,
+            false,
+            "the server's words above are all that is known",
+        ),
+    };
+    Failure {
+        exit,
+        message: format!("{server} refused to {doing}: {}; {hint}", shown(reply)),
+        transient,
+    }
+}
+
+/// Whether the server does not know the command, so that another one is worth trying.
+pub(crate) fn is_unsupported(reply: &Reply) -> bool {
+    matches!(reply.code, 202 | 500 | 501 | 502 | 503 | 504) && cause(reply) == Cause::Unsupported
+}
+
+/// Code and text in one line.
+pub(crate) fn shown(reply: &Reply) -> String {
+    format!("{} {}", reply.code, reply.summary().trim())
+}
+
+fn full_text(reply: &Reply) -> String {
+    reply
+        .lines
+        .iter()
+        .map(|line| String::from_utf8_lossy(line).to_lowercase())
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reply(code: u16, lines: &[&str]) -> Reply {
+        Reply {
+            code,
+            lines: lines.iter().map(|l| l.as_bytes().to_vec()).collect(),
+        }
+    }
+
+    #[test]
+    fn texts_of_real_servers() {
+        let table: &[(u16, &[&str], Exit, bool)] = &[
+            (550, &["Failed to open file."], Exit::NotFound, false),
+            (
+                550,
+                &["/x: No such file or directory"],
+                Exit::NotFound,
+                false,
+            ),
+            (
+                550,
+                &["GlobusError: v=1 c=PATH_NOT_FOUND", "End."],
+                Exit::NotFound,
+                false,
+            ),
+            (
+                500,
+                &[
+                    "Command failed. : x",
+                    "globus_xio: System error in open: Permission denied",
+                ],
+                Exit::Refused,
+                false,
+            ),
+            (550, &["Permission denied."], Exit::Refused, false),
+            (
+                530,
+                &["Please login with USER and PASS."],
+                Exit::Refused,
+                false,
+            ),
+            (552, &["Exceeded storage allocation"], Exit::Protocol, false),
+            (451, &["No space left on device"], Exit::Protocol, false),
+            (450, &["file busy"], Exit::Unreachable, true),
+            (421, &["Idle Timeout"], Exit::Unreachable, true),
+            (
+                425,
+                &["Can't open data connection."],
+                Exit::Unreachable,
+                true,
+            ),
+            (
+                426,
+                &["Failure writing network stream."],
+                Exit::Unreachable,
+                true,
+            ),
+            (
+                500,
+                &[
+                    "Command failed. : x",
+                    "globus_xio: Unable to connect to 1.2.3.4:5",
+                ],
+                Exit::Unreachable,
+                true,
+            ),
+            (500, &["Unknown command."], Exit::Protocol, false),
+            (451, &["Directory not empty"], Exit::Protocol, false),
+        ];
+        for (code, lines, exit, transient) in table {
+            let failure = refusal("h:21", "read /x", &reply(*code, lines));
+            assert_eq!(
+                (failure.exit, failure.transient),
+                (*exit, *transient),
+                "{code} {lines:?}"
+            );
+            assert!(failure.message.contains("h:21") && failure.message.contains("/x"));
+        }
+    }
+
+    #[test]
+    fn only_unknown_commands_are_unsupported() {
+        assert!(is_unsupported(&reply(500, &["Unknown command."])));
+        assert!(is_unsupported(&reply(502, &["Command not implemented."])));
+        assert!(!is_unsupported(&reply(550, &["Permission denied."])));
+        assert!(!is_unsupported(&reply(
+            500,
+            &["x: No such file or directory"]
+        )));
+    }
+}

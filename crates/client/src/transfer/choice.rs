@@ -1,0 +1,97 @@
+//! Choices that get, put and third-party transfers share: the mode, the data side's settings.
+
+use data::job::Settings;
+use proto::client::{Need, usable_ranges};
+use proto::command::{Mode, Type};
+use proto::ranges::RangeSet;
+
+use super::TransferSpec;
+use crate::session::Session;
+use crate::{Exit, Failure, ModeChoice};
+
+/// What the user is told when extended block mode was wanted and cannot be had.
+pub(super) const NO_EXTENDED: &str =
+    "has no extended block mode (MODE E); one stream in MODE S is used instead";
+
+/// Whether extended block mode is wanted at all.
+pub(super) fn wants_extended(spec: &TransferSpec) -> bool {
+    match spec.mode {
+        ModeChoice::Stream => false,
+        ModeChoice::Extended => true,
+        ModeChoice::Auto => spec.streams > 1,
+    }
+}
+
+/// MODE for a transfer with one server; says so once when MODE E is wanted and not there.
+pub(super) fn mode(session: &mut Session, spec: &TransferSpec, warnings: &mut Vec<String>) -> Mode {
+    if !wants_extended(spec) {
+        return Mode::Stream;
+    }
+    // An explicit wish is put to the server even if it announces nothing.
+    let asked = spec.mode == ModeChoice::Extended && !session.dialogue.extended_refused();
+    if session.dialogue.may_extend() || asked {
+        return Mode::Extended;
+    }
+    session.warn(warnings, NO_EXTENDED);
+    Mode::Stream
+}
+
+/// What of `spec.have` the transfer can build on.
+pub(super) fn have_for(mode: Mode, have: &RangeSet) -> RangeSet {
+    match mode {
+        Mode::Extended => usable_ranges(have),
+        Mode::Stream => {
+            let mut prefix = RangeSet::new();
+            prefix.insert(0, have.prefix());
+            prefix
+        }
+    }
+}
+
+/// Streams that the transfer opens.
+pub(super) fn streams(mode: Mode, spec: &TransferSpec) -> u32 {
+    match mode {
+        Mode::Stream => 1,
+        Mode::Extended => spec.streams.max(1),
+    }
+}
+
+/// The data side's settings.
+pub(super) fn settings(mode: Mode, spec: &TransferSpec, have: &RangeSet) -> Settings {
+    Settings {
+        mode,
+        type_: Type::Image,
+        streams: usize::try_from(streams(mode, spec)).unwrap_or(1),
+        block: spec.block,
+        io: spec.io,
+        sum: spec.sum.filter(|_| have.is_empty()),
+        rate: spec.rate,
+        stall: spec.timeout,
+        connect: spec.timeout,
+        send_buffer: spec.buffer,
+        receive_buffer: spec.buffer,
+        congestion: spec.congestion.clone(),
+        close_after: false,
+    }
+}
+
+/// Whether the last transfer's data connections at this end fit `need`.
+pub(super) fn reusable(session: &Session, need: &Need, sending: bool) -> bool {
+    need.mode == Mode::Extended
+        && session
+            .channel
+            .as_ref()
+            .is_some_and(|channel| channel.has_cached(sending))
+}
+
+/// A transfer that ended well for both sides but did not move what it should have.
+pub(super) fn incomplete(server: &str, doing: &str, moved: u64, expected: u64) -> Failure {
+    Failure {
+        exit: Exit::Integrity,
+        message: format!(
+            "{server} reported the transfer to {doing} complete, but {moved} of {expected} bytes \
+             moved: the file changed meanwhile, or the connection was cut unnoticed; copy it again"
+        ),
+        transient: false,
+    }
+}

@@ -1,0 +1,200 @@
+//! The end of a third-party transfer: two control connections read side by side.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use proto::marker::{PerfMarker, parse_range_reply};
+use proto::ranges::RangeSet;
+use proto::reply::Reply;
+use tokio::time::{Instant, sleep_until};
+
+use super::third_party::failed_side;
+use crate::Failure;
+use crate::session::Session;
+use crate::session::control::unreachable;
+use crate::session::replies::{Cause, cause};
+
+/// How long the second side may take to notice that the first failed.
+const GRACE: Duration = Duration::from_secs(5);
+/// Markers come every 5 s; a time-out shorter than three of them would see stalls where none are.
+const MARKER_PATIENCE: Duration = Duration::from_secs(15);
+/// Most stripes whose markers are kept.
+const MAX_STRIPES: usize = proto::address::MAX_STRIPES;
+
+type Answer = Result<Reply, Failure>;
+
+/// What the destination's markers told.
+pub(super) struct Progress<'a> {
+    stripes: BTreeMap<u32, u64>,
+    marked: &'a Mutex<RangeSet>,
+    report: &'a (dyn Fn(u64) + Send + Sync),
+}
+
+impl<'a> Progress<'a> {
+    pub(super) fn new(
+        marked: &'a Mutex<RangeSet>,
+        report: &'a (dyn Fn(u64) + Send + Sync),
+    ) -> Self {
+        Self {
+            stripes: BTreeMap::new(),
+            marked,
+            report,
+        }
+    }
+
+    /// Bytes over all stripes; `None` when no 112 came.
+    pub(super) fn bytes(&self) -> Option<u64> {
+        (!self.stripes.is_empty()).then(|| {
+            self.stripes
+                .values()
+                .fold(0, |sum: u64, bytes| sum.saturating_add(*bytes))
+        })
+    }
+
+    /// Takes a preliminary reply of the destination; whether it shows that bytes moved.
+    fn note(&mut self, reply: &Reply) -> bool {
+        if let Some(ranges) = parse_range_reply(reply) {
+            self.marked
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .extend(&ranges);
+            return true;
+        }
+        let Some(marker) = PerfMarker::from_reply(reply) else {
+            return false;
+        };
+        let before = self.bytes();
+        if self.stripes.len() < MAX_STRIPES || self.stripes.contains_key(&marker.stripe_index) {
+            self.stripes
+                .insert(marker.stripe_index, marker.stripe_bytes);
+        }
+        let now = self.bytes();
+        (self.report)(now.unwrap_or(0));
+        now != before
+    }
+}
+
+/// Two servers at work on one file.
+pub(super) struct Duplex<'a> {
+    pub(super) source: &'a mut Session,
+    pub(super) sending: &'a str,
+    pub(super) destination: &'a mut Session,
+    pub(super) receiving: &'a str,
+    pub(super) patience: Duration,
+}
+
+/// Which of the two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Source,
+    Destination,
+}
+
+impl Duplex<'_> {
+    /// Waits for both final replies. A side that gave none when the other failed is given up.
+    pub(super) async fn run(self, progress: &mut Progress<'_>) -> Result<(), Failure> {
+        let mut sent: Option<Answer> = None;
+        let mut received: Option<Answer> = None;
+        let mut first: Option<Side> = None;
+        let mut deadline: Option<Instant> = None;
+        while sent.is_none() || received.is_none() {
+            let (side, reply) = tokio::select! {
+                reply = self.source.control.next_reply(), if sent.is_none() => {
+                    (Side::Source, reply)
+                }
+                reply = self.destination.control.next_reply(), if received.is_none() => {
+                    (Side::Destination, reply)
+                }
+                () = until(deadline) => break,
+            };
+            if let Ok(reply) = &reply
+                && reply.is_preliminary()
+            {
+                let moved = side == Side::Destination && progress.note(reply);
+                if moved && first.is_none() {
+                    deadline = Some(Instant::now() + self.patience.max(MARKER_PATIENCE));
+                }
+                continue;
+            }
+            let good = matches!(&reply, Ok(reply) if reply.is_success());
+            let wait = if good { self.patience } else { GRACE };
+            deadline = Some(Instant::now() + wait);
+            if !good && first.is_none() {
+                first = Some(side);
+            }
+            match side {
+                Side::Source => sent = Some(reply),
+                Side::Destination => received = Some(reply),
+            }
+        }
+        self.settle(first, sent, received)
+    }
+
+    fn settle(
+        self,
+        first: Option<Side>,
+        sent: Option<Answer>,
+        received: Option<Answer>,
+    ) -> Result<(), Failure> {
+        if !matches!(sent, Some(Ok(_))) {
+            self.source.control.abandon();
+        }
+        if !matches!(received, Some(Ok(_))) {
+            self.destination.control.abandon();
+        }
+        let (source, destination) = (self.source.name(), self.destination.name());
+        let Some(first) = first else {
+            let silent = match (&sent, &received) {
+                (Some(_), Some(_)) => return Ok(()),
+                (None, Some(_)) => format!("{source} did not finish to {}", self.sending),
+                (Some(_), None) => format!("{destination} did not finish to {}", self.receiving),
+                (None, None) => format!(
+                    "nothing moved from {source} to {destination} (to {})",
+                    self.receiving
+                ),
+            };
+            return Err(unreachable(format!(
+                "{silent} within {} s; try again, with --resume",
+                self.patience.as_secs()
+            )));
+        };
+        let first = blamed(first, sent.as_ref(), received.as_ref());
+        let (name, doing, answer, other_name, other) = match first {
+            Side::Source => (source, self.sending, sent, destination, received),
+            Side::Destination => (destination, self.receiving, received, source, sent),
+        };
+        let Some(answer) = answer else {
+            return Err(unreachable(format!(
+                "lost {name}; try again, with --resume"
+            )));
+        };
+        let other = match &other {
+            Some(Ok(reply)) if !reply.is_success() => Some((other_name, reply)),
+            _ => None,
+        };
+        Err(failed_side(name, doing, answer, other))
+    }
+}
+
+/// The side whose failure is the reason: the first, unless it only noticed that the data
+/// connection broke while the other names why.
+fn blamed(first: Side, sent: Option<&Answer>, received: Option<&Answer>) -> Side {
+    let (mine, others, other) = match first {
+        Side::Source => (sent, received, Side::Destination),
+        Side::Destination => (received, sent, Side::Source),
+    };
+    let names_reason = |answer: Option<&Answer>| matches!(answer, Some(Ok(r)) if !r.is_success() && cause(r) != Cause::Lost);
+    if !names_reason(mine) && names_reason(others) {
+        other
+    } else {
+        first
+    }
+}
+
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}

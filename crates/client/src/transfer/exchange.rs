@@ -1,0 +1,302 @@
+//! One transfer with one server: the steps before it, data and replies side by side, the verdict.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use data::channel::Channel;
+use data::error::DataError;
+use data::job::{Control, Report, Settings};
+use data::recv::{self, RecvPlan};
+use data::send::{self, SendPlan};
+use data::store::{Sink, Source};
+use proto::client::{Need, Refusal, Step};
+use proto::command::Command;
+use proto::marker::parse_range_reply;
+use proto::ranges::RangeSet;
+use proto::reply::Reply;
+use tokio::task::JoinHandle;
+
+use super::verdict::{self, Ended};
+use crate::Failure;
+use crate::session::Session;
+use crate::session::replies::{self, Cause, cause};
+
+/// Longest wait for the server's own words after the data side failed.
+const LAST_WORDS: Duration = Duration::from_secs(10);
+
+/// What this end contributes to a data address.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Ends {
+    /// Ports to listen on.
+    pub(crate) ports: Option<(u16, u16)>,
+    /// Socket buffers to set before listening, bytes.
+    pub(crate) buffer: Option<u64>,
+}
+
+/// How the steps before a transfer went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Prepared {
+    /// The transfer command is sent.
+    Ready {
+        /// Where to connect if the told address does not answer.
+        alternative: Option<SocketAddr>,
+    },
+    /// MODE E was refused: plan again in MODE S.
+    StreamMode,
+    /// REST was refused: plan again from the first byte.
+    StartOver,
+}
+
+/// What this end does with the bytes.
+#[derive(Debug)]
+pub(crate) enum Job {
+    /// Takes them.
+    Receive {
+        /// Where to.
+        sink: Arc<dyn Sink>,
+        /// Offsets.
+        plan: RecvPlan,
+    },
+    /// Gives them.
+    Send {
+        /// Where from.
+        source: Arc<dyn Source>,
+        /// Ranges.
+        plan: SendPlan,
+    },
+}
+
+/// A transfer whose command is sent.
+pub(crate) struct Exchange<'a> {
+    /// This end's part.
+    pub(crate) job: Job,
+    /// Of the data side.
+    pub(crate) settings: Settings,
+    /// Watched and stopped from outside.
+    pub(crate) control: &'a Arc<Control>,
+    /// Takes the ranges of 111 replies.
+    pub(crate) marked: Option<&'a Mutex<RangeSet>>,
+    /// Where to connect if the told address does not answer.
+    pub(crate) alternative: Option<SocketAddr>,
+    /// `read /x`, for messages.
+    pub(crate) doing: &'a str,
+}
+
+/// What comes back from the blocking thread.
+struct Moved {
+    channel: Channel,
+    result: Result<Report, DataError>,
+}
+
+impl Session {
+    /// Carries out the steps up to and including the transfer command.
+    pub(crate) async fn prepare(
+        &mut self,
+        need: &Need,
+        ends: &Ends,
+        doing: &str,
+        warnings: &mut Vec<String>,
+    ) -> Result<Prepared, Failure> {
+        let mut alternative = None;
+        for step in self.dialogue.plan(need) {
+            match step {
+                Step::Set(command, refusal) => {
+                    if let Some(other) = self.set(&command, refusal, doing, warnings).await? {
+                        return Ok(other);
+                    }
+                }
+                Step::Listen => {
+                    alternative = self.open_passive().await?;
+                    self.dialogue.address_given(need);
+                }
+                Step::Connect => {
+                    let address = self.listen(ends.ports, ends.buffer)?;
+                    self.tell_active(address).await?;
+                    self.dialogue.address_given(need);
+                }
+                Step::Transfer(command) => self.control.send(&command).await?,
+            }
+        }
+        Ok(Prepared::Ready { alternative })
+    }
+
+    /// Sends one setting; `Some` when its refusal asks for another plan.
+    pub(crate) async fn set(
+        &mut self,
+        command: &Command,
+        refusal: Refusal,
+        doing: &str,
+        warnings: &mut Vec<String>,
+    ) -> Result<Option<Prepared>, Failure> {
+        let reply = self.control.call(command).await?;
+        if reply.is_success() || reply.is_intermediate() {
+            self.dialogue.accepted(command);
+            return Ok(None);
+        }
+        if matches!(cause(&reply), Cause::Full | Cause::Lost) {
+            return Err(replies::refusal(self.name(), doing, &reply));
+        }
+        self.dialogue.refused(command);
+        match refusal {
+            Refusal::Fatal => {
+                let doing = format!("{doing} ({})", command.verb());
+                Err(replies::refusal(self.name(), &doing, &reply))
+            }
+            Refusal::StreamMode => Ok(Some(Prepared::StreamMode)),
+            Refusal::StartOver => Ok(Some(Prepared::StartOver)),
+            Refusal::Harmless => Ok(None),
+            Refusal::Warn(text) => {
+                self.warn(warnings, text);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Moves the bytes while the control connection is read, and gives the verdict of both. After
+    /// a failure the data connections are gone; the session itself survives only when the server
+    /// gave its final reply.
+    pub(crate) async fn exchange(&mut self, exchange: Exchange<'_>) -> Result<Report, Ended> {
+        let Some(channel) = self.channel.take() else {
+            return Err(Ended::no_channel(self.name(), exchange.doing));
+        };
+        let Exchange {
+            job,
+            settings,
+            control,
+            marked,
+            alternative,
+            doing,
+        } = exchange;
+        let mut guard = CancelOnDrop(Some(Arc::clone(control)));
+        let data = start(job, channel, alternative, settings, Arc::clone(control));
+        let (moved, answer) = self.race(data, control, marked).await;
+        guard.0 = None;
+        let Some(Moved { channel, result }) = moved else {
+            self.control.abandon();
+            return Err(Ended::thread_lost(self.name(), doing));
+        };
+        let answered = matches!(&answer, Some(Ok(_)));
+        let outcome = verdict::of(self.name(), doing, result, answer);
+        if outcome.is_ok() {
+            self.channel = Some(channel);
+            self.dialogue.transferred();
+        } else {
+            self.dialogue.channel_lost();
+            if !answered {
+                self.control.abandon();
+            }
+        }
+        outcome
+    }
+
+    /// Waits for both ends of the transfer: the data side's result and the final reply. Each
+    /// one's failure ends the other.
+    async fn race(
+        &mut self,
+        mut data: JoinHandle<Moved>,
+        control: &Control,
+        marked: Option<&Mutex<RangeSet>>,
+    ) -> (Option<Moved>, Option<Result<Reply, Failure>>) {
+        let mut moved: Option<Moved> = None;
+        let mut answer: Option<Result<Reply, Failure>> = None;
+        loop {
+            let reply = match (&moved, &answer) {
+                (Some(_), Some(_)) => return (moved, answer),
+                (None, Some(_)) => {
+                    // Bounded: a failed answer cancelled it, otherwise it stalls out by itself.
+                    return ((&mut data).await.ok(), answer);
+                }
+                (Some(done), None) => match patience_after(&done.result, self.control.patience()) {
+                    Some(limit) => self.control.reply_within(limit).await,
+                    None => return (moved, None),
+                },
+                (None, None) => tokio::select! {
+                    result = &mut data => match result {
+                        Ok(done) => {
+                            moved = Some(done);
+                            continue;
+                        }
+                        // The thread is gone, and its data connections with it.
+                        Err(_) => return (None, None),
+                    },
+                    reply = self.control.next_reply() => reply,
+                },
+            };
+            match reply {
+                Ok(reply) if reply.is_preliminary() => note(&reply, marked),
+                other => {
+                    if !matches!(&other, Ok(reply) if reply.is_success()) {
+                        control.cancel();
+                    }
+                    answer = Some(other);
+                }
+            }
+        }
+    }
+}
+
+/// How long the final reply is waited for once the data side is done; `None`: not at all, since
+/// the failure is this end's own.
+fn patience_after(result: &Result<Report, DataError>, patience: Duration) -> Option<Duration> {
+    match result {
+        Ok(_) => Some(patience),
+        Err(DataError::Aborted) => None,
+        Err(error) if verdict::is_local(error) => None,
+        Err(_) => Some(patience.min(LAST_WORDS)),
+    }
+}
+
+/// Keeps what a 111 marker reports; 112 tells nothing new about a transfer with this end.
+fn note(reply: &Reply, marked: Option<&Mutex<RangeSet>>) {
+    if let (Some(marked), Some(ranges)) = (marked, parse_range_reply(reply)) {
+        marked
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .extend(&ranges);
+    }
+}
+
+fn start(
+    job: Job,
+    channel: Channel,
+    alternative: Option<SocketAddr>,
+    settings: Settings,
+    control: Arc<Control>,
+) -> JoinHandle<Moved> {
+    tokio::task::spawn_blocking(move || {
+        let mut channel = channel;
+        let mut result = job.run(&mut channel, &settings, &control);
+        if let (Err(DataError::Connect { .. }), Some(target)) = (&result, alternative) {
+            channel = Channel::connect_to(vec![target], None);
+            result = job.run(&mut channel, &settings, &control);
+        }
+        Moved { channel, result }
+    })
+}
+
+impl Job {
+    fn run(
+        &self,
+        channel: &mut Channel,
+        settings: &Settings,
+        control: &Arc<Control>,
+    ) -> Result<Report, DataError> {
+        match self {
+            Self::Receive { sink, plan } => recv::run(channel, sink, plan, settings, control),
+            Self::Send { source, plan } => send::run(channel, source, plan, settings, control),
+        }
+    }
+}
+
+/// Stops the blocking side when the transfer's future is dropped: threads do not stop by
+/// themselves.
+struct CancelOnDrop(Option<Arc<Control>>);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        if let Some(control) = &self.0 {
+            control.cancel();
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Server to this machine.
+
+use std::sync::Arc;
+
+use data::job::{Control, Report};
+use data::recv::RecvPlan;
+use data::store::Sink;
+use proto::client::{Direction, Need, NoPartial, Retrieval, retrieval};
+use proto::command::Mode;
+use proto::ranges::RangeSet;
+
+use super::choice;
+use super::exchange::{Ends, Exchange, Job, Prepared};
+use super::part_sink::PartSink;
+use super::verdict::Ended;
+use super::{Attempt, TransferSpec};
+use crate::session::{Session, check_path, shown};
+use crate::{Exit, Failure};
+
+/// What was agreed with the server before the bytes flow.
+struct Agreed {
+    mode: Mode,
+    retrieval: Retrieval,
+    /// What the transfer builds on, in destination offsets.
+    have: RangeSet,
+    alternative: Option<std::net::SocketAddr>,
+}
+
+/// Server to this machine. MODE S: the server listens; MODE E: this end listens, on
+/// `spec.data_ports`, and the server opens `spec.streams` connections.
+///
+/// # Errors
+/// The server's refusal by its class; `Local` for the sink's errors; `Integrity` when the server
+/// confirmed a transfer that did not bring all of `spec.size`; `Unreachable` (transient) for lost
+/// connections: what arrived is in `control`.
+pub async fn get(
+    session: &mut Session,
+    path: &[u8],
+    sink: Arc<dyn Sink>,
+    spec: &TransferSpec,
+    control: &Arc<Control>,
+) -> Result<Attempt, Failure> {
+    check_path(path)?;
+    let doing = format!("read {}", shown(path));
+    let mut warnings = Vec::new();
+    let agreed = agree(session, path, spec, &doing, &mut warnings).await?;
+    let size = spec.size.or(spec.part.map(|(_, length)| length));
+    let stopper = match (agreed.retrieval.overruns, spec.part) {
+        (true, Some((_, length))) => Some(Arc::new(PartSink::new(Arc::clone(&sink), length))),
+        _ => None,
+    };
+    let job = Job::Receive {
+        sink: stopper
+            .clone()
+            .map_or(sink, |stopper| stopper as Arc<dyn Sink>),
+        plan: RecvPlan {
+            origin: match agreed.mode {
+                Mode::Stream => agreed.retrieval.start,
+                Mode::Extended => 0,
+            },
+            stream_start: agreed.retrieval.start,
+            limit: size.filter(|_| stopper.is_none()),
+        },
+    };
+    let exchange = Exchange {
+        job,
+        settings: choice::settings(agreed.mode, spec, &agreed.have),
+        control,
+        marked: None,
+        alternative: agreed.alternative,
+        doing: &doing,
+    };
+    let report = match session.exchange(exchange).await {
+        Ok(report) => report,
+        Err(ended) => stopped_at_end(ended, stopper.as_deref(), &agreed, spec)?,
+    };
+    check_whole(session.name(), &doing, &agreed, size, &report)?;
+    Ok(Attempt {
+        extended: agreed.mode == Mode::Extended,
+        streams: report.wire.streams.max(1),
+        report,
+        warnings,
+    })
+}
+
+async fn agree(
+    session: &mut Session,
+    path: &[u8],
+    spec: &TransferSpec,
+    doing: &str,
+    warnings: &mut Vec<String>,
+) -> Result<Agreed, Failure> {
+    let mut mode = choice::mode(session, spec, warnings);
+    let mut have = choice::have_for(mode, &spec.have);
+    let ends = Ends {
+        ports: spec.data_ports,
+        buffer: spec.buffer,
+    };
+    loop {
+        let retrieval = retrieval(session.features(), mode, path, spec.part, &have)
+            .map_err(|error| no_partial(session.name(), doing, &error))?;
+        let mut need = Need {
+            direction: Direction::Send,
+            mode,
+            streams: choice::streams(mode, spec),
+            buffer: spec.buffer,
+            allocate: None,
+            store_sum: None,
+            restart: retrieval.restart.clone(),
+            server_listens: mode == Mode::Stream,
+            reusable: false,
+            verb: retrieval.verb.clone(),
+        };
+        need.reusable = choice::reusable(session, &need, false);
+        match session.prepare(&need, &ends, doing, warnings).await? {
+            Prepared::Ready { alternative } => {
+                let mut kept = RangeSet::new();
+                kept.insert(0, retrieval.start);
+                return Ok(Agreed {
+                    mode,
+                    have: if mode == Mode::Stream { kept } else { have },
+                    retrieval,
+                    alternative,
+                });
+            }
+            Prepared::StreamMode => {
+                session.warn(warnings, choice::NO_EXTENDED);
+                mode = Mode::Stream;
+                have = choice::have_for(mode, &spec.have);
+            }
+            Prepared::StartOver if spec.part.is_some() => {
+                return Err(no_partial(session.name(), doing, &NoPartial));
+            }
+            Prepared::StartOver => have = RangeSet::new(),
+        }
+    }
+}
+
+fn no_partial(server: &str, doing: &str, error: &NoPartial) -> Failure {
+    Failure {
+        exit: Exit::Protocol,
+        message: format!("cannot {doing} in part at {server}: {error}; copy the whole file"),
+        transient: false,
+    }
+}
+
+/// A part from a server without ERET ends when this end has enough and closes the connection.
+fn stopped_at_end(
+    ended: Ended,
+    stopper: Option<&PartSink>,
+    agreed: &Agreed,
+    spec: &TransferSpec,
+) -> Result<Report, Failure> {
+    let (Some(stopper), Some((_, length))) = (stopper, spec.part) else {
+        return Err(ended.failure);
+    };
+    if ended.data.is_none() || !stopper.is_full() {
+        return Err(ended.failure);
+    }
+    let mut stored = RangeSet::new();
+    stored.insert(agreed.retrieval.start, length);
+    Ok(Report {
+        bytes: stored.bytes(),
+        stored,
+        ..Report::default()
+    })
+}
+
+/// The server's 226 and the end of the stream are not enough: every byte that was announced must
+/// be here.
+fn check_whole(
+    server: &str,
+    doing: &str,
+    agreed: &Agreed,
+    size: Option<u64>,
+    report: &Report,
+) -> Result<(), Failure> {
+    let Some(size) = size else { return Ok(()) };
+    let mut all = agreed.have.clone();
+    all.extend(&report.stored);
+    if all.contains(0, size) {
+        return Ok(());
+    }
+    let expected = agreed.have.gaps(0, size).bytes();
+    Err(choice::incomplete(server, doing, report.bytes, expected))
+}

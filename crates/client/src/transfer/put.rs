@@ -1,0 +1,156 @@
+//! This machine to server.
+
+use std::sync::Arc;
+
+use data::job::Control;
+use data::send::SendPlan;
+use data::store::Source;
+use proto::client::{Direction, Need};
+use proto::command::{Command, Mode, Restart};
+use proto::ranges::RangeSet;
+
+use super::choice;
+use super::exchange::{Ends, Exchange, Job, Prepared};
+use super::{Attempt, TransferSpec};
+use crate::session::{Session, check_path, shown};
+use crate::{Exit, Failure};
+
+/// What was agreed with the server before the bytes flow.
+struct Agreed {
+    mode: Mode,
+    /// What the transfer builds on, in destination offsets.
+    have: RangeSet,
+    alternative: Option<std::net::SocketAddr>,
+}
+
+/// This machine to server; the server listens. `control.bytes()` counts what was handed to the
+/// kernel; what the server reported as stored is in `spec.marked`.
+///
+/// # Errors
+/// The server's refusal by its class; `Local` for the source's errors; `Integrity` when the server
+/// confirmed a transfer of another length; `Unreachable` (transient) for lost connections.
+pub async fn put(
+    session: &mut Session,
+    source: Arc<dyn Source>,
+    path: &[u8],
+    spec: &TransferSpec,
+    control: &Arc<Control>,
+) -> Result<Attempt, Failure> {
+    check_path(path)?;
+    let doing = format!("write {}", shown(path));
+    let mut warnings = Vec::new();
+    let size = size_of(&source, spec)?;
+    let agreed = agree(session, path, spec, size, &doing, &mut warnings).await?;
+    let origin = spec.part.map_or(0, |(offset, _)| offset);
+    let missing = size.map(|size| agreed.have.gaps(0, size));
+    let job = Job::Send {
+        source,
+        plan: SendPlan {
+            ranges: shifted(missing.as_ref(), origin),
+            origin,
+        },
+    };
+    let exchange = Exchange {
+        job,
+        settings: choice::settings(agreed.mode, spec, &agreed.have),
+        control,
+        marked: Some(&spec.marked),
+        alternative: agreed.alternative,
+        doing: &doing,
+    };
+    let report = session.exchange(exchange).await?;
+    if let Some(expected) = missing.map(|ranges| ranges.bytes())
+        && report.bytes != expected
+    {
+        return Err(choice::incomplete(
+            session.name(),
+            &doing,
+            report.bytes,
+            expected,
+        ));
+    }
+    Ok(Attempt {
+        extended: agreed.mode == Mode::Extended,
+        streams: report.wire.streams.max(1),
+        report,
+        warnings,
+    })
+}
+
+/// Bytes of the whole destination: as told, else the rest of the source; `None` for pipes.
+fn size_of(source: &Arc<dyn Source>, spec: &TransferSpec) -> Result<Option<u64>, Failure> {
+    let length = source.len().map_err(|error| Failure {
+        exit: Exit::Local,
+        message: format!("cannot read the size of {}: {error}", source.name()),
+        transient: false,
+    })?;
+    let offset = spec.part.map_or(0, |(offset, _)| offset);
+    let rest = length.map(|n| n.saturating_sub(offset));
+    Ok(match (length, spec.size, spec.part) {
+        (None, ..) => None,
+        (_, Some(size), _) => Some(size),
+        (_, None, Some((_, length))) => rest.map(|rest| rest.min(length)),
+        (_, None, None) => rest,
+    })
+}
+
+/// Destination ranges as source ranges.
+fn shifted(ranges: Option<&RangeSet>, by: u64) -> RangeSet {
+    let mut source = RangeSet::new();
+    for r in ranges.iter().flat_map(|set| set.iter()) {
+        source.insert(r.start.saturating_add(by), r.end.saturating_add(by));
+    }
+    source
+}
+
+async fn agree(
+    session: &mut Session,
+    path: &[u8],
+    spec: &TransferSpec,
+    size: Option<u64>,
+    doing: &str,
+    warnings: &mut Vec<String>,
+) -> Result<Agreed, Failure> {
+    let mut mode = choice::mode(session, spec, warnings);
+    let mut have = choice::have_for(mode, &spec.have);
+    loop {
+        let mut need = Need {
+            direction: Direction::Receive,
+            mode,
+            streams: choice::streams(mode, spec),
+            buffer: spec.buffer,
+            allocate: size,
+            store_sum: spec.remote_sum,
+            restart: restart(mode, &have),
+            server_listens: true,
+            reusable: false,
+            verb: Command::Stor(path.to_vec()),
+        };
+        need.reusable = choice::reusable(session, &need, true);
+        let ends = Ends::default();
+        match session.prepare(&need, &ends, doing, warnings).await? {
+            Prepared::Ready { alternative } => {
+                return Ok(Agreed {
+                    mode,
+                    have,
+                    alternative,
+                });
+            }
+            Prepared::StreamMode => {
+                session.warn(warnings, choice::NO_EXTENDED);
+                mode = Mode::Stream;
+                have = choice::have_for(mode, &spec.have);
+            }
+            Prepared::StartOver => have = RangeSet::new(),
+        }
+    }
+}
+
+/// REST for a store: what is there is kept (without REST the server truncates).
+pub(super) fn restart(mode: Mode, have: &RangeSet) -> Option<Restart> {
+    match mode {
+        _ if have.is_empty() => None,
+        Mode::Extended => Some(Restart::Ranges(have.clone())),
+        Mode::Stream => Some(Restart::Offset(have.prefix())),
+    }
+}

@@ -1,0 +1,299 @@
+//! Server to server: this machine only speaks (RFC 959 §5.2, GFD.20 §3).
+//!
+//! The destination listens and the source connects to exactly the address that was told. STOR is
+//! sent without waiting for its 150, which comes only when the source has connected.
+
+use data::job::Report;
+use proto::client::{Direction, Need, NoPartial, Refusal, Retrieval, Step, retrieval};
+use proto::command::{Command, Mode, Restart};
+use proto::ranges::RangeSet;
+
+use super::duplex::{Duplex, Progress};
+use super::exchange::Prepared;
+use super::{Attempt, TransferSpec, choice, put};
+use crate::session::replies::{refusal, shown as shown_reply};
+use crate::session::{Session, check_path, shown};
+use crate::{Exit, Failure};
+
+/// What both servers were brought to.
+struct Agreed {
+    mode: Mode,
+    retrieval: Retrieval,
+    have: RangeSet,
+}
+
+/// Server to server. Progress arrives by 112 markers (MODE E) in `progress`, bytes so far;
+/// MODE S transfers are silent until they end, so that a stall there is noticed only by the
+/// servers themselves.
+///
+/// # Errors
+/// The refusal of the side that failed first, by its class; `Integrity` when both confirmed a
+/// transfer whose last marker tells another length; `Unreachable` (transient) for lost
+/// connections: what the destination reported as stored is in `spec.marked`.
+pub async fn third_party(
+    source: &mut Session,
+    source_path: &[u8],
+    destination: &mut Session,
+    destination_path: &[u8],
+    spec: &TransferSpec,
+    progress: &(dyn Fn(u64) + Send + Sync),
+) -> Result<Attempt, Failure> {
+    check_path(source_path)?;
+    check_path(destination_path)?;
+    let mut warnings = Vec::new();
+    let mut sides = Sides {
+        source,
+        source_path,
+        destination,
+        destination_path,
+        spec,
+    };
+    let agreed = sides.agree(&mut warnings).await?;
+    sides.start(&agreed).await?;
+    let sending = format!("send {}", shown(source_path));
+    let receiving = format!("write {}", shown(destination_path));
+    let mut watch = Progress::new(&spec.marked, progress);
+    let outcome = Duplex {
+        source: sides.source,
+        sending: &sending,
+        destination: sides.destination,
+        receiving: &receiving,
+        patience: spec.timeout,
+    }
+    .run(&mut watch)
+    .await;
+    sides.forget_channels();
+    outcome?;
+    let bytes = sides.moved(&agreed, &receiving, watch.bytes())?;
+    Ok(Attempt {
+        report: Report {
+            bytes,
+            ..Report::default()
+        },
+        extended: agreed.mode == Mode::Extended,
+        streams: u64::from(choice::streams(agreed.mode, spec)),
+        warnings,
+    })
+}
+
+struct Sides<'a> {
+    source: &'a mut Session,
+    source_path: &'a [u8],
+    destination: &'a mut Session,
+    destination_path: &'a [u8],
+    spec: &'a TransferSpec,
+}
+
+/// Why agreement starts again.
+enum Again {
+    StreamMode,
+    StartOver,
+}
+
+impl Sides<'_> {
+    /// Brings both servers to the same mode, the destination to listen and the source to know
+    /// where.
+    async fn agree(&mut self, warnings: &mut Vec<String>) -> Result<Agreed, Failure> {
+        let mut mode = choice::mode(self.source, self.spec, warnings);
+        if mode == Mode::Extended {
+            mode = choice::mode(self.destination, self.spec, warnings);
+        }
+        let mut have = choice::have_for(mode, &self.spec.have);
+        loop {
+            let retrieval = self.retrieval(mode, &have).await?;
+            let mut kept = RangeSet::new();
+            kept.insert(0, retrieval.start);
+            let agreed = Agreed {
+                mode,
+                have: if mode == Mode::Stream { kept } else { have },
+                retrieval,
+            };
+            match self.set_up(&agreed, warnings).await? {
+                None => return Ok(agreed),
+                Some(Again::StreamMode) => {
+                    mode = Mode::Stream;
+                    have = choice::have_for(mode, &self.spec.have);
+                }
+                Some(Again::StartOver) if self.spec.part.is_some() => {
+                    return Err(self.no_partial());
+                }
+                Some(Again::StartOver) => have = RangeSet::new(),
+            }
+        }
+    }
+
+    /// How the source is asked. Nobody can stop it between two servers, so a part that REST alone
+    /// expresses must reach to the end of the file.
+    async fn retrieval(&mut self, mode: Mode, have: &RangeSet) -> Result<Retrieval, Failure> {
+        let (path, part) = (self.source_path, self.spec.part);
+        let Ok(found) = retrieval(self.source.features(), mode, path, part, have) else {
+            return Err(self.no_partial());
+        };
+        if let (true, Some((offset, length))) = (found.overruns, part) {
+            let size = self.source.stat(path).await?.size;
+            if size != offset.checked_add(length) {
+                return Err(self.no_partial());
+            }
+        }
+        Ok(found)
+    }
+
+    fn no_partial(&self) -> Failure {
+        Failure {
+            exit: Exit::Protocol,
+            message: format!(
+                "cannot copy a part of {} from {} to another server: {NoPartial}; copy the whole \
+                 file, or by way of this machine",
+                shown(self.source_path),
+                self.source.name()
+            ),
+            transient: false,
+        }
+    }
+
+    async fn set_up(
+        &mut self,
+        agreed: &Agreed,
+        warnings: &mut Vec<String>,
+    ) -> Result<Option<Again>, Failure> {
+        let receive = self.receive_need(agreed);
+        let send = self.send_need(agreed);
+        let writing = format!("write {}", shown(self.destination_path));
+        let reading = format!("read {}", shown(self.source_path));
+        for (session, need, doing) in [
+            (&mut *self.source, &send, &reading),
+            (&mut *self.destination, &receive, &writing),
+        ] {
+            let steps = session.dialogue.settings(need);
+            if let Some(again) = carry_out(session, steps, doing, warnings).await? {
+                return Ok(Some(again));
+            }
+        }
+        let address = self.destination.ask_passive().await?;
+        let mut steps = Vec::new();
+        if let Some(size) = self.spec.size {
+            steps.push(Step::Set(Command::Allo(size), Refusal::Harmless));
+        }
+        steps.extend(rest_step(agreed.mode, receive.restart));
+        if let Some(again) = carry_out(self.destination, steps, &writing, warnings).await? {
+            return Ok(Some(again));
+        }
+        self.source.tell_active(address).await?;
+        let steps = rest_step(agreed.mode, send.restart).into_iter().collect();
+        carry_out(self.source, steps, &reading, warnings).await
+    }
+
+    fn receive_need(&self, agreed: &Agreed) -> Need {
+        Need {
+            direction: Direction::Receive,
+            mode: agreed.mode,
+            streams: 1,
+            buffer: self.spec.buffer,
+            allocate: self.spec.size,
+            store_sum: self.spec.remote_sum,
+            restart: put::restart(agreed.mode, &agreed.have),
+            server_listens: true,
+            reusable: false,
+            verb: Command::Stor(self.destination_path.to_vec()),
+        }
+    }
+
+    fn send_need(&self, agreed: &Agreed) -> Need {
+        Need {
+            direction: Direction::Send,
+            mode: agreed.mode,
+            streams: choice::streams(agreed.mode, self.spec),
+            buffer: self.spec.buffer,
+            allocate: None,
+            store_sum: None,
+            restart: agreed.retrieval.restart.clone(),
+            server_listens: false,
+            reusable: false,
+            verb: agreed.retrieval.verb.clone(),
+        }
+    }
+
+    async fn start(&mut self, agreed: &Agreed) -> Result<(), Failure> {
+        let store = Command::Stor(self.destination_path.to_vec());
+        self.destination.control.send(&store).await?;
+        let sent = self.source.control.send(&agreed.retrieval.verb).await;
+        if sent.is_err() {
+            // The destination waits for a connection that will not come.
+            self.destination.control.abandon();
+        }
+        sent
+    }
+
+    fn forget_channels(&mut self) {
+        for session in [&mut *self.source, &mut *self.destination] {
+            session.channel = None;
+            session.dialogue.channel_lost();
+        }
+    }
+
+    /// Bytes moved: by the destination's last marker if it sent any, which must agree with what
+    /// was to be moved.
+    fn moved(&self, agreed: &Agreed, receiving: &str, marked: Option<u64>) -> Result<u64, Failure> {
+        let expected = self.spec.size.map(|size| agreed.have.gaps(0, size).bytes());
+        match (marked, expected) {
+            (Some(marked), Some(expected)) if marked != expected => Err(choice::incomplete(
+                self.destination.name(),
+                receiving,
+                marked,
+                expected,
+            )),
+            (marked, expected) => Ok(marked.or(expected).unwrap_or(0)),
+        }
+    }
+}
+
+fn rest_step(mode: Mode, restart: Option<Restart>) -> Option<Step> {
+    let refusal = match mode {
+        Mode::Stream => Refusal::StartOver,
+        Mode::Extended => Refusal::Fatal,
+    };
+    restart.map(|restart| Step::Set(Command::Rest(restart), refusal))
+}
+
+async fn carry_out(
+    session: &mut Session,
+    steps: Vec<Step>,
+    doing: &str,
+    warnings: &mut Vec<String>,
+) -> Result<Option<Again>, Failure> {
+    for step in steps {
+        let Step::Set(command, refusal) = step else {
+            continue;
+        };
+        match session.set(&command, refusal, doing, warnings).await? {
+            Some(Prepared::StreamMode) => {
+                session.warn(warnings, choice::NO_EXTENDED);
+                return Ok(Some(Again::StreamMode));
+            }
+            Some(Prepared::StartOver) => return Ok(Some(Again::StartOver)),
+            Some(Prepared::Ready { .. }) | None => {}
+        }
+    }
+    Ok(None)
+}
+
+/// The failure of one of two servers, with what the other said.
+pub(super) fn failed_side(
+    server: &str,
+    doing: &str,
+    answer: Result<proto::reply::Reply, Failure>,
+    other: Option<(&str, &proto::reply::Reply)>,
+) -> Failure {
+    let mut failure = match answer {
+        Ok(reply) => refusal(server, doing, &reply),
+        Err(lost) => lost,
+    };
+    if let Some((name, reply)) = other {
+        failure.message = format!(
+            "{}; then {name} said: {}",
+            failure.message,
+            shown_reply(reply)
+        );
+    }
+    failure
+}

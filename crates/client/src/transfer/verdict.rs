@@ -1,0 +1,158 @@
+//! What a transfer came to, from the data side's result and the server's final reply. A transfer is
+//! whole only when both say so.
+
+use data::error::DataError;
+use data::job::Report;
+use proto::eblock::BlockError;
+use proto::reply::Reply;
+
+use crate::session::control::unreachable;
+use crate::session::replies::{Cause, cause, refusal, shown};
+use crate::{Exit, Failure};
+
+/// A transfer that failed.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    /// What the user is told.
+    pub(crate) failure: Failure,
+    /// The server's refusal, when that is the reason.
+    pub(crate) refusal: Option<Reply>,
+    /// The data side's error, when that is the reason.
+    pub(crate) data: Option<DataError>,
+}
+
+impl Ended {
+    pub(crate) fn no_channel(server: &str, doing: &str) -> Self {
+        Self::from(Failure {
+            exit: Exit::Protocol,
+            message: format!("no data connection is prepared to {doing} at {server}; try again"),
+            transient: true,
+        })
+    }
+
+    pub(crate) fn thread_lost(server: &str, doing: &str) -> Self {
+        Self::from(Failure {
+            exit: Exit::Local,
+            message: format!(
+                "the thread that was to {doing} at {server} ended unexpectedly; \
+                 report this with the output above"
+            ),
+            transient: false,
+        })
+    }
+}
+
+impl From<Failure> for Ended {
+    fn from(failure: Failure) -> Self {
+        Self {
+            failure,
+            refusal: None,
+            data: None,
+        }
+    }
+}
+
+impl From<Ended> for Failure {
+    fn from(ended: Ended) -> Self {
+        ended.failure
+    }
+}
+
+/// Whether the failure is this end's own, so that the server's words would add nothing.
+pub(crate) fn is_local(error: &DataError) -> bool {
+    matches!(
+        error,
+        DataError::Read { .. }
+            | DataError::Write { .. }
+            | DataError::Shrunk { .. }
+            | DataError::Outside { .. }
+            | DataError::Listen { .. }
+            | DataError::Setup { .. }
+            | DataError::TooManyStreams { .. }
+    )
+}
+
+/// Weighs both sides. `answer` is the final reply, the loss of the control connection, or `None`
+/// when it was not waited for.
+pub(crate) fn of(
+    server: &str,
+    doing: &str,
+    moved: Result<Report, DataError>,
+    answer: Option<Result<Reply, Failure>>,
+) -> Result<Report, Ended> {
+    let error = match (moved, answer) {
+        (Ok(report), Some(Ok(reply))) if reply.is_success() => return Ok(report),
+        (Ok(_) | Err(DataError::Aborted), Some(Ok(reply))) if !reply.is_success() => {
+            return Err(refused(server, doing, reply));
+        }
+        (Ok(_) | Err(DataError::Aborted), Some(Err(lost))) => return Err(lost.into()),
+        (Ok(_), _) => return Err(Ended::no_channel(server, doing)),
+        (Err(error), Some(Ok(reply))) if !reply.is_success() && !is_local(&error) => {
+            if cause(&reply) != Cause::Lost {
+                return Err(refused(server, doing, reply));
+            }
+            let mut ended = broken(server, doing, error);
+            ended.failure.message =
+                format!("{} ({server}: {})", ended.failure.message, shown(&reply));
+            return Err(ended);
+        }
+        (Err(error), _) => error,
+    };
+    Err(broken(server, doing, error))
+}
+
+fn refused(server: &str, doing: &str, reply: Reply) -> Ended {
+    Ended {
+        failure: refusal(server, doing, &reply),
+        refusal: Some(reply),
+        data: None,
+    }
+}
+
+fn broken(server: &str, doing: &str, error: DataError) -> Ended {
+    Ended {
+        failure: data_failure(server, doing, &error),
+        refusal: None,
+        data: Some(error),
+    }
+}
+
+/// The failure that an error of the data side stands for.
+fn data_failure(server: &str, doing: &str, error: &DataError) -> Failure {
+    let (exit, hint) = match error {
+        DataError::Read { .. } | DataError::Write { .. } => {
+            (Exit::Local, "mend that and use --resume")
+        }
+        DataError::Shrunk { .. } => (Exit::Local, "copy it again when it no longer changes"),
+        DataError::Listen { .. } => (Exit::Local, "check --data-ports, or use --mode s"),
+        DataError::Setup { .. } => (Exit::Local, "leave the setting to the system"),
+        DataError::TooManyStreams { .. } => (Exit::Local, "use fewer streams (-p)"),
+        DataError::Aborted => (Exit::Interrupted, "use --resume to go on"),
+        DataError::Outside { .. } => (
+            Exit::Protocol,
+            "the file grew, or the server is faulty: copy it again",
+        ),
+        DataError::NoPeer { .. } => {
+            return unreachable(format!(
+                "{error}: cannot {doing} at {server}; if a firewall is between, use --mode s"
+            ));
+        }
+        DataError::Block { source, .. } if *source != BlockError::Truncated => (
+            Exit::Protocol,
+            "the server's extended blocks are faulty: use --mode s",
+        ),
+        DataError::Block { .. }
+        | DataError::Connect { .. }
+        | DataError::Wire { .. }
+        | DataError::Stalled { .. } => {
+            return unreachable(format!(
+                "{error}: cannot {doing} at {server}; try again, with --resume"
+            ));
+        }
+    };
+    Failure {
+        exit,
+        message: format!("{error}: cannot {doing} at {server}; {hint}"),
+        transient: false,
+    }
+}

@@ -1,0 +1,67 @@
+//! What a transfer needs, and the steps towards it.
+
+use crate::checksum::Algorithm;
+use crate::command::{Command, Mode, Restart};
+
+/// Which way the bytes go, seen from the server that is spoken to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// The server sends (RETR, ERET, listings).
+    Send,
+    /// The server receives (STOR).
+    Receive,
+}
+
+/// What a transfer needs a server to be set to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Need {
+    /// Which way the bytes go.
+    pub direction: Direction,
+    /// MODE.
+    pub mode: Mode,
+    /// Data connections that the server is to open when it sends in MODE E; at least 1.
+    pub streams: u32,
+    /// Size of the server's socket buffers, bytes; `None` leaves them to it.
+    pub buffer: Option<u64>,
+    /// Size announced with ALLO (stores).
+    pub allocate: Option<u64>,
+    /// Sum that the server computes while it stores, if it announced that it can.
+    pub store_sum: Option<Algorithm>,
+    /// What is there already.
+    pub restart: Option<Restart>,
+    /// Which kind of data address the transfer is to have: the server listens.
+    pub server_listens: bool,
+    /// The data connections of the last transfer are still open at this end, so that they may be
+    /// used again.
+    pub reusable: bool,
+    /// The transfer command.
+    pub verb: Command,
+}
+
+/// What a refusal of a setting means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// The transfer cannot be made.
+    Fatal,
+    /// The transfer is to be planned again in MODE S.
+    StreamMode,
+    /// The transfer starts at the first byte instead; only offered where that is right.
+    StartOver,
+    /// Nothing: the setting is a courtesy.
+    Harmless,
+    /// The user is to be told once; the transfer goes on.
+    Warn(&'static str),
+}
+
+/// One step of a transfer's dialogue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// Send the command and read its final reply.
+    Set(Command, Refusal),
+    /// Ask the server where it listens (PASV, EPSV).
+    Listen,
+    /// Tell the server where to connect (PORT, EPRT).
+    Connect,
+    /// Send the transfer command; its replies come while data moves.
+    Transfer(Command),
+}
