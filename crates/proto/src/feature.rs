@@ -52,7 +52,139 @@ pub struct Features {
 impl Features {
     /// Reads a FEAT reply; anything but 211 gives the default.
     pub fn from_reply(reply: &Reply) -> Self {
-        let _ = reply;
-        todo!()
+        let mut features = Self::default();
+        if reply.code != 211 {
+            return features;
+        }
+        features.known = true;
+        // The first and the last line are words for people.
+        let inner = reply.lines.len().saturating_sub(1);
+        for line in reply.lines.iter().take(inner).skip(1) {
+            let line = String::from_utf8_lossy(line).trim().to_owned();
+            features.note(&line);
+            features.lines.push(line);
+        }
+        features
+    }
+
+    fn note(&mut self, line: &str) {
+        let (name, parameters) = line.split_once(' ').unwrap_or((line, ""));
+        let parameters = parameters.to_ascii_uppercase();
+        match name.to_ascii_uppercase().as_str() {
+            "SIZE" => self.size = true,
+            "MDTM" => self.mdtm = true,
+            "MFMT" => self.mfmt = true,
+            "MLST" | "MLSD" => self.mlst = true,
+            "MLSR" => self.mlsr = true,
+            "REST" if parameters.contains("STREAM") => self.rest_stream = true,
+            "EPSV" => self.epsv = true,
+            "UTF8" => self.utf8 = true,
+            "PARALLEL" => self.parallel = true,
+            "ERET" => self.eret = true,
+            "ESTO" => self.esto = true,
+            "SPAS" => self.spas = true,
+            "DCAU" => self.dcau = true,
+            "SBUF" => self.sbuf = true,
+            "PASV" if parameters.contains("ALLOWDELAYED") => self.delayed_passive = true,
+            "CKSM" | "CKSUM" => self.checksums = algorithms(&parameters),
+            "CKSM.STOR" => self.stor_checksum = true,
+            "XCRC" => self.note_x(Algorithm::Crc32),
+            "XMD5" => self.note_x(Algorithm::Md5),
+            "XSHA" | "XSHA1" => self.note_x(Algorithm::Sha1),
+            "XSHA256" => self.note_x(Algorithm::Sha256),
+            "XSHA512" => self.note_x(Algorithm::Sha512),
+            _ => {}
+        }
+    }
+
+    fn note_x(&mut self, algorithm: Algorithm) {
+        if !self.x_checksums.contains(&algorithm) {
+            self.x_checksums.push(algorithm);
+        }
+    }
+}
+
+/// `MD5:10;ADLER32:10;` (the number is the server's preference) or `md5,adler32`. Names that are
+/// not known are left out, and so is a name's second mention.
+fn algorithms(parameters: &str) -> Vec<Algorithm> {
+    let mut known = Vec::new();
+    for item in parameters.split([';', ',', ' ']) {
+        let name = item.split(':').next().unwrap_or(item);
+        if let Some(algorithm) = Algorithm::parse(name)
+            && !known.contains(&algorithm)
+        {
+            known.push(algorithm);
+        }
+    }
+    known
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn features(lines: &[&str]) -> Features {
+        let inner = lines.iter().map(|l| l.as_bytes().to_vec()).collect();
+        Features::from_reply(&Reply::data(211, "Extensions supported", inner, "End."))
+    }
+
+    #[test]
+    fn reads_what_the_globus_server_says() {
+        let f = features(&[
+            "CKSM MD5:10;ADLER32:10;SHA1:10;SHA256:11;SHA512:12;",
+            "DSI file-13.24",
+            "MLSR",
+            "DCAU",
+            "PARALLEL",
+            "SIZE",
+            "MLST Type*;Size*;",
+            "ERET",
+            "ESTO",
+            "SPAS",
+            "REST STREAM",
+            "PASV AllowDelayed;",
+        ]);
+        assert!(f.known && f.mlsr && f.dcau && f.parallel && f.size && f.mlst);
+        assert!(f.eret && f.esto && f.spas && f.rest_stream && f.delayed_passive);
+        assert!(!f.sbuf && !f.stor_checksum && !f.utf8 && !f.epsv);
+        assert_eq!(
+            f.checksums,
+            [
+                Algorithm::Md5,
+                Algorithm::Adler32,
+                Algorithm::Sha1,
+                Algorithm::Sha256,
+                Algorithm::Sha512
+            ]
+        );
+        assert_eq!(f.lines.len(), 12);
+        assert_eq!(f.lines[1], "DSI file-13.24");
+    }
+
+    #[test]
+    fn reads_what_plain_servers_say() {
+        let f = features(&[
+            "UTF8", "EPSV", "PASV", "REST x", "XCRC", "XSHA", "XSHA1", "mfmt",
+        ]);
+        assert!(f.utf8 && f.epsv && f.mfmt);
+        assert!(!f.delayed_passive && !f.rest_stream);
+        assert_eq!(f.x_checksums, [Algorithm::Crc32, Algorithm::Sha1]);
+    }
+
+    #[test]
+    fn reads_the_list_forms_of_checksums() {
+        let f = features(&["CKSUM md5,ADLER32,whirlpool,MD5", "CKSM.STOR"]);
+        assert_eq!(f.checksums, [Algorithm::Md5, Algorithm::Adler32]);
+        assert!(f.stor_checksum);
+    }
+
+    #[test]
+    fn a_refusal_or_an_empty_list_announces_nothing() {
+        assert_eq!(
+            Features::from_reply(&Reply::new(500, "SIZE")),
+            Features::default()
+        );
+        let one_line = Features::from_reply(&Reply::new(211, "SIZE"));
+        assert!(one_line.known && !one_line.size);
     }
 }

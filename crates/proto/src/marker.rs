@@ -16,40 +16,188 @@ pub struct PerfMarker {
     pub stripe_count: u32,
 }
 
+/// Most ranges written into one 111 reply.
+const RANGES_PER_REPLY: usize = 1_000;
+
 impl PerfMarker {
     /// To a reply, in the exact shape of the globus server (two spaces after `Timestamp:`).
     pub fn to_reply(self) -> Reply {
-        todo!()
+        let inner = vec![
+            format!("Timestamp:  {:.1}", self.timestamp).into_bytes(),
+            format!("Stripe Index: {}", self.stripe_index).into_bytes(),
+            format!("Stripe Bytes Transferred: {}", self.stripe_bytes).into_bytes(),
+            format!("Total Stripe Count: {}", self.stripe_count).into_bytes(),
+        ];
+        Reply::data(112, "Perf Marker", inner, "End.")
     }
 
     /// From a 112 reply; `None` if fields are missing or not numbers.
     pub fn from_reply(reply: &Reply) -> Option<Self> {
-        let _ = reply;
-        todo!()
+        if reply.code != 112 {
+            return None;
+        }
+        Some(Self {
+            timestamp: seconds(&field(reply, "Timestamp")?)?,
+            stripe_index: number(&field(reply, "Stripe Index")?)?.try_into().ok()?,
+            stripe_bytes: number(&field(reply, "Stripe Bytes Transferred")?)?,
+            stripe_count: number(&field(reply, "Total Stripe Count")?)?
+                .try_into()
+                .ok()
+                .filter(|count| *count >= 1)?,
+        })
     }
 }
 
 /// `111 Range Marker a-b,c-d`: ranges written since the previous marker. Long sets are cut into
-/// several replies of at most 1 000 ranges.
+/// several replies of at most 1 000 ranges; an empty set gives none.
 pub fn range_replies(new: &RangeSet) -> Vec<Reply> {
-    let _ = new;
-    todo!()
+    let ranges: Vec<_> = new.iter().collect();
+    ranges
+        .chunks(RANGES_PER_REPLY)
+        .map(|chunk| {
+            let items: Vec<String> = chunk
+                .iter()
+                .map(|r| format!("{}-{}", r.start, r.end))
+                .collect();
+            Reply::new(111, format!("Range Marker {}", items.join(",")))
+        })
+        .collect()
 }
 
 /// The ranges of a 111 reply.
 pub fn parse_range_reply(reply: &Reply) -> Option<RangeSet> {
-    let _ = reply;
-    todo!()
+    const HEAD: &str = "Range Marker";
+    if reply.code != 111 {
+        return None;
+    }
+    let text = reply.text();
+    let (head, ranges) = text.trim_start().split_at_checked(HEAD.len())?;
+    if !head.eq_ignore_ascii_case(HEAD) {
+        return None;
+    }
+    RangeSet::parse(ranges).ok()
 }
 
-/// `113-Status Marker` of a running checksum.
+/// `113-Status Marker` of a running checksum. `timestamp` in seconds since 1970.
 pub fn checksum_reply(timestamp: f64, bytes: u64) -> Reply {
-    let _ = (timestamp, bytes);
-    todo!()
+    let inner = vec![
+        format!("Timestamp: {timestamp:.1}").into_bytes(),
+        format!("Bytes Processed: {bytes}").into_bytes(),
+    ];
+    Reply::data(113, "Status Marker", inner, "End.")
 }
 
 /// Bytes processed, from a 113 reply.
 pub fn parse_checksum_reply(reply: &Reply) -> Option<u64> {
-    let _ = reply;
-    todo!()
+    if reply.code != 113 {
+        return None;
+    }
+    number(&field(reply, "Bytes Processed")?)
+}
+
+/// The value of the line `name: value`, names in any case.
+fn field(reply: &Reply, name: &str) -> Option<String> {
+    reply.lines.iter().find_map(|line| {
+        let line = String::from_utf8_lossy(line);
+        let (key, value) = line.split_once(':')?;
+        key.trim()
+            .eq_ignore_ascii_case(name)
+            .then(|| value.trim().to_owned())
+    })
+}
+
+fn number(text: &str) -> Option<u64> {
+    let digits = text.bytes().all(|b| b.is_ascii_digit());
+    digits.then(|| text.parse().ok()).flatten()
+}
+
+/// Digits with at most one dot: `f64::from_str` would take `inf`, `nan` and exponents.
+fn seconds(text: &str) -> Option<f64> {
+    let plain = text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    plain.then(|| text.parse().ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MARKER: PerfMarker = PerfMarker {
+        timestamp: 1_795_162_933.7,
+        stripe_index: 0,
+        stripe_bytes: 3_000_000,
+        stripe_count: 1,
+    };
+
+    #[test]
+    fn a_perf_marker_has_the_shape_of_the_globus_server() {
+        let mut wire = Vec::new();
+        MARKER.to_reply().encode(&mut wire);
+        assert_eq!(
+            String::from_utf8(wire).unwrap(),
+            "112-Perf Marker\r\n Timestamp:  1795162933.7\r\n Stripe Index: 0\r\n \
+             Stripe Bytes Transferred: 3000000\r\n Total Stripe Count: 1\r\n112 End.\r\n"
+        );
+        assert_eq!(PerfMarker::from_reply(&MARKER.to_reply()), Some(MARKER));
+    }
+
+    #[test]
+    fn a_perf_marker_with_nonsense_is_none() {
+        for (line, text) in [
+            (1, " Timestamp: inf"),
+            (1, " Time: 1.0"),
+            (2, " Stripe Index: -1"),
+            (2, " Stripe Index: 4294967296"),
+            (3, " Stripe Bytes Transferred: "),
+            (4, " Total Stripe Count: 0"),
+        ] {
+            let mut reply = MARKER.to_reply();
+            reply.lines[line] = text.as_bytes().to_vec();
+            assert_eq!(PerfMarker::from_reply(&reply), None, "{text}");
+        }
+        let other = Reply {
+            code: 113,
+            ..MARKER.to_reply()
+        };
+        assert_eq!(PerfMarker::from_reply(&other), None);
+    }
+
+    #[test]
+    fn ranges_travel_in_replies_of_bounded_length() {
+        let mut set = RangeSet::new();
+        for n in 0..2_500 {
+            set.insert(n * 10, n * 10 + 5);
+        }
+        let replies = range_replies(&set);
+        assert_eq!(replies.len(), 3);
+        let mut back = RangeSet::new();
+        for reply in &replies {
+            back.extend(&parse_range_reply(reply).unwrap());
+        }
+        assert_eq!(back, set);
+        assert!(range_replies(&RangeSet::new()).is_empty());
+    }
+
+    #[test]
+    fn a_range_marker_reads_as_written_by_the_globus_server() {
+        let reply = Reply::new(111, "Range Marker 0-1000,2000-3000");
+        let set = parse_range_reply(&reply).unwrap();
+        assert_eq!(set.to_string(), "0-1000,2000-3000");
+        for text in [
+            "Range Marker",
+            "Range Marker x",
+            "0-1",
+            "",
+            "Ränge Märke 0-1",
+        ] {
+            assert_eq!(parse_range_reply(&Reply::new(111, text)), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn checksum_progress_is_read_back() {
+        let reply = checksum_reply(1_795_164_872.0, 369_623_040);
+        assert_eq!(reply.lines[1], b" Timestamp: 1795164872.0");
+        assert_eq!(parse_checksum_reply(&reply), Some(369_623_040));
+        assert_eq!(parse_checksum_reply(&Reply::new(113, "x")), None);
+    }
 }

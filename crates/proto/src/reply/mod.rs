@@ -22,27 +22,26 @@ impl Reply {
     pub fn new(code: u16, text: impl AsRef<[u8]>) -> Self {
         Self {
             code,
-            lines: vec![one_line(text.as_ref())],
+            lines: vec![one_line(text.as_ref().to_vec())],
         }
     }
 
     /// `ddd-first`, inner lines each with one leading space, `ddd last`. CR, LF and NUL become `?`.
     pub fn data(code: u16, first: &str, inner: Vec<Vec<u8>>, last: &str) -> Self {
         let mut lines = Vec::with_capacity(inner.len() + 2);
-        lines.push(one_line(first.as_bytes()));
-        lines.extend(inner.iter().map(|text| {
-            let mut line = vec![b' '];
-            line.extend(one_line(text));
-            line
+        lines.push(one_line(first.into()));
+        lines.extend(inner.into_iter().map(|mut text| {
+            text.insert(0, b' ');
+            one_line(text)
         }));
-        lines.push(one_line(last.as_bytes()));
+        lines.push(one_line(last.into()));
         Self { code, lines }
     }
 
     /// Explanation of several lines (errors, login messages): every line `ddd-text`, closing
     /// `ddd End.` CR, LF and NUL become `?`.
     pub fn error_lines(code: u16, lines: Vec<Vec<u8>>) -> Self {
-        let mut lines: Vec<_> = lines.iter().map(|l| one_line(l)).collect();
+        let mut lines: Vec<_> = lines.into_iter().map(one_line).collect();
         lines.push(b"End.".to_vec());
         Self { code, lines }
     }
@@ -118,8 +117,11 @@ fn push_text(text: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-fn one_line(text: &[u8]) -> Vec<u8> {
-    text.iter().map(|b| without_controls(*b)).collect()
+fn one_line(mut text: Vec<u8>) -> Vec<u8> {
+    for byte in &mut text {
+        *byte = without_controls(*byte);
+    }
+    text
 }
 
 fn without_controls(byte: u8) -> u8 {

@@ -1,5 +1,13 @@
 //! Directory entries and their wire forms: MLSx facts (RFC 3659 §7), `ls -l` lines, names.
 
+mod facts;
+mod ls;
+mod mlsx;
+
+pub use facts::{Fact, FactSet};
+pub use ls::{format_ls, parse_ls};
+pub use mlsx::{format_mlsx, parse_mlsx};
+
 use crate::timestamp::Timestamp;
 
 /// What an entry is (the `Type` fact).
@@ -61,84 +69,6 @@ pub struct Entry {
     pub access: Access,
 }
 
-/// Which facts a session wants, as a set; default as in the FEAT line's starred ones.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FactSet(u16);
-
-/// A fact that MLST knows, in output order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fact {
-    /// `Type`
-    Type,
-    /// `Modify`
-    Modify,
-    /// `Charset`
-    Charset,
-    /// `Size`
-    Size,
-    /// `Perm`
-    Perm,
-    /// `UNIX.mode`
-    UnixMode,
-    /// `UNIX.owner`
-    UnixOwner,
-    /// `UNIX.group`
-    UnixGroup,
-    /// `UNIX.slink`
-    UnixSlink,
-    /// `Unique`
-    Unique,
-    /// `UNIX.uid`
-    UnixUid,
-    /// `UNIX.gid`
-    UnixGid,
-    /// `X.count`
-    XCount,
-}
-
-impl Default for FactSet {
-    fn default() -> Self {
-        todo!()
-    }
-}
-
-impl FactSet {
-    /// Reads the argument of `OPTS MLST a;b;c;`; unknown names are ignored.
-    pub fn parse(text: &str) -> Self {
-        let _ = text;
-        todo!()
-    }
-
-    /// Whether the fact is wanted.
-    pub fn has(self, fact: Fact) -> bool {
-        let _ = (self.0, fact);
-        todo!()
-    }
-
-    /// The FEAT line: every fact, the default ones with `*`.
-    pub fn feature_line(self) -> String {
-        todo!()
-    }
-
-    /// The selected facts as `Type;Size;` for the reply to OPTS MLST.
-    pub fn selected(self) -> String {
-        todo!()
-    }
-}
-
-/// `Facts NAME` without line ending. Newline, CR and NUL bytes in the name are percent-free
-/// dropped to `?`: such a name cannot travel on a line.
-pub fn format_mlsx(entry: &Entry, facts: FactSet, entries_in_dir: Option<u64>) -> Vec<u8> {
-    let _ = (entry, facts, entries_in_dir);
-    todo!()
-}
-
-/// `-rw-r--r--   1 owner group 3000000 Nov 20 08:21 name` without line ending.
-pub fn format_ls(entry: &Entry, now: Timestamp) -> Vec<u8> {
-    let _ = (entry, now);
-    todo!()
-}
-
 /// An entry as a client learns it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemoteEntry {
@@ -158,14 +88,56 @@ pub struct RemoteEntry {
     pub group: Option<String>,
 }
 
-/// Reads one MLSx line (trailing CRs and one leading space tolerated; fact names in any case).
-pub fn parse_mlsx(line: &[u8]) -> Option<RemoteEntry> {
-    let _ = line;
-    todo!()
+impl Entry {
+    /// The owner as one word: the number when the name has spaces or is empty.
+    fn owner_word(&self) -> String {
+        one_word(&self.owner, self.uid)
+    }
+
+    /// The group as one word.
+    fn group_word(&self) -> String {
+        one_word(&self.group, self.gid)
+    }
 }
 
-/// Reads one `ls -l` line of a Unix-like server; `total 12` and the like give `None`.
-pub fn parse_ls(line: &[u8]) -> Option<RemoteEntry> {
-    let _ = line;
-    todo!()
+/// Account names of directory services may hold spaces, which would shift every column after them.
+fn one_word(name: &str, number: u32) -> String {
+    let is_word = !name.is_empty()
+        && !name
+            .chars()
+            .any(|c| c.is_whitespace() || c.is_control() || c == ';');
+    if is_word {
+        name.to_owned()
+    } else {
+        number.to_string()
+    }
 }
+
+/// A name as it travels on a line: CR, LF and NUL become `?`.
+fn push_name(name: &[u8], line: &mut Vec<u8>) {
+    line.extend(name.iter().map(|b| match b {
+        b'\r' | b'\n' | 0 => b'?',
+        other => *other,
+    }));
+}
+
+/// Without trailing CRs (TYPE A listings of some servers end in CR CR LF) and LF.
+fn without_ending(line: &[u8]) -> &[u8] {
+    let end = line
+        .iter()
+        .rposition(|b| !matches!(b, b'\r' | b'\n'))
+        .map_or(0, |i| i + 1);
+    &line[..end]
+}
+
+/// `.` and `..` as directories of their own kind.
+fn kind_of_dir(name: &[u8]) -> Kind {
+    match name {
+        b"." => Kind::CurrentDir,
+        b".." => Kind::ParentDir,
+        _ => Kind::Dir,
+    }
+}
+
+#[cfg(test)]
+mod tests;

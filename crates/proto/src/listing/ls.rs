@@ -1,0 +1,253 @@
+//! `ls -l` lines, as LIST and `STAT path` give them, of Unix-like servers and of Windows.
+
+use super::{Entry, Kind, RemoteEntry, kind_of_dir, push_name, without_ending};
+use crate::timestamp::Timestamp;
+
+/// `-rw-r--r--   1 owner group 3000000 Nov 20 08:21 name` without line ending.
+pub fn format_ls(entry: &Entry, now: Timestamp) -> Vec<u8> {
+    let mut line = format!(
+        "{}{} {:>3} {:<8} {:<8} {:>12} {} ",
+        type_letter(entry.kind),
+        mode_letters(entry.mode),
+        entry.links,
+        entry.owner_word(),
+        entry.group_word(),
+        entry.size,
+        entry.modified.format_ls(now),
+    )
+    .into_bytes();
+    push_name(&entry.name, &mut line);
+    if let (Kind::SymLink, Some(target)) = (entry.kind, &entry.link_target) {
+        line.extend_from_slice(b" -> ");
+        push_name(target, &mut line);
+    }
+    line
+}
+
+/// Reads one `ls -l` line of a Unix-like server, or a `DIR` line of a Windows server; `total 12` and
+/// the like give `None`. Names may hold spaces; of `a -> b` the name is `a`.
+pub fn parse_ls(line: &[u8]) -> Option<RemoteEntry> {
+    let line = without_ending(line);
+    parse_unix(line).or_else(|| parse_dos(line))
+}
+
+fn type_letter(kind: Kind) -> char {
+    match kind {
+        Kind::File => '-',
+        Kind::Dir | Kind::CurrentDir | Kind::ParentDir => 'd',
+        Kind::SymLink => 'l',
+        Kind::Other => 'p',
+    }
+}
+
+fn mode_letters(mode: u32) -> String {
+    let mut letters = String::with_capacity(9);
+    for (shift, special, both, alone) in [
+        (6, 0o4000, 's', 'S'),
+        (3, 0o2000, 's', 'S'),
+        (0, 0o1000, 't', 'T'),
+    ] {
+        let bits = mode >> shift;
+        letters.push(if bits & 4 != 0 { 'r' } else { '-' });
+        letters.push(if bits & 2 != 0 { 'w' } else { '-' });
+        letters.push(match (mode & special != 0, bits & 1 != 0) {
+            (true, true) => both,
+            (true, false) => alone,
+            (false, true) => 'x',
+            (false, false) => '-',
+        });
+    }
+    letters
+}
+
+/// Kind and permission bits of `drwxr-xr-x`; a mark for access lists may follow.
+fn parse_mode(word: &[u8]) -> Option<(Kind, u32)> {
+    let (letter, rest) = word.split_first()?;
+    let kind = match letter {
+        b'-' => Kind::File,
+        b'd' => Kind::Dir,
+        b'l' => Kind::SymLink,
+        b'b' | b'c' | b'p' | b's' | b'D' => Kind::Other,
+        _ => return None,
+    };
+    let (letters, mark) = rest.split_at_checked(9)?;
+    if !matches!(mark, b"" | b"+" | b"." | b"@") {
+        return None;
+    }
+    let mut mode = 0;
+    for (place, letter) in letters.iter().enumerate() {
+        let bit = 1 << (8 - place);
+        let special = 0o1000 << (2 - place / 3);
+        mode |= match (place % 3, letter) {
+            (_, b'-') => 0,
+            (0, b'r') | (1, b'w') | (2, b'x') => bit,
+            (2, b's' | b't') => bit | special,
+            (2, b'S' | b'T' | b'l' | b'L') => special,
+            _ => return None,
+        };
+    }
+    Some((kind, mode))
+}
+
+/// A word and where it ends in the line.
+type Word<'a> = (&'a [u8], usize);
+
+/// Words that may belong to the columns before the name; a name's further words do not matter.
+const MAX_COLUMNS: usize = 12;
+
+fn words(line: &[u8]) -> Vec<Word<'_>> {
+    let mut words = Vec::with_capacity(MAX_COLUMNS);
+    let mut at = 0;
+    while words.len() < MAX_COLUMNS {
+        let Some(start) = line[at..].iter().position(|b| *b != b' ') else {
+            break;
+        };
+        let start = at + start;
+        let end = line[start..]
+            .iter()
+            .position(|b| *b == b' ')
+            .map_or(line.len(), |n| start + n);
+        words.push((&line[start..end], end));
+        at = end;
+    }
+    words
+}
+
+fn parse_unix(line: &[u8]) -> Option<RemoteEntry> {
+    let words = words(line);
+    let (kind, mode) = parse_mode(words.first()?.0)?;
+    // Columns: mode, [links], [owner], [group], size, date of two or three words, name. The usual
+    // place of the date is tried first, since an owner may be called `May`.
+    let (date, date_end) = [5, 4, 3, 2, 6, 7, 8]
+        .into_iter()
+        .find_map(|at| Some((at, date_end(&words, at)?)))?;
+    let size = number(words.get(date.checked_sub(1)?)?.0);
+    if size.is_none() && kind != Kind::Other {
+        return None;
+    }
+    let name = line.get(date_end + 1..).filter(|n| !n.is_empty())?;
+    let (name, kind) = match kind {
+        Kind::SymLink => (before_arrow(name), kind),
+        Kind::Dir => (name, kind_of_dir(name)),
+        _ => (name, kind),
+    };
+    let (owner, group) = owner_and_group(words.get(1..date - 1)?);
+    Some(RemoteEntry {
+        name: name.to_vec(),
+        kind,
+        size: size.filter(|_| kind != Kind::Other),
+        modified: None,
+        mode: Some(mode),
+        owner,
+        group,
+    })
+}
+
+/// Where a date that starts at word `at` ends: `Nov 20 08:21`, `20 Nov 2024`, `2026-11-20 08:21`.
+fn date_end(words: &[Word<'_>], at: usize) -> Option<usize> {
+    let word = |n: usize| words.get(at + n).map(|w| w.0);
+    let end = |n: usize| words.get(at + n).map(|w| w.1);
+    let (first, second) = (word(0)?, word(1)?);
+    if is_iso_date(first) && is_time(second) {
+        return end(1);
+    }
+    let third = word(2)?;
+    let day_and_month = (is_month(first) && is_day(second)) || (is_day(first) && is_month(second));
+    let is_year = third.len() == 4 && number(third).is_some();
+    (day_and_month && (is_time(third) || is_year))
+        .then(|| end(2))
+        .flatten()
+}
+
+fn is_month(word: &[u8]) -> bool {
+    const MONTHS: [&[u8]; 12] = [
+        b"jan", b"feb", b"mar", b"apr", b"may", b"jun", b"jul", b"aug", b"sep", b"oct", b"nov",
+        b"dec",
+    ];
+    MONTHS.iter().any(|m| m.eq_ignore_ascii_case(word))
+}
+
+fn is_day(word: &[u8]) -> bool {
+    word.len() <= 2 && number(word).is_some_and(|day| (1..=31).contains(&day))
+}
+
+fn is_time(word: &[u8]) -> bool {
+    let mut parts = word.split(|b| *b == b':');
+    let hour = parts.next().and_then(number);
+    let minute = parts.next().and_then(number);
+    hour.is_some_and(|h| h < 24) && minute.is_some_and(|m| m < 60)
+}
+
+fn is_iso_date(word: &[u8]) -> bool {
+    word.len() == 10 && word.split(|b| *b == b'-').filter_map(number).count() == 3
+}
+
+/// What stands between mode and size: `[links] [owner] [group]`.
+fn owner_and_group(columns: &[Word<'_>]) -> (Option<String>, Option<String>) {
+    let names = match columns.split_first() {
+        Some((links, names)) if number(links.0).is_some() => names,
+        _ => columns,
+    };
+    let text = |n: usize| {
+        names
+            .get(n)
+            .map(|w| String::from_utf8_lossy(w.0).into_owned())
+    };
+    (text(0), text(1))
+}
+
+fn before_arrow(name: &[u8]) -> &[u8] {
+    let arrow = name.windows(4).position(|four| four == b" -> ");
+    arrow.filter(|at| *at > 0).map_or(name, |at| &name[..at])
+}
+
+/// `11-20-26  08:21AM       <DIR>          name` and `11-20-2026  08:21AM  3000000 name`.
+fn parse_dos(line: &[u8]) -> Option<RemoteEntry> {
+    let words = words(line);
+    let [(date, _), (time, _), (what, end), ..] = *words.as_slice() else {
+        return None;
+    };
+    let is_date =
+        matches!(date.len(), 8 | 10) && date.split(|b| *b == b'-').filter_map(number).count() == 3;
+    let clock = time
+        .strip_suffix(b"AM")
+        .or_else(|| time.strip_suffix(b"PM"))
+        .unwrap_or(time);
+    if !is_date || !is_time(clock) {
+        return None;
+    }
+    let is_dir = what == b"<DIR>";
+    let size = number(what);
+    if !is_dir && size.is_none() {
+        return None;
+    }
+    let after = line.get(end + 1..)?;
+    let name = if is_dir {
+        after.trim_ascii_start()
+    } else {
+        after
+    };
+    if name.is_empty() {
+        return None;
+    }
+    Some(RemoteEntry {
+        name: name.to_vec(),
+        kind: if is_dir {
+            kind_of_dir(name)
+        } else {
+            Kind::File
+        },
+        size,
+        modified: None,
+        mode: None,
+        owner: None,
+        group: None,
+    })
+}
+
+fn number(word: &[u8]) -> Option<u64> {
+    if word.is_empty() || !word.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    str::from_utf8(word).ok()?.parse().ok()
+}

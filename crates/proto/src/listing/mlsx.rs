@@ -1,0 +1,144 @@
+//! `FACTS NAME` lines of MLST, MLSD, MLSC and MLSR (RFC 3659 §7.2).
+
+use super::{Entry, Fact, FactSet, Kind, RemoteEntry, push_name, without_ending};
+use crate::timestamp::Timestamp;
+
+/// `Facts NAME` without line ending. CR, LF and NUL bytes in the name become `?`: such a name cannot
+/// travel on a line. `entries_in_dir` is the `X.count` fact.
+pub fn format_mlsx(entry: &Entry, facts: FactSet, entries_in_dir: Option<u64>) -> Vec<u8> {
+    let mut line = Vec::with_capacity(192 + entry.name.len());
+    for fact in Fact::ALL.into_iter().filter(|fact| facts.has(*fact)) {
+        if let Some(value) = value(entry, fact, entries_in_dir) {
+            line.extend_from_slice(fact.name().as_bytes());
+            line.push(b'=');
+            line.extend_from_slice(&value);
+            line.push(b';');
+        }
+    }
+    line.push(b' ');
+    push_name(&entry.name, &mut line);
+    line
+}
+
+/// Reads one MLSx line (trailing CRs and one leading space tolerated; fact names in any case).
+/// `None` for lines without facts or name. A line without `Type` fact is taken for a file's.
+pub fn parse_mlsx(line: &[u8]) -> Option<RemoteEntry> {
+    let line = without_ending(line);
+    let line = line.strip_prefix(b" ").unwrap_or(line);
+    let (facts, name) = split_facts(line)?;
+    if name.is_empty() || !facts.contains(&b'=') {
+        return None;
+    }
+    let mut entry = RemoteEntry {
+        name: name.to_vec(),
+        kind: Kind::File,
+        size: None,
+        modified: None,
+        mode: None,
+        owner: None,
+        group: None,
+    };
+    for fact in String::from_utf8_lossy(facts).split(';') {
+        if let Some((name, value)) = fact.split_once('=') {
+            note(&mut entry, &name.to_ascii_lowercase(), value);
+        }
+    }
+    Some(entry)
+}
+
+fn value(entry: &Entry, fact: Fact, entries_in_dir: Option<u64>) -> Option<Vec<u8>> {
+    let text = match fact {
+        Fact::Type => type_word(entry.kind).to_owned(),
+        Fact::Modify => entry.modified.format(),
+        Fact::Charset => "UTF-8".to_owned(),
+        Fact::Size => entry.size.to_string(),
+        Fact::Perm => perm(entry),
+        Fact::UnixMode => format!("{:04o}", entry.mode & 0o7777),
+        Fact::UnixOwner => entry.owner_word(),
+        Fact::UnixGroup => entry.group_word(),
+        Fact::UnixSlink => return slink(entry),
+        Fact::Unique => format!("{:x}-{:x}", entry.unique.0, entry.unique.1),
+        Fact::UnixUid => entry.uid.to_string(),
+        Fact::UnixGid => entry.gid.to_string(),
+        Fact::XCount => entries_in_dir?.to_string(),
+    };
+    Some(text.into_bytes())
+}
+
+fn type_word(kind: Kind) -> &'static str {
+    match kind {
+        Kind::File => "file",
+        Kind::Dir => "dir",
+        Kind::CurrentDir => "cdir",
+        Kind::ParentDir => "pdir",
+        Kind::SymLink => "OS.unix=slink",
+        Kind::Other => "OS.unix=special",
+    }
+}
+
+fn parse_type(word: &str) -> Kind {
+    let word = word.to_ascii_lowercase();
+    match word.as_str() {
+        "file" => Kind::File,
+        "dir" => Kind::Dir,
+        "cdir" => Kind::CurrentDir,
+        "pdir" => Kind::ParentDir,
+        // `OS.unix=slink:target` (RFC 3659 §7.5.1.5), `OS.unix=symlink` (ProFTPD).
+        _ if word.starts_with("os.unix=slink") || word.starts_with("os.unix=symlink") => {
+            Kind::SymLink
+        }
+        _ => Kind::Other,
+    }
+}
+
+/// RFC 3659 §7.5.5, letters in the order of the globus server.
+fn perm(entry: &Entry) -> String {
+    let access = entry.access;
+    let is_dir = matches!(entry.kind, Kind::Dir | Kind::CurrentDir | Kind::ParentDir);
+    let parts = if is_dir {
+        [
+            (access.write, "cfmp"),
+            (access.execute, "e"),
+            (access.read, "l"),
+        ]
+    } else {
+        [(access.write, "aw"), (access.read, "r"), (false, "")]
+    };
+    parts
+        .into_iter()
+        .filter_map(|(granted, letters)| granted.then_some(letters))
+        .collect()
+}
+
+/// Left out when the target holds what would end the fact or the line.
+fn slink(entry: &Entry) -> Option<Vec<u8>> {
+    let target = entry.link_target.as_ref()?;
+    let breaks = |b: &u8| b.is_ascii_control() || matches!(b, b' ' | b';');
+    (!target.iter().any(breaks)).then(|| target.clone())
+}
+
+/// Facts end at the first space after a `;`: values of some servers hold spaces themselves. A line
+/// without such a place ends them at its first space.
+fn split_facts(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let at = line
+        .windows(2)
+        .position(|pair| pair == b"; ")
+        .map(|at| at + 1)
+        .or_else(|| line.iter().position(|b| *b == b' '))?;
+    Some((&line[..at], &line[at + 1..]))
+}
+
+fn note(entry: &mut RemoteEntry, fact: &str, value: &str) {
+    let digits = !value.is_empty() && value.bytes().all(|b| b.is_ascii_digit());
+    match fact {
+        "type" => entry.kind = parse_type(value),
+        "size" if digits => entry.size = value.parse().ok(),
+        "modify" => entry.modified = Timestamp::parse(value),
+        "unix.mode" if digits => {
+            entry.mode = u32::from_str_radix(value, 8).ok().map(|m| m & 0o7777);
+        }
+        "unix.owner" => entry.owner = Some(value.to_owned()),
+        "unix.group" => entry.group = Some(value.to_owned()),
+        _ => {}
+    }
+}

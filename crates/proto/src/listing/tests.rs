@@ -1,0 +1,263 @@
+use super::*;
+
+const NOW: Timestamp = Timestamp(1_795_162_863);
+
+fn entry() -> Entry {
+    Entry {
+        name: b"f3m".to_vec(),
+        kind: Kind::File,
+        size: 3_000_000,
+        modified: NOW,
+        mode: 0o644,
+        links: 1,
+        uid: 1001,
+        gid: 0,
+        owner: "testuser".to_owned(),
+        group: "root".to_owned(),
+        unique: (0xfe00, 0x99_0761),
+        link_target: None,
+        access: Access {
+            read: true,
+            write: true,
+            execute: false,
+        },
+    }
+}
+
+fn mlsx(entry: &Entry, facts: FactSet) -> String {
+    String::from_utf8(format_mlsx(entry, facts, None)).unwrap()
+}
+
+fn ls(entry: &Entry) -> String {
+    String::from_utf8(format_ls(entry, NOW)).unwrap()
+}
+
+#[test]
+fn the_default_facts_are_those_with_a_star() {
+    assert_eq!(
+        FactSet::default().feature_line(),
+        "MLST Type*;Modify*;Charset;Size*;Perm*;UNIX.mode*;UNIX.owner*;UNIX.group*;UNIX.slink*;\
+         Unique*;UNIX.uid*;UNIX.gid*;X.count;"
+    );
+    assert_eq!(
+        FactSet::parse("size;TYPE;foo;").selected(),
+        "Type;Size;",
+        "output order is the server's"
+    );
+    assert_eq!(FactSet::parse("").selected(), "");
+}
+
+#[test]
+fn writes_facts() {
+    assert_eq!(
+        mlsx(&entry(), FactSet::default()),
+        "Type=file;Modify=20261120082103;Size=3000000;Perm=awr;UNIX.mode=0644;\
+         UNIX.owner=testuser;UNIX.group=root;Unique=fe00-990761;UNIX.uid=1001;UNIX.gid=0; f3m"
+    );
+    let none = FactSet::parse("");
+    assert_eq!(mlsx(&entry(), none), " f3m");
+}
+
+#[test]
+fn writes_what_may_be_done_with_a_directory() {
+    let facts = FactSet::parse("type;perm;x.count");
+    let mut dir = entry();
+    dir.kind = Kind::CurrentDir;
+    dir.access.execute = true;
+    assert_eq!(
+        format_mlsx(&dir, facts, Some(11)),
+        b"Type=cdir;Perm=cfmpel;X.count=11; f3m"
+    );
+    dir.access.write = false;
+    assert_eq!(mlsx(&dir, facts), "Type=cdir;Perm=el; f3m");
+    dir.access = Access::default();
+    assert_eq!(mlsx(&dir, facts), "Type=cdir;Perm=; f3m");
+}
+
+#[test]
+fn no_name_and_no_link_target_can_forge_a_line() {
+    let mut e = entry();
+    e.name = b"a\r\nType=dir; b\0".to_vec();
+    e.owner = "domain users".to_owned();
+    e.group = String::new();
+    e.link_target = Some(b"/a; b".to_vec());
+    let line = mlsx(&e, FactSet::parse("type;unix.slink;unix.owner;unix.group"));
+    assert_eq!(
+        line,
+        "Type=file;UNIX.owner=1001;UNIX.group=0; a??Type=dir; b?"
+    );
+    assert!(!ls(&e).contains(['\r', '\n', '\0']));
+    e.link_target = Some(b"/a".to_vec());
+    assert_eq!(
+        mlsx(&e, FactSet::parse("UNIX.slink")),
+        "UNIX.slink=/a; a??Type=dir; b?"
+    );
+}
+
+#[test]
+fn reads_facts_of_real_servers() {
+    let globus = b" Type=dir;Modify=20261120082103;Size=4096;Perm=cfmpel;UNIX.mode=0777;\
+        UNIX.owner=testuser;UNIX.uid=1001;UNIX.group=domain users;Unique=fe00-99075f; a b; c\r\r\n";
+    let entry = parse_mlsx(globus).unwrap();
+    assert_eq!(entry.name, b"a b; c");
+    assert_eq!(entry.kind, Kind::Dir);
+    assert_eq!(entry.size, Some(4096));
+    assert_eq!(entry.modified, Some(NOW));
+    assert_eq!(entry.mode, Some(0o777));
+    assert_eq!(entry.owner.as_deref(), Some("testuser"));
+    assert_eq!(entry.group.as_deref(), Some("domain users"));
+
+    let plain = parse_mlsx(b"modify=20261120082103;type=OS.unix=slink:x;size=6 link").unwrap();
+    assert_eq!(
+        (plain.name.as_slice(), plain.kind),
+        (&b"link"[..], Kind::SymLink)
+    );
+    let pipe = parse_mlsx(b"Type=OS.unix=pipe; fifo").unwrap();
+    assert_eq!(pipe.kind, Kind::Other);
+}
+
+#[test]
+fn facts_that_make_no_sense_are_left_out() {
+    let entry = parse_mlsx(b"Size=+1;Modify=x;UNIX.mode=99;foo;bar=; x").unwrap();
+    assert_eq!((entry.size, entry.modified, entry.mode), (None, None, None));
+    for line in [
+        &b""[..],
+        b" ",
+        b"x",
+        b"Type=file;",
+        b"Type=file; ",
+        b" name only",
+    ] {
+        assert_eq!(parse_mlsx(line), None, "{line:?}");
+    }
+}
+
+#[test]
+fn writes_ls_lines() {
+    assert_eq!(
+        ls(&entry()),
+        "-rw-r--r--   1 testuser root          3000000 Nov 20 08:21 f3m"
+    );
+    let mut e = entry();
+    e.kind = Kind::Dir;
+    e.mode = 0o7644;
+    assert!(ls(&e).starts_with("drwSr-Sr-T "), "{}", ls(&e));
+    e.mode = 0o7755;
+    assert!(ls(&e).starts_with("drwsr-sr-t "), "{}", ls(&e));
+    e.kind = Kind::SymLink;
+    e.link_target = Some(b"gone".to_vec());
+    assert!(ls(&e).ends_with(" f3m -> gone"));
+}
+
+#[test]
+fn reads_ls_lines_of_many_servers() {
+    for (line, name, kind, size) in [
+        (
+            "-rwxrwxrwx   1  testuser     root      3000000 Nov 20 08:21 f3m",
+            "f3m",
+            Kind::File,
+            Some(3_000_000),
+        ),
+        (
+            "drwxr-xr-x  12     root     root         4096 Nov 20 09:07 ..",
+            "..",
+            Kind::ParentDir,
+            Some(4096),
+        ),
+        (
+            "-rw-r--r-- 1 0 0 6 Jan  1  2024  two  spaces ",
+            " two  spaces ",
+            Kind::File,
+            Some(6),
+        ),
+        (
+            "lrwxrwxrwx 1 u g 4 Nov 20 08:21 a b -> c d",
+            "a b",
+            Kind::SymLink,
+            Some(4),
+        ),
+        (
+            "-rw-r--r--. 1 u 6 Nov 20 08:21 no group",
+            "no group",
+            Kind::File,
+            Some(6),
+        ),
+        (
+            "-rw-r--r--+ 1 6 Nov 20 08:21 neither",
+            "neither",
+            Kind::File,
+            Some(6),
+        ),
+        (
+            "-rw-r--r-- 6 Nov 20 08:21 bare",
+            "bare",
+            Kind::File,
+            Some(6),
+        ),
+        (
+            "-rw-r--r-- 1 May 12 2000 Nov 20 08:21 x",
+            "x",
+            Kind::File,
+            Some(2000),
+        ),
+        ("-rw-r--r-- 1 u g 6 20 nov 2024 x", "x", Kind::File, Some(6)),
+        (
+            "-rw-r--r-- 1 u g 6 2026-11-20 08:21 x",
+            "x",
+            Kind::File,
+            Some(6),
+        ),
+        (
+            "crw-rw-rw- 1 root root 1, 3 Nov 20 08:21 null",
+            "null",
+            Kind::Other,
+            None,
+        ),
+        (
+            "11-20-26  08:21AM       <DIR>          my dir",
+            "my dir",
+            Kind::Dir,
+            None,
+        ),
+        (
+            "11-20-2026  08:21PM              3000 a b",
+            "a b",
+            Kind::File,
+            Some(3000),
+        ),
+    ] {
+        let entry = parse_ls(format!("{line}\r\n").as_bytes()).expect(line);
+        assert_eq!(entry.name, name.as_bytes(), "{line}");
+        assert_eq!((entry.kind, entry.size), (kind, size), "{line}");
+    }
+}
+
+#[test]
+fn owner_and_group_are_told_apart() {
+    let entry = parse_ls(b"drwsr-x--T 2 u g 6 Nov 20 08:21 x").unwrap();
+    assert_eq!(entry.owner.as_deref(), Some("u"));
+    assert_eq!(entry.group.as_deref(), Some("g"));
+    assert_eq!(entry.mode, Some(0o5750));
+    let entry = parse_ls(b"-rw-r----- u 6 Nov 20 08:21 x").unwrap();
+    assert_eq!((entry.owner.as_deref(), entry.group), (Some("u"), None));
+}
+
+#[test]
+fn other_lines_are_no_entries() {
+    for line in [
+        "",
+        "total 12",
+        "-rw-r--r--",
+        "-rw-r--r-- 1 u g 6 Nov 20 08:21",
+        "-rw-r--r-- 1 u g 6 Nov 20 08:21 ",
+        "-rw-r--r-- 1 u g x Nov 20 08:21 x",
+        "-rw-r--r-- 1 u g 6 Nov 99 08:21 x",
+        "-rw-r--r-- 1 u g 99999999999999999999999 Nov 20 08:21 x",
+        "xrw-r--r-- 1 u g 6 Nov 20 08:21 x",
+        "-rwzr--r-- 1 u g 6 Nov 20 08:21 x",
+        "11-20-26  08:21AM  <DIR>",
+        "11-20-26  99:21AM  6 x",
+    ] {
+        assert_eq!(parse_ls(line.as_bytes()), None, "{line:?}");
+    }
+}
