@@ -92,26 +92,31 @@ impl RangeSet {
             .splice(first..last, left.into_iter().chain(right));
     }
 
-    /// Adds every range of `other`.
+    /// Adds every range of `other`, in time linear in both.
     pub fn extend(&mut self, other: &Self) {
-        for r in other.iter() {
-            self.insert(r.start, r.end);
-        }
+        let mut ranges = std::mem::take(&mut self.ranges);
+        ranges.extend(other.iter());
+        *self = Self::normalised(ranges);
     }
 
     /// The bytes of `start..end` that are not in the set.
     pub fn gaps(&self, start: u64, end: u64) -> Self {
-        let mut gaps = Self::new();
-        gaps.insert(start, end);
-        for r in self.iter() {
-            gaps.remove(r.start, r.end);
+        let first = self.ranges.partition_point(|r| r.end <= start);
+        let mut gaps = Vec::new();
+        let mut at = start;
+        for r in self.ranges[first..].iter().take_while(|r| r.start < end) {
+            gaps.extend(ByteRange::new(at, r.start));
+            at = r.end;
         }
-        gaps
+        gaps.extend(ByteRange::new(at, end));
+        Self { ranges: gaps }
     }
 
     /// Whether all of `start..end` is in the set (true for an empty span).
     pub fn contains(&self, start: u64, end: u64) -> bool {
-        start >= end || self.ranges.iter().any(|r| r.start <= start && end <= r.end)
+        let after = self.ranges.partition_point(|r| r.start <= start);
+        let holder = after.checked_sub(1).and_then(|i| self.ranges.get(i));
+        start >= end || holder.is_some_and(|r| end <= r.end)
     }
 
     /// Bytes in the set.
@@ -149,7 +154,7 @@ impl RangeSet {
 
     /// Reads `a-b,c-d`. Overlapping or unordered ranges are merged; `a-a` is empty and allowed.
     pub fn parse(text: &str) -> Result<Self, RangeError> {
-        let mut set = Self::new();
+        let mut ranges = Vec::new();
         for (n, item) in text.trim().split(',').enumerate() {
             if n >= MAX_RANGES {
                 return Err(RangeError::TooMany);
@@ -159,9 +164,23 @@ impl RangeSet {
             if b < a {
                 return Err(RangeError::Reversed);
             }
-            set.insert(a, b);
+            ranges.extend(ByteRange::new(a, b));
         }
-        Ok(set)
+        Ok(Self::normalised(ranges))
+    }
+
+    /// Sorts and merges. One sort, because inserting one by one into a long list is quadratic when a
+    /// peer sends it in descending order.
+    fn normalised(mut ranges: Vec<ByteRange>) -> Self {
+        ranges.sort_by_key(|r| r.start);
+        ranges.dedup_by(|next, kept| {
+            let touches = next.start <= kept.end;
+            if touches {
+                kept.end = kept.end.max(next.end);
+            }
+            touches
+        });
+        Self { ranges }
     }
 }
 
@@ -180,5 +199,107 @@ impl fmt::Display for RangeSet {
             write!(f, "{comma}{}-{}", r.start, r.end)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(text: &str) -> RangeSet {
+        RangeSet::parse(text).unwrap()
+    }
+
+    #[test]
+    fn inserting_merges_what_touches_and_counts_what_is_new() {
+        let mut s = RangeSet::new();
+        assert_eq!(s.insert(10, 20), 10);
+        assert_eq!(s.insert(30, 40), 10);
+        assert_eq!(s.insert(20, 30), 10, "fills the hole");
+        assert_eq!(s.to_string(), "10-40");
+        assert_eq!(s.insert(0, 50), 20, "covers");
+        assert_eq!(s.insert(5, 6), 0, "is covered");
+        assert_eq!(s.insert(7, 7), 0);
+        assert_eq!(s.insert(8, 7), 0);
+        assert_eq!(s.to_string(), "0-50");
+        assert_eq!(s.insert(u64::MAX - 1, u64::MAX), 1);
+        assert_eq!(s.end(), u64::MAX);
+    }
+
+    #[test]
+    fn removing_cuts_and_splits() {
+        let mut s = set("0-10,20-30,40-50");
+        s.remove(12, 18);
+        assert_eq!(s, set("0-10,20-30,40-50"), "nothing was there");
+        s.remove(25, 25);
+        s.remove(60, 70);
+        assert_eq!(s.count(), 3);
+        s.remove(22, 24);
+        assert_eq!(s, set("0-10,20-22,24-30,40-50"));
+        s.remove(5, 45);
+        assert_eq!(s, set("0-5,45-50"));
+        s.remove(0, u64::MAX);
+        assert!(s.is_empty());
+    }
+
+    #[test]
+    fn gaps_lie_within_the_span() {
+        let s = set("10-20,30-40");
+        assert_eq!(s.gaps(0, 50), set("0-10,20-30,40-50"));
+        assert_eq!(s.gaps(15, 35), set("20-30"));
+        assert_eq!(s.gaps(10, 20), RangeSet::new());
+        assert_eq!(s.gaps(22, 25), set("22-25"));
+        assert_eq!(s.gaps(25, 22), RangeSet::new());
+        assert_eq!(RangeSet::new().gaps(0, 5), set("0-5"));
+    }
+
+    #[test]
+    fn contains_needs_the_whole_span() {
+        let s = set("10-20,30-40");
+        assert!(s.contains(10, 20) && s.contains(35, 36) && s.contains(5, 5) && s.contains(6, 5));
+        assert!(!s.contains(9, 20) && !s.contains(10, 21) && !s.contains(15, 35));
+        assert!(!RangeSet::new().contains(0, 1));
+    }
+
+    #[test]
+    fn prefix_and_end() {
+        let s = set("0-10,20-30");
+        assert_eq!((s.prefix(), s.end(), s.bytes()), (10, 30, 20));
+        assert_eq!(set("1-2").prefix(), 0);
+        assert_eq!(RangeSet::new().end(), 0);
+    }
+
+    #[test]
+    fn reads_lists_of_any_order() {
+        assert_eq!(set("20-30, 0-10,5-20"), set("0-30"));
+        assert_eq!(set("7-7"), RangeSet::new());
+        for text in [
+            "",
+            "0-",
+            "-5",
+            "x",
+            "1",
+            "1-2,",
+            "1-2-3",
+            "+1-2",
+            "0-18446744073709551616",
+        ] {
+            assert_eq!(RangeSet::parse(text), Err(RangeError::Malformed), "{text}");
+        }
+        assert_eq!(RangeSet::parse("5-4"), Err(RangeError::Reversed));
+    }
+
+    #[test]
+    fn a_long_descending_list_takes_no_time() {
+        let items: Vec<String> = (0..MAX_RANGES)
+            .rev()
+            .map(|n| format!("{}-{}", n * 2, n * 2 + 1))
+            .collect();
+        let text = items.join(",");
+        assert_eq!(set(&text).count(), MAX_RANGES);
+        assert_eq!(
+            RangeSet::parse(&format!("{text},0-1")),
+            Err(RangeError::TooMany)
+        );
     }
 }

@@ -1,0 +1,64 @@
+//! When a MODE E transfer is over.
+
+use super::BlockError;
+
+/// Counts EODs of a whole transfer until they match the EOF header's announcement.
+///
+/// EOF may come first, last, or alone on any connection; data after EOF is legal (GFD.20 §3.4.2).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Completion {
+    eods: u64,
+    expected: Option<u64>,
+}
+
+impl Completion {
+    /// One connection sent its EOD.
+    pub fn on_eod(&mut self) {
+        self.eods += 1;
+    }
+
+    /// An EOF header announced `streams` EODs.
+    pub fn on_eof(&mut self, streams: u64) -> Result<(), BlockError> {
+        match self.expected {
+            Some(before) if before != streams => Err(BlockError::Contradiction(before, streams)),
+            _ => {
+                self.expected = Some(streams);
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether every announced EOD has arrived.
+    pub fn complete(&self) -> bool {
+        self.expected.is_some_and(|n| self.eods >= n)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn complete_when_the_announced_eods_are_there_whatever_the_order() {
+        let mut c = Completion::default();
+        c.on_eod();
+        c.on_eod();
+        assert!(!c.complete(), "no EOF yet");
+        c.on_eof(3).unwrap();
+        assert!(!c.complete());
+        c.on_eod();
+        assert!(c.complete());
+
+        let mut none = Completion::default();
+        none.on_eof(0).unwrap();
+        assert!(none.complete(), "EOF with count 0 ends at once");
+    }
+
+    #[test]
+    fn a_second_eof_must_say_the_same() {
+        let mut c = Completion::default();
+        c.on_eof(2).unwrap();
+        assert_eq!(c.on_eof(2), Ok(()));
+        assert_eq!(c.on_eof(3), Err(BlockError::Contradiction(2, 3)));
+    }
+}

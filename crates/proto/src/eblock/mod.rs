@@ -1,0 +1,157 @@
+//! Extended block mode (MODE E): the 17-byte header and the count of end-of-data marks.
+//!
+//! Source: GFD.20 §3.4 and Appendix II. Header: descriptor (1 byte of flags), byte count (8),
+//! offset (8), big-endian.
+
+mod completion;
+mod decoder;
+
+pub use completion::Completion;
+pub use decoder::{BlockEvent, Decoder};
+
+/// Bytes of a MODE E header.
+pub const HEADER_LEN: usize = 17;
+
+/// Most data connections that one transfer may end with; an EOD count above it is refused.
+pub const MAX_STREAMS: u64 = 4096;
+
+/// Descriptor bits of a header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Flags(pub u8);
+
+impl Flags {
+    /// Legacy end of record; ignored.
+    pub const EOR: u8 = 0x80;
+    /// The offset field holds the number of EODs to expect.
+    pub const EOF: u8 = 0x40;
+    /// The data is suspect; ignored.
+    pub const ERROR: u8 = 0x20;
+    /// The block is a restart marker, not file data.
+    pub const RESTART: u8 = 0x10;
+    /// Last block of this connection for this transfer.
+    pub const EOD: u8 = 0x08;
+    /// The sender closes this connection after the transfer.
+    pub const CLOSE: u8 = 0x04;
+
+    /// Whether all bits of `mask` are set.
+    pub const fn has(self, mask: u8) -> bool {
+        self.0 & mask == mask
+    }
+}
+
+/// One MODE E header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Header {
+    /// Descriptor bits.
+    pub flags: Flags,
+    /// Bytes of data after this header.
+    pub count: u64,
+    /// File offset of the first of them, or the EOD count when [`Flags::EOF`] is set.
+    pub offset: u64,
+}
+
+impl Header {
+    /// A block of file data.
+    pub const fn data(offset: u64, count: u64) -> Self {
+        Self {
+            flags: Flags(0),
+            count,
+            offset,
+        }
+    }
+
+    /// End of data on this connection.
+    pub const fn eod(close: bool) -> Self {
+        Self {
+            flags: Flags(Flags::EOD | if close { Flags::CLOSE } else { 0 }),
+            count: 0,
+            offset: 0,
+        }
+    }
+
+    /// End of data on this connection, and the announcement of `streams` EODs in all.
+    pub const fn eof(streams: u64, close: bool) -> Self {
+        let close = if close { Flags::CLOSE } else { 0 };
+        Self {
+            flags: Flags(Flags::EOF | Flags::EOD | close),
+            count: 0,
+            offset: streams,
+        }
+    }
+
+    /// To wire form.
+    pub fn encode(self) -> [u8; HEADER_LEN] {
+        let mut b = [0; HEADER_LEN];
+        b[0] = self.flags.0;
+        b[1..9].copy_from_slice(&self.count.to_be_bytes());
+        b[9..17].copy_from_slice(&self.offset.to_be_bytes());
+        b
+    }
+
+    /// From wire form; every bit pattern is a header.
+    pub fn decode(b: &[u8; HEADER_LEN]) -> Self {
+        let word = |at: usize| {
+            let mut w = [0; 8];
+            w.copy_from_slice(&b[at..at + 8]);
+            u64::from_be_bytes(w)
+        };
+        Self {
+            flags: Flags(b[0]),
+            count: word(1),
+            offset: word(9),
+        }
+    }
+}
+
+/// Why a block cannot be taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum BlockError {
+    /// offset + count passes the largest file offset, 2^63 - 1.
+    #[error("block at {offset} of {count} bytes lies beyond any file")]
+    Beyond {
+        /// Announced offset.
+        offset: u64,
+        /// Announced length.
+        count: u64,
+    },
+    /// An EOD count above [`MAX_STREAMS`].
+    #[error("end-of-data count {0} is absurd")]
+    EodCount(u64),
+    /// The connection ended inside a block or before its EOD.
+    #[error("data connection ended before its end-of-data mark")]
+    Truncated,
+    /// Two EOF headers that announce different counts.
+    #[error("contradicting end-of-data counts {0} and {1}")]
+    Contradiction(u64, u64),
+    /// An EOF header that announces data: its offset field is the EOD count, so nobody knows where
+    /// the data belongs.
+    #[error("end-of-file header with {0} bytes of data")]
+    EofWithData(u64),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_have_the_bytes_seen_on_the_wire() {
+        let hex = |h: Header| h.encode().map(|b| format!("{b:02x}")).concat();
+        assert_eq!(
+            hex(Header::data(0, 6)),
+            "0000000000000000060000000000000000"
+        );
+        assert_eq!(
+            hex(Header::eof(2, false)),
+            "4800000000000000000000000000000002"
+        );
+        assert_eq!(
+            hex(Header::eod(false)),
+            "0800000000000000000000000000000000"
+        );
+        assert_eq!(hex(Header::eod(true)), "0c00000000000000000000000000000000");
+        assert_eq!(
+            hex(Header::eof(1, true)),
+            "4c00000000000000000000000000000001"
+        );
+    }
+}
