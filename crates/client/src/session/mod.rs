@@ -13,6 +13,8 @@ use crate::{Exit, Failure};
 
 mod checksum;
 pub(crate) mod control;
+#[cfg(test)]
+pub(crate) mod fake;
 mod files;
 mod list;
 mod login;

@@ -1,1 +1,307 @@
+//! The session against scripted servers with odd manners.
 
+use std::time::{Duration, Instant};
+
+use proto::checksum::Algorithm;
+use proto::listing::Kind;
+
+use super::Session;
+use super::fake::{Act, Fake, call, login, login_with};
+use crate::location::{Scheme, Server};
+use crate::{Exit, Failure};
+use Act::{Give, Hear, Listen, Say, Wait};
+
+const PATIENCE: Duration = Duration::from_secs(5);
+
+fn script(parts: Vec<Vec<Act>>) -> Vec<Act> {
+    parts.concat()
+}
+
+async fn open_on(acts: Vec<Act>) -> Result<Session, Failure> {
+    let fake = Fake::start(acts).await;
+    Session::open(&fake.server, PATIENCE).await
+}
+
+async fn opened(acts: Vec<Act>) -> (Session, Fake) {
+    let fake = Fake::start(acts).await;
+    let session = Session::open(&fake.server, PATIENCE).await.unwrap();
+    (session, fake)
+}
+
+#[tokio::test]
+async fn logs_in_with_many_lines_and_stray_ones() {
+    let acts = script(vec![
+        vec![Say("220-Welcome\n220-second\nno code here\n220 ready")],
+        call("USER joe", "331-\n331 Password please"),
+        vec![Hear("PASS secret"), Say("stray\n230-hello joe\n230 End.")],
+        call("FEAT", "211-Features\n SIZE\n MLST type*;\n211 End"),
+        call("TYPE I", "200 ok"),
+    ]);
+    let (session, fake) = opened(acts).await;
+    assert!(session.features().known && session.features().mlst);
+    assert!(session.rtt() > Duration::ZERO);
+    fake.finish().await;
+}
+
+#[tokio::test]
+async fn a_login_without_password_sends_none() {
+    let acts = script(vec![
+        vec![Say("220 hi")],
+        call("USER joe", "230 in already"),
+        call("FEAT", "500 what?"),
+        call("TYPE I", "200 ok"),
+    ]);
+    let (_session, fake) = opened(acts).await;
+    fake.finish().await;
+}
+
+#[tokio::test]
+async fn refused_logins_say_why() {
+    let table: &[(&'static str, &str, Exit, bool)] = &[
+        (
+            "530 Login incorrect.",
+            "check user name",
+            Exit::Refused,
+            false,
+        ),
+        (
+            "530 Must perform GSSAPI authentication.",
+            "needs GSI security",
+            Exit::Refused,
+            false,
+        ),
+        (
+            "530 Non-anonymous sessions must use encryption.",
+            "needs TLS",
+            Exit::Refused,
+            false,
+        ),
+        ("332 account?", "ACCT", Exit::Refused, false),
+        ("421 too many", "try again later", Exit::Unreachable, true),
+    ];
+    for (reply, words, exit, transient) in table {
+        let acts = script(vec![vec![Say("220 hi")], call("USER joe", reply)]);
+        let failure = open_on(acts).await.unwrap_err();
+        assert!(failure.message.contains(words), "{failure}");
+        assert_eq!((failure.exit, failure.transient), (*exit, *transient));
+    }
+}
+
+#[tokio::test]
+async fn unusable_greetings() {
+    let busy = open_on(vec![Say("421 Service busy")]).await.unwrap_err();
+    assert_eq!((busy.exit, busy.transient), (Exit::Unreachable, true));
+    assert!(busy.message.contains("Service busy"), "{busy}");
+
+    let http = "HTTP/1.1 400 Bad Request\n".repeat(40);
+    let garbage = open_on(vec![Say(http.leak())]).await.unwrap_err();
+    assert_eq!((garbage.exit, garbage.transient), (Exit::Protocol, false));
+
+    let closed = open_on(vec![]).await.unwrap_err();
+    assert_eq!((closed.exit, closed.transient), (Exit::Unreachable, true));
+}
+
+#[tokio::test]
+async fn a_silent_server_runs_into_the_time_out() {
+    let fake = Fake::start(vec![Wait(5_000)]).await;
+    let start = Instant::now();
+    let failure = Session::open(&fake.server, Duration::from_millis(200))
+        .await
+        .unwrap_err();
+    assert!(start.elapsed() < Duration::from_secs(3));
+    assert_eq!((failure.exit, failure.transient), (Exit::Unreachable, true));
+    assert!(failure.message.contains("did not answer"), "{failure}");
+}
+
+#[tokio::test]
+async fn hosts_that_are_not_there() {
+    let server = |host: &str, port| Server {
+        scheme: Scheme::Ftp,
+        host: host.to_owned(),
+        port,
+        user: "joe".to_owned(),
+        password: "secret".to_owned(),
+    };
+    let port = {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.local_addr().unwrap().port()
+    };
+    let refused = Session::open(&server("127.0.0.1", port), PATIENCE)
+        .await
+        .unwrap_err();
+    assert_eq!((refused.exit, refused.transient), (Exit::Unreachable, true));
+    assert!(refused.message.contains("cannot connect"), "{refused}");
+
+    let unknown = Session::open(&server("no-such-host.invalid", 21), PATIENCE)
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (unknown.exit, unknown.transient),
+        (Exit::Unreachable, false)
+    );
+}
+
+#[tokio::test]
+async fn names_that_no_line_can_carry_are_refused_before_anything_is_sent() {
+    let (mut session, fake) = opened(login()).await;
+    for path in [&b"/a\nDELE /b"[..], b"/a\rb", b"/a\0b", b""] {
+        let failure = session.delete(path).await.unwrap_err();
+        assert_eq!(failure.exit, Exit::Usage);
+    }
+    fake.finish().await;
+    let mut server = Fake::start(login()).await.server;
+    server.user = "joe\r\nDELE x".to_owned();
+    let failure = Session::open(&server, PATIENCE).await.unwrap_err();
+    assert_eq!(failure.exit, Exit::Usage);
+}
+
+#[tokio::test]
+async fn stat_on_a_plain_server() {
+    let acts = script(vec![
+        login(),
+        call("CWD /d/f", "550 Failed to change directory."),
+        call("SIZE /d/f", "213 42"),
+        call("MDTM /d/f", "213 20240102030405"),
+        call("CWD /d", "250 ok"),
+        call("MDTM /d", "550 not a plain file"),
+        call("CWD /none", "550 Failed to change directory."),
+        call("SIZE /none", "550 Could not get file size."),
+    ]);
+    let (mut session, fake) = opened(acts).await;
+    let file = session.stat(b"/d/f").await.unwrap();
+    assert_eq!((file.name.as_slice(), file.size), (&b"f"[..], Some(42)));
+    assert!(file.modified.is_some());
+    assert_eq!(session.stat(b"/d").await.unwrap().kind, Kind::Dir);
+    assert_eq!(
+        session.stat(b"/none").await.unwrap_err().exit,
+        Exit::NotFound
+    );
+    fake.finish().await;
+}
+
+#[tokio::test]
+async fn mkdir_of_a_directory_that_is_there() {
+    let acts = script(vec![
+        login(),
+        call("MKD /d", "550 Create directory operation failed."),
+        call("CWD /d", "250 ok"),
+        call("MKD /e", "550 Permission denied."),
+        call("CWD /e", "550 Failed to change directory."),
+        call("MKD /f", "257 \"/f\" created"),
+    ]);
+    let (mut session, fake) = opened(acts).await;
+    assert!(!session.make_dir(b"/d").await.unwrap());
+    assert_eq!(
+        session.make_dir(b"/e").await.unwrap_err().exit,
+        Exit::Refused
+    );
+    assert!(session.make_dir(b"/f").await.unwrap());
+    fake.finish().await;
+}
+
+#[tokio::test]
+async fn checksum_markers_keep_a_long_sum_alive() {
+    let feat = "211-x\n CKSM CRC32C:1;MD5:2;\n211 End.";
+    let marker = "113-Status Marker\n Timestamp: 1.0\n Bytes Processed: 5\n113 End.";
+    let acts = script(vec![
+        login_with(feat),
+        call("OPTS CKSM Markers=", "200 ok"),
+        vec![Hear("CKSM CRC32C 0 -1 /f")],
+        vec![Wait(250), Say(marker), Wait(250), Say(marker), Wait(250)],
+        vec![Say("213 ABCDEF")],
+        call(
+            "CKSM MD5 0 5 /f",
+            "500-Command failed\n500 No such file or directory",
+        ),
+    ]);
+    let fake = Fake::start(acts).await;
+    let patience = Duration::from_millis(400);
+    let mut session = Session::open(&fake.server, patience).await.unwrap();
+    let sum = session.checksum(Algorithm::Crc32c, 0, None, b"/f").await;
+    assert_eq!(sum.unwrap(), "00abcdef");
+    let failure = session
+        .checksum(Algorithm::Md5, 0, Some(5), b"/f")
+        .await
+        .unwrap_err();
+    assert_eq!(failure.exit, Exit::NotFound);
+    let cannot = session
+        .checksum(Algorithm::Sha1, 0, None, b"/f")
+        .await
+        .unwrap_err();
+    assert_eq!(cannot.exit, Exit::Protocol);
+    fake.finish().await;
+}
+
+#[tokio::test]
+async fn listing_by_ls_with_hidden_names() {
+    let text = b"total 8\r\n\
+        drwxr-xr-x    2 0 0  4096 Nov 20 08:21 .\r\n\
+        drwxr-xr-x    2 0 0  4096 Nov 20 08:21 ..\r\n\
+        -rw-r--r--    1 0 0     7 Nov 20 08:21 .hidden\r\n\
+        -rw-r--r--    1 0 0    42 Nov 20 08:21 a b\r\n";
+    let acts = script(vec![
+        login(),
+        call("CWD /d", "250 ok"),
+        vec![Listen("PASV"), Hear("LIST -a"), Say("150 go")],
+        vec![Give(text.to_vec()), Say("226 done")],
+    ]);
+    let (mut session, fake) = opened(acts).await;
+    let names: Vec<_> = session
+        .list(b"/d")
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|e| (e.name, e.size))
+        .collect();
+    assert_eq!(
+        names,
+        [(b".hidden".to_vec(), Some(7)), (b"a b".to_vec(), Some(42))]
+    );
+    fake.finish().await;
+}
+
+#[tokio::test]
+async fn listing_by_names_when_nothing_else_is_known() {
+    let acts = script(vec![
+        login(),
+        call("CWD /d", "250 ok"),
+        vec![Listen("PASV"), Hear("LIST -a"), Say("502 no")],
+        vec![Listen("PASV"), Hear("LIST\r"), Say("502 no")],
+        vec![Listen("PASV"), Hear("NLST\r"), Say("150 go")],
+        vec![Give(b"f\r\n/d/g\r\n".to_vec()), Say("226 done")],
+        call("CWD /d/f", "550 no"),
+        call("SIZE /d/f", "213 1"),
+        call("MDTM /d/f", "502 no"),
+        call("CWD /d/g", "250 ok"),
+        call("MDTM /d/g", "502 no"),
+    ]);
+    let (mut session, fake) = opened(acts).await;
+    let entries = session.list(b"/d").await.unwrap();
+    let kinds: Vec<_> = entries
+        .iter()
+        .map(|e| (e.name.as_slice(), e.kind))
+        .collect();
+    assert_eq!(kinds, [(&b"f"[..], Kind::File), (b"g", Kind::Dir)]);
+    fake.finish().await;
+}
+
+#[tokio::test]
+async fn epsv_when_pasv_is_refused() {
+    let acts = script(vec![
+        login_with("211-x\n MLST type*;size*;\n211 End"),
+        call("PASV", "500 no PASV here"),
+        vec![Listen("EPSV"), Hear("MLSD /d"), Say("150 go")],
+        vec![Give(
+            b"type=cdir; .\r\nType=file;Size=3; x;y z\r\n".to_vec(),
+        )],
+        vec![Say("226 done"), Listen("EPSV"), Hear("MLSD /e")],
+        vec![Say("550 /e: No such file or directory")],
+    ]);
+    let (mut session, fake) = opened(acts).await;
+    let entries = session.list(b"/d").await.unwrap();
+    assert_eq!(entries.len(), 1);
+    assert_eq!(entries[0].name, b"x;y z");
+    let failure = session.list(b"/e").await.unwrap_err();
+    assert_eq!(failure.exit, Exit::NotFound);
+    fake.finish().await;
+}

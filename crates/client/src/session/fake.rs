@@ -1,0 +1,174 @@
+//! A scripted server for tests: hears lines, says replies, moves data when told.
+
+use std::net::SocketAddr;
+
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+use crate::location::{Scheme, Server};
+
+/// One thing the server does.
+#[derive(Debug, Clone)]
+pub(crate) enum Act {
+    /// Sends these bytes, each line as it is plus CR LF.
+    Say(&'static str),
+    /// Reads one line, which must start with this.
+    Hear(&'static str),
+    /// Hears PASV (or EPSV when that is the word) and tells a data port.
+    Listen(&'static str),
+    /// Accepts on the data port, sends this and closes.
+    Give(Vec<u8>),
+    /// Accepts on the data port and takes what comes.
+    Take,
+    /// Accepts on the data port and keeps the connection open.
+    Hold,
+    /// Waits, milliseconds.
+    Wait(u64),
+}
+
+use Act::{Give, Hear, Hold, Listen, Say, Take, Wait};
+
+/// Hears a line and says a reply.
+pub(crate) fn call(line: &'static str, reply: &'static str) -> Vec<Act> {
+    vec![Hear(line), Say(reply)]
+}
+
+/// Greeting and login of a plain server without FEAT.
+pub(crate) fn login() -> Vec<Act> {
+    login_with("500 what?")
+}
+
+/// Greeting and login with a FEAT reply.
+pub(crate) fn login_with(feat: &'static str) -> Vec<Act> {
+    let mut acts = vec![Say("220 fake")];
+    acts.extend(call("USER joe", "331 pw"));
+    acts.extend(call("PASS secret", "230 in"));
+    acts.extend(call("FEAT", feat));
+    if feat.contains("PARALLEL") {
+        acts.extend(call("SITE CLIENTINFO", "250 ok"));
+    }
+    acts.extend(call("TYPE I", "200 ok"));
+    acts
+}
+
+/// A running script.
+pub(crate) struct Fake {
+    /// How to reach it.
+    pub(crate) server: Server,
+    task: JoinHandle<Vec<u8>>,
+}
+
+impl Fake {
+    /// Starts a server for one session. It closes when the script ends.
+    pub(crate) async fn start(acts: Vec<Act>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let task = tokio::spawn(async move {
+            let (stream, _) = listener.accept().await.unwrap();
+            Actor::new(stream).play(acts).await
+        });
+        let server = Server {
+            scheme: Scheme::Ftp,
+            host: "127.0.0.1".to_owned(),
+            port,
+            user: "joe".to_owned(),
+            password: "secret".to_owned(),
+        };
+        Self { server, task }
+    }
+
+    /// Waits for the end of the script; what came over data connections. Panics if the client did
+    /// not keep to the script.
+    pub(crate) async fn finish(self) -> Vec<u8> {
+        self.task.await.unwrap()
+    }
+}
+
+struct Actor {
+    control: BufReader<TcpStream>,
+    data: Option<TcpListener>,
+    held: Vec<TcpStream>,
+    taken: Vec<u8>,
+}
+
+impl Actor {
+    fn new(stream: TcpStream) -> Self {
+        Self {
+            control: BufReader::new(stream),
+            data: None,
+            held: Vec::new(),
+            taken: Vec::new(),
+        }
+    }
+
+    async fn play(mut self, acts: Vec<Act>) -> Vec<u8> {
+        for act in acts {
+            self.act(act).await;
+        }
+        self.taken
+    }
+
+    async fn act(&mut self, act: Act) {
+        match act {
+            Say(text) => self.say(text).await,
+            Hear(expected) => self.hear(expected).await,
+            Listen(verb) => self.listen(verb).await,
+            Give(bytes) => {
+                let mut data = self.accept().await;
+                // The client may have had enough before the end.
+                let _ = data.write_all(&bytes).await;
+            }
+            Take => {
+                let mut data = self.accept().await;
+                data.read_to_end(&mut self.taken).await.unwrap();
+            }
+            Hold => {
+                let data = self.accept().await;
+                self.held.push(data);
+            }
+            Wait(ms) => tokio::time::sleep(std::time::Duration::from_millis(ms)).await,
+        }
+    }
+
+    async fn say(&mut self, text: &str) {
+        let mut bytes = text.replace('\n', "\r\n").into_bytes();
+        bytes.extend_from_slice(b"\r\n");
+        self.control.write_all(&bytes).await.unwrap();
+    }
+
+    async fn hear(&mut self, expected: &str) {
+        let mut line = Vec::new();
+        self.control.read_until(b'\n', &mut line).await.unwrap();
+        let line = String::from_utf8_lossy(&line).into_owned();
+        assert!(
+            line.starts_with(expected) && line.ends_with("\r\n"),
+            "expected {expected:?}, heard {line:?}"
+        );
+    }
+
+    async fn listen(&mut self, verb: &str) {
+        self.hear(verb).await;
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        self.data = Some(listener);
+        let text = if verb == "PASV" {
+            format!("227 Entering Passive Mode ({})", six_numbers(address))
+        } else {
+            format!(
+                "229 Entering Extended Passive Mode (|||{}|)",
+                address.port()
+            )
+        };
+        self.say(&text).await;
+    }
+
+    async fn accept(&mut self) -> TcpStream {
+        self.data.as_ref().unwrap().accept().await.unwrap().0
+    }
+}
+
+fn six_numbers(address: SocketAddr) -> String {
+    let port = address.port();
+    format!("127,0,0,1,{},{}", port >> 8, port & 255)
+}
