@@ -1,16 +1,25 @@
-//! One record per transfer.
+//! One record per transfer: JSON Lines, and the line that globus-gridftp-server writes.
 
+use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use data::job::WireStats;
 use proto::checksum::Algorithm;
 use proto::command::Mode;
 
+mod file;
+mod ftp_info;
+mod json;
+
+#[cfg(test)]
+mod tests;
+
+use file::LogFile;
+
 /// Which way a transfer went.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// The server sent a file.
     Retrieve,
@@ -40,7 +49,7 @@ pub struct TransferRecord {
     /// The file inside the session's root.
     pub path: Vec<u8>,
     /// The session's root on the host.
-    pub root: std::path::PathBuf,
+    pub root: PathBuf,
     /// MODE.
     pub mode: Mode,
     /// Data connections asked for.
@@ -63,20 +72,36 @@ pub struct TransferRecord {
     pub application: Option<String>,
 }
 
-/// The open log files. A failing log never fails a transfer.
+/// The open log files. A failing log never fails a transfer: it is told once, by tracing, until
+/// it works again.
 #[derive(Debug)]
-pub struct TransferLog {}
+pub struct TransferLog {
+    json: Option<LogFile>,
+    ftp_info: Option<LogFile>,
+    host: String,
+}
 
 impl TransferLog {
     /// Opens (creates, appends) the JSON Lines file and the `FTP_INFO` file, as far as given.
-    pub fn open(json: Option<&Path>, ftp_info: Option<&Path>) -> std::io::Result<Self> {
-        let _ = (json, ftp_info);
-        todo!()
+    pub fn open(json: Option<&Path>, ftp_info: Option<&Path>) -> io::Result<Self> {
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        Ok(Self {
+            json: json.map(LogFile::open).transpose()?,
+            ftp_info: ftp_info.map(LogFile::open).transpose()?,
+            host: host.trim().to_owned(),
+        })
     }
 
     /// Writes one record, in one write per file. Blocks briefly on the disk.
     pub fn record(&self, record: &TransferRecord) {
-        let _ = record;
-        todo!()
+        if let Some(file) = &self.json {
+            match json::line(record) {
+                Ok(line) => file.append(&line),
+                Err(error) => tracing::error!(%error, "transfer record cannot be written as JSON"),
+            }
+        }
+        if let Some(file) = &self.ftp_info {
+            file.append(&ftp_info::line(record, &self.host));
+        }
     }
 }

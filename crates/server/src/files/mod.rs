@@ -4,17 +4,20 @@
 
 use std::sync::Arc;
 
-use data::job::Report;
-use data::recv::RecvPlan;
-use data::send::SendPlan;
-use data::store::root::Root;
-use data::store::{Sink, Source};
+use data::store::root::{Identity, Root};
 use proto::path::VPath;
-use proto::server::{FileAnswer, FileError, FileRequest, Rights, TransferError, TransferRequest};
+use proto::server::{FileAnswer, FileError, FileErrorKind, FileRequest, Rights};
 
+mod checksum;
+mod listing;
 mod sums;
+mod transfer;
+
+#[cfg(test)]
+mod tests;
 
 pub use sums::Sums;
+pub use transfer::{Opened, Sending, Storing};
 
 /// The files of one session.
 #[derive(Debug, Clone)]
@@ -24,41 +27,6 @@ pub struct Files {
     sums: Arc<Sums>,
 }
 
-/// A transfer whose file is open.
-#[derive(Debug)]
-pub enum Opened {
-    /// RETR, ERET and listings: the server sends.
-    Send(Sending),
-    /// STOR, APPE, STOU, ESTO: the server receives.
-    Receive(Storing),
-}
-
-/// Something to send.
-#[derive(Debug)]
-pub struct Sending {
-    /// What is read.
-    pub source: Arc<dyn Source>,
-    /// Which bytes of it.
-    pub plan: SendPlan,
-    /// The file as the log shall name it.
-    pub path: VPath,
-}
-
-/// A file that is open to be stored.
-#[derive(Debug)]
-pub struct Storing {
-    /// Where bytes go.
-    pub sink: Arc<dyn Sink>,
-    /// Where on it.
-    pub plan: RecvPlan,
-    /// The file; for STOU the unique name.
-    pub path: VPath,
-    /// STOU made the name.
-    pub unique: bool,
-    /// What [`data::job::Settings::sum`] should be.
-    pub sum: Option<proto::checksum::Algorithm>,
-}
-
 impl Files {
     /// The files below `root`, used with `rights`; `sums` is shared by all sessions.
     pub fn new(root: Arc<Root>, rights: Rights, sums: Arc<Sums>) -> Self {
@@ -66,29 +34,93 @@ impl Files {
     }
 
     /// Carries out a request. `progress` is called now and then during a checksum with the bytes
-    /// summed so far; `false` stops it ([`proto::server::FileErrorKind::Other`], "aborted").
+    /// summed so far; `false` stops it ([`FileErrorKind::Other`], "aborted").
     pub fn run(
         &self,
         request: &FileRequest,
         progress: &mut dyn FnMut(u64) -> bool,
     ) -> Result<FileAnswer, FileError> {
-        let _ = (request, progress);
-        todo!()
+        match request {
+            FileRequest::Stat(path) => Ok(FileAnswer::Entry(Box::new(self.stat(path)?))),
+            FileRequest::ChangeDir(path) => done(self.root.enter(path)),
+            FileRequest::List(request) => self.list_lines(request).map(FileAnswer::Lines),
+            FileRequest::Checksum {
+                algorithm,
+                path,
+                offset,
+                length,
+                marker_seconds: _,
+            } => self
+                .checksum(*algorithm, path, *offset, *length, progress)
+                .map(FileAnswer::Digest),
+            change => self.change(change),
+        }
     }
 
-    /// Opens what a transfer reads or writes. A listing is written to memory here.
-    pub fn open(&self, request: &TransferRequest) -> Result<Opened, FileError> {
-        let _ = request;
-        todo!()
+    /// The requests that need the right to write.
+    fn change(&self, request: &FileRequest) -> Result<FileAnswer, FileError> {
+        self.require_write()?;
+        let root = &self.root;
+        match request {
+            FileRequest::MakeDir(path) => done(root.make_dir(path)),
+            FileRequest::RemoveDir(path) => done(root.remove_dir(path)),
+            FileRequest::Delete(path) => done(root.delete(path)),
+            FileRequest::RemoveTree(path) => done(root.remove_tree(path)),
+            FileRequest::Rename { from, to } => {
+                self.keeping_sums(from, to, || done(root.rename(from, to)))
+            }
+            FileRequest::SetModified(path, time) => {
+                self.keeping_sums(path, path, || done(root.set_modified(path, *time)))
+            }
+            FileRequest::Chmod(path, mode) => {
+                self.keeping_sums(path, path, || done(root.chmod(path, *mode)))
+            }
+            FileRequest::Chgrp(path, group) => {
+                self.keeping_sums(path, path, || done(root.chgrp(path, group)))
+            }
+            FileRequest::Symlink { target, link } => done(root.symlink(target, link)),
+            FileRequest::Truncate(path, length) => done(root.truncate(path, *length)),
+            FileRequest::Stat(_)
+            | FileRequest::ChangeDir(_)
+            | FileRequest::List(_)
+            | FileRequest::Checksum { .. } => Ok(FileAnswer::Done),
+        }
+    }
+
+    fn stat(&self, path: &VPath) -> Result<proto::listing::Entry, FileError> {
+        let mut entry = self.root.stat(path)?;
+        entry.access.write &= self.rights.write;
+        Ok(entry)
+    }
+
+    fn require_write(&self) -> Result<(), FileError> {
+        if self.rights.write {
+            return Ok(());
+        }
+        Err(FileError {
+            kind: FileErrorKind::Denied,
+            errno: None,
+            text: "Permission denied: this session may only read".to_owned(),
+        })
+    }
+
+    /// Runs a change that touches no content, and lets the file keep the checksums known of it.
+    fn keeping_sums(
+        &self,
+        before: &VPath,
+        after: &VPath,
+        change: impl FnOnce() -> Result<FileAnswer, FileError>,
+    ) -> Result<FileAnswer, FileError> {
+        let old: Option<Identity> = self.root.identity(before).ok();
+        let answer = change()?;
+        if let (Some(old), Ok(new)) = (old, self.root.identity(after)) {
+            self.sums.carry(&old, new);
+        }
+        Ok(answer)
     }
 }
 
-impl Storing {
-    /// Ends a store that arrived whole: cuts the file where that is due, verifies an announced
-    /// checksum, sets the announced time, and remembers the sum. Returns the file's checksum if it
-    /// is known. A store that failed is just dropped: what arrived stays for a restart.
-    pub fn finish(self, report: &Report) -> Result<Option<String>, TransferError> {
-        let _ = report;
-        todo!()
-    }
+fn done(result: Result<(), data::store::root::StoreError>) -> Result<FileAnswer, FileError> {
+    result?;
+    Ok(FileAnswer::Done)
 }

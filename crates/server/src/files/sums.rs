@@ -1,5 +1,202 @@
 //! Checksums of whole files that are known already.
 
-/// Remembered checksums, shared by all sessions.
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use data::store::root::Identity;
+use proto::checksum::Algorithm;
+
+/// Files remembered; the one that came first gives way.
+const MAX_FILES: usize = 16_384;
+
+/// A change within this time of the last one may leave the time of change as it is: the kernel's
+/// clock ticks every 1 to 10 ms.
+const CLOCK_TICK: Duration = Duration::from_millis(50);
+
+/// Remembered checksums, shared by all sessions. An entry answers only for a file that is in the
+/// very state it was summed in.
 #[derive(Debug, Default)]
-pub struct Sums {}
+pub struct Sums {
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    files: HashMap<(u64, u64), Entry>,
+    /// The keys of `files`, first come first.
+    order: VecDeque<(u64, u64)>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    state: Identity,
+    sums: Vec<(Algorithm, String)>,
+}
+
+impl Sums {
+    /// The checksum of a file in this state, if known.
+    pub(super) fn get(&self, state: &Identity, algorithm: Algorithm) -> Option<String> {
+        let known = self.known();
+        let entry = known.files.get(&state.inode)?;
+        if entry.state != *state {
+            return None;
+        }
+        let found = entry.sums.iter().find(|(of, _)| *of == algorithm);
+        found.map(|(_, hex)| hex.clone())
+    }
+
+    /// Remembers what was summed while it was stored.
+    pub(super) fn put(&self, state: Identity, algorithm: Algorithm, hex: String) {
+        let mut known = self.known();
+        known.make_room(state.inode);
+        let entry = known.files.entry(state.inode).or_insert(Entry {
+            state,
+            sums: Vec::new(),
+        });
+        if entry.state != state {
+            entry.state = state;
+            entry.sums.clear();
+        }
+        entry.sums.retain(|(of, _)| *of != algorithm);
+        entry.sums.push((algorithm, hex));
+    }
+
+    /// Remembers what was read and summed, unless the file changed meanwhile or so shortly before
+    /// that another change would not show.
+    pub(super) fn put_read(
+        &self,
+        before: Identity,
+        after: &Identity,
+        began: SystemTime,
+        algorithm: Algorithm,
+        hex: &str,
+    ) {
+        if before == *after && is_settled(&before, began) {
+            self.put(before, algorithm, hex.to_owned());
+        }
+    }
+
+    /// Forgets a file, because it is about to be written.
+    pub(super) fn forget(&self, state: &Identity) {
+        if let Some(entry) = self.known().files.get_mut(&state.inode) {
+            entry.sums.clear();
+        }
+    }
+
+    /// The file's name, times or rights were changed, not its content: what is known of `before`
+    /// holds for `after`.
+    pub(super) fn carry(&self, before: &Identity, after: Identity) {
+        if before.inode != after.inode || before.size != after.size {
+            return;
+        }
+        if let Some(entry) = self.known().files.get_mut(&after.inode)
+            && entry.state == *before
+        {
+            entry.state = after;
+        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Known {
+    fn make_room(&mut self, inode: (u64, u64)) {
+        if self.files.contains_key(&inode) {
+            return;
+        }
+        if self.order.len() >= MAX_FILES
+            && let Some(first) = self.order.pop_front()
+        {
+            self.files.remove(&first);
+        }
+        self.order.push_back(inode);
+    }
+}
+
+fn is_settled(state: &Identity, now: SystemTime) -> bool {
+    let (Ok(seconds), Ok(nanos)) = (state.changed.0.try_into(), state.changed.1.try_into()) else {
+        return false;
+    };
+    let changed = SystemTime::UNIX_EPOCH + Duration::new(seconds, nanos);
+    now.duration_since(changed)
+        .is_ok_and(|age| age > CLOCK_TICK)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(inode: u64, changed: i64) -> Identity {
+        Identity {
+            inode: (1, inode),
+            size: 5,
+            modified: (changed, 0),
+            changed: (changed, 0),
+        }
+    }
+
+    #[test]
+    fn answers_for_the_very_state() {
+        let sums = Sums::default();
+        sums.put(state(1, 100), Algorithm::Md5, "aa".to_owned());
+        assert_eq!(
+            sums.get(&state(1, 100), Algorithm::Md5).as_deref(),
+            Some("aa")
+        );
+        assert_eq!(sums.get(&state(1, 100), Algorithm::Sha1), None);
+        assert_eq!(sums.get(&state(1, 101), Algorithm::Md5), None);
+        assert_eq!(sums.get(&state(2, 100), Algorithm::Md5), None);
+        sums.put(state(1, 101), Algorithm::Sha1, "bb".to_owned());
+        assert_eq!(
+            sums.get(&state(1, 101), Algorithm::Md5),
+            None,
+            "of the old content"
+        );
+    }
+
+    #[test]
+    fn forgets_and_carries() {
+        let sums = Sums::default();
+        sums.put(state(1, 100), Algorithm::Md5, "aa".to_owned());
+        sums.carry(&state(1, 100), state(1, 105));
+        assert_eq!(
+            sums.get(&state(1, 105), Algorithm::Md5).as_deref(),
+            Some("aa")
+        );
+        sums.carry(&state(1, 100), state(1, 106));
+        assert_eq!(sums.get(&state(1, 106), Algorithm::Md5), None);
+        sums.forget(&state(1, 99));
+        assert_eq!(sums.get(&state(1, 105), Algorithm::Md5), None);
+    }
+
+    #[test]
+    fn fresh_changes_are_not_trusted() {
+        let sums = Sums::default();
+        let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        let (old, new) = (state(1, 100), state(1, 101));
+        sums.put_read(old, &old, at(100), Algorithm::Md5, "aa");
+        assert_eq!(sums.get(&old, Algorithm::Md5), None);
+        sums.put_read(old, &new, at(200), Algorithm::Md5, "aa");
+        assert_eq!(sums.get(&old, Algorithm::Md5), None);
+        sums.put_read(old, &old, at(200), Algorithm::Md5, "aa");
+        assert_eq!(sums.get(&old, Algorithm::Md5).as_deref(), Some("aa"));
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let sums = Sums::default();
+        for inode in 0..MAX_FILES as u64 + 10 {
+            sums.put(state(inode, 1), Algorithm::Md5, String::new());
+            sums.forget(&state(inode, 1));
+            sums.put(state(inode, 1), Algorithm::Md5, String::new());
+        }
+        let known = sums.known();
+        assert_eq!(
+            (known.files.len(), known.order.len()),
+            (MAX_FILES, MAX_FILES)
+        );
+    }
+}

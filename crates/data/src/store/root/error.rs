@@ -24,6 +24,11 @@ impl StoreError {
         }
     }
 
+    /// From an error of the standard library; one without a number becomes EIO.
+    pub fn from_io(op: &'static str, path: &VPath, error: &std::io::Error) -> Self {
+        Self::new(op, path, Errno::from_io_error(error).unwrap_or(Errno::IO))
+    }
+
     /// What the reply code depends on.
     pub fn kind(&self) -> FileErrorKind {
         kind(self.errno)
@@ -70,4 +75,60 @@ fn text(errno: Errno) -> String {
         text.truncate(end);
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_become_kinds_and_words() {
+        let cases = [
+            (
+                Errno::NOENT,
+                FileErrorKind::NotFound,
+                "No such file or directory",
+            ),
+            (Errno::ACCESS, FileErrorKind::Denied, "Permission denied"),
+            (
+                Errno::PERM,
+                FileErrorKind::Denied,
+                "Operation not permitted",
+            ),
+            (Errno::EXIST, FileErrorKind::Exists, "File exists"),
+            (
+                Errno::NOSPC,
+                FileErrorKind::NoSpace,
+                "No space left on device",
+            ),
+            (Errno::DQUOT, FileErrorKind::NoSpace, "Disk quota exceeded"),
+            (
+                Errno::XDEV,
+                FileErrorKind::Escapes,
+                "Invalid cross-device link",
+            ),
+            (
+                Errno::LOOP,
+                FileErrorKind::Escapes,
+                "Too many levels of symbolic links",
+            ),
+            (Errno::IO, FileErrorKind::Other, "Input/output error"),
+        ];
+        let path = VPath::root();
+        for (errno, kind, words) in cases {
+            let error = FileError::from(StoreError::new("open", &path, errno));
+            assert_eq!(error.kind, kind);
+            assert_eq!(error.errno, Some(errno.raw_os_error()));
+            assert_eq!(error.text, format!("cannot open /: {words}"));
+        }
+    }
+
+    #[test]
+    fn errors_without_a_number_are_io_errors() {
+        let error = std::io::Error::other("odd");
+        assert_eq!(
+            StoreError::from_io("read", &VPath::root(), &error).errno,
+            Errno::IO
+        );
+    }
 }

@@ -30,7 +30,7 @@ impl Root {
     }
 
     /// Calls `visit` for every entry of a directory, sorted by name, without `.` and `..`; or
-    /// once, if `path` is something else. Symbolic links are followed; those that lead nowhere
+    /// once, if `path` is something else (with a pattern: ENOTDIR). Symbolic links are followed; those that lead nowhere
     /// are left out. Stops early when `visit` breaks.
     pub fn list(
         &self,
@@ -40,6 +40,9 @@ impl Root {
     ) -> Result<(), StoreError> {
         let failed = |errno| StoreError::new("list", path, errno);
         let Some(dir) = self.directory(path).map_err(failed)? else {
+            if pattern.is_some() {
+                return Err(failed(Errno::NOTDIR));
+            }
             let _ = visit(self.stat(path)?);
             return Ok(());
         };

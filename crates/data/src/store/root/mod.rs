@@ -15,6 +15,7 @@ use rustix::io::Errno;
 mod change;
 mod entry;
 mod error;
+mod identity;
 mod list;
 mod names;
 mod open;
@@ -26,6 +27,7 @@ mod resolve;
 mod tests;
 
 pub use error::StoreError;
+pub use identity::Identity;
 pub use open::WriteMode;
 pub use pattern::Pattern;
 

@@ -1,0 +1,309 @@
+//! Opening what a transfer reads or writes, and ending a store.
+
+use std::sync::Arc;
+
+use data::job::Report;
+use data::recv::RecvPlan;
+use data::send::SendPlan;
+use data::store::file::{FileSink, FileSource};
+use data::store::memory::MemorySource;
+use data::store::root::{Identity, StoreError, WriteMode};
+use data::store::{Sink, Source};
+use proto::checksum::Algorithm;
+use proto::command::{Mode, Type};
+use proto::path::VPath;
+use proto::ranges::RangeSet;
+use proto::server::{
+    Disposition, FileError, FileErrorKind, ListRequest, TransferError, TransferKind,
+    TransferRequest,
+};
+
+use super::Files;
+
+mod finish;
+
+use finish::Ending;
+
+/// A transfer whose file is open.
+#[derive(Debug)]
+pub enum Opened {
+    /// RETR, ERET and listings: the server sends.
+    Send(Sending),
+    /// STOR, APPE, STOU, ESTO: the server receives.
+    Receive(Storing),
+}
+
+/// Something to send. A listing has its CR LF already, in every TYPE.
+#[derive(Debug)]
+pub struct Sending {
+    /// What is read.
+    pub source: Arc<dyn Source>,
+    /// Which bytes of it.
+    pub plan: SendPlan,
+    /// The file or directory.
+    pub path: VPath,
+}
+
+/// A file that is open to be stored.
+#[derive(Debug)]
+pub struct Storing {
+    /// Where bytes go.
+    pub sink: Arc<dyn Sink>,
+    /// Where on it. In MODE S `origin` is the file offset of the stream's first byte.
+    pub plan: RecvPlan,
+    /// The file; for STOU the unique name.
+    pub path: VPath,
+    /// STOU made the name.
+    pub unique: bool,
+    /// What [`data::job::Settings::sum`] should be.
+    pub sum: Option<Algorithm>,
+    ending: Ending,
+}
+
+/// The fields of [`TransferKind::Store`] that decide how the file is opened.
+struct Store<'a> {
+    path: &'a VPath,
+    disposition: &'a Disposition,
+    allocate: Option<u64>,
+}
+
+impl Files {
+    /// Opens what a transfer reads or writes. A listing is written to memory here.
+    pub fn open(&self, request: &TransferRequest) -> Result<Opened, FileError> {
+        match &request.what {
+            TransferKind::List(list) => self.open_listing(list).map(Opened::Send),
+            TransferKind::Retrieve { path, part, have } => {
+                self.open_retrieve(path, *part, have).map(Opened::Send)
+            }
+            TransferKind::Store { .. } => self.open_store(request).map(Opened::Receive),
+        }
+    }
+
+    fn open_listing(&self, request: &ListRequest) -> Result<Sending, FileError> {
+        let text = self.list_text(request)?;
+        let mut ranges = RangeSet::new();
+        ranges.insert(0, text.len() as u64);
+        Ok(Sending {
+            source: Arc::new(MemorySource::new(text, request.path.to_string())),
+            plan: SendPlan { ranges, origin: 0 },
+            path: request.path.clone(),
+        })
+    }
+
+    fn open_retrieve(
+        &self,
+        path: &VPath,
+        part: Option<(u64, u64)>,
+        have: &RangeSet,
+    ) -> Result<Sending, FileError> {
+        let failed = |error: std::io::Error| StoreError::from_io("open", path, &error);
+        let file = self.root.open_read(path)?;
+        let size = file.metadata().map_err(failed)?.len();
+        let source = FileSource::new(file, path.to_string()).map_err(failed)?;
+        Ok(Sending {
+            source: Arc::new(source),
+            plan: ranges_to_send(size, part, have),
+            path: path.clone(),
+        })
+    }
+
+    fn open_store(&self, request: &TransferRequest) -> Result<Storing, FileError> {
+        let TransferKind::Store {
+            path,
+            disposition,
+            allocate,
+            sum,
+            expect,
+            modify,
+        } = &request.what
+        else {
+            return Err(FileError {
+                kind: FileErrorKind::Other,
+                errno: None,
+                text: "not a store".to_owned(),
+            });
+        };
+        self.require_write()?;
+        let store = Store {
+            path,
+            disposition,
+            allocate: *allocate,
+        };
+        self.require_space(&store)?;
+        let (file, path) = self.open_for(&store)?;
+        let failed = |error: std::io::Error| StoreError::from_io("open", &path, &error);
+        let before = Identity::of(&file).map_err(failed)?;
+        self.sums.forget(&before);
+        let plan = plan_of(disposition, request.mode, before.size);
+        let ascii = request.type_ == Type::Ascii;
+        let resumed = matches!(disposition, Disposition::Resume { .. });
+        let replaces_rest = resumed && request.mode == Mode::Stream;
+        if replaces_rest && ascii && before.size > plan.origin {
+            // What TYPE A stores has another length than what it receives, so the end is not
+            // known afterwards.
+            file.set_len(plan.origin).map_err(failed)?;
+        }
+        let sink = Arc::new(FileSink::new(file, path.to_string()).map_err(failed)?);
+        let wanted = expect.as_ref().map(|(algorithm, _)| *algorithm).or(*sum);
+        Ok(Storing {
+            sink: Arc::clone(&sink) as Arc<dyn Sink>,
+            plan,
+            unique: *disposition == Disposition::Unique,
+            // In TYPE A what passes is not what is stored.
+            sum: wanted.filter(|_| !ascii),
+            ending: Ending {
+                files: self.clone(),
+                file: sink,
+                path: path.clone(),
+                cut: replaces_rest && !ascii,
+                algorithm: wanted,
+                expect: expect.as_ref().map(|(_, hex)| hex.clone()),
+                modify: *modify,
+            },
+            path,
+        })
+    }
+
+    fn open_for(&self, store: &Store<'_>) -> Result<(std::fs::File, VPath), FileError> {
+        let mode = match store.disposition {
+            Disposition::Unique => return Ok(self.root.open_unique(store.path)?),
+            Disposition::Truncate => WriteMode::Truncate,
+            Disposition::Resume { .. } | Disposition::At(_) | Disposition::Append => {
+                WriteMode::Keep
+            }
+        };
+        let file = self.root.open_write(store.path, mode)?;
+        Ok((file, store.path.clone()))
+    }
+
+    /// A file announced by ALLO that cannot fit is refused before a byte of it, or of the file
+    /// that it replaces, is lost.
+    fn require_space(&self, store: &Store<'_>) -> Result<(), FileError> {
+        let Some(size) = store.allocate else {
+            return Ok(());
+        };
+        let reused = match store.disposition {
+            Disposition::Append | Disposition::Unique => 0,
+            Disposition::Truncate | Disposition::Resume { .. } | Disposition::At(_) => {
+                self.root.identity(store.path).map_or(0, |file| file.size)
+            }
+        };
+        let free = self.root.free_space(store.path)?;
+        if size.saturating_sub(reused) <= free {
+            return Ok(());
+        }
+        Err(FileError {
+            kind: FileErrorKind::NoSpace,
+            errno: None,
+            text: format!(
+                "No space left on device: {size} bytes announced for {}, {free} free",
+                store.path
+            ),
+        })
+    }
+}
+
+impl Storing {
+    /// Ends a store that arrived whole: cuts the file where that is due, verifies an announced
+    /// checksum, sets the announced time, and remembers the sum. Returns the checksum of the whole
+    /// file if it is known. A store that failed is just dropped: what arrived stays for a restart.
+    pub fn finish(self, report: &Report) -> Result<Option<String>, TransferError> {
+        self.ending.run(&self.plan, report)
+    }
+}
+
+/// Wire offsets (of `part` and `have`) to file offsets, less what the receiver has.
+fn ranges_to_send(size: u64, part: Option<(u64, u64)>, have: &RangeSet) -> SendPlan {
+    let (origin, length) = part.unwrap_or((0, u64::MAX));
+    let mut there = RangeSet::new();
+    for range in have.iter() {
+        there.insert(
+            range.start.saturating_add(origin),
+            range.end.saturating_add(origin),
+        );
+    }
+    SendPlan {
+        ranges: there.gaps(origin, size.min(origin.saturating_add(length))),
+        origin,
+    }
+}
+
+fn plan_of(disposition: &Disposition, mode: Mode, size: u64) -> RecvPlan {
+    let (origin, stream_start) = match disposition {
+        Disposition::Truncate | Disposition::Unique => (0, 0),
+        Disposition::Resume { have } => match mode {
+            Mode::Stream => (have.prefix(), have.prefix()),
+            Mode::Extended => (0, 0),
+        },
+        Disposition::At(offset) => (*offset, 0),
+        Disposition::Append => (size, 0),
+    };
+    RecvPlan {
+        origin,
+        stream_start,
+        limit: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn set(text: &str) -> RangeSet {
+        RangeSet::parse(text).unwrap()
+    }
+
+    #[test]
+    fn sends_what_is_missing_of_the_part() {
+        let plan = |part, have| {
+            let plan = ranges_to_send(100, part, &have);
+            (plan.ranges.to_string(), plan.origin)
+        };
+        assert_eq!(plan(None, RangeSet::new()), ("0-100".to_owned(), 0));
+        assert_eq!(
+            plan(None, set("0-10,20-30")),
+            ("10-20,30-100".to_owned(), 0)
+        );
+        assert_eq!(
+            plan(Some((40, 20)), RangeSet::new()),
+            ("40-60".to_owned(), 40)
+        );
+        assert_eq!(plan(Some((40, 20)), set("0-5")), ("45-60".to_owned(), 40));
+        assert_eq!(
+            plan(Some((90, 50)), RangeSet::new()),
+            ("90-100".to_owned(), 90)
+        );
+        assert_eq!(plan(Some((200, 5)), RangeSet::new()), (String::new(), 200));
+        assert_eq!(plan(None, set("0-200")), (String::new(), 0));
+    }
+
+    proptest! {
+        #[test]
+        fn no_offset_overflows(size: u64, offset: u64, length: u64, a: u64, b: u64) {
+            let mut have = RangeSet::new();
+            have.insert(a.min(b), a.max(b));
+            let plan = ranges_to_send(size, Some((offset, length)), &have);
+            prop_assert!(plan.ranges.end() <= size);
+            prop_assert!(plan.ranges.iter().all(|range| range.start >= offset));
+        }
+    }
+
+    #[test]
+    fn stores_begin_where_the_command_says() {
+        let plan = |disposition, mode| {
+            let plan = plan_of(&disposition, mode, 70);
+            (plan.origin, plan.stream_start)
+        };
+        let resume = || Disposition::Resume {
+            have: set("0-30,40-50"),
+        };
+        assert_eq!(plan(Disposition::Truncate, Mode::Stream), (0, 0));
+        assert_eq!(plan(resume(), Mode::Stream), (30, 30));
+        assert_eq!(plan(resume(), Mode::Extended), (0, 0));
+        assert_eq!(plan(Disposition::At(9), Mode::Extended), (9, 0));
+        assert_eq!(plan(Disposition::Append, Mode::Stream), (70, 0));
+        assert_eq!(plan(Disposition::Unique, Mode::Extended), (0, 0));
+    }
+}

@@ -1,0 +1,64 @@
+//! A file that lines are appended to.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+/// Open for appending; opened anew when the path leads to another file (log rotation).
+#[derive(Debug)]
+pub(super) struct LogFile {
+    path: PathBuf,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    file: File,
+    /// The last append failed and was reported.
+    failing: bool,
+}
+
+impl LogFile {
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        Ok(Self {
+            path: path.to_owned(),
+            state: Mutex::new(State {
+                file: open_append(path)?,
+                failing: false,
+            }),
+        })
+    }
+
+    /// Appends one line, its end included, in one write: lines of several processes do not mix.
+    pub(super) fn append(&self, line: &[u8]) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_elsewhere(&state.file, &self.path) {
+            // Where the new file cannot be opened (privileges were given up), the old one is
+            // better than none.
+            if let Ok(file) = open_append(&self.path) {
+                state.file = file;
+            }
+        }
+        let result = state.file.write_all(line);
+        if let (Err(error), false) = (&result, state.failing) {
+            let path = self.path.display();
+            tracing::error!(%path, %error, "transfer log cannot be written; transfers go on");
+        }
+        state.failing = result.is_err();
+    }
+}
+
+fn open_append(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .append(true)
+        .create(true)
+        .mode(0o640)
+        .open(path)
+}
+
+fn is_elsewhere(file: &File, path: &Path) -> bool {
+    let inode = |meta: std::fs::Metadata| (meta.dev(), meta.ino());
+    path.metadata().ok().map(inode) != file.metadata().ok().map(inode)
+}

@@ -1,0 +1,86 @@
+//! A record as the `NL.EVNT=FTP_INFO` line of globus-gridftp-server's `-Z` log.
+
+use std::fmt::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::time::SystemTime;
+
+use super::{Direction, TransferRecord};
+
+/// The line with its end: blank-separated `NAME=value` in the order of the original.
+pub(super) fn line(record: &TransferRecord, host: &str) -> Vec<u8> {
+    let mut line = format!(
+        "DATE={} HOST={} PROG=longhaul NL.EVNT=FTP_INFO START={} USER={} FILE=",
+        time(record.start + record.elapsed),
+        host,
+        time(record.start),
+        word(record.user.as_bytes()),
+    );
+    escape(&mut line, record.root.as_os_str().as_bytes(), "");
+    // The original names host paths, and parsers look files up by them.
+    if record.root.as_os_str().as_bytes().ends_with(b"/") {
+        line.pop();
+    }
+    escape(&mut line, &record.path, "");
+    let peers: Vec<String> = match record.data_peers.as_slice() {
+        [] => vec![record.client.ip().to_canonical().to_string()],
+        peers => peers.iter().map(ToString::to_string).collect(),
+    };
+    let task = record.task.as_deref().unwrap_or("none");
+    // Writing to a String cannot fail.
+    let _ = writeln!(
+        line,
+        " BUFFER={} BLOCK={} NBYTES={} VOLUME=/ STREAMS={} STRIPES=1 DEST=[{}] TYPE={} CODE={} \
+         TASKID={} retrans={}",
+        record.wire.buffer_bytes,
+        record.block,
+        record.bytes,
+        record.wire.streams.max(u64::from(record.streams)),
+        peers.join(","),
+        match record.direction {
+            Direction::Retrieve => "RETR",
+            Direction::Store => "STOR",
+            Direction::List => "LIST",
+        },
+        record.code,
+        word(task.as_bytes()),
+        record.wire.retransmits,
+    );
+    line.into_bytes()
+}
+
+/// A value without blanks.
+fn word(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    escape(&mut text, bytes, " ");
+    text
+}
+
+/// Adds text in which nothing can end the line or look like another field: control bytes, bytes
+/// above ASCII that are not UTF-8, `"`, `\\` and `=` become `\\xHH`, and so does what is in `also`.
+/// Blanks in file names stay, as in the original.
+fn escape(line: &mut String, bytes: &[u8], also: &str) {
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            if c.is_control() || matches!(c, '"' | '\\' | '=') || also.contains(c) {
+                let mut buffer = [0; 4];
+                c.encode_utf8(&mut buffer)
+                    .bytes()
+                    .for_each(|b| escape_byte(line, b));
+            } else {
+                line.push(c);
+            }
+        }
+        chunk.invalid().iter().for_each(|&b| escape_byte(line, b));
+    }
+}
+
+fn escape_byte(line: &mut String, byte: u8) {
+    // Writing to a String cannot fail.
+    let _ = write!(line, "\\x{byte:02x}");
+}
+
+/// `YYYYMMDDhhmmss.uuuuuu`, UTC. Times out of range are shown as the epoch.
+fn time(time: SystemTime) -> String {
+    let time = jiff::Timestamp::try_from(time).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
+    time.strftime("%Y%m%d%H%M%S%.6f").to_string()
+}

@@ -1,0 +1,116 @@
+//! A record as one JSON object.
+
+use std::fmt::Write;
+use std::net::{IpAddr, SocketAddr};
+use std::os::unix::ffi::OsStrExt;
+use std::time::SystemTime;
+
+use serde::Serialize;
+
+use super::{Direction, Mode, TransferRecord};
+
+/// The object's fields. What is unknown is null, never left out.
+#[derive(Serialize)]
+struct Line<'a> {
+    /// RFC 3339, UTC, microseconds.
+    start: String,
+    end: String,
+    seconds: f64,
+    bytes: u64,
+    direction: &'static str,
+    user: &'a str,
+    client: SocketAddr,
+    data_peers: &'a [IpAddr],
+    family: &'static str,
+    root: String,
+    /// Bytes that are not UTF-8 are shown as U+FFFD; `path_hex` then has them all.
+    path: String,
+    path_hex: Option<String>,
+    mode: &'static str,
+    streams: u64,
+    block: usize,
+    buffer: u64,
+    min_rtt_us: Option<u32>,
+    retransmits: u64,
+    limiter: Option<&'static str>,
+    checksum: Option<Checksum<'a>>,
+    code: u16,
+    result: &'static str,
+    error: Option<&'a str>,
+    task: Option<&'a str>,
+    application: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct Checksum<'a> {
+    algorithm: &'static str,
+    hex: &'a str,
+}
+
+/// The line with its end.
+pub(super) fn line(record: &TransferRecord) -> serde_json::Result<Vec<u8>> {
+    let path = String::from_utf8_lossy(&record.path).into_owned();
+    let exact = std::str::from_utf8(&record.path).is_ok();
+    let wire = &record.wire;
+    let line = Line {
+        start: time(record.start),
+        end: time(record.start + record.elapsed),
+        seconds: record.elapsed.as_secs_f64(),
+        bytes: record.bytes,
+        direction: match record.direction {
+            Direction::Retrieve => "retrieve",
+            Direction::Store => "store",
+            Direction::List => "list",
+        },
+        user: &record.user,
+        client: record.client,
+        data_peers: &record.data_peers,
+        family: match record.client.ip().to_canonical() {
+            IpAddr::V4(_) => "ipv4",
+            IpAddr::V6(_) => "ipv6",
+        },
+        root: String::from_utf8_lossy(record.root.as_os_str().as_bytes()).into_owned(),
+        path,
+        path_hex: (!exact).then(|| hex(&record.path)),
+        mode: match record.mode {
+            Mode::Stream => "S",
+            Mode::Extended => "E",
+        },
+        streams: record.wire.streams.max(u64::from(record.streams)),
+        block: record.block,
+        buffer: wire.buffer_bytes,
+        min_rtt_us: (wire.min_rtt_us > 0).then_some(wire.min_rtt_us),
+        retransmits: wire.retransmits,
+        limiter: record.limiter,
+        checksum: record.checksum.as_ref().map(|(algorithm, hex)| Checksum {
+            algorithm: algorithm.name(),
+            hex,
+        }),
+        code: record.code,
+        result: if record.error.is_none() {
+            "ok"
+        } else {
+            "error"
+        },
+        error: record.error.as_deref(),
+        task: record.task.as_deref(),
+        application: record.application.as_deref(),
+    };
+    let mut line = serde_json::to_vec(&line)?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+/// Times out of range (beyond the year 9999) are shown as the epoch.
+fn time(time: SystemTime) -> String {
+    let time = jiff::Timestamp::try_from(time).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
+    time.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}

@@ -1,0 +1,148 @@
+use std::os::unix::fs::PermissionsExt;
+
+use super::*;
+
+fn record() -> TransferRecord {
+    TransferRecord {
+        start: SystemTime::UNIX_EPOCH + Duration::from_micros(1_795_173_825_195_241),
+        elapsed: Duration::from_micros(1181),
+        bytes: 1_000_000,
+        direction: Direction::Retrieve,
+        user: "ann".to_owned(),
+        client: "127.0.0.1:4711".parse().unwrap(),
+        data_peers: vec!["127.0.0.1".parse().unwrap()],
+        path: b"/gz/f q.dat".to_vec(),
+        root: "/srv".into(),
+        mode: Mode::Extended,
+        streams: 4,
+        block: 262_144,
+        wire: WireStats {
+            buffer_bytes: 131_072,
+            min_rtt_us: 31,
+            retransmits: 2,
+            ..WireStats::default()
+        },
+        limiter: None,
+        checksum: Some((Algorithm::Adler32, "00000001".to_owned())),
+        code: 226,
+        error: None,
+        task: None,
+        application: Some("globus-url-copy 10.12".to_owned()),
+    }
+}
+
+#[test]
+fn ftp_info_line_has_the_fields_of_the_original() {
+    let line = String::from_utf8(ftp_info::line(&record(), "vm")).unwrap();
+    assert_eq!(
+        line,
+        "DATE=20261120110345.196422 HOST=vm PROG=longhaul NL.EVNT=FTP_INFO \
+         START=20261120110345.195241 USER=ann FILE=/srv/gz/f q.dat BUFFER=131072 BLOCK=262144 \
+         NBYTES=1000000 VOLUME=/ STREAMS=4 STRIPES=1 DEST=[127.0.0.1] TYPE=RETR CODE=226 \
+         TASKID=none retrans=2\n"
+    );
+}
+
+#[test]
+fn names_cannot_forge_fields_or_lines() {
+    let mut record = record();
+    record.root = "/".into();
+    record.path = b"/a\nDATE=1 \"x\\y\xff\xc3\xa9 NBYTES=5".to_vec();
+    record.user = "a b\r".to_owned();
+    let line = String::from_utf8(ftp_info::line(&record, "vm")).unwrap();
+    let file = r"FILE=/a\x0aDATE\x3d1 \x22x\x5cy\xffé NBYTES\x3d5 BUFFER=";
+    assert!(line.contains(file), "{line}");
+    assert!(line.contains(r"USER=a\x20b\x0d "), "{line}");
+    assert_eq!(line.matches('\n').count(), 1);
+}
+
+#[test]
+fn json_line_has_every_field() {
+    let line = json::line(&record()).unwrap();
+    let value: serde_json::Value = serde_json::from_slice(&line).unwrap();
+    assert_eq!(
+        value,
+        serde_json::json!({
+            "start": "2026-11-20T11:03:45.195241Z",
+            "end": "2026-11-20T11:03:45.196422Z",
+            "seconds": 0.001_181,
+            "bytes": 1_000_000,
+            "direction": "retrieve",
+            "user": "ann",
+            "client": "127.0.0.1:4711",
+            "data_peers": ["127.0.0.1"],
+            "family": "ipv4",
+            "root": "/srv",
+            "path": "/gz/f q.dat",
+            "path_hex": null,
+            "mode": "E",
+            "streams": 4,
+            "block": 262_144,
+            "buffer": 131_072,
+            "min_rtt_us": 31,
+            "retransmits": 2,
+            "limiter": null,
+            "checksum": {"algorithm": "ADLER32", "hex": "00000001"},
+            "code": 226,
+            "result": "ok",
+            "error": null,
+            "task": null,
+            "application": "globus-url-copy 10.12",
+        })
+    );
+}
+
+#[test]
+fn json_keeps_raw_names() {
+    let mut record = record();
+    record.path = b"/a\n\"\xff".to_vec();
+    record.error = Some("No space left on device".to_owned());
+    let line = json::line(&record).unwrap();
+    assert_eq!(line.iter().filter(|&&b| b == b'\n').count(), 1);
+    let value: serde_json::Value = serde_json::from_slice(&line).unwrap();
+    assert_eq!(value["path"], "/a\n\"\u{fffd}");
+    assert_eq!(value["path_hex"], "2f610a22ff");
+    assert_eq!(value["result"], "error");
+}
+
+#[test]
+fn appends_and_follows_rotation() {
+    let dir = tempfile::tempdir().unwrap();
+    let (json, classic) = (dir.path().join("t.json"), dir.path().join("t.log"));
+    let lines = |path: &Path| std::fs::read_to_string(path).unwrap().lines().count();
+    for _ in 0..2 {
+        let log = TransferLog::open(Some(&json), Some(&classic)).unwrap();
+        log.record(&record());
+    }
+    assert_eq!((lines(&json), lines(&classic)), (2, 2));
+    let log = TransferLog::open(Some(&json), None).unwrap();
+    std::fs::rename(&json, dir.path().join("t.json.1")).unwrap();
+    log.record(&record());
+    assert_eq!((lines(&json), lines(&classic)), (1, 2));
+    assert_eq!(json.metadata().unwrap().permissions().mode() & 0o037, 0);
+}
+
+#[test]
+fn a_full_disk_fails_nothing() {
+    let log = TransferLog::open(Some(Path::new("/dev/full")), None).unwrap();
+    log.record(&record());
+    log.record(&record());
+}
+
+#[test]
+fn lines_of_several_threads_do_not_mix() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.json");
+    let log = TransferLog::open(Some(&path), None).unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| (0..25).for_each(|_| log.record(&record())));
+        }
+    });
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(text.lines().count(), 100);
+    assert!(
+        text.lines()
+            .all(|l| serde_json::from_str::<serde_json::Value>(l).is_ok())
+    );
+}
