@@ -52,13 +52,12 @@ impl Session {
                 self.login_failures += 1;
                 let limit = self.config.max_login_failures;
                 if limit > 0 && self.login_failures >= limit {
-                    return vec![
-                        Action::Reply(Reply::new(
-                            421,
-                            format!("Login incorrect. : {reason}; too many failures, closing."),
-                        )),
-                        Action::Close,
-                    ];
+                    let mut actions = replies::reply(
+                        421,
+                        format!("Login incorrect. : {reason} Too many failures; closing."),
+                    );
+                    actions.push(Action::Close);
+                    return actions;
                 }
                 replies::reply(530, format!("Login incorrect. : {reason}"))
             }

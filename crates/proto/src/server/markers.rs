@@ -126,7 +126,7 @@ impl Markers {
         if new.is_empty() {
             return Vec::new();
         }
-        self.told.extend(&new);
+        self.told = std::mem::take(&mut self.stored);
         range_replies(&new)
     }
 }

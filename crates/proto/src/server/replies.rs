@@ -85,6 +85,7 @@ fn command_error(error: &CommandError) -> Reply {
         CommandError::Address(AddressError::Protocol) => 522,
     };
     let text = match error {
+        CommandError::Unknown(verb) if verb.is_empty() => "An empty line is no command.".to_owned(),
         CommandError::Address(AddressError::Malformed) => {
             "Illegal host-port: expected h1,h2,h3,h4,p1,p2 or |protocol|address|port|.".to_owned()
         }

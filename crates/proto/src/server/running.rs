@@ -88,6 +88,10 @@ impl Running {
         replies::reply(213, text)
     }
 
+    fn is_open(&self) -> bool {
+        matches!(self.stage, Stage::Open(_))
+    }
+
     fn opened(&mut self, reused: bool, unique_name: Option<VPath>) -> Reply {
         let code = if reused { 125 } else { 150 };
         let reply = match &unique_name {
@@ -147,8 +151,14 @@ impl LoggedIn {
                 reused,
                 unique_name,
             } => vec![Action::Reply(running.opened(reused, unique_name))],
-            Outcome::Progress(progress) => as_actions(running.markers.on_progress(progress)),
-            Outcome::Login(_) | Outcome::File(_) | Outcome::ChecksumProgress { .. } => Vec::new(),
+            // No marker may come before 150.
+            Outcome::Progress(progress) if running.is_open() => {
+                as_actions(running.markers.on_progress(progress))
+            }
+            Outcome::Progress(_)
+            | Outcome::Login(_)
+            | Outcome::File(_)
+            | Outcome::ChecksumProgress { .. } => Vec::new(),
         };
         self.pending = Pending::Transfer(running);
         actions
@@ -189,7 +199,7 @@ impl LoggedIn {
         running: &Running,
         result: &Result<TransferDone, TransferError>,
     ) -> bool {
-        let began = matches!(running.stage, Stage::Open(_));
+        let began = running.is_open();
         match result {
             Ok(_) => running.mode == Mode::Stream,
             // The data had all come when the sum was found wrong.

@@ -123,7 +123,9 @@ impl Session {
     }
 
     fn on_bad_line(&mut self, error: &CommandError) -> Vec<Action> {
-        if matches!(error, CommandError::Unknown(_)) {
+        if !matches!(error, CommandError::Unknown(_)) {
+            self.bad_lines = 0;
+        } else {
             self.bad_lines = self.bad_lines.saturating_add(1);
             let limit = self.config.max_bad_lines;
             if limit > 0 && self.bad_lines >= limit {

@@ -1,1 +1,147 @@
+use super::{Markers, Period, difference};
+use crate::command::{Mode, Type};
+use crate::path::VPath;
+use crate::ranges::RangeSet;
+use crate::server::{Disposition, Progress, TransferKind, TransferRequest};
 
+use proptest::prelude::*;
+
+fn markers(perf: u32, range: u32) -> Markers {
+    Markers::new(&TransferRequest {
+        what: TransferKind::Store {
+            path: VPath::root(),
+            disposition: Disposition::Truncate,
+            allocate: None,
+            sum: None,
+            expect: None,
+            modify: None,
+        },
+        mode: Mode::Extended,
+        type_: Type::Image,
+        streams: 1,
+        delayed_passive: None,
+        send_buffer: None,
+        receive_buffer: None,
+        perf_marker_seconds: perf,
+        range_marker_seconds: range,
+    })
+}
+
+fn set(ranges: &[(u64, u64)]) -> RangeSet {
+    let mut set = RangeSet::new();
+    for (start, end) in ranges {
+        set.insert(*start, *end);
+    }
+    set
+}
+
+fn at(now: f64, stored: &[(u64, u64)]) -> Progress {
+    let stored = set(stored);
+    Progress {
+        now,
+        bytes: stored.bytes(),
+        stored,
+    }
+}
+
+fn codes(replies: &[crate::reply::Reply]) -> Vec<u16> {
+    replies.iter().map(|r| r.code).collect()
+}
+
+#[test]
+fn a_period_keeps_its_beat_and_does_not_make_up_for_missed_ones() {
+    let mut period = Period::new(5).unwrap();
+    assert!(!period.is_due(100.0), "the first call starts the clock");
+    assert!(!period.is_due(104.9));
+    assert!(period.is_due(105.3));
+    assert!(!period.is_due(109.9));
+    assert!(period.is_due(110.0), "the beat is kept, not moved by 0.3 s");
+    assert!(period.is_due(131.0));
+    assert!(!period.is_due(131.1), "four missed periods are one");
+    assert!(!period.is_due(135.9));
+    assert!(period.is_due(136.0));
+}
+
+#[test]
+fn a_clock_that_is_set_back_or_is_no_number_starts_anew() {
+    let mut period = Period::new(5).unwrap();
+    assert!(!period.is_due(1000.0));
+    assert!(!period.is_due(10.0));
+    assert!(period.is_due(15.0));
+    assert!(!period.is_due(f64::NAN));
+    assert!(!period.is_due(16.0));
+    assert!(period.is_due(21.0));
+}
+
+#[test]
+fn a_transfer_without_markers_has_none() {
+    let mut markers = markers(0, 0);
+    assert!(markers.on_progress(at(0.0, &[])).is_empty());
+    assert!(markers.on_progress(at(100.0, &[(0, 5)])).is_empty());
+    assert!(markers.on_end(at(200.0, &[(0, 9)])).is_empty());
+    assert_eq!(markers.bytes(), 9);
+}
+
+#[test]
+fn a_transfer_too_short_for_a_tick_still_has_its_first_and_last_marker() {
+    let replies = markers(5, 5).on_end(at(7.0, &[(0, 12)]));
+    assert_eq!(codes(&replies), [112, 112, 111]);
+}
+
+#[test]
+fn an_empty_file_has_no_range_marker() {
+    let replies = markers(5, 5).on_end(at(7.0, &[]));
+    assert_eq!(codes(&replies), [112, 112]);
+}
+
+#[test]
+fn a_failure_tells_ranges_once() {
+    let mut markers = markers(0, 5);
+    markers.on_progress(at(0.0, &[(0, 10)]));
+    assert_eq!(codes(&markers.on_failure()), [111]);
+    assert!(markers.on_failure().is_empty());
+}
+
+proptest! {
+    /// Whatever the ticks, the union of all 111 is exactly what was stored, and no byte is told
+    /// twice.
+    #[test]
+    fn range_markers_tell_every_byte_once(
+        ticks in prop::collection::vec((0.0..7.0f64, 0u64..2000, 1u64..300), 1..40),
+    ) {
+        let mut markers = markers(5, 5);
+        let (mut now, mut stored, mut told, mut told_bytes) = (0.0, RangeSet::new(), RangeSet::new(), 0);
+        let mut replies = Vec::new();
+        for (wait, start, length) in ticks {
+            now += wait;
+            stored.insert(start, start + length);
+            let progress = Progress { now, bytes: stored.bytes(), stored: stored.clone() };
+            replies.extend(markers.on_progress(progress));
+        }
+        replies.extend(markers.on_end(Progress { now, bytes: stored.bytes(), stored: stored.clone() }));
+        for reply in replies.iter().filter(|r| r.code == 111) {
+            let ranges = crate::marker::parse_range_reply(reply).unwrap();
+            told_bytes += ranges.bytes();
+            told.extend(&ranges);
+        }
+        prop_assert_eq!(&told, &stored);
+        prop_assert_eq!(told_bytes, stored.bytes());
+    }
+
+    #[test]
+    fn the_difference_is_that_of_the_naive_way(
+        all in prop::collection::vec((0u64..200, 1u64..30), 0..20),
+        known in prop::collection::vec((0u64..200, 1u64..30), 0..20),
+    ) {
+        let build = |list: &[(u64, u64)]| {
+            let list: Vec<_> = list.iter().map(|(s, l)| (*s, s + l)).collect();
+            set(&list)
+        };
+        let (all, known) = (build(&all), build(&known));
+        let mut naive = all.clone();
+        for range in known.iter() {
+            naive.remove(range.start, range.end);
+        }
+        prop_assert_eq!(difference(&all, &known), naive);
+    }
+}

@@ -1,1 +1,133 @@
+mod lifetimes;
+mod properties;
 
+use std::net::{IpAddr, Ipv4Addr};
+
+use super::{Awaiting, Session, SessionConfig};
+use crate::line::LineEvent;
+use crate::path::VPath;
+use crate::server::{Action, Grant, Outcome, Rights};
+
+fn config() -> SessionConfig {
+    SessionConfig {
+        banner: "ready.".to_owned(),
+        version: "longhaul".to_owned(),
+        peer: IpAddr::V4(Ipv4Addr::LOCALHOST),
+        perf_marker_seconds: 5,
+        range_marker_seconds: 5,
+        max_streams: 16,
+        max_login_failures: 3,
+        max_bad_lines: 0,
+    }
+}
+
+fn grant() -> Grant {
+    Grant {
+        user: "ann".to_owned(),
+        home: VPath::root(),
+        rights: Rights {
+            write: true,
+            third_party: false,
+        },
+        message: Vec::new(),
+    }
+}
+
+fn line(text: &str) -> LineEvent {
+    LineEvent::Line(text.as_bytes().to_vec())
+}
+
+fn logged_in() -> Session {
+    let mut session = Session::new(config());
+    session.on_line(&line("USER ann"));
+    session.on_line(&line("PASS x"));
+    assert_eq!(session.awaiting(), Awaiting::Outcome);
+    session.on_outcome(Outcome::Login(Ok(grant())));
+    session
+}
+
+/// Code of the only reply among the actions.
+fn code(actions: &[Action]) -> u16 {
+    let codes: Vec<u16> = actions
+        .iter()
+        .filter_map(|action| match action {
+            Action::Reply(reply) => Some(reply.code),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(codes.len(), 1, "{actions:?}");
+    codes[0]
+}
+
+#[test]
+fn abor_quit_and_plain_stat_are_urgent() {
+    for text in [
+        "ABOR", "abor", "QUIT", "quit now", "STAT", "stat ", "ABOR x",
+    ] {
+        assert!(Session::is_urgent(&line(text)), "{text}");
+    }
+    for text in ["", "STAT /x", "NOOP", "ABORT", "RETR ABOR", " "] {
+        assert!(!Session::is_urgent(&line(text)), "{text}");
+    }
+    assert!(!Session::is_urgent(&LineEvent::TooLong));
+}
+
+#[test]
+fn an_outcome_that_nothing_waits_for_changes_nothing() {
+    let mut session = logged_in();
+    assert!(session.on_outcome(Outcome::Login(Ok(grant()))).is_empty());
+    let opened = Outcome::Opened {
+        reused: false,
+        unique_name: None,
+    };
+    assert!(session.on_outcome(opened).is_empty());
+    assert_eq!(session.awaiting(), Awaiting::Line);
+    session.on_line(&line("SIZE /f"));
+    assert!(session.on_outcome(Outcome::Login(Ok(grant()))).is_empty());
+    assert_eq!(session.awaiting(), Awaiting::Outcome);
+}
+
+#[test]
+fn a_line_that_the_driver_should_have_held_back_is_answered() {
+    let mut session = logged_in();
+    session.on_line(&line("SIZE /f"));
+    assert_eq!(code(&session.on_line(&line("NOOP"))), 503);
+    assert_eq!(session.awaiting(), Awaiting::Outcome);
+}
+
+#[test]
+fn nothing_is_answered_after_close() {
+    let mut session = logged_in();
+    let actions = session.on_line(&line("QUIT"));
+    assert_eq!(actions.last(), Some(&Action::Close));
+    assert!(session.on_line(&line("NOOP")).is_empty());
+    assert!(session.on_outcome(Outcome::Login(Ok(grant()))).is_empty());
+    assert_eq!(session.awaiting(), Awaiting::Line);
+}
+
+#[test]
+fn a_flood_of_abors_ends_the_session() {
+    let mut session = logged_in();
+    session.on_line(&line("PORT 127,0,0,1,156,64"));
+    session.on_line(&line("RETR /f"));
+    let closes = (0..100).any(|_| {
+        let actions = session.on_line(&line("ABOR"));
+        actions.last() == Some(&Action::Close)
+    });
+    assert!(closes);
+}
+
+#[test]
+fn login_failures_count_over_users_and_rein() {
+    let mut session = Session::new(config());
+    let mut fail = |user: &str| {
+        session.on_line(&line(user));
+        session.on_line(&line("PASS x"));
+        session.on_outcome(Outcome::Login(Err("no.".to_owned())))
+    };
+    assert_eq!(code(&fail("USER a")), 530);
+    assert_eq!(code(&fail("USER b")), 530);
+    let last = fail("USER c");
+    assert_eq!(code(&last), 421);
+    assert_eq!(last.last(), Some(&Action::Close));
+}

@@ -1,0 +1,210 @@
+//! How long each setting lives: a transfer, a store, a login.
+
+use super::{code, grant, line, logged_in};
+use crate::command::{Mode, Type};
+use crate::ranges::RangeSet;
+use crate::server::session::{Awaiting, Session};
+use crate::server::{
+    Action, Disposition, FileAnswer, FileError, FileErrorKind, Outcome, Progress, TransferDone,
+    TransferError, TransferKind, TransferRequest,
+};
+
+/// Feeds lines that need no outcome.
+fn say(session: &mut Session, lines: &[&str]) {
+    for text in lines {
+        let actions = session.on_line(&line(text));
+        assert!(code(&actions) < 400, "{text}: {actions:?}");
+    }
+}
+
+const PORT: &str = "PORT 127,0,0,1,156,64";
+
+/// Starts a transfer and gives what the driver is asked for.
+fn start(session: &mut Session, command: &str) -> TransferRequest {
+    match session.on_line(&line(command)).pop() {
+        Some(Action::Transfer(request)) => *request,
+        other => panic!("{command}: {other:?}"),
+    }
+}
+
+fn finish(session: &mut Session) {
+    session.on_outcome(Outcome::Opened {
+        reused: false,
+        unique_name: None,
+    });
+    let progress = Progress {
+        now: 1.0,
+        bytes: 0,
+        stored: RangeSet::new(),
+    };
+    session.on_outcome(Outcome::Transferred(Ok(TransferDone { progress })));
+    assert_eq!(session.awaiting(), Awaiting::Line);
+}
+
+fn fail(session: &mut Session) {
+    let error = FileError {
+        kind: FileErrorKind::NotFound,
+        errno: Some(2),
+        text: "No such file or directory".to_owned(),
+    };
+    session.on_outcome(Outcome::Transferred(Err(TransferError::File(error))));
+}
+
+fn have(request: &TransferRequest) -> String {
+    match &request.what {
+        TransferKind::Retrieve { have, .. } => have.to_string(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn rest_lives_for_one_transfer_even_if_it_fails() {
+    let mut session = logged_in();
+    say(&mut session, &["TYPE I", "REST 5", PORT]);
+    assert_eq!(have(&start(&mut session, "RETR /f")), "0-5");
+    fail(&mut session);
+    assert_eq!(have(&start(&mut session, "RETR /f")), "");
+    finish(&mut session);
+}
+
+#[test]
+fn rest_is_consumed_by_a_transfer_that_never_starts() {
+    let mut session = logged_in();
+    for refused in [
+        "RETR /f",
+        "STOR /f",
+        "APPE /f",
+        "STOU",
+        "ESTO A 0 /f",
+        "LIST",
+        "NLST",
+        "MLSD",
+    ] {
+        say(&mut session, &["TYPE I", "REST 5"]);
+        assert_eq!(
+            code(&session.on_line(&line(refused))) / 100,
+            if refused == "STOU" { 5 } else { 4 }
+        );
+        say(&mut session, &[PORT]);
+        assert_eq!(have(&start(&mut session, "RETR /f")), "", "{refused}");
+        finish(&mut session);
+    }
+}
+
+#[test]
+fn rest_survives_everything_that_is_no_transfer() {
+    let mut session = logged_in();
+    say(
+        &mut session,
+        &["REST 5", "NOOP", "TYPE I", "PWD", "ALLO 3", PORT, "MODE S"],
+    );
+    session.on_line(&line("SIZE /f"));
+    session.on_outcome(Outcome::File(Ok(FileAnswer::Done)));
+    assert_eq!(have(&start(&mut session, "RETR /f")), "0-5");
+}
+
+#[test]
+fn what_is_for_the_next_store_survives_retrieves_and_lives_for_one_store() {
+    let mut session = logged_in();
+    say(
+        &mut session,
+        &["TYPE I", "ALLO 7", "SCKS ADLER32 00000001", PORT],
+    );
+    start(&mut session, "RETR /f");
+    finish(&mut session);
+    for expected in [Some(7), None] {
+        say(&mut session, &[PORT]);
+        let TransferKind::Store {
+            allocate, expect, ..
+        } = start(&mut session, "STOR /f").what
+        else {
+            panic!("not a store");
+        };
+        assert_eq!(allocate, expected);
+        assert_eq!(expect.is_some(), expected.is_some());
+        finish(&mut session);
+    }
+}
+
+#[test]
+fn type_mode_and_options_live_until_rein() {
+    let mut session = logged_in();
+    say(
+        &mut session,
+        &[
+            "TYPE I",
+            "MODE E",
+            "OPTS RETR Parallelism=3;",
+            "SBUF 9",
+            PORT,
+        ],
+    );
+    for _ in 0..2 {
+        let request = start(&mut session, "RETR /f");
+        assert_eq!((request.mode, request.type_), (Mode::Extended, Type::Image));
+        assert_eq!((request.streams, request.send_buffer), (3, Some(9)));
+        finish(&mut session);
+    }
+    say(&mut session, &["REIN", "USER ann"]);
+    session.on_line(&line("PASS x"));
+    session.on_outcome(Outcome::Login(Ok(grant())));
+    assert_eq!(code(&session.on_line(&line("RETR /f"))), 425);
+    say(&mut session, &[PORT]);
+    let request = start(&mut session, "RETR /f");
+    assert_eq!((request.mode, request.type_), (Mode::Stream, Type::Ascii));
+    assert_eq!((request.streams, request.send_buffer), (1, None));
+}
+
+#[test]
+fn an_address_lives_for_one_stream_transfer_and_for_many_in_extended_mode() {
+    let mut session = logged_in();
+    say(&mut session, &[PORT]);
+    start(&mut session, "RETR /f");
+    finish(&mut session);
+    assert_eq!(code(&session.on_line(&line("RETR /f"))), 425);
+    say(&mut session, &["MODE E", PORT]);
+    for _ in 0..3 {
+        start(&mut session, "RETR /f");
+        finish(&mut session);
+    }
+}
+
+#[test]
+fn rnfr_lives_until_rnto() {
+    let mut session = logged_in();
+    session.on_line(&line("RNFR /a"));
+    assert_eq!(
+        code(&session.on_outcome(Outcome::File(Ok(FileAnswer::Done)))),
+        350
+    );
+    say(&mut session, &["NOOP", "TYPE I"]);
+    let asked = session.on_line(&line("RNTO /b"));
+    assert!(matches!(asked[..], [Action::File(_)]), "{asked:?}");
+    session.on_outcome(Outcome::File(Ok(FileAnswer::Done)));
+    assert_eq!(code(&session.on_line(&line("RNTO /c"))), 503);
+}
+
+#[test]
+fn only_a_store_of_a_whole_file_is_summed() {
+    let mut session = logged_in();
+    say(&mut session, &["TYPE I", "OPTS STOR Checksum=CRC32;"]);
+    for (lines, command, summed) in [
+        (&[PORT][..], "STOR /f", true),
+        (&[PORT], "STOU", true),
+        (&[PORT], "APPE /f", false),
+        (&[PORT], "ESTO A 5 /f", false),
+        (&[PORT, "REST 5"], "STOR /f", false),
+        (&[PORT, "TYPE A"], "STOR /f", false),
+    ] {
+        say(&mut session, lines);
+        let TransferKind::Store {
+            sum, disposition, ..
+        } = start(&mut session, command).what
+        else {
+            panic!("not a store");
+        };
+        assert_eq!(sum.is_some(), summed, "{command} {disposition:?}");
+        assert!(!summed || !matches!(disposition, Disposition::Append));
+        finish(&mut session);
+    }
+}

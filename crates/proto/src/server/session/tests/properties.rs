@@ -1,0 +1,359 @@
+//! Whatever is said, every line has exactly one final reply and the driver exactly one thing to
+//! wait for.
+
+use std::net::SocketAddr;
+
+use proptest::prelude::*;
+
+use super::{config, grant};
+use crate::line::LineEvent;
+use crate::path::VPath;
+use crate::ranges::RangeSet;
+use crate::server::session::{Awaiting, Session};
+use crate::server::{
+    Action, FileAnswer, FileError, FileErrorKind, Outcome, Progress, TransferDone, TransferError,
+};
+
+/// What the driver was asked for and has not reported yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    Nothing,
+    Login,
+    File,
+    Listen,
+    Transfer,
+}
+
+/// One move of client or driver; which of them it is depends on what is pending.
+#[derive(Debug, Clone)]
+struct Move {
+    line: Vec<u8>,
+    /// Chooses among the outcomes that fit.
+    choice: u8,
+    ok: bool,
+}
+
+const LINES: &[&str] = &[
+    "USER ann",
+    "PASS x",
+    "ACCT a",
+    "REIN",
+    "QUIT",
+    "NOOP",
+    "FEAT",
+    "HELP",
+    "HELP RETR",
+    "SYST",
+    "STAT",
+    "STAT /f",
+    "OPTS UTF8 ON",
+    "OPTS MLST type;",
+    "OPTS RETR Parallelism=4;",
+    "OPTS RETR Markers=1;",
+    "OPTS PASV AllowDelayed=1;",
+    "OPTS PASV AllowDelayed=0;",
+    "OPTS CKSM Markers=1;",
+    "OPTS STOR Checksum=MD5;",
+    "LANG",
+    "CLNT x",
+    "AUTH TLS",
+    "TYPE I",
+    "TYPE A",
+    "MODE E",
+    "MODE S",
+    "STRU F",
+    "ALLO 5",
+    "SBUF 5",
+    "DCAU N",
+    "DCAU A",
+    "PBSZ 0",
+    "PROT C",
+    "PROT P",
+    "ABOR",
+    "PASV",
+    "EPSV",
+    "EPSV ALL",
+    "EPSV 2",
+    "SPAS",
+    "SPAS 1",
+    "PORT 127,0,0,1,200,1",
+    "PORT 10,0,0,1,200,1",
+    "EPRT |1|127.0.0.1|4000|",
+    "SPOR 127,0,0,1,200,1 127,0,0,1,200,2",
+    "RETR f",
+    "STOR f",
+    "APPE f",
+    "STOU",
+    "STOU f",
+    "ERET P 1 2 f",
+    "ESTO A 3 f",
+    "REST 5",
+    "REST 0",
+    "REST 0-3,5-9",
+    "SIZE f",
+    "MDTM f",
+    "MFMT 20200101000000 f",
+    "CWD d",
+    "CDUP",
+    "PWD",
+    "MKD d",
+    "RMD d",
+    "DELE f",
+    "RNFR f",
+    "RNTO g",
+    "LIST",
+    "LIST -la *.c",
+    "NLST",
+    "MLST",
+    "MLSD",
+    "MLSC",
+    "MLSR",
+    "CKSM MD5 0 -1 f",
+    "SCKS MD5 b1946ac92492d2347c6235b4d2611184",
+    "TREV PERF 1",
+    "SITE HELP",
+    "SITE CHMOD 644 f",
+    "SITE CHGRP g f",
+    "SITE UTIME 20200101000000 f",
+    "SITE SYMLINK a b",
+    "SITE SYMLINKFROM a",
+    "SITE SYMLINKTO b",
+    "SITE RDEL d",
+    "SITE TRNC 5 f",
+    "SITE CLIENTINFO a=b;",
+    "SITE TASKID x",
+    "SITE WHOAMI",
+    "SITE VERSION",
+    "SITE STORATTR modify=20200101000000;",
+    "SITE IDLE 5",
+    "SITE UMASK 022",
+    "SITE SBUF 7",
+    "SITE NOSUCH",
+    "NOSUCH",
+    "",
+];
+
+fn moves() -> impl Strategy<Value = Vec<Move>> {
+    let known = (0..LINES.len()).prop_map(|n| LINES[n].as_bytes().to_vec());
+    let spoiled =
+        (0..LINES.len(), prop::collection::vec(any::<u8>(), 0..12)).prop_map(|(n, tail)| {
+            let verb = LINES[n].split(' ').next().unwrap_or_default();
+            [verb.as_bytes(), b" ", &tail].concat()
+        });
+    let junk = prop::collection::vec(any::<u8>(), 0..40);
+    let line = prop_oneof![8 => known, 2 => spoiled, 1 => junk];
+    let one =
+        (line, any::<u8>(), any::<bool>()).prop_map(|(line, choice, ok)| Move { line, choice, ok });
+    prop::collection::vec(one, 0..120)
+}
+
+fn file_error(choice: u8) -> FileError {
+    let kinds = [
+        FileErrorKind::NotFound,
+        FileErrorKind::Denied,
+        FileErrorKind::NoSpace,
+        FileErrorKind::Busy,
+        FileErrorKind::Other,
+    ];
+    FileError {
+        kind: kinds[usize::from(choice) % kinds.len()],
+        errno: None,
+        text: "it failed".to_owned(),
+    }
+}
+
+fn progress(choice: u8) -> Progress {
+    let mut stored = RangeSet::new();
+    stored.insert(0, u64::from(choice));
+    Progress {
+        now: f64::from(choice),
+        bytes: u64::from(choice),
+        stored,
+    }
+}
+
+fn address() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 40_000))
+}
+
+fn answer(choice: u8) -> FileAnswer {
+    match choice % 3 {
+        0 => FileAnswer::Done,
+        1 => FileAnswer::Lines(vec![b"226 not the end".to_vec()]),
+        _ => FileAnswer::Digest("00".to_owned()),
+    }
+}
+
+fn end(choice: u8, ok: bool) -> Outcome {
+    Outcome::Transferred(match choice % 4 {
+        _ if ok => Ok(TransferDone {
+            progress: progress(choice),
+        }),
+        0 => Err(TransferError::File(file_error(choice))),
+        1 => Err(TransferError::NoConnection("nobody came".to_owned())),
+        2 => Err(TransferError::Broken("reset".to_owned())),
+        _ => Err(TransferError::Aborted),
+    })
+}
+
+/// A session with the driver's side of the contract checked at every step.
+struct Checked {
+    session: Session,
+    asked: Asked,
+    /// Lines given and final replies seen.
+    lines: usize,
+    finals: usize,
+    closed: bool,
+}
+
+impl Checked {
+    fn take(&mut self, actions: Vec<Action>) {
+        let last = actions.len().saturating_sub(1);
+        for (at, action) in actions.iter().enumerate() {
+            let asked = match action {
+                Action::Reply(reply) => {
+                    self.finals += usize::from(reply.code >= 200);
+                    assert!(!self.closed, "a reply after Close: {actions:?}");
+                    continue;
+                }
+                Action::Close => {
+                    self.closed = true;
+                    continue;
+                }
+                Action::Authenticate { .. } => Asked::Login,
+                Action::File(_) => Asked::File,
+                Action::Listen(_) => Asked::Listen,
+                Action::Transfer(_) => Asked::Transfer,
+                _ => continue,
+            };
+            assert_eq!(at, last, "an outcome is asked for last: {actions:?}");
+            assert_eq!(self.asked, Asked::Nothing, "two at once: {actions:?}");
+            self.asked = asked;
+        }
+        let awaiting = match self.asked {
+            _ if self.closed => Awaiting::Line,
+            Asked::Nothing => Awaiting::Line,
+            Asked::Transfer => Awaiting::Transfer,
+            Asked::Login | Asked::File | Asked::Listen => Awaiting::Outcome,
+        };
+        assert_eq!(self.session.awaiting(), awaiting);
+    }
+
+    fn line(&mut self, bytes: &[u8]) {
+        let actions = self.session.on_line(&LineEvent::Line(bytes.to_vec()));
+        self.lines += 1;
+        self.take(actions);
+    }
+
+    fn outcome(&mut self, outcome: Outcome, is_last: bool) {
+        if is_last {
+            self.asked = Asked::Nothing;
+        }
+        let actions = self.session.on_outcome(outcome);
+        self.take(actions);
+    }
+
+    fn step(&mut self, next: &Move) {
+        let Move { line, choice, ok } = next;
+        let (choice, ok) = (*choice, *ok);
+        match self.asked {
+            Asked::Nothing => self.line(line),
+            Asked::Login => {
+                let result = if ok {
+                    Ok(grant())
+                } else {
+                    Err("wrong.".to_owned())
+                };
+                self.outcome(Outcome::Login(result), true);
+            }
+            Asked::File if choice < 32 => {
+                let ticking = Outcome::ChecksumProgress { now: 1.0, bytes: 5 };
+                self.outcome(ticking, false);
+            }
+            Asked::File => {
+                let result = if ok {
+                    Ok(answer(choice))
+                } else {
+                    Err(file_error(choice))
+                };
+                self.outcome(Outcome::File(result), true);
+            }
+            Asked::Listen => {
+                let result = if ok {
+                    Ok(address())
+                } else {
+                    Err(file_error(choice))
+                };
+                self.outcome(Outcome::Listening(result), true);
+            }
+            Asked::Transfer => self.transfer_step(line, choice, ok),
+        }
+    }
+
+    fn transfer_step(&mut self, line: &[u8], choice: u8, ok: bool) {
+        match choice % 8 {
+            0 => self.outcome(end(choice / 8, ok), true),
+            1 => self.outcome(Outcome::Listening(Ok(address())), false),
+            2 => {
+                let unique_name = (!ok).then(VPath::root);
+                self.outcome(
+                    Outcome::Opened {
+                        reused: ok,
+                        unique_name,
+                    },
+                    false,
+                );
+            }
+            3 | 4 => self.outcome(Outcome::Progress(progress(choice)), false),
+            5 => self.line(b"ABOR"),
+            6 => self.line(b"STAT"),
+            _ if Session::is_urgent(&LineEvent::Line(line.to_vec())) => self.line(line),
+            _ => self.outcome(Outcome::Progress(progress(choice)), false),
+        }
+    }
+
+    /// Ends what is pending.
+    fn settle(&mut self) {
+        while self.asked != Asked::Nothing && !self.closed {
+            let choice = 200; // ends a transfer: 200 % 8 == 0
+            self.step(&Move {
+                line: Vec::new(),
+                choice,
+                ok: true,
+            });
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn every_line_has_one_final_reply(moves in moves(), logged_in in any::<bool>()) {
+        let mut checked = Checked {
+            session: Session::new(config()),
+            asked: Asked::Nothing,
+            lines: 0,
+            finals: 0,
+            closed: false,
+        };
+        if logged_in {
+            checked.line(b"USER ann");
+            checked.line(b"PASS x");
+            checked.outcome(Outcome::Login(Ok(grant())), true);
+        }
+        for next in &moves {
+            if checked.closed {
+                break;
+            }
+            checked.step(next);
+        }
+        checked.settle();
+        if checked.closed {
+            // Lines that waited when the session ended have none.
+            prop_assert!(checked.finals <= checked.lines);
+        } else {
+            prop_assert_eq!(checked.finals, checked.lines);
+        }
+    }
+}

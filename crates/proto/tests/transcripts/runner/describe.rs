@@ -1,0 +1,159 @@
+//! Actions as lines of a transcript: `S:` for replies as they go over the wire, `A:` for others.
+
+use proto::command::{Mode, Type};
+use proto::server::{
+    Action, Disposition, FileRequest, ListForm, ListRequest, ListenRequest, TransferKind,
+    TransferRequest,
+};
+
+use crate::script::escape;
+
+/// The lines of one action.
+pub(crate) fn describe(action: &Action) -> Vec<String> {
+    if let Action::Reply(reply) = action {
+        let mut wire = Vec::new();
+        reply.encode(&mut wire);
+        let text = wire.strip_suffix(b"\r\n").expect("a reply ends a line");
+        return text
+            .split(|b| *b == b'\n')
+            .map(|line| format!("S: {}", escape(line.strip_suffix(b"\r").unwrap_or(line))))
+            .collect();
+    }
+    vec![format!("A: {}", other(action))]
+}
+
+fn other(action: &Action) -> String {
+    match action {
+        Action::Authenticate { user, password } => {
+            format!("Authenticate {user} \"{}\"", escape(password))
+        }
+        Action::File(request) => format!("File {}", file(request)),
+        Action::Listen(request) => format!("Listen {}", listen(request)),
+        Action::ConnectTo(to) => {
+            let to: Vec<String> = to.iter().map(ToString::to_string).collect();
+            format!("ConnectTo {}", to.join(" "))
+        }
+        Action::Transfer(request) => format!("Transfer {}", transfer(request)),
+        Action::Note(key, value) => format!("Note {key}: {value}"),
+        Action::IdleTimeout(seconds) => format!("IdleTimeout {seconds}"),
+        Action::DropChannel | Action::Abort | Action::Close | Action::Reply(_) => {
+            format!("{action:?}")
+        }
+    }
+}
+
+fn file(request: &FileRequest) -> String {
+    match request {
+        FileRequest::List(request) => format!("List {}", list(request)),
+        FileRequest::Symlink { target, link } => {
+            format!("Symlink {} -> {}", escape(link.as_bytes()), escape(target))
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+fn listen(request: &ListenRequest) -> String {
+    let mut text = format!("{:?}", request.family);
+    if request.any_host {
+        text.push_str(" any-host");
+    }
+    text + &buffers(request.send_buffer, request.receive_buffer)
+}
+
+fn buffers(send: Option<u64>, receive: Option<u64>) -> String {
+    let mut text = String::new();
+    if let Some(bytes) = send {
+        text.push_str(&format!(" send-buffer={bytes}"));
+    }
+    if let Some(bytes) = receive {
+        text.push_str(&format!(" receive-buffer={bytes}"));
+    }
+    text
+}
+
+fn transfer(request: &TransferRequest) -> String {
+    let mode = match request.mode {
+        Mode::Stream => "S",
+        Mode::Extended => "E",
+    };
+    let type_ = match request.type_ {
+        Type::Ascii => "A",
+        Type::Image => "I",
+    };
+    let mut text = format!("{} mode={mode} type={type_}", kind(&request.what));
+    if request.streams != 1 {
+        text.push_str(&format!(" streams={}", request.streams));
+    }
+    if let Some(request) = &request.delayed_passive {
+        text.push_str(&format!(" delayed=({})", listen(request)));
+    }
+    for (name, seconds) in [
+        ("112", request.perf_marker_seconds),
+        ("111", request.range_marker_seconds),
+    ] {
+        if seconds > 0 {
+            text.push_str(&format!(" {name}-every={seconds}"));
+        }
+    }
+    text + &buffers(request.send_buffer, request.receive_buffer)
+}
+
+fn kind(kind: &TransferKind) -> String {
+    match kind {
+        TransferKind::Retrieve { path, part, have } => {
+            let mut text = format!("retrieve {}", escape(path.as_bytes()));
+            if let Some((offset, length)) = part {
+                text.push_str(&format!(" part={offset}+{length}"));
+            }
+            if !have.is_empty() {
+                text.push_str(&format!(" have={have}"));
+            }
+            text
+        }
+        TransferKind::Store {
+            path,
+            disposition,
+            allocate,
+            sum,
+            expect,
+            modify,
+        } => {
+            let mut text = format!("store {} ", escape(path.as_bytes()));
+            text.push_str(&match disposition {
+                Disposition::Resume { have } => format!("resume({have})"),
+                Disposition::At(offset) => format!("at({offset})"),
+                other => format!("{other:?}").to_lowercase(),
+            });
+            if let Some(bytes) = allocate {
+                text.push_str(&format!(" allocate={bytes}"));
+            }
+            if let Some(algorithm) = sum {
+                text.push_str(&format!(" sum={}", algorithm.name()));
+            }
+            if let Some((algorithm, hex)) = expect {
+                text.push_str(&format!(" expect={}:{hex}", algorithm.name()));
+            }
+            if let Some(time) = modify {
+                text.push_str(&format!(" modify={}", time.format()));
+            }
+            text
+        }
+        TransferKind::List(request) => format!("list {}", list(request)),
+    }
+}
+
+fn list(request: &ListRequest) -> String {
+    let form = match request.form {
+        ListForm::Facts(facts) => format!("facts({})", facts.selected()),
+        ListForm::Long => "long".to_owned(),
+        ListForm::Names => "names".to_owned(),
+    };
+    let mut text = format!("{} {form}", escape(request.path.as_bytes()));
+    if let Some(pattern) = &request.pattern {
+        text.push_str(&format!(" pattern={}", escape(pattern)));
+    }
+    if request.recursive {
+        text.push_str(" recursive");
+    }
+    text
+}

@@ -1,0 +1,152 @@
+//! `>` lines: what the driver reports.
+
+use proto::path::VPath;
+use proto::ranges::RangeSet;
+use proto::server::{
+    FileAnswer, FileError, FileErrorKind, Grant, Outcome, Progress, Rights, TransferDone,
+    TransferError,
+};
+
+/// Reads the text after `> `.
+pub(crate) fn parse(text: &str) -> Result<Outcome, String> {
+    let (name, rest) = text.split_once(' ').unwrap_or((text, ""));
+    match name {
+        "Login" => login(rest),
+        "File" => file(rest),
+        "ChecksumProgress" => checksum_progress(rest),
+        "Listening" => listening(rest),
+        "Opened" => opened(rest),
+        "Progress" => progress(rest).map(Outcome::Progress),
+        "Transferred" => transferred(rest).map(Outcome::Transferred),
+        _ => Err(format!("unknown outcome: {text}")),
+    }
+}
+
+/// `ok NAME [rw] [third-party] [| line]...` or `refused REASON`.
+fn login(text: &str) -> Result<Outcome, String> {
+    if let Some(reason) = text.strip_prefix("refused ") {
+        return Ok(Outcome::Login(Err(reason.to_owned())));
+    }
+    let mut parts = text.split(" | ");
+    let words: Vec<&str> = parts.next().unwrap_or_default().split(' ').collect();
+    let ["ok", name, rights @ ..] = &words[..] else {
+        return Err(format!("unknown login: {text}"));
+    };
+    let home = rights.iter().find(|w| w.starts_with('/')).unwrap_or(&"/");
+    Ok(Outcome::Login(Ok(Grant {
+        user: (*name).to_owned(),
+        home: path(home)?,
+        rights: Rights {
+            write: rights.contains(&"rw"),
+            third_party: rights.contains(&"third-party"),
+        },
+        message: parts.map(str::to_owned).collect(),
+    })))
+}
+
+fn path(text: &str) -> Result<VPath, String> {
+    VPath::root()
+        .resolve(text.as_bytes())
+        .map_err(|e| e.to_string())
+}
+
+/// `done`, `digest HEX` or `failed ERROR`.
+fn file(text: &str) -> Result<Outcome, String> {
+    let answer = match text.split_once(' ').unwrap_or((text, "")) {
+        ("done", _) => Ok(FileAnswer::Done),
+        ("digest", hex) => Ok(FileAnswer::Digest(hex.to_owned())),
+        ("failed", error) => Err(file_error(error)?),
+        _ => return Err(format!("unknown answer: {text}")),
+    };
+    Ok(Outcome::File(answer))
+}
+
+/// `KIND ERRNO TEXT`
+fn file_error(text: &str) -> Result<FileError, String> {
+    let mut words = text.splitn(3, ' ');
+    let kind = match words.next().unwrap_or_default() {
+        "NotFound" => FileErrorKind::NotFound,
+        "Denied" => FileErrorKind::Denied,
+        "Exists" => FileErrorKind::Exists,
+        "NotADirectory" => FileErrorKind::NotADirectory,
+        "IsADirectory" => FileErrorKind::IsADirectory,
+        "NotEmpty" => FileErrorKind::NotEmpty,
+        "NoSpace" => FileErrorKind::NoSpace,
+        "NameTooLong" => FileErrorKind::NameTooLong,
+        "Escapes" => FileErrorKind::Escapes,
+        "Busy" => FileErrorKind::Busy,
+        "Other" => FileErrorKind::Other,
+        other => return Err(format!("unknown kind of error: {other}")),
+    };
+    let errno: i32 = number(words.next())?;
+    Ok(FileError {
+        kind,
+        errno: (errno != 0).then_some(errno),
+        text: words.next().unwrap_or_default().to_owned(),
+    })
+}
+
+fn number<T: std::str::FromStr>(word: Option<&str>) -> Result<T, String> {
+    let word = word.ok_or("a number is missing")?;
+    word.parse().map_err(|_| format!("not a number: {word}"))
+}
+
+/// `NOW BYTES`
+fn checksum_progress(text: &str) -> Result<Outcome, String> {
+    let mut words = text.split(' ');
+    Ok(Outcome::ChecksumProgress {
+        now: number(words.next())?,
+        bytes: number(words.next())?,
+    })
+}
+
+/// `HOST:PORT` or `failed ERROR`.
+fn listening(text: &str) -> Result<Outcome, String> {
+    let answer = match text.strip_prefix("failed ") {
+        Some(error) => Err(file_error(error)?),
+        None => Ok(text.parse().map_err(|_| format!("no address: {text}"))?),
+    };
+    Ok(Outcome::Listening(answer))
+}
+
+/// Nothing, `reused` or `as PATH`.
+fn opened(text: &str) -> Result<Outcome, String> {
+    let unique_name = text.strip_prefix("as ").map(path).transpose()?;
+    Ok(Outcome::Opened {
+        reused: text == "reused",
+        unique_name,
+    })
+}
+
+/// `NOW BYTES [RANGES]`
+fn progress(text: &str) -> Result<Progress, String> {
+    let mut words = text.split(' ');
+    let (now, bytes) = (number(words.next())?, number(words.next())?);
+    let stored = words.next().map(RangeSet::parse).transpose();
+    Ok(Progress {
+        now,
+        bytes,
+        stored: stored.map_err(|e| e.to_string())?.unwrap_or_default(),
+    })
+}
+
+fn transferred(text: &str) -> Result<Result<TransferDone, TransferError>, String> {
+    let (what, rest) = text.split_once(' ').unwrap_or((text, ""));
+    Ok(match what {
+        "ok" => Ok(TransferDone {
+            progress: progress(rest)?,
+        }),
+        "aborted" => Err(TransferError::Aborted),
+        "broken" => Err(TransferError::Broken(rest.to_owned())),
+        "no-connection" => Err(TransferError::NoConnection(rest.to_owned())),
+        "failed" => Err(TransferError::File(file_error(rest)?)),
+        "checksum" => {
+            let (computed, expected) = rest.split_once(' ').ok_or("two checksums")?;
+            Err(TransferError::Checksum {
+                computed: computed.to_owned(),
+                expected: expected.to_owned(),
+            })
+        }
+        _ => return Err(format!("unknown end: {text}")),
+    })
+}

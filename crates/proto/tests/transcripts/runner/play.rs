@@ -1,0 +1,158 @@
+//! Plays a transcript and writes it again with what the session said.
+
+use std::fmt::Write;
+use std::net::IpAddr;
+
+use proto::line::LineEvent;
+use proto::server::{Action, Grant, Outcome, Rights, Session, SessionConfig};
+
+use crate::describe::describe;
+use crate::outcome;
+use crate::script::{Line, Step, parse};
+use crate::tree::Tree;
+
+/// A session at work.
+struct Player {
+    session: Session,
+    tree: Tree,
+    out: String,
+}
+
+/// The transcript with the session's lines as they are now.
+pub(crate) fn play(text: &str) -> Result<String, String> {
+    let lines = parse(text)?;
+    let mut config = SessionConfig {
+        banner: "test.example longhaul ready.".to_owned(),
+        version: "longhaul 0.1.0".to_owned(),
+        peer: IpAddr::from([127, 0, 0, 1]),
+        perf_marker_seconds: 5,
+        range_marker_seconds: 5,
+        max_streams: 16,
+        max_login_failures: 3,
+        max_bad_lines: 0,
+    };
+    let mut tree = Tree::new();
+    let mut out = String::new();
+    let mut start = 0;
+    for line in &lines {
+        match &line.step {
+            Step::Text(_) => {}
+            Step::Setting(setting) if !setting.starts_with("login") => {
+                configure(setting, &mut config, &mut tree)?;
+            }
+            _ => break,
+        }
+        writeln!(out, "{}", line.source).map_err(|e| e.to_string())?;
+        start += 1;
+    }
+    let mut player = Player {
+        session: Session::new(config),
+        tree,
+        out,
+    };
+    player.run(&lines[start..])?;
+    Ok(player.out)
+}
+
+fn configure(setting: &str, config: &mut SessionConfig, tree: &mut Tree) -> Result<(), String> {
+    let words: Vec<&str> = setting.split_whitespace().collect();
+    let number = |text: &str| text.parse().map_err(|_| format!("not a number: {text}"));
+    match words[..] {
+        ["peer", address] => {
+            config.peer = address.parse().map_err(|_| "not an address".to_owned())?;
+        }
+        ["max_bad_lines", n] => config.max_bad_lines = number(n)?,
+        ["max_login_failures", n] => config.max_login_failures = number(n)?,
+        ["max_streams", n] => config.max_streams = number(n)?,
+        ["markers", perf, range] => {
+            config.perf_marker_seconds = number(perf)?;
+            config.range_marker_seconds = number(range)?;
+        }
+        ["dir", path] => tree.add_dir(path),
+        ["file", path, content] => tree.add_file(path, content),
+        _ => return Err(format!("unknown setting: {setting}")),
+    }
+    Ok(())
+}
+
+impl Player {
+    fn run(&mut self, lines: &[Line]) -> Result<(), String> {
+        let greets = !lines.iter().any(|l| matches!(&l.step, Step::Setting(_)));
+        if greets {
+            let greeting = Action::Reply(self.session.greeting());
+            self.write(&greeting);
+        }
+        for (at, line) in lines.iter().enumerate() {
+            self.out.push_str(&line.source);
+            self.out.push('\n');
+            let actions = match &line.step {
+                Step::Text(_) => continue,
+                Step::Setting(setting) => {
+                    self.login(setting)?;
+                    continue;
+                }
+                Step::Client(bytes) => self.line(&LineEvent::Line(bytes.clone())),
+                Step::TooLong => self.line(&LineEvent::TooLong),
+                Step::Outcome(text) => self.session.on_outcome(outcome::parse(text)?),
+            };
+            self.carry_out(actions, scripted_answer(&lines[at + 1..]));
+        }
+        Ok(())
+    }
+
+    /// What the driver would do: lines wait for what is pending.
+    fn line(&mut self, line: &LineEvent) -> Vec<Action> {
+        self.session.on_line(line)
+    }
+
+    /// Work on files is done by the tree, unless the transcript answers it itself.
+    fn carry_out(&mut self, actions: Vec<Action>, scripted: bool) {
+        for action in actions {
+            match action {
+                Action::File(request) if !scripted => {
+                    let answer = self.tree.answer(&request);
+                    let next = self.session.on_outcome(Outcome::File(answer));
+                    self.carry_out(next, scripted);
+                }
+                other => self.write(&other),
+            }
+        }
+    }
+
+    fn write(&mut self, action: &Action) {
+        for line in describe(action) {
+            self.out.push_str(&line);
+            self.out.push('\n');
+        }
+    }
+
+    /// `login [rw|ro] [third-party]`: logs in without showing it; home is `/`.
+    fn login(&mut self, setting: &str) -> Result<(), String> {
+        let words: Vec<&str> = setting.split_whitespace().collect();
+        if words.first() != Some(&"login") {
+            return Err(format!("{setting} comes after the start"));
+        }
+        let grant = Grant {
+            user: "ann".to_owned(),
+            home: proto::path::VPath::root(),
+            rights: Rights {
+                write: words.contains(&"rw"),
+                third_party: words.contains(&"third-party"),
+            },
+            message: Vec::new(),
+        };
+        self.session.on_line(&LineEvent::Line(b"USER ann".to_vec()));
+        self.session.on_line(&LineEvent::Line(b"PASS x".to_vec()));
+        self.session.on_outcome(Outcome::Login(Ok(grant)));
+        Ok(())
+    }
+}
+
+/// Whether the next step answers work on files by hand.
+fn scripted_answer(rest: &[Line]) -> bool {
+    let next = rest.iter().find(|l| !matches!(l.step, Step::Text(_)));
+    matches!(
+        next.map(|l| &l.step),
+        Some(Step::Outcome(text)) if text.starts_with("File") || text.starts_with("ChecksumProgress")
+    )
+}

@@ -1,0 +1,259 @@
+//! A file tree in memory that answers work on files as a Unix file system would.
+
+use std::collections::BTreeMap;
+
+use proto::checksum::Algorithm;
+use proto::listing::{Access, Entry, Kind, format_ls, format_mlsx};
+use proto::path::VPath;
+use proto::server::{FileAnswer, FileError, FileErrorKind, FileRequest, ListForm, ListRequest};
+use proto::timestamp::Timestamp;
+
+/// 2026-11-20 08:21:03 UTC, the time of everything that has no other.
+const THEN: Timestamp = Timestamp(1_795_162_863);
+
+#[derive(Debug, Clone)]
+struct Node {
+    /// `None`: a directory.
+    content: Option<Vec<u8>>,
+    modified: Timestamp,
+    mode: u32,
+    link_target: Option<Vec<u8>>,
+}
+
+/// Nodes by their absolute path.
+pub(crate) struct Tree {
+    nodes: BTreeMap<Vec<u8>, Node>,
+}
+
+type Answer = Result<FileAnswer, FileError>;
+
+impl Tree {
+    /// The root alone.
+    pub(crate) fn new() -> Self {
+        let mut tree = Self {
+            nodes: BTreeMap::new(),
+        };
+        tree.add_dir("/");
+        tree
+    }
+
+    /// Adds a directory.
+    pub(crate) fn add_dir(&mut self, path: &str) {
+        self.put(path.as_bytes(), None);
+    }
+
+    /// Adds a file.
+    pub(crate) fn add_file(&mut self, path: &str, content: &str) {
+        self.put(path.as_bytes(), Some(content.as_bytes().to_vec()));
+    }
+
+    fn put(&mut self, path: &[u8], content: Option<Vec<u8>>) {
+        let mode = if content.is_some() { 0o644 } else { 0o755 };
+        let node = Node {
+            content,
+            modified: THEN,
+            mode,
+            link_target: None,
+        };
+        self.nodes.insert(path.to_vec(), node);
+    }
+
+    /// Does what is asked.
+    pub(crate) fn answer(&mut self, request: &FileRequest) -> Answer {
+        match request {
+            FileRequest::Stat(path) => Ok(FileAnswer::Entry(Box::new(self.entry(path)?))),
+            FileRequest::ChangeDir(path) => self.directory(path).map(|()| FileAnswer::Done),
+            FileRequest::MakeDir(path) => self.make_dir(path),
+            FileRequest::RemoveDir(path) => self.remove_dir(path),
+            FileRequest::Delete(path) => self.delete(path),
+            FileRequest::RemoveTree(path) => self.remove_tree(path),
+            FileRequest::Rename { from, to } => self.rename(from, to),
+            FileRequest::SetModified(path, time) => self.change(path, |n| n.modified = *time),
+            FileRequest::Chmod(path, mode) => self.change(path, |n| n.mode = *mode),
+            FileRequest::Chgrp(path, group) => {
+                self.node(path)?;
+                match group.as_str() {
+                    "users" => Ok(FileAnswer::Done),
+                    _ => Err(error(FileErrorKind::Denied, 1, "Operation not permitted")),
+                }
+            }
+            FileRequest::Symlink { target, link } => {
+                self.put(link.as_bytes(), Some(Vec::new()));
+                self.change(link, |n| n.link_target = Some(target.clone()))
+            }
+            FileRequest::Truncate(path, length) => self.change(path, |n| {
+                if let Some(content) = &mut n.content {
+                    content.resize(usize::try_from(*length).unwrap(), 0);
+                }
+            }),
+            FileRequest::List(request) => self.list(request),
+            FileRequest::Checksum {
+                algorithm,
+                path,
+                offset,
+                length,
+                ..
+            } => self.checksum(*algorithm, path, *offset, *length),
+        }
+    }
+
+    fn node(&self, path: &VPath) -> Result<&Node, FileError> {
+        self.nodes.get(path.as_bytes()).ok_or_else(not_found)
+    }
+
+    fn change(&mut self, path: &VPath, with: impl FnOnce(&mut Node)) -> Answer {
+        let node = self.nodes.get_mut(path.as_bytes());
+        with(node.ok_or_else(not_found)?);
+        Ok(FileAnswer::Done)
+    }
+
+    fn directory(&self, path: &VPath) -> Result<(), FileError> {
+        match self.node(path)?.content {
+            None => Ok(()),
+            Some(_) => Err(error(FileErrorKind::NotADirectory, 20, "Not a directory")),
+        }
+    }
+
+    fn make_dir(&mut self, path: &VPath) -> Answer {
+        if self.node(path).is_ok() {
+            return Err(error(FileErrorKind::Exists, 17, "File exists"));
+        }
+        self.directory(&path.parent())?;
+        self.put(path.as_bytes(), None);
+        Ok(FileAnswer::Done)
+    }
+
+    fn remove_dir(&mut self, path: &VPath) -> Answer {
+        self.directory(path)?;
+        if self.below(path).next().is_some() {
+            return Err(error(FileErrorKind::NotEmpty, 39, "Directory not empty"));
+        }
+        self.nodes.remove(path.as_bytes());
+        Ok(FileAnswer::Done)
+    }
+
+    fn delete(&mut self, path: &VPath) -> Answer {
+        if self.node(path)?.content.is_none() {
+            return Err(error(FileErrorKind::IsADirectory, 21, "Is a directory"));
+        }
+        self.nodes.remove(path.as_bytes());
+        Ok(FileAnswer::Done)
+    }
+
+    fn remove_tree(&mut self, path: &VPath) -> Answer {
+        self.node(path)?;
+        let below: Vec<Vec<u8>> = self.below(path).cloned().collect();
+        for path in below {
+            self.nodes.remove(&path);
+        }
+        self.nodes.remove(path.as_bytes());
+        Ok(FileAnswer::Done)
+    }
+
+    fn rename(&mut self, from: &VPath, to: &VPath) -> Answer {
+        self.directory(&to.parent())?;
+        let node = self.nodes.remove(from.as_bytes()).ok_or_else(not_found)?;
+        self.nodes.insert(to.as_bytes().to_vec(), node);
+        Ok(FileAnswer::Done)
+    }
+
+    fn below<'a>(&'a self, path: &VPath) -> impl Iterator<Item = &'a Vec<u8>> + use<'a> {
+        let mut prefix = path.as_bytes().to_vec();
+        if !path.is_root() {
+            prefix.push(b'/');
+        }
+        let first = prefix.clone();
+        self.nodes
+            .range(first..)
+            .map(|(path, _)| path)
+            .take_while(move |path| path.starts_with(&prefix))
+            .filter(|path| path.as_slice() != b"/")
+    }
+
+    fn entry(&self, path: &VPath) -> Result<Entry, FileError> {
+        let node = self.node(path)?;
+        Ok(Entry {
+            name: path.name().to_vec(),
+            kind: match node.content {
+                Some(_) => Kind::File,
+                None => Kind::Dir,
+            },
+            size: node.content.as_ref().map_or(4096, |c| c.len() as u64),
+            modified: node.modified,
+            mode: node.mode,
+            links: 1,
+            uid: 1001,
+            gid: 100,
+            owner: "ann".to_owned(),
+            group: "users".to_owned(),
+            unique: (0xfe00, 0x99),
+            link_target: node.link_target.clone(),
+            access: Access {
+                read: true,
+                write: true,
+                execute: true,
+            },
+        })
+    }
+
+    fn list(&self, request: &ListRequest) -> Answer {
+        let own = self.entry(&request.path)?;
+        let entries: Vec<Entry> = if own.kind == Kind::Dir {
+            self.below(&request.path)
+                .filter_map(|path| VPath::root().resolve(path).ok())
+                .filter(|path| path.parent() == request.path)
+                .map(|path| self.entry(&path))
+                .collect::<Result<_, _>>()?
+        } else {
+            vec![own]
+        };
+        let lines = entries
+            .iter()
+            .map(|entry| match request.form {
+                ListForm::Facts(facts) => format_mlsx(entry, facts, None),
+                ListForm::Long => format_ls(entry, THEN),
+                ListForm::Names => entry.name.clone(),
+            })
+            .collect();
+        Ok(FileAnswer::Lines(lines))
+    }
+
+    /// Adler-32 only (RFC 1950 §8.2): transcripts give other digests themselves.
+    fn checksum(
+        &self,
+        algorithm: Algorithm,
+        path: &VPath,
+        offset: u64,
+        length: Option<u64>,
+    ) -> Answer {
+        assert_eq!(
+            algorithm,
+            Algorithm::Adler32,
+            "answer it with > File digest"
+        );
+        let Some(content) = &self.node(path)?.content else {
+            return Err(error(FileErrorKind::IsADirectory, 21, "Is a directory"));
+        };
+        let start = usize::try_from(offset).unwrap().min(content.len());
+        let left = content.len() - start;
+        let length = length.map_or(left, |n| left.min(usize::try_from(n).unwrap()));
+        let (mut a, mut b) = (1_u32, 0_u32);
+        for &byte in &content[start..start + length] {
+            a = (a + u32::from(byte)) % 65_521;
+            b = (b + a) % 65_521;
+        }
+        Ok(FileAnswer::Digest(format!("{b:04x}{a:04x}")))
+    }
+}
+
+fn not_found() -> FileError {
+    error(FileErrorKind::NotFound, 2, "No such file or directory")
+}
+
+fn error(kind: FileErrorKind, errno: i32, text: &str) -> FileError {
+    FileError {
+        kind,
+        errno: Some(errno),
+        text: text.to_owned(),
+    }
+}
