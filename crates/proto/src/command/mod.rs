@@ -233,3 +233,6 @@ impl Command {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

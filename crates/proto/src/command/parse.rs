@@ -9,11 +9,11 @@ use crate::ranges::RangeSet;
 use crate::timestamp::Timestamp;
 
 /// How the argument of a verb is read.
-type Parser = fn(Words<'_>) -> Parsed;
+pub(super) type Parser = fn(Words<'_>) -> Parsed;
 
 /// Every verb that is known, and how its argument is read. The X verbs are those of RFC 775, which
 /// RFC 1123 §4.1.3.1 asks servers to take.
-const VERBS: &[(&str, Parser)] = &[
+pub(super) const VERBS: &[(&str, Parser)] = &[
     ("ABOR", |_| Ok(Command::Abor)),
     ("ACCT", |w| w.text("account").map(Command::Acct)),
     ("ADAT", security),
