@@ -12,7 +12,7 @@ impl Seed {
     }
 
     /// The next 64 bits.
-    pub fn next(&mut self) -> u64 {
+    pub fn word(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -22,13 +22,13 @@ impl Seed {
 
     /// A number in `0..bound`; `bound` must not be 0.
     pub fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
+        self.word() % bound
     }
 
     /// Fills `buffer`.
     pub fn fill(&mut self, buffer: &mut [u8]) {
         for chunk in buffer.chunks_mut(8) {
-            let word = self.next().to_le_bytes();
+            let word = self.word().to_le_bytes();
             chunk.copy_from_slice(&word[..chunk.len()]);
         }
     }

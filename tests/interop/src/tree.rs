@@ -109,6 +109,13 @@ impl Tree {
         self
     }
 
+    /// Path of the file with the longest content.
+    #[must_use]
+    pub fn longest(&self) -> PathBuf {
+        let longest = self.files.iter().max_by_key(|(_, content)| content.len());
+        longest.map(|(path, _)| path.clone()).unwrap_or_default()
+    }
+
     /// How many files.
     #[must_use]
     pub fn len(&self) -> usize {

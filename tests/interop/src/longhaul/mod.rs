@@ -2,4 +2,6 @@
 
 pub mod binary;
 pub mod copy;
+pub mod rows;
 pub mod serve;
+pub mod unfinished;

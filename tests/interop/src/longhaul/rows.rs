@@ -1,0 +1,123 @@
+//! What `longhaul cp` is put through against every server.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+
+use super::copy::{self, cp};
+use super::unfinished;
+use crate::cells::Cells;
+use crate::matrix::{self, Store};
+use crate::sample;
+use crate::tree::Tree;
+
+/// A server as the rows see it.
+pub struct Target<'a> {
+    /// Its store.
+    pub store: &'a Store,
+    /// URL of a served path.
+    pub url: &'a dyn Fn(&str) -> String,
+    /// What the server said so far, for messages.
+    pub log: &'a dyn Fn() -> String,
+}
+
+impl Target<'_> {
+    fn explain<T>(&self, result: Result<T>) -> Result<T> {
+        result.with_context(|| format!("server log:\n{}\nclient", (self.log)()))
+    }
+}
+
+/// Get and put of every size with these options.
+pub fn get_and_put(cells: &mut Cells, target: &Target<'_>, options: &[&str], sizes: &[u64]) {
+    matrix::get(cells, target.store, sizes, |from, to| {
+        let (url, to) = ((target.url)(from), text(to));
+        target
+            .explain(cp(&[options, &[&url, &to]].concat()))
+            .map(drop)
+    });
+    matrix::put(cells, target.store, sizes, |from, to| {
+        let (from, url) = (text(from), (target.url)(to));
+        target
+            .explain(cp(&[options, &[&from, &url]].concat()))
+            .map(drop)
+    });
+}
+
+/// Parts of the large sample with these options.
+pub fn parts(cells: &mut Cells, target: &Target<'_>, options: &[&str]) {
+    matrix::get_parts(cells, target.store, |from, offset, length, to| {
+        let (offset, length) = (offset.to_string(), length.to_string());
+        let (url, to) = ((target.url)(from), text(to));
+        let arguments = ["--offset", &offset, "--length", &length, &url, &to];
+        let summary = target.explain(cp(&[options, &arguments].concat()))?;
+        let moved = summary.bytes.to_string();
+        ensure!(moved == length, "{moved} bytes moved instead of {length}");
+        Ok(())
+    });
+}
+
+/// The tree both ways with these options.
+pub fn trees(cells: &mut Cells, target: &Target<'_>, tree: &Tree, options: &[&str]) {
+    let store = target.store;
+    let row = options.join(" ");
+    cells.check(format!("get of a tree {row}"), || {
+        store.plant("tree", tree)?;
+        let local = store.local();
+        let (url, to) = ((target.url)("src/tree"), text(&local));
+        let summary = target.explain(cp(&[&["-r"], options, &[&url, &to]].concat()))?;
+        ensure!(summary.files == tree.len() as u64, "{summary:?}");
+        tree.same_as(&local)
+    });
+    cells.check(format!("put of a tree {row}"), || {
+        let served = store.upload();
+        let (from, url) = (text(&store.path("src/tree")), (target.url)(&served));
+        let summary = target.explain(cp(&[&["-r"], options, &[&from, &url]].concat()))?;
+        ensure!(summary.files == tree.len() as u64, "{summary:?}");
+        tree.same_as(&store.path(&served))
+    });
+}
+
+/// A copy is killed when a part is safe and then resumed: the file is right, and the part is not
+/// moved again.
+pub fn resume(cells: &mut Cells, target: &Target<'_>, options: &[&str]) {
+    let store = target.store;
+    let row = options.join(" ");
+    cells.check(format!("resumed get {row}"), || {
+        let local = store.local();
+        let url = (target.url)(&format!("src/{}", sample::name(sample::LARGE)));
+        target.explain(interrupted(options, &url, &text(&local)))?;
+        matrix::arrived(&sample::shared(sample::LARGE)?, &local)
+    });
+    cells.check(format!("resumed put {row}"), || {
+        let served = store.upload();
+        let source = sample::shared(sample::LARGE)?;
+        target.explain(interrupted(options, &text(&source), &(target.url)(&served)))?;
+        matrix::arrived(&source, &store.path(&served))
+    });
+}
+
+/// Bytes that are safe when a copy is killed...
+const KILL_AT: u64 = 30_000_000;
+/// ...of which this many may be moved again: what was on its way, and what the journal or the
+/// server's markers had not yet covered.
+const TAIL: u64 = 15_000_000;
+
+fn interrupted(options: &[&str], from: &str, to: &str) -> Result<()> {
+    // 30 MB/s
+    let slow = [options, &["--limit-rate", "240M", from, to]].concat();
+    unfinished::kill_when_safe(copy::command(&slow)?, KILL_AT)?;
+    let summary = cp(&[options, &["--resume", from, to]].concat())?;
+    let most = sample::LARGE - KILL_AT + TAIL;
+    ensure!(
+        summary.bytes <= most,
+        "{} bytes moved again, at most {most} wanted",
+        summary.bytes
+    );
+    Ok(())
+}
+
+/// A path as an argument.
+#[must_use]
+pub fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}

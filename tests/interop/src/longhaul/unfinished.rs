@@ -1,0 +1,105 @@
+//! Copies that are killed on the way.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::process::Guard;
+use crate::run::{LIMIT, line};
+
+/// A running `longhaul cp --json` whose progress is watched.
+#[derive(Debug)]
+pub struct Unfinished {
+    guard: Guard,
+    line: String,
+    /// When each progress event came and how many bytes it called safe.
+    safe: Arc<Mutex<Vec<(Instant, u64)>>>,
+}
+
+impl Unfinished {
+    /// Starts the copy.
+    pub fn start(mut command: Command) -> Result<Self> {
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        let line = line(&command);
+        let mut guard = Guard::spawn(&mut command)?;
+        let stdout = guard.child().stdout.take().context("no pipe")?;
+        let safe = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&safe);
+        std::thread::spawn(move || {
+            for text in BufReader::new(stdout).lines().map_while(Result::ok) {
+                let event: Value = serde_json::from_str(&text).unwrap_or_default();
+                if let (true, Some(bytes)) = (event["event"] == "progress", event["safe"].as_u64())
+                    && let Ok(mut seen) = seen.lock()
+                {
+                    seen.push((Instant::now(), bytes));
+                }
+            }
+        });
+        Ok(Self { guard, line, safe })
+    }
+
+    /// The most bytes that were called safe up to this moment.
+    #[must_use]
+    pub fn safe_at(&self, moment: Instant) -> u64 {
+        let Ok(seen) = self.safe.lock() else { return 0 };
+        seen.iter()
+            .filter(|(at, _)| *at <= moment)
+            .map(|(_, bytes)| *bytes)
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// Waits until this many bytes are safe; an error if the copy ends before.
+    pub fn until_safe(&mut self, bytes: u64) -> Result<()> {
+        let end = Instant::now() + LIMIT;
+        while self.safe_at(Instant::now()) < bytes {
+            if let Some(status) = self.guard.wait(Duration::from_millis(20))? {
+                bail!(
+                    "ended with {status} before {bytes} bytes were safe: {}",
+                    self.line
+                );
+            }
+            if Instant::now() > end {
+                let safe = self.safe_at(Instant::now());
+                bail!(
+                    "{safe} bytes safe after {} s: {}",
+                    LIMIT.as_secs(),
+                    self.line
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a signal.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        self.guard.signal(signal)
+    }
+
+    /// `kill -9`.
+    pub fn kill(&mut self) {
+        self.guard.kill();
+    }
+
+    /// Waits for the end that comes by itself.
+    pub fn end(&mut self) -> Result<ExitStatus> {
+        let ended = self.guard.wait(LIMIT)?;
+        ended.with_context(|| format!("no end within {} s: {}", LIMIT.as_secs(), self.line))
+    }
+}
+
+/// Starts a copy and kills it once this many bytes are safe.
+pub fn kill_when_safe(command: Command, bytes: u64) -> Result<()> {
+    let mut copy = Unfinished::start(command)?;
+    copy.until_safe(bytes)?;
+    copy.kill();
+    Ok(())
+}

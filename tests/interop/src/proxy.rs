@@ -1,0 +1,258 @@
+//! A relay between an FTP client and server that cuts data connections.
+//!
+//! It reads the control dialogue only as far as it must: the addresses of 227 and 229 replies and
+//! of PORT and EPRT commands are replaced by those of relays of its own, so that data pass through
+//! it whoever connects.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::net::HOST;
+
+/// What happens to data connections.
+#[derive(Debug)]
+pub struct Cuts {
+    /// Data bytes that pass before the next cut.
+    after: u64,
+    /// Cuts still to be made.
+    left: AtomicU64,
+    /// Cuts made.
+    made: AtomicU64,
+    /// The proxy is gone: relays end.
+    over: AtomicBool,
+}
+
+/// A running relay; its connections end when it is dropped.
+#[derive(Debug)]
+pub struct Proxy {
+    address: SocketAddr,
+    cuts: Arc<Cuts>,
+}
+
+impl Proxy {
+    /// Relays to `server` and cuts `times` data connections, each after `after` bytes.
+    pub fn cutting(server: SocketAddr, after: u64, times: u64) -> Result<Self> {
+        let listener = TcpListener::bind((HOST, 0)).context("no port for a proxy")?;
+        let address = listener.local_addr()?;
+        let cuts = Arc::new(Cuts {
+            after,
+            left: AtomicU64::new(times),
+            made: AtomicU64::new(0),
+            over: AtomicBool::new(false),
+        });
+        let shared = Arc::clone(&cuts);
+        std::thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                if shared.over.load(Ordering::Relaxed) {
+                    break;
+                }
+                if let Ok(server) = TcpStream::connect(server) {
+                    control(&client, &server, &shared);
+                }
+            }
+        });
+        Ok(Self { address, cuts })
+    }
+
+    /// Anonymous URL of a served path, by way of the relay.
+    #[must_use]
+    pub fn url(&self, served: &str) -> String {
+        format!("ftp://{}/{served}", self.address)
+    }
+
+    /// How many data connections were cut.
+    #[must_use]
+    pub fn cuts(&self) -> u64 {
+        self.cuts.made.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.cuts.over.store(true, Ordering::Relaxed);
+        // Wakes the thread that waits for control connections.
+        let _ = TcpStream::connect(self.address);
+    }
+}
+
+/// Relays a control connection both ways, line by line.
+fn control(client: &TcpStream, server: &TcpStream, cuts: &Arc<Cuts>) {
+    for (from, to) in [(client, server), (server, client)] {
+        let (Ok(from), Ok(to)) = (from.try_clone(), to.try_clone()) else {
+            return;
+        };
+        let cuts = Arc::clone(cuts);
+        std::thread::spawn(move || lines(from, to, &cuts));
+    }
+}
+
+fn lines(from: TcpStream, mut to: TcpStream, cuts: &Arc<Cuts>) {
+    let mut reader = BufReader::new(from);
+    let mut line = Vec::new();
+    while matches!(reader.read_until(b'\n', &mut line), Ok(1..)) {
+        let text = String::from_utf8_lossy(&line);
+        let sent = match redirected(&text, cuts) {
+            Some(other) => to.write_all(other.as_bytes()),
+            None => to.write_all(&line),
+        };
+        if sent.is_err() {
+            break;
+        }
+        line.clear();
+    }
+    let _ = to.shutdown(Shutdown::Both);
+    let _ = reader.get_ref().shutdown(Shutdown::Both);
+}
+
+/// The line with its address replaced by that of a new relay, if it has one.
+fn redirected(line: &str, cuts: &Arc<Cuts>) -> Option<String> {
+    let line = line.trim_end();
+    let verb = line.get(..4)?;
+    if ["227 ", "127 "].contains(&verb) || verb.eq_ignore_ascii_case("PORT") {
+        let digits = line.get(4..)?;
+        let start = 4 + digits.find(|c: char| c.is_ascii_digit())?;
+        let numbers = line[start..].trim_end_matches([')', '.', ' ']);
+        let relay = relay(parse_port(numbers)?, cuts)?;
+        let [high, low] = relay.to_be_bytes();
+        return Some(format!(
+            "{}127,0,0,1,{high},{low}{}\r\n",
+            &line[..start],
+            &line[start + numbers.len()..]
+        ));
+    }
+    if verb == "229 " {
+        let (before, rest) = line.split_once("|||")?;
+        let (port, after) = rest.split_once('|')?;
+        let relay = relay((Ipv4Addr::LOCALHOST, port.parse().ok()?).into(), cuts)?;
+        return Some(format!("{before}|||{relay}|{after}\r\n"));
+    }
+    if verb.eq_ignore_ascii_case("EPRT") {
+        let mut fields = line.get(6..)?.split('|');
+        let (_, host, port) = (fields.next()?, fields.next()?, fields.next()?);
+        let relay = relay(
+            (host.parse::<Ipv4Addr>().ok()?, port.parse().ok()?).into(),
+            cuts,
+        )?;
+        return Some(format!("EPRT |1|127.0.0.1|{relay}|\r\n"));
+    }
+    None
+}
+
+/// `h1,h2,h3,h4,p1,p2` (RFC 959).
+fn parse_port(text: &str) -> Option<SocketAddr> {
+    let numbers: Vec<u8> = text
+        .split(',')
+        .map(|n| n.trim().parse().ok())
+        .collect::<Option<_>>()?;
+    let [a, b, c, d, high, low] = numbers[..] else {
+        return None;
+    };
+    Some((Ipv4Addr::new(a, b, c, d), u16::from_be_bytes([high, low])).into())
+}
+
+/// Listens on a new port and relays every connection there to `target`; the port.
+fn relay(target: SocketAddr, cuts: &Arc<Cuts>) -> Option<u16> {
+    let listener = TcpListener::bind((HOST, 0)).ok()?;
+    let port = listener.local_addr().ok()?.port();
+    listener.set_nonblocking(true).ok()?;
+    let cuts = Arc::clone(cuts);
+    std::thread::spawn(move || {
+        while !cuts.over.load(Ordering::Relaxed) {
+            let Ok((near, _)) = listener.accept() else {
+                std::thread::sleep(Duration::from_millis(5));
+                continue;
+            };
+            let connected = near
+                .set_nonblocking(false)
+                .and_then(|()| TcpStream::connect(target));
+            if let Ok(far) = connected {
+                data(&near, &far, &cuts);
+            }
+        }
+    });
+    Some(port)
+}
+
+fn data(near: &TcpStream, far: &TcpStream, cuts: &Arc<Cuts>) {
+    let cut = Arc::new(AtomicBool::new(false));
+    for (from, to) in [(near, far), (far, near)] {
+        let (Ok(from), Ok(to)) = (from.try_clone(), to.try_clone()) else {
+            return;
+        };
+        let (cut, cuts) = (Arc::clone(&cut), Arc::clone(cuts));
+        std::thread::spawn(move || pass(from, to, &cut, &cuts));
+    }
+}
+
+/// Passes bytes one way until their end, or until the cut: then both connections are reset.
+fn pass(mut from: TcpStream, mut to: TcpStream, cut: &AtomicBool, cuts: &Cuts) {
+    let mut buffer = vec![0; 1 << 16];
+    let mut passed = 0;
+    while let Ok(count @ 1..) = from.read(&mut buffer) {
+        passed += count as u64;
+        if passed > cuts.after && take_one(&cuts.left) {
+            cut.store(true, Ordering::Relaxed);
+            cuts.made.fetch_add(1, Ordering::Relaxed);
+            for end in [&from, &to] {
+                // Without lingering, the last close sends RST: a lost path must not look like the
+                // end of a file. Ending the reads lets the other thread close its handles too.
+                let _ = rustix::net::sockopt::set_socket_linger(end, Some(Duration::ZERO));
+                let _ = end.shutdown(Shutdown::Read);
+            }
+        }
+        if cut.load(Ordering::Relaxed) || to.write_all(&buffer[..count]).is_err() {
+            break;
+        }
+    }
+    if !cut.load(Ordering::Relaxed) {
+        let _ = to.shutdown(Shutdown::Write);
+    }
+}
+
+fn take_one(left: &AtomicU64) -> bool {
+    left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1))
+        .is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cuts() -> Arc<Cuts> {
+        Arc::new(Cuts {
+            after: 0,
+            left: AtomicU64::new(0),
+            made: AtomicU64::new(0),
+            over: AtomicBool::new(true),
+        })
+    }
+
+    #[test]
+    fn addresses_are_replaced_in_every_form() {
+        for line in [
+            "227 Entering Passive Mode (10,1,2,3,4,5)\r\n",
+            "227 Entering Passive Mode (10,1,2,3,4,5).\r\n",
+            "PORT 10,1,2,3,4,5\r\n",
+        ] {
+            let other = redirected(line, &cuts()).unwrap();
+            assert!(
+                other.contains("127,0,0,1,") && !other.contains("10,1,2,3"),
+                "{other}"
+            );
+            assert_eq!(other.contains(')'), line.contains(')'));
+        }
+        let other = redirected("229 Entering Extended Passive Mode (|||1234|)\r\n", &cuts());
+        assert!(other.is_some_and(|text| !text.contains("1234") && text.ends_with("|)\r\n")));
+        let other = redirected("EPRT |1|10.1.2.3|1234|\r\n", &cuts()).unwrap();
+        assert!(
+            other.starts_with("EPRT |1|127.0.0.1|") && !other.contains("1234"),
+            "{other}"
+        );
+        assert_eq!(redirected("226 Transfer complete.\r\n", &cuts()), None);
+    }
+}

@@ -1,0 +1,201 @@
+//! curl against `longhaul serve`.
+
+use std::path::Path;
+
+use anyhow::{Result, ensure};
+use interop::cells::Cells;
+use interop::longhaul::serve::{Serve, Server};
+use interop::matrix::{self, Store};
+use interop::need;
+use interop::net;
+use interop::peer::curl::Curl;
+use interop::run::Finished;
+use interop::sample;
+
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+fn run(curl: &Curl, server: &Server, arguments: &[&str]) -> Result<Finished> {
+    server.explain(curl.run(arguments).and_then(Finished::success))
+}
+
+/// Get and put of every size from this address with these options.
+fn both_ways(name: &str, listen: &str, options: &[&str]) {
+    let curl = need!(Curl::find());
+    let store = Store::new().unwrap();
+    let server = Serve::anonymous(store.root())
+        .listen(listen)
+        .start()
+        .unwrap();
+    let mut cells = Cells::new(format!("curl {name}"));
+    matrix::get(&mut cells, &store, &sample::SIZES, |from, to| {
+        let (url, to) = (server.url(from), text(to));
+        let arguments = [options, &[&url, "-o", &to]].concat();
+        run(&curl, &server, &arguments).map(drop)
+    });
+    matrix::put(&mut cells, &store, &sample::SIZES, |from, to| {
+        let (from, url) = (text(from), server.url(to));
+        let arguments = [options, &["-T", &from, &url]].concat();
+        run(&curl, &server, &arguments).map(drop)
+    });
+    cells.finish();
+}
+
+#[test]
+fn passive() {
+    both_ways("", "127.0.0.1:0", &[]);
+}
+
+#[test]
+fn passive_with_pasv() {
+    both_ways("--disable-epsv", "127.0.0.1:0", &["--disable-epsv"]);
+}
+
+#[test]
+fn active() {
+    both_ways("-P", "127.0.0.1:0", &["-P", "127.0.0.1"]);
+    both_ways(
+        "-P --disable-eprt",
+        "127.0.0.1:0",
+        &["-P", "127.0.0.1", "--disable-eprt"],
+    );
+}
+
+#[test]
+fn ipv6() {
+    need!(
+        net::has_ipv6()
+            .then_some(())
+            .ok_or_else(|| "no IPv6 loopback".to_owned())
+    );
+    both_ways("over IPv6", "[::1]:0", &[]);
+    both_ways("-P over IPv6", "[::1]:0", &["-P", "::1"]);
+}
+
+#[test]
+fn parts_of_a_file() {
+    let curl = need!(Curl::find());
+    let store = Store::new().unwrap();
+    let server = Serve::anonymous(store.root()).start().unwrap();
+    let mut cells = Cells::new("curl -r");
+    matrix::get_parts(&mut cells, &store, |from, offset, length, to| {
+        let range = format!("{offset}-{}", offset + length - 1);
+        run(
+            &curl,
+            &server,
+            &["-r", &range, &server.url(from), "-o", &text(to)],
+        )
+        .map(drop)
+    });
+    cells.check("two ranges in one session", || {
+        // curl ends a range with ABOR; the session must be fit for the next.
+        let (a, b) = (store.local(), store.local());
+        let (to_a, to_b, url) = (text(&a), text(&b), server.url("src/f65536"));
+        let first = ["-r", "0-99", &url, "-o", &to_a];
+        let second = ["--next", "-sS", "-v", "-r", "100-299", &url, "-o", &to_b];
+        let finished = run(&curl, &server, &[&first[..], &second].concat())?;
+        let source = sample::shared(65_536)?;
+        sample::same_part(&source, 0, 100, &a)?;
+        sample::same_part(&source, 100, 200, &b)?;
+        ensure!(
+            !finished.errors().contains("421"),
+            "the session ended: {finished}"
+        );
+        Ok(())
+    });
+    cells.finish();
+}
+
+#[test]
+fn interrupted_transfers_go_on() {
+    let curl = need!(Curl::find());
+    let store = Store::new().unwrap();
+    let server = Serve::anonymous(store.root()).start().unwrap();
+    let source = sample::shared(sample::LARGE).unwrap();
+    let content = std::fs::read(&source).unwrap();
+    let mut cells = Cells::new("curl -C");
+    for there in [1, 65_536, 12_345_678, content.len()] {
+        cells.check(format!("get from {there}"), || {
+            let local = store.local();
+            std::fs::write(&local, &content[..there])?;
+            let url = server.url(&format!("src/{}", sample::name(sample::LARGE)));
+            run(&curl, &server, &["-C", "-", &url, "-o", &text(&local)])?;
+            matrix::arrived(&source, &local)
+        });
+        cells.check(format!("put from {there}"), || {
+            let served = store.upload();
+            std::fs::write(store.path(&served), &content[..there])?;
+            let url = server.url(&served);
+            run(&curl, &server, &["-C", "-", "-T", &text(&source), &url])?;
+            matrix::arrived(&source, &store.path(&served))
+        });
+    }
+    cells.finish();
+}
+
+#[test]
+fn listings_and_facts() {
+    let curl = need!(Curl::find());
+    let store = Store::new().unwrap();
+    let server = Serve::anonymous(store.root()).start().unwrap();
+    let mut cells = Cells::new("curl");
+    for (options, whole) in [(&[][..], false), (&["-l"], true)] {
+        cells.check(format!("listing {}", options.join(" ")), || {
+            let url = server.url("src/");
+            let finished = run(&curl, &server, &[options, &[&url]].concat())?;
+            let listing = finished.text();
+            for size in sample::SIZES {
+                let name = sample::name(size);
+                let found = listing.lines().any(|line| {
+                    if whole {
+                        line == name
+                    } else {
+                        line.ends_with(&format!(" {name}"))
+                    }
+                });
+                ensure!(found, "no {name} in {finished}");
+            }
+            ensure!(!listing.contains("\r\r"), "CR CR LF in {finished}");
+            Ok(())
+        });
+    }
+    cells.check("size and time", || {
+        let finished = run(&curl, &server, &["-I", &server.url("src/f65535")])?;
+        ensure!(
+            finished.text().contains("Content-Length: 65535"),
+            "{finished}"
+        );
+        ensure!(finished.text().contains("Last-Modified: "), "{finished}");
+        Ok(())
+    });
+    cells.check("missing file", || {
+        // 78: the resource does not exist
+        curl.run(&[&server.url("src/none")])?.code(78).map(drop)
+    });
+    cells.check("missing folder", || {
+        // 9: access denied to a folder
+        curl.run(&[&server.url("none/f")])?.code(9).map(drop)
+    });
+    cells.check("folders made on the way", || {
+        let from = text(&sample::shared(1)?);
+        let url = server.url("up/made/on%20the/way");
+        run(&curl, &server, &["--ftp-create-dirs", "-T", &from, &url])?;
+        matrix::arrived(&sample::shared(1)?, &store.path("up/made/on the/way"))
+    });
+    cells.check("append", || {
+        let served = store.upload();
+        std::fs::write(store.path(&served), "first ")?;
+        let more = store.local();
+        std::fs::write(&more, "second")?;
+        run(
+            &curl,
+            &server,
+            &["-a", "-T", &text(&more), &server.url(&served)],
+        )?;
+        let content = std::fs::read_to_string(store.path(&served))?;
+        ensure!(content == "first second", "{content:?}");
+        Ok(())
+    });
+    cells.finish();
+}

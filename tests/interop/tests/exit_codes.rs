@@ -1,0 +1,191 @@
+//! The exit codes that scripts rely on, and bad input.
+
+use anyhow::{Result, ensure};
+use interop::cells::Cells;
+use interop::longhaul::copy;
+use interop::longhaul::rows::text;
+use interop::longhaul::serve::{Serve, Server, add_user};
+use interop::matrix::{self, Store};
+use interop::net;
+use interop::run::Finished;
+use interop::sample;
+
+fn fixture() -> (Store, Server) {
+    let store = Store::new().unwrap();
+    let users = store.path("users");
+    add_user(&users, "alice", "secret", store.root()).unwrap();
+    let server = Serve::anonymous(store.root())
+        .option("--users", &text(&users))
+        .start()
+        .unwrap();
+    (store, server)
+}
+
+/// Ends with this code and one clear line.
+fn ends(code: i32, arguments: &[&str]) -> Result<Finished> {
+    let finished = copy::run(arguments)?.code(code)?;
+    ensure!(!finished.stderr.is_empty(), "nothing is said: {finished}");
+    ensure!(!finished.errors().contains("panicked"), "{finished}");
+    Ok(finished)
+}
+
+#[test]
+fn every_class_has_its_code() {
+    let (store, server) = fixture();
+    let local = text(&store.local());
+    let sample = text(&sample::shared(65_536).unwrap());
+    let closed = format!("ftp://127.0.0.1:{}/f", net::free_port().unwrap());
+    let missing = text(&store.path("none"));
+    let denied = server.login_url("alice", "wrong", "src/f1");
+    let unknown = server.login_url("nobody-here", "x", "src/f1");
+    let nowhere = text(&store.path("no/such/folder/f"));
+    let cases: [(&str, i32, &[&str]); 14] = [
+        ("missing remote file", 4, &[&server.url("src/none"), &local]),
+        (
+            "missing remote folder",
+            4,
+            &["-r", &server.url("src/none/"), &local],
+        ),
+        ("missing local file", 4, &[&missing, &server.url("up/x")]),
+        ("wrong password", 3, &[&denied, &local]),
+        ("unknown user", 3, &[&unknown, &local]),
+        ("nobody listens", 5, &["--retries", "0", &closed, &local]),
+        (
+            "unknown host",
+            5,
+            &["--retries", "0", "ftp://no-such-host.invalid/f", &local],
+        ),
+        ("no destination", 2, &[&local]),
+        ("unknown option", 2, &["--no-such-option", &sample, &local]),
+        ("absurd parallelism", 2, &["-p", "0", &sample, &local]),
+        ("unknown scheme", 2, &["gopher://host/f", &local]),
+        ("folder without -r", 2, &[&server.url("src/"), &local]),
+        (
+            "destination folder missing",
+            7,
+            &[&server.url("src/f1"), &nowhere],
+        ),
+        ("onto itself", 2, &[&sample, &sample]),
+    ];
+    let mut cells = Cells::new("longhaul cp");
+    for (name, code, arguments) in cases {
+        cells.check(name, || server.explain(ends(code, arguments)).map(drop));
+    }
+    cells.finish();
+    matrix::only(&store.path("up"), &[]).unwrap();
+    sample::same(&sample::shared(65_536).unwrap(), &store.path("src/f65536")).unwrap();
+}
+
+#[test]
+fn a_read_only_server_refuses_with_3() {
+    let store = Store::new().unwrap();
+    let server = Serve::new(store.root())
+        .option("--anonymous", "ro")
+        .start()
+        .unwrap();
+    let sample = text(&sample::shared(1).unwrap());
+    ends(3, &["--retries", "0", &sample, &server.url("up/x")]).unwrap();
+    matrix::only(&store.path("up"), &[]).unwrap();
+}
+
+#[test]
+fn anonymous_is_refused_with_3_by_default() {
+    let store = Store::new().unwrap();
+    let server = Serve::new(store.root()).start().unwrap();
+    let to = text(&store.local());
+    ends(3, &["--retries", "0", &server.url("src/f1"), &to]).unwrap();
+}
+
+#[test]
+fn some_of_several_is_1_and_the_others_arrive() {
+    let (store, server) = fixture();
+    let folder = store.scratch().folder("local/some").unwrap();
+    let (one, none, two) = (
+        server.url("src/f1"),
+        server.url("src/none"),
+        server.url("src/f65535"),
+    );
+    ends(1, &[&one, &none, &two, &text(&folder)]).unwrap();
+    for size in [1, 65_535] {
+        let name = sample::name(size);
+        sample::same(&sample::shared(size).unwrap(), &folder.join(name)).unwrap();
+    }
+    matrix::only(&folder, &["f1", "f65535"]).unwrap();
+}
+
+#[test]
+fn onto_itself_by_way_of_a_server_loses_nothing() {
+    let (store, server) = fixture();
+    let url = server.url("src/f65536");
+    let copied = copy::run(&["--retries", "0", &url, &url]).unwrap();
+    assert_ne!(copied.code, Some(101), "{copied}");
+    sample::same(&sample::shared(65_536).unwrap(), &store.path("src/f65536")).unwrap();
+    matrix::only(
+        &store.path("src"),
+        &["f0", "f1", "f65535", "f65536", "f100000000"],
+    )
+    .unwrap();
+}
+
+#[test]
+fn odd_names() {
+    let (store, server) = fixture();
+    let sample = sample::shared(65_535).unwrap();
+    let mut cells = Cells::new("odd names");
+    cells.check("4 000 characters", || {
+        let url = server.url(&format!("up/{}", "x".repeat(4_000)));
+        let finished = copy::run(&["--retries", "0", &text(&sample), &url])?.failure()?;
+        ensure!(finished.code.is_some_and(|code| code != 101), "{finished}");
+        Ok(())
+    });
+    cells.check("NUL", || {
+        ends(2, &[&text(&sample), &server.url("up/a%00b")]).map(drop)
+    });
+    cells.check("newline", || {
+        // FTP cannot name it: a clear refusal, or the file under exactly that name.
+        let finished = copy::run(&["--retries", "0", &text(&sample), &server.url("up/a%0Ab")])?;
+        ensure!(finished.code.is_some_and(|code| code != 101), "{finished}");
+        if finished.code == Some(0) {
+            matrix::arrived(&sample, &store.path("up/a\nb"))?;
+        }
+        Ok(())
+    });
+    cells.check("bytes that are no UTF-8", || {
+        use std::os::unix::ffi::OsStrExt;
+        let name = std::ffi::OsStr::from_bytes(b"latin-\xe9");
+        copy::run(&[&text(&sample), &server.url("up/latin-%E9")])?.success()?;
+        sample::same(&sample, &store.path("up").join(name))?;
+        let local = store.local();
+        copy::run(&[&server.url("up/latin-%E9"), &text(&local)])?.success()?;
+        std::fs::remove_file(store.path("up").join(name))?;
+        matrix::arrived(&sample, &local)
+    });
+    cells.finish();
+    matrix::only(&store.path("up"), &[]).unwrap();
+}
+
+#[test]
+fn standard_input_and_output() {
+    let (store, server) = fixture();
+    let sample = sample::shared(65_536).unwrap();
+    let content = std::fs::read(&sample).unwrap();
+    let mut cells = Cells::new("pipes");
+    cells.check("put from standard input", || {
+        let mut command = copy::command(&["-", &server.url("up/stdin")])?;
+        let finished = interop::run::run_with_input(&mut command, &content, interop::run::LIMIT)?;
+        server.explain(finished.success())?;
+        matrix::arrived(&sample, &store.path("up/stdin"))
+    });
+    cells.check("get to standard output", || {
+        let mut command = interop::longhaul::binary::longhaul()?;
+        command.args(["cp", "-q", &server.url("src/f65536"), "-"]);
+        let finished = server.explain(interop::run::run(&mut command)?.success())?;
+        ensure!(
+            finished.stdout == content,
+            "{} bytes came",
+            finished.stdout.len()
+        );
+        Ok(())
+    });
+    cells.finish();
+}

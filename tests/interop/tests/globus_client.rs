@@ -1,0 +1,285 @@
+//! globus-url-copy against `longhaul serve`, option by option.
+
+use std::path::Path;
+
+use anyhow::{Result, ensure};
+use interop::cells::Cells;
+use interop::longhaul::serve::{Serve, Server};
+use interop::matrix::{self, Store};
+use interop::need;
+use interop::net;
+use interop::peer::globus_url_copy::{GlobusUrlCopy, file_url};
+use interop::sample;
+use interop::tree::{ASCII, Tree, UNICODE};
+
+/// Get and put of every size with these options.
+fn both_ways(name: &str, options: &[&str], sizes: &[u64]) {
+    let client = need!(GlobusUrlCopy::find());
+    let store = Store::new().unwrap();
+    let server = Serve::anonymous(store.root()).start().unwrap();
+    let mut cells = Cells::new(format!("globus-url-copy {name}"));
+    get_and_put(&mut cells, &client, &store, &server, options, sizes);
+    cells.finish();
+}
+
+fn get_and_put(
+    cells: &mut Cells,
+    client: &GlobusUrlCopy,
+    store: &Store,
+    server: &Server,
+    options: &[&str],
+    sizes: &[u64],
+) {
+    matrix::get(cells, store, sizes, |from, to| {
+        let copied = client.copy(options, &server.url(from), &file_url(to));
+        server.explain(copied).map(drop)
+    });
+    matrix::put(cells, store, sizes, |from, to| {
+        let copied = client.copy(options, &file_url(from), &server.url(to));
+        server.explain(copied).map(drop)
+    });
+}
+
+#[test]
+fn one_stream() {
+    both_ways("without options", &[], &sample::SIZES);
+}
+
+#[test]
+fn four_streams() {
+    both_ways("-p 4", &["-p", "4"], &sample::SIZES);
+}
+
+#[test]
+fn fast() {
+    both_ways("-fast", &["-fast"], &sample::SIZES);
+}
+
+#[test]
+fn fast_with_four_streams() {
+    both_ways("-fast -p 4", &["-fast", "-p", "4"], &sample::SIZES);
+}
+
+#[test]
+fn socket_buffers() {
+    both_ways("-tcp-bs", &["-tcp-bs", "1048576"], &sample::SIZES);
+    both_ways(
+        "-tcp-bs -p 4",
+        &["-tcp-bs", "262144", "-p", "4"],
+        &sample::SIZES,
+    );
+}
+
+#[test]
+fn striped() {
+    both_ways("-stripe", &["-stripe", "-p", "2"], &sample::SIZES);
+}
+
+#[test]
+fn ipv6() {
+    let client = need!(GlobusUrlCopy::find());
+    need!(
+        net::has_ipv6()
+            .then_some(())
+            .ok_or_else(|| "no IPv6 loopback".to_owned())
+    );
+    let store = Store::new().unwrap();
+    let server = Serve::anonymous(store.root())
+        .listen("[::1]:0")
+        .start()
+        .unwrap();
+    let mut cells = Cells::new("globus-url-copy -ipv6");
+    for options in [&["-ipv6"][..], &["-ipv6", "-p", "4"]] {
+        get_and_put(
+            &mut cells,
+            &client,
+            &store,
+            &server,
+            options,
+            &sample::SIZES,
+        );
+    }
+    cells.finish();
+}
+
+#[test]
+fn many_files_in_one_session() {
+    let client = need!(GlobusUrlCopy::find());
+    let store = Store::new().unwrap();
+    let tree = Tree::thousand();
+    store.plant("tree", &tree).unwrap();
+    let server = Serve::anonymous(store.root()).start().unwrap();
+    let mut cells = Cells::new("globus-url-copy of a tree");
+    let rows: [&[&str]; 4] = [&[], &["-cc", "4"], &["-pp"], &["-fast", "-p", "2"]];
+    for row in rows {
+        let options = [&["-r", "-cd"], row].concat();
+        cells.check(format!("get {}", row.join(" ")), || {
+            let local = store.local();
+            let to = format!("{}/", file_url(&local));
+            server.explain(client.copy(&options, &server.url("src/tree/"), &to))?;
+            tree.same_as(&local)
+        });
+        cells.check(format!("put {}", row.join(" ")), || {
+            let served = store.upload();
+            let from = format!("{}/", file_url(&store.path("src/tree")));
+            server.explain(client.copy(&options, &from, &server.url(&format!("{served}/"))))?;
+            tree.same_as(&store.path(&served))
+        });
+    }
+    cells.finish();
+}
+
+#[test]
+fn a_tree_between_two_servers() {
+    let client = need!(GlobusUrlCopy::find());
+    let (from, to) = (Store::new().unwrap(), Store::new().unwrap());
+    let tree = Tree::thousand();
+    from.plant("tree", &tree).unwrap();
+    let source = Serve::anonymous(from.root()).start().unwrap();
+    let destination = Serve::anonymous(to.root()).start().unwrap();
+    let mut cells = Cells::new("globus-url-copy of a tree, third party");
+    let rows: [&[&str]; 3] = [&["-cc", "4"], &["-pp"], &["-fast", "-pp"]];
+    for row in rows {
+        cells.check(row.join(" "), || {
+            let served = to.upload();
+            let options = [&["-r", "-cd"], row].concat();
+            let url = destination.url(&format!("{served}/"));
+            let copied = client.copy(&options, &source.url("src/tree/"), &url);
+            source.explain(destination.explain(copied))?;
+            tree.same_as(&to.path(&served))
+        });
+    }
+    cells.finish();
+}
+
+#[test]
+fn parts() {
+    let client = need!(GlobusUrlCopy::find());
+    let store = Store::new().unwrap();
+    let server = Serve::anonymous(store.root()).start().unwrap();
+    for streams in [&[][..], &["-p", "4"]] {
+        let mut cells = Cells::new(format!("globus-url-copy -off -len {}", streams.join(" ")));
+        matrix::get_parts(&mut cells, &store, |from, offset, length, to| {
+            let (offset, length) = (offset.to_string(), length.to_string());
+            let options = [streams, &["-off", &offset, "-len", &length]].concat();
+            // The client writes a part where it was in the source: what comes before is a hole.
+            let whole = store.local();
+            server.explain(client.copy(&options, &server.url(from), &file_url(&whole)))?;
+            cut(&whole, to, length.parse()?)
+        });
+        cells.check("put of a part", || {
+            let (served, part) = (store.upload(), "1000000");
+            let options = [streams, &["-off", "65535", "-len", part]].concat();
+            let source = sample::shared(sample::LARGE)?;
+            let url = server.url(&served);
+            server.explain(client.copy(&options, &file_url(&source), &url))?;
+            let arrived = store.local();
+            cut(&store.path(&served), &arrived, 1_000_000)?;
+            sample::same_part(&source, 65_535, 1_000_000, &arrived)
+        });
+        cells.finish();
+    }
+}
+
+/// Writes the last `length` bytes of `whole` to `part`.
+fn cut(whole: &Path, part: &Path, length: usize) -> Result<()> {
+    let content = std::fs::read(whole)?;
+    ensure!(
+        content.len() >= length,
+        "{} bytes instead of {length}",
+        content.len()
+    );
+    std::fs::write(part, &content[content.len() - length..])?;
+    Ok(())
+}
+
+#[test]
+fn restart_option() {
+    let client = need!(GlobusUrlCopy::find());
+    let (from, to) = (Store::new().unwrap(), Store::new().unwrap());
+    let source = Serve::anonymous(from.root()).start().unwrap();
+    let destination = Serve::anonymous(to.root()).start().unwrap();
+    let mut cells = Cells::new("globus-url-copy -rst");
+    for streams in ["1", "4"] {
+        let options = [
+            "-rst",
+            "-rst-retries",
+            "2",
+            "-rst-interval",
+            "1",
+            "-p",
+            streams,
+        ];
+        matrix::third_party(&mut cells, &to, &sample::SIZES, |from, to| {
+            let copied = client.copy(&options, &source.url(from), &destination.url(to));
+            source.explain(destination.explain(copied)).map(drop)
+        });
+    }
+    cells.finish();
+}
+
+#[test]
+fn sync_copies_what_differs_and_nothing_else() {
+    let client = need!(GlobusUrlCopy::find());
+    let store = Store::new().unwrap();
+    let tree = Tree::generate(60, &[ASCII, UNICODE].concat());
+    store.plant("tree", &tree).unwrap();
+    let server = Serve::anonymous(store.root()).start().unwrap();
+    let mut cells = Cells::new("globus-url-copy -sync");
+    for level in ["0", "1", "2", "3"] {
+        cells.check(format!("level {level}"), || {
+            let served = store.upload();
+            let from = format!("{}/", file_url(&store.path("src/tree")));
+            let to = server.url(&format!("{served}/"));
+            server.explain(client.copy(&["-r", "-cd"], &from, &to))?;
+            let victim = Tree::read(&store.path(&served))?.longest();
+            std::fs::remove_file(store.path(&served).join(&victim))?;
+            let options = ["-r", "-cd", "-sync", "-sync-level", level];
+            let copied = server.explain(client.copy(&options, &from, &to))?;
+            let stores = copied
+                .errors()
+                .lines()
+                .filter(|line| line.starts_with("STOR "))
+                .count();
+            ensure!(stores < tree.len(), "all {stores} files were sent again");
+            tree.same_as(&store.path(&served))
+        });
+    }
+    cells.finish();
+}
+
+#[test]
+fn checksums() {
+    let client = need!(GlobusUrlCopy::find());
+    let (from, to) = (Store::new().unwrap(), Store::new().unwrap());
+    let source = Serve::anonymous(from.root()).start().unwrap();
+    let destination = Serve::anonymous(to.root()).start().unwrap();
+    for algorithm in ["MD5", "ADLER32", "SHA1", "SHA256", "SHA512"] {
+        let mut cells = Cells::new(format!("globus-url-copy -verify-checksum {algorithm}"));
+        let options = ["-verify-checksum", "-checksum-alg", algorithm];
+        matrix::third_party(&mut cells, &to, &sample::SIZES, |from, to| {
+            let copied = client.copy(&options, &source.url(from), &destination.url(to));
+            let copied = source.explain(destination.explain(copied))?;
+            let asked = format!("CKSM {algorithm}");
+            ensure!(copied.errors().contains(&asked), "no {asked} in {copied}");
+            Ok(())
+        });
+        cells.finish();
+    }
+    // With a local end the client knows MD5 alone.
+    both_ways("-verify-checksum", &["-verify-checksum"], &sample::SIZES);
+}
+
+#[test]
+fn what_is_not_there_is_an_error() {
+    let client = need!(GlobusUrlCopy::find());
+    let store = Store::new().unwrap();
+    let server = Serve::anonymous(store.root()).start().unwrap();
+    for streams in ["1", "4"] {
+        let to = file_url(&store.local());
+        let error = client
+            .copy(&["-p", streams], &server.url("src/none"), &to)
+            .unwrap_err();
+        assert!(error.to_string().contains("No such file"), "{error}");
+    }
+}

@@ -1,0 +1,278 @@
+//! Peers that misbehave while another client's transfer runs.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use interop::longhaul::copy;
+use interop::longhaul::rows::text;
+use interop::longhaul::serve::{Serve, Server};
+use interop::longhaul::unfinished::Unfinished;
+use interop::matrix::{self, Store};
+use interop::sample;
+use interop::seed::Seed;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A control connection driven by hand.
+struct Raw {
+    reader: BufReader<TcpStream>,
+}
+
+impl Raw {
+    fn connect(server: SocketAddr) -> Result<Self> {
+        let stream = TcpStream::connect(server)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        let mut raw = Self {
+            reader: BufReader::new(stream),
+        };
+        raw.reply("220")?;
+        Ok(raw)
+    }
+
+    fn login(server: SocketAddr) -> Result<Self> {
+        let mut raw = Self::connect(server)?;
+        raw.send(b"USER anonymous\r\n")?;
+        raw.reply("3")?;
+        raw.send(b"PASS x\r\n")?;
+        raw.reply("230")?;
+        Ok(raw)
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> Result<()> {
+        self.reader
+            .get_mut()
+            .write_all(bytes)
+            .context("the server ended the session")
+    }
+
+    /// The last line of the next reply, which must have a code that starts like this.
+    fn reply(&mut self, code: &str) -> Result<String> {
+        loop {
+            let mut line = String::new();
+            let count = self.reader.read_line(&mut line).context("no reply")?;
+            ensure!(count > 0, "the session ended instead of {code}");
+            if line.as_bytes().get(3) == Some(&b' ') && line.as_bytes()[0].is_ascii_digit() {
+                ensure!(line.starts_with(code), "wanted {code}, got {line:?}");
+                return Ok(line);
+            }
+        }
+    }
+}
+
+/// Runs `mischief` while a client gets the large file at 40 MB/s; the file must be right.
+fn during_a_transfer(mischief: impl FnOnce(&Server) -> Result<()>) -> Result<()> {
+    let store = Store::new()?;
+    let mut server = Serve::anonymous(store.root()).start()?;
+    let local = store.local();
+    let url = server.url(&format!("src/{}", sample::name(sample::LARGE)));
+    let arguments = [
+        "--retries",
+        "0",
+        "-p",
+        "4",
+        "--limit-rate",
+        "320M",
+        &url,
+        &text(&local),
+    ];
+    let mut copy = Unfinished::start(copy::command(&arguments)?)?;
+    copy.until_safe(5_000_000)?;
+    let result = mischief(&server);
+    server.explain(result)?;
+    let status = copy.end()?;
+    ensure!(
+        status.success(),
+        "the transfer ended with {status}\n{}",
+        server.log()
+    );
+    ensure!(
+        server.guard().wait(Duration::ZERO)?.is_none(),
+        "the server ended\n{}",
+        server.log()
+    );
+    matrix::arrived(&sample::shared(sample::LARGE)?, &local)
+}
+
+#[test]
+fn a_hundred_thousand_junk_lines() {
+    during_a_transfer(|server| {
+        let mut raw = Raw::login(server.address())?;
+        let mut random = Seed::new(5);
+        for _ in 0..100 {
+            let mut lines = Vec::new();
+            for _ in 0..1_000 {
+                let start = lines.len();
+                lines.resize(start + usize::try_from(random.below(40))?, 0);
+                random.fill(&mut lines[start..]);
+                // Telnet commands are taken out of the stream: such a line may vanish.
+                lines[start..].iter_mut().for_each(|byte| {
+                    if *byte == 0xff || *byte == b'\r' || *byte == b'\n' {
+                        *byte = b'x';
+                    }
+                });
+                lines.extend_from_slice(b"\r\n");
+            }
+            raw.send(&lines)?;
+            for _ in 0..1_000 {
+                raw.reply("5")?;
+            }
+        }
+        raw.send(b"NOOP\r\n")?;
+        raw.reply("200").map(drop)
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_line_without_end() {
+    during_a_transfer(|server| {
+        let mut raw = Raw::connect(server.address())?;
+        let block = vec![b'x'; 1 << 16];
+        // 16 MB: the server answers 500 or ends the session, and does not keep it all.
+        for _ in 0..256 {
+            if raw.send(&block).is_err() {
+                break;
+            }
+        }
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_client_that_never_reads() {
+    during_a_transfer(|server| {
+        let mut raw = Raw::login(server.address())?;
+        let commands = b"HELP\r\n".repeat(10_000);
+        raw.reader
+            .get_mut()
+            .set_write_timeout(Some(Duration::from_millis(500)))?;
+        // It stops taking commands when its replies are not read; the connection stays open.
+        let end = Instant::now() + Duration::from_secs(2);
+        while raw.send(&commands).is_ok() && Instant::now() < end {}
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+fn half_open_clients() {
+    during_a_transfer(|server| {
+        let idle: Vec<TcpStream> = (0..50)
+            .map(|_| TcpStream::connect(server.address()))
+            .collect::<std::io::Result<_>>()?;
+        Raw::login(server.address())?.send(b"QUIT\r\n")?;
+        drop(idle);
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_port_scan_on_data_ports() {
+    let store = Store::new().unwrap();
+    let ports = free_range(50).unwrap();
+    let range = format!("{}-{}", ports.start(), ports.end());
+    let server = Serve::anonymous(store.root())
+        .option("--data-ports", &range)
+        .start()
+        .unwrap();
+    let local = store.local();
+    let url = server.url(&format!("src/{}", sample::name(sample::LARGE)));
+    let arguments = [
+        "--retries",
+        "0",
+        "--mode",
+        "s",
+        "--limit-rate",
+        "320M",
+        &url,
+        &text(&local),
+    ];
+    let mut copy = Unfinished::start(copy::command(&arguments).unwrap()).unwrap();
+    copy.until_safe(5_000_000).unwrap();
+    for _ in 0..20 {
+        for port in ports.clone() {
+            if let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) {
+                let _ = stream.write_all(b"GET / HTTP/1.0\r\n\r\n");
+            }
+        }
+    }
+    assert!(copy.end().unwrap().success(), "{}", server.log());
+    matrix::arrived(&sample::shared(sample::LARGE).unwrap(), &local).unwrap();
+}
+
+#[test]
+fn a_data_connection_from_the_wrong_host_is_refused_and_the_transfer_goes_on() {
+    let store = Store::new().unwrap();
+    let server = Serve::anonymous(store.root()).start().unwrap();
+    let mut raw = Raw::login(server.address()).unwrap();
+    raw.send(b"TYPE I\r\nPASV\r\n").unwrap();
+    raw.reply("200").unwrap();
+    let passive = raw.reply("227").unwrap();
+    let port = passive_port(&passive).unwrap();
+    raw.send(b"RETR /src/f65536\r\n").unwrap();
+    let stranger = from_other_address(port).unwrap();
+    let mut friend = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let mut content = Vec::new();
+    friend.read_to_end(&mut content).unwrap();
+    assert_eq!(
+        content,
+        std::fs::read(sample::shared(65_536).unwrap()).unwrap()
+    );
+    raw.reply("150").unwrap();
+    raw.reply("226").unwrap();
+    let mut nothing = Vec::new();
+    stranger.set_read_timeout(Some(PATIENCE)).unwrap();
+    // Closed or reset, but not one byte of the file.
+    let _ = (&stranger).read_to_end(&mut nothing);
+    assert!(
+        nothing.is_empty(),
+        "the stranger got {} bytes",
+        nothing.len()
+    );
+}
+
+/// Connects to this port of 127.0.0.1 from 127.0.0.9.
+fn from_other_address(port: u16) -> Result<TcpStream> {
+    use rustix::net::{AddressFamily, SocketAddrV4, SocketType, bind, connect, socket};
+    let address =
+        |text: &str, port| -> Result<SocketAddrV4> { Ok(SocketAddrV4::new(text.parse()?, port)) };
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None)?;
+    bind(&socket, &address("127.0.0.9", 0)?)?;
+    connect(&socket, &address("127.0.0.1", port)?)?;
+    Ok(socket.into())
+}
+
+fn passive_port(reply: &str) -> Result<u16> {
+    let inside = reply
+        .split_once('(')
+        .and_then(|(_, rest)| rest.split_once(')'));
+    let (numbers, _) = inside.with_context(|| format!("no address in {reply:?}"))?;
+    let numbers: Vec<u8> = numbers
+        .split(',')
+        .map(str::parse)
+        .collect::<Result<_, _>>()
+        .context("bad address")?;
+    let [.., high, low] = numbers[..] else {
+        anyhow::bail!("short address in {reply:?}")
+    };
+    Ok(u16::from_be_bytes([high, low]))
+}
+
+/// This many consecutive ports that nobody has.
+fn free_range(count: u16) -> Result<std::ops::RangeInclusive<u16>> {
+    for start in (20_000..30_000).step_by(usize::from(count)) {
+        let range = start..=start + count - 1;
+        if range
+            .clone()
+            .all(|port| std::net::TcpListener::bind(("127.0.0.1", port)).is_ok())
+        {
+            return Ok(range);
+        }
+    }
+    anyhow::bail!("no {count} free ports in a row")
+}

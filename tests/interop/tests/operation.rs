@@ -1,0 +1,188 @@
+//! What an administrator relies on: logs, draining, configuration errors.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use interop::longhaul::binary::longhaul;
+use interop::longhaul::copy::{self, cp};
+use interop::longhaul::rows::text;
+use interop::longhaul::serve::Serve;
+use interop::longhaul::unfinished::Unfinished;
+use interop::matrix::{self, Store};
+use interop::need;
+use interop::peer::globus_url_copy::{GlobusUrlCopy, file_url};
+use interop::run;
+use interop::sample;
+use rustix::process::Signal;
+use serde_json::Value;
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+#[test]
+fn one_record_for_each_transfer() {
+    let client = need!(GlobusUrlCopy::find());
+    let store = Store::new().unwrap();
+    let (json, classic) = (store.path("transfers.json"), store.path("transfers.log"));
+    let server = Serve::anonymous(store.root())
+        .option("--transfer-log", &text(&json))
+        .option("--ftp-info-log", &text(&classic))
+        .start()
+        .unwrap();
+    let to = file_url(&store.local());
+    client
+        .copy(&["-p", "4"], &server.url("src/f65536"), &to)
+        .unwrap();
+    let from = file_url(&sample::shared(65_535).unwrap());
+    client
+        .copy::<&str>(&[], &from, &server.url("up/a"))
+        .unwrap();
+    client
+        .copy::<&str>(&[], &server.url("src/none"), &to)
+        .unwrap_err();
+    drop(server);
+
+    let records: Vec<Value> = std::fs::read_to_string(&json)
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let moved: Vec<u64> = records
+        .iter()
+        .filter_map(|record| record["bytes"].as_u64())
+        .collect();
+    assert!(
+        moved.contains(&65_536) && moved.contains(&65_535),
+        "{records:?}"
+    );
+
+    let classic = std::fs::read_to_string(&classic).unwrap();
+    let fields = [
+        "DATE=",
+        "HOST=",
+        "PROG=",
+        "NL.EVNT=FTP_INFO",
+        "START=",
+        "USER=",
+        "FILE=",
+        "BUFFER=",
+        "BLOCK=",
+        "NBYTES=",
+        "VOLUME=",
+        "STREAMS=",
+        "STRIPES=",
+        "DEST=",
+        "TYPE=",
+        "CODE=",
+    ];
+    for line in classic.lines() {
+        for field in fields {
+            assert!(line.contains(field), "no {field} in {line}");
+        }
+    }
+    for part in [
+        "NBYTES=65536 ",
+        "STREAMS=4 ",
+        "TYPE=RETR CODE=226",
+        "TYPE=STOR CODE=226",
+    ] {
+        assert!(classic.contains(part), "no {part} in:\n{classic}");
+    }
+}
+
+#[test]
+fn sigterm_lets_a_transfer_end() -> Result<()> {
+    let store = Store::new()?;
+    let mut server = Serve::anonymous(store.root()).start()?;
+    let local = store.local();
+    let (url, to) = (
+        server.url(&format!("src/{}", sample::name(sample::LARGE))),
+        text(&local),
+    );
+    let slow = ["--retries", "0", "--limit-rate", "400M", &url, &to];
+    let mut copy = Unfinished::start(copy::command(&slow)?)?;
+    copy.until_safe(10_000_000)?;
+    server.guard().signal(Signal::TERM)?;
+    std::thread::sleep(Duration::from_millis(300));
+    copy::run(&["--retries", "0", &url, &text(&store.local())])?.code(5)?;
+    let status = copy.end()?;
+    ensure!(
+        status.success(),
+        "the running transfer ended with {status}\n{}",
+        server.log()
+    );
+    let ended = server.guard().wait(LIMIT)?;
+    ensure!(
+        ended.is_some_and(|status| status.success()),
+        "the server: {ended:?}"
+    );
+    matrix::arrived(&sample::shared(sample::LARGE)?, &local)
+}
+
+#[test]
+fn a_second_sigterm_ends_at_once() -> Result<()> {
+    let store = Store::new()?;
+    let mut server = Serve::anonymous(store.root()).start()?;
+    let (url, to) = (
+        server.url(&format!("src/{}", sample::name(sample::LARGE))),
+        text(&store.local()),
+    );
+    let slow = ["--retries", "0", "--limit-rate", "80M", &url, &to];
+    let mut copy = Unfinished::start(copy::command(&slow)?)?;
+    copy.until_safe(1_000_000)?;
+    server.guard().signal(Signal::TERM)?;
+    std::thread::sleep(Duration::from_millis(200));
+    ensure!(
+        server.guard().wait(Duration::ZERO)?.is_none(),
+        "it did not drain"
+    );
+    server.guard().signal(Signal::TERM)?;
+    let ended = server.guard().wait(Duration::from_secs(5))?;
+    ensure!(ended.is_some(), "it goes on after the second SIGTERM");
+    ensure!(copy.end()?.code() == Some(5), "the client did not notice");
+    Ok(())
+}
+
+#[test]
+fn sigint_ends_a_copy_with_130_and_leaves_a_journal() -> Result<()> {
+    let store = Store::new()?;
+    let server = Serve::anonymous(store.root()).start()?;
+    let local = store.local();
+    let (url, to) = (
+        server.url(&format!("src/{}", sample::name(sample::LARGE))),
+        text(&local),
+    );
+    let mut copy = Unfinished::start(copy::command(&["--limit-rate", "240M", &url, &to])?)?;
+    copy.until_safe(20_000_000)?;
+    copy.signal(Signal::INT)?;
+    let status = copy.end()?;
+    ensure!(status.code() == Some(130), "{status} instead of code 130");
+    ensure!(!local.exists(), "a partial file has the final name");
+    let resumed = cp(&["--resume", &url, &to])?;
+    ensure!(resumed.bytes <= sample::LARGE - 10_000_000, "{resumed:?}");
+    matrix::arrived(&sample::shared(sample::LARGE)?, &local)
+}
+
+#[test]
+fn a_port_that_is_taken_or_a_root_that_is_missing_is_told() -> Result<()> {
+    let store = Store::new()?;
+    let server = Serve::anonymous(store.root()).start()?;
+    let taken = server.address().to_string();
+    let root = text(store.root());
+    let missing = text(&store.path("none"));
+    for arguments in [
+        ["--listen", &taken, "--root", &root],
+        ["--listen", "127.0.0.1:0", "--root", &missing],
+    ] {
+        let mut command = longhaul()?;
+        command
+            .arg("serve")
+            .args(arguments)
+            .args(["--anonymous", "ro"]);
+        let finished = run::run_within(&mut command, LIMIT)?.failure()?;
+        ensure!(
+            !finished.errors().is_empty() && finished.code != Some(101),
+            "{finished}"
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,185 @@
+//! Third-party transfers: two servers, one of them or both longhaul, driven by `longhaul cp` and
+//! by globus-url-copy.
+
+use anyhow::Result;
+use interop::cells::Cells;
+use interop::longhaul::copy::{self, cp};
+use interop::longhaul::rows::text;
+use interop::longhaul::serve::{Serve, add_user};
+use interop::matrix::{self, Store};
+use interop::need;
+use interop::peer::globus_gridftp_server as globus;
+use interop::peer::globus_url_copy::GlobusUrlCopy;
+use interop::sample;
+use interop::tree::Tree;
+
+/// MODE S, and MODE E with four streams, in each driver's words.
+const LONGHAUL_ROWS: [&[&str]; 3] = [
+    &["--mode", "s"],
+    &["-p", "4"],
+    &["-p", "4", "--verify", "none"],
+];
+const GLOBUS_ROWS: [&[&str]; 3] = [&[], &["-p", "4"], &["-fast", "-p", "4"]];
+
+/// Every size by both drivers. `to` is the destination's store.
+fn drive(name: &str, to: &Store, from: &dyn Fn(&str) -> String, into: &dyn Fn(&str) -> String) {
+    let mut cells = Cells::new(format!("{name} by longhaul cp"));
+    for options in LONGHAUL_ROWS {
+        matrix::third_party(&mut cells, to, &sample::SIZES, |source, destination| {
+            let (source, destination) = (from(source), into(destination));
+            cp(&[options, &[&source, &destination]].concat()).map(drop)
+        });
+    }
+    cells.finish();
+    let client = need!(GlobusUrlCopy::find());
+    let mut cells = Cells::new(format!("{name} by globus-url-copy"));
+    for options in GLOBUS_ROWS {
+        matrix::third_party(&mut cells, to, &sample::SIZES, |source, destination| {
+            client
+                .copy(options, &from(source), &into(destination))
+                .map(drop)
+        });
+    }
+    cells.finish();
+}
+
+#[test]
+fn longhaul_to_longhaul() {
+    let (from, to) = (Store::new().unwrap(), Store::new().unwrap());
+    let source = Serve::anonymous(from.root()).start().unwrap();
+    let destination = Serve::anonymous(to.root()).start().unwrap();
+    drive(
+        "longhaul to longhaul",
+        &to,
+        &|served| source.url(served),
+        &|served| destination.url(served),
+    );
+}
+
+#[test]
+fn one_longhaul_to_itself() {
+    let store = Store::new().unwrap();
+    let server = Serve::anonymous(store.root()).start().unwrap();
+    drive(
+        "longhaul to itself",
+        &store,
+        &|served| server.url(served),
+        &|served| server.url(served),
+    );
+}
+
+#[test]
+fn longhaul_to_globus() {
+    need!(globus::find());
+    let (from, to) = (Store::new().unwrap(), Store::new().unwrap());
+    let source = Serve::anonymous(from.root()).start().unwrap();
+    let destination = globus::start(&to).unwrap();
+    drive(
+        "longhaul to globus",
+        &to,
+        &|served| source.url(served),
+        &|served| destination.url(served),
+    );
+}
+
+#[test]
+fn globus_to_longhaul() {
+    need!(globus::find());
+    let (from, to) = (Store::new().unwrap(), Store::new().unwrap());
+    let source = globus::start(&from).unwrap();
+    let destination = Serve::anonymous(to.root()).start().unwrap();
+    drive(
+        "globus to longhaul",
+        &to,
+        &|served| source.url(served),
+        &|served| destination.url(served),
+    );
+}
+
+#[test]
+fn trees() {
+    let (from, to) = (Store::new().unwrap(), Store::new().unwrap());
+    let tree = Tree::thousand();
+    from.plant("tree", &tree).unwrap();
+    let source = Serve::anonymous(from.root()).start().unwrap();
+    let destination = Serve::anonymous(to.root()).start().unwrap();
+    let mut cells = Cells::new("longhaul cp -r between two servers");
+    for options in [&["-r"][..], &["-r", "-p", "4"]] {
+        cells.check(options.join(" "), || {
+            let served = to.upload();
+            let (source, destination) = (source.url("src/tree"), destination.url(&served));
+            cp(&[options, &[&source, &destination]].concat())?;
+            tree.same_as(&to.path(&served))
+        });
+    }
+    cells.finish();
+}
+
+/// Two servers on different addresses, each with the user `alice` and anonymous sessions.
+struct Apart {
+    from: Store,
+    to: Store,
+    source: interop::longhaul::serve::Server,
+    destination: interop::longhaul::serve::Server,
+}
+
+fn apart(third_party: &str) -> Result<Apart> {
+    let (from, to) = (Store::new()?, Store::new()?);
+    let start = |store: &Store, address: &str| {
+        let users = store.path("users");
+        add_user(&users, "alice", "secret", store.root())?;
+        Serve::anonymous(store.root())
+            .listen(address)
+            .option("--users", &text(&users))
+            .option("--third-party", third_party)
+            .start()
+    };
+    let source = start(&from, "127.0.0.1:0")?;
+    let destination = start(&to, "127.0.0.2:0")?;
+    Ok(Apart {
+        from,
+        to,
+        source,
+        destination,
+    })
+}
+
+#[test]
+fn users_may_name_another_host_when_the_server_allows_it() {
+    let apart = apart("users").unwrap();
+    drive(
+        "a user between two hosts",
+        &apart.to,
+        &|served| apart.source.login_url("alice", "secret", served),
+        &|served| apart.destination.login_url("alice", "secret", served),
+    );
+}
+
+#[test]
+fn nobody_may_name_another_host_when_the_server_forbids_it() {
+    let apart = apart("none").unwrap();
+    let client = need!(GlobusUrlCopy::find());
+    let from = apart.source.login_url("alice", "secret", "src/f65536");
+    let to = apart.destination.login_url("alice", "secret", "up/a");
+    client.copy::<&str>(&[], &from, &to).unwrap_err();
+    matrix::only(&apart.to.path("up"), &["a"]).unwrap();
+}
+
+#[test]
+fn anonymous_sessions_may_not_name_another_host() {
+    let apart = apart("users").unwrap();
+    let (from, to) = (
+        apart.source.url("src/f65536"),
+        apart.destination.url("up/a"),
+    );
+    copy::run(&["--retries", "0", &from, &to])
+        .unwrap()
+        .failure()
+        .unwrap();
+    matrix::only(&apart.to.path("up"), &[]).unwrap();
+    sample::same(
+        &sample::shared(65_536).unwrap(),
+        &apart.from.path("src/f65536"),
+    )
+    .unwrap();
+}

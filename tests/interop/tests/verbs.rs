@@ -1,0 +1,116 @@
+//! `longhaul ls`, `stat`, `mkdir`, `mv`, `cksum` and `rm` against every server.
+
+use anyhow::{Result, ensure};
+use interop::cells::Cells;
+use interop::longhaul::binary::longhaul;
+use interop::longhaul::serve::Serve;
+use interop::matrix::{self, Store};
+use interop::need;
+use interop::peer::{self, Running};
+use interop::run::{self, Finished};
+
+fn verb(arguments: &[&str]) -> Result<Finished> {
+    run::run(longhaul()?.args(arguments))
+}
+
+/// Every verb on one server; `checksums` tells whether it has CKSM.
+fn all_verbs(name: &str, store: &Store, url: &dyn Fn(&str) -> String, checksums: bool) {
+    let mut cells = Cells::new(format!("verbs, {name}"));
+    cells.check("ls", || {
+        for options in [&["ls"][..], &["ls", "-l"]] {
+            let folder = url("src/");
+            let listed = verb(&[options, &[&folder]].concat())?.success()?;
+            ensure!(listed.text().contains("f65535"), "{listed}");
+        }
+        Ok(())
+    });
+    cells.check("stat", || {
+        let facts = verb(&["stat", &url("src/f65535")])?.success()?;
+        ensure!(facts.text().contains("65535"), "{facts}");
+        verb(&["stat", &url("src/none")])?.code(4).map(drop)
+    });
+    cells.check("mkdir, mv and rm", || {
+        verb(&["mkdir", "-p", &url("up/a b/c")])?.success()?;
+        std::fs::write(store.path("up/file"), "x")?;
+        verb(&["mv", &url("up/file"), &url("up/a b/c/moved")])?.success()?;
+        ensure!(store.path("up/a b/c/moved").is_file(), "not moved");
+        verb(&["rm", &url("up/a b/c/moved")])?.success()?;
+        ensure!(!store.path("up/a b/c/moved").exists(), "not removed");
+        verb(&["rm", "-r", &url("up/a b")])?.success()?;
+        matrix::only(&store.path("up"), &[])
+    });
+    cells.check("rm of nothing", || {
+        verb(&["rm", &url("up/none")])?.code(4).map(drop)
+    });
+    if checksums {
+        cells.check("cksum", || {
+            let sum = verb(&["cksum", "-a", "md5", &url("src/f0")])?.success()?;
+            ensure!(
+                sum.text().contains("d41d8cd98f00b204e9800998ecf8427e"),
+                "{sum}"
+            );
+            Ok(())
+        });
+    }
+    cells.finish();
+}
+
+fn on_peer(
+    name: &str,
+    found: Result<std::path::PathBuf, String>,
+    start: impl FnOnce(&Store) -> Result<Running>,
+    checksums: bool,
+) {
+    need!(found);
+    let store = Store::new().unwrap();
+    let server = start(&store).unwrap();
+    all_verbs(name, &store, &|served| server.url(served), checksums);
+}
+
+#[test]
+fn longhaul_serve() {
+    let store = Store::new().unwrap();
+    let server = Serve::anonymous(store.root()).start().unwrap();
+    all_verbs("longhaul", &store, &|served| server.url(served), true);
+}
+
+#[test]
+fn globus_gridftp_server() {
+    use peer::globus_gridftp_server as globus;
+    on_peer("globus-gridftp-server", globus::find(), globus::start, true);
+}
+
+#[test]
+fn vsftpd() {
+    on_peer("vsftpd", peer::vsftpd::find(), peer::vsftpd::start, false);
+}
+
+#[test]
+fn proftpd() {
+    on_peer(
+        "proftpd",
+        peer::proftpd::find(),
+        peer::proftpd::start,
+        false,
+    );
+}
+
+#[test]
+fn pure_ftpd() {
+    on_peer(
+        "pure-ftpd",
+        peer::pure_ftpd::find(),
+        peer::pure_ftpd::start,
+        false,
+    );
+}
+
+#[test]
+fn pyftpdlib() {
+    on_peer(
+        "pyftpdlib",
+        peer::pyftpdlib::find(),
+        peer::pyftpdlib::start,
+        false,
+    );
+}
