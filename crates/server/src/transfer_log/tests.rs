@@ -4,7 +4,7 @@ use super::*;
 
 fn record() -> TransferRecord {
     TransferRecord {
-        start: SystemTime::UNIX_EPOCH + Duration::from_micros(1_795_173_825_195_241),
+        start: SystemTime::UNIX_EPOCH + Duration::from_micros(1_795_172_625_195_241),
         elapsed: Duration::from_micros(1181),
         bytes: 1_000_000,
         direction: Direction::Retrieve,
