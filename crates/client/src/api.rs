@@ -261,8 +261,7 @@ pub async fn copy(
     options: &CopyOptions,
     observer: Arc<dyn Observer>,
 ) -> Summary {
-    let _ = (sources, destination, options, observer);
-    todo!()
+    crate::batch::copy(sources, destination, options, observer).await
 }
 
 /// Settings of the single-file verbs (`ls`, `stat`, `rm`, `mkdir`, `mv`, `cksum`).
@@ -277,32 +276,27 @@ pub type RemoteEntry = proto::listing::RemoteEntry;
 
 /// Lists a remote directory or file.
 pub async fn list(url: &str, options: &RemoteOptions) -> Result<Vec<RemoteEntry>, Failure> {
-    let _ = (url, options);
-    todo!()
+    crate::verbs::list(url, options).await
 }
 
 /// Facts of one remote path.
 pub async fn stat(url: &str, options: &RemoteOptions) -> Result<RemoteEntry, Failure> {
-    let _ = (url, options);
-    todo!()
+    crate::verbs::stat(url, options).await
 }
 
 /// Deletes a remote file, or a tree when `recursive`.
 pub async fn remove(url: &str, recursive: bool, options: &RemoteOptions) -> Result<(), Failure> {
-    let _ = (url, recursive, options);
-    todo!()
+    crate::verbs::remove(url, recursive, options).await
 }
 
 /// Makes a remote directory; with `parents` also those above it, and existing ones are fine.
 pub async fn make_dir(url: &str, parents: bool, options: &RemoteOptions) -> Result<(), Failure> {
-    let _ = (url, parents, options);
-    todo!()
+    crate::verbs::make_dir(url, parents, options).await
 }
 
 /// Renames on one server; `to` is a URL of the same server.
 pub async fn rename(from: &str, to: &str, options: &RemoteOptions) -> Result<(), Failure> {
-    let _ = (from, to, options);
-    todo!()
+    crate::verbs::rename(from, to, options).await
 }
 
 /// Checksum of a remote (or local) file or part of it, lower-case hex.
@@ -313,6 +307,5 @@ pub async fn checksum(
     length: Option<u64>,
     options: &RemoteOptions,
 ) -> Result<String, Failure> {
-    let _ = (url, algorithm, offset, length, options);
-    todo!()
+    crate::verbs::checksum(url, algorithm, offset, length, options).await
 }

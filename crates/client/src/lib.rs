@@ -8,10 +8,19 @@
 #![forbid(unsafe_code)]
 
 mod api;
+mod batch;
 mod credentials;
+mod journal;
 pub mod location;
 mod netrc;
+mod partial;
+mod retry;
 pub mod session;
+mod trace;
 pub mod transfer;
+mod tree;
+mod verbs;
+mod verify;
+mod why;
 
 pub use api::*;

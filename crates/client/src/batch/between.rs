@@ -1,0 +1,200 @@
+//! One file from one server to another; the bytes do not pass through here.
+
+use std::sync::Arc;
+
+use data::job::Control;
+
+use super::meter::FileMeter;
+use super::persist::Job;
+use super::request::{Span, in_order, spec, streams};
+use super::sums::End;
+use super::upload::{Finish, Upload};
+use super::watch::Watch;
+use super::{Context, Item, Outcome, unchanged};
+use crate::journal::Identity;
+use crate::location::Server;
+use crate::session::Session;
+use crate::transfer;
+use crate::verify::{CONCURRENT_FROM, Check, choose, compare};
+use crate::{Exit, Failure};
+
+/// A third-party copy: everything that lasts over its attempts.
+pub(super) struct Between<'a> {
+    ctx: &'a Context,
+    item: &'a Item,
+    meter: &'a FileMeter,
+    server: &'a Server,
+    path: &'a [u8],
+    span: Span,
+    upload: Upload<'a>,
+}
+
+impl<'a> Between<'a> {
+    /// Nothing done yet; a part beyond the source's end is an error.
+    pub(super) fn new(
+        ctx: &'a Context,
+        item: &'a Item,
+        (server, path): (&'a Server, &'a [u8]),
+        (to, to_path): (&'a Server, &'a [u8]),
+        meter: &'a FileMeter,
+    ) -> Result<Self, Failure> {
+        let options = &ctx.options;
+        let shown = item.source.display();
+        Ok(Self {
+            span: Span::of(options.offset, options.length, item.facts, &shown)?,
+            upload: Upload::new(ctx, to, to_path, item.destination.display()),
+            ctx,
+            item,
+            meter,
+            server,
+            path,
+        })
+    }
+
+    async fn with(&mut self, from: &mut Session, to: &mut Session) -> Result<Outcome, Failure> {
+        let whole = self.span.part.is_none();
+        let servers = [from.features(), to.features()];
+        let check = choose(self.ctx.options.verify, &servers, whole)?;
+        loop {
+            self.prepare(from, to).await?;
+            if !self.upload.is_whole(self.span) {
+                self.transfer(from, to, check).await?;
+            }
+            let label = self.verify(from, to, check).await?;
+            self.check_source(from).await?;
+            let modified = self.item.facts.modified;
+            if self.upload.finish(self.ctx, to, modified).await? == Finish::InPlace {
+                return Ok(Outcome::done(self.meter.moved(), label, None));
+            }
+        }
+    }
+
+    async fn prepare(&mut self, from: &mut Session, to: &mut Session) -> Result<(), Failure> {
+        let streams = streams(self.ctx, self.span.size, false, &[&*from, &*to]);
+        let identity = Identity {
+            source: self.item.source.identity(),
+            destination: self.item.destination.identity(),
+            size: self.span.size,
+            modified: self.item.facts.modified.map(|t| t.0),
+            part: self.span.part,
+            in_order: in_order(self.ctx, streams),
+        };
+        let features = from.features().clone();
+        let mut source = End::Remote {
+            session: from,
+            path: self.path,
+            origin: self.span.origin(),
+        };
+        self.upload
+            .prepare(self.ctx, identity, (&mut source, Some(&features)), to)
+            .await
+    }
+
+    async fn transfer(
+        &mut self,
+        from: &mut Session,
+        to: &mut Session,
+        check: Check,
+    ) -> Result<(), Failure> {
+        // Nothing runs here that a Control could stop; it carries the byte count's epoch.
+        let control = Arc::new(Control::new());
+        self.meter
+            .attempt(Arc::clone(&control), self.upload.have.bytes());
+        let streams = streams(self.ctx, self.span.size, false, &[&*from, &*to]);
+        let mut spec = spec(self.ctx, self.span, &self.upload.have, streams);
+        spec.remote_sum = check
+            .algorithm()
+            .filter(|_| self.upload.have.is_empty() && to.features().stor_checksum);
+        spec.marked = Arc::clone(&self.upload.marked);
+        let path = self.upload.store_path();
+        let safe = self.upload.safe();
+        let in_order = self.upload.in_order;
+        let meter = self.meter;
+        let progress = move |bytes| meter.report(bytes);
+        let moving = transfer::third_party(from, self.path, to, &path, &spec, &progress);
+        let watch = Watch::new(control, self.upload.journal.as_mut(), in_order, safe);
+        let attempt = watch.run(moving).await?;
+        self.meter.report(attempt.report.bytes);
+        self.ctx.warn_all(attempt.warnings);
+        Ok(())
+    }
+
+    /// Both servers sum at the same time.
+    async fn verify(
+        &self,
+        from: &mut Session,
+        to: &mut Session,
+        check: Check,
+    ) -> Result<String, Failure> {
+        let Check::Sum {
+            algorithm,
+            required,
+        } = check
+        else {
+            return self.by_size(to, check).await;
+        };
+        let (offset, length) = match self.span.part {
+            Some((offset, length)) => (offset, Some(length)),
+            None => (0, None),
+        };
+        let path = self.upload.store_path();
+        let (source, copy) = tokio::join!(
+            from.checksum(algorithm, offset, length, self.path),
+            to.checksum(algorithm, 0, None, &path)
+        );
+        let failure = match (source, copy) {
+            (Ok(source), Ok(copy)) => {
+                compare(algorithm, &source, &copy, &self.upload.shown)?;
+                return Ok(check.label());
+            }
+            (Err(failure), _) | (_, Err(failure)) => failure,
+        };
+        if failure.transient {
+            return Err(failure);
+        }
+        let (shown, why) = (&self.upload.shown, failure.message);
+        if required {
+            let message = format!("{shown}: cannot be verified as asked: {why}");
+            return Err(Failure::new(Exit::Integrity, message));
+        }
+        self.ctx
+            .warn(format!("{shown}: verified by size only: {why}"));
+        self.by_size(to, Check::Size).await
+    }
+
+    async fn by_size(&self, to: &mut Session, check: Check) -> Result<String, Failure> {
+        if let Some(size) = self.span.size {
+            self.upload.check_size(to, size).await?;
+        }
+        Ok(check.label())
+    }
+
+    async fn check_source(&self, from: &mut Session) -> Result<(), Failure> {
+        let facts = self.item.facts;
+        if facts.size.is_none_or(|size| size < CONCURRENT_FROM) {
+            return Ok(());
+        }
+        let now = from.stat(self.path).await?;
+        unchanged(&self.item.source, facts, &now)
+    }
+}
+
+impl Job for Between<'_> {
+    async fn attempt(&mut self) -> Result<Outcome, Failure> {
+        let ctx = self.ctx;
+        let to_server = self.upload.server;
+        let mut from = ctx.pool.take(self.server).await?;
+        let mut to = ctx.pool.take(to_server).await?;
+        let result = self.with(&mut from, &mut to).await;
+        // A refusal is one server's, but what the other was told is not undone: both start anew.
+        if result.is_ok() {
+            ctx.pool.give(self.server, from);
+            ctx.pool.give(to_server, to);
+        }
+        result
+    }
+
+    fn forget_resumed(&mut self) -> bool {
+        self.upload.forget_resumed()
+    }
+}

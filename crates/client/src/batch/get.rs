@@ -1,0 +1,374 @@
+//! One file from a server to this machine.
+
+use std::sync::Arc;
+
+use data::job::{Control, Report};
+use data::store::file::{FileSink, FileSource};
+use data::store::{Sink, Source};
+use proto::checksum::Algorithm;
+use proto::ranges::RangeSet;
+
+use super::meter::FileMeter;
+use super::persist::Job;
+use super::request::{Span, in_order, spec, streams};
+use super::resume::{Leftover, usable};
+use super::sums::End;
+use super::watch::Watch;
+use super::{Context, Item, Measured, Outcome, alongside, unchanged};
+use crate::journal::{Identity, Journal};
+use crate::location::Server;
+use crate::partial::{Partial, Target, local};
+use crate::session::Session;
+use crate::transfer;
+use crate::verify::{CONCURRENT_FROM, Check, choose, compare, sum_local};
+use crate::{Exit, Failure};
+
+/// A get: everything that lasts over its attempts.
+pub(super) struct Get<'a> {
+    ctx: &'a Context,
+    item: &'a Item,
+    server: &'a Server,
+    path: &'a [u8],
+    target: &'a Target,
+    meter: &'a FileMeter,
+    span: Span,
+    /// Open once it is known what an earlier run left.
+    sink: Option<Arc<FileSink>>,
+    journal: Option<Journal>,
+    /// Safe at the destination.
+    have: RangeSet,
+    /// Some of it is from an earlier run.
+    resumed: bool,
+    /// Nothing of an earlier run is to be used.
+    distrust: bool,
+}
+
+/// What one transfer brought.
+#[derive(Default)]
+struct Moved {
+    /// This end's report; `None` when all was here already.
+    report: Option<Report>,
+    /// The file's sum at the server, if it came in time.
+    remote: Option<String>,
+}
+
+impl<'a> Get<'a> {
+    /// Nothing done yet; a part beyond the source's end is an error.
+    pub(super) fn new(
+        ctx: &'a Context,
+        item: &'a Item,
+        (server, path): (&'a Server, &'a [u8]),
+        target: &'a Target,
+        meter: &'a FileMeter,
+    ) -> Result<Self, Failure> {
+        let options = &ctx.options;
+        let shown = item.source.display();
+        Ok(Self {
+            span: Span::of(options.offset, options.length, item.facts, &shown)?,
+            ctx,
+            item,
+            server,
+            path,
+            target,
+            meter,
+            sink: None,
+            journal: None,
+            have: RangeSet::new(),
+            resumed: false,
+            distrust: false,
+        })
+    }
+
+    async fn with(&mut self, session: &mut Session) -> Result<Outcome, Failure> {
+        let check = choose(
+            self.ctx.options.verify,
+            &[session.features()],
+            self.span.part.is_none(),
+        )?;
+        let sink = match &self.sink {
+            Some(sink) => Arc::clone(sink),
+            None => self.open(session).await?,
+        };
+        let moved = self.transfer(session, &sink, check).await?;
+        let label = self.verify(session, &sink, check, &moved).await?;
+        self.check_source(session, check).await?;
+        if let Target::File(partial) = self.target {
+            partial.finish(&sink, self.item.facts.modified)?;
+        }
+        if let Some(journal) = self.journal.take() {
+            journal.remove();
+        }
+        let measured = moved.report.map(|report| Measured::received(&report));
+        Ok(Outcome::done(self.meter.moved(), label, measured))
+    }
+
+    /// Opens the destination; decides what of an earlier run is kept.
+    async fn open(&mut self, session: &mut Session) -> Result<Arc<FileSink>, Failure> {
+        let sink = match self.target {
+            Target::Direct { sink } => Arc::clone(sink),
+            Target::File(partial) => self.open_partial(session, partial).await?,
+        };
+        self.sink = Some(Arc::clone(&sink));
+        Ok(sink)
+    }
+
+    async fn open_partial(
+        &mut self,
+        session: &mut Session,
+        partial: &Partial,
+    ) -> Result<Arc<FileSink>, Failure> {
+        let streams = streams(self.ctx, self.span.size, false, &[&*session]);
+        let identity = Identity {
+            source: self.item.source.identity(),
+            destination: self.item.destination.identity(),
+            size: self.item.facts.size,
+            modified: self.item.facts.modified.map(|t| t.0),
+            part: self.span.part,
+            // The journal of a get lists what was written, also in MODE S.
+            in_order: false,
+        };
+        tracing::debug!(streams, in_order = in_order(self.ctx, streams), "get");
+        if self.ctx.options.resume && !self.distrust {
+            self.have = self.leftover(session, partial, &identity).await?;
+        }
+        self.resumed = !self.have.is_empty();
+        let journal = partial.journal.clone();
+        self.journal = Some(if self.resumed {
+            Journal::resumed(journal, identity)
+        } else {
+            Journal::fresh(journal, identity).map_err(|e| local(&partial.journal, e))?
+        });
+        partial.open(!self.resumed)
+    }
+
+    async fn leftover(
+        &self,
+        session: &mut Session,
+        partial: &Partial,
+        identity: &Identity,
+    ) -> Result<RangeSet, Failure> {
+        let Some(length) = partial.length().filter(|n| *n > 0) else {
+            return Ok(RangeSet::new());
+        };
+        let leftover = Leftover {
+            identity,
+            length,
+            journal: Some(&partial.journal),
+            shown: &self.item.destination.display(),
+        };
+        let features = session.features().clone();
+        let mut source = End::Remote {
+            session,
+            path: self.path,
+            origin: self.span.origin(),
+        };
+        let mut destination = End::Local {
+            source: open_source(partial)?,
+            origin: 0,
+        };
+        usable(
+            self.ctx,
+            &leftover,
+            &[&features],
+            &mut source,
+            &mut destination,
+        )
+        .await
+    }
+
+    async fn transfer(
+        &mut self,
+        session: &mut Session,
+        sink: &Arc<FileSink>,
+        check: Check,
+    ) -> Result<Moved, Failure> {
+        let size = self.span.size;
+        if !self.have.is_empty() && size.is_some_and(|size| self.have.contains(0, size)) {
+            return Ok(Moved::default());
+        }
+        let control = Arc::new(Control::new());
+        self.meter.attempt(Arc::clone(&control), self.have.bytes());
+        let streams = streams(self.ctx, size, !sink.seekable(), &[&*session]);
+        let mut spec = spec(self.ctx, self.span, &self.have, streams);
+        spec.sum = check.algorithm().filter(|_| self.have.is_empty());
+        let safe = {
+            let (have, control) = (self.have.clone(), Arc::clone(&control));
+            move || {
+                let mut safe = have.clone();
+                safe.extend(&control.stored());
+                safe
+            }
+        };
+        let early = self.sum_early(check.algorithm());
+        let moving = transfer::get(
+            session,
+            self.path,
+            Arc::clone(sink) as Arc<dyn Sink>,
+            &spec,
+            &control,
+        );
+        let watch = Watch::new(Arc::clone(&control), self.journal.as_mut(), false, &safe);
+        let result = alongside(watch.run(moving), early).await;
+        self.have = safe();
+        let (attempt, remote) = result?;
+        self.ctx.warn_all(attempt.warnings);
+        Ok(Moved {
+            report: Some(attempt.report),
+            remote,
+        })
+    }
+
+    /// The source's sum, asked for over a second session while the bytes move. `None` when that
+    /// does not pay or does not work: then it is asked for afterwards.
+    fn sum_early(
+        &self,
+        algorithm: Option<Algorithm>,
+    ) -> impl Future<Output = Option<String>> + Send + use<> {
+        let worth = self.span.size.is_some_and(|size| size >= CONCURRENT_FROM);
+        let algorithm = algorithm.filter(|_| worth);
+        let pool = Arc::clone(&self.ctx.pool);
+        let server = self.server.clone();
+        let path = self.path.to_vec();
+        let part = self.span.part;
+        async move {
+            let algorithm = algorithm?;
+            let mut session = pool.take(&server).await.ok()?;
+            let sum = source_sum(&mut session, algorithm, part, &path)
+                .await
+                .ok()?;
+            pool.give(&server, session);
+            Some(sum)
+        }
+    }
+
+    /// Compares both ends; says what was compared.
+    async fn verify(
+        &self,
+        session: &mut Session,
+        sink: &Arc<FileSink>,
+        check: Check,
+        moved: &Moved,
+    ) -> Result<String, Failure> {
+        self.check_length(sink)?;
+        let Check::Sum {
+            algorithm,
+            required,
+        } = check
+        else {
+            return Ok(check.label());
+        };
+        let inline = moved.report.as_ref().and_then(|r| r.digest.clone());
+        let Some(copy) = self.copy_sum(algorithm, inline).await? else {
+            return self.without_sum(required, "what was written cannot be read again");
+        };
+        let source = match &moved.remote {
+            Some(sum) => Ok(sum.clone()),
+            None => source_sum(session, algorithm, self.span.part, self.path).await,
+        };
+        match source {
+            Ok(source) => {
+                compare(algorithm, &source, &copy, &self.item.source.display())?;
+                Ok(check.label())
+            }
+            Err(failure) if failure.transient => Err(failure),
+            Err(failure) => self.without_sum(required, &failure.message),
+        }
+    }
+
+    fn without_sum(&self, required: bool, why: &str) -> Result<String, Failure> {
+        let shown = self.item.source.display();
+        if required {
+            let message = format!("{shown}: cannot be verified as asked: {why}");
+            return Err(Failure::new(Exit::Integrity, message));
+        }
+        self.ctx
+            .warn(format!("{shown}: verified by size only: {why}"));
+        Ok(Check::Size.label())
+    }
+
+    /// The copy's sum: as computed on the way, else of the partial file.
+    async fn copy_sum(
+        &self,
+        algorithm: Algorithm,
+        inline: Option<String>,
+    ) -> Result<Option<String>, Failure> {
+        match (inline, self.target) {
+            (Some(sum), _) => Ok(Some(sum)),
+            (None, Target::File(partial)) => {
+                let source = open_source(partial)?;
+                sum_local(algorithm, source, 0, None).await.map(Some)
+            }
+            (None, Target::Direct { .. }) => Ok(None),
+        }
+    }
+
+    fn check_length(&self, sink: &FileSink) -> Result<(), Failure> {
+        let (Target::File(partial), Some(size)) = (self.target, self.span.size) else {
+            return Ok(());
+        };
+        let length = sink
+            .file()
+            .metadata()
+            .map_err(|e| local(&partial.path, e))?;
+        if length.len() == size {
+            return Ok(());
+        }
+        let message = format!(
+            "{}: {} bytes arrived, {size} were announced",
+            self.item.source.display(),
+            length.len()
+        );
+        Err(Failure::new(Exit::Integrity, message))
+    }
+
+    /// A large file may have changed while it moved; a small one's sum, asked for afterwards, has
+    /// told already.
+    async fn check_source(&self, session: &mut Session, check: Check) -> Result<(), Failure> {
+        let large = self.span.size.is_none_or(|size| size >= CONCURRENT_FROM);
+        if check == Check::Bytes || !large || self.item.facts.size.is_none() {
+            return Ok(());
+        }
+        let now = session.stat(self.path).await?;
+        unchanged(&self.item.source, self.item.facts, &now)
+    }
+}
+
+/// The sum of what is copied, at the source.
+async fn source_sum(
+    session: &mut Session,
+    algorithm: Algorithm,
+    part: Option<(u64, u64)>,
+    path: &[u8],
+) -> Result<String, Failure> {
+    let (offset, length) = part.map_or((0, None), |(offset, length)| (offset, Some(length)));
+    session.checksum(algorithm, offset, length, path).await
+}
+
+fn open_source(partial: &Partial) -> Result<Arc<dyn Source>, Failure> {
+    let open = || {
+        let file = std::fs::File::open(&partial.path)?;
+        FileSource::new(file, partial.path.to_string_lossy())
+    };
+    let source = open().map_err(|e| local(&partial.path, e))?;
+    Ok(Arc::new(source))
+}
+
+impl Job for Get<'_> {
+    async fn attempt(&mut self) -> Result<Outcome, Failure> {
+        let mut session = self.ctx.pool.take(self.server).await?;
+        let result = self.with(&mut session).await;
+        self.ctx.give_back(self.server, session, &result);
+        result
+    }
+
+    fn forget_resumed(&mut self) -> bool {
+        if !std::mem::take(&mut self.resumed) {
+            return false;
+        }
+        self.distrust = true;
+        self.sink = None;
+        self.journal = None;
+        self.have = RangeSet::new();
+        true
+    }
+}

@@ -1,0 +1,378 @@
+//! Many files: planned, moved several at a time over pooled sessions, summed up.
+
+use std::collections::{HashSet, VecDeque};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use data::job::{Report, WireStats};
+use proto::listing::RemoteEntry;
+use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
+use tune::limiter::Role;
+
+use crate::location::{Location, Server};
+use crate::retry::Retries;
+use crate::session::Session;
+use crate::trace::Trace;
+use crate::tree::Facts;
+use crate::{CopyOptions, Event, Exit, Failure, Observer, Summary};
+
+mod between;
+mod file;
+mod get;
+mod here;
+mod meter;
+mod persist;
+pub(crate) mod plan;
+pub(crate) mod pool;
+mod put;
+mod request;
+mod resume;
+mod sums;
+mod tally;
+mod ticker;
+mod upload;
+mod watch;
+
+use meter::Meter;
+use plan::{Item, Plan};
+use pool::Pool;
+use tally::Tally;
+
+/// Most files at a time.
+const MAX_CONCURRENCY: usize = 64;
+
+/// What all files of a batch share.
+pub(crate) struct Context {
+    pub(crate) options: CopyOptions,
+    pub(crate) observer: Arc<dyn Observer>,
+    pub(crate) pool: Arc<Pool>,
+    meter: Arc<Meter>,
+    trace: Option<Trace>,
+    /// Bytes per second of one transfer: the limit divided by the files at a time.
+    rate: Option<u64>,
+    /// For the jitter of waits.
+    seed: u64,
+    started: Instant,
+    warned: Mutex<HashSet<String>>,
+}
+
+impl Context {
+    pub(crate) fn new(options: CopyOptions, observer: Arc<dyn Observer>) -> Result<Self, Failure> {
+        let trace = options.trace.as_deref().map(Trace::create).transpose()?;
+        Ok(Self {
+            pool: Arc::new(Pool::new(options.timeout)),
+            meter: Arc::default(),
+            trace,
+            rate: options.limit_rate,
+            seed: RandomState::new().hash_one(std::process::id()),
+            started: Instant::now(),
+            warned: Mutex::default(),
+            options,
+            observer,
+        })
+    }
+
+    /// A session for planning: lost connections are tried again as for transfers.
+    pub(crate) async fn session(&self, server: &Server) -> Result<Session, Failure> {
+        let mut retries = Retries::new(self.options.retries, self.seed);
+        loop {
+            let failure = match self.pool.take(server).await {
+                Ok(session) => return Ok(session),
+                Err(failure) => failure,
+            };
+            let Some((attempt, after)) = retries.next(&failure, 0) else {
+                return Err(failure);
+            };
+            self.observer.event(Event::Retrying {
+                source: server.to_string(),
+                reason: failure.message,
+                attempt,
+                after,
+            });
+            tokio::time::sleep(after).await;
+        }
+    }
+
+    /// Tells the user something, once.
+    pub(crate) fn warn(&self, text: String) {
+        if lock(&self.warned).insert(text.clone()) {
+            self.observer.event(Event::Warning(text));
+        }
+    }
+
+    fn warn_all(&self, texts: Vec<String>) {
+        for text in texts {
+            self.warn(text);
+        }
+    }
+
+    /// Keeps a session that is still in order: after success, and after a refusal that left
+    /// nothing running.
+    fn give_back<T>(&self, server: &Server, session: Session, result: &Result<T, Failure>) {
+        let in_order = result.as_ref().err().is_none_or(|failure| {
+            !failure.transient && matches!(failure.exit, Exit::NotFound | Exit::Refused)
+        });
+        if in_order {
+            self.pool.give(server, session);
+        }
+    }
+}
+
+/// How a file that did not fail ended.
+#[derive(Debug)]
+enum Outcome {
+    /// In place and verified as asked.
+    Done {
+        /// Moved in this run.
+        bytes: u64,
+        /// What was compared.
+        verified: String,
+        /// What this end saw of the last attempt.
+        measured: Option<Measured>,
+    },
+    /// Left alone, and why.
+    Skipped(String),
+}
+
+impl Outcome {
+    fn done(bytes: u64, verified: String, measured: Option<Measured>) -> Self {
+        Self::Done {
+            bytes,
+            verified,
+            measured,
+        }
+    }
+}
+
+/// What this end saw of a transfer.
+#[derive(Debug, Clone, Copy)]
+struct Measured {
+    role: Role,
+    bytes: u64,
+    elapsed: Duration,
+    wire: WireStats,
+}
+
+impl Measured {
+    fn received(report: &Report) -> Self {
+        Self::of(Role::Receiver, report)
+    }
+
+    fn sent(report: &Report) -> Self {
+        Self::of(Role::Sender, report)
+    }
+
+    fn of(role: Role, report: &Report) -> Self {
+        Self {
+            role,
+            bytes: report.bytes,
+            elapsed: report.elapsed,
+            wire: report.wire,
+        }
+    }
+}
+
+/// The whole of [`crate::copy`].
+pub(crate) async fn copy(
+    sources: &[String],
+    destination: &str,
+    options: &CopyOptions,
+    observer: Arc<dyn Observer>,
+) -> Summary {
+    let started = Instant::now();
+    let tally = Arc::new(Mutex::new(Tally::default()));
+    if let Err(failure) = run(sources, destination, options, &observer, &tally).await {
+        let source = sources.first().map_or("", String::as_str);
+        fail(&observer, &tally, shown(source), failure);
+    }
+    let tally = lock(&tally);
+    tally.summary(started.elapsed(), options.limit_rate)
+}
+
+/// An argument for people; one that cannot be read is not shown, as it may hold a password.
+fn shown(argument: &str) -> String {
+    Location::parse(argument).map_or_else(|_| "arguments".to_owned(), |at| at.display())
+}
+
+async fn run(
+    sources: &[String],
+    destination: &str,
+    options: &CopyOptions,
+    observer: &Arc<dyn Observer>,
+    tally: &Arc<Mutex<Tally>>,
+) -> Result<(), Failure> {
+    if sources.is_empty() {
+        return Err(Failure::new(
+            Exit::Usage,
+            "there is nothing to copy: name a source",
+        ));
+    }
+    let parsed: Result<Vec<_>, _> = sources.iter().map(|s| Location::parse(s)).collect();
+    let (sources, destination) = (parsed?, Location::parse(destination)?);
+    check(&sources, &destination, options)?;
+    let mut ctx = Context::new(options.clone(), Arc::clone(observer))?;
+    let plan = plan::plan(&ctx, &sources, &destination).await?;
+    if plan.items.len() > 1 && (options.offset.is_some() || options.length.is_some()) {
+        return Err(Failure::new(
+            Exit::Usage,
+            "--offset and --length are for one file",
+        ));
+    }
+    let workers = options
+        .concurrency
+        .clamp(1, MAX_CONCURRENCY)
+        .min(plan.items.len().max(1));
+    ctx.rate = options.limit_rate.map(|r| (r / workers as u64).max(1));
+    execute(&Arc::new(ctx), plan, workers, tally).await;
+    Ok(())
+}
+
+/// What makes no sense whatever the files are.
+fn check(
+    sources: &[Location],
+    destination: &Location,
+    options: &CopyOptions,
+) -> Result<(), Failure> {
+    let usage = |message: &str| Err(Failure::new(Exit::Usage, message));
+    let pipes = sources.iter().filter(|s| **s == Location::Pipe).count();
+    if pipes > 1 || (pipes == 1 && sources.len() > 1) {
+        return usage("standard input cannot be one of several sources");
+    }
+    if pipes == 1 && *destination == Location::Pipe {
+        return usage("standard input to standard output needs no copy");
+    }
+    if options.limit_rate == Some(0) {
+        return usage("a rate limit of 0 would never end");
+    }
+    if pipes == 1 && (options.offset.is_some() || options.length.is_some()) {
+        return usage("--offset and --length need a source with a size, not standard input");
+    }
+    Ok(())
+}
+
+/// Carries a plan out.
+async fn execute(ctx: &Arc<Context>, plan: Plan, workers: usize, tally: &Arc<Mutex<Tally>>) {
+    for (source, failure) in plan.failed {
+        fail(&ctx.observer, tally, source, failure);
+    }
+    for (source, reason) in plan.skipped {
+        lock(tally).skip();
+        ctx.observer.event(Event::Skipped { source, reason });
+    }
+    for directory in &plan.directories {
+        if let Err(failure) = plan::make_directory(ctx, directory).await {
+            fail(&ctx.observer, tally, directory.display(), failure);
+        }
+    }
+    let queue = Arc::new(Mutex::new(VecDeque::from(plan.items)));
+    let mut running = JoinSet::new();
+    for _ in 0..workers {
+        let (ctx, queue, tally) = (Arc::clone(ctx), Arc::clone(&queue), Arc::clone(tally));
+        running.spawn(async move { work(&ctx, &queue, &tally).await });
+    }
+    let all = async {
+        while let Some(ended) = running.join_next().await {
+            if let Err(e) = ended {
+                let message = format!("a copy ended unexpectedly: {e}");
+                fail(
+                    &ctx.observer,
+                    tally,
+                    String::new(),
+                    Failure::new(Exit::Local, message),
+                );
+            }
+        }
+    };
+    ticker::while_running(ctx, all, tally).await;
+    ctx.pool.close().await;
+}
+
+/// One worker: the next file, until there is none.
+async fn work(ctx: &Context, queue: &Mutex<VecDeque<Item>>, tally: &Mutex<Tally>) {
+    loop {
+        let Some(item) = lock(queue).pop_front() else {
+            return;
+        };
+        let source = item.source.display();
+        match file::copy(ctx, &item).await {
+            Ok(Outcome::Done {
+                bytes,
+                verified,
+                measured,
+            }) => {
+                lock(tally).done(bytes, &verified, measured);
+                ctx.observer.event(Event::Finished {
+                    source,
+                    destination: item.destination.display(),
+                    bytes,
+                    verified,
+                });
+            }
+            Ok(Outcome::Skipped(reason)) => {
+                lock(tally).skip();
+                ctx.observer.event(Event::Skipped { source, reason });
+            }
+            Err((bytes, failure)) => {
+                lock(tally).moved(bytes);
+                fail(&ctx.observer, tally, source, failure);
+            }
+        }
+    }
+}
+
+fn fail(observer: &Arc<dyn Observer>, tally: &Mutex<Tally>, source: String, failure: Failure) {
+    lock(tally).fail(&failure);
+    observer.event(Event::Failed { source, failure });
+}
+
+/// Runs `side` beside `main`: dropped when `main` fails, waited for when it succeeds.
+async fn alongside<T, S>(
+    main: impl Future<Output = Result<T, Failure>>,
+    side: impl Future<Output = S>,
+) -> Result<(T, S), Failure> {
+    tokio::pin!(main, side);
+    tokio::select! {
+        biased;
+        moved = &mut main => Ok((moved?, side.await)),
+        beside = &mut side => Ok((main.await?, beside)),
+    }
+}
+
+/// Fails when a remote source is not what it was when the copy was planned.
+fn unchanged(source: &Location, before: Facts, now: &RemoteEntry) -> Result<(), Failure> {
+    let differs = |a: Option<i64>, b: Option<i64>| matches!((a, b), (Some(a), Some(b)) if a != b);
+    let time = |t: Option<proto::timestamp::Timestamp>| t.map(|t| t.0);
+    let size = before.size.zip(now.size).is_some_and(|(a, b)| a != b);
+    if size || differs(time(before.modified), time(now.modified)) {
+        return Err(changed(source));
+    }
+    Ok(())
+}
+
+fn changed(source: &Location) -> Failure {
+    Failure::new(
+        Exit::Integrity,
+        format!(
+            "{} changed while it was copied; the copy keeps its partial name",
+            source.display()
+        ),
+    )
+}
+
+/// The data behind is whole after every statement, so a panic elsewhere does not spoil it.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A timer that does not catch up.
+fn every(period: Duration) -> tokio::time::Interval {
+    let mut timer = tokio::time::interval(period);
+    timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    timer.reset();
+    timer
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,345 @@
+//! From arguments to a list of files: what goes where, with the rules of cp(1).
+//!
+//! - An existing directory as destination, or a name that ends in `/`, takes the sources under
+//!   their own names; several sources need that.
+//! - A directory needs `-r`; it becomes `DESTINATION/NAME` when the destination exists and
+//!   `DESTINATION` when not.
+//! - A pattern in the last component of a source stands for what it matches.
+
+use std::path::Path;
+
+use crate::batch::Context;
+use crate::location::{Location, Server};
+use crate::session::Session;
+use crate::tree::{Facts, Tree, check_name, check_sendable, join, local_path};
+use crate::{Event, Exit, Failure};
+
+mod ends;
+mod expand;
+
+use ends::{inside, name_of, same_place};
+use expand::{Found, expand};
+
+/// One file to copy.
+#[derive(Debug, Clone)]
+pub(crate) struct Item {
+    /// From.
+    pub(crate) source: Location,
+    /// To.
+    pub(crate) destination: Location,
+    /// What the source's listing said.
+    pub(crate) facts: Facts,
+}
+
+/// Everything that a copy will do.
+#[derive(Debug, Default)]
+pub(crate) struct Plan {
+    /// Directories to make, parents first.
+    pub(crate) directories: Vec<Location>,
+    /// Files.
+    pub(crate) items: Vec<Item>,
+    /// Left alone: source and reason.
+    pub(crate) skipped: Vec<(String, String)>,
+    /// Cannot be copied.
+    pub(crate) failed: Vec<(String, Failure)>,
+}
+
+/// What is at the destination.
+enum Destination {
+    /// Standard output.
+    Pipe,
+    /// A directory: sources go inside. `make`: it may not exist yet.
+    Directory { at: Location, make: bool },
+    /// A file or nothing.
+    Name { at: Location, exists: bool },
+}
+
+/// Reads all sources and the destination; errors are about the request as a whole.
+pub(crate) async fn plan(
+    ctx: &Context,
+    sources: &[Location],
+    destination: &Location,
+) -> Result<Plan, Failure> {
+    let destination = destination_of(ctx, destination).await?;
+    let mut plan = Plan::default();
+    let mut found = Vec::new();
+    for source in sources {
+        match expand(ctx, source).await {
+            Ok(more) => found.extend(more),
+            Err(failure) => plan.failed.push((source.display(), failure)),
+        }
+    }
+    if sources.len() > 1 || found.len() > 1 {
+        several_need_a_directory(&destination)?;
+    }
+    if let Destination::Directory { at, make: true } = &destination {
+        plan.directories.push(at.clone());
+    }
+    for one in found {
+        plan.add(ctx, one, &destination).await;
+        ctx.observer.event(Event::Planned {
+            files: plan.items.len() as u64,
+            bytes: plan.items.iter().filter_map(|i| i.facts.size).sum(),
+        });
+    }
+    Ok(plan)
+}
+
+fn several_need_a_directory(destination: &Destination) -> Result<(), Failure> {
+    let at = match destination {
+        Destination::Directory { .. } => return Ok(()),
+        Destination::Pipe => "standard output".to_owned(),
+        Destination::Name { at, .. } => at.display(),
+    };
+    Err(Failure::new(
+        Exit::Usage,
+        format!("{at} is no directory, which several sources need; end it with / to make one"),
+    ))
+}
+
+async fn destination_of(ctx: &Context, destination: &Location) -> Result<Destination, Failure> {
+    let at = destination.clone();
+    match destination {
+        Location::Pipe => Ok(Destination::Pipe),
+        Location::Local(path) => Ok(if path.is_dir() {
+            Destination::Directory { at, make: false }
+        } else if ends::has_slash(path) {
+            Destination::Directory { at, make: true }
+        } else {
+            let exists = std::fs::symlink_metadata(path).is_ok();
+            Destination::Name { at, exists }
+        }),
+        Location::Remote { path, .. } if path == b"/" => {
+            Ok(Destination::Directory { at, make: false })
+        }
+        Location::Remote { server, path } => remote_destination(ctx, at, server, path).await,
+    }
+}
+
+async fn remote_destination(
+    ctx: &Context,
+    at: Location,
+    server: &Server,
+    path: &[u8],
+) -> Result<Destination, Failure> {
+    let mut session = ctx.session(server).await?;
+    match session.stat(ends::trimmed(path)).await {
+        Ok(entry) => {
+            ctx.pool.give(server, session);
+            Ok(if expand::is_directory(&entry) {
+                Destination::Directory { at, make: false }
+            } else {
+                Destination::Name { at, exists: true }
+            })
+        }
+        Err(failure) if failure.transient => Err(failure),
+        // Whatever the server says about a path that it does not show, a store may still work.
+        Err(_) => {
+            ctx.pool.give(server, session);
+            Ok(if path.ends_with(b"/") {
+                Destination::Directory { at, make: true }
+            } else {
+                Destination::Name { at, exists: false }
+            })
+        }
+    }
+}
+
+impl Plan {
+    /// Adds one source: a file, or with `-r` a tree.
+    async fn add(&mut self, ctx: &Context, found: Found, destination: &Destination) {
+        let shown = found.at.display();
+        let added = if found.directory {
+            self.add_tree(ctx, &found, destination).await
+        } else {
+            file_target(&found.at, destination)
+                .and_then(|target| self.add_file(found.at, target, found.facts))
+        };
+        if let Err(failure) = added {
+            self.failed.push((shown, failure));
+        }
+    }
+
+    fn add_file(
+        &mut self,
+        source: Location,
+        destination: Location,
+        facts: Facts,
+    ) -> Result<(), Failure> {
+        if same_place(&source, &destination) {
+            return Err(Failure::new(
+                Exit::Usage,
+                format!(
+                    "{} and {} are the same file",
+                    source.display(),
+                    destination.display()
+                ),
+            ));
+        }
+        self.items.push(Item {
+            source,
+            destination,
+            facts,
+        });
+        Ok(())
+    }
+
+    async fn add_tree(
+        &mut self,
+        ctx: &Context,
+        found: &Found,
+        destination: &Destination,
+    ) -> Result<(), Failure> {
+        let shown = found.at.display();
+        if !ctx.options.recursive {
+            let message = format!("{shown} is a directory: use -r to copy it with its content");
+            return Err(Failure::new(Exit::Usage, message));
+        }
+        let top = tree_target(&found.at, destination)?;
+        if inside(&found.at, &top) {
+            let message = format!("cannot copy {shown} into itself ({})", top.display());
+            return Err(Failure::new(Exit::Usage, message));
+        }
+        let tree = match &found.at {
+            Location::Local(path) => Tree::local(path),
+            Location::Remote { server, path } => {
+                let mut session = ctx.session(server).await?;
+                let tree = Tree::remote(&mut session, path).await?;
+                ctx.pool.give(server, session);
+                tree
+            }
+            Location::Pipe => Tree::default(),
+        };
+        self.graft(&found.at, &top, tree);
+        Ok(())
+    }
+
+    /// Turns a tree's relative paths into items below both tops.
+    fn graft(&mut self, source: &Location, top: &Location, tree: Tree) {
+        let at = |relative: &[u8]| below(source, relative).display();
+        self.directories.push(top.clone());
+        for directory in &tree.directories {
+            self.directories.push(below(top, directory));
+        }
+        for (relative, facts) in tree.files {
+            let (from, to) = (below(source, &relative), below(top, &relative));
+            let sendable = match &to {
+                Location::Remote { path, .. } => check_sendable(path),
+                _ => Ok(()),
+            };
+            let shown = from.display();
+            if let Err(failure) = sendable.and_then(|()| self.add_file(from, to, facts)) {
+                self.failed.push((shown, failure));
+            }
+        }
+        let skipped = tree.skipped.iter().map(|(r, why)| (at(r), why.clone()));
+        self.skipped.extend(skipped);
+        let failed = tree.failed.iter().map(|(r, why)| (at(r), why.clone()));
+        self.failed.extend(failed);
+    }
+}
+
+/// Where a file goes.
+fn file_target(source: &Location, destination: &Destination) -> Result<Location, Failure> {
+    match destination {
+        Destination::Pipe => Ok(Location::Pipe),
+        Destination::Name { at, .. } => Ok(at.clone()),
+        Destination::Directory { at, .. } => {
+            let name = name_of(source).ok_or_else(|| {
+                let message = "standard input has no name: name the destination file";
+                Failure::new(Exit::Usage, message)
+            })?;
+            named(at, &name)
+        }
+    }
+}
+
+/// Where a directory's content goes.
+fn tree_target(source: &Location, destination: &Destination) -> Result<Location, Failure> {
+    match destination {
+        Destination::Pipe => Err(Failure::new(
+            Exit::Usage,
+            "a directory cannot go to standard output",
+        )),
+        Destination::Name { at, exists: true } => Err(Failure::new(
+            Exit::Usage,
+            format!("{} is a file: a directory cannot replace it", at.display()),
+        )),
+        Destination::Name { at, .. } => Ok(at.clone()),
+        Destination::Directory { at, make: true } => Ok(at.clone()),
+        Destination::Directory { at, .. } => match name_of(source) {
+            // The root of a server, `.` and `..` have no name of their own: their content goes.
+            None => Ok(at.clone()),
+            Some(name) if check_name(&name).is_err() => Ok(at.clone()),
+            Some(name) => named(at, &name),
+        },
+    }
+}
+
+fn named(directory: &Location, name: &[u8]) -> Result<Location, Failure> {
+    check_name(name)?;
+    if matches!(directory, Location::Remote { .. }) {
+        check_sendable(name)?;
+    }
+    Ok(below(directory, name))
+}
+
+/// A location below a directory.
+pub(crate) fn below(top: &Location, relative: &[u8]) -> Location {
+    match top {
+        Location::Local(path) => Location::Local(local_path(path, relative)),
+        Location::Pipe => Location::Pipe,
+        Location::Remote { server, path } => Location::Remote {
+            server: server.clone(),
+            path: if relative.is_empty() {
+                path.clone()
+            } else {
+                join(path, relative)
+            },
+        },
+    }
+}
+
+/// Makes a directory of the plan; one that exists is fine.
+pub(crate) async fn make_directory(ctx: &Context, at: &Location) -> Result<(), Failure> {
+    match at {
+        Location::Local(path) => make_local(path),
+        Location::Pipe => Ok(()),
+        Location::Remote { server, path } => {
+            let mut session = ctx.session(server).await?;
+            make_remote(&mut session, path).await?;
+            ctx.pool.give(server, session);
+            Ok(())
+        }
+    }
+}
+
+fn make_local(path: &Path) -> Result<(), Failure> {
+    std::fs::create_dir_all(path).map_err(|e| crate::partial::local(path, e))
+}
+
+/// MKD, and when that fails for want of a parent, the parents first.
+pub(crate) async fn make_remote(session: &mut Session, path: &[u8]) -> Result<(), Failure> {
+    let path = ends::trimmed(path);
+    let Err(failure) = session.make_dir(path).await else {
+        return Ok(());
+    };
+    if failure.transient {
+        return Err(failure);
+    }
+    for (end, _) in path.iter().enumerate().skip(1).filter(|(_, b)| **b == b'/') {
+        // A parent that exists but may not be made is fine; the last MKD tells the truth.
+        match session.make_dir(&path[..end]).await {
+            Err(failure) if failure.transient => return Err(failure),
+            _ => {}
+        }
+    }
+    match session.make_dir(path).await {
+        Ok(_) => Ok(()),
+        Err(_) => Err(failure),
+    }
+}
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;

@@ -1,0 +1,260 @@
+//! One file from this machine to a server.
+
+use std::fs::{self, File};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::Arc;
+
+use data::job::{Control, Report};
+use data::store::Source;
+use data::store::file::FileSource;
+use proto::checksum::Algorithm;
+
+use super::meter::FileMeter;
+use super::persist::Job;
+use super::request::{Span, in_order, spec, streams};
+use super::sums::End;
+use super::upload::{Finish, Upload};
+use super::watch::Watch;
+use super::{Context, Item, Measured, Outcome, changed};
+use crate::journal::Identity;
+use crate::location::{Location, Server};
+use crate::partial::local;
+use crate::session::Session;
+use crate::transfer;
+use crate::tree::Facts;
+use crate::verify::{Check, choose, compare, sum_local};
+use crate::{Exit, Failure};
+
+/// A put: everything that lasts over its attempts.
+pub(super) struct Put<'a> {
+    ctx: &'a Context,
+    item: &'a Item,
+    meter: &'a FileMeter,
+    source: Arc<dyn Source>,
+    /// Of the open file; `None` for pipes.
+    facts: Option<Facts>,
+    span: Span,
+    upload: Upload<'a>,
+    /// Something was read from a pipe: it cannot be read again.
+    consumed: bool,
+}
+
+impl<'a> Put<'a> {
+    /// Opens the source; a part beyond its end is an error.
+    pub(super) fn new(
+        ctx: &'a Context,
+        item: &'a Item,
+        (server, path): (&'a Server, &'a [u8]),
+        meter: &'a FileMeter,
+    ) -> Result<Self, Failure> {
+        let (source, facts) = open(&item.source)?;
+        let options = &ctx.options;
+        let shown = item.source.display();
+        let span = Span::of(
+            options.offset,
+            options.length,
+            facts.unwrap_or_default(),
+            &shown,
+        )?;
+        let upload = Upload::new(ctx, server, path, item.destination.display());
+        Ok(Self {
+            ctx,
+            item,
+            meter,
+            source,
+            facts,
+            span,
+            upload,
+            consumed: false,
+        })
+    }
+
+    async fn with(&mut self, session: &mut Session) -> Result<Outcome, Failure> {
+        let check = choose(self.ctx.options.verify, &[session.features()], true)?;
+        loop {
+            self.prepare(session).await?;
+            let report = self.transfer(session, check).await?;
+            let label = self.verify(session, check, report.as_ref()).await?;
+            self.check_source()?;
+            let modified = self.facts.and_then(|f| f.modified);
+            if self.upload.finish(self.ctx, session, modified).await? == Finish::InPlace {
+                let measured = report.map(|report| Measured::sent(&report));
+                return Ok(Outcome::done(self.meter.moved(), label, measured));
+            }
+            if self.consumed {
+                let message = format!(
+                    "{}: the server refuses to rename, and standard input cannot be read again",
+                    self.upload.shown
+                );
+                return Err(Failure::new(Exit::Refused, message));
+            }
+        }
+    }
+
+    async fn prepare(&mut self, session: &mut Session) -> Result<(), Failure> {
+        let streams = streams(self.ctx, self.span.size, self.facts.is_none(), &[&*session]);
+        let facts = self.facts.unwrap_or_default();
+        let identity = Identity {
+            source: absolute(&self.item.source),
+            destination: self.item.destination.identity(),
+            size: self.span.size,
+            modified: facts.modified.map(|t| t.0),
+            part: self.span.part,
+            in_order: in_order(self.ctx, streams),
+        };
+        let mut source = End::Local {
+            source: Arc::clone(&self.source),
+            origin: self.span.origin(),
+        };
+        self.upload
+            .prepare(self.ctx, identity, (&mut source, None), session)
+            .await
+    }
+
+    async fn transfer(
+        &mut self,
+        session: &mut Session,
+        check: Check,
+    ) -> Result<Option<Report>, Failure> {
+        if self.upload.is_whole(self.span) {
+            return Ok(None);
+        }
+        let control = Arc::new(Control::new());
+        let have = &self.upload.have;
+        self.meter.attempt(Arc::clone(&control), have.bytes());
+        let pipe = self.facts.is_none();
+        let streams = streams(self.ctx, self.span.size, pipe, &[&*session]);
+        let mut spec = spec(self.ctx, self.span, have, streams);
+        spec.sum = check.algorithm().filter(|_| have.is_empty());
+        spec.remote_sum = spec.sum.filter(|_| session.features().stor_checksum);
+        spec.marked = Arc::clone(&self.upload.marked);
+        self.consumed = pipe;
+        let path = self.upload.store_path();
+        let safe = self.upload.safe();
+        let in_order = self.upload.in_order;
+        let journal = self.upload.journal.as_mut().filter(|_| !pipe);
+        let moving = transfer::put(session, Arc::clone(&self.source), &path, &spec, &control);
+        let watch = Watch::new(Arc::clone(&control), journal, in_order, safe);
+        let attempt = watch.run(moving).await?;
+        self.ctx.warn_all(attempt.warnings);
+        Ok(Some(attempt.report))
+    }
+
+    /// Compares both ends; says what was compared.
+    async fn verify(
+        &self,
+        session: &mut Session,
+        check: Check,
+        report: Option<&Report>,
+    ) -> Result<String, Failure> {
+        let sent = self.upload.have.bytes() + report.map_or(0, |r| r.bytes);
+        let expected = self.span.size.unwrap_or(sent);
+        let Check::Sum {
+            algorithm,
+            required,
+        } = check
+        else {
+            self.upload.check_size(session, expected).await?;
+            return Ok(check.label());
+        };
+        let path = self.upload.store_path();
+        let inline = report.and_then(|r| r.digest.clone());
+        let (mine, theirs) = tokio::join!(
+            self.source_sum(algorithm, inline),
+            session.checksum(algorithm, 0, None, &path)
+        );
+        let failure = match (mine?, theirs) {
+            (Some(mine), Ok(theirs)) => {
+                compare(algorithm, &mine, &theirs, &self.upload.shown)?;
+                return Ok(check.label());
+            }
+            (_, Err(failure)) if failure.transient => return Err(failure),
+            (_, Err(failure)) => failure.message,
+            (None, Ok(_)) => "the source cannot be read again".to_owned(),
+        };
+        if required {
+            let message = format!(
+                "{}: cannot be verified as asked: {failure}",
+                self.upload.shown
+            );
+            return Err(Failure::new(Exit::Integrity, message));
+        }
+        self.upload.check_size(session, expected).await?;
+        let shown = &self.upload.shown;
+        self.ctx
+            .warn(format!("{shown}: verified by size only: {failure}"));
+        Ok(Check::Size.label())
+    }
+
+    async fn source_sum(
+        &self,
+        algorithm: Algorithm,
+        inline: Option<String>,
+    ) -> Result<Option<String>, Failure> {
+        if inline.is_some() || self.facts.is_none() {
+            return Ok(inline);
+        }
+        let source = Arc::clone(&self.source);
+        let (origin, size) = (self.span.origin(), self.span.size);
+        sum_local(algorithm, source, origin, size).await.map(Some)
+    }
+
+    /// The source must be now what it was when it was opened.
+    fn check_source(&self) -> Result<(), Failure> {
+        let (Location::Local(path), Some(before)) = (&self.item.source, self.facts) else {
+            return Ok(());
+        };
+        let now = fs::metadata(path).map_err(|e| local(path, e))?;
+        if Facts::of_local(&now) == before {
+            return Ok(());
+        }
+        Err(changed(&self.item.source))
+    }
+}
+
+/// The source's identity, whatever the directory the command runs in.
+fn absolute(source: &Location) -> String {
+    match source {
+        Location::Local(path) => {
+            let path = fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+            Location::Local(path).identity()
+        }
+        other => other.identity(),
+    }
+}
+
+/// Opens a local source; facts only of regular files, which can be read again.
+pub(super) fn open(source: &Location) -> Result<(Arc<dyn Source>, Option<Facts>), Failure> {
+    let (path, file) = match source {
+        Location::Local(path) => (path.as_path(), File::open(path)),
+        _ => {
+            let stdin = std::io::stdin().as_fd().try_clone_to_owned();
+            (Path::new("standard input"), stdin.map(File::from))
+        }
+    };
+    let file = file.map_err(|e| local(path, e))?;
+    let meta = file.metadata().map_err(|e| local(path, e))?;
+    let facts =
+        (meta.is_file() && matches!(source, Location::Local(_))).then(|| Facts::of_local(&meta));
+    let source = FileSource::new(file, path.to_string_lossy()).map_err(|e| local(path, e))?;
+    Ok((Arc::new(source), facts))
+}
+
+impl Job for Put<'_> {
+    async fn attempt(&mut self) -> Result<Outcome, Failure> {
+        let server = self.upload.server;
+        let mut session = self.ctx.pool.take(server).await?;
+        let result = self.with(&mut session).await;
+        self.ctx.give_back(server, session, &result);
+        result
+    }
+
+    fn forget_resumed(&mut self) -> bool {
+        self.upload.forget_resumed()
+    }
+
+    fn repeatable(&self) -> bool {
+        !self.consumed
+    }
+}

@@ -1,0 +1,206 @@
+//! Whether what an earlier run left behind may be built upon.
+//!
+//! A journal must be about the same copy of a source whose size and time have not changed, and what
+//! is there must have the same checksum as the source, where the servers can tell. Anything else
+//! starts over, with a warning: bytes are never appended to a file that may be another one.
+
+use std::path::Path;
+
+use proto::feature::Features;
+use proto::ranges::{ByteRange, RangeSet};
+
+use super::Context;
+use super::sums::{End, agree, partial_algorithm, spots_agree};
+use crate::Failure;
+use crate::journal::{self, Identity};
+
+/// What is there from an earlier run.
+pub(super) struct Leftover<'a> {
+    /// Of this run's copy.
+    pub(super) identity: &'a Identity,
+    /// Length of the partial file.
+    pub(super) length: u64,
+    /// Where a journal may be.
+    pub(super) journal: Option<&'a Path>,
+    /// For warnings.
+    pub(super) shown: &'a str,
+}
+
+/// The bytes of the partial file that may be kept: none when in doubt. Errors are those of the
+/// sessions that were asked.
+pub(super) async fn usable(
+    ctx: &Context,
+    leftover: &Leftover<'_>,
+    servers: &[&Features],
+    source: &mut End<'_>,
+    destination: &mut End<'_>,
+) -> Result<RangeSet, Failure> {
+    let claim = match claim(leftover) {
+        Ok(claim) => claim,
+        Err(doubt) => return Ok(start_over(ctx, leftover, doubt)),
+    };
+    if claim.safe.is_empty() {
+        return Ok(claim.safe);
+    }
+    let algorithm = partial_algorithm(servers);
+    let Some(algorithm) = algorithm else {
+        if !claim.journalled || leftover.identity.modified.is_none() {
+            return Ok(start_over(
+                ctx,
+                leftover,
+                "nothing tells whether it is of this file",
+            ));
+        }
+        ctx.warn(format!(
+            "{}: resumed by size and time alone, because the server cannot checksum",
+            leftover.shown
+        ));
+        return Ok(claim.safe);
+    };
+    let same = if claim.journalled {
+        spots_agree(source, destination, algorithm, &claim.safe).await
+    } else {
+        let range = ByteRange {
+            start: 0,
+            end: claim.safe.end(),
+        };
+        agree(source, destination, algorithm, range).await
+    };
+    match same {
+        Ok(true) => Ok(claim.safe),
+        Ok(false) => Ok(start_over(
+            ctx,
+            leftover,
+            "its checksum differs from the source's",
+        )),
+        Err(failure) if failure.transient => Err(failure),
+        Err(failure) => Ok(start_over(ctx, leftover, &failure.message)),
+    }
+}
+
+/// What the partial file and its journal say.
+#[derive(Debug, PartialEq, Eq)]
+struct Claim {
+    safe: RangeSet,
+    journalled: bool,
+}
+
+fn claim(leftover: &Leftover<'_>) -> Result<Claim, &'static str> {
+    let prefix = |length| {
+        let mut set = RangeSet::new();
+        set.insert(0, length);
+        set
+    };
+    let size = leftover.identity.size.unwrap_or(u64::MAX);
+    match leftover.journal.and_then(journal::load) {
+        Some((copy, _)) if !copy.same_copy(leftover.identity) => {
+            Err("the source changed since, or another part was copied")
+        }
+        Some((copy, safe)) => {
+            // In order, the file's length says it all: it may be ahead of the last marker.
+            let safe = if copy.in_order {
+                prefix(leftover.length)
+            } else {
+                safe
+            };
+            if safe.end() > leftover.length || safe.end() > size {
+                return Err("it does not fit its journal");
+            }
+            Ok(Claim {
+                safe,
+                journalled: true,
+            })
+        }
+        None if leftover.length > size => Err("it is longer than the source"),
+        None => Ok(Claim {
+            safe: prefix(leftover.length),
+            journalled: false,
+        }),
+    }
+}
+
+fn start_over(ctx: &Context, leftover: &Leftover<'_>, why: &str) -> RangeSet {
+    ctx.warn(format!("{}: starting over: {why}", leftover.shown));
+    RangeSet::new()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::Journal;
+
+    fn identity(in_order: bool) -> Identity {
+        Identity {
+            source: "s".to_owned(),
+            destination: "d".to_owned(),
+            size: Some(100),
+            modified: Some(5),
+            part: None,
+            in_order,
+        }
+    }
+
+    fn claimed(
+        written: Option<(Identity, (u64, u64))>,
+        length: u64,
+    ) -> Result<Claim, &'static str> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("j");
+        if let Some((copy, (start, end))) = written {
+            let mut safe = RangeSet::new();
+            safe.insert(start, end);
+            Journal::fresh(path.clone(), copy)
+                .unwrap()
+                .write(&safe)
+                .unwrap();
+        }
+        claim(&Leftover {
+            identity: &identity(false),
+            length,
+            journal: Some(&path),
+            shown: "x",
+        })
+    }
+
+    fn safe(claim: Result<Claim, &'static str>) -> String {
+        claim.unwrap().safe.to_string()
+    }
+
+    #[test]
+    fn journal_of_the_same_copy_counts() {
+        assert_eq!(
+            safe(claimed(Some((identity(false), (10, 20))), 30)),
+            "10-20"
+        );
+        // In order, the length counts.
+        assert_eq!(safe(claimed(Some((identity(true), (0, 20))), 30)), "0-30");
+    }
+
+    #[test]
+    fn changed_sources_do_not() {
+        for change in [
+            |i: &mut Identity| i.size = Some(101),
+            |i: &mut Identity| i.modified = Some(6),
+            |i: &mut Identity| i.part = Some((0, 50)),
+            |i: &mut Identity| i.source = "t".to_owned(),
+        ] {
+            let mut other = identity(false);
+            change(&mut other);
+            assert!(claimed(Some((other, (0, 20))), 30).is_err());
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_not_used() {
+        assert!(claimed(Some((identity(false), (0, 20))), 10).is_err());
+        assert!(claimed(Some((identity(true), (0, 20))), 101).is_err());
+        assert!(claimed(None, 101).is_err());
+    }
+
+    #[test]
+    fn without_journal_the_prefix_is_only_a_claim() {
+        let claim = claimed(None, 30).unwrap();
+        assert!(!claim.journalled);
+        assert_eq!(claim.safe.to_string(), "0-30");
+    }
+}

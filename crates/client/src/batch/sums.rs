@@ -1,0 +1,96 @@
+//! Checksums of the two ends of a copy, wherever they are.
+
+use std::sync::Arc;
+
+use data::store::Source;
+use proto::checksum::Algorithm;
+use proto::feature::Features;
+use proto::ranges::{ByteRange, RangeSet};
+
+use crate::Failure;
+use crate::session::Session;
+use crate::verify::sum_local;
+
+/// Bytes at the end of each safe range that are compared before a copy is resumed.
+const SPOT: u64 = 4 << 20;
+/// Most ranges that are compared.
+const SPOTS: usize = 16;
+
+/// One end of a copy: bytes that can be summed. `origin` is where the copy's byte 0 is.
+pub(super) enum End<'a> {
+    /// Here.
+    Local {
+        /// An open file.
+        source: Arc<dyn Source>,
+        /// Offset of the part.
+        origin: u64,
+    },
+    /// On a server.
+    Remote {
+        /// Idle.
+        session: &'a mut Session,
+        /// The file.
+        path: &'a [u8],
+        /// Offset of the part.
+        origin: u64,
+    },
+}
+
+impl End<'_> {
+    async fn sum(&mut self, algorithm: Algorithm, range: ByteRange) -> Result<String, Failure> {
+        match self {
+            Self::Local { source, origin } => {
+                let source = Arc::clone(source);
+                sum_local(algorithm, source, *origin + range.start, Some(range.len())).await
+            }
+            Self::Remote {
+                session,
+                path,
+                origin,
+            } => {
+                let offset = *origin + range.start;
+                session
+                    .checksum(algorithm, offset, Some(range.len()), path)
+                    .await
+            }
+        }
+    }
+}
+
+/// Compares the ends of the safe ranges (at most 4 MiB of each, at most 16 ranges, the last ones).
+pub(super) async fn spots_agree(
+    a: &mut End<'_>,
+    b: &mut End<'_>,
+    algorithm: Algorithm,
+    safe: &RangeSet,
+) -> Result<bool, Failure> {
+    let skip = safe.count().saturating_sub(SPOTS);
+    for range in safe.iter().skip(skip) {
+        let spot = ByteRange {
+            start: range.start.max(range.end.saturating_sub(SPOT)),
+            end: range.end,
+        };
+        if !agree(a, b, algorithm, spot).await? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Compares one range.
+pub(super) async fn agree(
+    a: &mut End<'_>,
+    b: &mut End<'_>,
+    algorithm: Algorithm,
+    range: ByteRange,
+) -> Result<bool, Failure> {
+    let (a, b) = tokio::join!(a.sum(algorithm, range), b.sum(algorithm, range));
+    Ok(a?.eq_ignore_ascii_case(&b?))
+}
+
+/// The cheapest algorithm for parts of files that all servers have.
+pub(super) fn partial_algorithm(servers: &[&Features]) -> Option<Algorithm> {
+    Algorithm::CHEAPEST_FIRST
+        .into_iter()
+        .find(|a| servers.iter().all(|f| f.checksums.contains(a)))
+}

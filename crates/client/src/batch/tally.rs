@@ -1,0 +1,146 @@
+//! The sums of a batch and the outcome class that follows from them.
+
+use std::time::Duration;
+
+use super::Measured;
+use crate::why::Account;
+use crate::{Exit, Failure, Summary};
+
+/// What has happened so far.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    files: u64,
+    failed: u64,
+    skipped: u64,
+    bytes: u64,
+    streams_max: u64,
+    buffer_max: u64,
+    /// `None` before the first file, `Some(None)` when they differ.
+    verified: Option<Option<String>>,
+    /// Class of the failures, `Partial` when they differ.
+    class: Option<Exit>,
+    first_failure: Option<Failure>,
+    account: Account,
+}
+
+impl Tally {
+    /// A file is in place.
+    pub(super) fn done(&mut self, bytes: u64, verified: &str, measured: Option<Measured>) {
+        self.files += 1;
+        self.bytes += bytes;
+        self.verified = Some(match self.verified.take() {
+            None => Some(verified.to_owned()),
+            Some(label) => label.filter(|label| label == verified),
+        });
+        if let Some(m) = measured {
+            self.account.add(m.role, m.bytes, m.elapsed, &m.wire);
+        }
+    }
+
+    /// A file was left alone.
+    pub(super) fn skip(&mut self) {
+        self.skipped += 1;
+    }
+
+    /// Bytes of a file that failed later.
+    pub(super) fn moved(&mut self, bytes: u64) {
+        self.bytes += bytes;
+    }
+
+    /// A file failed for good.
+    pub(super) fn fail(&mut self, failure: &Failure) {
+        self.failed += 1;
+        self.class = Some(match self.class {
+            None => failure.exit,
+            Some(class) if class == failure.exit => class,
+            Some(_) => Exit::Partial,
+        });
+        self.first_failure.get_or_insert_with(|| failure.clone());
+    }
+
+    /// What was seen while files moved.
+    pub(super) fn see(&mut self, streams: u64, buffer: u64) {
+        self.streams_max = self.streams_max.max(streams);
+        self.buffer_max = self.buffer_max.max(buffer);
+    }
+
+    /// Everything failed alike: that class; some did: partial.
+    fn exit(&self) -> Exit {
+        match self.class {
+            None => Exit::Done,
+            Some(_) if self.files + self.skipped > 0 => Exit::Partial,
+            Some(class) => class,
+        }
+    }
+
+    /// The end. `rate`: the limit over all files, bytes per second.
+    pub(super) fn summary(&self, elapsed: Duration, rate: Option<u64>) -> Summary {
+        let seconds = elapsed.as_secs_f64();
+        let goodput_bps = self.bytes as f64 * 8.0 / seconds.max(1e-9);
+        // The limit was shared: what the whole batch reached is compared with the whole.
+        let limited = rate.filter(|r| goodput_bps >= 0.85 * 8.0 * *r as f64);
+        let verdict = self.account.verdict(limited.map(|_| 1));
+        Summary {
+            bytes: self.bytes,
+            seconds,
+            goodput_bps,
+            streams_max: self.streams_max.max(self.account.wire.streams),
+            buffer_bytes_max: self.buffer_max.max(self.account.wire.buffer_bytes),
+            retransmits: self.account.wire.retransmits,
+            verified: match &self.verified {
+                None => "none".to_owned(),
+                Some(None) => "mixed".to_owned(),
+                Some(Some(label)) => label.clone(),
+            },
+            limited_by: verdict.limiter.name().to_owned(),
+            why: self.account.line(goodput_bps, verdict),
+            files: self.files,
+            failed: self.failed,
+            skipped: self.skipped,
+            exit: self.exit(),
+            first_failure: self.first_failure.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tally(done: &[&str], failed: &[Exit]) -> Summary {
+        let mut tally = Tally::default();
+        for label in done {
+            tally.done(10, label, None);
+        }
+        for exit in failed {
+            tally.fail(&Failure::new(*exit, "x"));
+        }
+        tally.summary(Duration::from_secs(1), None)
+    }
+
+    #[test]
+    fn classes() {
+        assert_eq!(tally(&["md5"], &[]).exit, Exit::Done);
+        assert_eq!(tally(&["md5"], &[Exit::NotFound]).exit, Exit::Partial);
+        assert_eq!(tally(&[], &[Exit::NotFound]).exit, Exit::NotFound);
+        let alike = [Exit::Refused, Exit::Refused];
+        assert_eq!(tally(&[], &alike).exit, Exit::Refused);
+        let mixed = [Exit::Refused, Exit::Local];
+        assert_eq!(tally(&[], &mixed).exit, Exit::Partial);
+    }
+
+    #[test]
+    fn labels() {
+        assert_eq!(tally(&[], &[]).verified, "none");
+        assert_eq!(tally(&["md5", "md5"], &[]).verified, "md5");
+        assert_eq!(tally(&["md5", "size", "size"], &[]).verified, "mixed");
+    }
+
+    #[test]
+    fn sums() {
+        let summary = tally(&["md5", "md5"], &[Exit::Local]);
+        assert_eq!((summary.files, summary.failed, summary.bytes), (2, 1, 20));
+        assert_eq!(summary.goodput_bps, 160.0);
+        assert_eq!(summary.first_failure.unwrap().exit, Exit::Local);
+    }
+}

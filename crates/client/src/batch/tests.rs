@@ -1,0 +1,121 @@
+use std::time::Duration;
+
+use super::*;
+use crate::{ModeChoice, Parallelism, Verify};
+
+/// What `longhaul cp` is told when nothing is said.
+pub(crate) fn options() -> CopyOptions {
+    CopyOptions {
+        recursive: false,
+        parallelism: Parallelism::Auto,
+        buffer: None,
+        congestion: None,
+        mode: ModeChoice::Auto,
+        offset: None,
+        length: None,
+        resume: false,
+        verify: Verify::Auto,
+        limit_rate: None,
+        timeout: Duration::from_secs(5),
+        retries: 0,
+        trace: None,
+        io: data::job::IoMethod::Auto,
+        block: 1 << 18,
+        keep_existing: false,
+        concurrency: 4,
+        data_ports: None,
+    }
+}
+
+struct Silent;
+
+impl Observer for Silent {
+    fn event(&self, _: Event) {}
+}
+
+pub(crate) fn context(options: CopyOptions) -> Context {
+    Context::new(options, Arc::new(Silent)).unwrap()
+}
+
+async fn run_copy(sources: &[&str], destination: &str, options: &CopyOptions) -> Summary {
+    let sources: Vec<String> = sources.iter().map(|s| (*s).to_owned()).collect();
+    copy(&sources, destination, options, Arc::new(Silent)).await
+}
+
+#[tokio::test]
+async fn requests_without_sense() {
+    for (sources, destination) in [
+        (&["-", "a"][..], "d/"),
+        (&["-"], "-"),
+        (&[], "x"),
+        (&["ftps://h/a"], "x"),
+        (&["-"], "/tmp/"),
+    ] {
+        let summary = run_copy(sources, destination, &options()).await;
+        assert_eq!(summary.exit, Exit::Usage, "{sources:?} {destination}");
+        assert!(summary.first_failure.is_some());
+    }
+}
+
+#[tokio::test]
+async fn local_copies_are_verified_and_keep_their_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let from = dir.path().join("a b");
+    let to = dir.path().join("c");
+    std::fs::write(&from, vec![7; 3_000_000]).unwrap();
+    let file = std::fs::File::options().write(true).open(&from).unwrap();
+    let time = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    file.set_modified(time).unwrap();
+    let url = Location::Local(from.clone()).identity();
+    let summary = run_copy(&[&url], &to.display().to_string(), &options()).await;
+    assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+    assert_eq!(summary.bytes, 3_000_000);
+    assert_eq!(summary.verified, "crc32c");
+    assert_eq!(std::fs::read(&to).unwrap(), vec![7; 3_000_000]);
+    assert_eq!(std::fs::metadata(&to).unwrap().modified().unwrap(), time);
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2);
+}
+
+#[tokio::test]
+async fn parts_and_their_bounds() {
+    let dir = tempfile::tempdir().unwrap();
+    let from = dir.path().join("a");
+    std::fs::write(&from, b"0123456789").unwrap();
+    let to = dir.path().join("b");
+    let mut part = options();
+    part.offset = Some(3);
+    part.length = Some(4);
+    let (a, b) = (from.display().to_string(), to.display().to_string());
+    assert_eq!(run_copy(&[&a], &b, &part).await.exit, Exit::Done);
+    assert_eq!(std::fs::read(&to).unwrap(), b"3456");
+    part.length = Some(8);
+    let summary = run_copy(&[&a], &b, &part).await;
+    assert_eq!(summary.exit, Exit::Usage);
+    assert_eq!(std::fs::read(&to).unwrap(), b"3456");
+}
+
+#[tokio::test]
+async fn mixed_results_are_partial() {
+    let dir = tempfile::tempdir().unwrap();
+    let from = dir.path().join("a").display().to_string();
+    std::fs::write(&from, b"x").unwrap();
+    let missing = dir.path().join("missing").display().to_string();
+    let to = format!("{}/d/", dir.path().display());
+    let summary = run_copy(&[&from, &missing], &to, &options()).await;
+    assert_eq!(summary.exit, Exit::Partial);
+    assert_eq!((summary.files, summary.failed), (1, 1));
+    let summary = run_copy(&[&missing], &to, &options()).await;
+    assert_eq!(summary.exit, Exit::NotFound);
+}
+
+#[tokio::test]
+async fn side_work_ends_with_a_failed_main() {
+    let failed = async { Err::<(), _>(Failure::new(Exit::Local, "x")) };
+    let endless = std::future::pending::<()>();
+    assert!(alongside(failed, endless).await.is_err());
+    let late = async {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        2
+    };
+    assert_eq!(alongside(async { Ok(1) }, late).await, Ok((1, 2)));
+}

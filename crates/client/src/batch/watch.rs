@@ -1,0 +1,84 @@
+//! Watches one attempt while it runs: the journal is kept, and dropping stops everything.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use data::job::Control;
+use proto::ranges::RangeSet;
+use tokio::time::MissedTickBehavior;
+
+use crate::journal::Journal;
+
+/// How often the safe ranges are looked at; the journal itself decides when it writes.
+const TICK: Duration = Duration::from_millis(50);
+
+/// A running attempt. Dropped before its end (the user gave up, another part failed), it cancels
+/// the transfer and leaves the journal in its last true state.
+pub(super) struct Watch<'a, S: Fn() -> RangeSet> {
+    control: Arc<Control>,
+    journal: Option<&'a mut Journal>,
+    safe: S,
+    /// An empty set is worth keeping: the size of the partial file tells the rest.
+    keep_empty: bool,
+}
+
+impl<'a, S: Fn() -> RangeSet> Watch<'a, S> {
+    /// `safe` tells all ranges that are safe at the destination.
+    pub(super) fn new(
+        control: Arc<Control>,
+        journal: Option<&'a mut Journal>,
+        keep_empty: bool,
+        safe: S,
+    ) -> Self {
+        Self {
+            control,
+            journal,
+            safe,
+            keep_empty,
+        }
+    }
+
+    /// Runs the attempt to its end.
+    pub(super) async fn run<F: Future>(mut self, attempt: F) -> F::Output {
+        let mut timer = tokio::time::interval(TICK);
+        timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        // The first tick is immediate, when nothing has moved yet.
+        timer.reset();
+        tokio::pin!(attempt);
+        loop {
+            tokio::select! {
+                biased;
+                output = &mut attempt => return output,
+                _ = timer.tick() => self.keep(),
+            }
+        }
+    }
+
+    fn keep(&mut self) {
+        let Some(journal) = &mut self.journal else {
+            return;
+        };
+        let safe = (self.safe)();
+        if (self.keep_empty || !safe.is_empty())
+            && let Err(e) = journal.keep(&safe, Instant::now())
+        {
+            tracing::debug!("journal: {e}");
+        }
+    }
+}
+
+impl<S: Fn() -> RangeSet> Drop for Watch<'_, S> {
+    fn drop(&mut self) {
+        self.control.cancel();
+        let Some(journal) = &mut self.journal else {
+            return;
+        };
+        let safe = (self.safe)();
+        if !safe.is_empty()
+            && let Err(e) = journal.write(&safe)
+        {
+            tracing::debug!("journal: {e}");
+        }
+    }
+}

@@ -1,0 +1,129 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn identity() -> Identity {
+    Identity {
+        source: "ftp://h/a".to_owned(),
+        destination: "file:///b".to_owned(),
+        size: Some(1 << 40),
+        modified: Some(1_700_000_000),
+        part: None,
+        in_order: false,
+    }
+}
+
+fn set(ranges: &[(u64, u64)]) -> RangeSet {
+    let mut set = RangeSet::new();
+    for (start, end) in ranges {
+        set.insert(*start, *end);
+    }
+    set
+}
+
+/// A journal file's text after each of `states` was written.
+fn written(states: &[RangeSet]) -> Vec<u8> {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("j");
+    let mut journal = Journal::fresh(path.clone(), identity()).unwrap();
+    for state in states {
+        journal.write(state).unwrap();
+    }
+    fs::read(path).unwrap_or_default()
+}
+
+#[test]
+fn last_state_counts() {
+    let text = written(&[set(&[(0, 5)]), set(&[(0, 5), (9, 12)])]);
+    assert_eq!(read(&text), Some((identity(), set(&[(0, 5), (9, 12)]))));
+}
+
+#[test]
+fn writes_are_spaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("j");
+    let mut journal = Journal::fresh(path.clone(), identity()).unwrap();
+    let start = Instant::now();
+    journal.keep(&set(&[(0, 5)]), start).unwrap();
+    journal.keep(&set(&[(0, 9)]), start + INTERVAL / 2).unwrap();
+    assert_eq!(load(&path).unwrap().1, set(&[(0, 5)]));
+    journal
+        .keep(&set(&[(0, STEP + 9)]), start + INTERVAL / 2)
+        .unwrap();
+    assert_eq!(load(&path).unwrap().1, set(&[(0, STEP + 9)]));
+    journal
+        .keep(&set(&[(0, STEP + 99)]), start + INTERVAL * 2)
+        .unwrap();
+    assert_eq!(load(&path).unwrap().1, set(&[(0, STEP + 99)]));
+}
+
+#[test]
+fn starting_over_forgets() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("j");
+    let mut journal = Journal::fresh(path.clone(), identity()).unwrap();
+    journal.write(&set(&[(0, 5)])).unwrap();
+    let _ = Journal::resumed(path.clone(), identity());
+    assert!(load(&path).is_some());
+    let _ = Journal::fresh(path.clone(), identity()).unwrap();
+    assert!(load(&path).is_none());
+}
+
+#[test]
+fn long_journals_are_compacted() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("j");
+    let mut journal = Journal::fresh(path.clone(), identity()).unwrap();
+    let wide = set(&(0..2000).map(|i| (i * 10, i * 10 + 5)).collect::<Vec<_>>());
+    for end in 0..100 {
+        let mut state = wide.clone();
+        state.insert(1 << 30, (1 << 30) + end + 1);
+        journal.write(&state).unwrap();
+        assert_eq!(load(&path).unwrap().1, state);
+    }
+    assert!(fs::metadata(&path).unwrap().len() < 2 * COMPACT_AT);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn any_truncation_gives_an_older_state_or_none(
+        cuts in proptest::collection::vec((0_u64..1000, 1_u64..1000), 1..12),
+    ) {
+        let mut states = Vec::new();
+        let mut state = RangeSet::new();
+        for (start, length) in cuts {
+            state.insert(start, start + length);
+            states.push(state.clone());
+        }
+        let text = written(&states);
+        for end in 0..=text.len() {
+            match read(&text[..end]) {
+                None => {}
+                Some((copy, safe)) => {
+                    prop_assert_eq!(copy, identity());
+                    prop_assert!(safe.is_empty() || states.contains(&safe), "{}", safe);
+                }
+            }
+        }
+        prop_assert_eq!(read(&text).unwrap().1, state);
+    }
+
+    #[test]
+    fn a_changed_byte_never_adds_ranges(at in 0_usize..4096, flip in 1_u8..) {
+        let states = [set(&[(0, 5)]), set(&[(0, 50)]), set(&[(0, 50), (70, 90)])];
+        let mut text = written(&states);
+        let at = at % text.len();
+        text[at] ^= flip;
+        if let Some((copy, safe)) = read(&text) {
+            prop_assert_eq!(copy, identity());
+            prop_assert!(safe.is_empty() || states.contains(&safe), "{}", safe);
+        }
+    }
+
+    #[test]
+    fn never_panics(text: Vec<u8>) {
+        let _ = read(&text);
+    }
+}
