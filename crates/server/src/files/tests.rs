@@ -111,7 +111,7 @@ impl Session {
         let plan = storing.plan;
         storing
             .sink
-            .write_at(plan.origin, content.as_bytes())
+            .write_at(plan.origin + plan.stream_start, content.as_bytes())
             .unwrap();
         let mut stored = RangeSet::new();
         let start = plan.stream_start;

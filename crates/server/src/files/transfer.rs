@@ -49,7 +49,7 @@ pub struct Sending {
 pub struct Storing {
     /// Where bytes go.
     pub sink: Arc<dyn Sink>,
-    /// Where on it. In MODE S `origin` is the file offset of the stream's first byte.
+    /// Where on it.
     pub plan: RecvPlan,
     /// The file; for STOU the unique name.
     pub path: VPath,
@@ -138,10 +138,10 @@ impl Files {
         let ascii = request.type_ == Type::Ascii;
         let resumed = matches!(disposition, Disposition::Resume { .. });
         let replaces_rest = resumed && request.mode == Mode::Stream;
-        if replaces_rest && ascii && before.size > plan.origin {
+        if replaces_rest && ascii && before.size > plan.stream_start {
             // What TYPE A stores has another length than what it receives, so the end is not
             // known afterwards.
-            file.set_len(plan.origin).map_err(failed)?;
+            file.set_len(plan.stream_start).map_err(failed)?;
         }
         let sink = Arc::new(FileSink::new(file, path.to_string()).map_err(failed)?);
         let wanted = expect.as_ref().map(|(algorithm, _)| *algorithm).or(*sum);
@@ -232,7 +232,7 @@ fn plan_of(disposition: &Disposition, mode: Mode, size: u64) -> RecvPlan {
     let (origin, stream_start) = match disposition {
         Disposition::Truncate | Disposition::Unique => (0, 0),
         Disposition::Resume { have } => match mode {
-            Mode::Stream => (have.prefix(), have.prefix()),
+            Mode::Stream => (0, have.prefix()),
             Mode::Extended => (0, 0),
         },
         Disposition::At(offset) => (*offset, 0),
@@ -300,7 +300,7 @@ mod tests {
             have: set("0-30,40-50"),
         };
         assert_eq!(plan(Disposition::Truncate, Mode::Stream), (0, 0));
-        assert_eq!(plan(resume(), Mode::Stream), (30, 30));
+        assert_eq!(plan(resume(), Mode::Stream), (0, 30));
         assert_eq!(plan(resume(), Mode::Extended), (0, 0));
         assert_eq!(plan(Disposition::At(9), Mode::Extended), (9, 0));
         assert_eq!(plan(Disposition::Append, Mode::Stream), (70, 0));

@@ -37,7 +37,7 @@ impl Ending {
         report: &Report,
     ) -> Result<Option<String>, TransferError> {
         if self.cut {
-            self.cut_at(plan.origin.saturating_add(report.bytes))?;
+            self.cut_at(plan.stream_start.saturating_add(report.bytes))?;
         }
         let computed = match (self.algorithm, &self.expect) {
             (Some(algorithm), Some(_)) => Some(match self.passed_whole(plan, report)? {
