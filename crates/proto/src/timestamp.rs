@@ -56,7 +56,7 @@ impl Timestamp {
         let pattern = if (0..HALF_YEAR).contains(&age) {
             format!("{:02}:{:02}", t.hour(), t.minute())
         } else {
-            format!("{:5}", t.year())
+            format!(" {:04}", t.year())
         };
         format!("{} {:2} {pattern}", month_name(t.month()), t.day())
     }

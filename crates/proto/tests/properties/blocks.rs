@@ -1,0 +1,182 @@
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proto::eblock::{BlockError, BlockEvent, Decoder, Flags, HEADER_LEN, Header};
+
+use crate::split::pieces;
+
+/// One block: flags, offset, and its data.
+#[derive(Debug, Clone)]
+struct Block {
+    flags: u8,
+    offset: u64,
+    data: Vec<u8>,
+}
+
+fn block() -> impl Strategy<Value = Block> {
+    let flags = prop_oneof![
+        6 => Just(0),
+        1 => Just(Flags::EOR),
+        1 => Just(Flags::RESTART),
+        1 => Just(Flags::EOF),
+        1 => Just(Flags::EOD),
+        1 => Just(Flags::EOD | Flags::CLOSE),
+        1 => Just(Flags::EOD | Flags::EOF),
+    ];
+    (flags, 0..4000u64, vec(any::<u8>(), 0..40)).prop_map(|(flags, offset, mut data)| {
+        if flags & Flags::EOF != 0 {
+            data.clear();
+        }
+        Block {
+            flags,
+            offset,
+            data,
+        }
+    })
+}
+
+fn wire(blocks: &[Block]) -> Vec<u8> {
+    let mut wire = Vec::new();
+    for b in blocks {
+        let header = Header {
+            flags: Flags(b.flags),
+            count: b.data.len() as u64,
+            offset: b.offset,
+        };
+        wire.extend(header.encode());
+        wire.extend(&b.data);
+    }
+    wire
+}
+
+/// What a decoder said, with the data it pointed at, one entry per byte so that splits do not show.
+#[derive(Debug, Clone, PartialEq)]
+enum Seen {
+    Byte(u64, u8),
+    Skipped(u8),
+    Eof(u64),
+    Eod(bool),
+}
+
+/// What the blocks mean, read off directly.
+fn model(blocks: &[Block]) -> Vec<Seen> {
+    let mut seen = Vec::new();
+    for b in blocks {
+        if b.flags & Flags::EOF != 0 {
+            seen.push(Seen::Eof(b.offset));
+        }
+        for (offset, byte) in (b.offset..).zip(&b.data) {
+            seen.push(if b.flags & Flags::RESTART != 0 {
+                Seen::Skipped(*byte)
+            } else {
+                Seen::Byte(offset, *byte)
+            });
+        }
+        if b.flags & Flags::EOD != 0 {
+            seen.push(Seen::Eod(b.flags & Flags::CLOSE != 0));
+            break;
+        }
+    }
+    seen
+}
+
+fn note(event: BlockEvent, bytes: &[u8], seen: &mut Vec<Seen>) {
+    match event {
+        BlockEvent::Data { offset, len } => {
+            assert_eq!(len, bytes.len());
+            seen.extend((offset..).zip(bytes).map(|(at, b)| Seen::Byte(at, *b)));
+        }
+        BlockEvent::Skip { len } => {
+            assert_eq!(len, bytes.len());
+            seen.extend(bytes.iter().map(|b| Seen::Skipped(*b)));
+        }
+        BlockEvent::Eof { streams } => seen.push(Seen::Eof(streams)),
+        BlockEvent::Eod { close } => seen.push(Seen::Eod(close)),
+    }
+}
+
+/// Feeds the pieces; the payload of an event is the tail of what the call consumed.
+fn decode(pieces: &[&[u8]]) -> Result<Vec<Seen>, BlockError> {
+    let mut decoder = Decoder::new();
+    let mut seen = Vec::new();
+    for piece in pieces {
+        let mut rest = *piece;
+        loop {
+            let (used, event) = decoder.decode(rest)?;
+            let consumed = &rest[..used];
+            rest = &rest[used..];
+            match event {
+                Some(event) => {
+                    let len = match event {
+                        BlockEvent::Data { len, .. } | BlockEvent::Skip { len } => len,
+                        _ => 0,
+                    };
+                    note(event, &consumed[used - len..], &mut seen);
+                }
+                None => break,
+            }
+        }
+    }
+    Ok(seen)
+}
+
+/// Reads as an edge that splices does: never more than `header_left` bytes, payload apart.
+fn splice(wire: &[u8]) -> Result<Vec<Seen>, BlockError> {
+    let mut decoder = Decoder::new();
+    let mut seen = Vec::new();
+    let mut at = 0;
+    loop {
+        while decoder.payload_left() > 0 {
+            let Some(byte) = wire.get(at) else {
+                return Ok(seen);
+            };
+            seen.push(Seen::Byte(decoder.payload_offset(), *byte));
+            decoder.advance(1);
+            at += 1;
+        }
+        let end = wire.len().min(at + decoder.header_left());
+        let read = &wire[at..end];
+        at = end;
+        let (used, event) = decoder.decode(read)?;
+        assert_eq!(used, read.len(), "asked for more than it takes");
+        match event {
+            Some(event) => {
+                note(event, read, &mut seen);
+                if matches!(event, BlockEvent::Eod { .. }) {
+                    return Ok(seen);
+                }
+            }
+            None if read.is_empty() && decoder.payload_left() == 0 => return Ok(seen),
+            None => {}
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_split_gives_the_same_events(
+        blocks in vec(block(), 0..12),
+        cuts in vec(0..30usize, 0..40),
+    ) {
+        let wire = wire(&blocks);
+        prop_assert_eq!(decode(&pieces(&wire, &cuts)), Ok(model(&blocks)));
+    }
+
+    #[test]
+    fn splicing_gives_the_same_events(blocks in vec(block(), 0..12)) {
+        prop_assert_eq!(splice(&wire(&blocks)), Ok(model(&blocks)));
+    }
+
+    #[test]
+    fn headers_come_back(flags: u8, count: u64, offset: u64) {
+        let header = Header { flags: Flags(flags), count, offset };
+        prop_assert_eq!(Header::decode(&header.encode()), header);
+    }
+
+    #[test]
+    fn arbitrary_bytes_never_panic(bytes in vec(any::<u8>(), 0..200), zeros in 0..HEADER_LEN) {
+        let quiet = [vec![0; zeros], bytes.clone()].concat();
+        let _ = decode(&[&quiet]);
+        let _ = decode(&[&bytes]);
+        let _ = splice(&bytes);
+    }
+}

@@ -1,0 +1,85 @@
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proto::address::{find_in_227, find_in_229, parse_eprt, parse_port, parse_spas_lines};
+use proto::feature::Features;
+use proto::marker::{
+    PerfMarker, checksum_reply, parse_checksum_reply, parse_range_reply, range_replies,
+};
+use proto::path::{MAX_PATH, VPath};
+use proto::ranges::RangeSet;
+use proto::reply::Reply;
+use proto::timestamp::Timestamp;
+
+fn is_normal(path: &VPath) -> bool {
+    let bytes = path.as_bytes();
+    let components = || bytes[1..].split(|b| *b == b'/');
+    bytes.starts_with(b"/")
+        && bytes.len() <= MAX_PATH
+        && !bytes.contains(&0)
+        && (path.is_root() || components().all(|c| !matches!(c, b"" | b"." | b"..")))
+}
+
+proptest! {
+    #[test]
+    fn perf_markers_come_back(
+        tenths in 0..20_000_000_000u64,
+        stripe_index: u32,
+        stripe_bytes: u64,
+        stripe_count in 1..=u32::MAX,
+    ) {
+        #[allow(clippy::cast_precision_loss, reason = "far below 2^53")]
+        let timestamp = tenths as f64 / 10.0;
+        let marker = PerfMarker { timestamp, stripe_index, stripe_bytes, stripe_count };
+        prop_assert_eq!(PerfMarker::from_reply(&marker.to_reply()), Some(marker));
+        prop_assert_eq!(parse_checksum_reply(&checksum_reply(timestamp, stripe_bytes)), Some(stripe_bytes));
+    }
+
+    #[test]
+    fn range_markers_come_back(items in vec((any::<u32>(), 1..9u32), 0..3000)) {
+        let mut set = RangeSet::new();
+        for (start, len) in items {
+            set.insert(u64::from(start), u64::from(start) + u64::from(len));
+        }
+        let mut back = RangeSet::new();
+        for reply in range_replies(&set) {
+            back.extend(&parse_range_reply(&reply).unwrap_or_default());
+        }
+        prop_assert_eq!(back, set);
+    }
+
+    #[test]
+    fn times_come_back(seconds in -62_167_219_200..=253_402_300_799i64) {
+        let time = Timestamp(seconds);
+        prop_assert_eq!(Timestamp::parse(&time.format()), Some(time));
+    }
+
+    #[test]
+    fn ls_dates_are_twelve_wide(seconds: i64, now: i64) {
+        prop_assert_eq!(Timestamp(seconds).format_ls(Timestamp(now)).len(), 12);
+    }
+
+    #[test]
+    fn resolved_paths_are_normal(
+        cwd in "(/(\\.|\\.\\.|a|b c|é)){0,5}",
+        arg in "/?((\\.|\\.\\.|a|b c|é|)/){0,6}[ -~]{0,3}",
+    ) {
+        let Ok(base) = VPath::root().resolve(cwd.as_bytes()) else { return Ok(()) };
+        prop_assert!(is_normal(&base));
+        let Ok(path) = base.resolve(arg.as_bytes()) else { return Ok(()) };
+        prop_assert!(is_normal(&path));
+        prop_assert_eq!(VPath::root().resolve(path.as_bytes()), Ok(path.clone()));
+        if !path.is_root() {
+            prop_assert_eq!(path.parent().join(path.name()), Ok(path));
+        }
+    }
+
+    #[test]
+    fn arbitrary_text_never_panics(text in "\\PC{0,60}", code: u16) {
+        let _ = (parse_port(&text), parse_eprt(&text), find_in_227(&text), find_in_229(&text));
+        let _ = parse_spas_lines(text.split(' '));
+        let _ = (Timestamp::parse(&text), VPath::root().resolve(text.as_bytes()));
+        let reply = Reply::new(code, &text);
+        let _ = (PerfMarker::from_reply(&reply), parse_range_reply(&reply), reply.summary());
+        let _ = Features::from_reply(&Reply::data(211, &text, vec![text.clone().into()], &text));
+    }
+}
