@@ -1,9 +1,11 @@
 //! A logged-in control connection and what is known of the server behind it.
 
 use std::collections::HashSet;
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use data::channel::Channel;
+use data::os::tcp_info;
 use proto::client::Dialogue;
 use proto::command::Command;
 use proto::feature::Features;
@@ -71,9 +73,17 @@ impl Session {
         self.dialogue.features()
     }
 
-    /// Round-trip time of the control connection (TCP handshake), for the choice of streams.
+    /// Round-trip time of the control connection, for the choice of streams: the smallest that
+    /// the kernel saw, at most what the TCP handshake took.
     pub fn rtt(&self) -> Duration {
-        self.handshake
+        let kernel = tcp_info::tcp_info(self.control.socket().as_fd())
+            .map(|info| Duration::from_micros(u64::from(info.min_rtt_us)))
+            .unwrap_or_default();
+        if kernel.is_zero() {
+            self.handshake
+        } else {
+            kernel.min(self.handshake)
+        }
     }
 
     /// QUIT, politely and briefly.

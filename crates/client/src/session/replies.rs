@@ -114,7 +114,7 @@ pub(crate) fn refusal(server: &str, doing: &str, reply: &Reply) -> Failure {
         Cause::Unsupported | Cause::Other => (
             Exit::Protocol,
             false,
-            "the server's words above are all that is known",
+            "see the server's own log for the reason",
         ),
     };
     Failure {

@@ -54,10 +54,7 @@ pub async fn get(
             .clone()
             .map_or(sink, |stopper| stopper as Arc<dyn Sink>),
         plan: RecvPlan {
-            origin: match agreed.mode {
-                Mode::Stream => agreed.retrieval.start,
-                Mode::Extended => 0,
-            },
+            origin: 0,
             stream_start: agreed.retrieval.start,
             limit: size.filter(|_| stopper.is_none()),
         },

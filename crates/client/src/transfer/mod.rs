@@ -74,3 +74,6 @@ pub struct Attempt {
     /// Warnings for the user (a fallback that was taken), each said once per session.
     pub warnings: Vec<String>,
 }
+
+#[cfg(test)]
+mod tests;

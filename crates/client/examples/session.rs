@@ -1,0 +1,144 @@
+//! A small shell over one session, to see how a server takes what the client asks of it:
+//!
+//! ```text
+//! cargo run -p client --example session -- HOST PORT USER PASSWORD COMMAND [ARGUMENT...]
+//! ```
+//!
+//! Commands: `feat`, `ls PATH`, `stat PATH`, `cksum ALGORITHM PATH`, `mkdir PATH`, `rmdir PATH`,
+//! `rm PATH`, `mv FROM TO`, `get PATH FILE [STREAMS [HAVE [OFFSET LENGTH]]]`,
+//! `put FILE PATH [STREAMS [HAVE]]`, `copy PATH HOST PORT PATH [STREAMS]`.
+//! STREAMS above 1 uses extended block mode; HAVE is a range list such as `0-100`, or `-`.
+
+#![allow(clippy::print_stdout, reason = "an example talks on standard output")]
+
+use std::error::Error;
+use std::fs::OpenOptions;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use client::ModeChoice;
+use client::location::{Scheme, Server};
+use client::session::Session;
+use client::transfer::{Attempt, TransferSpec, get, put, third_party};
+use data::job::{Control, IoMethod};
+use data::store::file::{FileSink, FileSource};
+use proto::checksum::Algorithm;
+use proto::ranges::RangeSet;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let [host, port, user, password, command, rest @ ..] = words.as_slice() else {
+        return Err("HOST PORT USER PASSWORD COMMAND [ARGUMENT...]".into());
+    };
+    let server = server(host, port, user, password)?;
+    let mut session = Session::open(&server, PATIENCE).await?;
+    run(&server, &mut session, command, rest).await?;
+    session.close().await;
+    Ok(())
+}
+
+fn server(host: &str, port: &str, user: &str, password: &str) -> Result<Server, Box<dyn Error>> {
+    Ok(Server {
+        scheme: Scheme::Ftp,
+        host: host.to_owned(),
+        port: port.parse()?,
+        user: user.to_owned(),
+        password: password.to_owned(),
+    })
+}
+
+async fn run(
+    server: &Server,
+    session: &mut Session,
+    command: &str,
+    arguments: &[&str],
+) -> Result<(), Box<dyn Error>> {
+    match (command, arguments) {
+        ("feat", []) => println!("{:#?}\nrtt {:?}", session.features(), session.rtt()),
+        ("ls", [path]) => {
+            for entry in session.list(path.as_bytes()).await? {
+                println!("{entry:?}");
+            }
+        }
+        ("stat", [path]) => println!("{:?}", session.stat(path.as_bytes()).await?),
+        ("cksum", [name, path]) => {
+            let algorithm = Algorithm::parse(name).ok_or("no such algorithm")?;
+            let sum = session.checksum(algorithm, 0, None, path.as_bytes());
+            println!("{}", sum.await?);
+        }
+        ("mkdir", [path]) => println!("made: {}", session.make_dir(path.as_bytes()).await?),
+        ("rmdir", [path]) => session.remove_dir(path.as_bytes()).await?,
+        ("rm", [path]) => session.delete(path.as_bytes()).await?,
+        ("mv", [from, to]) => session.rename(from.as_bytes(), to.as_bytes()).await?,
+        ("get", [path, file, how @ ..]) => {
+            let spec = spec(how)?;
+            let file_ = OpenOptions::new()
+                .create(true)
+                .truncate(spec.have.is_empty())
+                .read(true)
+                .write(true)
+                .open(file)?;
+            let sink = Arc::new(FileSink::new(file_, *file)?);
+            let control = Arc::new(Control::new());
+            tell(&get(session, path.as_bytes(), sink, &spec, &control).await?);
+        }
+        ("put", [file, path, how @ ..]) => {
+            let source = Arc::new(FileSource::new(std::fs::File::open(file)?, *file)?);
+            let control = Arc::new(Control::new());
+            let spec = spec(how)?;
+            tell(&put(session, source, path.as_bytes(), &spec, &control).await?);
+        }
+        ("copy", [path, host, port, to, how @ ..]) => {
+            let other = self::server(host, port, &server.user, &server.password)?;
+            let mut other = Session::open(&other, PATIENCE).await?;
+            let mut spec = spec(how)?;
+            spec.size = session.stat(path.as_bytes()).await?.size;
+            let (from, to) = (path.as_bytes(), to.as_bytes());
+            let progress = |bytes| println!("{bytes} bytes so far");
+            tell(&third_party(session, from, &mut other, to, &spec, &progress).await?);
+            other.close().await;
+        }
+        _ => return Err(format!("no command {command} with these arguments").into()),
+    }
+    Ok(())
+}
+
+fn tell(attempt: &Attempt) {
+    println!(
+        "{} bytes, {} streams, {}, {:?}; warnings: {:?}",
+        attempt.report.bytes,
+        attempt.streams,
+        if attempt.extended { "MODE E" } else { "MODE S" },
+        attempt.report.elapsed,
+        attempt.warnings
+    );
+}
+
+fn spec(how: &[&str]) -> Result<TransferSpec, Box<dyn Error>> {
+    let number = |at: usize| how.get(at).map(|word| word.parse::<u64>()).transpose();
+    let have = match how.get(1) {
+        None | Some(&"-") => RangeSet::new(),
+        Some(ranges) => RangeSet::parse(ranges)?,
+    };
+    Ok(TransferSpec {
+        size: number(3)?,
+        part: number(2)?.zip(number(3)?),
+        have,
+        streams: number(0)?.unwrap_or(1).try_into()?,
+        mode: ModeChoice::Auto,
+        sum: None,
+        remote_sum: None,
+        rate: None,
+        timeout: PATIENCE,
+        buffer: None,
+        congestion: None,
+        io: IoMethod::Auto,
+        block: 256 << 10,
+        marked: Arc::new(Mutex::new(RangeSet::new())),
+        data_ports: None,
+    })
+}

@@ -1,0 +1,477 @@
+//! Single attempts against scripted servers with odd manners.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use data::job::{Control, IoMethod};
+use data::store::memory::{MemorySink, MemorySource};
+use proto::ranges::RangeSet;
+
+use super::{Attempt, TransferSpec, get, put, third_party};
+use crate::session::Session;
+use crate::session::fake::{Act, Fake, call, login, login_with};
+use crate::{Exit, Failure, ModeChoice};
+use Act::{Give, Hear, Hold, Listen, Say, Take, Wait};
+
+const PATIENCE: Duration = Duration::from_secs(5);
+const GRIDFTP: &str = "211-x\n PARALLEL\n SIZE\n ERET\n REST STREAM\n211 End.";
+
+fn spec() -> TransferSpec {
+    TransferSpec {
+        size: None,
+        part: None,
+        have: RangeSet::new(),
+        streams: 1,
+        mode: ModeChoice::Auto,
+        sum: None,
+        remote_sum: None,
+        rate: None,
+        timeout: PATIENCE,
+        buffer: None,
+        congestion: None,
+        io: IoMethod::Copy,
+        block: 64 << 10,
+        marked: Arc::new(Mutex::new(RangeSet::new())),
+        data_ports: None,
+    }
+}
+
+async fn opened(acts: Vec<Vec<Act>>) -> (Session, Fake) {
+    let fake = Fake::start(acts.concat()).await;
+    let session = Session::open(&fake.server, PATIENCE).await.unwrap();
+    (session, fake)
+}
+
+fn sink() -> MemorySink {
+    MemorySink::new(1 << 20, "memory")
+}
+
+async fn fetch(
+    session: &mut Session,
+    sink: &MemorySink,
+    spec: &TransferSpec,
+) -> Result<Attempt, Failure> {
+    let control = Arc::new(Control::new());
+    get(session, b"/f", Arc::new(sink.clone()), spec, &control).await
+}
+
+async fn store(
+    session: &mut Session,
+    text: &[u8],
+    spec: &TransferSpec,
+) -> Result<Attempt, Failure> {
+    let source = Arc::new(MemorySource::new(text, "memory"));
+    let control = Arc::new(Control::new());
+    put(session, source, b"/f", spec, &control).await
+}
+
+#[tokio::test]
+async fn an_early_refusal_stops_the_data_side_and_leaves_the_session() {
+    let (mut session, fake) = opened(vec![
+        login(),
+        vec![Listen("PASV"), Hear("RETR /f")],
+        vec![Wait(50), Say("550 /f: No such file or directory")],
+        call("DELE /g", "250 gone"),
+    ])
+    .await;
+    let start = Instant::now();
+    let failure = fetch(&mut session, &sink(), &spec()).await.unwrap_err();
+    assert_eq!((failure.exit, failure.transient), (Exit::NotFound, false));
+    assert!(failure.message.contains("No such file"), "{failure}");
+    assert!(start.elapsed() < Duration::from_secs(2));
+    session.delete(b"/g").await.unwrap();
+    fake.finish().await;
+}
+
+#[tokio::test]
+async fn whole_only_when_the_server_says_so() {
+    let (mut session, fake) = opened(vec![
+        login(),
+        vec![Listen("PASV"), Hear("RETR /f"), Say("150 go")],
+        vec![Give(b"hello".to_vec()), Say("226 done")],
+        vec![Listen("PASV"), Hear("RETR /f"), Say("150 go")],
+        vec![Give(b"hel".to_vec()), Say("426 cut")],
+    ])
+    .await;
+    let memory = sink();
+    let attempt = fetch(&mut session, &memory, &spec()).await.unwrap();
+    assert_eq!((attempt.report.bytes, attempt.extended), (5, false));
+    assert_eq!(memory.take(), b"hello");
+    let failure = fetch(&mut session, &memory, &spec()).await.unwrap_err();
+    assert_eq!((failure.exit, failure.transient), (Exit::Unreachable, true));
+    fake.finish().await;
+}
+
+#[tokio::test]
+async fn a_short_file_is_no_success() {
+    let (mut session, fake) = opened(vec![
+        login(),
+        vec![Listen("PASV"), Hear("RETR /f"), Say("150 go")],
+        vec![Give(b"hel".to_vec()), Say("226 done")],
+    ])
+    .await;
+    let mut spec = spec();
+    spec.size = Some(5);
+    let failure = fetch(&mut session, &sink(), &spec).await.unwrap_err();
+    assert_eq!(failure.exit, Exit::Integrity);
+    assert!(failure.message.contains("3 of 5"), "{failure}");
+    fake.finish().await;
+}
+
+#[tokio::test]
+async fn a_file_that_grew_is_no_success() {
+    let (mut session, _fake) = opened(vec![
+        login(),
+        vec![Listen("PASV"), Hear("RETR /f"), Say("150 go")],
+        vec![Give(b"hello and more".to_vec()), Say("226 done")],
+    ])
+    .await;
+    let mut spec = spec();
+    spec.size = Some(5);
+    let failure = fetch(&mut session, &sink(), &spec).await.unwrap_err();
+    assert_eq!(failure.exit, Exit::Protocol);
+}
+
+#[tokio::test]
+async fn a_lost_control_connection_ends_the_data_side() {
+    let (mut session, _fake) = opened(vec![
+        login(),
+        vec![Listen("PASV"), Hear("RETR /f"), Say("150 go"), Hold],
+    ])
+    .await;
+    let start = Instant::now();
+    let failure = fetch(&mut session, &sink(), &spec()).await.unwrap_err();
+    assert_eq!((failure.exit, failure.transient), (Exit::Unreachable, true));
+    assert!(start.elapsed() < Duration::from_secs(3));
+}
+
+#[tokio::test]
+async fn data_that_stalls_runs_into_the_time_out() {
+    let (mut session, _fake) = opened(vec![
+        login(),
+        vec![Listen("PASV"), Hear("RETR /f"), Say("150 go"), Hold],
+        vec![Wait(20_000)],
+    ])
+    .await;
+    let mut spec = spec();
+    spec.timeout = Duration::from_secs(1);
+    // The final reply is not waited for longer than the session's own patience.
+    let start = Instant::now();
+    let failure = fetch(&mut session, &sink(), &spec).await.unwrap_err();
+    assert_eq!((failure.exit, failure.transient), (Exit::Unreachable, true));
+    assert!(failure.message.contains("stalled"), "{failure}");
+    assert!(start.elapsed() < Duration::from_secs(9));
+}
+
+#[tokio::test]
+async fn resume_goes_on_after_what_is_there() {
+    let (mut session, fake) = opened(vec![
+        login(),
+        vec![Listen("PASV"), Hear("REST 3"), Say("350 ok")],
+        vec![Hear("RETR /f"), Say("150 go")],
+        vec![Give(b"lo".to_vec()), Say("226 done")],
+    ])
+    .await;
+    let memory = sink();
+    data::store::Sink::write_at(&memory, 0, b"hel").unwrap();
+    let mut spec = spec();
+    spec.size = Some(5);
+    spec.have.insert(0, 3);
+    let attempt = fetch(&mut session, &memory, &spec).await.unwrap();
+    assert_eq!(attempt.report.bytes, 2);
+    assert_eq!(memory.take(), b"hello");
+    fake.finish().await;
+}
+
+#[tokio::test]
+async fn a_server_without_rest_starts_over() {
+    let (mut session, fake) = opened(vec![
+        login(),
+        vec![Listen("PASV"), Hear("REST 3"), Say("502 no")],
+        vec![Listen("PASV"), Hear("RETR /f"), Say("150 go")],
+        vec![Give(b"hello".to_vec()), Say("226 done")],
+    ])
+    .await;
+    let memory = sink();
+    let mut spec = spec();
+    spec.size = Some(5);
+    spec.have.insert(0, 3);
+    let attempt = fetch(&mut session, &memory, &spec).await.unwrap();
+    assert_eq!(attempt.report.bytes, 5);
+    assert_eq!(memory.take(), b"hello");
+    fake.finish().await;
+}
+
+#[tokio::test]
+async fn a_part_by_rest_stops_where_it_ends() {
+    let (mut session, fake) = opened(vec![
+        login(),
+        vec![Listen("PASV"), Hear("REST 10"), Say("350 ok")],
+        vec![Hear("RETR /f"), Say("150 go")],
+        vec![Give(vec![7; 300_000]), Say("426 peer closed")],
+        call("DELE /g", "250 gone"),
+    ])
+    .await;
+    let memory = sink();
+    let mut spec = spec();
+    spec.size = Some(1000);
+    spec.part = Some((10, 1000));
+    let attempt = fetch(&mut session, &memory, &spec).await.unwrap();
+    assert_eq!(attempt.report.bytes, 1000);
+    assert_eq!(memory.take(), vec![7; 1000]);
+    fake.finish().await;
+}
+
+#[tokio::test]
+async fn puts_in_stream_mode() {
+    let (mut session, fake) = opened(vec![
+        login(),
+        vec![Listen("PASV"), Hear("ALLO 5"), Say("202 no need")],
+        vec![Hear("STOR /f"), Say("150 go"), Take, Say("226 done")],
+        vec![Listen("PASV"), Hear("ALLO 5"), Say("202 no need")],
+        vec![Hear("REST 2"), Say("350 ok"), Hear("STOR /f")],
+        vec![Say("150 go"), Take, Say("226 done")],
+    ])
+    .await;
+    store(&mut session, b"hello", &spec()).await.unwrap();
+    let mut rest = spec();
+    rest.have.insert(0, 2);
+    let attempt = store(&mut session, b"hello", &rest).await.unwrap();
+    assert_eq!(attempt.report.bytes, 3);
+    assert_eq!(fake.finish().await, b"hellollo");
+}
+
+#[tokio::test]
+async fn part_of_a_source_becomes_the_whole_destination() {
+    let (mut session, fake) = opened(vec![
+        login(),
+        vec![Listen("PASV"), Hear("ALLO 4"), Say("200 ok")],
+        vec![Hear("STOR /f"), Say("150 go"), Take, Say("226 done")],
+    ])
+    .await;
+    let mut spec = spec();
+    spec.part = Some((2, 4));
+    store(&mut session, b"0123456789", &spec).await.unwrap();
+    assert_eq!(fake.finish().await, b"2345");
+}
+
+#[tokio::test]
+async fn a_full_disk_at_the_server_is_named() {
+    let (mut session, _fake) = opened(vec![
+        login(),
+        vec![Listen("PASV"), Hear("ALLO"), Say("200 ok"), Hear("STOR /f")],
+        vec![Say("150 go"), Take, Say("452 No space left on device")],
+    ])
+    .await;
+    let failure = store(&mut session, b"hello", &spec()).await.unwrap_err();
+    assert!(!failure.transient);
+    assert!(failure.message.contains("disk"), "{failure}");
+}
+
+#[tokio::test]
+async fn extended_mode_sends_blocks_and_collects_markers() {
+    let (mut session, fake) = opened(vec![
+        login_with(GRIDFTP),
+        call("MODE E", "200 ok"),
+        vec![Listen("PASV"), Hear("ALLO 5"), Say("200 ok")],
+        vec![Hear("STOR /f"), Say("150 go")],
+        vec![Say("111 Range Marker 0-3"), Say("111 Range Marker 3-5")],
+        // The connection stays open for the next transfer, so it is not read to its end here.
+        vec![Hold, Wait(200), Say("226 done")],
+    ])
+    .await;
+    let mut spec = spec();
+    spec.mode = ModeChoice::Extended;
+    let attempt = store(&mut session, b"hello", &spec).await.unwrap();
+    assert!(attempt.extended);
+    assert_eq!(attempt.report.bytes, 5);
+    assert_eq!(spec.marked.lock().unwrap().to_string(), "0-5");
+    fake.finish().await;
+}
+
+#[tokio::test]
+async fn a_missing_extended_mode_is_said_once() {
+    let acts = |mode: &'static str| {
+        let mut acts = vec![login_with(GRIDFTP)];
+        if !mode.is_empty() {
+            acts.push(call(mode, "501 unrecognized transfer mode"));
+        }
+        for _ in 0..2 {
+            acts.push(vec![Listen("PASV"), Hear("RETR /f"), Say("150 go")]);
+            acts.push(vec![Give(b"hello".to_vec()), Say("226 done")]);
+        }
+        acts
+    };
+    let (mut session, fake) = opened(acts("MODE E")).await;
+    let mut spec = spec();
+    spec.streams = 4;
+    let first = fetch(&mut session, &sink(), &spec).await.unwrap();
+    let second = fetch(&mut session, &sink(), &spec).await.unwrap();
+    assert_eq!((first.warnings.len(), second.warnings.len()), (1, 0));
+    assert!(!first.extended);
+    fake.finish().await;
+}
+
+#[tokio::test]
+async fn a_dropped_transfer_makes_the_session_useless_rather_than_wrong() {
+    let (mut session, _fake) = opened(vec![
+        login(),
+        vec![Listen("PASV"), Hear("RETR /f"), Say("150 go"), Hold],
+        vec![Wait(2_000)],
+    ])
+    .await;
+    let spec = spec();
+    let memory = sink();
+    let limit = Duration::from_millis(200);
+    let cut = tokio::time::timeout(limit, fetch(&mut session, &memory, &spec)).await;
+    assert!(cut.is_err());
+    let failure = session.delete(b"/g").await.unwrap_err();
+    assert_eq!((failure.exit, failure.transient), (Exit::Unreachable, true));
+}
+
+mod between_servers {
+    use super::*;
+
+    async fn copy(
+        source: &mut Session,
+        destination: &mut Session,
+        spec: &TransferSpec,
+    ) -> (Result<Attempt, Failure>, Vec<u64>) {
+        let seen = Mutex::new(Vec::new());
+        let progress = |bytes| seen.lock().unwrap().push(bytes);
+        let outcome = third_party(source, b"/s", destination, b"/d", spec, &progress).await;
+        (outcome, seen.into_inner().unwrap())
+    }
+
+    fn destination(rest: Vec<Act>) -> Vec<Vec<Act>> {
+        vec![
+            login_with(GRIDFTP),
+            vec![Listen("PASV"), Hear("ALLO 5"), Say("200 ok")],
+            vec![Hear("STOR /d")],
+            rest,
+        ]
+    }
+
+    fn source(rest: Vec<Act>) -> Vec<Vec<Act>> {
+        vec![
+            login_with(GRIDFTP),
+            call("PORT 127,0,0,1,", "200 ok"),
+            vec![Hear("RETR /s")],
+            rest,
+        ]
+    }
+
+    fn five() -> TransferSpec {
+        let mut spec = spec();
+        spec.size = Some(5);
+        spec
+    }
+
+    #[tokio::test]
+    async fn both_must_confirm() {
+        let (mut a, first) = opened(source(vec![Say("150 go"), Say("226 sent")])).await;
+        let (mut b, second) = opened(destination(vec![
+            Say("150 go"),
+            Wait(100),
+            Say("226 stored"),
+        ]))
+        .await;
+        let (outcome, _) = copy(&mut a, &mut b, &five()).await;
+        assert_eq!(outcome.unwrap().report.bytes, 5);
+        first.finish().await;
+        second.finish().await;
+    }
+
+    #[tokio::test]
+    async fn the_side_that_failed_first_is_named() {
+        let (mut a, _first) = opened(source(vec![Say("550 No such file or directory")])).await;
+        let (mut b, _second) = opened(destination(vec![Wait(100), Say("425 nobody came")])).await;
+        let (outcome, _) = copy(&mut a, &mut b, &five()).await;
+        let failure = outcome.unwrap_err();
+        assert_eq!(failure.exit, Exit::NotFound);
+        assert!(failure.message.contains("/s"), "{failure}");
+        assert!(failure.message.contains("nobody came"), "{failure}");
+    }
+
+    #[tokio::test]
+    async fn the_reason_counts_more_than_the_broken_connection() {
+        let (mut a, _first) = opened(source(vec![Say("426 broken pipe")])).await;
+        let (mut b, _second) = opened(destination(vec![
+            Wait(100),
+            Say("452 No space left on device"),
+        ]))
+        .await;
+        let (outcome, _) = copy(&mut a, &mut b, &five()).await;
+        let failure = outcome.unwrap_err();
+        assert!(!failure.transient, "{failure}");
+        assert!(failure.message.contains("No space left"), "{failure}");
+    }
+
+    #[tokio::test]
+    async fn a_source_that_refuses_frees_the_destination() {
+        let (mut a, _first) = opened(source(vec![Say("550 No such file")])).await;
+        let (mut b, _second) = opened(destination(vec![Wait(8_000)])).await;
+        let start = Instant::now();
+        let (outcome, _) = copy(&mut a, &mut b, &five()).await;
+        assert_eq!(outcome.unwrap_err().exit, Exit::NotFound);
+        assert!(start.elapsed() < Duration::from_secs(7));
+        assert!(b.delete(b"/x").await.unwrap_err().transient);
+    }
+
+    #[tokio::test]
+    async fn markers_tell_progress_and_length() {
+        const MARKER: &str = "112-Perf Marker\n Timestamp:  1.0\n Stripe Index: 0\n \
+            Stripe Bytes Transferred: 3\n Total Stripe Count: 1\n112 End.";
+        let (mut a, _first) = opened(vec![
+            login_with(GRIDFTP),
+            call("MODE E", "200 ok"),
+            call("OPTS RETR Parallelism=4,4,4;", "200 ok"),
+            call("PORT 127,0,0,1,", "200 ok"),
+            vec![Hear("RETR /s"), Say("150 go\n226 sent")],
+        ])
+        .await;
+        let (mut b, _second) = opened(vec![
+            login_with(GRIDFTP),
+            call("MODE E", "200 ok"),
+            vec![Listen("PASV"), Hear("ALLO 5"), Say("200 ok")],
+            vec![Hear("STOR /d"), Say("150 go"), Say(MARKER)],
+            vec![Say("111 Range Marker 0-3"), Say("226 stored")],
+        ])
+        .await;
+        let mut spec = five();
+        spec.streams = 4;
+        let (outcome, seen) = copy(&mut a, &mut b, &spec).await;
+        // Both confirm, but the last marker tells fewer bytes than the file has.
+        assert_eq!(outcome.unwrap_err().exit, Exit::Integrity);
+        assert_eq!(seen, [3]);
+        assert_eq!(spec.marked.lock().unwrap().to_string(), "0-3");
+    }
+
+    #[tokio::test]
+    async fn one_side_without_extended_mode_brings_both_to_stream_mode() {
+        let (mut a, first) = opened(vec![
+            login_with(GRIDFTP),
+            call("MODE E", "200 ok"),
+            call("OPTS RETR", "200 ok"),
+            call("MODE S", "200 ok"),
+            call("PORT 127,0,0,1,", "200 ok"),
+            vec![Hear("RETR /s"), Say("226 sent")],
+        ])
+        .await;
+        let (mut b, second) = opened(vec![
+            login_with(GRIDFTP),
+            call("MODE E", "504 no"),
+            vec![Listen("PASV"), Hear("ALLO 5"), Say("200 ok")],
+            vec![Hear("STOR /d"), Say("226 stored")],
+        ])
+        .await;
+        let mut spec = five();
+        spec.streams = 4;
+        let (outcome, _) = copy(&mut a, &mut b, &spec).await;
+        let attempt = outcome.unwrap();
+        assert!(!attempt.extended);
+        assert_eq!(attempt.warnings.len(), 1);
+        first.finish().await;
+        second.finish().await;
+    }
+}
