@@ -69,13 +69,6 @@ impl ControlConnection {
         self.ended
     }
 
-    /// The connection broke: nothing more is read from it, and what is queued is not sent.
-    pub(crate) fn abandon(&mut self) {
-        self.ended = true;
-        self.held.clear();
-        self.held_bytes = 0;
-    }
-
     /// Waits for input and takes what is there. Cancel-safe.
     ///
     /// # Errors
@@ -159,7 +152,7 @@ impl ControlConnection {
     }
 
     /// Sends what is queued and closes.
-    pub(crate) async fn close(mut self) {
+    pub(crate) async fn close(&mut self) {
         if self.flush().await.is_err() || self.stream.shutdown().await.is_err() {
             return;
         }

@@ -99,3 +99,67 @@ fn no_such_family() -> FileError {
         text: "the control connection uses another address family; use EPSV".to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> SocketAddr {
+        text.parse().unwrap()
+    }
+
+    fn request(family: Family, any_host: bool) -> ListenRequest {
+        ListenRequest {
+            family,
+            any_host,
+            receive_buffer: None,
+            send_buffer: None,
+        }
+    }
+
+    fn listen(ends: &Ends, family: Family, any_host: bool) -> Option<(IpAddr, Accept)> {
+        ends.listen_options(&request(family, any_host), &ServerConfig::default())
+            .ok()
+            .map(|options| (options.ip, options.accept))
+    }
+
+    #[test]
+    fn a_v4_mapped_control_connection_listens_in_ipv4() {
+        let ends = Ends::new(at("[::ffff:10.0.0.1]:21"), at("[::ffff:10.0.0.9]:5000"));
+        let peer = Accept::Only(at("10.0.0.9:0").ip());
+        let expected = Some((at("10.0.0.1:0").ip(), peer));
+        assert_eq!(listen(&ends, Family::V4, false), expected);
+        assert_eq!(listen(&ends, Family::V6, false), None);
+        assert!(matches!(
+            listen(&ends, Family::V4, true),
+            Some((_, Accept::Any))
+        ));
+    }
+
+    #[test]
+    fn loopback_is_known_in_both_families() {
+        let ends = Ends::new(at("[::1]:21"), at("[::1]:5000"));
+        let v4 = at("127.0.0.1:0").ip();
+        assert_eq!(
+            listen(&ends, Family::V4, false),
+            Some((v4, Accept::Only(v4)))
+        );
+    }
+
+    #[test]
+    fn the_public_address_is_told_in_its_own_family_only() {
+        let public = Some(at("192.0.2.7:0").ip());
+        assert_eq!(told(at("10.0.0.1:9"), public), at("192.0.2.7:9"));
+        assert_eq!(told(at("[::1]:9"), public), at("[::1]:9"));
+        assert_eq!(told(at("10.0.0.1:9"), None), at("10.0.0.1:9"));
+    }
+
+    #[test]
+    fn only_connections_to_the_client_itself_are_bound() {
+        let ends = Ends::new(at("127.0.0.1:21"), at("127.0.0.1:5000"));
+        let client = at("127.0.0.1:6000");
+        let third = at("192.0.2.7:6000");
+        assert_eq!(ends.connect_from(&[client]), Some(ends.local.ip()));
+        assert_eq!(ends.connect_from(&[client, third]), None);
+    }
+}

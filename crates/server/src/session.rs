@@ -4,31 +4,30 @@
 //! actions in [`Session`], actions become [`Work`], and its outcome goes back to the machine.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use data::channel::Channel;
-use proto::ranges::RangeSet;
-use proto::server::{
-    Action, Awaiting, FileError, FileErrorKind, Outcome, Progress, Session, SessionConfig,
-    TransferError, TransferRequest,
-};
+use proto::server::{Awaiting, Session, SessionConfig};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 use tracing::Instrument;
 
 use crate::control::ControlConnection;
-use crate::data_address::{Ends, told};
+use crate::data_address::Ends;
 use crate::limits::SessionSlot;
-use crate::login::{Login, Refusal};
+use crate::login::Login;
 use crate::shared::{Phase, Shared};
-use crate::transfer::{Ended, Event, Running, Seen, Stop};
-use crate::work::{FileWork, Step, Work, seconds_since_1970};
+use crate::transfer::Stop;
+use crate::work::{Step, Work};
 
+mod actions;
 mod notes;
 mod order;
+mod outcomes;
 mod record;
 
 use notes::Notes;
@@ -88,6 +87,8 @@ struct Driver {
     phases: watch::Receiver<Phase>,
     phase: Phase,
     closing: bool,
+    /// The last transfer's record, on its way to the disk.
+    recording: Option<JoinHandle<()>>,
     _slot: SessionSlot,
 }
 
@@ -112,6 +113,7 @@ impl Driver {
             phase,
             phases,
             closing: false,
+            recording: None,
             ends,
             shared,
             _slot: slot,
@@ -126,14 +128,29 @@ impl Driver {
                 break end;
             }
         };
+        self.wind_up().await;
         match end {
-            End::Said => {
-                // A transfer that still runs is stopped and the channel closed first.
-                let Self { control, .. } = *self;
-                control.close().await;
-                tracing::debug!("session ended");
-            }
+            End::Said => self.control.close().await,
             End::Gone(error) => tracing::debug!(%error, "session lost"),
+        }
+        tracing::debug!("session ended");
+    }
+
+    /// Stops a transfer that still runs, waits for its end (the log has a line for each) and
+    /// closes the data channel.
+    async fn wind_up(&mut self) {
+        while let Work::Transfer(running) = &mut self.work {
+            running.stop(Stop::ClientGone);
+            let seen = running.next().await;
+            if self.on_transfer(seen).is_err() {
+                self.work = Work::None;
+            }
+        }
+        self.work = Work::None;
+        self.channel = None;
+        if let Some(recording) = self.recording.take() {
+            // Fails only if the log panicked; there is nothing left to tell of it here.
+            let _ = recording.await;
         }
     }
 
@@ -159,7 +176,10 @@ impl Driver {
                 self.on_phase(phase);
                 Ok(())
             }
-            Occurrence::TimeOut => Err(self.farewell("timeout")),
+            Occurrence::TimeOut => Err(self.farewell(match self.who {
+                Who::Stranger { .. } => "no login in time",
+                Who::User(_) => "idle for too long",
+            })),
         }
     }
 
@@ -208,26 +228,18 @@ impl Driver {
         End::Said
     }
 
+    /// Lines that came before the client closed its side are still carried out, but a transfer
+    /// without a client is not worth its bytes.
     fn on_input(&mut self, read: io::Result<()>) -> Result<(), End> {
-        let gone = match read {
-            Ok(()) if !self.control.ended() => return Ok(()),
-            Ok(()) => None,
-            Err(error) => Some(error),
-        };
-        match &mut self.work {
-            // Its end is awaited: the log has a line for it.
-            Work::Transfer(running) => running.stop(Stop::ClientGone),
-            Work::File(work) => work.stop(),
-            _ => {}
-        }
-        match gone {
-            Some(error) if !matches!(self.work, Work::Transfer(_)) => Err(End::Gone(error)),
-            Some(_) => {
-                self.control.abandon();
-                Ok(())
+        read.map_err(End::Gone)?;
+        if self.control.ended() {
+            match &self.work {
+                Work::Transfer(_) => return Err(End::Said),
+                Work::File(work) => work.stop(),
+                _ => {}
             }
-            None => Ok(()),
         }
+        Ok(())
     }
 
     fn on_phase(&mut self, phase: Phase) {
@@ -240,185 +252,6 @@ impl Driver {
             Work::File(work) => work.stop(),
             _ => {}
         }
-    }
-
-    fn on_step(&mut self, step: Step) -> Result<(), End> {
-        let outcome = match step {
-            Step::Summed(bytes) => Outcome::ChecksumProgress {
-                now: seconds_since_1970(),
-                bytes,
-            },
-            Step::Transfer(seen) => return self.on_transfer(seen),
-            Step::Known(outcome) => self.done(outcome),
-            Step::File(answer) => self.done(Outcome::File(answer)),
-            Step::Listen(made) => {
-                let made = made.and_then(|channel| self.keep_listener(channel));
-                self.done(Outcome::Listening(made))
-            }
-            Step::Login(Ok(login)) => {
-                let grant = login.grant.clone();
-                tracing::info!(user = %grant.user, "logged in");
-                self.who = Who::User(Box::new(login));
-                self.done(Outcome::Login(Ok(grant)))
-            }
-            Step::Login(Err(Refusal::Denied(text))) => {
-                tracing::info!("login refused");
-                self.done(Outcome::Login(Err(text)))
-            }
-            Step::Login(Err(Refusal::Busy(text))) => return Err(self.farewell(&text)),
-        };
-        self.report(outcome);
-        Ok(())
-    }
-
-    /// The work is over: the clock of idleness begins again.
-    fn done(&mut self, outcome: Outcome) -> Outcome {
-        self.work = Work::None;
-        self.active = Instant::now();
-        outcome
-    }
-
-    fn keep_listener(&mut self, channel: Channel) -> Result<SocketAddr, FileError> {
-        let address = channel.local_addr().ok_or_else(|| FileError {
-            kind: FileErrorKind::Other,
-            errno: None,
-            text: "no listener".to_owned(),
-        })?;
-        self.channel = Some(channel);
-        Ok(told(address, self.shared.config.public_address))
-    }
-
-    fn on_transfer(&mut self, seen: Seen) -> Result<(), End> {
-        match seen {
-            Seen::Tick(progress) => self.report(Outcome::Progress(progress)),
-            Seen::Event(Event::Listening(Ok(address))) => {
-                self.report(Outcome::Listening(Ok(address)));
-            }
-            Seen::Event(Event::Listening(Err(error))) => {
-                let outcome = self.done(Outcome::Listening(Err(error)));
-                self.report(outcome);
-            }
-            Seen::Event(Event::Opened {
-                reused,
-                unique_name,
-            }) => {
-                self.report(Outcome::Opened {
-                    reused,
-                    unique_name,
-                });
-                self.report(Outcome::Progress(nothing_moved()));
-            }
-            Seen::Event(Event::Ended(ended)) => return self.on_transferred(*ended),
-            Seen::Lost => return Err(self.farewell("internal error")),
-        }
-        Ok(())
-    }
-
-    /// Tells the machine, and carries out what it answers.
-    fn report(&mut self, outcome: Outcome) {
-        let actions = self.machine.on_outcome(outcome);
-        self.carry_out(actions);
-    }
-
-    fn on_transferred(&mut self, ended: Ended) -> Result<(), End> {
-        let stopped = match &self.work {
-            Work::Transfer(running) => running.stopped(),
-            _ => None,
-        };
-        let Ended {
-            result,
-            last,
-            channel,
-            summary,
-        } = ended;
-        self.channel = channel;
-        if result.is_err() {
-            // The last 111 must tell everything that is safe.
-            self.report(Outcome::Progress(last));
-        }
-        let error = result.as_ref().err().map(record::describe);
-        let outcome = self.done(Outcome::Transferred(result));
-        let actions = self.machine.on_outcome(outcome);
-        self.record(summary, record::final_code(&actions), error);
-        self.carry_out(actions);
-        match stopped {
-            Some(Stop::ClientGone) => Err(End::Said),
-            _ => Ok(()),
-        }
-    }
-
-    /// Carries out actions in order. The machine puts the one that has an outcome last.
-    fn carry_out(&mut self, actions: Vec<Action>) {
-        for action in actions {
-            match action {
-                Action::Reply(reply) => self.control.queue(&reply),
-                Action::Authenticate { user, password } => self.authenticate(user, password),
-                Action::File(request) => self.work = self.file_work(request),
-                Action::Listen(request) => {
-                    self.channel = None;
-                    self.work = match self.ends.listen_options(&request, &self.shared.config) {
-                        Ok(options) => Work::listen(options),
-                        Err(error) => Work::Known(Outcome::Listening(Err(error))),
-                    };
-                }
-                Action::ConnectTo(targets) => {
-                    let local = self.ends.connect_from(&targets);
-                    self.data_peers = targets.iter().map(SocketAddr::ip).collect();
-                    self.channel = Some(Channel::connect_to(targets, local));
-                }
-                Action::DropChannel => self.channel = None,
-                Action::Transfer(request) => self.work = self.transfer(*request),
-                Action::Abort => {
-                    if let Work::Transfer(running) = &mut self.work {
-                        running.stop(Stop::Abort);
-                    }
-                }
-                Action::Note(key, value) => self.notes.set(key, value),
-                Action::IdleTimeout(seconds) => self.set_idle_timeout(seconds),
-                Action::Close => self.closing = true,
-            }
-        }
-    }
-
-    fn authenticate(&mut self, user: String, password: Vec<u8>) {
-        let shared = Arc::clone(&self.shared);
-        let peer = self.ends.peer.ip();
-        self.work = Work::Login(Box::pin(async move {
-            shared
-                .logins
-                .check(user, password, peer, &shared.limits)
-                .await
-        }));
-    }
-
-    fn file_work(&self, request: proto::server::FileRequest) -> Work {
-        match &self.who {
-            Who::User(login) => {
-                let shared = Arc::clone(&self.shared);
-                Work::File(Box::new(FileWork::start(
-                    shared,
-                    login.files.clone(),
-                    request,
-                )))
-            }
-            Who::Stranger { .. } => Work::Known(Outcome::File(Err(not_logged_in()))),
-        }
-    }
-
-    fn transfer(&mut self, request: TransferRequest) -> Work {
-        let started = self.order(request).and_then(|order| {
-            Running::start(order).map_err(|error| order::busy(error.to_string()))
-        });
-        match started {
-            Ok(running) => Work::Transfer(Box::new(running)),
-            Err(error) => Work::Known(Outcome::Transferred(Err(TransferError::File(error)))),
-        }
-    }
-
-    /// Between one second and what the administrator allows.
-    fn set_idle_timeout(&mut self, seconds: u32) {
-        let wanted = Duration::from_secs(seconds.max(1).into());
-        self.idle_timeout = wanted.min(self.shared.config.idle_timeout);
     }
 }
 
@@ -444,20 +277,4 @@ fn closing_reply(reason: &str) -> proto::reply::Reply {
         421,
         format!("Service not available: {reason}. Closing control connection."),
     )
-}
-
-fn nothing_moved() -> Progress {
-    Progress {
-        now: seconds_since_1970(),
-        bytes: 0,
-        stored: RangeSet::new(),
-    }
-}
-
-fn not_logged_in() -> FileError {
-    FileError {
-        kind: FileErrorKind::Denied,
-        errno: None,
-        text: "not logged in".to_owned(),
-    }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use data::budget::StreamBudget;
 use tokio::sync::{Semaphore, watch};
 
 use crate::config::ServerConfig;
@@ -31,8 +32,11 @@ pub(crate) struct Shared {
     pub(crate) limits: Arc<Limits>,
     /// One record per transfer.
     pub(crate) log: TransferLog,
-    /// One permit per data stream.
-    pub(crate) streams: Arc<Semaphore>,
+    /// Bound on data streams at work.
+    pub(crate) streams: StreamBudget,
+    /// One permit per transfer. A transfer has a thread of its own from its first moment, streams
+    /// or not, so there are as many places as streams; at the bound a transfer is refused (450).
+    pub(crate) transfers: Arc<Semaphore>,
     /// One permit per checksum being computed: more than there are processors only slow each
     /// other down, and would take the blocking threads that quick requests need.
     pub(crate) sums: Arc<Semaphore>,
@@ -49,7 +53,8 @@ impl Shared {
                 config.max_sessions_per_address,
                 config.max_sessions_per_user,
             ),
-            streams: Arc::new(Semaphore::new(
+            streams: StreamBudget::new(config.max_streams),
+            transfers: Arc::new(Semaphore::new(
                 config.max_streams.min(Semaphore::MAX_PERMITS),
             )),
             sums: Arc::new(Semaphore::new(processors)),

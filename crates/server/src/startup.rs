@@ -28,8 +28,11 @@ pub enum ServeError {
         source: io::Error,
     },
     /// The root directory is missing or may not be entered.
-    #[error("{0}{}", root_advice(.0))]
-    Root(#[from] RootError),
+    #[error("{error}{}", root_advice(.error))]
+    Root {
+        /// What failed.
+        error: RootError,
+    },
     /// The password file is missing or malformed.
     #[error(transparent)]
     Users(#[from] UsersError),
@@ -93,7 +96,7 @@ pub(crate) fn prepare(config: ServerConfig) -> Result<(TcpListener, Arc<Shared>)
     if config.anonymous.is_none() && users.is_none() {
         tracing::warn!("nobody can log in: neither anonymous sessions nor a users file are set");
     }
-    let root = Root::open(&config.root)?;
+    let root = Root::open(&config.root).map_err(|error| ServeError::Root { error })?;
     let logins = Logins::new(&config, Arc::new(root), users);
     Ok((listener, Arc::new(Shared::new(config, logins, log))))
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
+use data::budget::StreamBudget;
 use data::channel::{Channel, ListenOptions};
 use proto::server::{FileAnswer, FileError, FileErrorKind, FileRequest, Outcome};
 use tokio::time::{Interval, MissedTickBehavior, interval};
@@ -52,12 +53,14 @@ pub(crate) enum Step {
 
 impl Work {
     /// Starts to make a listener. On a blocking thread: a range of taken ports is tried through.
-    pub(crate) fn listen(options: ListenOptions) -> Self {
+    pub(crate) fn listen(options: ListenOptions, streams: StreamBudget) -> Self {
         Self::Listen(Box::pin(async move {
-            tokio::task::spawn_blocking(move || Channel::listen(&options))
+            let mut channel = tokio::task::spawn_blocking(move || Channel::listen(&options))
                 .await
                 .map_err(|_| internal_error())?
-                .map_err(|error| file_error(&error))
+                .map_err(|error| file_error(&error))?;
+            channel.set_budget(streams);
+            Ok(channel)
         }))
     }
 

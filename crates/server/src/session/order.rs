@@ -3,29 +3,33 @@
 use std::sync::Arc;
 
 use data::job::Settings;
-use proto::command::Mode;
-use proto::server::{FileError, FileErrorKind, TransferKind, TransferRequest};
+use proto::server::{FileError, FileErrorKind, TransferRequest};
 
-use super::{Driver, Who, not_logged_in};
-use crate::transfer::Order;
+use super::actions::not_logged_in;
+use super::{Driver, Who};
+use crate::transfer::{Delayed, Order};
 
 impl Driver {
-    /// Takes the session's channel and its share of the streams.
+    /// Takes the session's channel and a place among the transfers.
     pub(super) fn order(&mut self, request: TransferRequest) -> Result<Order, FileError> {
         let Who::User(login) = &self.who else {
             return Err(not_logged_in());
         };
         let files = login.files.clone();
+        if let Some(listen) = &request.delayed_passive {
+            self.expect_data_from(listen);
+        }
         let config = &self.shared.config;
-        let permit = Arc::clone(&self.shared.streams)
-            .try_acquire_many_owned(streams_opened(&request))
-            .map_err(|_| busy("too many data streams on this server".to_owned()))?;
+        let place = Arc::clone(&self.shared.transfers)
+            .try_acquire_owned()
+            .map_err(|_| busy("too many transfers on this server".to_owned()))?;
         let listen = match &request.delayed_passive {
             None => None,
-            Some(listen) => {
-                let options = self.ends.listen_options(listen, config)?;
-                Some((options, config.public_address))
-            }
+            Some(listen) => Some(Delayed {
+                options: self.ends.listen_options(listen, config)?,
+                public: config.public_address,
+                streams: self.shared.streams.clone(),
+            }),
         };
         let settings = Settings {
             mode: request.mode,
@@ -48,19 +52,8 @@ impl Driver {
             channel: self.channel.take(),
             listen,
             settings,
-            permit,
+            place,
         })
-    }
-}
-
-/// Streams that the server itself opens; a receiver's peer decides how many there are, and counts
-/// as one until they come.
-fn streams_opened(request: &TransferRequest) -> u32 {
-    let sends = !matches!(request.what, TransferKind::Store { .. });
-    if sends && request.mode == Mode::Extended {
-        request.streams.max(1)
-    } else {
-        1
     }
 }
 

@@ -10,7 +10,7 @@ use crate::transfer_log::TransferRecord;
 
 impl Driver {
     /// Writes the record, on a blocking thread: the disk may be slow.
-    pub(super) fn record(&self, summary: Summary, code: u16, error: Option<String>) {
+    pub(super) fn record(&mut self, summary: Summary, code: u16, error: Option<String>) {
         let (user, root) = match &self.who {
             Who::User(login) => (login.grant.user.clone(), login.root_path.clone()),
             Who::Stranger { .. } => return, // no transfer begins without a login
@@ -38,7 +38,9 @@ impl Driver {
             application: self.notes.client.as_deref().map(str::to_owned),
         };
         let shared = Arc::clone(&self.shared);
-        tokio::task::spawn_blocking(move || shared.log.record(&record));
+        self.recording = Some(tokio::task::spawn_blocking(move || {
+            shared.log.record(&record);
+        }));
     }
 }
 

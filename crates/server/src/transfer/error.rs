@@ -20,18 +20,21 @@ pub(super) fn transfer_error(error: &DataError) -> TransferError {
         DataError::Read { .. }
         | DataError::Write { .. }
         | DataError::Shrunk { .. }
+        | DataError::Listen { .. }
+        | DataError::Setup { .. }
         | DataError::TooManyStreams { .. } => TransferError::File(file_error(error)),
     }
 }
 
-/// The same where only a [`FileError`] can be told (listening, transfers that found no place).
+/// The same where only a [`FileError`] can be told. What the system refuses for now (a port, a
+/// buffer, a thread) is [`FileErrorKind::Busy`].
 pub(crate) fn file_error(error: &DataError) -> FileError {
     let text = error.to_string();
     let (kind, errno) = match error {
         DataError::Read { source, .. } | DataError::Write { source, .. } => {
             (kind_of(source), source.raw_os_error())
         }
-        DataError::Connect { source, .. } | DataError::Wire { source, .. } => {
+        DataError::Listen { source, .. } | DataError::Setup { source, .. } => {
             (FileErrorKind::Busy, source.raw_os_error())
         }
         DataError::TooManyStreams { .. } => (FileErrorKind::Busy, None),

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use data::budget::StreamBudget;
 use data::channel::{Channel, ListenOptions};
 use data::job::{Control, Settings};
 use proto::path::VPath;
@@ -12,6 +13,7 @@ use proto::server::{FileError, Progress, TransferDone, TransferError, TransferRe
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
+use crate::data_address::told;
 use crate::files::Files;
 use crate::transfer_log::Direction;
 
@@ -37,12 +39,33 @@ pub(crate) struct Order {
     pub(crate) files: Files,
     /// The session's data channel; `None` before any PASV or PORT.
     pub(crate) channel: Option<Channel>,
-    /// Delayed passive: listen so, and tell the address in place of a local one.
-    pub(crate) listen: Option<(ListenOptions, Option<IpAddr>)>,
+    /// Delayed passive: the channel is yet to be made.
+    pub(crate) listen: Option<Delayed>,
     /// Everything but what the opened file decides.
     pub(crate) settings: Settings,
-    /// This transfer's share of the streams that the server may have open.
-    pub(crate) permit: OwnedSemaphorePermit,
+    /// This transfer's place among those that the server runs at once.
+    pub(crate) place: OwnedSemaphorePermit,
+}
+
+/// How a delayed passive transfer makes its channel.
+#[derive(Debug)]
+pub(crate) struct Delayed {
+    /// How to listen.
+    pub(crate) options: ListenOptions,
+    /// Address to tell in place of a local one.
+    pub(crate) public: Option<IpAddr>,
+    /// Bound on streams.
+    pub(crate) streams: StreamBudget,
+}
+
+impl Delayed {
+    /// Listens, and says which address to tell.
+    fn make(self) -> Result<(Channel, Option<SocketAddr>), FileError> {
+        let mut channel = Channel::listen(&self.options).map_err(|error| file_error(&error))?;
+        channel.set_budget(self.streams);
+        let address = channel.local_addr().map(|at| told(at, self.public));
+        Ok((channel, address))
+    }
 }
 
 /// What a worker reports.
@@ -170,11 +193,6 @@ impl Running {
     pub(crate) fn stop(&mut self, cause: Stop) {
         self.stopped.get_or_insert(cause);
         self.control.cancel();
-    }
-
-    /// Why it was stopped, if it was.
-    pub(crate) fn stopped(&self) -> Option<Stop> {
-        self.stopped
     }
 
     /// The worker knows only that it was cancelled; 226 for ABOR must follow only an ABOR.

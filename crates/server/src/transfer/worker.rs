@@ -11,9 +11,8 @@ use proto::path::VPath;
 use proto::server::{TransferDone, TransferError, TransferKind, TransferRequest};
 use tokio::sync::mpsc;
 
-use super::error::{file_error, transfer_error};
+use super::error::transfer_error;
 use super::{Ended, Event, Order, Summary, progress};
-use crate::data_address::told;
 use crate::files::{Opened, Storing};
 use crate::transfer_log::Direction;
 
@@ -25,18 +24,15 @@ pub(super) fn run(order: Order, control: &Arc<Control>, reports: &mpsc::Sender<E
         channel,
         listen,
         settings,
-        permit: _permit,
+        place: _place,
     } = order;
     let mut summary = Summary::of(&request, settings);
     let begun = Instant::now();
     let (channel, delayed) = match listen {
         None => (channel, None),
-        Some((options, public)) => match Channel::listen(&options) {
-            Ok(channel) => {
-                let address = channel.local_addr().map(|at| told(at, public));
-                (Some(channel), address)
-            }
-            Err(error) => return report(reports, Event::Listening(Err(file_error(&error)))),
+        Some(delayed) => match delayed.make() {
+            Ok((channel, address)) => (Some(channel), address),
+            Err(error) => return report(reports, Event::Listening(Err(error))),
         },
     };
     let mut transfer = Transfer {

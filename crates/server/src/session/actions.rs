@@ -1,0 +1,116 @@
+//! What the machine asks for, carried out.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use data::channel::Channel;
+use proto::server::{
+    Action, FileError, FileErrorKind, FileRequest, ListenRequest, Outcome, TransferError,
+    TransferRequest,
+};
+
+use super::order::busy;
+use super::{Driver, Who};
+use crate::transfer::{Running, Stop};
+use crate::work::{FileWork, Work};
+
+impl Driver {
+    /// Carries out actions in order. The machine puts the one that has an outcome last.
+    pub(super) fn carry_out(&mut self, actions: Vec<Action>) {
+        for action in actions {
+            match action {
+                Action::Reply(reply) => self.control.queue(&reply),
+                Action::Authenticate { user, password } => self.authenticate(user, password),
+                Action::File(request) => self.work = self.file_work(request),
+                Action::Listen(request) => self.listen(&request),
+                Action::ConnectTo(targets) => self.connect_to(targets),
+                Action::DropChannel => self.channel = None,
+                Action::Transfer(request) => self.work = self.transfer(*request),
+                Action::Abort => {
+                    if let Work::Transfer(running) = &mut self.work {
+                        running.stop(Stop::Abort);
+                    }
+                }
+                Action::Note(key, value) => self.notes.set(key, value),
+                Action::IdleTimeout(seconds) => self.set_idle_timeout(seconds),
+                Action::Close => self.closing = true,
+            }
+        }
+    }
+
+    fn authenticate(&mut self, user: String, password: Vec<u8>) {
+        let shared = Arc::clone(&self.shared);
+        let peer = self.ends.peer.ip();
+        self.work = Work::Login(Box::pin(async move {
+            shared
+                .logins
+                .check(user, password, peer, &shared.limits)
+                .await
+        }));
+    }
+
+    fn listen(&mut self, request: &ListenRequest) {
+        self.channel = None;
+        self.expect_data_from(request);
+        self.work = match self.ends.listen_options(request, &self.shared.config) {
+            Ok(options) => Work::listen(options, self.shared.streams.clone()),
+            Err(error) => Work::Known(Outcome::Listening(Err(error))),
+        };
+    }
+
+    fn connect_to(&mut self, targets: Vec<SocketAddr>) {
+        self.data_peers = targets.iter().map(SocketAddr::ip).collect();
+        let local = self.ends.connect_from(&targets);
+        let mut channel = Channel::connect_to(targets, local);
+        channel.set_budget(self.shared.streams.clone());
+        self.channel = Some(channel);
+    }
+
+    /// For the log: from anywhere is not worth a line.
+    pub(super) fn expect_data_from(&mut self, request: &ListenRequest) {
+        self.data_peers = if request.any_host {
+            Vec::new()
+        } else {
+            vec![self.ends.peer.ip()]
+        };
+    }
+
+    fn file_work(&self, request: FileRequest) -> Work {
+        match &self.who {
+            Who::User(login) => {
+                let shared = Arc::clone(&self.shared);
+                Work::File(Box::new(FileWork::start(
+                    shared,
+                    login.files.clone(),
+                    request,
+                )))
+            }
+            Who::Stranger { .. } => Work::Known(Outcome::File(Err(not_logged_in()))),
+        }
+    }
+
+    fn transfer(&mut self, request: TransferRequest) -> Work {
+        let started = self
+            .order(request)
+            .and_then(|order| Running::start(order).map_err(|error| busy(error.to_string())));
+        match started {
+            Ok(running) => Work::Transfer(Box::new(running)),
+            Err(error) => Work::Known(Outcome::Transferred(Err(TransferError::File(error)))),
+        }
+    }
+
+    /// Between one second and what the administrator allows.
+    fn set_idle_timeout(&mut self, seconds: u32) {
+        let wanted = Duration::from_secs(seconds.max(1).into());
+        self.idle_timeout = wanted.min(self.shared.config.idle_timeout);
+    }
+}
+
+pub(super) fn not_logged_in() -> FileError {
+    FileError {
+        kind: FileErrorKind::Denied,
+        errno: None,
+        text: "not logged in".to_owned(),
+    }
+}

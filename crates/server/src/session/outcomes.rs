@@ -1,0 +1,121 @@
+//! What comes of work, told to the machine.
+
+use std::net::SocketAddr;
+
+use data::channel::Channel;
+use proto::ranges::RangeSet;
+use proto::server::{FileError, FileErrorKind, Outcome, Progress};
+use tokio::time::Instant;
+
+use super::{Driver, End, Who, record};
+use crate::data_address::told;
+use crate::login::Refusal;
+use crate::transfer::{Ended, Event, Seen};
+use crate::work::{Step, Work, seconds_since_1970};
+
+impl Driver {
+    pub(super) fn on_step(&mut self, step: Step) -> Result<(), End> {
+        let outcome = match step {
+            Step::Summed(bytes) => Outcome::ChecksumProgress {
+                now: seconds_since_1970(),
+                bytes,
+            },
+            Step::Transfer(seen) => return self.on_transfer(seen),
+            Step::Known(outcome) => self.done(outcome),
+            Step::File(answer) => self.done(Outcome::File(answer)),
+            Step::Listen(made) => {
+                let made = made.and_then(|channel| self.keep_listener(channel));
+                self.done(Outcome::Listening(made))
+            }
+            Step::Login(Ok(login)) => {
+                let grant = login.grant.clone();
+                tracing::info!(user = %grant.user, "logged in");
+                self.who = Who::User(Box::new(login));
+                self.done(Outcome::Login(Ok(grant)))
+            }
+            Step::Login(Err(Refusal::Denied(text))) => {
+                tracing::info!("login refused");
+                self.done(Outcome::Login(Err(text)))
+            }
+            Step::Login(Err(Refusal::Busy(text))) => return Err(self.farewell(&text)),
+        };
+        self.report(outcome);
+        Ok(())
+    }
+
+    /// The work is over: the clock of idleness begins again.
+    fn done(&mut self, outcome: Outcome) -> Outcome {
+        self.work = Work::None;
+        self.active = Instant::now();
+        outcome
+    }
+
+    fn keep_listener(&mut self, channel: Channel) -> Result<SocketAddr, FileError> {
+        let address = channel.local_addr().ok_or_else(|| FileError {
+            kind: FileErrorKind::Other,
+            errno: None,
+            text: "no listener".to_owned(),
+        })?;
+        self.channel = Some(channel);
+        Ok(told(address, self.shared.config.public_address))
+    }
+
+    pub(super) fn on_transfer(&mut self, seen: Seen) -> Result<(), End> {
+        match seen {
+            Seen::Tick(progress) => self.report(Outcome::Progress(progress)),
+            Seen::Event(Event::Listening(Ok(address))) => {
+                self.report(Outcome::Listening(Ok(address)));
+            }
+            Seen::Event(Event::Listening(Err(error))) => {
+                let outcome = self.done(Outcome::Listening(Err(error)));
+                self.report(outcome);
+            }
+            Seen::Event(Event::Opened {
+                reused,
+                unique_name,
+            }) => {
+                self.report(Outcome::Opened {
+                    reused,
+                    unique_name,
+                });
+                self.report(Outcome::Progress(nothing_moved()));
+            }
+            Seen::Event(Event::Ended(ended)) => self.on_transferred(*ended),
+            Seen::Lost => return Err(self.farewell("internal error")),
+        }
+        Ok(())
+    }
+
+    /// Tells the machine, and carries out what it answers.
+    fn report(&mut self, outcome: Outcome) {
+        let actions = self.machine.on_outcome(outcome);
+        self.carry_out(actions);
+    }
+
+    fn on_transferred(&mut self, ended: Ended) {
+        let Ended {
+            result,
+            last,
+            channel,
+            summary,
+        } = ended;
+        self.channel = channel;
+        if result.is_err() {
+            // The last 111 must tell everything that is safe.
+            self.report(Outcome::Progress(last));
+        }
+        let error = result.as_ref().err().map(record::describe);
+        let outcome = self.done(Outcome::Transferred(result));
+        let actions = self.machine.on_outcome(outcome);
+        self.record(summary, record::final_code(&actions), error);
+        self.carry_out(actions);
+    }
+}
+
+fn nothing_moved() -> Progress {
+    Progress {
+        now: seconds_since_1970(),
+        bytes: 0,
+        stored: RangeSet::new(),
+    }
+}

@@ -1,0 +1,77 @@
+//! What an idle session costs. Alone in its process, so that the figure means something.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::sync::mpsc;
+
+use server::Shutdown;
+use server::config::{Anonymous, ServerConfig};
+
+const SESSIONS: usize = 3000;
+
+/// Sessions before the first figure.
+const WARM_UP: usize = 200;
+
+/// Ten thousand sessions are to fit in 500 MB; the aim is less than a quarter of that.
+const MOST_PER_SESSION: usize = 12 * 1024;
+
+/// Resident memory of this process, bytes.
+fn resident() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|l| l.starts_with("VmRSS:")).unwrap();
+    let kib: usize = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+    kib * 1024
+}
+
+/// Logged in, with the buffers of a session that has said something.
+fn log_in(address: SocketAddr) -> TcpStream {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream
+        .write_all(b"USER anonymous\r\nPASS x@\r\nTYPE I\r\nFEAT\r\nPWD\r\n")
+        .unwrap();
+    let mut said = Vec::new();
+    let mut chunk = [0; 2048];
+    while !said.windows(4).any(|w| w == b"257 ") {
+        let n = stream.read(&mut chunk).unwrap();
+        assert!(n > 0, "{}", String::from_utf8_lossy(&said));
+        said.extend_from_slice(&chunk[..n]);
+    }
+    stream
+}
+
+#[test]
+fn idle_sessions_are_small() {
+    let root = tempfile::tempdir().unwrap();
+    let config = ServerConfig {
+        listen: (Ipv4Addr::LOCALHOST, 0).into(),
+        root: root.path().to_owned(),
+        anonymous: Some(Anonymous::Ro),
+        max_sessions_per_address: SESSIONS + WARM_UP,
+        ..ServerConfig::default()
+    };
+    let (shutdown, requests) = Shutdown::manual();
+    let (ready, bound) = mpsc::channel();
+    let server = std::thread::spawn(move || {
+        tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap()
+            .block_on(server::serve(
+                config,
+                move |address| ready.send(address).unwrap(),
+                requests,
+            ))
+    });
+    let address = bound.recv().unwrap();
+    // Threads, arenas and tables are there before the first figure is taken.
+    let mut sessions: Vec<TcpStream> = (0..WARM_UP).map(|_| log_in(address)).collect();
+    let before = resident();
+    sessions.extend((0..SESSIONS).map(|_| log_in(address)));
+    let each = (resident() - before) / SESSIONS;
+    assert!(each < MOST_PER_SESSION, "{each} bytes per session");
+    println!("{each} bytes per session");
+    drop(sessions);
+    shutdown.request();
+    server.join().unwrap().unwrap();
+}

@@ -1,0 +1,144 @@
+//! ABOR, and clients that go away: the transfer ends, the session or the server stays.
+
+use std::io::{Read, Write};
+use std::time::Duration;
+
+use socket2::SockRef;
+
+use crate::client::Client;
+use crate::data_port;
+use crate::running::{Running, eventually, sample};
+
+/// More than all socket buffers between both ends hold.
+const LARGE: usize = 64 << 20;
+
+fn still_usable(server: &Running, client: &mut Client) {
+    let bytes = server.file("small", 1000);
+    let address = client.pasv();
+    client.send("RETR small");
+    assert_eq!(data_port::drain(data_port::connect(address)), bytes);
+    client.next(150);
+    client.next(226);
+}
+
+fn begin_retrieve(server: &Running, client: &mut Client) -> std::net::TcpStream {
+    server.file("large", LARGE);
+    let address = client.pasv();
+    client.send("RETR large");
+    let mut data = data_port::connect(address);
+    client.next(150);
+    data.read_exact(&mut [0; 100_000]).unwrap();
+    data
+}
+
+#[test]
+fn abor_during_retr_is_426_then_226() {
+    let server = Running::start();
+    let mut client = server.anonymous();
+    let data = begin_retrieve(&server, &mut client);
+    client.send("ABOR");
+    client.next(426);
+    client.next(226);
+    drop(data);
+    still_usable(&server, &mut client);
+}
+
+#[test]
+fn abor_with_a_telnet_synch_and_commands_before_it() {
+    let server = Running::start();
+    let mut client = server.anonymous();
+    let _data = begin_retrieve(&server, &mut client);
+    client.raw(b"NOOP\r\n\xff\xf4\xff");
+    SockRef::from(&client.stream)
+        .send_out_of_band(b"\xf2")
+        .unwrap();
+    client.send("ABOR");
+    client.next(426);
+    client.next(226);
+    client.next(200);
+    still_usable(&server, &mut client);
+}
+
+#[test]
+fn abor_during_stor_keeps_what_came() {
+    let server = Running::start();
+    let mut client = server.anonymous();
+    let address = client.pasv();
+    client.send("STOR up");
+    let mut data = data_port::connect(address);
+    client.next(150);
+    let part = sample(200_000);
+    data.write_all(&part).unwrap();
+    eventually("the part is stored", || {
+        std::fs::metadata(server.path("up")).is_ok_and(|m| m.len() == 200_000)
+    });
+    client.send("ABOR");
+    client.next(426);
+    client.next(226);
+    assert_eq!(server.stored("up"), part);
+    still_usable(&server, &mut client);
+}
+
+#[test]
+fn abor_while_no_data_connection_comes() {
+    let server = Running::start();
+    let mut client = server.anonymous();
+    let _address = client.pasv();
+    client.send("STOR up");
+    std::thread::sleep(Duration::from_millis(100));
+    client.send("STAT");
+    client.next_after_150(213);
+    client.send("ABOR");
+    client.next(426);
+    client.next(226);
+    still_usable(&server, &mut client);
+}
+
+#[test]
+fn abor_in_mode_e() {
+    let server = Running::start();
+    let mut client = server.anonymous();
+    client.expect("MODE E", 200);
+    let address = client.pasv();
+    client.send("STOR up");
+    let mut data = data_port::connect(address);
+    data_port::send_block(&mut data, 0, &sample(50_000));
+    client.next_but_markers(150);
+    client.send("ABOR");
+    client.next_but_markers(426);
+    client.next(226);
+    client.expect("MODE S", 200);
+    still_usable(&server, &mut client);
+}
+
+#[test]
+fn abor_when_idle() {
+    let server = Running::start();
+    server.anonymous().expect("ABOR", 226);
+}
+
+#[test]
+fn a_client_that_goes_away_ends_its_transfer() {
+    let server = Running::start();
+    let mut client = server.anonymous();
+    let mut data = begin_retrieve(&server, &mut client);
+    drop(client);
+    let mut rest = Vec::new();
+    let _ = data.read_to_end(&mut rest); // a reset is as good as an end
+    assert!(rest.len() < LARGE - 100_000, "{}", rest.len());
+    server.anonymous().expect("NOOP", 200);
+}
+
+#[test]
+fn quit_during_a_transfer_waits_for_it() {
+    let server = Running::start();
+    let mut client = server.anonymous();
+    let mut data = begin_retrieve(&server, &mut client);
+    client.send("QUIT");
+    let mut rest = Vec::new();
+    data.read_to_end(&mut rest).unwrap();
+    assert_eq!(rest.len(), LARGE - 100_000);
+    client.next(226);
+    client.next(221);
+    client.closed();
+}

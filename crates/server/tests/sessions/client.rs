@@ -1,0 +1,191 @@
+//! A control connection in the hands of a test. Knows lines and replies and nothing else.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// A reply: code and text, lines joined by LF, as they came.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Reply {
+    pub(crate) code: u16,
+    pub(crate) text: String,
+}
+
+pub(crate) struct Client {
+    pub(crate) stream: TcpStream,
+    reader: BufReader<TcpStream>,
+}
+
+/// Longer than any reply in these tests takes.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+impl Client {
+    /// Connects and reads the greeting.
+    pub(crate) fn connect(address: SocketAddr) -> Self {
+        let mut client = Self::silent(address);
+        assert_eq!(client.reply().code, 220);
+        client
+    }
+
+    /// Connects and reads nothing.
+    pub(crate) fn silent(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        let reader = BufReader::new(stream.try_clone().unwrap());
+        Self { stream, reader }
+    }
+
+    pub(crate) fn log_in(&mut self, user: &str, password: &str) {
+        self.expect(&format!("USER {user}"), 331);
+        self.expect(&format!("PASS {password}"), 230);
+    }
+
+    /// Sends bytes as they are.
+    pub(crate) fn raw(&mut self, bytes: impl AsRef<[u8]>) {
+        self.stream.write_all(bytes.as_ref()).unwrap();
+    }
+
+    /// Sends a line.
+    pub(crate) fn send(&mut self, line: &str) {
+        self.raw(format!("{line}\r\n"));
+    }
+
+    /// Sends a line and reads one reply.
+    pub(crate) fn ask(&mut self, line: &str) -> Reply {
+        self.send(line);
+        self.reply()
+    }
+
+    /// Sends a line, reads one reply and requires its code.
+    pub(crate) fn expect(&mut self, line: &str, code: u16) -> Reply {
+        let reply = self.ask(line);
+        assert_eq!(reply.code, code, "{line}: {reply:?}");
+        reply
+    }
+
+    /// Reads one reply and requires its code.
+    pub(crate) fn next(&mut self, code: u16) -> Reply {
+        let reply = self.reply();
+        assert_eq!(reply.code, code, "{reply:?}");
+        reply
+    }
+
+    /// The next reply that is not a marker (111, 112, 113).
+    pub(crate) fn next_but_markers(&mut self, code: u16) -> Reply {
+        let (reply, _) = self.with_markers();
+        assert_eq!(reply.code, code, "{reply:?}");
+        reply
+    }
+
+    /// The next reply but for a 150, which may come before or after it.
+    pub(crate) fn next_after_150(&mut self, code: u16) -> Reply {
+        let reply = self.reply();
+        if reply.code == 150 {
+            return self.next(code);
+        }
+        assert_eq!(reply.code, code, "{reply:?}");
+        reply
+    }
+
+    /// The next reply that is not a marker, and the markers before it.
+    pub(crate) fn with_markers(&mut self) -> (Reply, Vec<Reply>) {
+        let mut markers = Vec::new();
+        loop {
+            let reply = self.reply();
+            if !matches!(reply.code, 111..=113) {
+                return (reply, markers);
+            }
+            markers.push(reply);
+        }
+    }
+
+    pub(crate) fn reply(&mut self) -> Reply {
+        self.try_reply().expect("a reply")
+    }
+
+    /// One reply; `None` at the end of the connection.
+    pub(crate) fn try_reply(&mut self) -> Option<Reply> {
+        let first = self.line()?;
+        let code: u16 = first.get(..3)?.parse().expect("a code");
+        let mut text = first[4..].to_owned();
+        if first.as_bytes()[3] == b'-' {
+            let last = format!("{code} ");
+            loop {
+                let line = self.line()?;
+                text.push('\n');
+                text.push_str(&line);
+                if line.starts_with(&last) {
+                    break;
+                }
+            }
+        }
+        Some(Reply { code, text })
+    }
+
+    /// Requires that the server closes.
+    pub(crate) fn closed(&mut self) {
+        let mut rest = Vec::new();
+        match self.reader.read_to_end(&mut rest) {
+            Ok(_) => assert_eq!(String::from_utf8_lossy(&rest), ""),
+            Err(error) => assert_eq!(error.kind(), io::ErrorKind::ConnectionReset),
+        }
+    }
+
+    /// Requires that nothing comes for a moment.
+    pub(crate) fn quiet(&mut self) {
+        self.stream
+            .set_read_timeout(Some(Duration::from_millis(150)))
+            .unwrap();
+        let said = self.reader.fill_buf().map(<[u8]>::to_vec);
+        self.stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let error = said.expect_err("silence");
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+    }
+
+    /// PASV's address.
+    pub(crate) fn pasv(&mut self) -> SocketAddr {
+        let reply = self.expect("PASV", 227);
+        port_address(&reply.text)
+    }
+
+    /// EPSV's address: the control connection's host.
+    pub(crate) fn epsv(&mut self) -> SocketAddr {
+        let reply = self.expect("EPSV", 229);
+        let port = reply.text.split('|').nth(3).unwrap().parse().unwrap();
+        SocketAddr::new(self.stream.peer_addr().unwrap().ip(), port)
+    }
+
+    fn line(&mut self) -> Option<String> {
+        let mut line = Vec::new();
+        if self.reader.read_until(b'\n', &mut line).ok()? == 0 {
+            return None;
+        }
+        assert!(line.ends_with(b"\r\n"), "{line:?}");
+        line.truncate(line.len() - 2);
+        Some(String::from_utf8_lossy(&line).into_owned())
+    }
+}
+
+/// The address in a 227 or 127 reply.
+pub(crate) fn port_address(text: &str) -> SocketAddr {
+    let inner = &text[text.find('(').unwrap() + 1..text.find(')').unwrap()];
+    let n: Vec<u8> = inner.split(',').map(|n| n.parse().unwrap()).collect();
+    SocketAddr::from(([n[0], n[1], n[2], n[3]], u16::from_be_bytes([n[4], n[5]])))
+}
+
+/// A PORT argument.
+pub(crate) fn port_argument(address: SocketAddr) -> String {
+    let SocketAddr::V4(address) = address else {
+        panic!("PORT is for IPv4");
+    };
+    let [a, b, c, d] = address.ip().octets();
+    let [high, low] = address.port().to_be_bytes();
+    format!("{a},{b},{c},{d},{high},{low}")
+}
+
+/// An EPRT argument.
+pub(crate) fn eprt_argument(address: SocketAddr) -> String {
+    let family = if address.is_ipv4() { 1 } else { 2 };
+    format!("|{family}|{}|{}|", address.ip(), address.port())
+}

@@ -1,0 +1,83 @@
+//! Data connections made by hand, in MODE S and MODE E.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use proto::eblock::{Flags, HEADER_LEN, Header};
+use socket2::{Domain, Socket, Type};
+
+const PATIENCE: Duration = Duration::from_secs(15);
+
+pub(crate) fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// Connects from another of this host's addresses.
+pub(crate) fn connect_from(local: IpAddr, address: SocketAddr) -> TcpStream {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None).unwrap();
+    socket.bind(&SocketAddr::new(local, 0).into()).unwrap();
+    socket.connect(&address.into()).unwrap();
+    let stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+pub(crate) fn listen(ip: IpAddr) -> TcpListener {
+    TcpListener::bind((ip, 0)).unwrap()
+}
+
+pub(crate) fn accept(listener: &TcpListener) -> TcpStream {
+    let (stream, _) = listener.accept().unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// Everything to the end of the connection.
+pub(crate) fn drain(mut stream: TcpStream) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).unwrap();
+    bytes
+}
+
+/// Sends and closes.
+pub(crate) fn pour(mut stream: TcpStream, bytes: &[u8]) {
+    stream.write_all(bytes).unwrap();
+}
+
+pub(crate) fn send_header(stream: &mut TcpStream, header: Header) {
+    stream.write_all(&header.encode()).unwrap();
+}
+
+pub(crate) fn send_block(stream: &mut TcpStream, offset: u64, bytes: &[u8]) {
+    send_header(stream, Header::data(offset, bytes.len() as u64));
+    stream.write_all(bytes).unwrap();
+}
+
+pub(crate) fn read_header(stream: &mut TcpStream) -> Header {
+    let mut bytes = [0; HEADER_LEN];
+    stream.read_exact(&mut bytes).unwrap();
+    Header::decode(&bytes)
+}
+
+/// Reads one connection to its EOD into `file`, which is grown as needed. Returns the EOD count
+/// if this connection carried the EOF.
+pub(crate) fn read_blocks(stream: &mut TcpStream, file: &mut Vec<u8>) -> Option<u64> {
+    let mut announced = None;
+    loop {
+        let header = read_header(stream);
+        if header.flags.has(Flags::EOF) {
+            announced = Some(header.offset);
+        } else if header.count > 0 {
+            let end = usize::try_from(header.offset + header.count).unwrap();
+            let start = usize::try_from(header.offset).unwrap();
+            file.resize(file.len().max(end), 0);
+            stream.read_exact(&mut file[start..end]).unwrap();
+        }
+        if header.flags.has(Flags::EOD) {
+            return announced;
+        }
+    }
+}

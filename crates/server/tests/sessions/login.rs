@@ -1,0 +1,68 @@
+//! Who comes in, and what anonymous sessions may not do.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use crate::client::port_argument;
+use crate::data_port;
+use crate::running::{PASSWORD, Running, USER};
+
+#[test]
+fn anonymous_reads_and_a_user_writes() {
+    let server = Running::with_users();
+    let mut guest = server.anonymous();
+    assert_eq!(guest.expect("MKD d", 550).code, 550);
+    let mut user = server.user();
+    user.expect("MKD d", 257);
+    guest.expect("CWD d", 250);
+}
+
+#[test]
+fn a_wrong_password_is_refused_and_the_session_goes_on() {
+    let server = Running::with_users();
+    let mut client = server.connect();
+    client.expect("PWD", 530);
+    client.expect(&format!("USER {USER}"), 331);
+    client.expect("PASS wrong", 530);
+    client.expect("USER nobody-here", 331);
+    client.expect("PASS wrong", 530);
+    client.log_in(USER, PASSWORD);
+    client.expect("PWD", 257);
+    client.expect("QUIT", 221);
+    client.closed();
+}
+
+#[test]
+fn anonymous_is_refused_where_it_is_not_offered() {
+    let server = Running::with(|config| config.anonymous = None);
+    let mut client = server.connect();
+    client.expect("USER anonymous", 331);
+    client.expect("PASS x@", 530);
+}
+
+#[test]
+fn anonymous_cannot_bounce() {
+    let server = Running::start();
+    let mut client = server.anonymous();
+    let elsewhere = data_port::listen(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2)));
+    let argument = port_argument(elsewhere.local_addr().unwrap());
+    client.expect(&format!("PORT {argument}"), 501);
+    client.expect("PORT 127,0,0,1,0,25", 501);
+    client.expect("EPRT |1|127.0.0.1|1023|", 501);
+    server.file("f", 10);
+    client.expect("RETR f", 425);
+}
+
+#[test]
+fn a_user_may_use_a_third_host_but_no_privileged_port() {
+    let server = Running::with_users();
+    let bytes = server.file("f", 100_000);
+    let mut client = server.user();
+    let elsewhere = data_port::listen(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2)));
+    client.expect("PORT 127,0,0,2,0,25", 501);
+    let argument = port_argument(elsewhere.local_addr().unwrap());
+    client.expect(&format!("PORT {argument}"), 200);
+    client.send("RETR f");
+    assert_eq!(data_port::drain(data_port::accept(&elsewhere)), bytes);
+    client.next(150);
+    client.next(226);
+}

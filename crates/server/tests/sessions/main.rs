@@ -1,0 +1,18 @@
+//! Sessions over real sockets: a server in this process, and clients that speak raw TCP.
+
+mod client;
+mod data_port;
+mod running;
+
+mod abort;
+mod addresses;
+mod checksums;
+mod extended;
+mod hostile;
+mod limits;
+mod lines;
+mod listings;
+mod login;
+mod restart;
+mod shutdown;
+mod stream_mode;

@@ -1,0 +1,134 @@
+//! REST in its forms, ERET and ESTO, in both modes.
+
+use proto::eblock::Header;
+
+use crate::client::{Client, port_argument};
+use crate::data_port;
+use crate::running::{Running, sample};
+
+fn retrieve(client: &mut Client, command: &str) -> Vec<u8> {
+    let address = client.pasv();
+    client.send(command);
+    let bytes = data_port::drain(data_port::connect(address));
+    client.next(150);
+    client.next(226);
+    bytes
+}
+
+/// REST comes between PASV and the transfer as real clients have it.
+fn retrieve_from(client: &mut Client, rest: &str, command: &str) -> Vec<u8> {
+    client.expect(rest, 350);
+    retrieve(client, command)
+}
+
+fn store(client: &mut Client, command: &str, bytes: &[u8]) {
+    let address = client.pasv();
+    client.send(command);
+    data_port::pour(data_port::connect(address), bytes);
+    client.next(150);
+    client.next(226);
+}
+
+#[test]
+fn stream_offsets() {
+    let server = Running::start();
+    let bytes = server.file("f", 100_000);
+    let mut client = server.anonymous();
+    assert_eq!(
+        retrieve_from(&mut client, "REST 40000", "RETR f"),
+        bytes[40_000..]
+    );
+    // One transfer only.
+    assert_eq!(retrieve(&mut client, "RETR f"), bytes);
+    assert_eq!(retrieve_from(&mut client, "REST 200000", "RETR f"), b"");
+    assert_eq!(
+        retrieve_from(&mut client, "REST 0-40000", "RETR f"),
+        bytes[40_000..]
+    );
+    for bad in ["REST -5", "REST x", "REST 0-", "REST 9-3"] {
+        client.expect(bad, 501);
+    }
+}
+
+#[test]
+fn a_store_from_an_offset_keeps_what_is_before_and_ends_the_file() {
+    let server = Running::start();
+    server.file("f", 100_000);
+    let bytes = sample(80_000);
+    let mut client = server.anonymous();
+    client.expect("REST 50000", 350);
+    store(&mut client, "STOR f", &bytes[50_000..]);
+    assert!(server.stored("f") == bytes);
+    store(&mut client, "STOR f", b"short");
+    assert_eq!(server.stored("f"), b"short");
+}
+
+#[test]
+fn partial_retrieve_and_store_at_an_offset() {
+    let server = Running::start();
+    let bytes = server.file("f", 100_000);
+    let mut client = server.anonymous();
+    assert_eq!(
+        retrieve(&mut client, "ERET P 1000 500 f"),
+        bytes[1000..1500]
+    );
+    assert_eq!(
+        retrieve(&mut client, "ERET P 99000 5000 f"),
+        bytes[99_000..]
+    );
+    assert_eq!(retrieve(&mut client, "ERET P 200000 5 f"), b"");
+    store(&mut client, "ESTO A 10 f", b"0123456789");
+    let mut expected = bytes;
+    expected[10..20].copy_from_slice(b"0123456789");
+    assert!(server.stored("f") == expected);
+}
+
+#[test]
+fn byte_ranges_in_mode_e() {
+    let server = Running::start();
+    let bytes = server.file("f", 100_000);
+    let mut client = server.anonymous();
+    client.expect("MODE E", 200);
+    let listener = data_port::listen(server.ip());
+    let argument = port_argument(listener.local_addr().unwrap());
+    client.expect(&format!("PORT {argument}"), 200);
+    client.expect("REST 0-30000,60000-90000", 350);
+    client.send("RETR f");
+    let mut stream = data_port::accept(&listener);
+    let mut got = Vec::new();
+    data_port::read_blocks(&mut stream, &mut got);
+    client.next(150);
+    client.next(226);
+    assert!(got[..30_000].iter().all(|b| *b == 0), "not sent again");
+    assert!(got[30_000..60_000] == bytes[30_000..60_000]);
+    assert!(
+        got[60_000..90_000].iter().all(|b| *b == 0),
+        "not sent again"
+    );
+    assert!(got[90_000..] == bytes[90_000..]);
+
+    // A part counts from its own start.
+    client.send("ERET P 5000 1000 f");
+    let mut part = Vec::new();
+    data_port::read_blocks(&mut stream, &mut part);
+    client.next(125);
+    client.next(226);
+    assert_eq!(part, bytes[5000..6000]);
+}
+
+#[test]
+fn an_adjusted_store_in_mode_e_counts_from_its_offset() {
+    let server = Running::start();
+    let mut expected = server.file("f", 10_000);
+    let mut client = server.anonymous();
+    client.expect("MODE E", 200);
+    let address = client.pasv();
+    client.send("ESTO A 4000 f");
+    let mut stream = data_port::connect(address);
+    data_port::send_block(&mut stream, 3, b"three");
+    data_port::send_header(&mut stream, Header::eof(1, false));
+    client.next_but_markers(150);
+    client.next_but_markers(226);
+    expected[4003..4008].copy_from_slice(b"three");
+    assert!(server.stored("f") == expected);
+}

@@ -1,0 +1,188 @@
+//! A server in this process, on a port of its own, with a root of its own.
+
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use proto::path::VPath;
+use proto::server::Rights;
+use server::config::{Anonymous, ServerConfig};
+use server::users::{self, Account};
+use server::{ServeError, Shutdown, ShutdownHandle};
+use tempfile::TempDir;
+
+use crate::client::Client;
+
+/// The user that [`Running::users`] makes.
+pub(crate) const USER: &str = "ann";
+/// Her password.
+pub(crate) const PASSWORD: &str = "correct horse";
+
+pub(crate) struct Running {
+    pub(crate) address: SocketAddr,
+    pub(crate) scratch: TempDir,
+    shutdown: ShutdownHandle,
+    thread: Option<JoinHandle<Result<(), ServeError>>>,
+}
+
+impl Running {
+    /// Anonymous sessions may write.
+    pub(crate) fn start() -> Self {
+        Self::with(|_| {})
+    }
+
+    /// On `::1`.
+    pub(crate) fn on_v6() -> Self {
+        Self::with(|config| config.listen = (Ipv6Addr::LOCALHOST, 0).into())
+    }
+
+    /// With settings changed.
+    pub(crate) fn with(change: impl FnOnce(&mut ServerConfig)) -> Self {
+        let scratch = tempfile::tempdir().unwrap();
+        let root = scratch.path().join("root");
+        fs::create_dir(&root).unwrap();
+        let mut config = ServerConfig {
+            listen: (Ipv4Addr::LOCALHOST, 0).into(),
+            root,
+            anonymous: Some(Anonymous::Rw),
+            stall_timeout: Duration::from_secs(10),
+            ..ServerConfig::default()
+        };
+        change(&mut config);
+        if config.users.is_some() {
+            let users = scratch.path().join("users");
+            add_user(&users);
+            config.users = Some(users);
+        }
+        let (shutdown, requests) = Shutdown::manual();
+        let (ready, bound) = mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(2)
+                .enable_all()
+                .build()
+                .unwrap()
+                .block_on(server::serve(
+                    config,
+                    move |address| ready.send(address).unwrap(),
+                    requests,
+                ))
+        });
+        Self {
+            address: bound.recv().expect("the server starts"),
+            scratch,
+            shutdown,
+            thread: Some(thread),
+        }
+    }
+
+    /// Anonymous sessions read; [`USER`] writes and may use third hosts.
+    pub(crate) fn with_users() -> Self {
+        Self::with(|config| {
+            config.anonymous = Some(Anonymous::Ro);
+            config.users = Some(PathBuf::from("to be made"));
+        })
+    }
+
+    /// A connected client that was greeted.
+    pub(crate) fn connect(&self) -> Client {
+        Client::connect(self.address)
+    }
+
+    /// A client logged in as anonymous, TYPE I.
+    pub(crate) fn anonymous(&self) -> Client {
+        let mut client = self.connect();
+        client.log_in("anonymous", "test@");
+        client.expect("TYPE I", 200);
+        client
+    }
+
+    /// A client logged in as [`USER`], TYPE I.
+    pub(crate) fn user(&self) -> Client {
+        let mut client = self.connect();
+        client.log_in(USER, PASSWORD);
+        client.expect("TYPE I", 200);
+        client
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.scratch.path().join("root").join(name)
+    }
+
+    /// Puts a file of `size` bytes in the root.
+    pub(crate) fn file(&self, name: &str, size: usize) -> Vec<u8> {
+        let bytes = sample(size);
+        fs::write(self.path(name), &bytes).unwrap();
+        bytes
+    }
+
+    pub(crate) fn stored(&self, name: &str) -> Vec<u8> {
+        fs::read(self.path(name)).unwrap()
+    }
+
+    /// Asks to stop; does not wait.
+    pub(crate) fn ask_to_stop(&self) {
+        self.shutdown.request();
+    }
+
+    /// Waits for the end of the server.
+    pub(crate) fn wait(mut self) -> Result<(), ServeError> {
+        self.thread.take().unwrap().join().unwrap()
+    }
+
+    pub(crate) fn ip(&self) -> IpAddr {
+        self.address.ip()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.shutdown.request();
+        self.shutdown.request();
+        if let Some(thread) = self.thread.take() {
+            let ended = thread.join();
+            if !std::thread::panicking() {
+                ended.unwrap().unwrap();
+            }
+        }
+    }
+}
+
+fn add_user(file: &std::path::Path) {
+    let account = Account {
+        name: USER.to_owned(),
+        root: None,
+        rights: Rights {
+            write: true,
+            third_party: true,
+        },
+        home: VPath::root(),
+    };
+    users::add(file, &account, PASSWORD.as_bytes()).unwrap();
+}
+
+/// Bytes in which every misplaced block shows.
+pub(crate) fn sample(size: usize) -> Vec<u8> {
+    let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+    let mut bytes = Vec::with_capacity(size + 8);
+    while bytes.len() < size {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        bytes.extend_from_slice(&state.to_le_bytes());
+    }
+    bytes.truncate(size);
+    bytes
+}
+
+/// Waits until something holds, for at most five seconds.
+pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while !holds() {
+        assert!(Instant::now() < deadline, "never: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}

@@ -1,0 +1,152 @@
+//! How a server starts badly and ends well.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use server::config::{Anonymous, ServerConfig};
+use server::{ServeError, Shutdown};
+
+use crate::data_port;
+use crate::running::Running;
+
+#[test]
+fn a_drain_tells_idle_sessions_and_lets_transfers_finish() {
+    let server = Running::start();
+    let mut idle = server.anonymous();
+    let mut busy = server.anonymous();
+    let address = busy.pasv();
+    busy.send("STOR up");
+    let mut data = data_port::connect(address);
+    busy.next(150);
+    server.ask_to_stop();
+    idle.next(421);
+    idle.closed();
+    std::thread::sleep(Duration::from_millis(100));
+    assert!(TcpStream::connect(server.address).is_err(), "still accepts");
+    data.write_all(b"to the end").unwrap();
+    drop(data);
+    busy.next(226);
+    busy.next(421);
+    busy.closed();
+    assert_eq!(server.stored("up"), b"to the end");
+    server.wait().unwrap();
+}
+
+#[test]
+fn a_drain_is_bounded() {
+    let server = Running::with(|config| config.drain = Duration::from_millis(300));
+    let mut busy = server.anonymous();
+    let address = busy.pasv();
+    busy.send("STOR up");
+    let mut data = data_port::connect(address);
+    data.write_all(b"never ends").unwrap();
+    busy.next(150);
+    let begun = Instant::now();
+    server.ask_to_stop();
+    busy.next(426);
+    busy.next(421);
+    busy.closed();
+    let _ = data.read(&mut [0; 1]);
+    server.wait().unwrap();
+    let took = begun.elapsed();
+    assert!(took >= Duration::from_millis(300), "{took:?}");
+    assert!(took < Duration::from_secs(3), "{took:?}");
+}
+
+#[test]
+fn a_second_request_ends_at_once() {
+    let server = Running::start();
+    let mut busy = server.anonymous();
+    let address = busy.pasv();
+    busy.send("STOR up");
+    let _data = data_port::connect(address);
+    busy.next(150);
+    let begun = Instant::now();
+    server.ask_to_stop();
+    server.ask_to_stop();
+    server.wait().unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(2));
+}
+
+fn start(change: impl FnOnce(&mut ServerConfig)) -> ServeError {
+    let mut config = ServerConfig {
+        listen: (Ipv4Addr::LOCALHOST, 0).into(),
+        anonymous: Some(Anonymous::Ro),
+        ..ServerConfig::default()
+    };
+    change(&mut config);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let (_handle, requests) = Shutdown::manual();
+    runtime
+        .block_on(server::serve(
+            config,
+            |_| panic!("a server that cannot start is never ready"),
+            requests,
+        ))
+        .unwrap_err()
+}
+
+#[test]
+fn a_missing_root_is_named() {
+    let error = start(|config| config.root = PathBuf::from("/no/such/root"));
+    let text = error.to_string();
+    assert!(matches!(error, ServeError::Root { .. }), "{text}");
+    assert!(
+        text.contains("/no/such/root") && text.contains("--root"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_taken_port_is_named() {
+    let taken = data_port::listen(Ipv4Addr::LOCALHOST.into());
+    let address = taken.local_addr().unwrap();
+    let text = start(|config| config.listen = address).to_string();
+    assert!(
+        text.contains(&address.to_string()) && text.contains("--listen"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_missing_users_file_and_an_unwritable_log_are_named() {
+    let text = start(|config| config.users = Some(PathBuf::from("/no/such/users"))).to_string();
+    assert!(text.contains("/no/such/users"), "{text}");
+    let text =
+        start(|config| config.transfer_log = Some(PathBuf::from("/no/such/log"))).to_string();
+    assert!(text.contains("/no/such/log"), "{text}");
+}
+
+#[test]
+fn each_transfer_leaves_one_record() {
+    let scratch = tempfile::tempdir().unwrap();
+    let log = scratch.path().join("transfers.jsonl");
+    let at = log.clone();
+    let server = Running::with(|config| config.transfer_log = Some(at));
+    let bytes = server.file("f", 5000);
+    let mut client = server.anonymous();
+    let address = client.pasv();
+    client.send("RETR f");
+    assert_eq!(data_port::drain(data_port::connect(address)), bytes);
+    client.next(150);
+    client.next(226);
+    client.pasv();
+    client.expect("RETR missing", 550);
+    drop(client);
+    server.ask_to_stop();
+    server.wait().unwrap();
+    let text = std::fs::read_to_string(log).unwrap();
+    let records: Vec<serde_json::Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(records.len(), 2, "{text}");
+    assert_eq!(records[0]["bytes"], 5000, "{text}");
+    assert_eq!(records[0]["code"], 226, "{text}");
+    assert_eq!(records[1]["code"], 550, "{text}");
+}
