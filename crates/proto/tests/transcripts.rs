@@ -4,6 +4,13 @@
 //! `BLESS=1 cargo test -p proto --test transcripts` rewrites what the session says; the change is
 //! then reviewed as text.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test may end at the first thing that is not as it should be"
+)]
+
 #[path = "transcripts/runner/describe.rs"]
 mod describe;
 #[path = "transcripts/runner/outcome.rs"]

@@ -1,7 +1,7 @@
 //! CKSM and SCKS (GFD.47).
 
 use super::file_task::Then;
-use super::replies;
+use super::replies::{self, Step};
 use super::state::LoggedIn;
 use super::{Action, FileRequest};
 use crate::checksum::Algorithm;
@@ -14,7 +14,7 @@ impl LoggedIn {
         offset: u64,
         length: Option<u64>,
         argument: &[u8],
-    ) -> Result<Vec<Action>, Vec<Action>> {
+    ) -> Step {
         let path = self.resolve(argument)?;
         let request = FileRequest::Checksum {
             algorithm,

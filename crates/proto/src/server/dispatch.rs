@@ -1,7 +1,7 @@
 //! The commands of a logged-in session, one line each, and the outcomes of its work.
 
 use super::parameters::{dcau, language, prot, structure};
-use super::replies;
+use super::replies::{self, Step};
 use super::state::{LoggedIn, Pending};
 use super::{Action, Outcome, SessionConfig};
 use crate::command::{BufferSide, Command, Mode, Type};
@@ -16,11 +16,7 @@ impl LoggedIn {
     }
 
     /// Commands with a path; the error is a refusal of the path or its restart marker.
-    fn on_file_command(
-        &mut self,
-        config: &SessionConfig,
-        command: Command,
-    ) -> Result<Vec<Action>, Vec<Action>> {
+    fn on_file_command(&mut self, config: &SessionConfig, command: Command) -> Step {
         match command {
             Command::Cwd(path) => self.cwd(&path),
             Command::Mkd(path) => self.mkd(&path),

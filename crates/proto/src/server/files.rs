@@ -1,15 +1,12 @@
 //! Names, sizes and times of files: MKD RMD DELE RNFR RNTO SIZE MDTM MFMT.
 
+use super::FileRequest;
 use super::file_task::Then;
 use super::navigation::quoted;
-use super::replies;
+use super::replies::{self, Step};
 use super::state::LoggedIn;
-use super::{Action, FileRequest};
 use crate::reply::Reply;
 use crate::timestamp::Timestamp;
-
-/// Ok: the actions; Err: the refusal of a path, as actions too.
-type Step = Result<Vec<Action>, Vec<Action>>;
 
 /// `250 OK.`
 pub(super) fn done() -> Then {

@@ -1,10 +1,9 @@
 //! Listings: MLST, MLSC and STAT in a reply; LIST, NLST, MLSD and MLSR over a data connection.
 
 use super::file_task::Then;
+use super::replies::Step;
 use super::state::LoggedIn;
-use super::{Action, FileRequest, ListForm, ListRequest, TransferKind};
-
-type Step = Result<Vec<Action>, Vec<Action>>;
+use super::{FileRequest, ListForm, ListRequest, TransferKind};
 
 impl LoggedIn {
     /// MLST: the facts of one path, under the name as asked.

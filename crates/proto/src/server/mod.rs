@@ -7,14 +7,15 @@
 //! Contract with the driver:
 //! - The driver sends [`Session::greeting`] first, then feeds every line to [`Session::on_line`].
 //! - While [`Session::awaiting`] says that an outcome is pending, the driver holds further lines
-//!   back (in order), except during a transfer ([`Awaiting::Transfer`]): there it feeds lines
-//!   whose verb is ABOR, STAT or QUIT at once ([`Session::is_urgent`]), others wait.
+//!   back (in order), except during a transfer ([`Awaiting::Transfer`]): there it feeds ABOR and
+//!   STAT at once ([`Session::is_urgent`]), others wait. QUIT waits like any other, so that what
+//!   was pipelined before it is done (RFC 959 §4.1.1).
 //! - Actions are carried out in order. At most one of them has an outcome
 //!   ([`Action::Authenticate`], [`Action::File`], [`Action::Listen`], [`Action::Transfer`]), and it
 //!   is the last.
 //! - An outcome that nothing waits for is ignored; after [`Action::Close`] so is everything.
 //!
-//! One module per subject of RFC 959 and GFD.20; [`replies`] alone decides which code a failure
+//! One module per subject of RFC 959 and GFD.20; `replies` alone decides which code a failure
 //! gets. The golden dialogues are in `crates/proto/tests/transcripts`.
 
 mod action;

@@ -1,7 +1,7 @@
 //! The current directory and path arguments: CWD, CDUP, PWD.
 
 use super::file_task::Then;
-use super::replies::{self, Failure};
+use super::replies::{self, Failure, Step};
 use super::state::LoggedIn;
 use super::{Action, FileRequest};
 use crate::path::{PathError, VPath};
@@ -36,7 +36,7 @@ impl LoggedIn {
     }
 
     /// CWD
-    pub(super) fn cwd(&mut self, argument: &[u8]) -> Result<Vec<Action>, Vec<Action>> {
+    pub(super) fn cwd(&mut self, argument: &[u8]) -> Step {
         let path = self.resolve(argument)?;
         Ok(self.enter("CWD", path))
     }

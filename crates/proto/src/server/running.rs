@@ -1,4 +1,4 @@
-//! A transfer in progress: its replies from 127 or 150 to 226, ABOR, STAT and QUIT meanwhile.
+//! A transfer in progress: its replies from 127 or 150 to 226, ABOR and STAT meanwhile.
 
 use super::data_address::PassiveForm;
 use super::markers::Markers;
@@ -23,8 +23,6 @@ pub(super) struct Running {
     markers: Markers,
     /// ABORs to be answered at the end.
     aborts: u32,
-    /// QUIT is to be answered at the end.
-    quit: bool,
 }
 
 /// How far a transfer is.
@@ -50,7 +48,6 @@ impl Running {
             delayed,
             markers: Markers::new(request),
             aborts: 0,
-            quit: false,
         }
     }
 
@@ -66,12 +63,6 @@ impl Running {
                 actions
             }
         }
-    }
-
-    /// QUIT: answered after the transfer (RFC 959 §4.1.1).
-    pub(super) fn quit(&mut self) -> Vec<Action> {
-        self.quit = true;
-        Vec::new()
     }
 
     /// STAT during a transfer (RFC 959 §4.1.3).
@@ -116,17 +107,9 @@ impl Running {
         Reply::new(226, text)
     }
 
-    /// What waited for the end.
-    fn afterwards(&self) -> Vec<Action> {
-        let mut actions = Vec::new();
-        for _ in 0..self.aborts {
-            actions.extend(replies::reply(226, "Abort successful"));
-        }
-        if self.quit {
-            actions.extend(replies::reply(221, "Goodbye."));
-            actions.push(Action::Close);
-        }
-        actions
+    /// The replies of the ABORs that waited for the end.
+    fn abort_replies(&self) -> impl Iterator<Item = Action> {
+        (0..self.aborts).map(|_| Action::Reply(Reply::new(226, "Abort successful")))
     }
 }
 
@@ -187,7 +170,7 @@ impl LoggedIn {
                 actions.extend(replies::refuse(&failure));
             }
         }
-        actions.extend(running.afterwards());
+        actions.extend(running.abort_replies());
         actions
     }
 

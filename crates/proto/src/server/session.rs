@@ -71,16 +71,21 @@ impl Session {
         if matches!(self.state, State::Closed) {
             return Vec::new();
         }
-        let command = match line {
-            LineEvent::Line(bytes) => Command::parse(bytes),
-            LineEvent::TooLong => Err(CommandError::Unknown("line too long".to_owned())),
-        };
-        let actions = match command {
-            Ok(command) => {
-                self.bad_lines = 0;
-                self.on_command(command)
-            }
-            Err(error) => self.on_bad_line(&error),
+        let actions = match line {
+            LineEvent::TooLong => self.on_bad_line(Reply::new(500, "Line too long.")),
+            LineEvent::Line(bytes) => match Command::parse(bytes) {
+                Ok(command) => {
+                    self.bad_lines = 0;
+                    self.on_command(command)
+                }
+                Err(error @ CommandError::Unknown(_)) => {
+                    self.on_bad_line(replies::failure(&Failure::Command(&error)))
+                }
+                Err(error) => {
+                    self.bad_lines = 0;
+                    replies::refuse(&Failure::Command(&error))
+                }
+            },
         };
         self.note_close(actions)
     }
@@ -108,8 +113,8 @@ impl Session {
         }
     }
 
-    /// Whether a line that arrives during a transfer is to be fed at once (ABOR, STAT without
-    /// path, QUIT).
+    /// Whether a line that arrives during a transfer is to be fed at once: ABOR, and STAT without
+    /// path. QUIT is not: it must not overtake transfers that were pipelined before it.
     pub fn is_urgent(line: &LineEvent) -> bool {
         let LineEvent::Line(bytes) = line else {
             return false;
@@ -117,24 +122,19 @@ impl Session {
         let text = bytes.trim_ascii_end();
         let end = text.iter().position(|b| *b == b' ').unwrap_or(text.len());
         let verb = &text[..end];
-        verb.eq_ignore_ascii_case(b"ABOR")
-            || verb.eq_ignore_ascii_case(b"QUIT")
-            || text.eq_ignore_ascii_case(b"STAT")
+        verb.eq_ignore_ascii_case(b"ABOR") || text.eq_ignore_ascii_case(b"STAT")
     }
 
-    fn on_bad_line(&mut self, error: &CommandError) -> Vec<Action> {
-        if !matches!(error, CommandError::Unknown(_)) {
-            self.bad_lines = 0;
-        } else {
-            self.bad_lines = self.bad_lines.saturating_add(1);
-            let limit = self.config.max_bad_lines;
-            if limit > 0 && self.bad_lines >= limit {
-                let mut actions = replies::reply(421, "Too many unrecognized commands; closing.");
-                actions.push(Action::Close);
-                return actions;
-            }
+    /// Junk is answered so many times in a row (a port scan, a client that speaks HTTP).
+    fn on_bad_line(&mut self, answer: Reply) -> Vec<Action> {
+        self.bad_lines = self.bad_lines.saturating_add(1);
+        let limit = self.config.max_bad_lines;
+        if limit > 0 && self.bad_lines >= limit {
+            let mut actions = replies::reply(421, "Too many unrecognized commands; closing.");
+            actions.push(Action::Close);
+            return actions;
         }
-        replies::refuse(&Failure::Command(error))
+        vec![Action::Reply(answer)]
     }
 
     fn on_command(&mut self, command: Command) -> Vec<Action> {
@@ -167,7 +167,7 @@ impl Session {
         }
     }
 
-    /// During a transfer the driver hands over ABOR, QUIT and STAT only; anything else is its
+    /// During a transfer the driver hands over ABOR and STAT only; anything else is its
     /// mistake, answered all the same.
     fn while_busy(&mut self, command: &Command) -> Vec<Action> {
         let running = match &mut self.state {
@@ -179,7 +179,6 @@ impl Session {
         };
         match (running, command) {
             (Some(running), Command::Abor) => running.abor(),
-            (Some(running), Command::Quit) => running.quit(),
             (Some(running), Command::Stat(None)) => running.status(),
             _ => replies::reply(503, "The previous command is not finished."),
         }

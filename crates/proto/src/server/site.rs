@@ -2,18 +2,16 @@
 
 use super::file_task::Then;
 use super::files::done;
-use super::replies;
+use super::replies::{self, Step};
 use super::state::LoggedIn;
-use super::{Action, FileRequest, SessionConfig};
+use super::{Action, FileRequest, SessionConfig, help};
 use crate::checksum::Algorithm;
 use crate::command::Site;
 use crate::path::VPath;
 use crate::timestamp::Timestamp;
 
-type Step = Result<Vec<Action>, Vec<Action>>;
-
 impl LoggedIn {
-    /// SITE; SITE HELP is answered before login too and not here.
+    /// SITE
     pub(super) fn site(&mut self, config: &SessionConfig, site: Site) -> Step {
         match site {
             Site::Chmod(mode, path) => {
@@ -32,25 +30,22 @@ impl LoggedIn {
             Site::Symlink(target, link) => self.symlink(&target, &link),
             Site::SymlinkFrom(target) => self.symlink_from(&target),
             Site::SymlinkTo(link) => self.symlink_to(&link),
-            other => Ok(self.site_setting(config, other)),
-        }
-    }
-
-    fn site_setting(&mut self, config: &SessionConfig, site: Site) -> Vec<Action> {
-        match site {
+            Site::StorAttr { modify, checksum } => Ok(self.store_attributes(modify, checksum)),
+            Site::Idle(seconds) => Ok(self.idle(seconds)),
             Site::Buffer(side, bytes) => {
                 self.set_buffer(side, bytes);
-                replies::reply(200, "Site Command Successful.")
+                Ok(replies::reply(200, "Site Command Successful."))
             }
-            Site::ClientInfo(text) => note("client", text),
-            Site::TaskId(text) => note("task", text),
-            Site::Whoami => replies::reply(200, &self.user),
-            Site::Version => replies::reply(200, &config.version),
-            Site::StorAttr { modify, checksum } => self.store_attributes(modify, checksum),
-            Site::Idle(seconds) => self.idle(seconds),
-            Site::Umask(_) => replies::reply(502, "SITE UMASK is not offered; use SITE CHMOD."),
-            Site::Unknown(name) => replies::reply(500, format!("Unknown SITE command {name}.")),
-            other => replies::reply(500, format!("SITE command not possible now: {other:?}")),
+            Site::ClientInfo(text) => Ok(note("client", text)),
+            Site::TaskId(text) => Ok(note("task", text)),
+            Site::Whoami => Ok(replies::reply(200, &self.user)),
+            Site::Version => Ok(replies::reply(200, &config.version)),
+            Site::Umask(_) => {
+                let text = "SITE UMASK is not offered; use SITE CHMOD.";
+                Ok(replies::reply(502, text))
+            }
+            Site::Help => Ok(vec![Action::Reply(help::site_help())]),
+            Site::Unknown(text) => Ok(replies::reply(500, format!("Unknown SITE command {text}."))),
         }
     }
 

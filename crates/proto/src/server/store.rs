@@ -1,14 +1,12 @@
 //! What a store does to its file: STOR, APPE, STOU, ESTO with and without REST.
 
-use super::replies;
+use super::replies::{self, Step};
 use super::state::{LoggedIn, NextStore};
 use super::{Action, Disposition, TransferKind};
 use crate::checksum::Algorithm;
 use crate::command::{Mode, Restart, Type};
 use crate::path::VPath;
 use crate::ranges::RangeSet;
-
-type Step = Result<Vec<Action>, Vec<Action>>;
 
 /// Name that STOU without argument starts from.
 const UNIQUE_BASE: &[u8] = b"stou";

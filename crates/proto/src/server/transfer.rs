@@ -1,6 +1,6 @@
 //! Starting a transfer: is there a data channel, does it fit the mode, what moves (RETR, ERET).
 
-use super::replies::{self, Failure, Subject};
+use super::replies::{self, Failure, Step, Subject};
 use super::running::Running;
 use super::state::{Channel, LoggedIn, Pending};
 use super::{Action, TransferError, TransferKind, TransferRequest};
@@ -15,7 +15,7 @@ impl LoggedIn {
         verb: &'static str,
         part: Option<Retrieve>,
         argument: &[u8],
-    ) -> Result<Vec<Action>, Vec<Action>> {
+    ) -> Step {
         let restart = self.next.restart.take();
         let path = self.resolve(argument)?;
         let have = self.restart_ranges(restart)?.unwrap_or_default();

@@ -60,13 +60,11 @@ fn code(actions: &[Action]) -> u16 {
 }
 
 #[test]
-fn abor_quit_and_plain_stat_are_urgent() {
-    for text in [
-        "ABOR", "abor", "QUIT", "quit now", "STAT", "stat ", "ABOR x",
-    ] {
+fn abor_and_plain_stat_are_urgent() {
+    for text in ["ABOR", "abor", "STAT", "stat ", "ABOR x"] {
         assert!(Session::is_urgent(&line(text)), "{text}");
     }
-    for text in ["", "STAT /x", "NOOP", "ABORT", "RETR ABOR", " "] {
+    for text in ["", "STAT /x", "NOOP", "QUIT", "ABORT", "RETR ABOR", " "] {
         assert!(!Session::is_urgent(&line(text)), "{text}");
     }
     assert!(!Session::is_urgent(&LineEvent::TooLong));

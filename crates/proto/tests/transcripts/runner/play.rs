@@ -1,10 +1,11 @@
 //! Plays a transcript and writes it again with what the session said.
 
+use std::collections::VecDeque;
 use std::fmt::Write;
 use std::net::IpAddr;
 
 use proto::line::LineEvent;
-use proto::server::{Action, Grant, Outcome, Rights, Session, SessionConfig};
+use proto::server::{Action, Awaiting, Grant, Outcome, Rights, Session, SessionConfig};
 
 use crate::describe::describe;
 use crate::outcome;
@@ -15,6 +16,8 @@ use crate::tree::Tree;
 struct Player {
     session: Session,
     tree: Tree,
+    /// Lines that wait for an outcome.
+    held: VecDeque<LineEvent>,
     out: String,
 }
 
@@ -48,6 +51,7 @@ pub(crate) fn play(text: &str) -> Result<String, String> {
     let mut player = Player {
         session: Session::new(config),
         tree,
+        held: VecDeque::new(),
         out,
     };
     player.run(&lines[start..])?;
@@ -85,24 +89,48 @@ impl Player {
         for (at, line) in lines.iter().enumerate() {
             self.out.push_str(&line.source);
             self.out.push('\n');
-            let actions = match &line.step {
-                Step::Text(_) => continue,
-                Step::Setting(setting) => {
-                    self.login(setting)?;
-                    continue;
+            let scripted = scripted_answer(&lines[at + 1..]);
+            match &line.step {
+                Step::Text(_) => {}
+                Step::Setting(setting) => self.login(setting)?,
+                Step::Client(bytes) => self.line(LineEvent::Line(bytes.clone()), scripted),
+                Step::TooLong => self.line(LineEvent::TooLong, scripted),
+                Step::Outcome(text) => {
+                    let actions = self.session.on_outcome(outcome::parse(text)?);
+                    self.carry_out(actions, scripted);
+                    self.release(scripted);
                 }
-                Step::Client(bytes) => self.line(&LineEvent::Line(bytes.clone())),
-                Step::TooLong => self.line(&LineEvent::TooLong),
-                Step::Outcome(text) => self.session.on_outcome(outcome::parse(text)?),
-            };
-            self.carry_out(actions, scripted_answer(&lines[at + 1..]));
+            }
         }
-        Ok(())
+        match self.held.len() {
+            0 => Ok(()),
+            n => Err(format!("{n} lines still wait for an outcome")),
+        }
     }
 
-    /// What the driver would do: lines wait for what is pending.
-    fn line(&mut self, line: &LineEvent) -> Vec<Action> {
-        self.session.on_line(line)
+    /// What a driver does with a line while something is pending.
+    fn line(&mut self, line: LineEvent, scripted: bool) {
+        let take = match self.session.awaiting() {
+            Awaiting::Line => true,
+            Awaiting::Transfer => Session::is_urgent(&line),
+            Awaiting::Outcome => false,
+        };
+        if take {
+            let actions = self.session.on_line(&line);
+            self.carry_out(actions, scripted);
+        } else {
+            self.held.push_back(line);
+        }
+    }
+
+    fn release(&mut self, scripted: bool) {
+        while self.session.awaiting() == Awaiting::Line {
+            let Some(line) = self.held.pop_front() else {
+                return;
+            };
+            let actions = self.session.on_line(&line);
+            self.carry_out(actions, scripted);
+        }
     }
 
     /// Work on files is done by the tree, unless the transcript answers it itself.

@@ -207,7 +207,7 @@ struct Checked {
 }
 
 impl Checked {
-    fn take(&mut self, actions: Vec<Action>) {
+    fn take(&mut self, actions: &[Action]) {
         let last = actions.len().saturating_sub(1);
         for (at, action) in actions.iter().enumerate() {
             let asked = match action {
@@ -242,7 +242,7 @@ impl Checked {
     fn line(&mut self, bytes: &[u8]) {
         let actions = self.session.on_line(&LineEvent::Line(bytes.to_vec()));
         self.lines += 1;
-        self.take(actions);
+        self.take(&actions);
     }
 
     fn outcome(&mut self, outcome: Outcome, is_last: bool) {
@@ -250,7 +250,7 @@ impl Checked {
             self.asked = Asked::Nothing;
         }
         let actions = self.session.on_outcome(outcome);
-        self.take(actions);
+        self.take(&actions);
     }
 
     fn step(&mut self, next: &Move) {
