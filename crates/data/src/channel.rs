@@ -4,23 +4,32 @@
 //! connections whose end mark had no CLOSE bit for the next transfer in the same direction
 //! (GFD.20 §3.4.3); a new PASV or PORT makes a new channel and drops the old one.
 
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use crate::error::DataError;
+use socket2::{Domain, Protocol, Socket, Type};
 
-/// One data TCP connection.
-#[derive(Debug)]
-pub struct Stream {
-    // private: socket, peer
-}
+use crate::budget::{Permit, StreamBudget};
+use crate::connect::{accept_one, connect_all};
+use crate::error::DataError;
+use crate::job::Settings;
+pub use crate::stream::Stream;
+use crate::stream::pin_buffers;
+use crate::transfer::Transfer;
+
+/// Connections that may wait to be accepted: more than any client opens at once, so that a port
+/// scan does not crowd out the peer.
+const BACKLOG: i32 = 256;
 
 /// From which hosts a passive channel takes connections; others are closed at once and the
 /// transfer goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Accept {
-    /// Only this host (the control connection's peer).
+    /// Only this host (the control connection's peer). IPv4-mapped IPv6 addresses count as IPv4.
     Only(IpAddr),
     /// Any host (third-party transfers by users who may).
     Any,
@@ -37,48 +46,265 @@ pub struct ListenOptions {
     pub accept: Accept,
     /// Set before listen, bytes.
     pub send_buffer: Option<u64>,
-    /// Set before listen, bytes.
+    /// Set before listen, bytes. Fixes the window scale of every connection for life; leave it
+    /// `None` unless a user demands it.
     pub receive_buffer: Option<u64>,
+}
+
+/// Where the connections of a channel come from.
+#[derive(Debug)]
+pub(crate) enum Endpoint {
+    /// PASV, EPSV, SPAS.
+    Passive {
+        listener: Socket,
+        address: SocketAddr,
+        accept: Accept,
+    },
+    /// PORT, EPRT, SPOR.
+    Active {
+        targets: Vec<SocketAddr>,
+        local: Option<IpAddr>,
+    },
+    /// Used by a MODE S transfer (RFC 959 §3.3: one file per connection).
+    Spent,
+}
+
+/// Connections kept after a MODE E transfer.
+#[derive(Debug)]
+struct Cached {
+    sending: bool,
+    streams: Vec<Arc<Stream>>,
 }
 
 /// A session's data channel.
 #[derive(Debug)]
 pub struct Channel {
-    // private: endpoint, cached streams (with the direction they were used in)
+    endpoint: Endpoint,
+    cached: Option<Cached>,
+    budget: Option<StreamBudget>,
 }
 
 impl Channel {
-    /// Listens.
+    /// Listens. [`DataError::Listen`] with `AddrInUse` when no port of the range is free.
     pub fn listen(options: &ListenOptions) -> Result<Self, DataError> {
-        let _ = options;
-        todo!()
+        let listener = bind_any(options)?;
+        let at = SocketAddr::new(options.ip, 0);
+        let address = listener
+            .local_addr()
+            .and_then(|a| a.as_socket().ok_or_else(|| io::ErrorKind::Other.into()))
+            .map_err(|source| DataError::Listen { at, source })?;
+        Ok(Self::with(Endpoint::Passive {
+            listener,
+            address,
+            accept: options.accept,
+        }))
     }
 
-    /// Will connect to these addresses when a transfer starts. `local`: address to bind.
+    /// Will connect to these addresses when a transfer starts. `local`: address to bind, used for
+    /// targets of its family.
     pub fn connect_to(targets: Vec<SocketAddr>, local: Option<IpAddr>) -> Self {
-        let _ = (targets, local);
-        todo!()
+        Self::with(Endpoint::Active { targets, local })
+    }
+
+    fn with(endpoint: Endpoint) -> Self {
+        Self {
+            endpoint,
+            cached: None,
+            budget: None,
+        }
+    }
+
+    /// Counts this channel's streams against a bound that it shares with others.
+    pub fn set_budget(&mut self, budget: StreamBudget) {
+        self.budget = Some(budget);
     }
 
     /// The listener's address; `None` for an active channel.
     pub fn local_addr(&self) -> Option<SocketAddr> {
-        todo!()
+        match &self.endpoint {
+            Endpoint::Passive { address, .. } => Some(*address),
+            _ => None,
+        }
     }
 
-    /// Whether a transfer in this direction would use cached connections (reply 125).
+    /// Whether a transfer in this direction would use cached connections (reply 125): there are
+    /// some that the peer has not closed.
     pub fn has_cached(&self, sending: bool) -> bool {
-        let _ = sending;
-        todo!()
+        self.cached
+            .as_ref()
+            .is_some_and(|c| c.sending == sending && c.streams.iter().any(|s| s.alive()))
     }
 
     /// Whether a transfer can run at all (an address was given, or connections are cached);
     /// MODE S uses a channel once.
     pub fn usable(&self) -> bool {
-        todo!()
+        match &self.endpoint {
+            Endpoint::Passive { .. } => true,
+            Endpoint::Active { targets, .. } => !targets.is_empty(),
+            Endpoint::Spent => false,
+        }
     }
 
-    #[allow(dead_code, reason = "sketch of the seam between channel and send/recv")]
-    pub(crate) fn cached(&mut self) -> Vec<Arc<Stream>> {
-        todo!()
+    pub(crate) fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// The right to run one stream.
+    pub(crate) fn permit(&self) -> Result<Permit, DataError> {
+        self.budget
+            .as_ref()
+            .map_or_else(|| Ok(Permit::unlimited()), StreamBudget::take)
+    }
+
+    /// The one connection of a MODE S transfer. The channel is spent afterwards, whatever happens.
+    pub(crate) fn open_single(
+        &mut self,
+        transfer: &Transfer,
+        settings: &Settings,
+    ) -> Result<Arc<Stream>, DataError> {
+        self.cached = None;
+        let endpoint = std::mem::replace(&mut self.endpoint, Endpoint::Spent);
+        open(&endpoint, transfer, settings, 1)?
+            .pop()
+            .ok_or(DataError::NoPeer {
+                seconds: settings.connect.as_secs(),
+            })
+    }
+
+    /// The connections of a MODE E transfer that can be had without waiting for the peer to
+    /// connect: the cached ones, else (active) new ones, `each` per target.
+    pub(crate) fn open_extended(
+        &mut self,
+        transfer: &Transfer,
+        settings: &Settings,
+        sending: bool,
+        each: usize,
+    ) -> Result<Vec<Arc<Stream>>, DataError> {
+        let cached = self.cached.take().filter(|c| c.sending == sending);
+        let mut streams = cached.map_or_else(Vec::new, |c| c.streams);
+        streams.retain(|s| s.alive());
+        let passive_receiver = !sending && matches!(self.endpoint, Endpoint::Passive { .. });
+        if !streams.is_empty() || passive_receiver {
+            return Ok(streams);
+        }
+        open(&self.endpoint, transfer, settings, each)
+    }
+
+    /// Keeps connections for the next transfer in the same direction.
+    pub(crate) fn keep(&mut self, sending: bool, streams: Vec<Arc<Stream>>) {
+        if !streams.is_empty() {
+            self.cached = Some(Cached { sending, streams });
+        }
+    }
+}
+
+fn open(
+    endpoint: &Endpoint,
+    transfer: &Transfer,
+    settings: &Settings,
+    each: usize,
+) -> Result<Vec<Arc<Stream>>, DataError> {
+    match endpoint {
+        Endpoint::Passive {
+            listener, accept, ..
+        } => accept_one(transfer, listener, *accept, settings).map(|stream| vec![stream]),
+        Endpoint::Active { targets, local } => {
+            connect_all(transfer, settings, targets, *local, each)
+        }
+        Endpoint::Spent => Err(DataError::NoPeer { seconds: 0 }),
+    }
+}
+
+fn bind_any(options: &ListenOptions) -> Result<Socket, DataError> {
+    let Some(range) = &options.ports else {
+        return bind(options, 0);
+    };
+    // A random start and an odd-stepped walk would repeat on small ranges; a shuffle does not.
+    let mut ports: Vec<u16> = range.clone().collect();
+    let hasher = RandomState::new();
+    ports.sort_by_cached_key(|port| hasher.hash_one(port));
+    for port in ports {
+        match bind(options, port) {
+            Err(DataError::Listen { source, .. }) if source.kind() == io::ErrorKind::AddrInUse => {}
+            done => return done,
+        }
+    }
+    Err(DataError::Listen {
+        at: SocketAddr::new(options.ip, 0),
+        source: io::ErrorKind::AddrInUse.into(),
+    })
+}
+
+fn bind(options: &ListenOptions, port: u16) -> Result<Socket, DataError> {
+    let at = SocketAddr::new(options.ip, port);
+    let fail = |source| DataError::Listen { at, source };
+    let socket =
+        Socket::new(Domain::for_address(at), Type::STREAM, Some(Protocol::TCP)).map_err(fail)?;
+    // A port whose last connection is still in TIME_WAIT is free for a new listener.
+    socket.set_reuse_address(true).map_err(fail)?;
+    pin_buffers(&socket, options.send_buffer, options.receive_buffer)?;
+    socket.set_nonblocking(true).map_err(fail)?;
+    socket.bind(&at.into()).map_err(fail)?;
+    socket.listen(BACKLOG).map_err(fail)?;
+    Ok(socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(ports: Option<RangeInclusive<u16>>) -> ListenOptions {
+        ListenOptions {
+            ip: [127, 0, 0, 1].into(),
+            ports,
+            accept: Accept::Any,
+            send_buffer: None,
+            receive_buffer: None,
+        }
+    }
+
+    #[test]
+    fn every_port_of_a_range_is_used_before_it_is_full() {
+        // Any free neighbourhood of ports will do.
+        let base = (20_000..60_000)
+            .step_by(7)
+            .find(|base| {
+                (*base..base + 3).all(|p| std::net::TcpListener::bind(("127.0.0.1", p)).is_ok())
+            })
+            .unwrap();
+        let options = options(Some(base..=base + 2));
+        let channels: Vec<_> = (0..3).map(|_| Channel::listen(&options).unwrap()).collect();
+        let mut ports: Vec<_> = channels
+            .iter()
+            .map(|c| c.local_addr().unwrap().port())
+            .collect();
+        ports.sort_unstable();
+        assert_eq!(ports, [base, base + 1, base + 2]);
+        let full = Channel::listen(&options).unwrap_err();
+        assert!(
+            matches!(&full, DataError::Listen { source, .. }
+                if source.kind() == io::ErrorKind::AddrInUse),
+            "{full}"
+        );
+    }
+
+    #[test]
+    fn usable_says_whether_there_is_an_address() {
+        assert!(Channel::listen(&options(None)).unwrap().usable());
+        assert!(!Channel::connect_to(Vec::new(), None).usable());
+        let active = Channel::connect_to(vec![([127, 0, 0, 1], 9).into()], None);
+        assert!(active.usable() && active.local_addr().is_none());
+        assert!(!active.has_cached(true) && !active.has_cached(false));
+    }
+
+    #[test]
+    fn a_listener_with_buffers_pins_them() {
+        let mut options = options(None);
+        options.receive_buffer = Some(128 << 10);
+        let channel = Channel::listen(&options).unwrap();
+        let Endpoint::Passive { listener, .. } = &channel.endpoint else {
+            unreachable!()
+        };
+        assert_eq!(listener.recv_buffer_size().unwrap(), 256 << 10);
     }
 }

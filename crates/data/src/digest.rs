@@ -1,33 +1,193 @@
 //! Checksums: of a stream, of pieces in any order, of a stored file.
 
+use crc_fast::CrcAlgorithm;
+use md5::Md5;
 use proto::checksum::Algorithm;
+use sha1::Sha1;
+use sha2::{Digest as _, Sha256, Sha512};
 
+use crate::buffer::PageBuffer;
 use crate::error::DataError;
 use crate::store::Source;
 
 /// A running sum of bytes in order.
+#[derive(Clone)]
 pub struct Digest {
-    // private
+    state: State,
+}
+
+impl std::fmt::Debug for Digest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Digest").finish_non_exhaustive()
+    }
+}
+
+#[derive(Clone)]
+enum State {
+    Adler32(simd_adler32::Adler32),
+    Crc(crc_fast::Digest),
+    Md5(Md5),
+    Sha1(Sha1),
+    Sha256(Sha256),
+    Sha512(Sha512),
+    Blake3(Box<blake3::Hasher>),
 }
 
 impl Digest {
     /// Nothing summed.
     pub fn new(algorithm: Algorithm) -> Self {
-        let _ = algorithm;
-        todo!()
+        let crc = |which| State::Crc(crc_fast::Digest::new(which));
+        let state = match algorithm {
+            Algorithm::Adler32 => State::Adler32(simd_adler32::Adler32::new()),
+            Algorithm::Crc32 => crc(CrcAlgorithm::Crc32IsoHdlc),
+            Algorithm::Crc32c => crc(CrcAlgorithm::Crc32Iscsi),
+            Algorithm::Md5 => State::Md5(Md5::new()),
+            Algorithm::Sha1 => State::Sha1(Sha1::new()),
+            Algorithm::Sha256 => State::Sha256(Sha256::new()),
+            Algorithm::Sha512 => State::Sha512(Sha512::new()),
+            Algorithm::Blake3 => State::Blake3(Box::default()),
+        };
+        Self { state }
     }
 
     /// Adds bytes.
     pub fn update(&mut self, bytes: &[u8]) {
-        let _ = bytes;
-        todo!()
+        match &mut self.state {
+            State::Adler32(sum) => sum.write(bytes),
+            State::Crc(sum) => sum.update(bytes),
+            State::Md5(sum) => sum.update(bytes),
+            State::Sha1(sum) => sum.update(bytes),
+            State::Sha256(sum) => sum.update(bytes),
+            State::Sha512(sum) => sum.update(bytes),
+            State::Blake3(sum) => {
+                sum.update(bytes);
+            }
+        }
     }
 
     /// Lower-case hex.
     pub fn finish(self) -> String {
-        todo!()
+        match self.state {
+            State::Adler32(sum) => format!("{:08x}", sum.finish()),
+            State::Crc(sum) => format!("{:08x}", sum.finalize()),
+            State::Md5(sum) => hex(&sum.finalize()),
+            State::Sha1(sum) => hex(&sum.finalize()),
+            State::Sha256(sum) => hex(&sum.finalize()),
+            State::Sha512(sum) => hex(&sum.finalize()),
+            State::Blake3(sum) => sum.finalize().to_hex().to_string(),
+        }
     }
 }
+
+fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    bytes
+        .iter()
+        .flat_map(|b| [b >> 4, b & 15])
+        .map(|nibble| char::from(DIGITS[usize::from(nibble)]))
+        .collect()
+}
+
+/// The sum of a run of bytes that can be joined to the sum of the run after it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Piece {
+    kind: PieceKind,
+    value: u32,
+    /// Bytes summed.
+    pub(crate) len: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PieceKind {
+    Adler32,
+    Crc32,
+    Crc32c,
+}
+
+impl PieceKind {
+    fn crc(self) -> Option<CrcAlgorithm> {
+        match self {
+            Self::Adler32 => None,
+            Self::Crc32 => Some(CrcAlgorithm::Crc32IsoHdlc),
+            Self::Crc32c => Some(CrcAlgorithm::Crc32Iscsi),
+        }
+    }
+}
+
+impl Piece {
+    /// The sum of no bytes; `None` for an algorithm whose sums do not join.
+    pub(crate) fn empty(algorithm: Algorithm) -> Option<Self> {
+        let (kind, value) = match algorithm {
+            Algorithm::Adler32 => (PieceKind::Adler32, 1),
+            Algorithm::Crc32 => (PieceKind::Crc32, 0),
+            Algorithm::Crc32c => (PieceKind::Crc32c, 0),
+            _ => return None,
+        };
+        Some(Self {
+            kind,
+            value,
+            len: 0,
+        })
+    }
+
+    /// This run followed by `bytes`.
+    pub(crate) fn followed_by(self, bytes: &[u8]) -> Self {
+        let value = match self.kind.crc() {
+            None => {
+                let mut sum = simd_adler32::Adler32::new();
+                sum.write(bytes);
+                sum.finish()
+            }
+            Some(which) => low_half(crc_fast::checksum(which, bytes)),
+        };
+        let len = bytes.len() as u64;
+        self.join(Self { value, len, ..self })
+    }
+
+    /// This run followed by `next`.
+    pub(crate) fn join(self, next: Self) -> Self {
+        let value = match self.kind.crc() {
+            _ if self.len == 0 => next.value,
+            _ if next.len == 0 => self.value,
+            None => join_adler32(self.value, next.value, next.len),
+            Some(which) => low_half(crc_fast::checksum_combine(
+                which,
+                self.value.into(),
+                next.value.into(),
+                next.len,
+            )),
+        };
+        Self {
+            value,
+            len: self.len + next.len,
+            ..self
+        }
+    }
+
+    /// Lower-case hex.
+    pub(crate) fn finish(self) -> String {
+        format!("{:08x}", self.value)
+    }
+}
+
+/// A 32-bit CRC is returned in 64 bits.
+fn low_half(crc: u64) -> u32 {
+    (crc & u64::from(u32::MAX)) as u32
+}
+
+/// Adler-32 of `first` followed by a run of `len` bytes whose sum is `second` (RFC 1950 §8.2:
+/// both halves are sums modulo the same prime).
+fn join_adler32(first: u32, second: u32, len: u64) -> u32 {
+    const PRIME: u64 = 65_521;
+    let split = |sum: u32| (u64::from(sum & 0xffff), u64::from(sum >> 16));
+    let ((a1, b1), (a2, b2)) = (split(first), split(second));
+    let a = (a1 + a2 + PRIME - 1) % PRIME;
+    let b = (b1 + b2 + (len % PRIME) * (a1 + PRIME - 1)) % PRIME;
+    low_half(b << 16 | a)
+}
+
+/// Bytes read at a time while a stored file is summed.
+const STEP: usize = 1 << 20;
 
 /// Sums `length` bytes (to the end if `None`) of a source from `offset`; a range beyond the end
 /// sums what is there. `progress` is called now and then with the bytes done and stops the sum by
@@ -39,6 +199,29 @@ pub fn sum_source(
     length: Option<u64>,
     progress: &mut dyn FnMut(u64) -> bool,
 ) -> Result<String, DataError> {
-    let _ = (algorithm, source, offset, length, progress);
-    todo!()
+    let mut digest = Digest::new(algorithm);
+    let mut buffer = PageBuffer::new(STEP);
+    let mut done = 0;
+    loop {
+        let left = length.map_or(u64::MAX, |length| length - done);
+        let want = usize::try_from(left).unwrap_or(STEP).min(STEP);
+        let Some(at) = offset.checked_add(done).filter(|_| want > 0) else {
+            return Ok(digest.finish());
+        };
+        let buf = &mut buffer.as_mut()[..want];
+        let n = source
+            .read_at(at, buf)
+            .map_err(|e| DataError::read(source, e))?;
+        if n == 0 {
+            return Ok(digest.finish());
+        }
+        digest.update(&buf[..n]);
+        done += n as u64;
+        if !progress(done) {
+            return Err(DataError::Aborted);
+        }
+    }
 }
+
+#[cfg(test)]
+mod tests;

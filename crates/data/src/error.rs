@@ -3,6 +3,8 @@
 use std::io;
 use std::net::SocketAddr;
 
+use crate::store::{Sink, Source};
+
 /// A failed transfer.
 #[derive(Debug, thiserror::Error)]
 pub enum DataError {
@@ -31,6 +33,22 @@ pub enum DataError {
         at: u64,
         /// What was announced.
         expected: u64,
+    },
+    /// No listener could be opened: no permission, or (`AddrInUse`) no free port in the range.
+    #[error("cannot listen for data connections on {at}: {source}")]
+    Listen {
+        /// Local address; port 0 when a range was searched.
+        at: SocketAddr,
+        /// System's reason.
+        source: io::Error,
+    },
+    /// The system refused a setting or a resource (congestion control, socket buffer, thread).
+    #[error("cannot set up {what}: {source}")]
+    Setup {
+        /// What was asked for.
+        what: String,
+        /// System's reason.
+        source: io::Error,
     },
     /// A data connection could not be made.
     #[error("cannot open data connection to {to}: {source}")]
@@ -87,4 +105,27 @@ pub enum DataError {
         /// The limit.
         limit: usize,
     },
+}
+
+impl DataError {
+    pub(crate) fn read(source: &dyn Source, error: io::Error) -> Self {
+        Self::Read {
+            what: source.name(),
+            source: error,
+        }
+    }
+
+    pub(crate) fn write(sink: &dyn Sink, error: io::Error) -> Self {
+        Self::Write {
+            what: sink.name(),
+            source: error,
+        }
+    }
+
+    pub(crate) fn setup(what: impl Into<String>, error: impl Into<io::Error>) -> Self {
+        Self::Setup {
+            what: what.into(),
+            source: error.into(),
+        }
+    }
 }

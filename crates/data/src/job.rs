@@ -1,12 +1,12 @@
-//! What a transfer is told and what it tells: settings, cancellation, progress, report.
+//! What a transfer is told and what it tells: settings and report.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 use proto::checksum::Algorithm;
 use proto::command::{Mode, Type};
 use proto::ranges::RangeSet;
+
+pub use crate::control::Control;
 
 /// How bytes go between file and socket. `Auto` picks the measured winner per case
 /// (docs/benchmarks.md); the others pin a method where it applies and fall back to `Copy` where it
@@ -39,7 +39,8 @@ pub struct Settings {
     pub block: usize,
     /// How bytes move.
     pub io: IoMethod,
-    /// Sum the bytes that pass; the result is in the report.
+    /// Sum the bytes that pass; the result is in the report. Has no effect in TYPE A, where the
+    /// bytes on the wire are not those of the file.
     pub sum: Option<Algorithm>,
     /// Bytes per second over all streams of the transfer.
     pub rate: Option<u64>,
@@ -55,21 +56,6 @@ pub struct Settings {
     pub congestion: Option<String>,
     /// MODE E sending: set CLOSE in the end marks and close the connections after the transfer.
     pub close_after: bool,
-}
-
-/// Shared between a running transfer and whoever watches or stops it.
-#[derive(Debug, Default)]
-pub struct Control {
-    /// Set by [`Control::cancel`].
-    pub(crate) cancelled: AtomicBool,
-    /// Payload bytes moved over the wire so far.
-    pub(crate) bytes: AtomicU64,
-    /// Ranges safely handed to the store so far, wire offsets (receiving).
-    pub(crate) stored: Mutex<RangeSet>,
-    /// Open data connections now.
-    pub(crate) streams: AtomicU64,
-    /// Sockets to shut down on cancel, and TCP_INFO samples of closed ones: see `channel`.
-    pub(crate) live: Mutex<Vec<std::sync::Weak<crate::channel::Stream>>>,
 }
 
 /// Kernel view of a transfer's streams, summed (TCP_INFO at the end of each stream).
@@ -91,10 +77,33 @@ pub struct WireStats {
     pub rwnd_limited_us: u64,
     /// Of that, limited by the send buffer.
     pub sndbuf_limited_us: u64,
-    /// Stream threads' time blocked in reading the store, microseconds, summed.
+    /// Stream threads' time in the store, microseconds, summed. Sending with sendfile reads the
+    /// store inside the socket call; that time is in `wire_us`.
     pub store_us: u64,
     /// Stream threads' time blocked in the socket, microseconds, summed.
     pub wire_us: u64,
+}
+
+impl Default for Settings {
+    /// MODE S, TYPE I, the kernel's tuning, no sum and no limit; a minute for a stall, half a
+    /// minute for the first connection.
+    fn default() -> Self {
+        Self {
+            mode: Mode::Stream,
+            type_: Type::Image,
+            streams: 1,
+            block: 1 << 20,
+            io: IoMethod::Auto,
+            sum: None,
+            rate: None,
+            stall: Duration::from_secs(60),
+            connect: Duration::from_secs(30),
+            send_buffer: None,
+            receive_buffer: None,
+            congestion: None,
+            close_after: false,
+        }
+    }
 }
 
 /// A finished transfer.
@@ -102,46 +111,14 @@ pub struct WireStats {
 pub struct Report {
     /// Payload bytes moved.
     pub bytes: u64,
-    /// Ranges stored, wire offsets (receiving).
+    /// All that the transfer's [`Control`] has recorded as stored, wire offsets (receiving; in
+    /// TYPE A the count of bytes from the wire).
     pub stored: RangeSet,
     /// Lower-case hex digest of what passed, if `sum` was set and everything from 0 on without
     /// gaps passed (or, for algorithms that combine, the bytes in ascending offset order).
     pub digest: Option<String>,
     /// Kernel's view.
     pub wire: WireStats,
-    /// Seconds from first connection to last byte.
+    /// From the first connection to the last byte.
     pub elapsed: Duration,
-}
-
-impl Control {
-    /// Nothing moved yet.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Payload bytes moved so far.
-    pub fn bytes(&self) -> u64 {
-        todo!()
-    }
-
-    /// Ranges stored so far (receiving), wire offsets.
-    pub fn stored(&self) -> RangeSet {
-        todo!()
-    }
-
-    /// Data connections open now.
-    pub fn streams(&self) -> u64 {
-        todo!()
-    }
-
-    /// Stops the transfer: wakes every blocked stream; the transfer returns
-    /// [`crate::error::DataError::Aborted`].
-    pub fn cancel(&self) {
-        todo!()
-    }
-
-    /// TCP_INFO of all live streams now, for progress displays and `--trace`.
-    pub fn sample(&self) -> Vec<crate::os::TcpInfo> {
-        todo!()
-    }
 }

@@ -1,16 +1,31 @@
 //! The edge: sockets, socket options, files, and the byte pump between them.
 //!
-//! One blocking OS thread per stream. The same [`send`] and [`recv`] serve server and client,
-//! MODE S and MODE E. All unsafe code of the workspace is in [`os`].
+//! One OS thread per stream. The same [`send`] and [`recv`] serve server and client, MODE S and
+//! MODE E. All unsafe code of the workspace is in [`os`].
+//!
+//! How a transfer is laid out: [`channel`] says where connections come from, `transfer` holds what
+//! the streams of one transfer share (stop, stall clock, rate, statistics), `wire` is one stream
+//! at work, [`send`] and [`recv`] are the two loops, and `sum` is the checksum beside them.
 
 #![deny(unsafe_code)]
 
+mod ascii;
+pub mod budget;
+mod buffer;
 pub mod channel;
+mod connect;
+pub mod control;
 pub mod digest;
 pub mod error;
 pub mod job;
 pub mod os;
+mod pipe;
 pub mod rate;
 pub mod recv;
 pub mod send;
+mod stall;
 pub mod store;
+pub mod stream;
+mod sum;
+mod transfer;
+mod wire;

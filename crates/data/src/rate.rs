@@ -1,1 +1,89 @@
 //! Rate limit: a token bucket shared by the streams of a transfer. Pure: time is an argument.
+
+use std::time::Duration;
+
+/// Longest run of bytes that may pass at once, as time at the limited rate.
+const BURST: Duration = Duration::from_millis(100);
+
+/// Grants bytes in the order they are asked for, so that every stream gets its turn.
+///
+/// Instead of counting tokens it keeps the moment at which the bucket will be full again, which
+/// needs no periodic refill (the generic cell rate algorithm of ITU-T I.371, Annex A).
+#[derive(Debug, Clone)]
+pub struct TokenBucket {
+    /// Bytes per second, at least 1.
+    rate: u64,
+    /// When all that was granted will have been earned.
+    full_at: Duration,
+}
+
+impl TokenBucket {
+    /// A full bucket for `rate` bytes per second (0 counts as 1).
+    pub fn new(rate: u64) -> Self {
+        Self {
+            rate: rate.max(1),
+            full_at: Duration::ZERO,
+        }
+    }
+
+    /// Books `bytes` at time `now` (since any fixed moment) and returns how long the caller must
+    /// wait before it moves more.
+    pub fn take(&mut self, now: Duration, bytes: u64) -> Duration {
+        let cost = Duration::from_nanos(
+            u64::try_from(u128::from(bytes) * 1_000_000_000 / u128::from(self.rate))
+                .unwrap_or(u64::MAX),
+        );
+        self.full_at = self.full_at.max(now).saturating_add(cost);
+        self.full_at.saturating_sub(now).saturating_sub(BURST)
+    }
+
+    /// Bytes that one step may move so that steps stay well below the burst.
+    pub fn step(&self) -> usize {
+        usize::try_from(self.rate / 40)
+            .unwrap_or(usize::MAX)
+            .max(1024)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const MB: u64 = 1_000_000;
+
+    #[test]
+    fn a_burst_passes_and_the_rest_waits() {
+        let mut bucket = TokenBucket::new(MB);
+        let start = Duration::from_secs(3);
+        assert_eq!(bucket.take(start, 100_000), Duration::ZERO);
+        assert_eq!(bucket.take(start, 50_000), Duration::from_millis(50));
+        let later = start + Duration::from_secs(10);
+        assert_eq!(bucket.take(later, 200_000), Duration::from_millis(100));
+    }
+
+    #[test]
+    fn a_rate_of_zero_does_not_divide_by_zero() {
+        assert!(TokenBucket::new(0).take(Duration::ZERO, 10) > Duration::from_secs(9));
+    }
+
+    proptest! {
+        #[test]
+        fn obedient_streams_never_pass_the_rate_plus_a_burst(
+            rate in 1_000u64..10_000_000_000,
+            asks in proptest::collection::vec((1u64..4_000_000, 0u64..50), 1..100),
+        ) {
+            let mut bucket = TokenBucket::new(rate);
+            let mut now = Duration::ZERO;
+            let mut total = 0u128;
+            for (bytes, idle_ms) in asks {
+                now += Duration::from_millis(idle_ms);
+                now += bucket.take(now, bytes);
+                total += u128::from(bytes);
+                // Each booking is rounded down to whole nanoseconds.
+                let allowed = u128::from(rate) * (now + BURST).as_nanos() / 1_000_000_000;
+                prop_assert!(total <= allowed + u128::from(rate) / 1_000_000 + 1);
+            }
+        }
+    }
+}

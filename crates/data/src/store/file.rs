@@ -1,38 +1,270 @@
 //! Regular files, pipes and devices as source and sink.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::OFlags;
+
+use super::{Sink, Source};
+
+/// Position of a file that cannot be read or written at an offset: the next one that may come.
+#[derive(Debug, Default)]
+struct Position(Mutex<u64>);
+
+impl Position {
+    /// Locks the file for one step at `offset`.
+    fn at(&self, offset: u64, name: &str) -> io::Result<MutexGuard<'_, u64>> {
+        let position = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if *position == offset {
+            return Ok(position);
+        }
+        Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("{name} is sequential: offset {offset} came when {position} was due"),
+        ))
+    }
+}
+
+/// How offsets apply to an open file.
+#[derive(Debug)]
+enum Access {
+    /// Any offset at any time.
+    Random,
+    /// In order only.
+    Sequential(Position),
+}
 
 /// A file or pipe to send.
 #[derive(Debug)]
 pub struct FileSource {
-    // private: file, name, sequential, position
+    file: File,
+    name: String,
+    access: Access,
 }
 
 impl FileSource {
     /// Wraps an open file; anything that cannot be read at an offset (pipe, socket, terminal) is
     /// sequential.
     pub fn new(file: File, name: impl Into<String>) -> io::Result<Self> {
-        let _ = (file, name.into());
-        todo!()
+        let kind = file.metadata()?.file_type();
+        if kind.is_file() || kind.is_block_device() {
+            let name = name.into();
+            let access = Access::Random;
+            return Ok(Self { file, name, access });
+        }
+        Ok(Self::sequential(file, name))
+    }
+
+    /// Reads an open file from where it stands, whatever it is: standard input may be a regular
+    /// file that somebody has read a part of.
+    pub fn sequential(file: File, name: impl Into<String>) -> Self {
+        Self {
+            file,
+            name: name.into(),
+            access: Access::Sequential(Position::default()),
+        }
+    }
+}
+
+impl Source for FileSource {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
+        match &self.access {
+            Access::Random => retry(|| self.file.read_at(buf, offset)),
+            Access::Sequential(position) => {
+                let mut position = position.at(offset, &self.name)?;
+                let n = retry(|| (&self.file).read(buf))?;
+                *position += n as u64;
+                Ok(n)
+            }
+        }
+    }
+
+    fn len(&self) -> io::Result<Option<u64>> {
+        match self.access {
+            Access::Random => self.file.metadata().map(|m| Some(m.len())),
+            Access::Sequential(_) => Ok(None),
+        }
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        matches!(self.access, Access::Random).then(|| self.file.as_fd())
+    }
+}
+
+fn retry(mut step: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+    loop {
+        match step() {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            done => return done,
+        }
     }
 }
 
 /// A file, device or pipe to store into.
 #[derive(Debug)]
 pub struct FileSink {
-    // private
+    file: File,
+    name: String,
+    access: Access,
 }
 
 impl FileSink {
-    /// Wraps an open file; `/dev/null` takes any offset, a pipe only ascending ones.
+    /// Wraps an open file; `/dev/null` takes any offset, a pipe only ascending ones. A file opened
+    /// to append is sequential too, because the kernel ignores offsets there (pwrite(2), BUGS).
     pub fn new(file: File, name: impl Into<String>) -> io::Result<Self> {
-        let _ = (file, name.into());
-        todo!()
+        let meta = file.metadata()?;
+        let kind = meta.file_type();
+        let null = kind.is_char_device() && meta.rdev() == rustix::fs::makedev(1, 3);
+        let appends = rustix::fs::fcntl_getfl(&file)?.contains(OFlags::APPEND);
+        if (kind.is_file() || kind.is_block_device() || null) && !appends {
+            let name = name.into();
+            let access = Access::Random;
+            return Ok(Self { file, name, access });
+        }
+        Ok(Self::sequential(file, name))
+    }
+
+    /// Writes to an open file from where it stands, whatever it is: standard output may be a
+    /// regular file that holds somebody else's output already.
+    pub fn sequential(file: File, name: impl Into<String>) -> Self {
+        Self {
+            file,
+            name: name.into(),
+            access: Access::Sequential(Position::default()),
+        }
     }
 
     /// The file, to sync, truncate or stat it.
     pub fn file(&self) -> &File {
-        todo!()
+        &self.file
+    }
+}
+
+impl Sink for FileSink {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
+        match &self.access {
+            Access::Random => self.file.write_all_at(buf, offset),
+            Access::Sequential(position) => {
+                let mut position = position.at(offset, &self.name)?;
+                (&self.file).write_all(buf)?;
+                *position += buf.len() as u64;
+                Ok(())
+            }
+        }
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        // In-order splices would pass the position by.
+        matches!(self.access, Access::Random).then(|| self.file.as_fd())
+    }
+
+    fn seekable(&self) -> bool {
+        matches!(self.access, Access::Random)
+    }
+
+    fn reread(&self) -> Option<Arc<dyn Source>> {
+        let regular = self.file.metadata().ok()?.is_file();
+        let mode = rustix::fs::fcntl_getfl(&self.file).ok()? & OFlags::RWMODE;
+        if !regular || mode != OFlags::RDWR || !self.seekable() {
+            return None;
+        }
+        let file = self.file.try_clone().ok()?;
+        let source = FileSource::new(file, self.name.clone()).ok()?;
+        Some(Arc::new(source))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::conformance::{check_random_sink, check_sequential_sink, check_source};
+    use std::fs::OpenOptions;
+    use std::io::Seek;
+
+    fn file_with(bytes: &[u8]) -> File {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(bytes).unwrap();
+        file.rewind().unwrap();
+        file
+    }
+
+    fn pipe_with(bytes: &[u8]) -> File {
+        let (read, write) = rustix::pipe::pipe().unwrap();
+        let mut write = File::from(write);
+        write.write_all(bytes).unwrap();
+        File::from(read)
+    }
+
+    #[test]
+    fn regular_file_as_source() {
+        check_source(
+            |bytes| Arc::new(FileSource::new(file_with(bytes), "f").unwrap()),
+            true,
+        );
+    }
+
+    #[test]
+    fn pipe_as_source() {
+        check_source(
+            |bytes| Arc::new(FileSource::new(pipe_with(bytes), "p").unwrap()),
+            false,
+        );
+    }
+
+    #[test]
+    fn regular_file_as_sink() {
+        check_random_sink(&FileSink::new(tempfile::tempfile().unwrap(), "f").unwrap());
+    }
+
+    #[test]
+    fn pipe_as_sink() {
+        let (read, write) = rustix::pipe::pipe().unwrap();
+        let sink = FileSink::new(File::from(write), "p").unwrap();
+        check_sequential_sink(sink, || {
+            let mut all = Vec::new();
+            File::from(read).read_to_end(&mut all).unwrap();
+            all
+        });
+    }
+
+    #[test]
+    fn a_file_opened_to_append_is_sequential_and_keeps_what_it_had() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        std::fs::write(&path, b"old ").unwrap();
+        let file = OpenOptions::new().append(true).open(&path).unwrap();
+        let sink = FileSink::new(file, "log").unwrap();
+        check_sequential_sink(sink, || std::fs::read(&path).unwrap()[4..].to_vec());
+    }
+
+    #[test]
+    fn dev_null_takes_any_offset() {
+        let file = OpenOptions::new().write(true).open("/dev/null").unwrap();
+        let sink = FileSink::new(file, "/dev/null").unwrap();
+        assert!(sink.seekable());
+        sink.write_at(1 << 40, b"x").unwrap();
+        sink.write_at(0, b"x").unwrap();
+        assert!(sink.reread().is_none());
+    }
+
+    #[test]
+    fn a_sequential_source_starts_where_the_file_stands() {
+        let mut file = file_with(b"abcdef");
+        file.read_exact(&mut [0; 2]).unwrap();
+        let source = FileSource::sequential(file, "standard input");
+        let mut buf = [0; 8];
+        assert_eq!(source.read_at(0, &mut buf).unwrap(), 4);
+        assert_eq!(&buf[..4], b"cdef");
     }
 }

@@ -1,1 +1,169 @@
 //! Bytes in memory: listings to send and to receive, and tests.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::{Sink, Source};
+
+/// Bytes to send.
+#[derive(Debug, Clone)]
+pub struct MemorySource {
+    name: String,
+    bytes: Arc<[u8]>,
+}
+
+impl MemorySource {
+    /// Sends `bytes`; `name` is for messages.
+    pub fn new(bytes: impl Into<Arc<[u8]>>, name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            bytes: bytes.into(),
+        }
+    }
+}
+
+impl Source for MemorySource {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
+        let from = usize::try_from(offset)
+            .unwrap_or(usize::MAX)
+            .min(self.bytes.len());
+        let n = buf.len().min(self.bytes.len() - from);
+        buf[..n].copy_from_slice(&self.bytes[from..from + n]);
+        Ok(n)
+    }
+
+    fn len(&self) -> io::Result<Option<u64>> {
+        Ok(Some(self.bytes.len() as u64))
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}
+
+/// Collects received bytes up to a bound; gaps read as zeros.
+#[derive(Debug, Clone)]
+pub struct MemorySink {
+    name: String,
+    limit: usize,
+    bytes: Arc<Mutex<Vec<u8>>>,
+}
+
+impl MemorySink {
+    /// Takes bytes at offsets below `limit`; beyond it a write fails with
+    /// `io::ErrorKind::FileTooLarge`.
+    pub fn new(limit: usize, name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            limit,
+            bytes: Arc::default(),
+        }
+    }
+
+    /// A copy of what came so far.
+    pub fn bytes(&self) -> Vec<u8> {
+        self.locked().clone()
+    }
+
+    /// Takes what came so far out; the sink is empty afterwards.
+    pub fn take(&self) -> Vec<u8> {
+        std::mem::take(&mut *self.locked())
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Vec<u8>> {
+        self.bytes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Sink for MemorySink {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
+        let from = usize::try_from(offset).unwrap_or(usize::MAX);
+        let end = from
+            .checked_add(buf.len())
+            .filter(|end| *end <= self.limit)
+            .ok_or(io::ErrorKind::FileTooLarge)?;
+        let mut bytes = self.locked();
+        if bytes.len() < end {
+            bytes.resize(end, 0);
+        }
+        bytes[from..end].copy_from_slice(buf);
+        Ok(())
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn seekable(&self) -> bool {
+        true
+    }
+
+    fn reread(&self) -> Option<Arc<dyn Source>> {
+        Some(Arc::new(Reread(self.clone())))
+    }
+}
+
+/// A sink's bytes, as they are when they are read.
+#[derive(Debug)]
+struct Reread(MemorySink);
+
+impl Source for Reread {
+    fn name(&self) -> String {
+        self.0.name()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
+        let bytes = self.0.locked();
+        let from = usize::try_from(offset)
+            .unwrap_or(usize::MAX)
+            .min(bytes.len());
+        let n = buf.len().min(bytes.len() - from);
+        buf[..n].copy_from_slice(&bytes[from..from + n]);
+        Ok(n)
+    }
+
+    fn len(&self) -> io::Result<Option<u64>> {
+        Ok(Some(self.0.locked().len() as u64))
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::conformance::{check_random_sink, check_source};
+
+    #[test]
+    fn conforms_as_source() {
+        check_source(|bytes| Arc::new(MemorySource::new(bytes, "m")), true);
+    }
+
+    #[test]
+    fn conforms_as_sink() {
+        check_random_sink(&MemorySink::new(1 << 20, "m"));
+    }
+
+    #[test]
+    fn the_bound_holds_at_any_offset() {
+        let sink = MemorySink::new(10, "m");
+        sink.write_at(8, b"ab").unwrap();
+        for offset in [9, 10, u64::MAX] {
+            let error = sink.write_at(offset, b"cd").unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
+        }
+        assert_eq!(sink.take(), b"\0\0\0\0\0\0\0\0ab");
+        assert!(sink.bytes().is_empty());
+    }
+}

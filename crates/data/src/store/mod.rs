@@ -2,7 +2,10 @@
 
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
+#[cfg(test)]
+mod conformance;
 pub mod file;
 pub mod memory;
 pub mod root;
@@ -11,7 +14,8 @@ pub mod root;
 pub trait Source: Send + Sync + std::fmt::Debug {
     /// For messages: the path, `standard input`.
     fn name(&self) -> String;
-    /// Bytes from `offset`; 0 at the end. A sequential source requires ascending offsets.
+    /// Bytes from `offset`; 0 at the end. A sequential source requires ascending, gapless offsets
+    /// and gives `io::ErrorKind::InvalidInput` otherwise.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize>;
     /// Size now; `None` for a sequential source.
     fn len(&self) -> io::Result<Option<u64>>;
@@ -30,4 +34,9 @@ pub trait Sink: Send + Sync + std::fmt::Debug {
     fn fd(&self) -> Option<BorrowedFd<'_>>;
     /// Whether offsets may come in any order.
     fn seekable(&self) -> bool;
+    /// What was written, readable again: checksums that cannot be combined are then made while
+    /// blocks still arrive out of order. `None` if this sink cannot be read.
+    fn reread(&self) -> Option<Arc<dyn Source>> {
+        None
+    }
 }

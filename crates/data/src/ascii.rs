@@ -1,0 +1,273 @@
+//! TYPE A: line ends are CR LF on the wire and LF in the store (RFC 959 §3.1.1.1).
+//!
+//! Both directions are adapters of a store, so that the pump knows nothing of them; they are
+//! sequential, because translation shifts every later offset.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex};
+
+use crate::store::{Sink, Source};
+use crate::transfer::locked;
+
+/// Bytes read from the store at a time.
+const READ: usize = 256 << 10;
+
+/// Turns line ends into CR LF. A CR LF that is there already stays as it is: listings are written
+/// with it, and doubling the CR is a known fault of other servers.
+#[derive(Debug, Default)]
+struct Encode {
+    after_cr: bool,
+}
+
+impl Encode {
+    fn translate(&mut self, input: &[u8], out: &mut Vec<u8>) {
+        for byte in input {
+            if *byte == b'\n' && !self.after_cr {
+                out.push(b'\r');
+            }
+            self.after_cr = *byte == b'\r';
+            out.push(*byte);
+        }
+    }
+}
+
+/// Turns CR LF into LF; a CR that is not followed by LF stays.
+#[derive(Debug, Default)]
+struct Decode {
+    held_cr: bool,
+}
+
+impl Decode {
+    fn translate(&mut self, input: &[u8], out: &mut Vec<u8>) {
+        for byte in input {
+            if self.held_cr && *byte != b'\n' {
+                out.push(b'\r');
+            }
+            self.held_cr = *byte == b'\r';
+            if !self.held_cr {
+                out.push(*byte);
+            }
+        }
+    }
+
+    /// A CR at the very end has no LF after it.
+    fn finish(&mut self, out: &mut Vec<u8>) {
+        if std::mem::take(&mut self.held_cr) {
+            out.push(b'\r');
+        }
+    }
+}
+
+/// A source whose line ends are translated for the wire.
+#[derive(Debug)]
+pub(crate) struct AsciiSource {
+    inner: Arc<dyn Source>,
+    state: Mutex<Sending>,
+}
+
+#[derive(Debug)]
+struct Sending {
+    encode: Encode,
+    /// Next byte of the store, and the end of the part to send.
+    at: u64,
+    end: u64,
+    /// Translated and not yet taken.
+    ready: Vec<u8>,
+    taken: usize,
+    /// Wire offset of the next byte to be taken.
+    wire: u64,
+}
+
+impl AsciiSource {
+    /// Translates bytes `start..end` of `inner`; less if it ends before.
+    pub(crate) fn new(inner: Arc<dyn Source>, start: u64, end: u64) -> Self {
+        let state = Mutex::new(Sending {
+            encode: Encode::default(),
+            at: start,
+            end,
+            ready: Vec::new(),
+            taken: 0,
+            wire: 0,
+        });
+        Self { inner, state }
+    }
+
+    fn refill(&self, state: &mut Sending) -> io::Result<()> {
+        let want = usize::try_from(state.end - state.at)
+            .unwrap_or(READ)
+            .min(READ);
+        let mut raw = vec![0; want];
+        let n = self.inner.read_at(state.at, &mut raw)?;
+        state.at += n as u64;
+        state.ready.clear();
+        state.taken = 0;
+        state.encode.translate(&raw[..n], &mut state.ready);
+        Ok(())
+    }
+}
+
+impl Source for AsciiSource {
+    fn name(&self) -> String {
+        self.inner.name()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
+        let mut state = locked(&self.state);
+        if offset != state.wire {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        if state.taken == state.ready.len() {
+            self.refill(&mut state)?;
+        }
+        let n = buf.len().min(state.ready.len() - state.taken);
+        buf[..n].copy_from_slice(&state.ready[state.taken..state.taken + n]);
+        state.taken += n;
+        state.wire += n as u64;
+        Ok(n)
+    }
+
+    fn len(&self) -> io::Result<Option<u64>> {
+        Ok(None)
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}
+
+/// A sink whose line ends are translated from the wire.
+#[derive(Debug)]
+pub(crate) struct AsciiSink {
+    inner: Arc<dyn Sink>,
+    state: Mutex<Receiving>,
+}
+
+#[derive(Debug, Default)]
+struct Receiving {
+    decode: Decode,
+    out: Vec<u8>,
+    /// Next byte from the wire and next byte of the store.
+    wire: u64,
+    store: u64,
+}
+
+impl AsciiSink {
+    /// Stores the translated bytes from `start` on; so do wire offsets count.
+    pub(crate) fn new(inner: Arc<dyn Sink>, start: u64) -> Self {
+        let state = Mutex::new(Receiving {
+            wire: start,
+            store: start,
+            ..Receiving::default()
+        });
+        Self { inner, state }
+    }
+
+    /// Stores what was held back at the end.
+    pub(crate) fn finish(&self) -> io::Result<()> {
+        let mut state = locked(&self.state);
+        state.out.clear();
+        let Receiving { decode, out, .. } = &mut *state;
+        decode.finish(out);
+        self.inner.write_at(state.store, &state.out)
+    }
+}
+
+impl Sink for AsciiSink {
+    fn name(&self) -> String {
+        self.inner.name()
+    }
+
+    fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
+        let mut state = locked(&self.state);
+        if offset != state.wire {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "text cannot be stored out of order; use TYPE I",
+            ));
+        }
+        state.out.clear();
+        let Receiving { decode, out, .. } = &mut *state;
+        decode.translate(buf, out);
+        self.inner.write_at(state.store, &state.out)?;
+        state.wire += buf.len() as u64;
+        state.store += state.out.len() as u64;
+        Ok(())
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn seekable(&self) -> bool {
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::memory::{MemorySink, MemorySource};
+    use proptest::prelude::*;
+
+    fn encoded(text: &[u8], step: usize) -> Vec<u8> {
+        let inner = Arc::new(MemorySource::new(text.to_vec(), "m"));
+        let source = AsciiSource::new(inner, 0, text.len() as u64);
+        let mut all = Vec::new();
+        let mut buf = vec![0; step];
+        loop {
+            let n = source.read_at(all.len() as u64, &mut buf).unwrap();
+            if n == 0 {
+                return all;
+            }
+            all.extend_from_slice(&buf[..n]);
+        }
+    }
+
+    fn decoded(text: &[u8], step: usize) -> Vec<u8> {
+        let inner = MemorySink::new(1 << 20, "m");
+        let sink = AsciiSink::new(Arc::new(inner.clone()), 0);
+        for (i, part) in text.chunks(step).enumerate() {
+            sink.write_at((i * step) as u64, part).unwrap();
+        }
+        sink.finish().unwrap();
+        inner.bytes()
+    }
+
+    #[test]
+    fn line_ends_both_ways() {
+        for (store, wire) in [
+            ("", ""),
+            ("a\nb\n", "a\r\nb\r\n"),
+            ("\n\n", "\r\n\r\n"),
+            ("a\rb\r", "a\rb\r"),
+        ] {
+            for step in 1..4 {
+                assert_eq!(encoded(store.as_bytes(), step), wire.as_bytes());
+                assert_eq!(decoded(wire.as_bytes(), step), store.as_bytes());
+            }
+        }
+        assert_eq!(encoded(b"a\r\nb", 1), b"a\r\nb");
+        assert_eq!(decoded(b"a\r\r\nb", 1), b"a\r\nb");
+    }
+
+    #[test]
+    fn a_part_is_translated_alone() {
+        let inner = Arc::new(MemorySource::new(b"ab\ncd\n".to_vec(), "m"));
+        let source = AsciiSource::new(inner, 2, 4);
+        let mut buf = [0; 9];
+        assert_eq!(source.read_at(0, &mut buf).unwrap(), 3);
+        assert_eq!(&buf[..3], b"\r\nc");
+        assert_eq!(source.read_at(3, &mut buf).unwrap(), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn text_without_cr_comes_back(
+            text in proptest::collection::vec(prop_oneof![Just(b'\n'), Just(b'x')], 0..500),
+            step in 1usize..40,
+        ) {
+            prop_assert_eq!(decoded(&encoded(&text, step), step), text);
+        }
+    }
+}

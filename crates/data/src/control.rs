@@ -1,0 +1,99 @@
+//! The handle between a running transfer and whoever watches or stops it.
+
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+use proto::ranges::RangeSet;
+
+use crate::os::wake::Wake;
+use crate::os::{TcpInfo, tcp_info};
+use crate::stream::Stream;
+use crate::transfer::locked;
+
+/// Shared between a running transfer and whoever watches or stops it. One may serve several
+/// attempts in turn: bytes and stored ranges then add up. Once cancelled it stays so.
+#[derive(Debug, Default)]
+pub struct Control {
+    cancelled: AtomicBool,
+    bytes: AtomicU64,
+    stored: Mutex<RangeSet>,
+    live: Mutex<Vec<Weak<Stream>>>,
+    wakes: Mutex<Vec<Weak<Wake>>>,
+}
+
+impl Control {
+    /// Nothing moved yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Payload bytes moved over the wire so far.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Ranges safely handed to the store so far (receiving), wire offsets.
+    pub fn stored(&self) -> RangeSet {
+        locked(&self.stored).clone()
+    }
+
+    /// Data connections open now.
+    pub fn streams(&self) -> u64 {
+        locked(&self.live).len() as u64
+    }
+
+    /// Stops the transfer: wakes every blocked stream; the transfer returns
+    /// [`crate::error::DataError::Aborted`]. A read of a pipe that has no data is not woken.
+    pub fn cancel(&self) {
+        self.cancelled.store(true, Ordering::SeqCst);
+        for wake in locked(&self.wakes).iter().filter_map(Weak::upgrade) {
+            wake.ring();
+        }
+    }
+
+    /// Whether [`Control::cancel`] was called.
+    pub fn cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::SeqCst)
+    }
+
+    /// TCP_INFO of all live streams now, for progress displays and `--trace`.
+    pub fn sample(&self) -> Vec<TcpInfo> {
+        let live: Vec<_> = locked(&self.live)
+            .iter()
+            .filter_map(Weak::upgrade)
+            .collect();
+        live.iter()
+            .filter_map(|stream| tcp_info::tcp_info(stream.as_fd()).ok())
+            .collect()
+    }
+
+    /// From now on [`Control::cancel`] rings this, at once if it was called before.
+    pub(crate) fn ring_on_cancel(&self, wake: &Arc<Wake>) {
+        let mut wakes = locked(&self.wakes);
+        wakes.retain(|w| w.strong_count() > 0);
+        wakes.push(Arc::downgrade(wake));
+        if self.cancelled() {
+            wake.ring();
+        }
+    }
+
+    pub(crate) fn add_bytes(&self, n: u64) {
+        self.bytes.fetch_add(n, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_stored(&self, start: u64, end: u64) {
+        locked(&self.stored).insert(start, end);
+    }
+
+    /// Shows a stream in [`Control::sample`]; returns how many are live now.
+    pub(crate) fn attach(&self, stream: &Arc<Stream>) -> u64 {
+        let mut live = locked(&self.live);
+        live.push(Arc::downgrade(stream));
+        live.len() as u64
+    }
+
+    pub(crate) fn detach(&self, stream: &Arc<Stream>) {
+        locked(&self.live).retain(|s| !std::ptr::eq(s.as_ptr(), Arc::as_ptr(stream)));
+    }
+}

@@ -1,0 +1,211 @@
+//! MODE E: blocks from any number of connections until EOF and every EOD are in (GFD.20 §3.4).
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Scope, ScopedJoinHandle};
+
+use proto::eblock::{BlockError, Completion};
+
+use super::Job;
+use super::accept::Intake;
+use super::reader::{End, Reader};
+use crate::budget::Permit;
+use crate::channel::Channel;
+use crate::error::DataError;
+use crate::os::wake::Wake;
+use crate::stream::Stream;
+use crate::sum::Sum;
+use crate::transfer::locked;
+use crate::wire::Wire;
+
+/// What the connections of one transfer tell each other.
+#[derive(Debug)]
+pub(super) struct Gathering {
+    pub(super) sum: Sum,
+    /// Rung when the transfer is complete: connections that wait for a header stop waiting.
+    pub(super) over: Wake,
+    /// Rung when the intake has something to look at.
+    pub(super) nudge: Wake,
+    completion: Mutex<Completion>,
+    /// A connection carried a valid header.
+    productive: AtomicBool,
+    /// Readers at work.
+    active: AtomicUsize,
+    /// Connections whose part is over and that may be used again.
+    parked: Mutex<Vec<Arc<Stream>>>,
+}
+
+impl Gathering {
+    fn new(sum: Sum) -> Result<Self, DataError> {
+        let wake = || Wake::new().map_err(|e| DataError::setup("an event descriptor", e));
+        Ok(Self {
+            sum,
+            over: wake()?,
+            nudge: wake()?,
+            completion: Mutex::default(),
+            productive: AtomicBool::new(false),
+            active: AtomicUsize::new(0),
+            parked: Mutex::default(),
+        })
+    }
+
+    pub(super) fn complete(&self) -> bool {
+        locked(&self.completion).complete()
+    }
+
+    pub(super) fn productive(&self) -> bool {
+        self.productive.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn note_productive(&self) {
+        self.productive.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn active(&self) -> usize {
+        self.active.load(Ordering::SeqCst)
+    }
+
+    /// Whether a connection is left on which an end mark might still come.
+    pub(super) fn may_hear_more(&self) -> bool {
+        locked(&self.parked).iter().any(|s| s.alive())
+    }
+
+    pub(super) fn on_eod(&self) {
+        let mut completion = locked(&self.completion);
+        completion.on_eod();
+        self.announce(&completion);
+    }
+
+    pub(super) fn on_eof(&self, streams: u64) -> Result<(), BlockError> {
+        let mut completion = locked(&self.completion);
+        completion.on_eof(streams)?;
+        self.announce(&completion);
+        Ok(())
+    }
+
+    fn announce(&self, completion: &Completion) {
+        if completion.complete() {
+            self.over.ring();
+            self.nudge.ring();
+        }
+    }
+
+    fn park(&self, stream: Arc<Stream>) {
+        locked(&self.parked).push(stream);
+    }
+}
+
+/// Receives over the cached connections and all that arrive; keeps those that may be used again.
+pub(super) fn receive(channel: &mut Channel, job: &Job<'_>) -> Result<Option<String>, DataError> {
+    let sum = Sum::many_streams(job.settings.sum, job.sink.reread(), job.plan.origin);
+    let gathering = Gathering::new(sum)?;
+    let permit = channel.permit()?;
+    let present = channel.open_extended(job.transfer, job.settings, false, 1)?;
+    gather(channel, job, &gathering, present, permit);
+    job.transfer.check()?;
+    let Gathering { sum, parked, .. } = gathering;
+    channel.keep(
+        false,
+        parked.into_inner().unwrap_or_else(PoisonError::into_inner),
+    );
+    Ok(sum.digest())
+}
+
+/// Runs the readers, and in the caller's thread the intake of further connections, until all
+/// have ended. A failure is noted in the transfer.
+fn gather(
+    channel: &Channel,
+    job: &Job<'_>,
+    gathering: &Gathering,
+    present: Vec<Arc<Stream>>,
+    permit: Permit,
+) {
+    let transfer = job.transfer;
+    std::thread::scope(|scope| {
+        if let Some(follow) = gathering.sum.follower() {
+            scope.spawn(move || follow.run(|| transfer.check().is_ok()));
+        }
+        let crew = Crew {
+            scope,
+            job,
+            gathering,
+            readers: Vec::new(),
+        };
+        let mut intake = Intake::new(channel, crew, permit);
+        let taken = intake.adopt(present).and_then(|()| intake.run());
+        if let Err(error) = taken {
+            transfer.fail(error);
+        }
+        intake.join();
+        if let Some(follow) = gathering.sum.follower() {
+            follow.end();
+        }
+    });
+}
+
+/// The reader threads of one transfer.
+pub(super) struct Crew<'scope, 'env> {
+    scope: &'scope Scope<'scope, 'env>,
+    pub(super) job: &'env Job<'env>,
+    pub(super) gathering: &'env Gathering,
+    readers: Vec<ScopedJoinHandle<'scope, ()>>,
+}
+
+impl Crew<'_, '_> {
+    /// Starts reading a connection.
+    pub(super) fn start(
+        &mut self,
+        stream: Arc<Stream>,
+        permit: Permit,
+        cached: bool,
+    ) -> Result<(), DataError> {
+        let (job, gathering) = (self.job, self.gathering);
+        let at_work = AtWork::new(gathering);
+        let wire = Wire::new(job.transfer, stream, permit);
+        let reader = std::thread::Builder::new()
+            .name(format!("recv-{}", self.readers.len()))
+            .spawn_scoped(self.scope, move || {
+                let _at_work = at_work;
+                read_one(wire, job, gathering, cached);
+            })
+            .map_err(|e| DataError::setup("a stream thread", e))?;
+        self.readers.push(reader);
+        Ok(())
+    }
+
+    pub(super) fn join(self) {
+        for reader in self.readers {
+            // A reader that panicked has sent its message; its transfer is not whole.
+            if reader.join().is_err() {
+                self.job.transfer.fail(DataError::Aborted);
+            }
+        }
+    }
+}
+
+/// Counts a reader from before its thread starts until it ends, however it ends.
+struct AtWork<'g>(&'g Gathering);
+
+impl<'g> AtWork<'g> {
+    fn new(gathering: &'g Gathering) -> Self {
+        gathering.active.fetch_add(1, Ordering::SeqCst);
+        Self(gathering)
+    }
+}
+
+impl Drop for AtWork<'_> {
+    fn drop(&mut self) {
+        self.0.active.fetch_sub(1, Ordering::SeqCst);
+        self.0.nudge.ring();
+    }
+}
+
+fn read_one(wire: Wire<'_>, job: &Job<'_>, gathering: &Gathering, cached: bool) {
+    let stream = Arc::clone(wire.stream());
+    match Reader::new(wire, job, gathering).run() {
+        Ok(End::Eod { close: false }) => gathering.park(stream),
+        Ok(End::Idle { carried }) if carried || cached => gathering.park(stream),
+        Ok(_) => {}
+        Err(error) => job.transfer.fail(error),
+    }
+}

@@ -1,0 +1,241 @@
+//! One stream's way from the socket to the store, by the chosen method.
+
+use std::io;
+
+use rustix::pipe::SpliceFlags;
+
+use super::Job;
+use crate::buffer::PageBuffer;
+use crate::error::DataError;
+use crate::job::IoMethod;
+use crate::pipe::Pipe;
+use crate::store::Sink;
+use crate::sum::{Sum, Tap};
+use crate::transfer::{STEP, Transfer};
+use crate::wire::Wire;
+
+/// Stored bytes after which they are reported, at the latest.
+const REPORT: u64 = 1 << 20;
+
+/// How this stream moves bytes.
+enum Method {
+    /// Receive into memory, write to the store.
+    Copy,
+    /// Socket to pipe to file.
+    Splice(Pipe),
+}
+
+/// A stream that stores what it receives.
+pub(super) struct Inlet<'j> {
+    pub(super) wire: Wire<'j>,
+    job: &'j Job<'j>,
+    method: Method,
+    buffer: PageBuffer,
+    tap: Tap<'j>,
+    stored: StoredRun<'j>,
+}
+
+impl<'j> Inlet<'j> {
+    pub(super) fn new(wire: Wire<'j>, job: &'j Job<'j>, sum: &'j Sum) -> Self {
+        Self {
+            stored: StoredRun {
+                transfer: wire.transfer(),
+                start: 0,
+                end: 0,
+            },
+            wire,
+            job,
+            method: pick(job, sum),
+            buffer: PageBuffer::new(STEP),
+            tap: sum.tap(),
+        }
+    }
+
+    /// Receives up to `most` bytes that belong at wire offset `offset` and stores them; returns
+    /// how many, 0 at the peer's FIN.
+    pub(super) fn step(&mut self, offset: u64, most: u64) -> Result<u64, DataError> {
+        let step = self.wire.transfer().step();
+        let len = usize::try_from(most).unwrap_or(step).min(step);
+        let at = offset.checked_add(self.job.plan.origin).ok_or_else(|| {
+            let too_large = io::ErrorKind::FileTooLarge;
+            DataError::write(&**self.job.sink, too_large.into())
+        })?;
+        let n = match &self.method {
+            Method::Copy => self.copy(offset, at, len)?,
+            Method::Splice(_) => self.splice(at, len)?,
+        } as u64;
+        if n > 0 {
+            self.wire.transfer().add_moved(n);
+            if let Some((start, end)) = self.stored.add(offset, n) {
+                self.tap.stored(start, end);
+            }
+        }
+        Ok(n)
+    }
+
+    /// Receives and forgets up to `most` bytes.
+    pub(super) fn skip(&mut self, most: u64) -> Result<u64, DataError> {
+        let len = usize::try_from(most).unwrap_or(STEP).min(STEP);
+        let n = self.wire.recv(&mut self.buffer.as_mut()[..len])?;
+        Ok(n as u64)
+    }
+
+    /// Reports what was stored; done by dropping, too.
+    pub(super) fn report(&mut self) {
+        if let Some((start, end)) = self.stored.flush() {
+            self.tap.stored(start, end);
+        }
+    }
+
+    fn copy(&mut self, offset: u64, at: u64, len: usize) -> Result<usize, DataError> {
+        let n = self.wire.recv(&mut self.buffer.as_mut()[..len])?;
+        if n > 0 {
+            let bytes = &self.buffer.as_ref()[..n];
+            let (sink, tap) = (&**self.job.sink, &mut self.tap);
+            self.wire
+                .store(|| {
+                    tap.pass(offset, bytes);
+                    sink.write_at(at, bytes)
+                })
+                .map_err(|e| DataError::write(sink, e))?;
+            self.wire.transfer().throttle(n)?;
+        }
+        Ok(n)
+    }
+
+    fn splice(&mut self, at: u64, len: usize) -> Result<usize, DataError> {
+        let Method::Splice(pipe) = &self.method else {
+            return Ok(0);
+        };
+        let n = self
+            .wire
+            .splice_in(pipe.input(), len.min(Pipe::capacity()))?;
+        if n == 0 {
+            return Ok(0);
+        }
+        let sink = &**self.job.sink;
+        let buffer = &mut self.buffer;
+        let emptied = self.wire.store(|| empty(pipe, sink, at, n, buffer));
+        let went_by_pages = emptied.map_err(|e| DataError::write(sink, e))?;
+        if !went_by_pages {
+            self.method = Method::Copy;
+        }
+        self.wire.transfer().throttle(n)?;
+        Ok(n)
+    }
+}
+
+impl Drop for Inlet<'_> {
+    fn drop(&mut self) {
+        self.report();
+    }
+}
+
+/// The method for this job; the measured winners are in docs/benchmarks.md.
+fn pick(job: &Job<'_>, sum: &Sum) -> Method {
+    let wanted = match job.settings.io {
+        IoMethod::Splice => true,
+        IoMethod::Auto => false,
+        IoMethod::Copy | IoMethod::Sendfile | IoMethod::Zerocopy => false,
+    };
+    if !wanted || sum.needs_bytes() || !job.sink.seekable() || job.sink.fd().is_none() {
+        return Method::Copy;
+    }
+    Pipe::new().map_or_else(
+        |error| {
+            tracing::debug!(%error, "no large pipe, copying");
+            Method::Copy
+        },
+        Method::Splice,
+    )
+}
+
+/// Moves all `n` bytes of the pipe to the sink at `at`; false if they had to be copied because
+/// the file does not take spliced pages.
+fn empty(
+    pipe: &Pipe,
+    sink: &dyn Sink,
+    at: u64,
+    n: usize,
+    buffer: &mut PageBuffer,
+) -> io::Result<bool> {
+    let mut done = 0;
+    while done < n {
+        let file = sink.fd().ok_or(io::ErrorKind::Unsupported)?;
+        let mut offset = at + done as u64;
+        let spliced = rustix::pipe::splice(
+            pipe.output(),
+            None,
+            file,
+            Some(&mut offset),
+            n - done,
+            SpliceFlags::MOVE,
+        );
+        match spliced {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(moved) => done += moved,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(rustix::io::Errno::INVAL | rustix::io::Errno::SPIPE) => {
+                copy_rest(pipe, sink, at + done as u64, n - done, buffer)?;
+                return Ok(false);
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(true)
+}
+
+fn copy_rest(
+    pipe: &Pipe,
+    sink: &dyn Sink,
+    mut at: u64,
+    mut left: usize,
+    buffer: &mut PageBuffer,
+) -> io::Result<()> {
+    while left > 0 {
+        let want = left.min(STEP);
+        let buf = &mut buffer.as_mut()[..want];
+        let n = rustix::io::read(pipe.output(), &mut *buf)?;
+        if n == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        sink.write_at(at, &buf[..n])?;
+        at += n as u64;
+        left -= n;
+    }
+    Ok(())
+}
+
+/// Stored bytes in one run, reported in large pieces to keep the shared range set quiet.
+struct StoredRun<'j> {
+    transfer: &'j Transfer,
+    start: u64,
+    end: u64,
+}
+
+impl StoredRun<'_> {
+    /// `n` bytes at `offset` are stored. Returns what was reported now.
+    fn add(&mut self, offset: u64, n: u64) -> Option<(u64, u64)> {
+        let reported = if offset == self.end {
+            None
+        } else {
+            self.flush()
+        };
+        if self.start == self.end {
+            self.start = offset;
+        }
+        self.end = offset + n;
+        // At most one of the two happens: after a flush the run is one step long.
+        reported.or_else(|| (self.end - self.start >= REPORT).then(|| self.flush())?)
+    }
+
+    fn flush(&mut self) -> Option<(u64, u64)> {
+        let run = (self.start, self.end);
+        self.start = self.end;
+        if run.0 == run.1 {
+            return None;
+        }
+        self.transfer.control().add_stored(run.0, run.1);
+        Some(run)
+    }
+}

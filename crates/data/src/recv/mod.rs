@@ -1,0 +1,116 @@
+//! Wire to store.
+
+mod accept;
+mod extended;
+mod inlet;
+mod reader;
+mod stream_mode;
+
+use std::sync::Arc;
+
+use proto::command::{Mode, Type};
+
+use crate::ascii::AsciiSink;
+use crate::channel::Channel;
+use crate::error::DataError;
+use crate::job::{Control, Report, Settings};
+use crate::store::Sink;
+use crate::transfer::Transfer;
+
+/// Where received bytes go.
+#[derive(Debug, Clone, Copy)]
+pub struct RecvPlan {
+    /// Added to wire offsets to make file offsets (MODE E: ESTO A, REST parts; MODE S: where the
+    /// stream starts, less `stream_start`).
+    pub origin: u64,
+    /// MODE S with REST n: wire offset of the first byte, for the ranges in the report.
+    pub stream_start: u64,
+    /// A block that ends beyond this wire offset is refused ([`DataError::Outside`]); in MODE S
+    /// a stream that goes on past it too.
+    pub limit: Option<u64>,
+}
+
+/// Receives one transfer; returns when MODE E is complete (EOF and all EODs) or the MODE S
+/// connection ended, and every byte was handed to the sink (not necessarily synced).
+///
+/// In TYPE A bytes are stored in order from `origin + stream_start` on, and MODE E text must come
+/// over one stream.
+pub fn run(
+    channel: &mut Channel,
+    sink: &Arc<dyn Sink>,
+    plan: &RecvPlan,
+    settings: &Settings,
+    control: &Arc<Control>,
+) -> Result<Report, DataError> {
+    let transfer = Transfer::new(settings, control)?;
+    let result = transfer.check().and_then(|()| match settings.type_ {
+        Type::Image => receive(channel, sink, plan, settings, &transfer),
+        Type::Ascii => receive_text(channel, sink, plan, settings, &transfer),
+    });
+    transfer.finish(result)
+}
+
+fn receive(
+    channel: &mut Channel,
+    sink: &Arc<dyn Sink>,
+    plan: &RecvPlan,
+    settings: &Settings,
+    transfer: &Transfer,
+) -> Result<Option<String>, DataError> {
+    let job = Job {
+        sink,
+        plan,
+        settings,
+        transfer,
+    };
+    match settings.mode {
+        Mode::Stream => stream_mode::receive(channel, &job),
+        Mode::Extended => extended::receive(channel, &job),
+    }
+}
+
+fn receive_text(
+    channel: &mut Channel,
+    sink: &Arc<dyn Sink>,
+    plan: &RecvPlan,
+    settings: &Settings,
+    transfer: &Transfer,
+) -> Result<Option<String>, DataError> {
+    let start = match settings.mode {
+        Mode::Stream => plan.origin.saturating_add(plan.stream_start),
+        Mode::Extended => plan.origin,
+    };
+    let text = Arc::new(AsciiSink::new(Arc::clone(sink), start));
+    let as_sink: Arc<dyn Sink> = Arc::clone(&text) as Arc<dyn Sink>;
+    let settings = Settings {
+        sum: None,
+        ..settings.clone()
+    };
+    receive(channel, &as_sink, plan, &settings, transfer)?;
+    text.finish().map_err(|e| DataError::write(&**sink, e))?;
+    Ok(None)
+}
+
+/// A transfer that is ready to start.
+struct Job<'t> {
+    sink: &'t Arc<dyn Sink>,
+    plan: &'t RecvPlan,
+    settings: &'t Settings,
+    transfer: &'t Transfer,
+}
+
+impl Job<'_> {
+    /// [`DataError::Outside`] if `count` bytes at `offset` are not all below the limit.
+    fn check_limit(&self, offset: u64, count: u64) -> Result<(), DataError> {
+        match self.plan.limit {
+            Some(limit) if count > 0 && offset.saturating_add(count) > limit => {
+                Err(DataError::Outside {
+                    offset,
+                    count,
+                    limit,
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! One connection of a MODE E transfer: headers and blocks until its end mark.
+
+use proto::eblock::{BlockError, BlockEvent, Decoder, Flags, HEADER_LEN, Header};
+
+use super::Job;
+use super::extended::Gathering;
+use super::inlet::Inlet;
+use crate::error::DataError;
+use crate::wire::{Input, Wire};
+
+/// How a connection's part in a transfer ended well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// EOD came.
+    Eod {
+        /// The sender will close the connection.
+        close: bool,
+    },
+    /// The peer closed it before it carried anything.
+    Vanished,
+    /// The transfer was complete without it.
+    Idle {
+        /// It is known to be the sender's: it carried something.
+        carried: bool,
+    },
+}
+
+/// Reads one connection.
+pub(super) struct Reader<'j> {
+    inlet: Inlet<'j>,
+    job: &'j Job<'j>,
+    gathering: &'j Gathering,
+    decoder: Decoder,
+    header: [u8; HEADER_LEN],
+    /// A header of this transfer was accepted on this connection.
+    carried: bool,
+    /// The block under way is no file data.
+    skipping: bool,
+}
+
+impl<'j> Reader<'j> {
+    pub(super) fn new(wire: Wire<'j>, job: &'j Job<'j>, gathering: &'j Gathering) -> Self {
+        Self {
+            inlet: Inlet::new(wire, job, &gathering.sum),
+            job,
+            gathering,
+            decoder: Decoder::new(),
+            header: [0; HEADER_LEN],
+            carried: false,
+            skipping: false,
+        }
+    }
+
+    /// Reads until the connection's part in the transfer is over. Trouble on a connection that
+    /// has carried nothing (a port scan, a wrong peer) is its own: the transfer goes on.
+    pub(super) fn run(mut self) -> Result<End, DataError> {
+        match self.read() {
+            Err(error @ (DataError::Wire { .. } | DataError::Block { .. })) if !self.carried => {
+                tracing::warn!(%error, "data connection dropped");
+                Ok(End::Vanished)
+            }
+            result => result,
+        }
+    }
+
+    fn read(&mut self) -> Result<End, DataError> {
+        loop {
+            while self.decoder.payload_left() > 0 {
+                self.payload()?;
+            }
+            self.inlet.report();
+            // An EOD is told by the header before it, once its data has passed.
+            let end = match self.decode(&[])? {
+                None => self.header()?,
+                Some(event) => self.on_event(event)?,
+            };
+            if let Some(end) = end {
+                return Ok(end);
+            }
+        }
+    }
+
+    /// Moves a piece of the block under way.
+    fn payload(&mut self) -> Result<(), DataError> {
+        let left = self.decoder.payload_left();
+        let n = if self.skipping {
+            self.inlet.skip(left)?
+        } else {
+            self.inlet.step(self.decoder.payload_offset(), left)?
+        };
+        if n == 0 {
+            return Err(self.bad(BlockError::Truncated));
+        }
+        self.decoder.advance(n);
+        Ok(())
+    }
+
+    /// Reads one header; never a byte more, for what follows an end mark belongs to the next
+    /// transfer.
+    fn header(&mut self) -> Result<Option<End>, DataError> {
+        let mut have = 0;
+        while have < HEADER_LEN {
+            if have == 0 && self.gathering.complete() {
+                let carried = self.carried;
+                return Ok(Some(End::Idle { carried }));
+            }
+            let rest = &mut self.header[have..];
+            let input = if have == 0 {
+                self.inlet.wire.recv_unless(rest, &self.gathering.over)?
+            } else {
+                Input::Bytes(self.inlet.wire.recv(rest)?)
+            };
+            match input {
+                Input::Interrupted => {}
+                Input::Bytes(0) if !self.carried => return Ok(Some(End::Vanished)),
+                Input::Bytes(0) => return Err(self.bad(BlockError::Truncated)),
+                Input::Bytes(n) => have += n,
+            }
+        }
+        self.on_header()
+    }
+
+    fn on_header(&mut self) -> Result<Option<End>, DataError> {
+        let bytes = self.header;
+        let event = self.decode(&bytes)?;
+        let header = Header::decode(&bytes);
+        self.skipping = header.flags.has(Flags::EOF) || header.flags.has(Flags::RESTART);
+        if !self.skipping {
+            self.job.check_limit(header.offset, header.count)?;
+        }
+        self.carried = true;
+        self.gathering.note_productive();
+        event.map_or(Ok(None), |event| self.on_event(event))
+    }
+
+    fn on_event(&mut self, event: BlockEvent) -> Result<Option<End>, DataError> {
+        match event {
+            BlockEvent::Eod { close } => {
+                self.inlet.report();
+                self.gathering.on_eod();
+                Ok(Some(End::Eod { close }))
+            }
+            BlockEvent::Eof { streams } => {
+                self.gathering.on_eof(streams).map_err(|e| self.bad(e))?;
+                Ok(None)
+            }
+            // No payload was offered to the decoder.
+            BlockEvent::Data { .. } | BlockEvent::Skip { .. } => Ok(None),
+        }
+    }
+
+    fn decode(&mut self, input: &[u8]) -> Result<Option<BlockEvent>, DataError> {
+        let (_, event) = self.decoder.decode(input).map_err(|e| self.bad(e))?;
+        Ok(event)
+    }
+
+    fn bad(&self, source: BlockError) -> DataError {
+        DataError::Block {
+            peer: self.inlet.wire.stream().peer().to_string(),
+            source,
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Store to wire.
+
+mod cursor;
+mod extended;
+mod outlet;
+mod stream_mode;
+mod zerocopy;
+
+use std::sync::Arc;
+
+use proto::command::{Mode, Type};
+use proto::ranges::RangeSet;
+
+use crate::ascii::AsciiSource;
+use crate::channel::Channel;
+use crate::error::DataError;
+use crate::job::{Control, Report, Settings};
+use crate::store::Source;
+use crate::sum::Sum;
+use crate::transfer::Transfer;
+use cursor::Supply;
+
+/// What to send.
+#[derive(Debug, Clone)]
+pub struct SendPlan {
+    /// File ranges to send, ascending; ignored for sequential sources (pipes), which are sent to
+    /// their end. In TYPE A only where the first range starts and the last ends counts.
+    pub ranges: RangeSet,
+    /// Subtracted from file offsets to make wire offsets (ERET P: start of the part). No range
+    /// may start before it.
+    pub origin: u64,
+}
+
+/// Sends the planned ranges over the channel; blocks until all is handed to the kernel and the end
+/// marks are sent. In MODE S, and with `close_after`, the connections are shut down and the call
+/// waits until the peer's kernel has acknowledged every byte.
+/// The channel keeps reusable MODE E connections.
+///
+/// A transfer that fails is broken off with a reset, so that no receiver takes it for whole.
+pub fn run(
+    channel: &mut Channel,
+    source: &Arc<dyn Source>,
+    plan: &SendPlan,
+    settings: &Settings,
+    control: &Arc<Control>,
+) -> Result<Report, DataError> {
+    let transfer = Transfer::new(settings, control)?;
+    let result = transfer
+        .check()
+        .and_then(|()| Job::new(source, plan, settings, &transfer))
+        .and_then(|job| match settings.mode {
+            Mode::Stream => stream_mode::send(channel, job),
+            Mode::Extended => extended::send(channel, job),
+        });
+    transfer.finish(result)
+}
+
+/// A transfer that is ready to start.
+struct Job<'t> {
+    source: Arc<dyn Source>,
+    supply: Supply,
+    /// Subtracted from the supply's offsets to make wire offsets.
+    origin: u64,
+    sum: Sum,
+    settings: &'t Settings,
+    transfer: &'t Transfer,
+}
+
+impl<'t> Job<'t> {
+    fn new(
+        source: &Arc<dyn Source>,
+        plan: &SendPlan,
+        settings: &'t Settings,
+        transfer: &'t Transfer,
+    ) -> Result<Self, DataError> {
+        let first = plan.ranges.iter().next();
+        if let Some(range) = first.filter(|r| r.start < plan.origin) {
+            return Err(DataError::Outside {
+                offset: range.start,
+                count: range.len(),
+                limit: plan.origin,
+            });
+        }
+        let size = source.len().map_err(|e| DataError::read(&**source, e))?;
+        let job = |source, supply, origin, sum| Self {
+            source,
+            supply,
+            origin,
+            sum,
+            settings,
+            transfer,
+        };
+        if settings.type_ == Type::Ascii {
+            let start = first.map_or(0, |r| r.start);
+            let end = size.map_or(u64::MAX, |_| plan.ranges.end().max(start));
+            let text = AsciiSource::new(Arc::clone(source), start, end);
+            return Ok(job(Arc::new(text), Supply::in_order(), 0, Sum::Off));
+        }
+        let supply = match size {
+            Some(_) => Supply::ranges(&plan.ranges),
+            None => Supply::in_order(),
+        };
+        // Bytes that are handed out in order by one hand pass in order whatever their streams.
+        let one_stream = settings.mode == Mode::Stream || settings.streams <= 1 || size.is_none();
+        let sum = if one_stream {
+            Sum::one_stream(settings.sum)
+        } else {
+            Sum::many_streams(settings.sum, Some(Arc::clone(source)), plan.origin)
+        };
+        let origin = if size.is_some() { plan.origin } else { 0 };
+        Ok(job(Arc::clone(source), supply, origin, sum))
+    }
+}

@@ -1,0 +1,279 @@
+//! One stream's way from the store to the socket, by the chosen method.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use proto::eblock::Header;
+use proto::ranges::ByteRange;
+use rustix::pipe::SpliceFlags;
+
+use super::Job;
+use super::cursor::Supply;
+use super::zerocopy::Ring;
+use crate::buffer::PageBuffer;
+use crate::error::DataError;
+use crate::job::IoMethod;
+use crate::pipe::Pipe;
+use crate::store::Source;
+use crate::sum::Tap;
+use crate::transfer::STEP;
+use crate::wire::Wire;
+
+/// How this stream moves bytes.
+enum Method {
+    /// Read into memory, write to the socket.
+    Copy(PageBuffer),
+    /// The kernel reads the file's pages.
+    Sendfile,
+    /// File to pipe to socket.
+    Splice(Pipe),
+    /// Read into memory, which the kernel then borrows.
+    Zerocopy(Ring),
+}
+
+/// A stream that sends parts of a job.
+pub(super) struct Outlet<'j> {
+    wire: Wire<'j>,
+    job: &'j Job<'j>,
+    method: Method,
+    tap: Tap<'j>,
+}
+
+impl<'j> Outlet<'j> {
+    pub(super) fn new(wire: Wire<'j>, job: &'j Job<'j>) -> Self {
+        let method = pick(job, &wire);
+        Self {
+            wire,
+            job,
+            method,
+            tap: job.sum.tap(),
+        }
+    }
+
+    pub(super) fn wire(&mut self) -> &mut Wire<'j> {
+        &mut self.wire
+    }
+
+    /// Sends everything the job's supply has for this stream; with `framed`, as MODE E blocks.
+    pub(super) fn send_supply(&mut self, framed: bool) -> Result<(), DataError> {
+        let block = self.job.settings.block as u64;
+        match &self.job.supply {
+            Supply::Ranges { left, .. } => {
+                while let Some(part) = Supply::next(left, block) {
+                    self.send_part(part, framed)?;
+                }
+            }
+            Supply::InOrder(_) => while self.send_next(framed)? {},
+        }
+        self.finish()
+    }
+
+    /// Waits until no memory of this stream is in use by the kernel.
+    fn finish(&mut self) -> Result<(), DataError> {
+        match &mut self.method {
+            Method::Zerocopy(ring) => ring.drain(&mut self.wire),
+            _ => Ok(()),
+        }
+    }
+
+    /// Sends one part of a source that can be read anywhere.
+    fn send_part(&mut self, part: ByteRange, framed: bool) -> Result<(), DataError> {
+        let wire_offset = part.start - self.job.origin;
+        let header = Header::data(wire_offset, part.len()).encode();
+        let mut header: &[u8] = if framed { &header } else { &[] };
+        let mut at = part.start;
+        while at < part.end {
+            let step = self.wire.transfer().step();
+            let len = usize::try_from(part.end - at).unwrap_or(step).min(step);
+            self.wire.transfer().throttle(len)?;
+            let sent = self.send_step(header, at, len)?;
+            if sent == 0 {
+                return Err(self.shrunk(at));
+            }
+            header = &[];
+            self.wire.transfer().add_moved(sent as u64);
+            at += sent as u64;
+        }
+        self.tap.stored(wire_offset, part.end - self.job.origin);
+        Ok(())
+    }
+
+    /// Moves up to `len` bytes at `at`; 0 when the source has ended there.
+    fn send_step(&mut self, header: &[u8], at: u64, len: usize) -> Result<usize, DataError> {
+        let source = &*self.job.source;
+        let wire_offset = at - self.job.origin;
+        match &mut self.method {
+            Method::Copy(buffer) => {
+                let buf = &mut buffer.as_mut()[..len];
+                let n = fill(&mut self.wire, source, at, buf)?;
+                self.tap.pass(wire_offset, &buf[..n]);
+                // Nothing goes out for a source that has ended, not even the header.
+                if n > 0 {
+                    self.wire.send_all(header, &buf[..n], false)?;
+                }
+                Ok(n)
+            }
+            Method::Zerocopy(ring) => {
+                let n = ring.send(&mut self.wire, header, len, |wire, buf| {
+                    let n = fill(wire, source, at, buf)?;
+                    self.tap.pass(wire_offset, &buf[..n]);
+                    Ok(n)
+                })?;
+                Ok(n)
+            }
+            Method::Sendfile | Method::Splice(_) => {
+                self.wire.send_all(header, &[], true)?;
+                match self.send_from_file(at, len) {
+                    Err(DataError::Wire { source, .. }) if is_file_trouble(&source) => {
+                        // Copying either works where the file system cannot do it, or tells the
+                        // file's error.
+                        tracing::debug!(error = %source, "falling back to copying");
+                        self.method = Method::Copy(PageBuffer::new(STEP));
+                        self.send_step(&[], at, len)
+                    }
+                    done => done,
+                }
+            }
+        }
+    }
+
+    fn send_from_file(&mut self, at: u64, len: usize) -> Result<usize, DataError> {
+        let Some(file) = self.job.source.fd() else {
+            return Err(self.wire.broke(io::ErrorKind::Unsupported.into()));
+        };
+        match &mut self.method {
+            Method::Splice(pipe) => splice(&mut self.wire, file, pipe, at, len),
+            _ => self.wire.send_file(file, at, len),
+        }
+    }
+
+    /// Reads and sends the next block of an in-order source; false at its end.
+    fn send_next(&mut self, framed: bool) -> Result<bool, DataError> {
+        let Supply::InOrder(order) = &self.job.supply else {
+            return Ok(false);
+        };
+        let Method::Copy(buffer) = &mut self.method else {
+            return Ok(false);
+        };
+        let len = self.wire.transfer().step().min(self.job.settings.block);
+        let buf = &mut buffer.as_mut()[..len];
+        let mut turn = Supply::turn(order);
+        if turn.ended {
+            return Ok(false);
+        }
+        let offset = turn.offset;
+        let source = &*self.job.source;
+        let n = self
+            .wire
+            .store(|| source.read_at(offset, buf))
+            .map_err(|e| DataError::read(source, e))?;
+        turn.ended = n == 0;
+        turn.offset += n as u64;
+        self.tap.pass(offset, &buf[..n]);
+        drop(turn);
+        if n == 0 {
+            return Ok(false);
+        }
+        self.wire.transfer().throttle(n)?;
+        let header = Header::data(offset, n as u64).encode();
+        let header: &[u8] = if framed { &header } else { &[] };
+        self.wire.send_all(header, &buf[..n], false)?;
+        self.wire.transfer().add_moved(n as u64);
+        Ok(true)
+    }
+
+    fn shrunk(&self, at: u64) -> DataError {
+        let expected = match &self.job.supply {
+            Supply::Ranges { end, .. } => *end,
+            Supply::InOrder(_) => at,
+        };
+        DataError::Shrunk {
+            what: self.job.source.name(),
+            at,
+            expected,
+        }
+    }
+}
+
+/// The method for this job; the measured winners are in docs/benchmarks.md.
+fn pick(job: &Job<'_>, wire: &Wire<'_>) -> Method {
+    let copy = || Method::Copy(PageBuffer::new(STEP));
+    if matches!(job.supply, Supply::InOrder(_)) {
+        return copy();
+    }
+    let from_file = job.source.fd().is_some() && !job.sum.needs_bytes();
+    match job.settings.io {
+        IoMethod::Auto | IoMethod::Sendfile if from_file => Method::Sendfile,
+        IoMethod::Splice if from_file => Pipe::new().map_or_else(
+            |error| {
+                tracing::debug!(%error, "no large pipe, copying");
+                copy()
+            },
+            Method::Splice,
+        ),
+        IoMethod::Zerocopy => Ring::new(wire).map_or_else(
+            |error| {
+                tracing::debug!(%error, "no MSG_ZEROCOPY, copying");
+                copy()
+            },
+            Method::Zerocopy,
+        ),
+        _ => copy(),
+    }
+}
+
+/// Reads until `buf` is full or the source ends.
+fn fill(
+    wire: &mut Wire<'_>,
+    source: &dyn Source,
+    at: u64,
+    buf: &mut [u8],
+) -> Result<usize, DataError> {
+    wire.store(|| {
+        let mut have = 0;
+        while have < buf.len() {
+            match source.read_at(at + have as u64, &mut buf[have..])? {
+                0 => break,
+                n => have += n,
+            }
+        }
+        Ok(have)
+    })
+    .map_err(|e: io::Error| DataError::read(source, e))
+}
+
+/// File to pipe to socket, until the pipe is empty again.
+fn splice(
+    wire: &mut Wire<'_>,
+    file: BorrowedFd<'_>,
+    pipe: &Pipe,
+    at: u64,
+    len: usize,
+) -> Result<usize, DataError> {
+    let mut offset = at;
+    let len = len.min(Pipe::capacity());
+    let piped = wire.store(|| {
+        rustix::pipe::splice(
+            file,
+            Some(&mut offset),
+            pipe.input(),
+            None,
+            len,
+            SpliceFlags::MOVE,
+        )
+    });
+    let piped = piped.map_err(|e| wire.broke(e.into()))?;
+    let mut left = piped;
+    while left > 0 {
+        left -= wire.splice_out(pipe.output(), left, false)?;
+    }
+    Ok(piped)
+}
+
+/// Errors of sendfile and splice that come from the file, not from the connection.
+fn is_file_trouble(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP | libc::EIO | libc::EOVERFLOW)
+    )
+}

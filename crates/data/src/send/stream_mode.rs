@@ -1,0 +1,22 @@
+//! MODE S: the file is the connection (RFC 959 §3.4.1).
+
+use super::Job;
+use super::outlet::Outlet;
+use crate::channel::Channel;
+use crate::error::DataError;
+use crate::wire::Wire;
+
+/// Sends the job over one connection, in the caller's thread, and closes it.
+pub(super) fn send(channel: &mut Channel, job: Job<'_>) -> Result<Option<String>, DataError> {
+    let permit = channel.permit()?;
+    let stream = channel.open_single(job.transfer, job.settings)?;
+    let mut outlet = Outlet::new(Wire::new(job.transfer, stream.clone(), permit), &job);
+    let sent = outlet
+        .send_supply(false)
+        .and_then(|()| outlet.wire().finish_sending());
+    if sent.is_err() {
+        stream.break_off();
+    }
+    drop(outlet);
+    sent.map(|()| job.sum.digest())
+}

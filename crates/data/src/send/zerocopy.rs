@@ -1,0 +1,127 @@
+//! Sending with MSG_ZEROCOPY: a ring of buffers, each left alone until the kernel has let go of it.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use rustix::event::PollFlags;
+
+use crate::buffer::PageBuffer;
+use crate::error::DataError;
+use crate::os::zerocopy;
+use crate::stream::Stream;
+use crate::transfer::STEP;
+use crate::wire::Wire;
+
+/// Buffers that may be under way at once.
+const DEPTH: usize = 4;
+
+/// One buffer, and how many sends must have completed before it is free.
+struct Slot {
+    buffer: PageBuffer,
+    free_at: u64,
+}
+
+/// The buffers of one stream.
+pub(super) struct Ring {
+    slots: Vec<Slot>,
+    turn: usize,
+    progress: Progress,
+}
+
+/// Counts of zero-copy sends of this transfer; a transfer ends with none under way.
+struct Progress {
+    /// Sends made.
+    started: u64,
+    /// Sends whose memory is free again.
+    completed: u64,
+}
+
+impl Ring {
+    pub(super) fn new(wire: &Wire<'_>) -> io::Result<Self> {
+        zerocopy::enable(wire.stream().as_fd())?;
+        let slot = |_| Slot {
+            buffer: PageBuffer::new(STEP),
+            free_at: 0,
+        };
+        Ok(Self {
+            slots: (0..DEPTH).map(slot).collect(),
+            turn: 0,
+            progress: Progress {
+                started: 0,
+                completed: 0,
+            },
+        })
+    }
+
+    /// Fills the next free buffer by `read` with up to `len` bytes and sends it; returns what
+    /// `read` returned. Nothing is sent, not even `header`, when that is 0.
+    pub(super) fn send<'t>(
+        &mut self,
+        wire: &mut Wire<'t>,
+        header: &[u8],
+        len: usize,
+        read: impl FnOnce(&mut Wire<'t>, &mut [u8]) -> Result<usize, DataError>,
+    ) -> Result<usize, DataError> {
+        let slot = &mut self.slots[self.turn % DEPTH];
+        self.progress.await_count(wire, slot.free_at)?;
+        let n = read(wire, &mut slot.buffer.as_mut()[..len])?;
+        if n == 0 {
+            return Ok(0);
+        }
+        wire.send_all(header, &[], true)?;
+        let mut sent = 0;
+        while sent < n {
+            sent += self.progress.send(wire, &slot.buffer.as_ref()[sent..n])?;
+        }
+        slot.free_at = self.progress.started;
+        self.turn += 1;
+        Ok(n)
+    }
+
+    /// Waits until the kernel has let go of every buffer.
+    pub(super) fn drain(&mut self, wire: &mut Wire<'_>) -> Result<(), DataError> {
+        self.progress.await_count(wire, self.progress.started)
+    }
+}
+
+impl Progress {
+    fn send(&mut self, wire: &mut Wire<'_>, bytes: &[u8]) -> Result<usize, DataError> {
+        let sent = wire.when(PollFlags::OUT, |stream| {
+            // Unread completions would keep the socket ready and make waiting spin.
+            self.collect(stream)?;
+            match stream
+                .socket()
+                .send_with_flags(bytes, zerocopy::FLAG | libc::MSG_NOSIGNAL)
+            {
+                // Too many completions outstanding (net.core.optmem_max): copy this one.
+                Err(e) if e.raw_os_error() == Some(libc::ENOBUFS) => stream
+                    .socket()
+                    .send_with_flags(bytes, libc::MSG_NOSIGNAL)
+                    .map(|n| (n, false)),
+                done => done.map(|n| (n, true)),
+            }
+        })?;
+        let (n, borrowed) = sent;
+        self.started += u64::from(borrowed);
+        Ok(n)
+    }
+
+    /// Waits until `count` sends of this transfer have completed.
+    fn await_count(&mut self, wire: &mut Wire<'_>, count: u64) -> Result<(), DataError> {
+        // A completion is announced as an error condition, which needs no event flag.
+        wire.when(PollFlags::empty(), |stream| {
+            self.collect(stream)?;
+            if self.completed < count {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            Ok(())
+        })
+    }
+
+    fn collect(&mut self, stream: &Stream) -> io::Result<()> {
+        while let Some((first, last)) = zerocopy::completion(stream.as_fd())? {
+            self.completed += u64::from(last.wrapping_sub(first)) + 1;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,145 @@
+//! One data TCP connection.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use rustix::event::PollFlags;
+use socket2::{Socket, TcpKeepalive};
+
+use crate::error::DataError;
+use crate::job::Settings;
+use crate::os::{sockopt, wake};
+
+/// Unsent bytes that may queue in the kernel: bounds memory and keeps progress figures honest
+/// even with a large send buffer, without costing throughput on fast paths.
+const NOTSENT_LOWAT: u32 = 1 << 20;
+
+/// Idle time after which the kernel begins to ask whether the peer is still there.
+const KEEPALIVE: Duration = Duration::from_secs(60);
+
+/// One data TCP connection. The socket never blocks; waiting is `wire`'s business, so that every
+/// wait can be cancelled.
+#[derive(Debug)]
+pub struct Stream {
+    socket: Socket,
+    peer: SocketAddr,
+}
+
+impl Stream {
+    /// Takes a connected socket.
+    pub(crate) fn new(socket: Socket, peer: SocketAddr, settings: &Settings) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        socket.set_tcp_nodelay(true)?;
+        socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE))?;
+        // Older kernels and containers may not know it; it is not needed for correctness.
+        if let Err(error) = socket.set_tcp_notsent_lowat(NOTSENT_LOWAT) {
+            tracing::debug!(%error, "TCP_NOTSENT_LOWAT not set");
+        }
+        if let Some(bytes) = settings.receive_buffer {
+            // Before Linux 7.1 the window of a live connection only follows the buffer when the
+            // clamp is lifted too.
+            sockopt::set_window_clamp(socket.as_fd(), i32::try_from(bytes).unwrap_or(i32::MAX))?;
+        }
+        Ok(Self { socket, peer })
+    }
+
+    /// The other end.
+    pub fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    pub(crate) fn socket(&self) -> &Socket {
+        &self.socket
+    }
+
+    /// Whether the peer has not closed or reset the connection.
+    pub(crate) fn alive(&self) -> bool {
+        let closed = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+        matches!(
+            wake::wait([(self.as_fd(), closed)], Duration::ZERO),
+            Ok([false])
+        )
+    }
+
+    /// Ends the connection with a reset instead of a FIN, at once, and forgets what was queued: in
+    /// MODE S a FIN would tell the receiver that the file is whole (RFC 959 §3.4.1).
+    pub(crate) fn break_off(&self) {
+        // Disconnecting (connect(2), AF_UNSPEC) resets now; a close would wait for the last owner.
+        if let Err(error) = rustix::net::connect_unspec(&self.socket) {
+            tracing::debug!(%error, "connection not reset, lingering off instead");
+            let _ = self.socket.set_linger(Some(Duration::ZERO));
+        }
+    }
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// Options that act on the handshake, to be set before connect, and again on accepted sockets
+/// whose listener was made before the settings were known.
+pub(crate) fn tune(socket: &Socket, settings: &Settings) -> Result<(), DataError> {
+    pin_buffers(socket, settings.send_buffer, settings.receive_buffer)?;
+    if let Some(name) = &settings.congestion {
+        socket
+            .set_tcp_congestion(name.as_bytes())
+            .map_err(|e| DataError::setup(format!("congestion control `{name}`"), e))?;
+    }
+    Ok(())
+}
+
+/// Pins socket buffers, bytes; the kernel cuts them to its limits without a word.
+pub(crate) fn pin_buffers(
+    socket: &Socket,
+    send: Option<u64>,
+    receive: Option<u64>,
+) -> Result<(), DataError> {
+    // The option takes a C int.
+    let size = |bytes: u64| i32::try_from(bytes).map_or(i32::MAX as usize, |n| n.max(0) as usize);
+    if let Some(bytes) = send {
+        socket
+            .set_send_buffer_size(size(bytes))
+            .map_err(|e| DataError::setup("send buffer", e))?;
+    }
+    if let Some(bytes) = receive {
+        socket
+            .set_recv_buffer_size(size(bytes))
+            .map_err(|e| DataError::setup("receive buffer", e))?;
+    }
+    Ok(())
+}
+
+/// Whether two addresses are the same host: an IPv4 peer of an IPv6 socket shows up as
+/// `::ffff:a.b.c.d`.
+pub(crate) fn same_host(a: IpAddr, b: IpAddr) -> bool {
+    a.to_canonical() == b.to_canonical()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mapped_addresses_are_the_same_host() {
+        let same = |a: &str, b: &str| same_host(a.parse().unwrap(), b.parse().unwrap());
+        assert!(same("127.0.0.1", "::ffff:127.0.0.1"));
+        assert!(same("::ffff:10.0.0.1", "10.0.0.1"));
+        assert!(!same("127.0.0.1", "127.0.0.2"));
+        assert!(!same("127.0.0.1", "::1"));
+    }
+
+    #[test]
+    fn an_unknown_congestion_control_is_named_in_the_error() {
+        let socket = Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+        let settings = Settings {
+            congestion: Some("warpdrive".into()),
+            ..Settings::default()
+        };
+        let error = tune(&socket, &settings).unwrap_err();
+        assert!(error.to_string().contains("`warpdrive`"), "{error}");
+    }
+}

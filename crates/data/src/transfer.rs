@@ -1,0 +1,177 @@
+//! What the streams of one transfer share: why and when to stop, the stall clock, the rate limit,
+//! and the statistics that become the report.
+
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::event::PollFlags;
+
+use crate::control::Control;
+use crate::error::DataError;
+use crate::job::{Report, Settings, WireStats};
+use crate::os::wake::{self, Wake};
+use crate::rate::TokenBucket;
+use crate::stall::StallClock;
+
+/// Most bytes that one system call moves: large enough to make calls cheap, small enough for
+/// progress figures.
+pub(crate) const STEP: usize = 1 << 20;
+
+/// One transfer while it runs.
+#[derive(Debug)]
+pub(crate) struct Transfer {
+    control: Arc<Control>,
+    clock: StallClock,
+    begin: Instant,
+    bucket: Option<Mutex<TokenBucket>>,
+    step: usize,
+    moved: AtomicU64,
+    stop: Arc<Wake>,
+    stopped: AtomicBool,
+    failure: Mutex<Option<DataError>>,
+    stats: Mutex<WireStats>,
+    first_connection: Mutex<Option<Instant>>,
+}
+
+impl Transfer {
+    pub(crate) fn new(settings: &Settings, control: &Arc<Control>) -> Result<Self, DataError> {
+        let stop = Wake::new().map_err(|e| DataError::setup("an event descriptor", e))?;
+        let stop = Arc::new(stop);
+        control.ring_on_cancel(&stop);
+        let bucket = settings.rate.map(TokenBucket::new);
+        Ok(Self {
+            control: Arc::clone(control),
+            clock: StallClock::new(settings.stall),
+            begin: Instant::now(),
+            step: bucket.as_ref().map_or(STEP, |b| b.step().min(STEP)),
+            bucket: bucket.map(Mutex::new),
+            moved: AtomicU64::new(0),
+            stop,
+            stopped: AtomicBool::new(false),
+            failure: Mutex::new(None),
+            stats: Mutex::default(),
+            first_connection: Mutex::new(None),
+        })
+    }
+
+    pub(crate) fn control(&self) -> &Control {
+        &self.control
+    }
+
+    pub(crate) fn clock(&self) -> &StallClock {
+        &self.clock
+    }
+
+    /// Ready to read when the transfer is to stop.
+    pub(crate) fn stop_wake(&self) -> &Wake {
+        &self.stop
+    }
+
+    /// When the transfer began to look for connections.
+    pub(crate) fn begin(&self) -> Instant {
+        self.begin
+    }
+
+    /// Most bytes to move in one step.
+    pub(crate) fn step(&self) -> usize {
+        self.step
+    }
+
+    /// [`DataError::Aborted`] when the transfer was cancelled or another stream failed.
+    pub(crate) fn check(&self) -> Result<(), DataError> {
+        if self.stopped.load(Ordering::SeqCst) || self.control.cancelled() {
+            return Err(DataError::Aborted);
+        }
+        Ok(())
+    }
+
+    /// Stops all streams. The first reason given is the transfer's error.
+    pub(crate) fn fail(&self, error: DataError) {
+        locked(&self.failure).get_or_insert(error);
+        self.stopped.store(true, Ordering::SeqCst);
+        self.stop.ring();
+    }
+
+    /// `n` payload bytes passed the wire.
+    pub(crate) fn add_moved(&self, n: u64) {
+        self.moved.fetch_add(n, Ordering::Relaxed);
+        self.control.add_bytes(n);
+    }
+
+    /// Books `n` bytes with the rate limit and sleeps as long as it demands.
+    pub(crate) fn throttle(&self, n: usize) -> Result<(), DataError> {
+        let Some(bucket) = &self.bucket else {
+            return Ok(());
+        };
+        let pause = locked(bucket).take(self.begin.elapsed(), n as u64);
+        self.pause(pause)
+    }
+
+    /// Sleeps at this end's own wish, unless the transfer is to stop.
+    fn pause(&self, pause: Duration) -> Result<(), DataError> {
+        let _hold = self.clock.hold();
+        let until = Instant::now() + pause;
+        loop {
+            self.check()?;
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            wake::wait([(self.stop.as_fd(), PollFlags::IN)], left)
+                .map_err(|e| DataError::setup("a pause", e))?;
+        }
+    }
+
+    /// A stream joins; `live` are open now.
+    pub(crate) fn on_join(&self, live: u64) {
+        locked(&self.first_connection).get_or_insert_with(Instant::now);
+        self.clock.touch();
+        let mut stats = locked(&self.stats);
+        stats.streams = stats.streams.max(live);
+    }
+
+    /// Adds what one stream measured.
+    pub(crate) fn add_stats(&self, one: &WireStats) {
+        let mut all = locked(&self.stats);
+        all.retransmits += one.retransmits;
+        all.min_rtt_us = match (all.min_rtt_us, one.min_rtt_us) {
+            (0, rtt) | (rtt, 0) => rtt,
+            (a, b) => a.min(b),
+        };
+        all.rtt_us = all.rtt_us.max(one.rtt_us);
+        all.buffer_bytes = all.buffer_bytes.max(one.buffer_bytes);
+        all.busy_us = all.busy_us.max(one.busy_us);
+        all.rwnd_limited_us = all.rwnd_limited_us.max(one.rwnd_limited_us);
+        all.sndbuf_limited_us = all.sndbuf_limited_us.max(one.sndbuf_limited_us);
+        all.store_us += one.store_us;
+        all.wire_us += one.wire_us;
+    }
+
+    /// The transfer's outcome, once all streams have ended with `result`.
+    pub(crate) fn finish(
+        self,
+        result: Result<Option<String>, DataError>,
+    ) -> Result<Report, DataError> {
+        let failure = self.failure.into_inner();
+        let failure = failure.unwrap_or_else(PoisonError::into_inner);
+        match (failure, result) {
+            (Some(_), _) | (_, Err(_)) if self.control.cancelled() => Err(DataError::Aborted),
+            (Some(first), _) => Err(first),
+            (None, Err(error)) => Err(error),
+            (None, Ok(digest)) => Ok(Report {
+                bytes: self.moved.into_inner(),
+                stored: self.control.stored(),
+                digest,
+                wire: *locked(&self.stats),
+                elapsed: locked(&self.first_connection).map_or(Duration::ZERO, |t| t.elapsed()),
+            }),
+        }
+    }
+}
+
+/// A panic of another thread leaves plain data whole; go on with it.
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

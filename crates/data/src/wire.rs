@@ -1,0 +1,319 @@
+//! One stream at work in a transfer: every wait on the socket can be stopped and notices a stall.
+
+use std::io::{self, IoSlice};
+use std::net::Shutdown;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::event::PollFlags;
+use rustix::pipe::SpliceFlags;
+
+use crate::budget::Permit;
+use crate::error::DataError;
+use crate::job::WireStats;
+use crate::os::tcp_info::{self, TcpInfo};
+use crate::os::wake::{self, Wake};
+use crate::stream::Stream;
+use crate::transfer::Transfer;
+
+/// How often a waiting stream looks whether the kernel made progress that no call showed.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// First and longest wait between looks at whether the peer has acknowledged everything.
+const DRAIN_LOOK: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
+
+/// A stream at work. Dropping it adds its statistics to the transfer.
+#[derive(Debug)]
+pub(crate) struct Wire<'t> {
+    transfer: &'t Transfer,
+    stream: Arc<Stream>,
+    before: TcpInfo,
+    kernel_bytes: u64,
+    wire_time: Duration,
+    store_time: Duration,
+    _permit: Permit,
+}
+
+/// What ended a wait for input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Input {
+    /// This many bytes came; 0 is the peer's FIN.
+    Bytes(usize),
+    /// The other event came first.
+    Interrupted,
+}
+
+impl<'t> Wire<'t> {
+    pub(crate) fn new(transfer: &'t Transfer, stream: Arc<Stream>, permit: Permit) -> Self {
+        transfer.on_join(transfer.control().attach(&stream));
+        Self {
+            before: tcp_info::tcp_info(stream.as_fd()).unwrap_or_default(),
+            transfer,
+            stream,
+            kernel_bytes: 0,
+            wire_time: Duration::ZERO,
+            store_time: Duration::ZERO,
+            _permit: permit,
+        }
+    }
+
+    pub(crate) fn transfer(&self) -> &'t Transfer {
+        self.transfer
+    }
+
+    pub(crate) fn stream(&self) -> &Arc<Stream> {
+        &self.stream
+    }
+
+    /// Sends all of `header` and `bytes`; with `more`, the kernel may wait for what follows.
+    pub(crate) fn send_all(
+        &mut self,
+        header: &[u8],
+        bytes: &[u8],
+        more: bool,
+    ) -> Result<(), DataError> {
+        let flags = libc::MSG_NOSIGNAL | if more { libc::MSG_MORE } else { 0 };
+        let total = header.len() + bytes.len();
+        let mut sent = 0;
+        while sent < total {
+            let parts = [
+                IoSlice::new(header.get(sent..).unwrap_or_default()),
+                IoSlice::new(&bytes[sent.saturating_sub(header.len())..]),
+            ];
+            sent += self.when(PollFlags::OUT, |s| {
+                s.socket().send_vectored_with_flags(&parts, flags)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Sends from a file; 0 means that the file has ended at `offset`.
+    pub(crate) fn send_file(
+        &mut self,
+        file: BorrowedFd<'_>,
+        mut offset: u64,
+        len: usize,
+    ) -> Result<usize, DataError> {
+        self.when(PollFlags::OUT, |s| {
+            Ok(rustix::fs::sendfile(s, file, Some(&mut offset), len)?)
+        })
+    }
+
+    /// Moves up to `len` bytes from a pipe that holds them to the socket.
+    pub(crate) fn splice_out(
+        &mut self,
+        pipe: BorrowedFd<'_>,
+        len: usize,
+        more: bool,
+    ) -> Result<usize, DataError> {
+        let more = if more {
+            SpliceFlags::MORE
+        } else {
+            SpliceFlags::empty()
+        };
+        self.when(PollFlags::OUT, |s| {
+            let flags = SpliceFlags::MOVE | more;
+            Ok(rustix::pipe::splice(pipe, None, s, None, len, flags)?)
+        })
+    }
+
+    /// Receives what is there, waiting for the first byte; 0 is the peer's FIN.
+    pub(crate) fn recv(&mut self, buf: &mut [u8]) -> Result<usize, DataError> {
+        self.when(PollFlags::IN, |s| recv(s, buf))
+    }
+
+    /// As [`Wire::recv`], but `other` ends the wait too while nothing has come.
+    pub(crate) fn recv_unless(&mut self, buf: &mut [u8], other: &Wake) -> Result<Input, DataError> {
+        let begin = Instant::now();
+        let input = loop {
+            self.transfer.check()?;
+            match recv(&self.stream, buf) {
+                Ok(n) => break Input::Bytes(n),
+                Err(e) => self.unless_would_block(e)?,
+            }
+            if self.wait(PollFlags::IN, Some(other))? {
+                break Input::Interrupted;
+            }
+        };
+        self.wire_time += begin.elapsed();
+        self.transfer.clock().touch();
+        Ok(input)
+    }
+
+    /// Moves up to `len` bytes from the socket into an empty pipe; 0 is the peer's FIN.
+    pub(crate) fn splice_in(
+        &mut self,
+        pipe: BorrowedFd<'_>,
+        len: usize,
+    ) -> Result<usize, DataError> {
+        self.when(PollFlags::IN, |s| {
+            let flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
+            Ok(rustix::pipe::splice(s, None, pipe, None, len, flags)?)
+        })
+    }
+
+    /// Work at this end that may take long and is not the wire's fault (a disk, a hash).
+    pub(crate) fn store<T>(&mut self, work: impl FnOnce() -> T) -> T {
+        let begin = Instant::now();
+        let hold = self.transfer.clock().hold();
+        let done = work();
+        drop(hold);
+        self.store_time += begin.elapsed();
+        done
+    }
+
+    /// Sends FIN and waits until the peer's kernel has acknowledged every byte or the peer closed
+    /// its side, so that success means arrival.
+    pub(crate) fn finish_sending(&mut self) -> Result<(), DataError> {
+        let _ = self.stream.socket().shutdown(Shutdown::Write);
+        let mut pause = DRAIN_LOOK.0;
+        let mut events = PollFlags::IN;
+        let mut rest = [0; 4096];
+        loop {
+            match recv(&self.stream, &mut rest) {
+                // The peer may close its side long before it has read everything.
+                Ok(0) => events = PollFlags::empty(),
+                Ok(_) => {}
+                Err(e) => self.unless_would_block(e)?,
+            }
+            if self.acknowledged()? {
+                return Ok(());
+            }
+            self.transfer.check()?;
+            self.check_stall()?;
+            let fds = [
+                (self.stream.as_fd(), events),
+                (self.transfer.stop_wake().as_fd(), PollFlags::IN),
+            ];
+            wake::wait(fds, pause).map_err(|e| self.broke(e))?;
+            pause = (pause * 2).min(DRAIN_LOOK.1);
+        }
+    }
+
+    /// Runs `op` on the socket, waiting for `ready` whenever it would block.
+    pub(crate) fn when<T>(
+        &mut self,
+        ready: PollFlags,
+        mut op: impl FnMut(&Stream) -> io::Result<T>,
+    ) -> Result<T, DataError> {
+        let begin = Instant::now();
+        let done = loop {
+            self.transfer.check()?;
+            match op(&self.stream) {
+                Ok(done) => break done,
+                Err(e) => self.unless_would_block(e)?,
+            }
+            self.wait(ready, None)?;
+        };
+        self.wire_time += begin.elapsed();
+        self.transfer.clock().touch();
+        Ok(done)
+    }
+
+    /// Waits for the socket, for a stop, or for `other`; true if `other` came.
+    fn wait(&mut self, ready: PollFlags, other: Option<&Wake>) -> Result<bool, DataError> {
+        self.check_stall()?;
+        let stop = self.transfer.stop_wake();
+        let fds = [
+            (self.stream.as_fd(), ready),
+            (stop.as_fd(), PollFlags::IN),
+            (other.unwrap_or(stop).as_fd(), PollFlags::IN),
+        ];
+        let timeout = self.transfer.clock().left().min(LOOK);
+        let [_, _, interrupted] = wake::wait(fds, timeout).map_err(|e| self.broke(e))?;
+        self.transfer.check()?;
+        Ok(interrupted && other.is_some())
+    }
+
+    /// [`DataError::Stalled`] if nothing moved for the limit. A call that fills a large buffer
+    /// over a slow path may take long; bytes the peer acknowledged meanwhile count as moved.
+    fn check_stall(&mut self) -> Result<(), DataError> {
+        let clock = self.transfer.clock();
+        if let Ok(info) = tcp_info::tcp_info(self.stream.as_fd()) {
+            let bytes = info.bytes_acked.saturating_add(info.bytes_received);
+            if bytes != self.kernel_bytes {
+                self.kernel_bytes = bytes;
+                clock.touch();
+            }
+        }
+        if clock.left().is_zero() {
+            let seconds = clock.limit_seconds();
+            return Err(DataError::Stalled { seconds });
+        }
+        Ok(())
+    }
+
+    /// Whether our FIN, and so every byte before it, is acknowledged.
+    fn acknowledged(&self) -> Result<bool, DataError> {
+        let info = tcp_info::tcp_info(self.stream.as_fd()).map_err(|e| self.broke(e))?;
+        // A reset closes the connection too, and leaves its error.
+        if let Ok(Some(error)) = self.stream.socket().take_error() {
+            return Err(self.broke(error));
+        }
+        Ok(!matches!(
+            info.state,
+            tcp_info::ESTABLISHED
+                | tcp_info::FIN_WAIT1
+                | tcp_info::CLOSE_WAIT
+                | tcp_info::CLOSING
+                | tcp_info::LAST_ACK
+        ))
+    }
+
+    fn unless_would_block(&self, error: io::Error) -> Result<(), DataError> {
+        match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(()),
+            _ => Err(self.broke(error)),
+        }
+    }
+
+    /// The error of a connection that broke.
+    pub(crate) fn broke(&self, source: io::Error) -> DataError {
+        DataError::Wire {
+            peer: self.stream.peer().to_string(),
+            source,
+        }
+    }
+
+    fn stats(&self) -> WireStats {
+        let now = tcp_info::tcp_info(self.stream.as_fd()).unwrap_or_default();
+        let memory = tcp_info::mem_info(self.stream.as_fd()).unwrap_or_default();
+        let before = &self.before;
+        let micros = |d: Duration| u64::try_from(d.as_micros()).unwrap_or(u64::MAX);
+        WireStats {
+            streams: 0,
+            retransmits: now
+                .total_retrans
+                .saturating_sub(before.total_retrans)
+                .into(),
+            // The kernel shows "unknown" as all ones.
+            min_rtt_us: if now.min_rtt_us == u32::MAX {
+                0
+            } else {
+                now.min_rtt_us
+            },
+            rtt_us: now.rtt_us,
+            buffer_bytes: memory.sndbuf.max(memory.rcvbuf).into(),
+            busy_us: now.busy_us.saturating_sub(before.busy_us),
+            rwnd_limited_us: now.rwnd_limited_us.saturating_sub(before.rwnd_limited_us),
+            sndbuf_limited_us: now
+                .sndbuf_limited_us
+                .saturating_sub(before.sndbuf_limited_us),
+            store_us: micros(self.store_time),
+            wire_us: micros(self.wire_time),
+        }
+    }
+}
+
+impl Drop for Wire<'_> {
+    fn drop(&mut self) {
+        self.transfer.add_stats(&self.stats());
+        self.transfer.control().detach(&self.stream);
+    }
+}
+
+fn recv(stream: &Stream, buf: &mut [u8]) -> io::Result<usize> {
+    // `Read` is implemented for `&Socket`, and takes initialised memory.
+    io::Read::read(&mut stream.socket(), buf)
+}

@@ -1,0 +1,129 @@
+//! Both ends of a transfer, and what they move.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use data::channel::{Accept, Channel, ListenOptions};
+use data::error::DataError;
+use data::job::{Control, Report, Settings};
+use data::recv::RecvPlan;
+use data::send::SendPlan;
+use data::store::memory::{MemorySink, MemorySource};
+use data::store::{Sink, Source};
+use proto::command::Mode;
+use proto::ranges::RangeSet;
+
+pub const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+pub fn listen(accept: Accept) -> (Channel, SocketAddr) {
+    let channel = Channel::listen(&ListenOptions {
+        ip: LOCALHOST,
+        ports: None,
+        accept,
+        send_buffer: None,
+        receive_buffer: None,
+    })
+    .unwrap();
+    let address = channel.local_addr().unwrap();
+    (channel, address)
+}
+
+/// A passive receiver and the active sender that connects to it.
+pub fn pair() -> (Channel, Channel) {
+    let (receiver, address) = listen(Accept::Only(LOCALHOST));
+    (Channel::connect_to(vec![address], None), receiver)
+}
+
+pub fn settings(mode: Mode) -> Settings {
+    Settings {
+        mode,
+        block: 64 << 10,
+        stall: Duration::from_secs(5),
+        connect: Duration::from_secs(5),
+        ..Settings::default()
+    }
+}
+
+/// Bytes in which every block differs from every other.
+pub fn pattern(len: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_u32;
+    (0..len)
+        .map(|_| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 24) as u8
+        })
+        .collect()
+}
+
+pub fn memory(bytes: &[u8]) -> Arc<dyn Source> {
+    Arc::new(MemorySource::new(bytes.to_vec(), "source"))
+}
+
+pub fn whole(len: u64) -> SendPlan {
+    let mut ranges = RangeSet::new();
+    ranges.insert(0, len);
+    SendPlan { ranges, origin: 0 }
+}
+
+pub const ANY: RecvPlan = RecvPlan {
+    origin: 0,
+    stream_start: 0,
+    limit: None,
+};
+
+pub type Outcome = Result<Report, DataError>;
+
+/// Everything that one transfer is about.
+pub struct Transfer {
+    pub source: Arc<dyn Source>,
+    pub sink: Arc<dyn Sink>,
+    pub send: SendPlan,
+    pub receive: RecvPlan,
+    pub sender: Settings,
+    pub receiver: Settings,
+}
+
+impl Transfer {
+    /// All of `bytes` into `sink`.
+    pub fn new(bytes: &[u8], sink: Arc<dyn Sink>, mode: Mode) -> Self {
+        Self {
+            source: memory(bytes),
+            sink,
+            send: whole(bytes.len() as u64),
+            receive: ANY,
+            sender: settings(mode),
+            receiver: settings(mode),
+        }
+    }
+
+    /// Runs both ends.
+    pub fn run(&self, sender: &mut Channel, receiver: &mut Channel) -> (Outcome, Outcome) {
+        let control = || Arc::new(Control::new());
+        std::thread::scope(|scope| {
+            let sending = scope.spawn(|| {
+                data::send::run(sender, &self.source, &self.send, &self.sender, &control())
+            });
+            let received = data::recv::run(
+                receiver,
+                &self.sink,
+                &self.receive,
+                &self.receiver,
+                &control(),
+            );
+            (sending.join().unwrap(), received)
+        })
+    }
+
+    /// Runs both ends over new channels; both must succeed.
+    pub fn succeed(&self) -> (Report, Report) {
+        let (mut sender, mut receiver) = pair();
+        let (sent, received) = self.run(&mut sender, &mut receiver);
+        (sent.unwrap(), received.unwrap())
+    }
+}
+
+pub fn sink() -> (MemorySink, Arc<dyn Sink>) {
+    let sink = MemorySink::new(64 << 20, "sink");
+    (sink.clone(), Arc::new(sink))
+}

@@ -1,0 +1,349 @@
+//! What is sent arrives, whatever the mode, method, size and number of streams.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::sync::Arc;
+
+use data::channel::Channel;
+use data::job::IoMethod;
+use data::store::file::{FileSink, FileSource};
+use data::store::memory::MemorySource;
+use proto::checksum::Algorithm;
+use proto::command::{Mode, Type};
+use proto::ranges::RangeSet;
+
+use crate::ends::{ANY, Transfer, listen, memory, pair, pattern, sink, whole};
+use data::channel::Accept;
+
+const METHODS: [IoMethod; 5] = [
+    IoMethod::Auto,
+    IoMethod::Copy,
+    IoMethod::Sendfile,
+    IoMethod::Splice,
+    IoMethod::Zerocopy,
+];
+
+fn file_source(bytes: &[u8]) -> Arc<FileSource> {
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(bytes).unwrap();
+    Arc::new(FileSource::new(file, "file").unwrap())
+}
+
+fn file_sink() -> Arc<FileSink> {
+    Arc::new(FileSink::new(tempfile::tempfile().unwrap(), "file").unwrap())
+}
+
+fn contents(sink: &FileSink) -> Vec<u8> {
+    use std::os::unix::fs::FileExt;
+    let mut bytes = vec![0; sink.file().metadata().unwrap().len() as usize];
+    sink.file().read_exact_at(&mut bytes, 0).unwrap();
+    bytes
+}
+
+/// File to file with every method, size and stream count.
+fn check_files(mode: Mode, streams: &[usize]) {
+    for len in [0, 1, 65_535, 65_536, 3_000_001] {
+        let bytes = pattern(len);
+        for io in METHODS {
+            for streams in streams {
+                let target = file_sink();
+                let mut transfer = Transfer::new(&bytes, target.clone(), mode);
+                transfer.source = file_source(&bytes);
+                for settings in [&mut transfer.sender, &mut transfer.receiver] {
+                    settings.io = io;
+                    settings.streams = *streams;
+                }
+                let (sent, received) = transfer.succeed();
+                let case = format!("{mode:?} {io:?} {streams} streams {len} bytes");
+                assert!(contents(&target) == bytes, "{case}");
+                assert_eq!(sent.bytes, len as u64, "{case}");
+                assert_eq!(received.bytes, len as u64, "{case}");
+                assert_eq!(received.stored, whole(len as u64).ranges, "{case}");
+            }
+        }
+    }
+}
+
+#[test]
+fn files_in_mode_s() {
+    check_files(Mode::Stream, &[1]);
+}
+
+#[test]
+fn files_in_mode_e() {
+    check_files(Mode::Extended, &[1, 2, 8]);
+}
+
+#[test]
+fn the_report_has_the_kernels_view() {
+    let (_, target) = sink();
+    let mut transfer = Transfer::new(&pattern(2_000_000), target, Mode::Extended);
+    transfer.sender.streams = 3;
+    let (sent, received) = transfer.succeed();
+    assert_eq!((sent.wire.streams, received.wire.streams), (3, 3));
+    for report in [sent, received] {
+        assert!(report.wire.buffer_bytes > 0 && report.wire.min_rtt_us > 0);
+        assert!(!report.elapsed.is_zero());
+    }
+}
+
+#[test]
+fn a_passive_sender_and_an_active_receiver() {
+    for mode in [Mode::Stream, Mode::Extended] {
+        let bytes = pattern(200_000);
+        let (stored, target) = sink();
+        let (mut sender, address) = listen(Accept::Any);
+        let mut receiver = Channel::connect_to(vec![address], None);
+        let transfer = Transfer::new(&bytes, target, mode);
+        let (sent, received) = transfer.run(&mut sender, &mut receiver);
+        sent.unwrap();
+        received.unwrap();
+        assert_eq!(stored.bytes(), bytes);
+    }
+}
+
+#[test]
+fn ranges_at_an_origin() {
+    // ERET P: the part 1000..301000 of the file, of which the receiver has some (REST ranges).
+    let bytes = pattern(400_000);
+    let mut ranges = RangeSet::new();
+    for (start, end) in [(1000, 1001), (70_000, 150_000), (299_000, 301_000)] {
+        ranges.insert(start, end);
+    }
+    for streams in [1, 4] {
+        let (stored, target) = sink();
+        let mut transfer = Transfer::new(&bytes, target, Mode::Extended);
+        transfer.send.ranges = ranges.clone();
+        transfer.send.origin = 1000;
+        transfer.sender.streams = streams;
+        transfer.receive.origin = 50;
+        let (_, received) = transfer.succeed();
+        let wire: Vec<_> = received.stored.iter().map(|r| (r.start, r.end)).collect();
+        assert_eq!(wire, [(0, 1), (69_000, 149_000), (298_000, 300_000)]);
+        let stored = stored.bytes();
+        for range in ranges.iter() {
+            let (start, end) = (range.start as usize, range.end as usize);
+            assert_eq!(stored[start - 950..end - 950], bytes[start..end]);
+        }
+        assert!(stored[1000 - 950 + 1..70_000 - 950].iter().all(|b| *b == 0));
+    }
+}
+
+#[test]
+fn mode_s_sends_ranges_back_to_back_from_the_streams_start() {
+    let bytes = pattern(100_000);
+    let (stored, target) = sink();
+    let mut transfer = Transfer::new(&bytes, target, Mode::Stream);
+    transfer.send.ranges = RangeSet::parse("40000-50000,60000-100000").unwrap();
+    transfer.receive.stream_start = 40_000;
+    let (_, received) = transfer.succeed();
+    assert_eq!(received.stored, RangeSet::parse("40000-90000").unwrap());
+    let expected = [&bytes[40_000..50_000], &bytes[60_000..]].concat();
+    assert_eq!(stored.bytes()[40_000..], expected);
+}
+
+#[test]
+fn a_range_before_the_origin_is_refused() {
+    let (_, target) = sink();
+    let mut transfer = Transfer::new(b"abc", target, Mode::Stream);
+    transfer.send.origin = 1;
+    let (mut sender, _receiver) = pair();
+    let control = Arc::default();
+    let error = data::send::run(
+        &mut sender,
+        &transfer.source,
+        &transfer.send,
+        &transfer.sender,
+        &control,
+    );
+    assert!(matches!(error, Err(data::error::DataError::Outside { .. })));
+}
+
+#[test]
+fn a_pipe_to_a_pipe() {
+    let bytes = pattern(500_000);
+    for mode in [Mode::Stream, Mode::Extended] {
+        let (from, mut feed) = rustix::pipe::pipe()
+            .map(|(r, w)| (r, File::from(w)))
+            .unwrap();
+        let (drain, to) = rustix::pipe::pipe()
+            .map(|(r, w)| (File::from(r), w))
+            .unwrap();
+        let target = FileSink::new(File::from(to), "out").unwrap();
+        let mut transfer = Transfer::new(b"", Arc::new(target), mode);
+        transfer.source = Arc::new(FileSource::new(File::from(from), "in").unwrap());
+        let all = std::thread::scope(|scope| {
+            let feed_bytes = &bytes;
+            scope.spawn(move || feed.write_all(feed_bytes).unwrap());
+            let mut drain = drain;
+            let reading = scope.spawn(move || {
+                let mut all = Vec::new();
+                drain.read_to_end(&mut all).unwrap();
+                all
+            });
+            let (sent, _) = transfer.succeed();
+            assert_eq!(sent.bytes, 500_000);
+            drop(transfer);
+            reading.join().unwrap()
+        });
+        assert!(all == bytes, "{mode:?}");
+    }
+}
+
+#[test]
+fn a_pipe_over_several_streams_into_a_file() {
+    let bytes = pattern(700_000);
+    let (from, mut feed) = rustix::pipe::pipe()
+        .map(|(r, w)| (r, File::from(w)))
+        .unwrap();
+    let (stored, target) = sink();
+    let mut transfer = Transfer::new(b"", target, Mode::Extended);
+    transfer.source = Arc::new(FileSource::new(File::from(from), "in").unwrap());
+    transfer.sender.streams = 4;
+    transfer.sender.sum = Some(Algorithm::Sha1);
+    let (sent, _) = std::thread::scope(|scope| {
+        let bytes = &bytes;
+        scope.spawn(move || feed.write_all(bytes).unwrap());
+        transfer.succeed()
+    });
+    assert!(stored.bytes() == bytes);
+    assert_eq!(sent.digest, Some(reference(Algorithm::Sha1, &bytes)));
+}
+
+#[test]
+fn text_is_translated_both_ways() {
+    let text = b"one\ntwo\n\nlast without end".repeat(20_000);
+    for mode in [Mode::Stream, Mode::Extended] {
+        let (stored, target) = sink();
+        let mut transfer = Transfer::new(&text, target, mode);
+        transfer.sender.type_ = Type::Ascii;
+        let (sent, _) = transfer.succeed();
+        let wire = stored.bytes();
+        assert_eq!(sent.bytes, wire.len() as u64);
+        assert_eq!(wire.iter().filter(|b| **b == b'\r').count(), 60_000);
+
+        let (stored, target) = sink();
+        transfer.sink = target;
+        transfer.receiver.type_ = Type::Ascii;
+        transfer.succeed();
+        assert!(stored.bytes() == text, "{mode:?}");
+    }
+}
+
+fn reference(algorithm: Algorithm, bytes: &[u8]) -> String {
+    let source = MemorySource::new(bytes.to_vec(), "m");
+    data::digest::sum_source(algorithm, &source, 0, None, &mut |_| true).unwrap()
+}
+
+#[test]
+fn sums_of_every_algorithm_at_both_ends() {
+    let bytes = pattern(3_000_000);
+    for algorithm in Algorithm::CHEAPEST_FIRST {
+        let expected = reference(algorithm, &bytes);
+        for (mode, streams) in [(Mode::Stream, 1), (Mode::Extended, 1), (Mode::Extended, 4)] {
+            let target = file_sink();
+            let mut transfer = Transfer::new(&bytes, target.clone(), mode);
+            transfer.source = file_source(&bytes);
+            transfer.sender.streams = streams;
+            transfer.sender.sum = Some(algorithm);
+            transfer.receiver.sum = Some(algorithm);
+            transfer.receiver.io = IoMethod::Splice;
+            let (sent, received) = transfer.succeed();
+            let case = format!("{algorithm:?} {mode:?} {streams}");
+            assert_eq!(sent.digest.as_ref(), Some(&expected), "sender, {case}");
+            assert_eq!(
+                received.digest.as_ref(),
+                Some(&expected),
+                "receiver, {case}"
+            );
+        }
+    }
+}
+
+#[test]
+fn an_empty_transfer_has_the_sum_of_nothing() {
+    for algorithm in Algorithm::CHEAPEST_FIRST {
+        for mode in [Mode::Stream, Mode::Extended] {
+            let (_, target) = sink();
+            let mut transfer = Transfer::new(b"", target, mode);
+            transfer.sender.sum = Some(algorithm);
+            transfer.receiver.sum = Some(algorithm);
+            let (sent, received) = transfer.succeed();
+            let expected = Some(reference(algorithm, b""));
+            assert_eq!((sent.digest, received.digest), (expected.clone(), expected));
+        }
+    }
+}
+
+#[test]
+fn a_resumed_transfer_has_no_ordered_sum() {
+    let bytes = pattern(100_000);
+    let (_, target) = sink();
+    let mut transfer = Transfer::new(&bytes, target, Mode::Stream);
+    transfer.send.ranges = RangeSet::parse("10-100000").unwrap();
+    transfer.receive.stream_start = 10;
+    transfer.sender.sum = Some(Algorithm::Md5);
+    transfer.receiver.sum = Some(Algorithm::Md5);
+    let (sent, received) = transfer.succeed();
+    assert_eq!((sent.digest, received.digest), (None, None));
+}
+
+#[test]
+fn ipv6_and_mapped_peers() {
+    use std::net::{IpAddr, Ipv6Addr};
+    let bytes = pattern(10_000);
+    let options = |ip, only: IpAddr| data::channel::ListenOptions {
+        ip,
+        ports: None,
+        accept: Accept::Only(only),
+        send_buffer: None,
+        receive_buffer: None,
+    };
+    let v6 = IpAddr::V6(Ipv6Addr::LOCALHOST);
+    let any = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+    let v4: IpAddr = [127, 0, 0, 1].into();
+    for (bind, peer) in [(v6, v6), (any, v4)] {
+        let Ok(mut receiver) = Channel::listen(&options(bind, peer)) else {
+            eprintln!("SKIPPED: no IPv6 here");
+            return;
+        };
+        let to = (peer, receiver.local_addr().unwrap().port()).into();
+        let mut sender = Channel::connect_to(vec![to], Some(peer));
+        let (stored, target) = sink();
+        let transfer = Transfer::new(&bytes, target, Mode::Stream);
+        let (sent, received) = transfer.run(&mut sender, &mut receiver);
+        sent.unwrap();
+        received.unwrap();
+        assert_eq!(stored.bytes(), bytes);
+    }
+}
+
+#[test]
+fn several_targets_are_each_ended() {
+    let bytes = pattern(1_000_000);
+    let (mut left, left_at) = listen(Accept::Any);
+    let (mut right, right_at) = listen(Accept::Any);
+    let mut sender = Channel::connect_to(vec![left_at, right_at], None);
+    let (stored, target) = sink();
+    let transfer = Transfer::new(&bytes, target.clone(), Mode::Extended);
+    let mut settings = transfer.sender.clone();
+    settings.streams = 2;
+    std::thread::scope(|scope| {
+        for channel in [&mut left, &mut right] {
+            scope.spawn(|| {
+                data::recv::run(channel, &target, &ANY, &transfer.receiver, &Arc::default())
+                    .unwrap();
+            });
+        }
+        let source = memory(&bytes);
+        let report = data::send::run(
+            &mut sender,
+            &source,
+            &transfer.send,
+            &settings,
+            &Arc::default(),
+        );
+        assert_eq!(report.unwrap().wire.streams, 4);
+    });
+    assert_eq!(stored.bytes(), bytes);
+}
