@@ -1,3 +1,157 @@
 //! The `longhaul` program: arguments, output, exit codes; nothing else.
+
 #![forbid(unsafe_code)]
-fn main() {}
+
+mod args;
+mod demo;
+mod help;
+mod output;
+mod remote;
+mod units;
+mod user;
+
+use std::future::Future;
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+use client::{Exit, Failure};
+
+use args::{Cli, CpArgs, LogFormat, ServeArgs, Verb};
+use output::{Style, say};
+
+fn main() -> ExitCode {
+    // clap exits with 2 on a usage error, which is the contract's code for it.
+    match run(Cli::parse().verb) {
+        Ok(exit) => ExitCode::from(exit as u8),
+        Err(error) => {
+            say(&format!("longhaul: {error:#}"));
+            ExitCode::from(Exit::Local as u8)
+        }
+    }
+}
+
+fn run(verb: Verb) -> Result<Exit> {
+    match verb {
+        Verb::Cp(args) => copy(&args),
+        Verb::Serve(args) => serve(*args),
+        Verb::Demo(args) => demo::run(&args).map(|()| Exit::Done),
+        Verb::User(args) => user::run(args).map(|()| Exit::Done),
+        Verb::Help(args) => help::help(args.verb.as_deref()).map(|()| Exit::Done),
+        Verb::Man(args) => help::man(args.verb.as_deref()).map(|()| Exit::Done),
+        Verb::Completions { shell } => help::completions(shell).map(|()| Exit::Done),
+        Verb::Ls(args) => ask(remote::ls(&args)),
+        Verb::Stat(args) => ask(remote::stat(&args)),
+        Verb::Rm(args) => ask(remote::rm(&args)),
+        Verb::Mkdir(args) => ask(remote::mkdir(&args)),
+        Verb::Mv(args) => ask(remote::mv(&args)),
+        Verb::Cksum(args) => ask(remote::cksum(&args)),
+    }
+}
+
+fn copy(args: &CpArgs) -> Result<Exit> {
+    log_to_stderr(LogFormat::Text, "error");
+    let (sources, destination) = args.ends();
+    if args.json && destination == "-" {
+        say("longhaul: --json and the destination - both want standard output; use one of them");
+        return Ok(Exit::Usage);
+    }
+    let style = match (args.json, args.quiet) {
+        (true, _) => Style::Json,
+        (false, true) => Style::Quiet,
+        (false, false) => Style::People,
+    };
+    let options = args.options();
+    let observer = output::observer(style);
+    let copy = client::copy(sources, destination, &options, observer);
+    let Some(summary) = until_interrupted(copy)? else {
+        say("longhaul: interrupted; what arrived is kept, `--resume` goes on from there");
+        return Ok(Exit::Interrupted);
+    };
+    output::finish(style, &summary, args.why);
+    Ok(summary.exit)
+}
+
+fn serve(args: ServeArgs) -> Result<Exit> {
+    log_to_stderr(args.log, "info");
+    let config = match args.config() {
+        Ok(config) => config,
+        Err(error) => {
+            say(&format!("longhaul serve: {error:#}"));
+            return Ok(Exit::Usage);
+        }
+    };
+    if config.anonymous.is_none() && config.users.is_none() {
+        say(
+            "longhaul serve: nobody could log in; give --anonymous ro, --anonymous rw, or \
+             --users FILE (made by `longhaul user add`)",
+        );
+        return Ok(Exit::Usage);
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    let served = runtime.block_on(async {
+        let shutdown = server::Shutdown::on_signals().context("cannot watch for signals")?;
+        let ready = |address| {
+            // Nobody may be reading; the server runs all the same.
+            let _ = output::print(&format!("listening on {address}"));
+        };
+        server::serve(config, ready, shutdown)
+            .await
+            .map_err(anyhow::Error::from)
+    });
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    served.map(|()| Exit::Done)
+}
+
+/// Runs a single-file verb; its failure is one line and an exit code.
+fn ask(verb: impl Future<Output = Result<(), Failure>>) -> Result<Exit> {
+    log_to_stderr(LogFormat::Text, "error");
+    Ok(match until_interrupted(verb)? {
+        Some(Ok(())) => Exit::Done,
+        Some(Err(failure)) => {
+            say(&format!("longhaul: {}", failure.message));
+            failure.exit
+        }
+        None => Exit::Interrupted,
+    })
+}
+
+/// Runs a future to its end; `None` when SIGINT or SIGTERM came first.
+fn until_interrupted<T>(future: impl Future<Output = T>) -> Result<Option<T>> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
+    let outcome = runtime.block_on(async {
+        use tokio::signal::unix::{SignalKind, signal};
+        let mut terminate = signal(SignalKind::terminate())?;
+        tokio::select! {
+            value = future => Ok(Some(value)),
+            _ = tokio::signal::ctrl_c() => Ok(None),
+            _ = terminate.recv() => Ok::<_, std::io::Error>(None),
+        }
+    })?;
+    // Stream threads of an interrupted transfer end by themselves; they are not waited for long.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    Ok(outcome)
+}
+
+/// Messages on standard error; `RUST_LOG` overrides the level.
+fn log_to_stderr(format: LogFormat, level: &str) {
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_target(false)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(std::io::stderr);
+    // Only the first call in a process wins; there is only one.
+    let _ = match format {
+        LogFormat::Text => builder.try_init(),
+        LogFormat::Json => builder.json().try_init(),
+    };
+}

@@ -1,0 +1,212 @@
+//! `longhaul cp`: its flags, and what they mean to the client.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use client::{CopyOptions, ModeChoice, Parallelism, Verify};
+use data::job::IoMethod;
+use proto::checksum::Algorithm;
+
+use crate::units;
+
+/// Copy files and trees.
+///
+/// SRC and DST are paths, `-` (standard input or output), or URLs: `ftp://host/path`,
+/// `gsiftp://host/path`, `file:///path`. `user:password@` may stand before the host; better, put
+/// the password into ~/.netrc or LONGHAUL_PASSWORD. With two remote ends the servers move the data
+/// between themselves (a third-party transfer). The last component of a source may hold `*`, `?`
+/// and `[]`.
+///
+/// A file that is still on its way is called NAME.longhaul-partial and gets its name when it is
+/// whole and verified. After a cut, the same command with --resume goes on from what is safe.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
+pub(crate) struct CpArgs {
+    /// Copy directories with all that is in them
+    #[arg(short = 'r', short_alias = 'R', long)]
+    recursive: bool,
+    /// Parallel streams: a number, or `auto` (one on short paths, several on long ones)
+    #[arg(short = 'p', long = "parallel", value_name = "N|auto", default_value = "auto", value_parser = parallelism)]
+    parallelism: Parallelism,
+    /// Socket buffers: `auto` and `kernel` leave them to the kernel's autotuning; a SIZE pins them
+    #[arg(long, value_name = "auto|kernel|SIZE", default_value = "auto", value_parser = buffer)]
+    buffer: BufferChoice,
+    /// Congestion control of this end's sockets: `auto` (the system's) or a name such as `bbr`
+    #[arg(long, value_name = "auto|NAME", default_value = "auto")]
+    cc: String,
+    /// Transfer mode: `s` stream, `e` extended block, `auto`
+    #[arg(long, value_name = "auto|s|e", default_value = "auto", value_parser = mode)]
+    mode: ModeChoice,
+    /// Copy the part of the source that begins at this byte
+    #[arg(long, value_name = "N", value_parser = units::size)]
+    offset: Option<u64>,
+    /// Copy only this many bytes
+    #[arg(long, value_name = "N", value_parser = units::size)]
+    length: Option<u64>,
+    /// Go on from what an earlier, interrupted copy left, after checking that it still fits
+    #[arg(long)]
+    resume: bool,
+    /// Verify by checksum: `auto` (the cheapest that both ends have), `none` (size only), or
+    /// one of crc32c crc32 adler32 blake3 sha256 sha1 md5 sha512
+    #[arg(long, value_name = "auto|none|ALG", default_value = "auto", value_parser = verify)]
+    verify: Verify,
+    /// Send and receive no faster than this, in bits per second (k M G)
+    #[arg(long, value_name = "RATE", value_parser = units::rate)]
+    limit_rate: Option<u64>,
+    /// Give up on a peer or stream that is silent for this many seconds
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = units::seconds)]
+    timeout: Duration,
+    /// New attempts after a lost connection, each going on from what is safe
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    retries: u32,
+    /// Leave destinations alone that exist with the same size and are not older
+    #[arg(long)]
+    keep_existing: bool,
+    /// Files on their way at the same time when many are copied, 1 to 64
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = concurrency)]
+    concurrency: usize,
+    /// Ports for data connections that servers open to this machine
+    #[arg(long, value_name = "LO-HI", value_parser = units::port_range)]
+    data_ports: Option<(u16, u16)>,
+    /// Size of a block in extended block mode when this end sends
+    #[arg(long, value_name = "SIZE", default_value = "1Mi", value_parser = block)]
+    block: usize,
+    /// How bytes get between file and socket: auto, copy, sendfile, splice, zerocopy
+    #[arg(long, value_name = "METHOD", default_value = "auto", value_parser = io_method)]
+    io: IoMethod,
+    /// One JSON object a line on standard output, the last one a summary
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Nothing but errors
+    #[arg(short = 'q', long)]
+    pub(crate) quiet: bool,
+    /// Write samples of every stream to FILE, one JSON object a line
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// Say in one line what the speed was limited by
+    #[arg(long)]
+    pub(crate) why: bool,
+    /// Sources, then the destination
+    #[arg(required = true, num_args = 2.., value_names = ["SRC", "DST"])]
+    paths: Vec<String>,
+}
+
+/// `--buffer`
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum BufferChoice {
+    Kernel,
+    Pinned(u64),
+}
+
+impl CpArgs {
+    /// Sources and destination.
+    pub(crate) fn ends(&self) -> (&[String], &str) {
+        match self.paths.split_last() {
+            Some((destination, sources)) => (sources, destination),
+            None => (&[], ""),
+        }
+    }
+
+    /// The flags as the client takes them.
+    pub(crate) fn options(&self) -> CopyOptions {
+        CopyOptions {
+            recursive: self.recursive,
+            parallelism: self.parallelism,
+            buffer: match self.buffer {
+                BufferChoice::Kernel => None,
+                BufferChoice::Pinned(bytes) => Some(bytes),
+            },
+            congestion: (self.cc != "auto").then(|| self.cc.clone()),
+            mode: self.mode,
+            offset: self.offset,
+            length: self.length,
+            resume: self.resume,
+            verify: self.verify,
+            limit_rate: self.limit_rate,
+            timeout: self.timeout,
+            retries: self.retries,
+            trace: self.trace.clone(),
+            io: self.io,
+            block: self.block,
+            keep_existing: self.keep_existing,
+            concurrency: self.concurrency,
+            data_ports: self.data_ports,
+        }
+    }
+}
+
+fn parallelism(text: &str) -> Result<Parallelism, String> {
+    if text == "auto" {
+        return Ok(Parallelism::Auto);
+    }
+    text.parse()
+        .ok()
+        .filter(|n| (1..=256).contains(n))
+        .map(Parallelism::Fixed)
+        .ok_or_else(|| format!("'{text}' is neither `auto` nor a number from 1 to 256"))
+}
+
+fn buffer(text: &str) -> Result<BufferChoice, String> {
+    match text {
+        "auto" | "kernel" => Ok(BufferChoice::Kernel),
+        _ => units::positive_size(text).map(BufferChoice::Pinned),
+    }
+}
+
+fn mode(text: &str) -> Result<ModeChoice, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "auto" => Ok(ModeChoice::Auto),
+        "s" => Ok(ModeChoice::Stream),
+        "e" => Ok(ModeChoice::Extended),
+        _ => Err("use auto, s or e".into()),
+    }
+}
+
+fn verify(text: &str) -> Result<Verify, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "auto" => Ok(Verify::Auto),
+        "none" => Ok(Verify::None),
+        name => algorithm(name).map(Verify::With),
+    }
+}
+
+/// A checksum algorithm's name.
+pub(crate) fn algorithm(text: &str) -> Result<Algorithm, String> {
+    Algorithm::parse(text).ok_or_else(|| {
+        let names: Vec<_> = Algorithm::CHEAPEST_FIRST
+            .iter()
+            .map(|a| a.name().to_ascii_lowercase())
+            .collect();
+        format!("'{text}' is not one of {}", names.join(" "))
+    })
+}
+
+fn concurrency(text: &str) -> Result<usize, String> {
+    text.parse()
+        .ok()
+        .filter(|n| (1..=64).contains(n))
+        .ok_or_else(|| "use a number from 1 to 64".into())
+}
+
+/// A block size, 64 KiB to 64 MiB.
+pub(crate) fn block(text: &str) -> Result<usize, String> {
+    let bytes = units::size(text)?;
+    usize::try_from(bytes)
+        .ok()
+        .filter(|b| (64 << 10..=64 << 20).contains(b))
+        .ok_or_else(|| "use a size from 64Ki to 64Mi".into())
+}
+
+/// `--io`
+pub(crate) fn io_method(text: &str) -> Result<IoMethod, String> {
+    match text {
+        "auto" => Ok(IoMethod::Auto),
+        "copy" => Ok(IoMethod::Copy),
+        "sendfile" => Ok(IoMethod::Sendfile),
+        "splice" => Ok(IoMethod::Splice),
+        "zerocopy" => Ok(IoMethod::Zerocopy),
+        _ => Err("use auto, copy, sendfile, splice or zerocopy".into()),
+    }
+}

@@ -1,0 +1,197 @@
+//! `longhaul demo`: the main job on this machine, by the program itself, as a user would run it.
+//!
+//! Two servers and a client on loopback move a real file over one stream, over several, back, and
+//! from server to server; every copy is verified, timed and explained.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use crate::args::DemoArgs;
+use crate::output::print;
+use crate::units::{show_bytes, show_rate};
+
+/// Runs the demo; prints a table and what it means.
+pub(crate) fn run(args: &DemoArgs) -> Result<()> {
+    let place = Place::make(args.dir.as_deref())?;
+    print(
+        "longhaul demo: two servers and a client on this machine, one real file, every copy verified.",
+    )?;
+    let from = place.root.join("a");
+    let to = place.root.join("b");
+    let here = place.root.join("here");
+    for dir in [&from, &to, &here] {
+        std::fs::create_dir(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    }
+    print(&format!("making a file of {} ...", show_bytes(args.size)))?;
+    write_random(&from.join("big.dat"), args.size)?;
+    let a = Server::start(&from)?;
+    let b = Server::start(&to)?;
+    print(&format!(
+        "server A on {}, server B on {}\n",
+        a.address, b.address
+    ))?;
+
+    let local = here.join("big.dat").display().to_string();
+    let (on_a, on_b) = (a.url("big.dat"), b.url("big.dat"));
+    let (copy_on_b, back_on_a) = (b.url("from-a.dat"), a.url("back.dat"));
+    let steps: [(&str, &[&str]); 5] = [
+        ("download from A, 1 stream", &["-p", "1", &on_a, &local]),
+        ("download from A, 4 streams", &["-p", "4", &on_a, &local]),
+        ("upload to B, 4 streams", &["-p", "4", &local, &on_b]),
+        ("A to B directly, 1 stream", &["-p", "1", &on_a, &copy_on_b]),
+        (
+            "B to A directly, 4 streams",
+            &["-p", "4", &on_b, &back_on_a],
+        ),
+    ];
+    print(&format!(
+        "{:28} {:>9} {:>13}  verified by",
+        "what", "seconds", "rate"
+    ))?;
+    let mut rates = Vec::new();
+    let mut whys = Vec::new();
+    for (what, arguments) in steps {
+        let summary = copy(arguments).with_context(|| format!("'{what}' failed"))?;
+        let rate = summary["goodput_bps"].as_f64().unwrap_or(0.0);
+        print(&format!(
+            "{what:28} {:9.2} {:>13}  {}",
+            summary["seconds"].as_f64().unwrap_or(0.0),
+            show_rate(rate),
+            summary["verified"].as_str().unwrap_or("?"),
+        ))?;
+        rates.push(rate);
+        whys.push((what, summary["why"].as_str().unwrap_or_default().to_owned()));
+    }
+    print("\nWhy this fast:")?;
+    for (what, why) in whys {
+        print(&format!("  {what}: {why}"))?;
+    }
+    explain(rates[0], rates[1])
+}
+
+/// What the two downloads say, in plain words.
+fn explain(one: f64, four: f64) -> Result<()> {
+    let ratio = if one > 0.0 { four / one } else { 0.0 };
+    print(&format!(
+        "\nFour streams were {ratio:.1} times as fast as one. There is no distance on this machine, so \
+         nothing but\nits processors and memory sets the pace. Streams pay on long paths, where one \
+         connection's\nbuffers, or a lost packet now and then, hold it back."
+    ))?;
+    Ok(())
+}
+
+/// The demo's directory, removed when done.
+struct Place {
+    root: PathBuf,
+}
+
+impl Place {
+    fn make(parent: Option<&Path>) -> Result<Self> {
+        let parent = parent.map_or_else(std::env::temp_dir, Path::to_path_buf);
+        let root = parent.join(format!("longhaul-demo-{}", std::process::id()));
+        std::fs::create_dir(&root)
+            .with_context(|| format!("cannot make {}; try --dir DIR", root.display()))?;
+        let root = root.canonicalize()?;
+        Ok(Self { root })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.root);
+    }
+}
+
+/// A `longhaul serve` of our own, ended when dropped.
+struct Server {
+    child: Child,
+    address: String,
+}
+
+impl Server {
+    fn start(root: &Path) -> Result<Self> {
+        let mut child = Command::new(std::env::current_exe()?)
+            .args([
+                "serve",
+                "--listen",
+                "127.0.0.1:0",
+                "--anonymous",
+                "rw",
+                "--root",
+            ])
+            .arg(root)
+            .env("RUST_LOG", "error")
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("cannot start a server")?;
+        let mut line = String::new();
+        if let Some(out) = child.stdout.take() {
+            BufReader::new(out).read_line(&mut line)?;
+        }
+        match line.trim().strip_prefix("listening on ") {
+            Some(address) => Ok(Self {
+                address: address.to_owned(),
+                child,
+            }),
+            None => {
+                let _ = child.wait();
+                bail!("the server did not start");
+            }
+        }
+    }
+
+    fn url(&self, name: &str) -> String {
+        format!("ftp://{}/{name}", self.address)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs `longhaul cp --json`; the summary line.
+fn copy(arguments: &[&str]) -> Result<serde_json::Value> {
+    let output = Command::new(std::env::current_exe()?)
+        .args(["cp", "--json"])
+        .args(arguments)
+        .stderr(Stdio::inherit())
+        .output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let last = text.lines().last().unwrap_or_default();
+    let summary: serde_json::Value = serde_json::from_str(last).unwrap_or_default();
+    if !output.status.success() {
+        bail!(
+            "{}",
+            summary["error"].as_str().unwrap_or("longhaul cp failed")
+        );
+    }
+    Ok(summary)
+}
+
+/// Data that no file system or network can shrink: a xorshift sequence.
+fn write_random(path: &Path, size: u64) -> Result<()> {
+    let mut file = File::create(path).with_context(|| format!("cannot make {}", path.display()))?;
+    let mut state: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mut block = vec![0u8; 1 << 20];
+    let mut left = size;
+    while left > 0 {
+        for word in block.chunks_exact_mut(8) {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            word.copy_from_slice(&state.to_le_bytes());
+        }
+        let n = usize::try_from(left).unwrap_or(usize::MAX).min(block.len());
+        file.write_all(&block[..n])
+            .with_context(|| format!("cannot write {}; try --dir DIR", path.display()))?;
+        left -= n as u64;
+    }
+    Ok(())
+}

@@ -1,0 +1,77 @@
+//! `help`, `man` and `completions`: all from the one definition in `args`.
+
+use std::io::Write;
+
+use anyhow::{Result, anyhow};
+use clap::CommandFactory;
+
+use crate::args::Cli;
+
+/// The manual of one verb, or of all.
+pub(crate) fn help(verb: Option<&str>) -> Result<()> {
+    let mut command = Cli::command();
+    command.build();
+    if let Some(verb) = verb {
+        let text = find(&mut command, verb)?.render_long_help();
+        return write(text.to_string().as_bytes());
+    }
+    let mut text = command.render_long_help().to_string();
+    for verb in command.get_subcommands_mut().filter(|c| !c.is_hide_set()) {
+        text.push_str(&format!(
+            "\n\n{0}\n\n{1}",
+            "-".repeat(72),
+            verb.render_long_help()
+        ));
+    }
+    write(text.as_bytes())
+}
+
+/// The man page of one verb, or of the program.
+pub(crate) fn man(verb: Option<&str>) -> Result<()> {
+    let mut command = Cli::command();
+    command.build();
+    let page = match verb {
+        Some(verb) => find(&mut command, verb)?.clone(),
+        None => command,
+    };
+    let mut out = Vec::new();
+    clap_mangen::Man::new(page).render(&mut out)?;
+    write(&out)
+}
+
+/// The completion script of a shell.
+pub(crate) fn completions(shell: clap_complete::Shell) -> Result<()> {
+    let mut out = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "longhaul", &mut out);
+    write(&out)
+}
+
+fn find<'a>(command: &'a mut clap::Command, verb: &str) -> Result<&'a mut clap::Command> {
+    command
+        .find_subcommand_mut(verb)
+        .ok_or_else(|| anyhow!("there is no verb '{verb}'; `longhaul help` shows them all"))
+}
+
+/// A reader that closes early (a pager) is no error.
+fn write(bytes: &[u8]) -> Result<()> {
+    match std::io::stdout().lock().write_all(bytes) {
+        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        other => Ok(other?),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn unknown_verbs_are_named() {
+        let error = help(Some("frobnicate")).unwrap_err().to_string();
+        assert!(error.contains("frobnicate"), "{error}");
+    }
+}

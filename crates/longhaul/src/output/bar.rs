@@ -1,0 +1,115 @@
+//! The progress bar on a terminal.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use client::{Event, Observer};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::notice;
+use crate::units::{show_bytes, show_rate};
+
+/// Rates shown are averages over about this many progress events.
+const SMOOTHING: f64 = 0.3;
+
+/// One bar for the whole batch.
+pub(super) struct Bar {
+    bar: ProgressBar,
+    rate: Mutex<Rate>,
+}
+
+/// A smoothed rate from totals.
+#[derive(Default)]
+struct Rate {
+    last: Option<(std::time::Instant, u64)>,
+    bytes_per_second: f64,
+}
+
+impl Rate {
+    fn update(&mut self, total: u64) -> f64 {
+        let now = std::time::Instant::now();
+        if let Some((then, before)) = self.last {
+            let seconds = now.duration_since(then).as_secs_f64();
+            if seconds < 0.05 {
+                return self.bytes_per_second;
+            }
+            #[allow(clippy::cast_precision_loss, reason = "three digits are shown")]
+            let rate = total.saturating_sub(before) as f64 / seconds;
+            self.bytes_per_second = if self.bytes_per_second == 0.0 {
+                rate
+            } else {
+                SMOOTHING * rate + (1.0 - SMOOTHING) * self.bytes_per_second
+            };
+        }
+        self.last = Some((now, total));
+        self.bytes_per_second
+    }
+}
+
+impl Bar {
+    pub(super) fn new() -> Self {
+        let bar = ProgressBar::new(0);
+        if let Ok(style) = ProgressStyle::with_template("{bar:30} {percent:>3}% {msg}") {
+            bar.set_style(style.progress_chars("=> "));
+        }
+        bar.enable_steady_tick(Duration::from_millis(200));
+        Self {
+            bar,
+            rate: Mutex::default(),
+        }
+    }
+
+    fn progress(&self, moved: u64, safe: u64, streams: u64, buffer: u64) {
+        let rate = match self.rate.lock() {
+            Ok(mut rate) => rate.update(moved),
+            Err(_) => return,
+        };
+        let total = self.bar.length().unwrap_or(0);
+        self.bar.set_position(safe);
+        let mut message = format!("{} {}", show_bytes(safe), show_rate(rate * 8.0));
+        if rate > 1.0 && total > safe {
+            #[allow(
+                clippy::cast_precision_loss,
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "whole seconds are shown"
+            )]
+            let left = ((total - safe) as f64 / rate) as u64;
+            message.push_str(&format!(" {}:{:02} left", left / 60, left % 60));
+        }
+        if streams > 0 {
+            let plural = if streams == 1 { "" } else { "s" };
+            message.push_str(&format!(
+                ", {streams} stream{plural}, {} buffer",
+                show_bytes(buffer)
+            ));
+        }
+        self.bar.set_message(message);
+    }
+}
+
+impl Observer for Bar {
+    fn event(&self, event: Event) {
+        if let Some(line) = notice(&event) {
+            self.bar.suspend(|| super::say(&line));
+        }
+        match event {
+            Event::Planned { bytes, .. } => self.bar.set_length(bytes),
+            Event::Progress {
+                bytes,
+                safe,
+                streams,
+                buffer_bytes,
+            } => {
+                self.progress(bytes, safe, streams, buffer_bytes);
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}

@@ -1,0 +1,109 @@
+//! `--json`: one object a line on standard output, each with `"event"`.
+
+use client::{Event, Observer, Summary};
+use serde_json::{Value, json};
+
+/// Writes every event as it comes.
+pub(super) struct JsonLines;
+
+impl Observer for JsonLines {
+    fn event(&self, event: Event) {
+        // A reader that went away must not stop the copy.
+        let _ = super::print(&object(&event).to_string());
+    }
+}
+
+/// The last line.
+pub(super) fn summary(s: &Summary) {
+    let line = json!({
+        "event": "summary",
+        "bytes": s.bytes,
+        "seconds": s.seconds,
+        "goodput_bps": s.goodput_bps,
+        "streams_max": s.streams_max,
+        "buffer_bytes_max": s.buffer_bytes_max,
+        "retransmits": s.retransmits,
+        "verified": s.verified,
+        "limited_by": s.limited_by,
+        "why": s.why,
+        "files": s.files,
+        "failed": s.failed,
+        "skipped": s.skipped,
+        "exit": s.exit as u8,
+        "error": s.first_failure.as_ref().map(|f| f.message.clone()),
+    });
+    let _ = super::print(&line.to_string());
+}
+
+fn object(event: &Event) -> Value {
+    match event {
+        Event::Planned { files, bytes } => {
+            json!({"event": "planned", "files": files, "bytes": bytes})
+        }
+        Event::Started {
+            source,
+            destination,
+            bytes,
+            resumed,
+        } => json!({
+            "event": "started", "source": source, "destination": destination,
+            "bytes": bytes, "resumed": resumed,
+        }),
+        Event::Progress {
+            bytes,
+            safe,
+            streams,
+            buffer_bytes,
+        } => json!({
+            "event": "progress", "bytes": bytes, "safe": safe,
+            "streams": streams, "buffer_bytes": buffer_bytes,
+        }),
+        Event::Finished {
+            source,
+            destination,
+            bytes,
+            verified,
+        } => json!({
+            "event": "finished", "source": source, "destination": destination,
+            "bytes": bytes, "verified": verified,
+        }),
+        Event::Skipped { source, reason } => {
+            json!({"event": "skipped", "source": source, "reason": reason})
+        }
+        Event::Failed { source, failure } => json!({
+            "event": "failed", "source": source,
+            "exit": failure.exit as u8, "error": failure.message,
+        }),
+        Event::Retrying {
+            source,
+            reason,
+            attempt,
+            after,
+        } => json!({
+            "event": "retrying", "source": source, "reason": reason,
+            "attempt": attempt, "after_seconds": after.as_secs_f64(),
+        }),
+        Event::Warning(text) => json!({"event": "warning", "text": text}),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_object_names_its_event() {
+        let failure = client::Failure {
+            exit: client::Exit::NotFound,
+            message: "no such file".into(),
+            transient: false,
+        };
+        let line = object(&Event::Failed {
+            source: "ftp://h/a".into(),
+            failure,
+        });
+        assert_eq!(line["event"], "failed");
+        assert_eq!(line["exit"], 4);
+        assert_eq!(object(&Event::Warning("w".into()))["event"], "warning");
+    }
+}

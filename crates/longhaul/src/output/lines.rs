@@ -1,0 +1,80 @@
+//! Progress where standard error is a file or a pipe: a line every ten seconds.
+
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use client::{Event, Observer};
+
+use super::{notice, say};
+use crate::units::{show_bytes, show_rate};
+
+const PERIOD: Duration = Duration::from_secs(10);
+
+/// A line now and then.
+pub(super) struct Lines {
+    state: Mutex<State>,
+}
+
+struct State {
+    since: Instant,
+    bytes_then: u64,
+    planned: u64,
+}
+
+impl Lines {
+    pub(super) fn new() -> Self {
+        let state = State {
+            since: Instant::now(),
+            bytes_then: 0,
+            planned: 0,
+        };
+        Self {
+            state: Mutex::new(state),
+        }
+    }
+
+    fn progress(&self, bytes: u64, safe: u64, streams: u64) {
+        let Ok(mut state) = self.state.lock() else {
+            return;
+        };
+        let elapsed = state.since.elapsed();
+        if elapsed < PERIOD {
+            return;
+        }
+        #[allow(clippy::cast_precision_loss, reason = "three digits are shown")]
+        let rate = bytes.saturating_sub(state.bytes_then) as f64 * 8.0 / elapsed.as_secs_f64();
+        let of = match state.planned {
+            0 => String::new(),
+            planned => format!(" of {}", show_bytes(planned)),
+        };
+        say(&format!(
+            "{}{of}, {}, {streams} streams",
+            show_bytes(safe),
+            show_rate(rate)
+        ));
+        state.since = Instant::now();
+        state.bytes_then = bytes;
+    }
+}
+
+impl Observer for Lines {
+    fn event(&self, event: Event) {
+        if let Some(line) = notice(&event) {
+            say(&line);
+        }
+        match event {
+            Event::Planned { bytes, .. } => {
+                if let Ok(mut state) = self.state.lock() {
+                    state.planned = bytes;
+                }
+            }
+            Event::Progress {
+                bytes,
+                safe,
+                streams,
+                ..
+            } => self.progress(bytes, safe, streams),
+            _ => {}
+        }
+    }
+}

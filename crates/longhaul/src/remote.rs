@@ -1,0 +1,99 @@
+//! The single-file verbs: ask the client, print the answer.
+
+use client::{Failure, RemoteEntry};
+use proto::listing::Kind;
+use serde_json::json;
+
+use crate::args::{CksumArgs, LsArgs, MkdirArgs, MvArgs, RmArgs, StatArgs};
+use crate::output::print;
+
+pub(crate) async fn ls(args: &LsArgs) -> Result<(), Failure> {
+    let mut entries = client::list(&args.url, &args.common.options()).await?;
+    entries.sort_by(|a, b| a.name.cmp(&b.name));
+    for entry in &entries {
+        let line = match (args.json, args.long) {
+            (true, _) => as_json(entry).to_string(),
+            (false, true) => long_line(entry),
+            (false, false) => name(entry),
+        };
+        if print(&line).is_err() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+pub(crate) async fn stat(args: &StatArgs) -> Result<(), Failure> {
+    let entry = client::stat(&args.url, &args.common.options()).await?;
+    let line = if args.json {
+        as_json(&entry).to_string()
+    } else {
+        long_line(&entry)
+    };
+    let _ = print(&line);
+    Ok(())
+}
+
+pub(crate) async fn rm(args: &RmArgs) -> Result<(), Failure> {
+    for url in &args.urls {
+        client::remove(url, args.recursive, &args.common.options()).await?;
+    }
+    Ok(())
+}
+
+pub(crate) async fn mkdir(args: &MkdirArgs) -> Result<(), Failure> {
+    client::make_dir(&args.url, args.parents, &args.common.options()).await
+}
+
+pub(crate) async fn mv(args: &MvArgs) -> Result<(), Failure> {
+    client::rename(&args.from, &args.to, &args.common.options()).await
+}
+
+pub(crate) async fn cksum(args: &CksumArgs) -> Result<(), Failure> {
+    for url in &args.urls {
+        let options = args.common.options();
+        let sum = client::checksum(url, args.algorithm, args.offset, args.length, &options).await?;
+        let shown = client::location::Location::parse(url)?.display();
+        if print(&format!("{sum}  {shown}")).is_err() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// A name from a server may hold anything; control characters must not reach a terminal.
+fn name(entry: &RemoteEntry) -> String {
+    String::from_utf8_lossy(&entry.name)
+        .chars()
+        .map(|c| if c.is_control() { '?' } else { c })
+        .collect()
+}
+
+fn kind(entry: &RemoteEntry) -> &'static str {
+    match entry.kind {
+        Kind::File => "file",
+        Kind::Dir | Kind::CurrentDir | Kind::ParentDir => "dir",
+        Kind::SymLink => "link",
+        Kind::Other => "other",
+    }
+}
+
+fn long_line(entry: &RemoteEntry) -> String {
+    let size = entry.size.map_or_else(|| "-".into(), |s| s.to_string());
+    let time = entry
+        .modified
+        .map_or_else(|| "-".into(), proto::timestamp::Timestamp::format);
+    format!("{:5} {size:>15} {time:14} {}", kind(entry), name(entry))
+}
+
+fn as_json(entry: &RemoteEntry) -> serde_json::Value {
+    json!({
+        "name": String::from_utf8_lossy(&entry.name),
+        "type": kind(entry),
+        "size": entry.size,
+        "modified": entry.modified.map(proto::timestamp::Timestamp::format),
+        "mode": entry.mode.map(|m| format!("{m:04o}")),
+        "owner": entry.owner,
+        "group": entry.group,
+    })
+}

@@ -1,0 +1,123 @@
+//! `longhaul user`: asks for passwords; the file itself is the server library's.
+
+use std::io::{BufRead, IsTerminal};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use proto::path::VPath;
+use proto::server::Rights;
+use server::users::{self, Account};
+
+use crate::args::{UserArgs, UserVerb};
+use crate::output::{print, say};
+
+/// Passwords shorter than this are refused.
+const MIN_PASSWORD: usize = 8;
+
+pub(crate) fn run(args: UserArgs) -> Result<()> {
+    match args.verb {
+        UserVerb::Add {
+            users,
+            root,
+            read_only,
+            no_third_party,
+            home,
+            password_stdin,
+            name,
+        } => {
+            let rights = Rights {
+                write: !read_only,
+                third_party: !no_third_party,
+            };
+            let home = VPath::root()
+                .resolve(home.as_bytes())
+                .with_context(|| format!("--home {home} is no path"))?;
+            let root = root.as_deref().map(existing_directory).transpose()?;
+            let password = if password_stdin {
+                password_from_stdin()?
+            } else {
+                ask_password(&name)?
+            };
+            if password.len() < MIN_PASSWORD {
+                bail!("a password needs at least {MIN_PASSWORD} characters");
+            }
+            let replaced = users::add(
+                &users,
+                &Account {
+                    name: name.clone(),
+                    root,
+                    rights,
+                    home,
+                },
+                password.as_bytes(),
+            )?;
+            let what = if replaced { "replaced" } else { "added" };
+            say(&format!("{what} {name} in {}", users.display()));
+            Ok(())
+        }
+        UserVerb::List { users } => list(&users),
+        UserVerb::Remove { users, name } => {
+            if !users::remove(&users, &name)? {
+                bail!("{} has no user {name}", users.display());
+            }
+            say(&format!("removed {name} from {}", users.display()));
+            Ok(())
+        }
+    }
+}
+
+fn list(path: &Path) -> Result<()> {
+    for account in users::list(path)? {
+        let rights = match (account.rights.write, account.rights.third_party) {
+            (true, true) => "read-write third-party",
+            (true, false) => "read-write",
+            (false, true) => "read-only third-party",
+            (false, false) => "read-only",
+        };
+        let root = account
+            .root
+            .map_or_else(|| "(server's root)".into(), |r| r.display().to_string());
+        if print(&format!(
+            "{}\t{rights}\t{root}\t{}",
+            account.name, account.home
+        ))
+        .is_err()
+        {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// The server resolves roots from its own working directory; an absolute path means the same
+/// everywhere.
+fn existing_directory(path: &Path) -> Result<PathBuf> {
+    let absolute = path
+        .canonicalize()
+        .with_context(|| format!("cannot use --root {}", path.display()))?;
+    if !absolute.is_dir() {
+        bail!("--root {} is not a directory", absolute.display());
+    }
+    Ok(absolute)
+}
+
+fn password_from_stdin() -> Result<String> {
+    let mut line = String::new();
+    std::io::stdin()
+        .lock()
+        .read_line(&mut line)
+        .context("cannot read the password")?;
+    Ok(line.trim_end_matches(['\r', '\n']).to_owned())
+}
+
+fn ask_password(name: &str) -> Result<String> {
+    if !std::io::stdin().is_terminal() {
+        bail!("there is no terminal to ask for the password; use --password-stdin");
+    }
+    let first = rpassword::prompt_password(format!("password for {name}: "))?;
+    let again = rpassword::prompt_password("again: ")?;
+    if first != again {
+        bail!("the two passwords differ");
+    }
+    Ok(first)
+}
