@@ -2,8 +2,8 @@
 //!
 //! A client may send commands ahead (globus-url-copy pipelines the STORs of a whole tree). Lines
 //! wait here, in order, up to [`HELD_LINES`] lines or [`HELD_BYTES`] bytes; beyond that the socket
-//! is not read and TCP holds the client back. An urgent line (ABOR, STAT, QUIT) is found anywhere
-//! among the waiting lines. One that a client sends behind more than that many commands is seen
+//! is not read and TCP holds the client back. An urgent line (ABOR, STAT) is found anywhere among
+//! the waiting lines. One that a client sends behind more than that many commands is seen
 //! as soon as enough of those before it are done; it is never dropped.
 
 use std::collections::VecDeque;

@@ -1,5 +1,11 @@
 //! What an idle session costs. Alone in its process, so that the figure means something.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "everything in this crate is a test"
+)]
+
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::mpsc;

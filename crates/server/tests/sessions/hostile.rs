@@ -88,6 +88,9 @@ fn blocks_beyond_any_file_are_refused() {
         let address = client.pasv();
         client.send("STOR up");
         let mut stream = data_port::connect(address);
+        // A connection that begins with nonsense is taken for a stranger's and dropped; this one
+        // is the sender's.
+        data_port::send_block(&mut stream, 0, b"sense");
         data_port::send_header(&mut stream, header);
         client.next_but_markers(150);
         let refused = client.with_markers().0;
