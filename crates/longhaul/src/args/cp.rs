@@ -10,7 +10,7 @@ use proto::checksum::Algorithm;
 
 use crate::units;
 
-/// Copy files and trees.
+/// Copy files and trees
 ///
 /// SRC and DST are paths, `-` (standard input or output), or URLs: `ftp://host/path`,
 /// `gsiftp://host/path`, `file:///path`. `user:password@` may stand before the host; better, put

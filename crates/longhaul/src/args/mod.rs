@@ -46,29 +46,21 @@ pub(crate) struct Cli {
 /// The verbs.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// Show it working: a server, a client and a real file on this machine, over one stream and
-    /// several, and between two servers
     Demo(DemoArgs),
-    /// Run a GridFTP and FTP server in the foreground
     Serve(Box<ServeArgs>),
-    /// Copy files and trees: here to there, there to here, or between two servers
-    #[command(after_help = EXIT_CODES)]
+    #[command(
+        override_usage = "longhaul cp [OPTIONS] SRC... DST",
+        after_help = EXIT_CODES,
+        after_long_help = EXIT_CODES
+    )]
     Cp(Box<CpArgs>),
-    /// List a remote directory
     Ls(LsArgs),
-    /// Show what a server knows of one path
     Stat(StatArgs),
-    /// Delete remote files
     Rm(RmArgs),
-    /// Make a remote directory
     Mkdir(MkdirArgs),
-    /// Rename a remote file
     Mv(MvArgs),
-    /// Checksum of a remote or local file
     Cksum(CksumArgs),
-    /// Manage the server's password file
     User(UserArgs),
-    /// The whole manual, or one verb's
     Help(HelpArgs),
     /// Print a man page (roff) on standard output
     #[command(hide = true)]
@@ -80,7 +72,8 @@ pub(crate) enum Verb {
     },
 }
 
-/// `longhaul demo`
+/// Show it working: a server, a client and a real file on this machine, over one stream and
+/// several, and between two servers.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DemoArgs {
     /// Size of the file that is moved
@@ -91,7 +84,7 @@ pub(crate) struct DemoArgs {
     pub(crate) dir: Option<std::path::PathBuf>,
 }
 
-/// `longhaul help`, `longhaul man`
+/// The manual of one verb, or of all.
 #[derive(Debug, clap::Args)]
 pub(crate) struct HelpArgs {
     /// The verb; all of them if left out

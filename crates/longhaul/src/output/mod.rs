@@ -37,6 +37,8 @@ pub(crate) fn finish(style: Style, summary: &Summary, why: bool) {
     match style {
         Style::Json => json::summary(summary),
         Style::Quiet => {}
+        // The failures have been said, and there is nothing else to tell.
+        Style::People if summary.files == 0 && summary.failed > 0 => {}
         Style::People => say(&people_summary(summary)),
     }
     if why && style != Style::Json {
