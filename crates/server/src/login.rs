@@ -66,7 +66,7 @@ impl Logins {
             anonymous: config.anonymous,
             third_party: config.third_party,
             users: users.map(Arc::new),
-            root_path: config.root.clone(),
+            root_path: root.host_path().to_owned(),
             root,
             roots: Mutex::default(),
             sums: Arc::default(),

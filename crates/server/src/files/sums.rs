@@ -46,7 +46,9 @@ impl Sums {
         found.map(|(_, hex)| hex.clone())
     }
 
-    /// Remembers what was summed while it was stored.
+    /// Remembers what was summed while it was stored. It is fresh, but this server's own stores to
+    /// the file make it forgotten; only another program that changes the file within the same tick
+    /// of the clock, and keeps its size, goes unseen.
     pub(super) fn put(&self, state: Identity, algorithm: Algorithm, hex: String) {
         let mut known = self.known();
         known.make_room(state.inode);

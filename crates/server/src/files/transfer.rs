@@ -207,6 +207,7 @@ impl Storing {
     /// Ends a store that arrived whole: cuts the file where that is due, verifies an announced
     /// checksum, sets the announced time, and remembers the sum. Returns the checksum of the whole
     /// file if it is known. A store that failed is just dropped: what arrived stays for a restart.
+    /// Nothing is forced to the disk: as with other servers that is the file system's business.
     pub fn finish(self, report: &Report) -> Result<Option<String>, TransferError> {
         self.ending.run(&self.plan, report)
     }

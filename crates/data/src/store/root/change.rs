@@ -37,10 +37,11 @@ impl Root {
 
     /// Renames; a symbolic link is renamed itself, an existing file at `to` is replaced.
     pub fn rename(&self, from: &VPath, to: &VPath) -> Result<(), StoreError> {
-        self.at_parent("rename", from, |source, old| {
-            let target = self.parent_of(to)?;
-            rustix::fs::renameat(source, old, target, to.name())
-        })
+        let failed = |path, errno| StoreError::new("rename", path, errno);
+        let source = self.parent_of(from).map_err(|errno| failed(from, errno))?;
+        let target = self.parent_of(to).map_err(|errno| failed(to, errno))?;
+        rustix::fs::renameat(source, from.name(), target, to.name())
+            .map_err(|errno| failed(from, errno))
     }
 
     /// Makes a symbolic link whose content is `target` as given. What it leads to is decided,

@@ -82,12 +82,12 @@ impl Root {
             Err(errno) => Err(failed(errno)),
             Ok(_) => Ok(Self {
                 dir,
-                path: path.to_owned(),
+                path: path.canonicalize().unwrap_or_else(|_| path.to_owned()),
             }),
         }
     }
 
-    /// The directory on the host, as given to [`Root::open`].
+    /// The directory on the host, absolute, for logs: where it was when it was opened.
     pub fn host_path(&self) -> &Path {
         &self.path
     }

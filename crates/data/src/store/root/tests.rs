@@ -1,3 +1,5 @@
+//! Operations on files and names.
+
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -11,6 +13,9 @@ use tempfile::TempDir;
 
 use super::*;
 use proto::path::VPath;
+
+mod confinement;
+mod listing;
 
 /// A root with a secret beside it.
 struct Tree {
@@ -103,182 +108,6 @@ fn is_superuser() -> bool {
 }
 
 #[test]
-fn links_cannot_leave_the_root() {
-    let tree = Tree::new();
-    tree.link(tree.host("secret"), "absolute");
-    tree.link("../secret", "relative");
-    tree.link("../../../../../../../../etc/passwd", "climbing");
-    tree.link("../outside", "dir");
-    tree.link("/", "top");
-    tree.file("secret", "public");
-    for name in [
-        "absolute",
-        "climbing",
-        "dir/file",
-        "top/../outside/file",
-        "dir",
-    ] {
-        assert_eq!(errno(tree.root.open_read(&v(name))), Errno::NOENT, "{name}");
-        assert_eq!(errno(tree.root.stat(&v(name))), Errno::NOENT, "{name}");
-    }
-    // `..` at the top stays at the top: this is the root's own file of that name.
-    assert_eq!(tree.read("relative").unwrap(), "public");
-    assert_eq!(tree.read("top/secret").unwrap(), "public");
-}
-
-#[test]
-fn changes_through_links_cannot_leave_the_root() {
-    let tree = Tree::new();
-    tree.link(tree.host("secret"), "file");
-    tree.link(tree.host("outside"), "dir");
-    let before = fs::metadata(tree.host("secret")).unwrap();
-    assert!(tree.root.chmod(&v("file"), 0o777).is_err());
-    assert!(tree.root.set_modified(&v("file"), Timestamp(0)).is_err());
-    assert!(tree.root.truncate(&v("file"), 0).is_err());
-    assert!(tree.root.chgrp(&v("file"), "0").is_err());
-    assert!(tree.root.make_dir(&v("dir/new")).is_err());
-    assert!(tree.root.delete(&v("dir/file")).is_err());
-    assert!(tree.root.remove_tree(&v("dir/file")).is_err());
-    assert!(tree.root.symlink(b"x", &v("dir/new")).is_err());
-    assert!(
-        tree.root
-            .open_write(&v("dir/new"), WriteMode::Keep)
-            .is_err()
-    );
-    assert!(tree.root.open_unique(&v("dir/new")).is_err());
-    tree.file("own", "x");
-    assert!(tree.root.rename(&v("own"), &v("dir/new")).is_err());
-    assert!(tree.root.rename(&v("dir/file"), &v("stolen")).is_err());
-    let after = fs::metadata(tree.host("secret")).unwrap();
-    assert_eq!(
-        (before.mode(), before.mtime(), 6),
-        (after.mode(), after.mtime(), after.len())
-    );
-    assert_eq!(fs::read_dir(tree.host("outside")).unwrap().count(), 1);
-}
-
-#[test]
-fn storing_through_a_dangling_link_creates_inside() {
-    let tree = Tree::new();
-    tree.link(tree.host("new"), "link");
-    tree.link("/inside", "other");
-    assert!(tree.root.open_write(&v("link"), WriteMode::Keep).is_err());
-    let mut file = tree.root.open_write(&v("other"), WriteMode::Keep).unwrap();
-    file.write_all(b"here").unwrap();
-    assert!(!tree.host("new").exists());
-    assert_eq!(tree.read("inside").unwrap(), "here");
-}
-
-#[test]
-fn removing_and_renaming_links_spares_their_targets() {
-    let tree = Tree::new();
-    tree.link(tree.host("outside"), "dir");
-    tree.link(tree.host("secret"), "file");
-    tree.mkdir("real");
-    tree.file("real/kept", "x");
-    tree.link("real", "inner");
-    tree.root.remove_tree(&v("dir")).unwrap();
-    tree.root.delete(&v("file")).unwrap();
-    tree.root.rename(&v("inner"), &v("moved")).unwrap();
-    tree.root.remove_tree(&v("moved")).unwrap();
-    assert_eq!(tree.names("/"), ["real"]);
-    assert_eq!(tree.read("real/kept").unwrap(), "x");
-    assert!(tree.host("outside/file").exists() && tree.host("secret").exists());
-}
-
-#[test]
-fn a_tree_with_links_is_removed_without_following_them() {
-    let tree = Tree::new();
-    tree.mkdir("t/a/b");
-    tree.file("t/a/b/f", "x");
-    tree.link(tree.host("outside"), "t/a/out");
-    tree.link("..", "t/a/up");
-    tree.root.remove_tree(&v("t")).unwrap();
-    assert!(tree.names("/").is_empty());
-    assert!(tree.host("outside/file").exists());
-    assert_eq!(errno(tree.root.remove_tree(&v("t"))), Errno::NOENT);
-    assert_eq!(errno(tree.root.remove_tree(&v("/"))), Errno::BUSY);
-}
-
-/// A directory is swapped with a link to the outside over and over while files in it are used.
-#[test]
-fn a_swapped_directory_never_leads_out() {
-    let tree = Tree::new();
-    tree.mkdir("dir");
-    tree.file("dir/file", "inside");
-    tree.link(tree.host("outside"), "link");
-    let jail = tree.host("jail");
-    let end = Instant::now() + Duration::from_millis(200);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let exchange = rustix::fs::RenameFlags::EXCHANGE;
-            while Instant::now() < end {
-                let (a, b) = (jail.join("dir"), jail.join("link"));
-                rustix::fs::renameat_with(CWD, &a, CWD, &b, exchange).unwrap();
-            }
-        });
-        let mut reached = 0;
-        while Instant::now() < end {
-            if let Ok(text) = tree.read("dir/file") {
-                assert_eq!(text, "inside");
-                reached += 1;
-            }
-            let _ = tree.root.chmod(&v("dir/file"), 0o600);
-            let _ = tree.root.open_write(&v("dir/new"), WriteMode::Truncate);
-            let _ = tree.root.delete(&v("dir/new"));
-        }
-        assert!(reached > 0, "the swapping left no chance to read");
-    });
-    assert_eq!(fs::read_dir(tree.host("outside")).unwrap().count(), 1);
-    assert_ne!(
-        fs::metadata(tree.host("outside/file")).unwrap().mode() & 0o777,
-        0o600
-    );
-}
-
-#[test]
-fn magic_links_are_refused() {
-    let root = Root::open(Path::new("/proc")).unwrap();
-    let error = root.open_read(&v("self/root/etc/passwd")).unwrap_err();
-    assert_eq!(error.kind(), FileErrorKind::Escapes, "{error}");
-}
-
-#[test]
-fn link_loops_are_told() {
-    let tree = Tree::new();
-    tree.link("b", "a");
-    tree.link("a", "b");
-    let error = tree.root.open_read(&v("a")).unwrap_err();
-    assert_eq!(error.kind(), FileErrorKind::Escapes);
-    assert!(error.to_string().contains("symbolic links"), "{error}");
-    assert!(tree.names("/").is_empty());
-}
-
-#[test]
-fn any_name_works() {
-    let tree = Tree::new();
-    let long = [b'x'; 255];
-    let names: [&[u8]; 6] = [
-        b"a b",
-        "grüße".as_bytes(),
-        b"\xff\xfe",
-        b"a\nb",
-        b" ",
-        &long,
-    ];
-    for name in names {
-        let path = VPath::root().join(name).unwrap();
-        tree.root.open_write(&path, WriteMode::Truncate).unwrap();
-        assert_eq!(tree.root.stat(&path).unwrap().name, name);
-    }
-    let mut expected: Vec<&[u8]> = names.to_vec();
-    expected.sort_unstable();
-    let listed = tree.entries("/");
-    let listed: Vec<&[u8]> = listed.iter().map(|entry| entry.name.as_slice()).collect();
-    assert_eq!(listed, expected);
-}
-
-#[test]
 fn what_is_not_a_file_is_not_opened() {
     let tree = Tree::new();
     tree.mkdir("dir");
@@ -353,93 +182,6 @@ fn unique_names_never_overwrite() {
 }
 
 #[test]
-fn listings_follow_links_and_leave_out_dangling_ones() {
-    let tree = Tree::new();
-    tree.file("file", "12345");
-    tree.mkdir("sub");
-    tree.link("file", "link");
-    tree.link("/sub", "sublink");
-    tree.link("nowhere", "dangling");
-    tree.link(tree.host("secret"), "outward");
-    let entries = tree.entries("/");
-    let told: Vec<(&str, Kind, Option<&[u8]>)> = entries
-        .iter()
-        .map(|entry| {
-            let name = std::str::from_utf8(&entry.name).unwrap();
-            (name, entry.kind, entry.link_target.as_deref())
-        })
-        .collect();
-    assert_eq!(
-        told,
-        [
-            ("file", Kind::File, None),
-            ("link", Kind::File, Some(b"file".as_slice())),
-            ("sub", Kind::Dir, None),
-            ("sublink", Kind::Dir, Some(b"/sub".as_slice())),
-        ]
-    );
-    assert_eq!((entries[0].size, entries[1].size), (5, 5));
-    assert_eq!(entries[0].unique, entries[1].unique);
-    assert_eq!(tree.names("file"), ["file"]);
-    assert_eq!(tree.root.count(&v("/")).unwrap(), 8);
-    assert_eq!(errno(tree.root.stat(&v("dangling"))), Errno::NOENT);
-}
-
-#[test]
-fn patterns_choose_and_visitors_stop() {
-    let tree = Tree::new();
-    for name in ["a.dat", "b.dat", "c.txt", ".hidden.dat"] {
-        tree.file(name, "");
-    }
-    let mut names = Vec::new();
-    let pattern = Pattern::new(b"*.dat");
-    let mut visit = |entry: Entry| {
-        names.push(entry.name);
-        ControlFlow::Continue(())
-    };
-    tree.root.list(&v("/"), Some(&pattern), &mut visit).unwrap();
-    assert_eq!(names, [b"a.dat", b"b.dat"]);
-    let mut seen = 0;
-    let mut stop = |_| {
-        seen += 1;
-        ControlFlow::Break(())
-    };
-    tree.root.list(&v("/"), None, &mut stop).unwrap();
-    tree.root.walk(&v("/"), &mut stop).unwrap();
-    assert_eq!(seen, 2);
-    let result = tree.root.list(&v("a.dat"), Some(&pattern), &mut |_| {
-        ControlFlow::Continue(())
-    });
-    assert_eq!(errno(result), Errno::NOTDIR);
-}
-
-#[test]
-fn walks_do_not_follow_links() {
-    let tree = Tree::new();
-    tree.mkdir("top/deep/er");
-    tree.file("top/deep/er/x", "");
-    tree.file("top/s1", "");
-    tree.link("..", "top/deep/loop");
-    assert_eq!(
-        tree.walk("top"),
-        [".", "deep", "deep/er", "deep/er/x", "deep/loop", "s1"]
-    );
-    assert_eq!(tree.walk("top/s1"), ["s1"]);
-}
-
-#[test]
-fn depth_is_bounded() {
-    let tree = Tree::new();
-    let deep = |levels: usize| vec!["d"; levels].join("/");
-    tree.mkdir(&deep(MAX_DEPTH));
-    assert!(tree.root.remove_tree(&v("d")).is_ok());
-    tree.mkdir(&deep(MAX_DEPTH + 1));
-    assert_eq!(errno(tree.root.remove_tree(&v("d"))), Errno::NAMETOOLONG);
-    let walked = tree.root.walk(&v("/"), &mut |_| ControlFlow::Continue(()));
-    assert_eq!(errno(walked), Errno::NAMETOOLONG);
-}
-
-#[test]
 fn entries_tell_modes_times_and_owners() {
     let tree = Tree::new();
     tree.file("f", "123");
@@ -498,6 +240,11 @@ fn names_are_changed() {
     tree.root.rename(&v("a/f"), &v("g")).unwrap();
     assert_eq!(errno(tree.root.rename(&v("/"), &v("b"))), Errno::BUSY);
     assert_eq!(errno(tree.root.rename(&v("g"), &v("/"))), Errno::BUSY);
+    let missing = tree.root.rename(&v("g"), &v("none/g")).unwrap_err();
+    assert_eq!(
+        missing.to_string(),
+        "cannot rename /none/g: No such file or directory"
+    );
     tree.root.remove_dir(&v("a")).unwrap();
     tree.root.symlink(b"../\xff", &v("l")).unwrap();
     assert_eq!(
@@ -571,5 +318,6 @@ fn a_root_must_be_a_directory() {
     let error = Root::open(&tree.host("secret")).unwrap_err();
     assert!(matches!(error, RootError::Open { .. }));
     assert!(error.to_string().contains("Not a directory"), "{error}");
-    assert_eq!(tree.root.host_path(), tree.host("jail"));
+    assert!(tree.root.host_path().is_absolute());
+    assert!(tree.root.host_path().ends_with("jail"));
 }

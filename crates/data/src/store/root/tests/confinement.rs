@@ -1,0 +1,155 @@
+//! No session reaches anything outside its root.
+
+use super::*;
+
+#[test]
+fn links_cannot_leave_the_root() {
+    let tree = Tree::new();
+    tree.link(tree.host("secret"), "absolute");
+    tree.link("../secret", "relative");
+    tree.link("../../../../../../../../etc/passwd", "climbing");
+    tree.link("../outside", "dir");
+    tree.link("/", "top");
+    tree.file("secret", "public");
+    for name in [
+        "absolute",
+        "climbing",
+        "dir/file",
+        "top/../outside/file",
+        "dir",
+    ] {
+        assert_eq!(errno(tree.root.open_read(&v(name))), Errno::NOENT, "{name}");
+        assert_eq!(errno(tree.root.stat(&v(name))), Errno::NOENT, "{name}");
+    }
+    // `..` at the top stays at the top: this is the root's own file of that name.
+    assert_eq!(tree.read("relative").unwrap(), "public");
+    assert_eq!(tree.read("top/secret").unwrap(), "public");
+}
+
+#[test]
+fn changes_through_links_cannot_leave_the_root() {
+    let tree = Tree::new();
+    tree.link(tree.host("secret"), "file");
+    tree.link(tree.host("outside"), "dir");
+    let before = fs::metadata(tree.host("secret")).unwrap();
+    assert!(tree.root.chmod(&v("file"), 0o777).is_err());
+    assert!(tree.root.set_modified(&v("file"), Timestamp(0)).is_err());
+    assert!(tree.root.truncate(&v("file"), 0).is_err());
+    assert!(tree.root.chgrp(&v("file"), "0").is_err());
+    assert!(tree.root.make_dir(&v("dir/new")).is_err());
+    assert!(tree.root.delete(&v("dir/file")).is_err());
+    assert!(tree.root.remove_tree(&v("dir/file")).is_err());
+    assert!(tree.root.symlink(b"x", &v("dir/new")).is_err());
+    assert!(
+        tree.root
+            .open_write(&v("dir/new"), WriteMode::Keep)
+            .is_err()
+    );
+    assert!(tree.root.open_unique(&v("dir/new")).is_err());
+    tree.file("own", "x");
+    assert!(tree.root.rename(&v("own"), &v("dir/new")).is_err());
+    assert!(tree.root.rename(&v("dir/file"), &v("stolen")).is_err());
+    let after = fs::metadata(tree.host("secret")).unwrap();
+    assert_eq!(
+        (before.mode(), before.mtime(), 6),
+        (after.mode(), after.mtime(), after.len())
+    );
+    assert_eq!(fs::read_dir(tree.host("outside")).unwrap().count(), 1);
+}
+
+#[test]
+fn storing_through_a_dangling_link_creates_inside() {
+    let tree = Tree::new();
+    tree.link(tree.host("new"), "link");
+    tree.link("/inside", "other");
+    assert!(tree.root.open_write(&v("link"), WriteMode::Keep).is_err());
+    let mut file = tree.root.open_write(&v("other"), WriteMode::Keep).unwrap();
+    file.write_all(b"here").unwrap();
+    assert!(!tree.host("new").exists());
+    assert_eq!(tree.read("inside").unwrap(), "here");
+}
+
+#[test]
+fn removing_and_renaming_links_spares_their_targets() {
+    let tree = Tree::new();
+    tree.link(tree.host("outside"), "dir");
+    tree.link(tree.host("secret"), "file");
+    tree.mkdir("real");
+    tree.file("real/kept", "x");
+    tree.link("real", "inner");
+    tree.root.remove_tree(&v("dir")).unwrap();
+    tree.root.delete(&v("file")).unwrap();
+    tree.root.rename(&v("inner"), &v("moved")).unwrap();
+    tree.root.remove_tree(&v("moved")).unwrap();
+    assert_eq!(tree.names("/"), ["real"]);
+    assert_eq!(tree.read("real/kept").unwrap(), "x");
+    assert!(tree.host("outside/file").exists() && tree.host("secret").exists());
+}
+
+#[test]
+fn a_tree_with_links_is_removed_without_following_them() {
+    let tree = Tree::new();
+    tree.mkdir("t/a/b");
+    tree.file("t/a/b/f", "x");
+    tree.link(tree.host("outside"), "t/a/out");
+    tree.link("..", "t/a/up");
+    tree.root.remove_tree(&v("t")).unwrap();
+    assert!(tree.names("/").is_empty());
+    assert!(tree.host("outside/file").exists());
+    assert_eq!(errno(tree.root.remove_tree(&v("t"))), Errno::NOENT);
+    assert_eq!(errno(tree.root.remove_tree(&v("/"))), Errno::BUSY);
+}
+
+/// A directory is swapped with a link to the outside over and over while files in it are used.
+#[test]
+fn a_swapped_directory_never_leads_out() {
+    let tree = Tree::new();
+    tree.mkdir("dir");
+    tree.file("dir/file", "inside");
+    tree.link(tree.host("outside"), "link");
+    let jail = tree.host("jail");
+    let end = Instant::now() + Duration::from_millis(200);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let exchange = rustix::fs::RenameFlags::EXCHANGE;
+            while Instant::now() < end {
+                let (a, b) = (jail.join("dir"), jail.join("link"));
+                rustix::fs::renameat_with(CWD, &a, CWD, &b, exchange).unwrap();
+            }
+        });
+        let mut reached = 0;
+        while Instant::now() < end {
+            if let Ok(text) = tree.read("dir/file") {
+                assert_eq!(text, "inside");
+                reached += 1;
+            }
+            let _ = tree.root.chmod(&v("dir/file"), 0o600);
+            let _ = tree.root.open_write(&v("dir/new"), WriteMode::Truncate);
+            let _ = tree.root.delete(&v("dir/new"));
+        }
+        assert!(reached > 0, "the swapping left no chance to read");
+    });
+    assert_eq!(fs::read_dir(tree.host("outside")).unwrap().count(), 1);
+    assert_ne!(
+        fs::metadata(tree.host("outside/file")).unwrap().mode() & 0o777,
+        0o600
+    );
+}
+
+#[test]
+fn magic_links_are_refused() {
+    let root = Root::open(Path::new("/proc")).unwrap();
+    let error = root.open_read(&v("self/root/etc/passwd")).unwrap_err();
+    assert_eq!(error.kind(), FileErrorKind::Escapes, "{error}");
+}
+
+#[test]
+fn link_loops_are_told() {
+    let tree = Tree::new();
+    tree.link("b", "a");
+    tree.link("a", "b");
+    let error = tree.root.open_read(&v("a")).unwrap_err();
+    assert_eq!(error.kind(), FileErrorKind::Escapes);
+    assert!(error.to_string().contains("symbolic links"), "{error}");
+    assert!(tree.names("/").is_empty());
+}

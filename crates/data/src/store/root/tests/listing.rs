@@ -1,0 +1,114 @@
+//! Entries, patterns and trees.
+
+use super::*;
+
+#[test]
+fn any_name_works() {
+    let tree = Tree::new();
+    let long = [b'x'; 255];
+    let names: [&[u8]; 6] = [
+        b"a b",
+        "grüße".as_bytes(),
+        b"\xff\xfe",
+        b"a\nb",
+        b" ",
+        &long,
+    ];
+    for name in names {
+        let path = VPath::root().join(name).unwrap();
+        tree.root.open_write(&path, WriteMode::Truncate).unwrap();
+        assert_eq!(tree.root.stat(&path).unwrap().name, name);
+    }
+    let mut expected: Vec<&[u8]> = names.to_vec();
+    expected.sort_unstable();
+    let listed = tree.entries("/");
+    let listed: Vec<&[u8]> = listed.iter().map(|entry| entry.name.as_slice()).collect();
+    assert_eq!(listed, expected);
+}
+
+#[test]
+fn listings_follow_links_and_leave_out_dangling_ones() {
+    let tree = Tree::new();
+    tree.file("file", "12345");
+    tree.mkdir("sub");
+    tree.link("file", "link");
+    tree.link("/sub", "sublink");
+    tree.link("nowhere", "dangling");
+    tree.link(tree.host("secret"), "outward");
+    let entries = tree.entries("/");
+    let told: Vec<(&str, Kind, Option<&[u8]>)> = entries
+        .iter()
+        .map(|entry| {
+            let name = std::str::from_utf8(&entry.name).unwrap();
+            (name, entry.kind, entry.link_target.as_deref())
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("file", Kind::File, None),
+            ("link", Kind::File, Some(b"file".as_slice())),
+            ("sub", Kind::Dir, None),
+            ("sublink", Kind::Dir, Some(b"/sub".as_slice())),
+        ]
+    );
+    assert_eq!((entries[0].size, entries[1].size), (5, 5));
+    assert_eq!(entries[0].unique, entries[1].unique);
+    assert_eq!(tree.names("file"), ["file"]);
+    assert_eq!(tree.root.count(&v("/")).unwrap(), 8);
+    assert_eq!(errno(tree.root.stat(&v("dangling"))), Errno::NOENT);
+}
+
+#[test]
+fn patterns_choose_and_visitors_stop() {
+    let tree = Tree::new();
+    for name in ["a.dat", "b.dat", "c.txt", ".hidden.dat"] {
+        tree.file(name, "");
+    }
+    let mut names = Vec::new();
+    let pattern = Pattern::new(b"*.dat");
+    let mut visit = |entry: Entry| {
+        names.push(entry.name);
+        ControlFlow::Continue(())
+    };
+    tree.root.list(&v("/"), Some(&pattern), &mut visit).unwrap();
+    assert_eq!(names, [b"a.dat", b"b.dat"]);
+    let mut seen = 0;
+    let mut stop = |_| {
+        seen += 1;
+        ControlFlow::Break(())
+    };
+    tree.root.list(&v("/"), None, &mut stop).unwrap();
+    tree.root.walk(&v("/"), &mut stop).unwrap();
+    assert_eq!(seen, 2);
+    let result = tree.root.list(&v("a.dat"), Some(&pattern), &mut |_| {
+        ControlFlow::Continue(())
+    });
+    assert_eq!(errno(result), Errno::NOTDIR);
+}
+
+#[test]
+fn walks_do_not_follow_links() {
+    let tree = Tree::new();
+    tree.mkdir("top/deep/er");
+    tree.file("top/deep/er/x", "");
+    tree.file("top/s1", "");
+    tree.link("..", "top/deep/loop");
+    assert_eq!(
+        tree.walk("top"),
+        [".", "deep", "deep/er", "deep/er/x", "deep/loop", "s1"]
+    );
+    assert_eq!(tree.walk("top/s1"), ["s1"]);
+}
+
+#[test]
+fn depth_is_bounded() {
+    let tree = Tree::new();
+    let deep = |levels: usize| vec!["d"; levels].join("/");
+    tree.mkdir(&deep(MAX_DEPTH));
+    assert!(tree.root.remove_tree(&v("d")).is_ok());
+    tree.mkdir(&deep(MAX_DEPTH + 1));
+    assert_eq!(errno(tree.root.remove_tree(&v("d"))), Errno::NAMETOOLONG);
+    let walked = tree.root.walk(&v("/"), &mut |_| ControlFlow::Continue(()));
+    assert_eq!(errno(walked), Errno::NAMETOOLONG);
+}
