@@ -95,11 +95,6 @@ impl Limits {
         })
     }
 
-    /// Sessions now.
-    pub fn sessions(&self) -> usize {
-        self.counts().sessions
-    }
-
     /// Each change leaves the counts whole, so a panic elsewhere while they were locked is no
     /// reason to stop.
     fn counts(&self) -> MutexGuard<'_, Counts> {
@@ -162,7 +157,7 @@ mod tests {
             LimitReached::Sessions(3)
         );
         drop(first);
-        assert_eq!(limits.sessions(), 2);
+        assert_eq!(limits.counts().sessions, 2);
         limits.admit(ip("192.0.2.1")).unwrap();
     }
 

@@ -2,17 +2,17 @@
 
 use std::fs;
 use std::io::{Read, Write};
+use std::ops::ControlFlow;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::time::{Duration, Instant};
 
 use proto::listing::{Entry, Kind};
+use proto::path::VPath;
 use proto::server::FileErrorKind;
 use proto::timestamp::Timestamp;
-use std::ops::ControlFlow;
 use tempfile::TempDir;
 
 use super::*;
-use proto::path::VPath;
 
 mod confinement;
 mod listing;
