@@ -1,0 +1,65 @@
+//! MODE E blocks: any split gives the same events, and no data beyond the largest file offset.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use proto::eblock::{BlockError, BlockEvent, Decoder};
+
+/// Events with neighbouring pieces of data joined, so that splits do not show.
+#[derive(Debug, Default, PartialEq)]
+struct Seen {
+    events: Vec<BlockEvent>,
+    error: Option<BlockError>,
+}
+
+impl Seen {
+    fn note(&mut self, event: BlockEvent) {
+        match (self.events.last_mut(), event) {
+            (
+                Some(BlockEvent::Data { offset, len }),
+                BlockEvent::Data {
+                    offset: next,
+                    len: more,
+                },
+            ) if *offset + *len as u64 == next => *len += more,
+            (Some(BlockEvent::Skip { len }), BlockEvent::Skip { len: more }) => *len += more,
+            _ => self.events.push(event),
+        }
+    }
+}
+
+fn decode(pieces: &[&[u8]]) -> Seen {
+    let mut decoder = Decoder::new();
+    let mut seen = Seen::default();
+    for piece in pieces {
+        let mut rest = *piece;
+        loop {
+            match decoder.decode(rest) {
+                Ok((used, Some(event))) => {
+                    rest = &rest[used..];
+                    seen.note(event);
+                }
+                Ok((_, None)) => break,
+                Err(error) => {
+                    seen.error = Some(error);
+                    return seen;
+                }
+            }
+        }
+    }
+    seen
+}
+
+fuzz_target!(|data: &[u8]| {
+    let Some((first, wire)) = data.split_first() else {
+        return;
+    };
+    let (head, tail) = wire.split_at(usize::from(*first).min(wire.len()));
+    let whole = decode(&[wire]);
+    assert_eq!(decode(&[head, tail]), whole);
+    for event in whole.events {
+        if let BlockEvent::Data { offset, len } = event {
+            assert!(offset + len as u64 <= i64::MAX as u64);
+        }
+    }
+});
