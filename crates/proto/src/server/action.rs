@@ -87,7 +87,7 @@ pub enum FileRequest {
         link: VPath,
     },
     Truncate(VPath, u64),
-    /// MLSC and `STAT path`: answer [`FileAnswer::Entries`].
+    /// MLSC and `STAT path`: answer [`FileAnswer::Lines`].
     List(ListRequest),
     /// CKSM: answer [`FileAnswer::Digest`]; the driver reports [`Outcome::ChecksumProgress`] every
     /// `marker_seconds` meanwhile when that is not 0.

@@ -3,7 +3,7 @@
 use super::file_task::Then;
 use super::replies::Step;
 use super::state::LoggedIn;
-use super::{FileRequest, ListForm, ListRequest, TransferKind};
+use super::{Action, FileRequest, ListForm, ListRequest, TransferKind};
 
 impl LoggedIn {
     /// MLST: the facts of one path, under the name as asked.
@@ -58,55 +58,52 @@ impl LoggedIn {
 
     /// LIST: `*`, `?` and `[` in the last component make it a pattern.
     pub(super) fn list(&mut self, argument: Option<&[u8]>) -> Step {
-        self.next.restart = None;
-        let path = self.resolve_or_cwd(argument)?;
-        let is_glob = path.name().iter().any(|b| b"*?[".contains(b));
-        let request = if is_glob {
-            ListRequest {
-                pattern: Some(path.name().to_vec()),
-                path: path.parent(),
-                form: ListForm::Long,
-                recursive: false,
-            }
-        } else {
-            plain(path, ListForm::Long)
-        };
-        Ok(self.start("LIST", request.path.clone(), TransferKind::List(request)))
+        let mut request = self.list_request(argument, ListForm::Long)?;
+        let name = request.path.name();
+        if name.iter().any(|b| b"*?[".contains(b)) {
+            request.pattern = Some(name.to_vec());
+            request.path = request.path.parent();
+        }
+        Ok(self.start_listing("LIST", request))
     }
 
     /// NLST
     pub(super) fn nlst(&mut self, argument: Option<&[u8]>) -> Step {
-        self.next.restart = None;
-        let path = self.resolve_or_cwd(argument)?;
-        let request = plain(path, ListForm::Names);
-        Ok(self.start("NLST", request.path.clone(), TransferKind::List(request)))
+        let request = self.list_request(argument, ListForm::Names)?;
+        Ok(self.start_listing("NLST", request))
     }
 
     /// MLSD
     pub(super) fn mlsd(&mut self, argument: Option<&[u8]>) -> Step {
-        self.next.restart = None;
-        let path = self.resolve_or_cwd(argument)?;
-        let request = plain(path, ListForm::Facts(self.settings.facts));
-        Ok(self.start("MLSD", request.path.clone(), TransferKind::List(request)))
+        let form = ListForm::Facts(self.settings.facts);
+        let request = self.list_request(argument, form)?;
+        Ok(self.start_listing("MLSD", request))
     }
 
     /// MLSR: MLSD of the whole tree.
     pub(super) fn mlsr(&mut self, argument: Option<&[u8]>) -> Step {
-        self.next.restart = None;
-        let path = self.resolve_or_cwd(argument)?;
-        let request = ListRequest {
-            recursive: true,
-            ..plain(path, ListForm::Facts(self.settings.facts))
-        };
-        Ok(self.start("MLSR", request.path.clone(), TransferKind::List(request)))
+        let form = ListForm::Facts(self.settings.facts);
+        let mut request = self.list_request(argument, form)?;
+        request.recursive = true;
+        Ok(self.start_listing("MLSR", request))
     }
-}
 
-fn plain(path: crate::path::VPath, form: ListForm) -> ListRequest {
-    ListRequest {
-        path,
-        pattern: None,
-        form,
-        recursive: false,
+    /// A listing is a transfer and takes REST away, though it has no use for it.
+    fn list_request(
+        &mut self,
+        argument: Option<&[u8]>,
+        form: ListForm,
+    ) -> Result<ListRequest, Vec<Action>> {
+        self.next.restart = None;
+        Ok(ListRequest {
+            path: self.resolve_or_cwd(argument)?,
+            pattern: None,
+            form,
+            recursive: false,
+        })
+    }
+
+    fn start_listing(&mut self, verb: &'static str, request: ListRequest) -> Vec<Action> {
+        self.start(verb, request.path.clone(), TransferKind::List(request))
     }
 }
