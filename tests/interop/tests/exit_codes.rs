@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use interop::cells::Cells;
 use interop::longhaul::copy;
 use interop::longhaul::rows::text;
-use interop::longhaul::serve::{Serve, Server, add_user};
+use interop::longhaul::serve::{PASSWORD, Serve, Server, USER, add_user};
 use interop::matrix::{self, Store};
 use interop::net;
 use interop::run::Finished;
@@ -13,7 +13,7 @@ use interop::sample;
 fn fixture() -> (Store, Server) {
     let store = Store::new().unwrap();
     let users = store.path("users");
-    add_user(&users, "alice", "secret", store.root()).unwrap();
+    add_user(&users, store.root()).unwrap();
     let server = Serve::anonymous(store.root())
         .option("--users", &text(&users))
         .start()
@@ -21,10 +21,11 @@ fn fixture() -> (Store, Server) {
     (store, server)
 }
 
-/// Ends with this code and one clear line.
+/// Ends with this code and says why: in the summary, or on standard error when there is none.
 fn ends(code: i32, arguments: &[&str]) -> Result<Finished> {
     let finished = copy::run(arguments)?.code(code)?;
-    ensure!(!finished.stderr.is_empty(), "nothing is said: {finished}");
+    let said = copy::failure(&finished).unwrap_or_else(|| finished.errors());
+    ensure!(!said.trim().is_empty(), "nothing is said: {finished}");
     ensure!(!finished.errors().contains("panicked"), "{finished}");
     Ok(finished)
 }
@@ -36,8 +37,8 @@ fn every_class_has_its_code() {
     let sample = text(&sample::shared(65_536).unwrap());
     let closed = format!("ftp://127.0.0.1:{}/f", net::free_port().unwrap());
     let missing = text(&store.path("none"));
-    let denied = server.login_url("alice", "wrong", "src/f1");
-    let unknown = server.login_url("nobody-here", "x", "src/f1");
+    let denied = server.user_url("src/f1").replace(PASSWORD, "wrong");
+    let unknown = server.user_url("src/f1").replace(USER, "nobody-here");
     let nowhere = text(&store.path("no/such/folder/f"));
     let cases: [(&str, i32, &[&str]); 14] = [
         ("missing remote file", 4, &[&server.url("src/none"), &local]),
@@ -91,7 +92,12 @@ fn a_read_only_server_refuses_with_3() {
 #[test]
 fn anonymous_is_refused_with_3_by_default() {
     let store = Store::new().unwrap();
-    let server = Serve::new(store.root()).start().unwrap();
+    let users = store.path("users");
+    add_user(&users, store.root()).unwrap();
+    let server = Serve::new(store.root())
+        .option("--users", &text(&users))
+        .start()
+        .unwrap();
     let to = text(&store.local());
     ends(3, &["--retries", "0", &server.url("src/f1"), &to]).unwrap();
 }

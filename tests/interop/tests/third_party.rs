@@ -127,7 +127,7 @@ fn apart(third_party: &str) -> Result<Apart> {
     let (from, to) = (Store::new()?, Store::new()?);
     let start = |store: &Store, address: &str| {
         let users = store.path("users");
-        add_user(&users, "alice", "secret", store.root())?;
+        add_user(&users, store.root())?;
         Serve::anonymous(store.root())
             .listen(address)
             .option("--users", &text(&users))
@@ -150,8 +150,8 @@ fn users_may_name_another_host_when_the_server_allows_it() {
     drive(
         "a user between two hosts",
         &apart.to,
-        &|served| apart.source.login_url("alice", "secret", served),
-        &|served| apart.destination.login_url("alice", "secret", served),
+        &|served| apart.source.user_url(served),
+        &|served| apart.destination.user_url(served),
     );
 }
 
@@ -159,8 +159,8 @@ fn users_may_name_another_host_when_the_server_allows_it() {
 fn nobody_may_name_another_host_when_the_server_forbids_it() {
     let apart = apart("none").unwrap();
     let client = need!(GlobusUrlCopy::find());
-    let from = apart.source.login_url("alice", "secret", "src/f65536");
-    let to = apart.destination.login_url("alice", "secret", "up/a");
+    let from = apart.source.user_url("src/f65536");
+    let to = apart.destination.user_url("up/a");
     client.copy::<&str>(&[], &from, &to).unwrap_err();
     matrix::only(&apart.to.path("up"), &["a"]).unwrap();
 }

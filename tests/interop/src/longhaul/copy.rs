@@ -74,17 +74,10 @@ pub fn summary(finished: &Finished) -> Result<Summary> {
     })
 }
 
-/// The largest value of a field over all events of this kind.
+/// The reason of a failure that the summary gives.
 #[must_use]
-pub fn largest(finished: &Finished, event: &str, field: &str) -> Option<u64> {
+pub fn failure(finished: &Finished) -> Option<String> {
     let text = finished.text();
-    let values = text.lines().filter_map(|line| {
-        let value: Value = serde_json::from_str(line).ok()?;
-        if value["event"] == event {
-            value[field].as_u64()
-        } else {
-            None
-        }
-    });
-    values.max()
+    let value: Value = serde_json::from_str(text.lines().last()?).ok()?;
+    value["error"].as_str().map(str::to_owned)
 }

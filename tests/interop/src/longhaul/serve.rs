@@ -12,6 +12,12 @@ use crate::process::{Daemon, Guard};
 use crate::run;
 use crate::scratch::Scratch;
 
+/// The user of tests that log in.
+pub const USER: &str = "alice";
+
+/// That user's password.
+pub const PASSWORD: &str = "correct-horse-battery";
+
 const START_LIMIT: Duration = Duration::from_secs(15);
 
 /// A server about to be started.
@@ -114,10 +120,10 @@ impl Server {
         format!("ftp://{}/{served}", self.address)
     }
 
-    /// URL of a served path with a login.
+    /// URL of a served path with the login of [`add_user`].
     #[must_use]
-    pub fn login_url(&self, user: &str, password: &str, served: &str) -> String {
-        format!("ftp://{user}:{password}@{}/{served}", self.address)
+    pub fn user_url(&self, served: &str) -> String {
+        format!("ftp://{USER}:{PASSWORD}@{}/{served}", self.address)
     }
 
     /// Its output so far, for messages.
@@ -144,15 +150,15 @@ fn ready_line(output: &str) -> Option<SocketAddr> {
     line.trim().parse().ok()
 }
 
-/// `longhaul user add`: a user with this password and root in the password file.
-pub fn add_user(users: &Path, name: &str, password: &str, root: &Path) -> Result<()> {
+/// `longhaul user add`: the user [`USER`] with this root in the password file.
+pub fn add_user(users: &Path, root: &Path) -> Result<()> {
     let mut command = longhaul()?;
     command
         .args(["user", "add", "--users"])
         .arg(users)
-        .args([name, "--root"])
-        .arg(root);
-    command.arg("--password-stdin");
-    run::run_with_input(&mut command, format!("{password}\n").as_bytes(), run::LIMIT)?.success()?;
+        .args([USER, "--root"])
+        .arg(root)
+        .arg("--password-stdin");
+    run::run_with_input(&mut command, format!("{PASSWORD}\n").as_bytes(), run::LIMIT)?.success()?;
     Ok(())
 }
