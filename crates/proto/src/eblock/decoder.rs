@@ -104,31 +104,23 @@ impl Decoder {
         }
     }
 
-    /// Bytes of file data that must follow before the next header; lets an edge splice them to
-    /// [`Self::payload_offset`]. 0 inside a block that is dropped.
+    /// Bytes of payload that must follow before the next header. An edge may move them itself
+    /// ([`Self::advance`]): to [`Self::payload_offset`] if they are file data, nowhere otherwise.
     pub fn payload_left(&self) -> u64 {
-        if self.payload.skip {
-            0
-        } else {
-            self.payload.left
-        }
+        self.payload.left
     }
 
-    /// Most bytes that an edge may read and decode without reading file data with them: the rest of
-    /// a header or of a block that is dropped. 0 inside file data, and when [`Self::decode`] has an
-    /// event to give without any input.
+    /// Whether the payload is file data, and no restart marker that is to be dropped.
+    pub fn payload_is_data(&self) -> bool {
+        !self.payload.skip
+    }
+
+    /// Bytes of header still missing before the next event can be known. 0 inside a payload, and
+    /// when [`Self::decode`] has an event to give without any input.
     pub fn header_left(&self) -> usize {
-        if self.payload.left > 0 {
-            let skipped = if self.payload.skip {
-                self.payload.left
-            } else {
-                0
-            };
-            return usize::try_from(skipped).unwrap_or(usize::MAX);
-        }
         match self.end {
-            End::Open => HEADER_LEN - self.have,
-            End::Announced { .. } | End::Reached => 0,
+            End::Open if self.payload.left == 0 => HEADER_LEN - self.have,
+            _ => 0,
         }
     }
 
@@ -292,11 +284,12 @@ mod tests {
     }
 
     #[test]
-    fn restart_markers_are_dropped_and_never_offered_for_splicing() {
+    fn restart_markers_are_told_from_file_data() {
         let mut decoder = Decoder::new();
         let head = header(0x10, 3, u64::MAX);
         assert_eq!(decoder.decode(&head), Ok((HEADER_LEN, None)));
-        assert_eq!((decoder.payload_left(), decoder.header_left()), (0, 3));
+        assert_eq!((decoder.payload_left(), decoder.header_left()), (3, 0));
+        assert!(!decoder.payload_is_data());
         assert!(!decoder.at_boundary());
         assert_eq!(
             decoder.decode(b"0-1"),
@@ -315,6 +308,7 @@ mod tests {
             (100, 50)
         );
         assert_eq!(decoder.header_left(), 0);
+        assert!(decoder.payload_is_data());
         decoder.advance(60);
         assert_eq!(
             (decoder.payload_left(), decoder.payload_offset()),

@@ -119,7 +119,7 @@ fn decode(pieces: &[&[u8]]) -> Result<Vec<Seen>, BlockError> {
     Ok(seen)
 }
 
-/// Reads as an edge that splices does: never more than `header_left` bytes, payload apart.
+/// Reads as an edge that splices does: headers through the decoder, payload past it.
 fn splice(wire: &[u8]) -> Result<Vec<Seen>, BlockError> {
     let mut decoder = Decoder::new();
     let mut seen = Vec::new();
@@ -129,24 +129,26 @@ fn splice(wire: &[u8]) -> Result<Vec<Seen>, BlockError> {
             let Some(byte) = wire.get(at) else {
                 return Ok(seen);
             };
-            seen.push(Seen::Byte(decoder.payload_offset(), *byte));
+            seen.push(if decoder.payload_is_data() {
+                Seen::Byte(decoder.payload_offset(), *byte)
+            } else {
+                Seen::Skipped(*byte)
+            });
             decoder.advance(1);
             at += 1;
         }
         let end = wire.len().min(at + decoder.header_left());
-        let read = &wire[at..end];
+        let header = &wire[at..end];
         at = end;
-        let (used, event) = decoder.decode(read)?;
-        assert_eq!(used, read.len(), "asked for more than it takes");
+        let (used, event) = decoder.decode(header)?;
+        assert_eq!(used, header.len(), "asked for more than it takes");
         match event {
-            Some(event) => {
-                note(event, read, &mut seen);
-                if matches!(event, BlockEvent::Eod { .. }) {
-                    return Ok(seen);
-                }
-            }
-            None if read.is_empty() && decoder.payload_left() == 0 => return Ok(seen),
+            Some(event) => note(event, &[], &mut seen),
+            None if header.is_empty() && decoder.payload_left() == 0 => return Ok(seen),
             None => {}
+        }
+        if matches!(event, Some(BlockEvent::Eod { .. })) {
+            return Ok(seen);
         }
     }
 }
