@@ -196,6 +196,7 @@ impl Driver {
             self.active = Instant::now();
             let actions = self.machine.on_line(&line);
             self.carry_out(actions);
+            self.note_logout();
             if self.control.queued() > REPLY_BATCH {
                 self.control.flush().await.map_err(End::Gone)?;
             }
@@ -267,6 +268,7 @@ fn machine_config(shared: &Shared, ends: &Ends) -> SessionConfig {
         max_streams: config.max_streams_per_transfer,
         max_login_failures: MAX_LOGIN_FAILURES,
         max_bad_lines: MAX_BAD_LINES,
+        max_idle_seconds: u32::try_from(config.idle_timeout.as_secs()).unwrap_or(u32::MAX),
     }
 }
 

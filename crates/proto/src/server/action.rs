@@ -42,7 +42,7 @@ pub enum Action {
     Abort,
     /// Remember for logs: key and value (`client`, `task`).
     Note(&'static str, String),
-    /// Set the session's idle time-out, seconds (SITE IDLE; the driver bounds it).
+    /// Set the session's idle time-out, seconds (SITE IDLE, bounded by `SessionConfig::max_idle_seconds`).
     IdleTimeout(u32),
     /// Close the control connection after what was sent.
     Close,

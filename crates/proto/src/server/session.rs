@@ -28,6 +28,8 @@ pub struct SessionConfig {
     pub max_login_failures: u32,
     /// Consecutive unrecognizable lines after which the session ends with 421; 0: never.
     pub max_bad_lines: u32,
+    /// Longest idle time-out that SITE IDLE gives, seconds.
+    pub max_idle_seconds: u32,
 }
 
 /// What the session waits for.
@@ -111,6 +113,11 @@ impl Session {
                 Pending::Transfer(_) => Awaiting::Transfer,
             },
         }
+    }
+
+    /// Whether somebody is logged in: from the granted PASS until REIN.
+    pub fn logged_in(&self) -> bool {
+        matches!(self.state, State::LoggedIn(_))
     }
 
     /// Whether a line that arrives during a transfer is to be fed at once: ABOR, and STAT without

@@ -31,7 +31,7 @@ impl LoggedIn {
             Site::SymlinkFrom(target) => self.symlink_from(&target),
             Site::SymlinkTo(link) => self.symlink_to(&link),
             Site::StorAttr { modify, checksum } => Ok(self.store_attributes(modify, checksum)),
-            Site::Idle(seconds) => Ok(self.idle(seconds)),
+            Site::Idle(seconds) => Ok(self.idle(seconds, config.max_idle_seconds)),
             Site::Buffer(side, bytes) => {
                 self.set_buffer(side, bytes);
                 Ok(replies::reply(200, "Site Command Successful."))
@@ -111,7 +111,8 @@ impl LoggedIn {
         replies::reply(250, "OK.")
     }
 
-    fn idle(&mut self, seconds: Option<u32>) -> Vec<Action> {
+    /// SITE IDLE: at most what the administrator allows; the reply says what it came to.
+    fn idle(&mut self, seconds: Option<u32>, most: u32) -> Vec<Action> {
         let Some(seconds) = seconds else {
             return replies::reply(
                 200,
@@ -121,6 +122,7 @@ impl LoggedIn {
                 },
             );
         };
+        let seconds = seconds.clamp(1, most.max(1));
         self.settings.idle_seconds = Some(seconds);
         let mut actions = vec![Action::IdleTimeout(seconds)];
         actions.extend(replies::reply(

@@ -9,6 +9,7 @@ use proto::server::{
     Action, FileError, FileErrorKind, FileRequest, ListenRequest, Outcome, TransferError,
     TransferRequest,
 };
+use tokio::time::Instant;
 
 use super::order::busy;
 use super::{Driver, Who};
@@ -33,7 +34,9 @@ impl Driver {
                     }
                 }
                 Action::Note(key, value) => self.notes.set(key, value),
-                Action::IdleTimeout(seconds) => self.set_idle_timeout(seconds),
+                Action::IdleTimeout(seconds) => {
+                    self.idle_timeout = Duration::from_secs(seconds.into());
+                }
                 Action::Close => self.closing = true,
             }
         }
@@ -100,10 +103,13 @@ impl Driver {
         }
     }
 
-    /// Between one second and what the administrator allows.
-    fn set_idle_timeout(&mut self, seconds: u32) {
-        let wanted = Duration::from_secs(seconds.max(1).into());
-        self.idle_timeout = wanted.min(self.shared.config.idle_timeout);
+    /// After REIN somebody must log in again, in time; the old login counts no more.
+    pub(super) fn note_logout(&mut self) {
+        if matches!(self.who, Who::User(_)) && !self.machine.logged_in() && !self.closing {
+            self.who = Who::Stranger {
+                until: Instant::now() + self.shared.config.login_timeout,
+            };
+        }
     }
 }
 

@@ -58,6 +58,15 @@ fn an_idle_session_is_told_and_closed() {
 }
 
 #[test]
+fn a_client_may_ask_for_a_shorter_idle_time() {
+    let server = Running::start();
+    let mut client = server.anonymous();
+    client.expect("SITE IDLE 1", 200);
+    client.next(421);
+    client.closed();
+}
+
+#[test]
 fn a_transfer_is_not_idle() {
     let server = Running::with(|config| config.idle_timeout = Duration::from_millis(300));
     let mut client = server.anonymous();

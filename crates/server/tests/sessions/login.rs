@@ -32,6 +32,20 @@ fn a_wrong_password_is_refused_and_the_session_goes_on() {
 }
 
 #[test]
+fn rein_ends_the_login_and_its_count() {
+    let server = Running::with(|config| {
+        config.users = Some(std::path::PathBuf::new());
+        config.max_sessions_per_user = 1;
+    });
+    let mut first = server.user();
+    first.expect("REIN", 220);
+    first.expect("PWD", 530);
+    let _second = server.user();
+    first.expect(&format!("USER {USER}"), 331);
+    first.expect(&format!("PASS {PASSWORD}"), 421);
+}
+
+#[test]
 fn anonymous_is_refused_where_it_is_not_offered() {
     let server = Running::with(|config| config.anonymous = None);
     let mut client = server.connect();

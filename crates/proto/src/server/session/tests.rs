@@ -18,6 +18,7 @@ fn config() -> SessionConfig {
         max_streams: 16,
         max_login_failures: 3,
         max_bad_lines: 0,
+        max_idle_seconds: 7200,
     }
 }
 

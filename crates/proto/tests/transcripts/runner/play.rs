@@ -33,6 +33,7 @@ pub(crate) fn play(text: &str) -> Result<String, String> {
         max_streams: 16,
         max_login_failures: 3,
         max_bad_lines: 0,
+        max_idle_seconds: 7200,
     };
     let mut tree = Tree::new();
     let mut out = String::new();
