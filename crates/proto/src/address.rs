@@ -233,6 +233,10 @@ mod tests {
             parse_port("127,0,0,1,156,64"),
             Ok(socket("127.0.0.1:40000"))
         );
+        assert_eq!(
+            parse_port(" 127,0,0,1,156,64 "),
+            parse_port("127,0,0,1,156,64")
+        );
         for text in [
             "",
             "127,0,0,1,156",
@@ -312,6 +316,7 @@ mod tests {
             "Entering Passive Mode (127,0,0,1,156,64).",
             "Entering Passive Mode. 127,0,0,1,156,64",
             "1 file, =127,0,0,1,156,64",
+            "127,0,0,1,156,64, I listen",
             "PORT (127,0,0,1,156,64)",
         ] {
             assert_eq!(find_in_227(text), expected, "{text}");

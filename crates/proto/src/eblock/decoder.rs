@@ -342,6 +342,7 @@ mod tests {
                 Err(BlockError::Beyond { offset, count })
             );
         }
+        assert!(decode(&header(0x40, 0, MAX_STREAMS)).is_ok());
         let over = MAX_STREAMS + 1;
         assert_eq!(
             decode(&header(0x40, 0, over)),

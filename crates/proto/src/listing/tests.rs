@@ -171,7 +171,7 @@ fn reads_ls_lines_of_many_servers() {
             Some(6),
         ),
         (
-            "lrwxrwxrwx 1 u g 4 Nov 20 08:21 a b -> c d",
+            "lrwxrwxrwx 1 u g 4 Nov 20 08:21 a b -> c -> d",
             "a b",
             Kind::SymLink,
             Some(4),
