@@ -43,8 +43,17 @@ pub(crate) fn connect_all(
         }
     }
     let mut refused = None;
-    while !under_way.is_empty() {
-        await_any(transfer, settings, &under_way)?;
+    while let Some(first) = under_way.first() {
+        let left = settings.connect.saturating_sub(transfer.begin().elapsed());
+        if left.is_zero() {
+            let source = io::ErrorKind::TimedOut.into();
+            refused.get_or_insert(DataError::Connect {
+                to: first.to,
+                source,
+            });
+            break;
+        }
+        await_any(transfer, &under_way, left)?;
         let (settled, waiting) = under_way
             .into_iter()
             .partition::<Vec<_>, _>(|a| is_settled(&a.socket));
@@ -85,27 +94,13 @@ fn start(settings: &Settings, to: SocketAddr, local: Option<IpAddr>) -> Result<A
     }
 }
 
-/// Waits until a connection attempt is decided or its time is up.
-fn await_any(
-    transfer: &Transfer,
-    settings: &Settings,
-    attempts: &[Attempt],
-) -> Result<(), DataError> {
-    let left = settings.connect.saturating_sub(transfer.begin().elapsed());
-    let Some(first) = attempts.first().filter(|_| left.is_zero()) else {
-        let mut fds = vec![PollFd::new(transfer.stop_wake(), PollFlags::IN)];
-        fds.extend(
-            attempts
-                .iter()
-                .map(|a| PollFd::new(&a.socket, PollFlags::OUT)),
-        );
-        wake::wait_any(&mut fds, left).map_err(|e| DataError::setup("a wait", e))?;
-        return transfer.check();
-    };
-    Err(DataError::Connect {
-        to: first.to,
-        source: io::ErrorKind::TimedOut.into(),
-    })
+/// Waits until a connection attempt is decided or the time is up.
+fn await_any(transfer: &Transfer, attempts: &[Attempt], left: Duration) -> Result<(), DataError> {
+    let mut fds = vec![PollFd::new(transfer.stop_wake(), PollFlags::IN)];
+    let sockets = attempts.iter().map(|a| &a.socket);
+    fds.extend(sockets.map(|socket| PollFd::new(socket, PollFlags::OUT)));
+    wake::wait_any(&mut fds, left).map_err(|e| DataError::setup("a wait", e))?;
+    transfer.check()
 }
 
 fn is_settled(socket: &Socket) -> bool {

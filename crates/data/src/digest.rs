@@ -172,7 +172,8 @@ impl Piece {
 
 /// A 32-bit CRC is returned in 64 bits.
 fn low_half(crc: u64) -> u32 {
-    (crc & u64::from(u32::MAX)) as u32
+    let [a, b, c, d, ..] = crc.to_le_bytes();
+    u32::from_le_bytes([a, b, c, d])
 }
 
 /// Adler-32 of `first` followed by a run of `len` bytes whose sum is `second` (RFC 1950 §8.2:

@@ -35,6 +35,7 @@ fn known_answers() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
     fn pieces_join_to_the_sum_of_the_whole(
         bytes in proptest::collection::vec(any::<u8>(), 0..200_000),

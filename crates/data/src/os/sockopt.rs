@@ -25,16 +25,10 @@ pub fn get(fd: BorrowedFd<'_>, level: i32, name: i32, out: &mut [u8]) -> io::Res
 
 /// Sets an option that takes a C int.
 pub fn set_int(fd: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> io::Result<()> {
-    // SAFETY: the pointer is valid for reads of the size given; the kernel copies the value.
-    let status = unsafe {
-        libc::setsockopt(
-            fd.as_raw_fd(),
-            level,
-            name,
-            (&raw const value).cast(),
-            size_of::<i32>() as libc::socklen_t,
-        )
-    };
+    let len = libc::socklen_t::try_from(size_of_val(&value)).unwrap_or(0);
+    // SAFETY: the pointer is valid for reads of `len` bytes; the kernel copies the value.
+    let status =
+        unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, (&raw const value).cast(), len) };
     if status < 0 {
         return Err(io::Error::last_os_error());
     }

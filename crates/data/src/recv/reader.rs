@@ -1,6 +1,6 @@
 //! One connection of a MODE E transfer: headers and blocks until its end mark.
 
-use proto::eblock::{BlockError, BlockEvent, Decoder, Flags, HEADER_LEN, Header};
+use proto::eblock::{BlockError, BlockEvent, Decoder, HEADER_LEN};
 
 use super::Job;
 use super::extended::Gathering;
@@ -34,8 +34,6 @@ pub(super) struct Reader<'j> {
     header: [u8; HEADER_LEN],
     /// A header of this transfer was accepted on this connection.
     carried: bool,
-    /// The block under way is no file data.
-    skipping: bool,
 }
 
 impl<'j> Reader<'j> {
@@ -47,7 +45,6 @@ impl<'j> Reader<'j> {
             decoder: Decoder::new(),
             header: [0; HEADER_LEN],
             carried: false,
-            skipping: false,
         }
     }
 
@@ -83,10 +80,10 @@ impl<'j> Reader<'j> {
     /// Moves a piece of the block under way.
     fn payload(&mut self) -> Result<(), DataError> {
         let left = self.decoder.payload_left();
-        let n = if self.skipping {
-            self.inlet.skip(left)?
-        } else {
+        let n = if self.decoder.payload_is_data() {
             self.inlet.step(self.decoder.payload_offset(), left)?
+        } else {
+            self.inlet.skip(left)?
         };
         if n == 0 {
             return Err(self.bad(BlockError::Truncated));
@@ -123,10 +120,9 @@ impl<'j> Reader<'j> {
     fn on_header(&mut self) -> Result<Option<End>, DataError> {
         let bytes = self.header;
         let event = self.decode(&bytes)?;
-        let header = Header::decode(&bytes);
-        self.skipping = header.flags.has(Flags::EOF) || header.flags.has(Flags::RESTART);
-        if !self.skipping {
-            self.job.check_limit(header.offset, header.count)?;
+        if self.decoder.payload_is_data() {
+            let (offset, count) = (self.decoder.payload_offset(), self.decoder.payload_left());
+            self.job.check_limit(offset, count)?;
         }
         self.carried = true;
         self.gathering.note_productive();

@@ -155,7 +155,11 @@ impl<'j> Outlet<'j> {
         let Method::Copy(buffer) = &mut self.method else {
             return Ok(false);
         };
-        let len = self.wire.transfer().step().min(self.job.settings.block);
+        let len = self
+            .wire
+            .transfer()
+            .step()
+            .min(self.job.settings.block.max(1));
         let buf = &mut buffer.as_mut()[..len];
         let mut turn = Supply::turn(order);
         if turn.ended {

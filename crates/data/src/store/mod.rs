@@ -11,6 +11,10 @@ pub mod memory;
 pub mod root;
 
 /// Something to send.
+#[allow(
+    clippy::len_without_is_empty,
+    reason = "the length is asked of the system and may be unknown; emptiness is seen by reading"
+)]
 pub trait Source: Send + Sync + std::fmt::Debug {
     /// For messages: the path, `standard input`.
     fn name(&self) -> String;

@@ -14,9 +14,9 @@ use data::store::{Sink, Source};
 use proto::command::Mode;
 use proto::ranges::RangeSet;
 
-pub const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+pub(crate) const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-pub fn listen(accept: Accept) -> (Channel, SocketAddr) {
+pub(crate) fn listen(accept: Accept) -> (Channel, SocketAddr) {
     let channel = Channel::listen(&ListenOptions {
         ip: LOCALHOST,
         ports: None,
@@ -30,12 +30,12 @@ pub fn listen(accept: Accept) -> (Channel, SocketAddr) {
 }
 
 /// A passive receiver and the active sender that connects to it.
-pub fn pair() -> (Channel, Channel) {
+pub(crate) fn pair() -> (Channel, Channel) {
     let (receiver, address) = listen(Accept::Only(LOCALHOST));
     (Channel::connect_to(vec![address], None), receiver)
 }
 
-pub fn settings(mode: Mode) -> Settings {
+pub(crate) fn settings(mode: Mode) -> Settings {
     Settings {
         mode,
         block: 64 << 10,
@@ -46,7 +46,7 @@ pub fn settings(mode: Mode) -> Settings {
 }
 
 /// Bytes in which every block differs from every other.
-pub fn pattern(len: usize) -> Vec<u8> {
+pub(crate) fn pattern(len: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_u32;
     (0..len)
         .map(|_| {
@@ -56,37 +56,37 @@ pub fn pattern(len: usize) -> Vec<u8> {
         .collect()
 }
 
-pub fn memory(bytes: &[u8]) -> Arc<dyn Source> {
+pub(crate) fn memory(bytes: &[u8]) -> Arc<dyn Source> {
     Arc::new(MemorySource::new(bytes.to_vec(), "source"))
 }
 
-pub fn whole(len: u64) -> SendPlan {
+pub(crate) fn whole(len: u64) -> SendPlan {
     let mut ranges = RangeSet::new();
     ranges.insert(0, len);
     SendPlan { ranges, origin: 0 }
 }
 
-pub const ANY: RecvPlan = RecvPlan {
+pub(crate) const ANY: RecvPlan = RecvPlan {
     origin: 0,
     stream_start: 0,
     limit: None,
 };
 
-pub type Outcome = Result<Report, DataError>;
+pub(crate) type Outcome = Result<Report, DataError>;
 
 /// Everything that one transfer is about.
-pub struct Transfer {
-    pub source: Arc<dyn Source>,
-    pub sink: Arc<dyn Sink>,
-    pub send: SendPlan,
-    pub receive: RecvPlan,
-    pub sender: Settings,
-    pub receiver: Settings,
+pub(crate) struct Transfer {
+    pub(crate) source: Arc<dyn Source>,
+    pub(crate) sink: Arc<dyn Sink>,
+    pub(crate) send: SendPlan,
+    pub(crate) receive: RecvPlan,
+    pub(crate) sender: Settings,
+    pub(crate) receiver: Settings,
 }
 
 impl Transfer {
     /// All of `bytes` into `sink`.
-    pub fn new(bytes: &[u8], sink: Arc<dyn Sink>, mode: Mode) -> Self {
+    pub(crate) fn new(bytes: &[u8], sink: Arc<dyn Sink>, mode: Mode) -> Self {
         Self {
             source: memory(bytes),
             sink,
@@ -98,7 +98,7 @@ impl Transfer {
     }
 
     /// Runs both ends.
-    pub fn run(&self, sender: &mut Channel, receiver: &mut Channel) -> (Outcome, Outcome) {
+    pub(crate) fn run(&self, sender: &mut Channel, receiver: &mut Channel) -> (Outcome, Outcome) {
         let control = || Arc::new(Control::new());
         std::thread::scope(|scope| {
             let sending = scope.spawn(|| {
@@ -116,14 +116,14 @@ impl Transfer {
     }
 
     /// Runs both ends over new channels; both must succeed.
-    pub fn succeed(&self) -> (Report, Report) {
+    pub(crate) fn succeed(&self) -> (Report, Report) {
         let (mut sender, mut receiver) = pair();
         let (sent, received) = self.run(&mut sender, &mut receiver);
         (sent.unwrap(), received.unwrap())
     }
 }
 
-pub fn sink() -> (MemorySink, Arc<dyn Sink>) {
+pub(crate) fn sink() -> (MemorySink, Arc<dyn Sink>) {
     let sink = MemorySink::new(64 << 20, "sink");
     (sink.clone(), Arc::new(sink))
 }

@@ -1,6 +1,14 @@
 //! The byte pump over loopback, by its public interface.
 
 #[cfg(test)]
+mod blocks;
+#[cfg(test)]
 mod ends;
 #[cfg(test)]
+mod faults;
+#[cfg(test)]
+mod reuse;
+#[cfg(test)]
 mod round_trip;
+#[cfg(test)]
+mod stopping;

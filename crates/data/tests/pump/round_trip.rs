@@ -35,7 +35,8 @@ fn file_sink() -> Arc<FileSink> {
 
 fn contents(sink: &FileSink) -> Vec<u8> {
     use std::os::unix::fs::FileExt;
-    let mut bytes = vec![0; sink.file().metadata().unwrap().len() as usize];
+    let len = sink.file().metadata().unwrap().len();
+    let mut bytes = vec![0; usize::try_from(len).unwrap()];
     sink.file().read_exact_at(&mut bytes, 0).unwrap();
     bytes
 }
@@ -122,7 +123,7 @@ fn ranges_at_an_origin() {
         assert_eq!(wire, [(0, 1), (69_000, 149_000), (298_000, 300_000)]);
         let stored = stored.bytes();
         for range in ranges.iter() {
-            let (start, end) = (range.start as usize, range.end as usize);
+            let [start, end] = [range.start, range.end].map(|n| usize::try_from(n).unwrap());
             assert_eq!(stored[start - 950..end - 950], bytes[start..end]);
         }
         assert!(stored[1000 - 950 + 1..70_000 - 950].iter().all(|b| *b == 0));

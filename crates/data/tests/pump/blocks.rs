@@ -1,0 +1,360 @@
+//! A MODE E receiver against hand-made senders.
+
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use data::channel::{Accept, Channel};
+use data::error::DataError;
+use data::job::{Control, Settings};
+use data::recv::RecvPlan;
+use data::store::memory::MemorySink;
+use proto::command::Mode;
+use proto::eblock::{BlockError, Flags, Header};
+
+use crate::ends::{ANY, LOCALHOST, Outcome, listen, settings, sink};
+
+/// A header by hand, with its data.
+pub(crate) fn block(flags: u8, offset: u64, data: &[u8]) -> Vec<u8> {
+    let header = Header {
+        flags: Flags(flags),
+        count: data.len() as u64,
+        offset,
+    };
+    [&header.encode()[..], data].concat()
+}
+
+pub(crate) const DATA: u8 = 0;
+pub(crate) const EOD: u8 = Flags::EOD;
+pub(crate) const EOF: u8 = Flags::EOF;
+pub(crate) const CLOSE: u8 = Flags::CLOSE;
+
+pub(crate) fn connect(to: SocketAddr, bytes: &[u8]) -> TcpStream {
+    let mut stream = TcpStream::connect(to).unwrap();
+    stream.write_all(bytes).unwrap();
+    stream
+}
+
+/// Receives while `peer` acts; also how long it took.
+pub(crate) fn receive_with(
+    channel: &mut Channel,
+    plan: RecvPlan,
+    settings: &Settings,
+    control: &Arc<Control>,
+    peer: impl FnOnce() + Send,
+) -> (MemorySink, Outcome, Duration) {
+    let (stored, target) = sink();
+    let begin = Instant::now();
+    let outcome = std::thread::scope(|scope| {
+        scope.spawn(peer);
+        data::recv::run(channel, &target, &plan, settings, control)
+    });
+    (stored, outcome, begin.elapsed())
+}
+
+pub(crate) fn receive(
+    plan: RecvPlan,
+    peer: impl FnOnce(SocketAddr) + Send,
+) -> (MemorySink, Outcome) {
+    let (mut channel, address) = listen(Accept::Only(LOCALHOST));
+    let control = Arc::default();
+    let (stored, outcome, _) = receive_with(
+        &mut channel,
+        plan,
+        &settings(Mode::Extended),
+        &control,
+        || peer(address),
+    );
+    (stored, outcome)
+}
+
+/// Runs senders that each write all their bytes and then close.
+fn receive_all(senders: &[Vec<Vec<u8>>]) -> (MemorySink, Outcome) {
+    receive(ANY, |to| {
+        let streams: Vec<_> = senders.iter().map(|s| connect(to, &s.concat())).collect();
+        std::thread::sleep(Duration::from_millis(20));
+        drop(streams);
+    })
+}
+
+#[test]
+fn every_legal_way_to_end() {
+    let ways: Vec<(&str, Vec<Vec<Vec<u8>>>)> = vec![
+        (
+            "EOF before data and EOD",
+            vec![vec![
+                block(EOF, 1, b""),
+                block(DATA, 0, b"abcdef"),
+                block(EOD, 0, b""),
+            ]],
+        ),
+        (
+            "EOD on the last data block",
+            vec![vec![block(EOF, 1, b""), block(EOD, 0, b"abcdef")]],
+        ),
+        (
+            "EOF and EOD in one header",
+            vec![vec![block(DATA, 0, b"abcdef"), block(EOF | EOD, 1, b"")]],
+        ),
+        (
+            "CLOSE, on two connections",
+            vec![
+                vec![block(DATA, 0, b"abc"), block(EOF | EOD | CLOSE, 2, b"")],
+                vec![block(DATA, 3, b"def"), block(EOD | CLOSE, 0, b"")],
+            ],
+        ),
+        (
+            "out of order, with empty and legacy blocks",
+            vec![vec![
+                block(DATA, 3, b"def"),
+                block(DATA, 77, b""),
+                block(Flags::RESTART, 9, b"ignore me"),
+                block(Flags::EOR | Flags::ERROR, 0, b"abc"),
+                block(EOF | EOD, 1, b""),
+            ]],
+        ),
+        (
+            "three connections, one without data",
+            vec![
+                vec![block(DATA, 0, b"abc"), block(EOD, 0, b"")],
+                vec![block(EOF | EOD, 3, b"")],
+                vec![block(DATA, 3, b"def"), block(EOD, 0, b"")],
+            ],
+        ),
+    ];
+    for (way, senders) in ways {
+        let (stored, outcome) = receive_all(&senders);
+        let report = outcome.unwrap_or_else(|e| panic!("{way}: {e}"));
+        assert_eq!(stored.bytes(), b"abcdef", "{way}");
+        assert_eq!(report.bytes, 6, "{way}");
+    }
+}
+
+#[test]
+fn headers_may_be_split_anywhere() {
+    let bytes = [
+        block(DATA, 3, b"def"),
+        block(DATA, 0, b"abc"),
+        block(EOF | EOD, 1, b""),
+    ]
+    .concat();
+    let (stored, outcome) = receive(ANY, |to| {
+        let mut stream = connect(to, b"");
+        stream.set_nodelay(true).unwrap();
+        for byte in bytes {
+            stream.write_all(&[byte]).unwrap();
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    });
+    outcome.unwrap();
+    assert_eq!(stored.bytes(), b"abcdef");
+}
+
+#[test]
+fn eof_of_none_ends_at_once() {
+    let (_, outcome) = receive(ANY, |to| {
+        let _open = connect(to, &block(EOF, 0, b""));
+        std::thread::sleep(Duration::from_millis(50));
+    });
+    assert_eq!(outcome.unwrap().bytes, 0);
+}
+
+#[test]
+fn a_connection_may_come_late() {
+    let (stored, outcome) = receive(ANY, |to| {
+        let first = connect(to, &[block(DATA, 0, b"abc"), block(EOD, 0, b"")].concat());
+        std::thread::sleep(Duration::from_millis(100));
+        drop(first);
+        std::thread::sleep(Duration::from_millis(100));
+        connect(
+            to,
+            &[block(DATA, 3, b"def"), block(EOF | EOD, 2, b"")].concat(),
+        );
+    });
+    outcome.unwrap();
+    assert_eq!(stored.bytes(), b"abcdef");
+}
+
+#[test]
+fn strangers_do_no_harm() {
+    let (stored, outcome) = receive(ANY, |to| {
+        let _http = connect(to, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        let _ssh = connect(to, b"SSH-2.0-scanner\r\n\r\n\r\n");
+        drop(connect(to, b""));
+        drop(connect(to, b"half a head"));
+        let _silent = connect(to, b"");
+        std::thread::sleep(Duration::from_millis(30));
+        let _peer = connect(to, &[block(EOD, 0, b"abc"), block(EOF, 1, b"")].concat());
+        let _end = connect(to, &block(EOF, 1, b""));
+        std::thread::sleep(Duration::from_millis(50));
+    });
+    outcome.unwrap();
+    assert_eq!(stored.bytes(), b"abc");
+}
+
+#[test]
+fn a_break_after_data_fails_and_tells_what_is_safe() {
+    let (mut channel, address) = listen(Accept::Any);
+    let control = Arc::new(Control::new());
+    let (_, outcome, took) = receive_with(
+        &mut channel,
+        ANY,
+        &settings(Mode::Extended),
+        &control,
+        || {
+            let short = &block(DATA, 100, &[7; 1000])[..517];
+            connect(address, &[&block(DATA, 0, b"abcdef"), short].concat());
+        },
+    );
+    assert!(
+        matches!(
+            &outcome,
+            Err(DataError::Block {
+                source: BlockError::Truncated,
+                ..
+            })
+        ),
+        "{outcome:?}"
+    );
+    assert!(took < Duration::from_secs(1));
+    let safe: Vec<_> = control.stored().iter().map(|r| (r.start, r.end)).collect();
+    assert_eq!(safe, [(0, 6), (100, 600)]);
+    assert!(!channel.has_cached(false));
+}
+
+#[test]
+fn all_gone_without_eof_fails_after_a_short_grace() {
+    let (mut channel, address) = listen(Accept::Any);
+    let (_, outcome, took) = receive_with(
+        &mut channel,
+        ANY,
+        &settings(Mode::Extended),
+        &Arc::default(),
+        || {
+            let bytes = [block(DATA, 0, b"abc"), block(EOD, 0, b"")].concat();
+            drop(connect(address, &bytes));
+        },
+    );
+    assert!(
+        matches!(
+            &outcome,
+            Err(DataError::Block {
+                source: BlockError::Truncated,
+                ..
+            })
+        ),
+        "{outcome:?}"
+    );
+    assert!(took < Duration::from_secs(3), "{took:?}");
+}
+
+#[test]
+fn an_eod_that_never_comes_is_a_stall() {
+    let (mut channel, address) = listen(Accept::Any);
+    let mut settings = settings(Mode::Extended);
+    settings.stall = Duration::from_millis(300);
+    for end in [block(EOF | EOD, 2, b""), block(EOD, 0, b"")] {
+        let (_, outcome, took) =
+            receive_with(&mut channel, ANY, &settings, &Arc::default(), || {
+                let _open = connect(address, &end);
+                std::thread::sleep(Duration::from_millis(700));
+            });
+        assert!(
+            matches!(outcome, Err(DataError::Stalled { .. })),
+            "{outcome:?}"
+        );
+        assert!(took > Duration::from_millis(290));
+    }
+}
+
+#[test]
+fn contradicting_ends_and_absurd_counts_fail() {
+    let (_, outcome) = receive(ANY, |to| {
+        let _a = connect(to, &[block(EOF, 2, b""), block(EOF, 3, b"")].concat());
+        std::thread::sleep(Duration::from_millis(50));
+    });
+    assert!(
+        matches!(
+            &outcome,
+            Err(DataError::Block {
+                source: BlockError::Contradiction(2, 3),
+                ..
+            })
+        ),
+        "{outcome:?}"
+    );
+    let (_, outcome) = receive(ANY, |to| {
+        let _a = connect(
+            to,
+            &[block(DATA, 0, b"x"), block(EOF, 1 << 40, b"")].concat(),
+        );
+        std::thread::sleep(Duration::from_millis(50));
+    });
+    assert!(
+        matches!(
+            &outcome,
+            Err(DataError::Block {
+                source: BlockError::EodCount(_),
+                ..
+            })
+        ),
+        "{outcome:?}"
+    );
+}
+
+#[test]
+fn a_block_beyond_the_limit_is_refused_before_it_is_stored() {
+    let plan = RecvPlan {
+        limit: Some(6),
+        ..ANY
+    };
+    let (stored, outcome) = receive(plan, |to| {
+        let _a = connect(
+            to,
+            &[block(DATA, 0, b"abc"), block(DATA, 4, b"efg")].concat(),
+        );
+        std::thread::sleep(Duration::from_millis(50));
+    });
+    assert!(
+        matches!(
+            outcome,
+            Err(DataError::Outside {
+                offset: 4,
+                count: 3,
+                limit: 6
+            })
+        ),
+        "{outcome:?}"
+    );
+    assert_eq!(stored.bytes(), b"abc");
+    let (stored, outcome) = receive(plan, |to| {
+        let _a = connect(
+            to,
+            &[block(DATA, 3, b"def"), block(EOF | EOD, 1, b"")].concat(),
+        );
+        std::thread::sleep(Duration::from_millis(50));
+    });
+    outcome.unwrap();
+    assert_eq!(stored.bytes(), b"\0\0\0def");
+}
+
+#[test]
+fn a_sequential_sink_refuses_blocks_out_of_order() {
+    let (_, write) = rustix::pipe::pipe().unwrap();
+    let target = data::store::file::FileSink::new(write.into(), "pipe").unwrap();
+    let target: Arc<dyn data::store::Sink> = Arc::new(target);
+    let (mut channel, address) = listen(Accept::Any);
+    let outcome = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let _a = connect(address, &block(DATA, 3, b"def"));
+            std::thread::sleep(Duration::from_millis(50));
+        });
+        let settings = settings(Mode::Extended);
+        data::recv::run(&mut channel, &target, &ANY, &settings, &Arc::default())
+    });
+    assert!(
+        matches!(outcome, Err(DataError::Write { .. })),
+        "{outcome:?}"
+    );
+}

@@ -1,0 +1,192 @@
+//! Connections kept for the next transfer, and the bound on streams.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+use data::budget::StreamBudget;
+use data::channel::{Accept, Channel};
+use data::error::DataError;
+use proto::command::Mode;
+
+use crate::blocks::{DATA, EOD, EOF, block, connect, receive_with};
+use crate::ends::{ANY, Transfer, listen, pair, pattern, settings, sink};
+
+#[test]
+fn three_transfers_over_the_same_connections() {
+    let (mut sender, mut receiver) = pair();
+    assert!(!sender.has_cached(true) && !receiver.has_cached(false));
+    for len in [300_000, 0, 1_000_000] {
+        let bytes = pattern(len);
+        let (stored, target) = sink();
+        let mut transfer = Transfer::new(&bytes, target, Mode::Extended);
+        transfer.sender.streams = 4;
+        let (sent, received) = transfer.run(&mut sender, &mut receiver);
+        assert_eq!(received.unwrap().wire.streams, 4);
+        sent.unwrap();
+        assert_eq!(stored.bytes(), bytes);
+        assert!(sender.has_cached(true) && receiver.has_cached(false));
+        assert!(!sender.has_cached(false) && !receiver.has_cached(true));
+    }
+    drop(sender);
+    std::thread::sleep(Duration::from_millis(20));
+    assert!(!receiver.has_cached(false));
+}
+
+#[test]
+fn close_ends_the_connections_and_new_ones_are_made() {
+    let (mut sender, mut receiver) = pair();
+    for _ in 0..2 {
+        let bytes = pattern(200_000);
+        let (stored, target) = sink();
+        let mut transfer = Transfer::new(&bytes, target, Mode::Extended);
+        transfer.sender.streams = 3;
+        transfer.sender.close_after = true;
+        let (sent, received) = transfer.run(&mut sender, &mut receiver);
+        sent.unwrap();
+        received.unwrap();
+        assert_eq!(stored.bytes(), bytes);
+        assert!(!sender.has_cached(true) && !receiver.has_cached(false));
+        assert!(sender.usable() && receiver.usable());
+    }
+}
+
+#[test]
+fn the_sender_may_add_connections_and_leave_some_idle() {
+    let (mut channel, address) = listen(Accept::Any);
+    let settings = settings(Mode::Extended);
+    let mut first = connect(
+        address,
+        &[block(DATA, 0, b"abc"), block(EOF | EOD, 2, b"")].concat(),
+    );
+    let second = connect(
+        address,
+        &[block(DATA, 3, b"def"), block(EOD, 0, b"")].concat(),
+    );
+    let control = Arc::default();
+    let (stored, outcome, _) = receive_with(&mut channel, ANY, &settings, &control, || {});
+    outcome.unwrap();
+    assert_eq!(stored.bytes(), b"abcdef");
+
+    // The second stays idle; a third joins.
+    let (stored, outcome, _) = receive_with(&mut channel, ANY, &settings, &control, || {
+        first
+            .write_all(&[block(DATA, 0, b"uvw"), block(EOD, 0, b"")].concat())
+            .unwrap();
+        let third = connect(
+            address,
+            &[block(DATA, 3, b"xyz"), block(EOF | EOD, 2, b"")].concat(),
+        );
+        std::thread::sleep(Duration::from_millis(50));
+        drop(third);
+    });
+    outcome.unwrap();
+    assert_eq!(stored.bytes(), b"uvwxyz");
+
+    // The idle one and the gone one are no obstacle.
+    let (stored, outcome, _) = receive_with(&mut channel, ANY, &settings, &control, || {
+        first
+            .write_all(&[block(EOF | EOD, 1, b"")].concat())
+            .unwrap();
+    });
+    outcome.unwrap();
+    assert!(stored.bytes().is_empty());
+    drop(second);
+}
+
+#[test]
+fn the_next_transfer_may_follow_at_once_on_the_same_connection() {
+    let (mut channel, address) = listen(Accept::Any);
+    let bytes = [
+        block(DATA, 0, b"first"),
+        block(EOF | EOD, 1, b""),
+        block(DATA, 0, b"second"),
+        block(EOF | EOD, 1, b""),
+    ]
+    .concat();
+    let _peer = connect(address, &bytes);
+    for expected in [&b"first"[..], b"second"] {
+        let settings = settings(Mode::Extended);
+        let (stored, outcome, _) =
+            receive_with(&mut channel, ANY, &settings, &Arc::default(), || {});
+        outcome.unwrap();
+        assert_eq!(stored.bytes(), expected);
+    }
+}
+
+#[test]
+fn tiny_transfers_over_kept_connections_are_quick() {
+    let (mut sender, mut receiver) = pair();
+    let bytes = pattern(1000);
+    let begin = std::time::Instant::now();
+    for _ in 0..50 {
+        let (_, target) = sink();
+        let transfer = Transfer::new(&bytes, target, Mode::Extended);
+        let (sent, received) = transfer.run(&mut sender, &mut receiver);
+        sent.unwrap();
+        received.unwrap();
+    }
+    let each = begin.elapsed() / 50;
+    assert!(each < Duration::from_millis(20), "{each:?} each");
+}
+
+#[test]
+fn mode_s_uses_a_channel_once() {
+    let (mut sender, mut receiver) = pair();
+    let (_, target) = sink();
+    let transfer = Transfer::new(b"x", target, Mode::Stream);
+    transfer.run(&mut sender, &mut receiver).1.unwrap();
+    assert!(!sender.usable() && !receiver.usable());
+    let (sent, received) = transfer.run(&mut sender, &mut receiver);
+    assert!(sent.is_err() && received.is_err());
+}
+
+#[test]
+fn without_a_permit_a_transfer_is_refused() {
+    for mode in [Mode::Stream, Mode::Extended] {
+        let (mut sender, mut receiver) = pair();
+        for channel in [&mut sender, &mut receiver] {
+            channel.set_budget(StreamBudget::new(0));
+        }
+        let (_, target) = sink();
+        let (sent, received) = Transfer::new(b"x", target, mode).run(&mut sender, &mut receiver);
+        for outcome in [sent, received] {
+            let refused = matches!(outcome, Err(DataError::TooManyStreams { limit: 0 }));
+            assert!(refused, "{outcome:?}");
+        }
+    }
+}
+
+#[test]
+fn at_the_bound_fewer_streams_do_the_work() {
+    let bytes = pattern(500_000);
+    for (at_sender, at_receiver, used) in [(2, 100, 2), (100, 1, 4)] {
+        let (mut sender, mut receiver) = pair();
+        let budgets = [at_sender, at_receiver].map(StreamBudget::new);
+        sender.set_budget(budgets[0].clone());
+        receiver.set_budget(budgets[1].clone());
+        let (stored, target) = sink();
+        let mut transfer = Transfer::new(&bytes, target, Mode::Extended);
+        transfer.sender.streams = 4;
+        let (sent, received) = transfer.run(&mut sender, &mut receiver);
+        received.unwrap();
+        assert_eq!(sent.unwrap().wire.streams, used);
+        assert_eq!(stored.bytes(), bytes);
+        assert_eq!(budgets.map(|b| b.used()), [0, 0]);
+    }
+}
+
+#[test]
+fn a_refused_connection_is_named() {
+    let (channel, address) = listen(Accept::Any);
+    drop(channel);
+    let mut sender = Channel::connect_to(vec![address], None);
+    let (_, target) = sink();
+    let (mut receiver, _) = listen(Accept::Any);
+    let mut transfer = Transfer::new(b"x", target, Mode::Extended);
+    transfer.sender.streams = 3;
+    transfer.receiver.connect = Duration::from_millis(10);
+    let (sent, received) = transfer.run(&mut sender, &mut receiver);
+    assert!(matches!(sent, Err(DataError::Connect { to, .. }) if to == address));
+    assert!(matches!(received, Err(DataError::NoPeer { .. })));
+}

@@ -1,0 +1,225 @@
+//! Cancelling, stalls and the rate limit.
+
+use std::io::{self, Read};
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use data::channel::{Accept, Channel};
+use data::error::DataError;
+use data::job::{Control, Settings};
+use data::store::Sink;
+use proto::command::Mode;
+
+use crate::blocks::{DATA, block, connect};
+use crate::ends::{ANY, Outcome, Transfer, listen, memory, pattern, settings, sink, whole};
+
+const BOTH: [Mode; 2] = [Mode::Stream, Mode::Extended];
+
+/// Sends far more than any socket buffer holds.
+fn send_much(channel: &mut Channel, settings: &Settings, control: &Arc<Control>) -> Outcome {
+    let source = memory(&[7; 48 << 20]);
+    data::send::run(channel, &source, &whole(48 << 20), settings, control)
+}
+
+fn receive(channel: &mut Channel, settings: &Settings, control: &Arc<Control>) -> Outcome {
+    let (_, target) = sink();
+    data::recv::run(channel, &target, &ANY, settings, control)
+}
+
+/// Cancels after a while and checks that the transfer ends at once.
+fn check_cancel(transfer: impl FnOnce(&Arc<Control>) -> Outcome + Send) {
+    let control = Arc::new(Control::new());
+    let (outcome, took) = std::thread::scope(|scope| {
+        let running = scope.spawn(|| (transfer(&control), Instant::now()));
+        std::thread::sleep(Duration::from_millis(250));
+        let cancelled = Instant::now();
+        control.cancel();
+        let (outcome, ended) = running.join().unwrap();
+        (outcome, ended.saturating_duration_since(cancelled))
+    });
+    assert!(matches!(outcome, Err(DataError::Aborted)), "{outcome:?}");
+    assert!(took < Duration::from_millis(100), "{took:?}");
+    assert_eq!(control.streams(), 0);
+}
+
+#[test]
+fn cancel_wakes_a_wait_for_a_peer() {
+    for mode in BOTH {
+        check_cancel(|c| receive(&mut listen(Accept::Any).0, &settings(mode), c));
+        check_cancel(|c| send_much(&mut listen(Accept::Any).0, &settings(mode), c));
+    }
+}
+
+#[test]
+fn cancel_wakes_a_wait_for_data() {
+    for (mode, bytes) in [
+        (Mode::Stream, b"some".to_vec()),
+        (Mode::Extended, Vec::new()),
+        (Mode::Extended, block(DATA, 0, &[1; 40])[..30].to_vec()),
+    ] {
+        let (mut channel, address) = listen(Accept::Any);
+        let _peer = connect(address, &bytes);
+        check_cancel(|c| receive(&mut channel, &settings(mode), c));
+    }
+}
+
+#[test]
+fn cancel_wakes_a_sender_whose_peer_does_not_read() {
+    for (mode, streams) in [(Mode::Stream, 1), (Mode::Extended, 1), (Mode::Extended, 4)] {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut channel = Channel::connect_to(vec![listener.local_addr().unwrap()], None);
+        let mut settings = settings(mode);
+        settings.streams = streams;
+        settings.send_buffer = Some(100_000);
+        check_cancel(|c| send_much(&mut channel, &settings, c));
+    }
+}
+
+#[test]
+fn cancel_wakes_a_pause_of_the_rate_limit() {
+    let (mut receiver, address) = listen(Accept::Any);
+    let mut channel = Channel::connect_to(vec![address], None);
+    let mut slow = settings(Mode::Stream);
+    slow.rate = Some(1000);
+    let received = std::thread::scope(|scope| {
+        let receiving =
+            scope.spawn(|| receive(&mut receiver, &settings(Mode::Stream), &Arc::default()));
+        check_cancel(|c| send_much(&mut channel, &slow, c));
+        receiving.join().unwrap()
+    });
+    // An aborted MODE S sender must not look like one that has finished.
+    assert!(
+        matches!(received, Err(DataError::Wire { .. })),
+        "{received:?}"
+    );
+}
+
+#[test]
+fn a_cancelled_control_stops_before_the_start() {
+    let control = Arc::new(Control::new());
+    control.cancel();
+    let outcome = receive(
+        &mut listen(Accept::Any).0,
+        &settings(Mode::Stream),
+        &control,
+    );
+    assert!(matches!(outcome, Err(DataError::Aborted)));
+}
+
+#[test]
+fn silence_is_a_stall() {
+    for mode in BOTH {
+        let mut settings = settings(mode);
+        settings.stall = Duration::from_millis(200);
+        settings.send_buffer = Some(100_000);
+        let (mut channel, address) = listen(Accept::Any);
+        let _silent = connect(address, b"");
+        let begin = Instant::now();
+        let outcome = receive(&mut channel, &settings, &Arc::default());
+        assert!(
+            matches!(outcome, Err(DataError::Stalled { seconds: 1 })),
+            "{outcome:?}"
+        );
+
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut channel = Channel::connect_to(vec![listener.local_addr().unwrap()], None);
+        let outcome = send_much(&mut channel, &settings, &Arc::default());
+        assert!(
+            matches!(outcome, Err(DataError::Stalled { .. })),
+            "{outcome:?}"
+        );
+        assert!(begin.elapsed() < Duration::from_secs(3));
+    }
+}
+
+#[test]
+fn nobody_comes() {
+    for mode in BOTH {
+        let mut settings = settings(mode);
+        settings.connect = Duration::from_millis(50);
+        let outcome = receive(&mut listen(Accept::Any).0, &settings, &Arc::default());
+        assert!(
+            matches!(outcome, Err(DataError::NoPeer { .. })),
+            "{outcome:?}"
+        );
+    }
+}
+
+/// A disk that takes its time.
+#[derive(Debug)]
+struct SlowSink(Duration);
+
+impl Sink for SlowSink {
+    fn name(&self) -> String {
+        "slow".into()
+    }
+    fn write_at(&self, _: u64, _: &[u8]) -> io::Result<()> {
+        std::thread::sleep(self.0);
+        Ok(())
+    }
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+    fn seekable(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn a_slow_disk_is_no_stall_for_any_stream() {
+    let slow = Arc::new(SlowSink(Duration::from_millis(400)));
+    let mut transfer = Transfer::new(&pattern(100_000), slow, Mode::Extended);
+    transfer.sender.streams = 2;
+    transfer.receiver.stall = Duration::from_millis(150);
+    transfer.succeed();
+}
+
+#[test]
+fn the_rate_limit_holds_at_either_end() {
+    let bytes = pattern(300_000);
+    for (limit_sender, mode) in [
+        (true, Mode::Extended),
+        (false, Mode::Extended),
+        (true, Mode::Stream),
+    ] {
+        let (stored, target) = sink();
+        let mut transfer = Transfer::new(&bytes, target, mode);
+        transfer.sender.streams = 2;
+        // The limit itself must never look like a stall.
+        transfer.receiver.stall = Duration::from_millis(400);
+        transfer.sender.stall = Duration::from_millis(400);
+        let limited = if limit_sender {
+            &mut transfer.sender
+        } else {
+            &mut transfer.receiver
+        };
+        limited.rate = Some(600_000);
+        let begin = Instant::now();
+        transfer.succeed();
+        let took = begin.elapsed();
+        // Half a second, less a burst of a tenth; a busy machine may be slower.
+        assert!(took > Duration::from_millis(350), "{took:?}");
+        assert!(took < Duration::from_secs(3), "{took:?}");
+        assert_eq!(stored.bytes(), bytes);
+    }
+}
+
+#[test]
+fn a_receiver_that_leaves_is_an_error_for_the_sender() {
+    for mode in BOTH {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut channel = Channel::connect_to(vec![listener.local_addr().unwrap()], None);
+        let outcome = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let (mut peer, _) = listener.accept().unwrap();
+                peer.read_exact(&mut [0; 1000]).unwrap();
+            });
+            send_much(&mut channel, &settings(mode), &Arc::default())
+        });
+        assert!(
+            matches!(outcome, Err(DataError::Wire { .. })),
+            "{outcome:?}"
+        );
+    }
+}
