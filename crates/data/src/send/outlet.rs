@@ -186,7 +186,12 @@ impl<'j> Outlet<'j> {
         Ok(true)
     }
 
+    /// The source gave nothing at `at`; another stream may have met its end further on.
     fn shrunk(&self, at: u64) -> DataError {
+        let at = match self.job.source.len() {
+            Ok(Some(len)) => at.min(len),
+            _ => at,
+        };
         let expected = match &self.job.supply {
             Supply::Ranges { end, .. } => *end,
             Supply::InOrder(_) => at,
