@@ -135,6 +135,7 @@ impl Session {
                 stream_start: 0,
                 limit: Some(LIMIT as u64),
             },
+            stopper: None,
         };
         let exchange = Exchange {
             job,

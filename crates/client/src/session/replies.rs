@@ -24,7 +24,7 @@ pub(crate) enum Cause {
     Other,
 }
 
-const MISSING: [&str; 9] = [
+const MISSING: [&str; 11] = [
     "no such file",
     "no such directory",
     "path_not_found",
@@ -35,8 +35,11 @@ const MISSING: [&str; 9] = [
     "failed to open file",
     "could not get file size",
     "failed to change directory",
+    // ProFTPD, Pure-FTPd
+    "cannot be listed",
+    "can't check for file existence",
 ];
-const DENIED: [&str; 9] = [
+const DENIED: [&str; 10] = [
     "permission",
     "denied",
     "not allowed",
@@ -46,6 +49,7 @@ const DENIED: [&str; 9] = [
     "forbidden",
     "not authorized",
     "prohibited",
+    "anonymous users",
 ];
 const FULL: [&str; 4] = [
     "no space left",

@@ -17,6 +17,7 @@ use proto::ranges::RangeSet;
 use proto::reply::Reply;
 use tokio::task::JoinHandle;
 
+use super::part_sink::PartSink;
 use super::verdict::{self, Ended};
 use crate::Failure;
 use crate::session::Session;
@@ -57,6 +58,8 @@ pub(crate) enum Job {
         sink: Arc<dyn Sink>,
         /// Offsets.
         plan: RecvPlan,
+        /// The sink itself when it ends the transfer before the server does.
+        stopper: Option<Arc<PartSink>>,
     },
     /// Gives them.
     Send {
@@ -87,6 +90,8 @@ pub(crate) struct Exchange<'a> {
 struct Moved {
     channel: Channel,
     result: Result<Report, DataError>,
+    /// This end had enough and closed the data connection.
+    stopped: bool,
 }
 
 impl Session {
@@ -172,10 +177,20 @@ impl Session {
         let data = start(job, channel, alternative, settings, Arc::clone(control));
         let (moved, answer) = self.race(data, control, marked).await;
         guard.0 = None;
-        let Some(Moved { channel, result }) = moved else {
+        let Some(moved) = moved else {
             self.control.abandon();
             return Err(Ended::thread_lost(self.name(), doing));
         };
+        if moved.stopped {
+            // Whatever the server says of the closed connection (226, 426, 451): it said it.
+            self.dialogue.channel_lost();
+            return moved
+                .result
+                .map_err(|error| verdict::broken(self.name(), doing, &error));
+        }
+        let Moved {
+            channel, result, ..
+        } = moved;
         let answered = matches!(&answer, Some(Ok(_)));
         let outcome = verdict::of(self.name(), doing, result, answer);
         if outcome.is_ok() {
@@ -207,7 +222,7 @@ impl Session {
                     // Bounded: a failed answer cancelled it, otherwise it stalls out by itself.
                     return ((&mut data).await.ok(), answer);
                 }
-                (Some(done), None) => match patience_after(&done.result, self.control.patience()) {
+                (Some(done), None) => match patience_after(done, self.control.patience()) {
                     Some(limit) => self.control.reply_within(limit).await,
                     None => return (moved, None),
                 },
@@ -238,8 +253,9 @@ impl Session {
 
 /// How long the final reply is waited for once the data side is done; `None`: not at all, since
 /// the failure is this end's own.
-fn patience_after(result: &Result<Report, DataError>, patience: Duration) -> Option<Duration> {
-    match result {
+fn patience_after(moved: &Moved, patience: Duration) -> Option<Duration> {
+    match &moved.result {
+        Ok(_) if moved.stopped => Some(patience.min(LAST_WORDS)),
         Ok(_) => Some(patience),
         Err(DataError::Aborted) => None,
         Err(error) if verdict::is_local(error) => None,
@@ -267,11 +283,20 @@ fn start(
     tokio::task::spawn_blocking(move || {
         let mut channel = channel;
         let mut result = job.run(&mut channel, &settings, &control);
+        let part = job.stopped_by(&result);
         if let (Err(DataError::Connect { .. }), Some(target)) = (&result, alternative) {
             channel = Channel::connect_to(vec![target], None);
             result = job.run(&mut channel, &settings, &control);
         }
-        Moved { channel, result }
+        let stopped = part.is_some();
+        if let Some(report) = part {
+            result = Ok(report);
+        }
+        Moved {
+            channel,
+            result,
+            stopped,
+        }
     })
 }
 
@@ -283,9 +308,27 @@ impl Job {
         control: &Arc<Control>,
     ) -> Result<Report, DataError> {
         match self {
-            Self::Receive { sink, plan } => recv::run(channel, sink, plan, settings, control),
+            Self::Receive { sink, plan, .. } => recv::run(channel, sink, plan, settings, control),
             Self::Send { source, plan } => send::run(channel, source, plan, settings, control),
         }
+    }
+
+    /// The report of a part that is complete although the server went on.
+    fn stopped_by(&self, result: &Result<Report, DataError>) -> Option<Report> {
+        let Self::Receive { plan, stopper, .. } = self else {
+            return None;
+        };
+        let stopper = stopper.as_ref().filter(|stopper| stopper.is_full())?;
+        if !matches!(result, Err(DataError::Write { .. })) {
+            return None;
+        }
+        let mut stored = RangeSet::new();
+        stored.insert(plan.stream_start, stopper.end());
+        Some(Report {
+            bytes: stored.bytes(),
+            stored,
+            ..Report::default()
+        })
     }
 }
 

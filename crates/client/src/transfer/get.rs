@@ -12,7 +12,6 @@ use proto::ranges::RangeSet;
 use super::choice;
 use super::exchange::{Ends, Exchange, Job, Prepared};
 use super::part_sink::PartSink;
-use super::verdict::Ended;
 use super::{Attempt, TransferSpec};
 use crate::session::{Session, check_path, shown};
 use crate::{Exit, Failure};
@@ -58,6 +57,7 @@ pub async fn get(
             stream_start: agreed.retrieval.start,
             limit: size.filter(|_| stopper.is_none()),
         },
+        stopper,
     };
     let exchange = Exchange {
         job,
@@ -67,10 +67,7 @@ pub async fn get(
         alternative: agreed.alternative,
         doing: &doing,
     };
-    let report = match session.exchange(exchange).await {
-        Ok(report) => report,
-        Err(ended) => stopped_at_end(ended, stopper.as_deref(), &agreed, spec)?,
-    };
+    let report = session.exchange(exchange).await?;
     check_whole(session.name(), &doing, &agreed, size, &report)?;
     Ok(Attempt {
         extended: agreed.mode == Mode::Extended,
@@ -139,28 +136,6 @@ fn no_partial(server: &str, doing: &str, error: &NoPartial) -> Failure {
         message: format!("cannot {doing} in part at {server}: {error}; copy the whole file"),
         transient: false,
     }
-}
-
-/// A part from a server without ERET ends when this end has enough and closes the connection.
-fn stopped_at_end(
-    ended: Ended,
-    stopper: Option<&PartSink>,
-    agreed: &Agreed,
-    spec: &TransferSpec,
-) -> Result<Report, Failure> {
-    let (Some(stopper), Some((_, length))) = (stopper, spec.part) else {
-        return Err(ended.failure);
-    };
-    if ended.data.is_none() || !stopper.is_full() {
-        return Err(ended.failure);
-    }
-    let mut stored = RangeSet::new();
-    stored.insert(agreed.retrieval.start, length);
-    Ok(Report {
-        bytes: stored.bytes(),
-        stored,
-        ..Report::default()
-    })
 }
 
 /// The server's 226 and the end of the stream are not enough: every byte that was announced must

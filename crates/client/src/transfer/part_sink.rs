@@ -9,7 +9,7 @@ use data::store::Sink;
 
 /// Takes bytes up to `end` and refuses the first write beyond it.
 #[derive(Debug)]
-pub(super) struct PartSink {
+pub(crate) struct PartSink {
     inner: Arc<dyn Sink>,
     end: u64,
     full: AtomicBool,
@@ -23,6 +23,11 @@ impl PartSink {
             end,
             full: AtomicBool::new(end == 0),
         }
+    }
+
+    /// File offset after the part's last byte.
+    pub(super) fn end(&self) -> u64 {
+        self.end
     }
 
     /// Whether the part's last byte was stored.

@@ -219,6 +219,7 @@ async fn a_part_by_rest_stops_where_it_ends() {
     let attempt = fetch(&mut session, &memory, &spec).await.unwrap();
     assert_eq!(attempt.report.bytes, 1000);
     assert_eq!(memory.take(), vec![7; 1000]);
+    session.delete(b"/g").await.unwrap();
     fake.finish().await;
 }
 

@@ -17,8 +17,6 @@ pub(crate) struct Ended {
     pub(crate) failure: Failure,
     /// The server's refusal, when that is the reason.
     pub(crate) refusal: Option<Reply>,
-    /// The data side's error, when that is the reason.
-    pub(crate) data: Option<DataError>,
 }
 
 impl Ended {
@@ -47,7 +45,6 @@ impl From<Failure> for Ended {
         Self {
             failure,
             refusal: None,
-            data: None,
         }
     }
 }
@@ -91,30 +88,26 @@ pub(crate) fn of(
             if cause(&reply) != Cause::Lost {
                 return Err(refused(server, doing, reply));
             }
-            let mut ended = broken(server, doing, error);
+            let mut ended = broken(server, doing, &error);
             ended.failure.message =
                 format!("{} ({server}: {})", ended.failure.message, shown(&reply));
             return Err(ended);
         }
         (Err(error), _) => error,
     };
-    Err(broken(server, doing, error))
+    Err(broken(server, doing, &error))
 }
 
 fn refused(server: &str, doing: &str, reply: Reply) -> Ended {
     Ended {
         failure: refusal(server, doing, &reply),
         refusal: Some(reply),
-        data: None,
     }
 }
 
-fn broken(server: &str, doing: &str, error: DataError) -> Ended {
-    Ended {
-        failure: data_failure(server, doing, &error),
-        refusal: None,
-        data: Some(error),
-    }
+/// A failure of the data side.
+pub(super) fn broken(server: &str, doing: &str, error: &DataError) -> Ended {
+    data_failure(server, doing, error).into()
 }
 
 /// The failure that an error of the data side stands for.
