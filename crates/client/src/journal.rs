@@ -222,7 +222,12 @@ impl Journal {
         Ok(())
     }
 
-    /// The copy is whole: nothing is left to resume.
+    /// Whether this run has written anything.
+    pub(crate) fn begun(&self) -> bool {
+        self.written.is_some()
+    }
+
+    /// The copy is whole, or proved wrong: nothing is left to resume.
     pub(crate) fn remove(self) {
         // Also one of an earlier run that this one resumed; that there is none is fine.
         let _ = fs::remove_file(&self.path);

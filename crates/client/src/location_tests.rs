@@ -135,7 +135,8 @@ proptest! {
         match parse(&url) {
             Ok(location) => {
                 prop_assert!(!location.display().contains(&password));
-                prop_assert!(!format!("{location:?}").contains(&password));
+                let debug = format!("{:?}", location);
+                prop_assert!(!debug.contains(&password));
             }
             Err(failure) => prop_assert!(!failure.message.contains(&password)),
         }

@@ -60,7 +60,8 @@ impl<'a> Between<'a> {
             if !self.upload.is_whole(self.span) {
                 self.transfer(from, to, check).await?;
             }
-            let label = self.verify(from, to, check).await?;
+            let verified = self.verify(from, to, check).await;
+            let label = self.upload.judged(verified)?;
             self.check_source(from).await?;
             let modified = self.item.facts.modified;
             if self.upload.finish(self.ctx, to, modified).await? == Finish::InPlace {
@@ -86,7 +87,12 @@ impl<'a> Between<'a> {
             origin: self.span.origin(),
         };
         self.upload
-            .prepare(self.ctx, identity, (&mut source, Some(&features)), to)
+            .prepare(
+                (self.ctx, self.item),
+                identity,
+                (&mut source, Some(&features)),
+                to,
+            )
             .await
     }
 
@@ -108,7 +114,7 @@ impl<'a> Between<'a> {
         spec.marked = Arc::clone(&self.upload.marked);
         let path = self.upload.store_path();
         let safe = self.upload.safe();
-        let in_order = self.upload.in_order;
+        let in_order = self.upload.size_tells();
         let meter = self.meter;
         let progress = move |bytes| meter.report(bytes);
         let moving = transfer::third_party(from, self.path, to, &path, &spec, &progress);

@@ -13,7 +13,7 @@ use super::{Context, Outcome, here};
 use crate::location::Location;
 use crate::partial::Target;
 use crate::tree::Facts;
-use crate::{Event, Exit, Failure};
+use crate::{Exit, Failure};
 
 /// Copies one file. A failure comes with the bytes that were moved in vain.
 pub(super) async fn copy(ctx: &Context, item: &Item) -> Result<Outcome, (u64, Failure)> {
@@ -23,12 +23,6 @@ pub(super) async fn copy(ctx: &Context, item: &Item) -> Result<Outcome, (u64, Fa
     {
         return Ok(outcome);
     }
-    ctx.observer.event(Event::Started {
-        source: item.source.display(),
-        destination: item.destination.display(),
-        bytes: item.facts.size,
-        resumed: 0,
-    });
     let result = move_file(ctx, item, &meter).await;
     result.map_err(|failure| (meter.moved(), failure))
 }

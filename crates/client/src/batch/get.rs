@@ -10,7 +10,7 @@ use proto::ranges::RangeSet;
 
 use super::meter::FileMeter;
 use super::persist::Job;
-use super::request::{Span, in_order, spec, streams};
+use super::request::{Span, spec, streams};
 use super::resume::{Leftover, usable};
 use super::sums::End;
 use super::watch::Watch;
@@ -90,16 +90,27 @@ impl<'a> Get<'a> {
             None => self.open(session).await?,
         };
         let moved = self.transfer(session, &sink, check).await?;
-        let label = self.verify(session, &sink, check, &moved).await?;
+        self.check_length(&sink)?;
+        let label = match self.verify(session, check, &moved).await {
+            Err(failure) if failure.exit == Exit::Integrity => {
+                self.forget_journal();
+                return Err(failure);
+            }
+            label => label?,
+        };
         self.check_source(session, check).await?;
         if let Target::File(partial) = self.target {
             partial.finish(&sink, self.item.facts.modified)?;
         }
+        self.forget_journal();
+        let measured = moved.report.map(|report| Measured::received(&report));
+        Ok(Outcome::done(self.meter.moved(), label, measured))
+    }
+
+    fn forget_journal(&mut self) {
         if let Some(journal) = self.journal.take() {
             journal.remove();
         }
-        let measured = moved.report.map(|report| Measured::received(&report));
-        Ok(Outcome::done(self.meter.moved(), label, measured))
     }
 
     /// Opens the destination; decides what of an earlier run is kept.
@@ -109,6 +120,8 @@ impl<'a> Get<'a> {
             Target::File(partial) => self.open_partial(session, partial).await?,
         };
         self.sink = Some(Arc::clone(&sink));
+        self.ctx
+            .started(self.item, self.span.size, self.have.bytes());
         Ok(sink)
     }
 
@@ -117,7 +130,6 @@ impl<'a> Get<'a> {
         session: &mut Session,
         partial: &Partial,
     ) -> Result<Arc<FileSink>, Failure> {
-        let streams = streams(self.ctx, self.span.size, false, &[&*session]);
         let identity = Identity {
             source: self.item.source.identity(),
             destination: self.item.destination.identity(),
@@ -127,7 +139,6 @@ impl<'a> Get<'a> {
             // The journal of a get lists what was written, also in MODE S.
             in_order: false,
         };
-        tracing::debug!(streams, in_order = in_order(self.ctx, streams), "get");
         if self.ctx.options.resume && !self.distrust {
             self.have = self.leftover(session, partial, &identity).await?;
         }
@@ -245,11 +256,9 @@ impl<'a> Get<'a> {
     async fn verify(
         &self,
         session: &mut Session,
-        sink: &Arc<FileSink>,
         check: Check,
         moved: &Moved,
     ) -> Result<String, Failure> {
-        self.check_length(sink)?;
         let Check::Sum {
             algorithm,
             required,

@@ -41,6 +41,7 @@ pub(super) async fn copy(
         facts,
         &item.source.display(),
     )?;
+    ctx.started(item, span.size, 0);
     let algorithm = match options.verify {
         Verify::None => None,
         Verify::Auto => Some(ALGORITHM),

@@ -95,6 +95,16 @@ impl Context {
         }
     }
 
+    /// Tells that a file's bytes begin to move; `resumed` of them are safe already.
+    fn started(&self, item: &Item, bytes: Option<u64>, resumed: u64) {
+        self.observer.event(Event::Started {
+            source: item.source.display(),
+            destination: item.destination.display(),
+            bytes,
+            resumed,
+        });
+    }
+
     /// Tells the user something, once.
     pub(crate) fn warn(&self, text: String) {
         if lock(&self.warned).insert(text.clone()) {
@@ -116,6 +126,9 @@ impl Context {
         });
         if in_order {
             self.pool.give(server, session);
+        } else if result.as_ref().is_err_and(|failure| failure.transient) {
+            // Whatever cut this session off has probably cut the idle ones off, too.
+            self.pool.forget(server);
         }
     }
 }
@@ -188,7 +201,7 @@ pub(crate) async fn copy(
         fail(&observer, &tally, shown(source), failure);
     }
     let tally = lock(&tally);
-    tally.summary(started.elapsed(), options.limit_rate)
+    tally.summary(started.elapsed())
 }
 
 /// An argument for people; one that cannot be read is not shown, as it may hold a password.
@@ -225,6 +238,7 @@ async fn run(
         .clamp(1, MAX_CONCURRENCY)
         .min(plan.items.len().max(1));
     ctx.rate = options.limit_rate.map(|r| (r / workers as u64).max(1));
+    lock(tally).limit(ctx.rate);
     execute(&Arc::new(ctx), plan, workers, tally).await;
     Ok(())
 }

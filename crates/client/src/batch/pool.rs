@@ -45,6 +45,12 @@ impl Pool {
             .push(session);
     }
 
+    /// Drops the idle sessions of a server.
+    pub(crate) fn forget(&self, server: &Server) {
+        let dropped = lock(&self.idle).remove(server);
+        drop(dropped);
+    }
+
     /// Says goodbye on all sessions.
     pub(crate) async fn close(&self) {
         let all = std::mem::take(&mut *lock(&self.idle));

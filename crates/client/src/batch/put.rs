@@ -75,7 +75,8 @@ impl<'a> Put<'a> {
         loop {
             self.prepare(session).await?;
             let report = self.transfer(session, check).await?;
-            let label = self.verify(session, check, report.as_ref()).await?;
+            let verified = self.verify(session, check, report.as_ref()).await;
+            let label = self.upload.judged(verified)?;
             self.check_source()?;
             let modified = self.facts.and_then(|f| f.modified);
             if self.upload.finish(self.ctx, session, modified).await? == Finish::InPlace {
@@ -108,7 +109,12 @@ impl<'a> Put<'a> {
             origin: self.span.origin(),
         };
         self.upload
-            .prepare(self.ctx, identity, (&mut source, None), session)
+            .prepare(
+                (self.ctx, self.item),
+                identity,
+                (&mut source, None),
+                session,
+            )
             .await
     }
 
@@ -121,6 +127,7 @@ impl<'a> Put<'a> {
             return Ok(None);
         }
         let control = Arc::new(Control::new());
+        self.upload.begin(&control);
         let have = &self.upload.have;
         self.meter.attempt(Arc::clone(&control), have.bytes());
         let pipe = self.facts.is_none();
@@ -132,7 +139,7 @@ impl<'a> Put<'a> {
         self.consumed = pipe;
         let path = self.upload.store_path();
         let safe = self.upload.safe();
-        let in_order = self.upload.in_order;
+        let in_order = self.upload.size_tells();
         let journal = self.upload.journal.as_mut().filter(|_| !pipe);
         let moving = transfer::put(session, Arc::clone(&self.source), &path, &spec, &control);
         let watch = Watch::new(Arc::clone(&control), journal, in_order, safe);

@@ -21,9 +21,16 @@ pub(super) struct Tally {
     class: Option<Exit>,
     first_failure: Option<Failure>,
     account: Account,
+    /// Limit of one transfer, bytes per second.
+    rate: Option<u64>,
 }
 
 impl Tally {
+    /// Each transfer is limited to `rate` bytes per second.
+    pub(super) fn limit(&mut self, rate: Option<u64>) {
+        self.rate = rate;
+    }
+
     /// A file is in place.
     pub(super) fn done(&mut self, bytes: u64, verified: &str, measured: Option<Measured>) {
         self.files += 1;
@@ -73,13 +80,11 @@ impl Tally {
         }
     }
 
-    /// The end. `rate`: the limit over all files, bytes per second.
-    pub(super) fn summary(&self, elapsed: Duration, rate: Option<u64>) -> Summary {
+    /// The end, `elapsed` after the beginning.
+    pub(super) fn summary(&self, elapsed: Duration) -> Summary {
         let seconds = elapsed.as_secs_f64();
         let goodput_bps = self.bytes as f64 * 8.0 / seconds.max(1e-9);
-        // The limit was shared: what the whole batch reached is compared with the whole.
-        let limited = rate.filter(|r| goodput_bps >= 0.85 * 8.0 * *r as f64);
-        let verdict = self.account.verdict(limited.map(|_| 1));
+        let verdict = self.account.verdict(self.rate);
         Summary {
             bytes: self.bytes,
             seconds,
@@ -115,7 +120,7 @@ mod tests {
         for exit in failed {
             tally.fail(&Failure::new(*exit, "x"));
         }
-        tally.summary(Duration::from_secs(1), None)
+        tally.summary(Duration::from_secs(1))
     }
 
     #[test]

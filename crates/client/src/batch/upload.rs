@@ -2,19 +2,23 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use data::job::Control;
 use proto::feature::Features;
 use proto::ranges::RangeSet;
 use proto::timestamp::Timestamp;
 
-use super::Context;
 use super::request::Span;
 use super::resume::{Leftover, usable};
-use super::sums::End;
+use super::sums::{End, partial_algorithm, spots_agree};
+use super::{Context, Item};
 use crate::journal::{Identity, Journal};
 use crate::location::Server;
 use crate::partial::{partial_path, state_journal};
 use crate::session::Session;
 use crate::{Exit, Failure};
+
+/// Smaller files are not worth looking at what a lost attempt has stored.
+const RESUMABLE: u64 = 1 << 20;
 
 /// The destination on a server, over all attempts.
 pub(super) struct Upload<'a> {
@@ -31,7 +35,9 @@ pub(super) struct Upload<'a> {
     /// Reported by the server as stored in the running attempt.
     pub(super) marked: Arc<Mutex<RangeSet>>,
     /// Bytes are stored strictly in order: the remote size tells what is there.
-    pub(super) in_order: bool,
+    in_order: bool,
+    /// The last attempt, if its bytes came from here.
+    control: Option<Arc<Control>>,
     /// What an earlier run left has been looked at.
     prepared: bool,
     resumed: bool,
@@ -59,6 +65,7 @@ impl<'a> Upload<'a> {
             have: RangeSet::new(),
             marked: Arc::default(),
             in_order: false,
+            control: None,
             prepared: false,
             resumed: false,
             distrust: false,
@@ -80,20 +87,31 @@ impl<'a> Upload<'a> {
         }
     }
 
+    /// An attempt begins that sends from here.
+    pub(super) fn begin(&mut self, control: &Arc<Control>) {
+        self.control = Some(Arc::clone(control));
+    }
+
+    /// Whether an interrupted attempt leaves a file whose size tells what is there.
+    pub(super) fn size_tells(&self) -> bool {
+        self.in_order && self.control.is_some()
+    }
+
     /// Before each attempt: finds out what is safe. The first time that is what an earlier run
     /// left, if `--resume` asks for it; then what this run has stored.
     pub(super) async fn prepare(
         &mut self,
-        ctx: &Context,
+        (ctx, item): (&Context, &Item),
         identity: Identity,
         source: (&mut End<'_>, Option<&Features>),
         session: &mut Session,
     ) -> Result<(), Failure> {
         if self.prepared {
-            return self.take_stock(session, identity.size).await;
+            return self.take_stock(source, session).await;
         }
         let wanted = ctx.options.resume && !self.distrust && self.aside.is_some();
         self.in_order = identity.in_order;
+        let size = identity.size;
         let journal = state_journal(&identity.source, &identity.destination);
         if wanted {
             self.have = self
@@ -109,32 +127,73 @@ impl<'a> Upload<'a> {
                 Journal::fresh(path, identity).ok()
             }
         });
+        if !self.resumed {
+            self.clear_way(session, size).await?;
+        }
         self.prepared = true;
+        ctx.started(item, size, self.have.bytes());
         Ok(())
     }
 
+    /// A leftover that is not used must not be mistaken later for what this run has stored: where
+    /// no checksum can tell them apart, it goes.
+    async fn clear_way(&self, session: &mut Session, size: Option<u64>) -> Result<(), Failure> {
+        let large = size.is_none_or(|size| size >= RESUMABLE);
+        let Some(aside) = self.aside.as_ref().filter(|_| large && self.in_order) else {
+            return Ok(());
+        };
+        if !session.features().checksums.is_empty() {
+            return Ok(());
+        }
+        match session.delete(aside).await {
+            Err(failure) if failure.transient => Err(failure),
+            // Mostly there is none.
+            _ => Ok(()),
+        }
+    }
+
     /// After a failed attempt of this run: what the server said it stored, or in order, how far
-    /// the file has come.
+    /// the file has come. An attempt that moved nothing changes nothing.
     async fn take_stock(
         &mut self,
+        (source, features): (&mut End<'_>, Option<&Features>),
         session: &mut Session,
-        size: Option<u64>,
     ) -> Result<(), Failure> {
         self.have = self.safe()();
         self.marked = Arc::default();
-        if !self.in_order {
+        let moved = self.control.take().map_or(0, |control| control.bytes());
+        if !self.in_order || moved == 0 {
             return Ok(());
         }
+        let before = self.have.prefix();
+        let path = self.store_path();
+        let there = match session.stat(&path).await {
+            Ok(entry) => entry.size.unwrap_or(0),
+            Err(failure) if failure.transient => return Err(failure),
+            Err(_) => 0,
+        };
+        // Anything else is not the file that this run was writing.
         self.have = RangeSet::new();
-        match session.stat(&self.store_path()).await {
-            Ok(entry) => {
-                let there = entry.size.filter(|n| size.is_none_or(|size| *n <= size));
-                self.have.insert(0, there.unwrap_or(0));
-                Ok(())
-            }
-            Err(failure) if failure.transient => Err(failure),
-            Err(_) => Ok(()),
+        if there < RESUMABLE.max(before) || there > before.saturating_add(moved) {
+            return Ok(());
         }
+        let mut stored = RangeSet::new();
+        stored.insert(0, there);
+        let own = session.features().clone();
+        let servers: Vec<&Features> = std::iter::once(&own).chain(features).collect();
+        let mut destination = End::Remote {
+            session,
+            path: &path,
+            origin: 0,
+        };
+        let same = match partial_algorithm(&servers) {
+            Some(algorithm) => spots_agree(source, &mut destination, algorithm, &stored).await?,
+            None => true,
+        };
+        if same {
+            self.have = stored;
+        }
+        Ok(())
     }
 
     async fn leftover(
@@ -230,10 +289,22 @@ impl<'a> Upload<'a> {
             self.store_directly(ctx, session, &failure).await?;
             return Ok(Finish::StoreDirectly);
         }
+        self.forget_journal();
+        Ok(Finish::InPlace)
+    }
+
+    /// Passes the result of a verification on; after a mismatch nothing is left to resume.
+    pub(super) fn judged<T>(&mut self, verified: Result<T, Failure>) -> Result<T, Failure> {
+        if matches!(&verified, Err(failure) if failure.exit == Exit::Integrity) {
+            self.forget_journal();
+        }
+        verified
+    }
+
+    fn forget_journal(&mut self) {
         if let Some(journal) = self.journal.take() {
             journal.remove();
         }
-        Ok(Finish::InPlace)
     }
 
     /// RNFR and RNTO; where RNTO does not replace, the old file goes first.

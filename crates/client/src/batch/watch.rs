@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use data::job::Control;
 use proto::ranges::RangeSet;
-use tokio::time::MissedTickBehavior;
 
+use super::every;
 use crate::journal::Journal;
 
 /// How often the safe ranges are looked at; the journal itself decides when it writes.
@@ -19,8 +19,10 @@ pub(super) struct Watch<'a, S: Fn() -> RangeSet> {
     control: Arc<Control>,
     journal: Option<&'a mut Journal>,
     safe: S,
-    /// An empty set is worth keeping: the size of the partial file tells the rest.
+    /// An empty set is worth keeping once bytes move: the size of the partial file tells the rest.
     keep_empty: bool,
+    /// The attempt ended well.
+    whole: bool,
 }
 
 impl<'a, S: Fn() -> RangeSet> Watch<'a, S> {
@@ -36,20 +38,24 @@ impl<'a, S: Fn() -> RangeSet> Watch<'a, S> {
             journal,
             safe,
             keep_empty,
+            whole: false,
         }
     }
 
     /// Runs the attempt to its end.
-    pub(super) async fn run<F: Future>(mut self, attempt: F) -> F::Output {
-        let mut timer = tokio::time::interval(TICK);
-        timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // The first tick is immediate, when nothing has moved yet.
-        timer.reset();
+    pub(super) async fn run<T, E>(
+        mut self,
+        attempt: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
+        let mut timer = every(TICK);
         tokio::pin!(attempt);
         loop {
             tokio::select! {
                 biased;
-                output = &mut attempt => return output,
+                output = &mut attempt => {
+                    self.whole = output.is_ok();
+                    return output;
+                }
                 _ = timer.tick() => self.keep(),
             }
         }
@@ -60,7 +66,7 @@ impl<'a, S: Fn() -> RangeSet> Watch<'a, S> {
             return;
         };
         let safe = (self.safe)();
-        if (self.keep_empty || !safe.is_empty())
+        if (!safe.is_empty() || self.keep_empty && self.control.bytes() > 0)
             && let Err(e) = journal.keep(&safe, Instant::now())
         {
             tracing::debug!("journal: {e}");
@@ -74,8 +80,12 @@ impl<S: Fn() -> RangeSet> Drop for Watch<'_, S> {
         let Some(journal) = &mut self.journal else {
             return;
         };
+        // A file that was whole at once needs no journal while it is verified.
+        if self.whole && !journal.begun() {
+            return;
+        }
         let safe = (self.safe)();
-        if !safe.is_empty()
+        if (!safe.is_empty() || self.keep_empty && self.control.bytes() > 0)
             && let Err(e) = journal.write(&safe)
         {
             tracing::debug!("journal: {e}");

@@ -1,0 +1,166 @@
+//! Cut connections, servers that refuse, disks that are full, sources that change.
+
+use std::time::Duration;
+
+use client::{CopyOptions, Event, Exit, Parallelism};
+
+use crate::liar::Liar;
+use crate::support::{Server, copy, names, noise, options, streams};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cut_get_goes_on_where_it_was() {
+    let bytes = noise(5 << 20);
+    let liar = Liar {
+        size: bytes.len(),
+        sent: bytes.clone(),
+        cut_at: Some(3 << 20),
+        ..Liar::default()
+    };
+    let here = tempfile::tempdir().unwrap();
+    let to = here.path().join("f");
+    let url = format!("ftp://{}/f", liar.start());
+    let (summary, seen) = copy(&[&url], to.to_str().unwrap(), &options()).await;
+    assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+    assert_eq!(
+        seen.count(|e| matches!(e, Event::Retrying { attempt: 2, .. })),
+        1
+    );
+    assert_eq!(liar.commands("REST"), [format!("REST {}", 3 << 20)]);
+    assert_eq!(summary.bytes, 5 << 20);
+    assert!(std::fs::read(&to).unwrap() == bytes);
+    assert_eq!(names(here.path()), ["f"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cut_put_goes_on_where_it_was() {
+    let bytes = noise(5 << 20);
+    let liar = Liar {
+        cut_at: Some(3 << 20),
+        ..Liar::default()
+    };
+    let here = tempfile::tempdir().unwrap();
+    let from = here.path().join("g");
+    std::fs::write(&from, &bytes).unwrap();
+    let url = format!("ftp://{}/g", liar.start());
+    let (summary, _) = copy(&[from.to_str().unwrap()], &url, &options()).await;
+    assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+    assert_eq!(summary.verified, "size");
+    assert_eq!(liar.commands("REST"), [format!("REST {}", 3 << 20)]);
+    let files = liar.files.lock().unwrap();
+    assert!(files["/g"] == bytes);
+    assert_eq!(files.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_without_rename_stores_directly_with_one_warning() {
+    let liar = Liar {
+        no_rename: true,
+        ..Liar::default()
+    };
+    let here = tempfile::tempdir().unwrap();
+    let (a, b) = (here.path().join("a"), here.path().join("b"));
+    std::fs::write(&a, "one").unwrap();
+    std::fs::write(&b, "two").unwrap();
+    let url = format!("ftp://{}/d/", liar.start());
+    let one_by_one = CopyOptions {
+        concurrency: 1,
+        ..options()
+    };
+    let sources = [a.to_str().unwrap(), b.to_str().unwrap()];
+    let (summary, seen) = copy(&sources, &url, &one_by_one).await;
+    assert_eq!(summary.files, 2, "{:?}", summary.first_failure);
+    assert_eq!(seen.warnings().len(), 1, "{:?}", seen.warnings());
+    let files = liar.files.lock().unwrap();
+    assert_eq!(files["/d/a"], b"one");
+    assert_eq!(files["/d/b"], b"two");
+    assert_eq!(files.len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_disk_is_a_local_error() {
+    let server = Server::start().await;
+    server.store("f", &noise(1 << 20));
+    for options in [options(), streams(4)] {
+        let (summary, _) = copy(&[&server.url("f")], "/dev/full", &options).await;
+        assert_eq!(summary.exit, Exit::Local);
+        let message = summary.first_failure.unwrap().message;
+        assert!(message.contains("No space left"), "{message}");
+        assert_eq!(message.lines().count(), 1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_source_that_changes_meanwhile_is_not_put_in_place() {
+    let server = Server::start().await;
+    server.store("f", &noise(6 << 20));
+    let here = tempfile::tempdir().unwrap();
+    let to = here.path().join("t");
+    let slow = CopyOptions {
+        limit_rate: Some(6 << 20),
+        parallelism: Parallelism::Fixed(1),
+        ..options()
+    };
+    let source = server.root().join("f");
+    let touch = async {
+        tokio::time::sleep(Duration::from_millis(400)).await;
+        let file = std::fs::File::options().write(true).open(&source).unwrap();
+        file.set_modified(std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000))
+            .unwrap();
+    };
+    let url = server.url("f");
+    let sources = [url.as_str()];
+    let copying = copy(&sources, to.to_str().unwrap(), &slow);
+    let ((summary, _), ()) = tokio::join!(copying, touch);
+    assert_eq!(summary.exit, Exit::Integrity, "{:?}", summary.first_failure);
+    let message = summary.first_failure.unwrap().message;
+    assert!(message.contains("changed while"), "{message}");
+    assert!(!names(here.path()).contains(&"t".to_owned()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pipes_both_ways() {
+    let server = Server::start().await;
+    let bytes = noise(1_500_000);
+    server.store("f", &bytes);
+    let here = tempfile::tempdir().unwrap();
+    let pipe = here.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
+    let path = pipe.clone();
+    let reader = std::thread::spawn(move || std::fs::read(path).unwrap());
+    let (summary, _) = copy(&[&server.url("f")], pipe.to_str().unwrap(), &streams(4)).await;
+    assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+    assert!(reader.join().unwrap() == bytes);
+
+    let (path, sent) = (pipe.clone(), bytes.clone());
+    let writer = std::thread::spawn(move || std::fs::write(path, sent).unwrap());
+    let (summary, _) = copy(&[pipe.to_str().unwrap()], &server.url("g"), &streams(4)).await;
+    assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+    assert_eq!(summary.verified, "crc32c");
+    writer.join().unwrap();
+    assert!(server.read("g") == bytes);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn traces_and_reasons() {
+    let server = Server::start().await;
+    server.store("f", &noise(6 << 20));
+    let here = tempfile::tempdir().unwrap();
+    let trace = here.path().join("trace");
+    let traced = CopyOptions {
+        limit_rate: Some(6 << 20),
+        trace: Some(trace.clone()),
+        ..streams(2)
+    };
+    let (summary, seen) = copy(&[&server.url("f")], "/dev/null", &traced).await;
+    assert_eq!(summary.limited_by, "rate limit", "{}", summary.why);
+    assert_eq!(summary.streams_max, 2);
+    assert!(seen.count(|e| matches!(e, Event::Progress { .. })) >= 2);
+    let text = std::fs::read_to_string(trace).unwrap();
+    let lines: Vec<serde_json::Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let of = |kind: &str| lines.iter().filter(|l| l["sample"] == kind).count();
+    assert!(of("transfer") >= 2 && of("stream") >= 2 * 2, "{text}");
+}

@@ -1,0 +1,172 @@
+//! A small plain FTP server with faults to order: what arrives is not what it says, or it breaks.
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+
+/// Faults and abilities.
+#[derive(Clone, Default)]
+pub(crate) struct Liar {
+    /// What every RETR sends, from the offset of REST.
+    pub(crate) sent: Vec<u8>,
+    /// What SIZE says of the file `/f`.
+    pub(crate) size: usize,
+    /// What CKSM CRC32C says; without it, there is no CKSM.
+    pub(crate) sum: Option<&'static str>,
+    /// The first data transfer breaks off here, together with its control connection.
+    pub(crate) cut_at: Option<usize>,
+    /// RNFR is refused.
+    pub(crate) no_rename: bool,
+    /// Stored files, with their paths.
+    pub(crate) files: Arc<Mutex<HashMap<String, Vec<u8>>>>,
+    /// Whole command lines.
+    pub(crate) seen: Arc<Mutex<Vec<String>>>,
+}
+
+/// One control connection.
+struct Talk {
+    liar: Liar,
+    control: TcpStream,
+    passive: Option<TcpListener>,
+    rest: usize,
+    from: String,
+}
+
+impl Liar {
+    pub(crate) fn start(&self) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut liar = self.clone();
+        std::thread::spawn(move || {
+            for control in listener.incoming().flatten() {
+                let talk = Talk {
+                    liar: liar.clone(),
+                    control,
+                    passive: None,
+                    rest: 0,
+                    from: String::new(),
+                };
+                let cuts = liar.cut_at.is_some();
+                let thread = std::thread::spawn(move || talk.run());
+                // One connection at a time while a cut is to come, so that only one is cut.
+                if cuts && thread.join().unwrap_or(true) {
+                    liar.cut_at = None;
+                }
+            }
+        });
+        address
+    }
+
+    pub(crate) fn commands(&self, verb: &str) -> Vec<String> {
+        let seen = self.seen.lock().unwrap();
+        seen.iter()
+            .filter(|l| l.starts_with(verb))
+            .cloned()
+            .collect()
+    }
+}
+
+impl Talk {
+    /// Serves until the end; `true` when it was cut.
+    fn run(mut self) -> bool {
+        let lines = BufReader::new(self.control.try_clone().unwrap()).lines();
+        self.say("220 here");
+        for line in lines.map_while(Result::ok) {
+            self.liar.seen.lock().unwrap().push(line.clone());
+            let (verb, argument) = line.split_once(' ').unwrap_or((&line, ""));
+            match self.answer(&verb.to_uppercase(), argument) {
+                Some(reply) => self.say(&reply),
+                None => return true,
+            }
+        }
+        false
+    }
+
+    fn say(&mut self, reply: &str) {
+        let _ = self.control.write_all(format!("{reply}\r\n").as_bytes());
+    }
+
+    fn answer(&mut self, verb: &str, argument: &str) -> Option<String> {
+        let stored = |path: &str| self.liar.files.lock().unwrap().get(path).map(Vec::len);
+        Some(match verb {
+            "USER" => "331 word".to_owned(),
+            "PASS" => "230 in".to_owned(),
+            "FEAT" => {
+                let sums = self.liar.sum.map_or("", |_| " CKSM CRC32C:1;\r\n");
+                format!("211-have\r\n SIZE\r\n REST STREAM\r\n{sums}211 end")
+            }
+            "TYPE" | "MODE" | "OPTS" | "ALLO" => "200 fine".to_owned(),
+            "SIZE" if argument == "/f" => format!("213 {}", self.liar.size),
+            "SIZE" => {
+                stored(argument).map_or("550 No such file".to_owned(), |n| format!("213 {n}"))
+            }
+            "CKSM" => format!("213 {}", self.liar.sum.unwrap_or_default()),
+            "PASV" => {
+                let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+                let port = listener.local_addr().unwrap().port();
+                self.passive = Some(listener);
+                format!("227 (127,0,0,1,{},{})", port >> 8, port & 255)
+            }
+            "REST" => {
+                self.rest = argument.parse().unwrap();
+                "350 on".to_owned()
+            }
+            "RETR" => return self.send(),
+            "STOR" => return self.take(argument),
+            "RNFR" if self.liar.no_rename => "550 Permission denied".to_owned(),
+            "RNFR" => {
+                argument.clone_into(&mut self.from);
+                "350 to".to_owned()
+            }
+            "RNTO" => {
+                let mut files = self.liar.files.lock().unwrap();
+                let bytes = files.remove(&self.from).unwrap();
+                files.insert(argument.to_owned(), bytes);
+                "250 renamed".to_owned()
+            }
+            "DELE" => match self.liar.files.lock().unwrap().remove(argument) {
+                Some(_) => "250 gone".to_owned(),
+                None => "550 No such file".to_owned(),
+            },
+            "CWD" => "550 No such directory".to_owned(),
+            "QUIT" => "221 bye".to_owned(),
+            _ => "502 no".to_owned(),
+        })
+    }
+
+    fn data(&mut self) -> TcpStream {
+        let (data, _) = self.passive.take().unwrap().accept().unwrap();
+        self.say("150 comes");
+        data
+    }
+
+    fn send(&mut self) -> Option<String> {
+        let mut data = self.data();
+        let start = std::mem::take(&mut self.rest);
+        let end = self.liar.cut_at.unwrap_or(self.liar.sent.len());
+        let _ = data.write_all(&self.liar.sent[start..end]);
+        if self.liar.cut_at.is_some() {
+            // What was sent arrives before the control connection breaks.
+            drop(data);
+            std::thread::sleep(std::time::Duration::from_millis(200));
+            return None;
+        }
+        Some("226 done".to_owned())
+    }
+
+    fn take(&mut self, path: &str) -> Option<String> {
+        let mut data = self.data();
+        let start = std::mem::take(&mut self.rest);
+        let mut bytes = Vec::new();
+        match self.liar.cut_at {
+            Some(end) => drop(data.take(end as u64).read_to_end(&mut bytes)),
+            None => drop(data.read_to_end(&mut bytes)),
+        }
+        let mut files = self.liar.files.lock().unwrap();
+        let file = files.entry(path.to_owned()).or_default();
+        file.truncate(start);
+        file.extend(bytes);
+        self.liar.cut_at.is_none().then(|| "226 done".to_owned())
+    }
+}

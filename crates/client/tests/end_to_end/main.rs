@@ -1,0 +1,18 @@
+//! Copies against longhaul's own server, in one process.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test stops at the first surprise"
+)]
+
+mod failures;
+mod integrity;
+mod liar;
+mod moves;
+mod resume;
+mod support;
+mod trees;
+mod verbs;

@@ -1,0 +1,179 @@
+//! What is there is built upon only when it is provably of the same source.
+
+use std::path::Path;
+use std::time::Duration;
+
+use client::{CopyOptions, Exit, Parallelism};
+
+use crate::support::{Server, copy, copy_cut, names, noise, options};
+
+const SIZE: usize = 24 << 20;
+
+/// Slow enough that the cut comes in the middle.
+fn slow(streams: u32) -> CopyOptions {
+    CopyOptions {
+        limit_rate: Some(12 << 20),
+        parallelism: Parallelism::Fixed(streams),
+        ..options()
+    }
+}
+
+fn resume(streams: u32) -> CopyOptions {
+    CopyOptions {
+        resume: true,
+        parallelism: Parallelism::Fixed(streams),
+        ..options()
+    }
+}
+
+const CUT: Duration = Duration::from_millis(1200);
+
+/// A get that was cut: a partial file and its journal.
+async fn cut_get(server: &Server, to: &Path, streams: u32) {
+    copy_cut(&server.url("f"), to.to_str().unwrap(), &slow(streams), CUT).await;
+    let there = names(to.parent().unwrap());
+    assert_eq!(there, ["t.longhaul-journal", "t.longhaul-partial"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn gets_go_on() {
+    let server = Server::start().await;
+    let bytes = noise(SIZE);
+    server.store("f", &bytes);
+    for streams in [1, 4] {
+        let here = tempfile::tempdir().unwrap();
+        let to = here.path().join("t");
+        cut_get(&server, &to, streams).await;
+        let (summary, seen) =
+            copy(&[&server.url("f")], to.to_str().unwrap(), &resume(streams)).await;
+        assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+        assert!(
+            summary.bytes > 0 && summary.bytes < 20 << 20,
+            "{}",
+            summary.bytes
+        );
+        assert_eq!(seen.warnings(), Vec::<String>::new());
+        assert_eq!(summary.verified, "crc32c");
+        assert!(std::fs::read(&to).unwrap() == bytes);
+        assert_eq!(names(here.path()), ["t"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn puts_go_on() {
+    let bytes = noise(SIZE);
+    let here = tempfile::tempdir().unwrap();
+    let from = here.path().join("f");
+    std::fs::write(&from, &bytes).unwrap();
+    for streams in [1, 4] {
+        let server = Server::start().await;
+        let (from, to) = (from.to_str().unwrap(), server.url("t"));
+        // Long enough for a 111 marker in MODE E.
+        copy_cut(from, &to, &slow(streams), CUT).await;
+        assert_eq!(names(&server.root()), ["t.longhaul-partial"]);
+        let (summary, seen) = copy(&[from], &to, &resume(streams)).await;
+        assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+        assert!(
+            summary.bytes > 0 && summary.bytes < 20 << 20,
+            "{}",
+            summary.bytes
+        );
+        assert_eq!(seen.warnings(), Vec::<String>::new());
+        assert!(server.read("t") == bytes);
+        assert_eq!(names(&server.root()), ["t"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_resume_it_starts_over() {
+    let server = Server::start().await;
+    let bytes = noise(SIZE);
+    server.store("f", &bytes);
+    let here = tempfile::tempdir().unwrap();
+    let to = here.path().join("t");
+    cut_get(&server, &to, 1).await;
+    let (summary, _) = copy(&[&server.url("f")], to.to_str().unwrap(), &options()).await;
+    assert_eq!(summary.exit, Exit::Done);
+    assert_eq!(summary.bytes, SIZE as u64);
+    assert!(std::fs::read(&to).unwrap() == bytes);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_source_that_changed_starts_over_with_a_warning() {
+    let server = Server::start().await;
+    server.store("f", &noise(SIZE));
+    let here = tempfile::tempdir().unwrap();
+    let to = here.path().join("t");
+    cut_get(&server, &to, 1).await;
+    let changed: Vec<u8> = noise(SIZE).into_iter().map(|b| b ^ 1).collect();
+    server.store("f", &changed);
+    let late = std::time::SystemTime::now() + Duration::from_secs(100);
+    let file = std::fs::File::options()
+        .write(true)
+        .open(server.root().join("f"))
+        .unwrap();
+    file.set_modified(late).unwrap();
+    let (summary, seen) = copy(&[&server.url("f")], to.to_str().unwrap(), &resume(1)).await;
+    assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+    assert_eq!(summary.bytes, SIZE as u64);
+    assert!(
+        seen.warnings()[0].contains("starting over"),
+        "{:?}",
+        seen.warnings()
+    );
+    assert!(std::fs::read(&to).unwrap() == changed);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_spoiled_partial_is_found() {
+    let server = Server::start().await;
+    let bytes = noise(SIZE);
+    server.store("f", &bytes);
+    // Near its end, where the checks look before going on; and at its start, which only the sum
+    // of the whole finds.
+    for from_end in [true, false] {
+        let here = tempfile::tempdir().unwrap();
+        let to = here.path().join("t");
+        cut_get(&server, &to, 1).await;
+        let partial = here.path().join("t.longhaul-partial");
+        let mut spoiled = std::fs::read(&partial).unwrap();
+        let last = spoiled.len() - 1;
+        let range = if from_end {
+            last - (1 << 20)..last
+        } else {
+            0..1
+        };
+        for byte in &mut spoiled[range] {
+            *byte ^= 0x55;
+        }
+        std::fs::write(&partial, spoiled).unwrap();
+        let (summary, seen) = copy(&[&server.url("f")], to.to_str().unwrap(), &resume(1)).await;
+        assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+        assert!(
+            seen.warnings().iter().any(|w| w.contains("starting over")),
+            "{:?}",
+            seen.warnings()
+        );
+        assert!(std::fs::read(&to).unwrap() == bytes);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_foreign_partial_counts_only_by_its_checksum() {
+    let server = Server::start().await;
+    let bytes = noise(3 << 20);
+    server.store("f", &bytes);
+    let here = tempfile::tempdir().unwrap();
+    let to = here.path().join("t");
+    let partial = here.path().join("t.longhaul-partial");
+    std::fs::write(&partial, &bytes[..2 << 20]).unwrap();
+    let (summary, _) = copy(&[&server.url("f")], to.to_str().unwrap(), &resume(1)).await;
+    assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+    assert_eq!(summary.bytes, 1 << 20);
+    std::fs::write(&partial, vec![0; 2 << 20]).unwrap();
+    let (summary, seen) = copy(&[&server.url("f")], to.to_str().unwrap(), &resume(1)).await;
+    assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+    assert_eq!(summary.bytes, 3 << 20);
+    assert_eq!(seen.warnings().len(), 1);
+    assert!(std::fs::read(&to).unwrap() == bytes);
+}

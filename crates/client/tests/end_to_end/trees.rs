@@ -1,0 +1,138 @@
+//! Trees, patterns, several sources.
+
+use std::fs;
+use std::path::Path;
+
+use client::{CopyOptions, Event, Exit};
+
+use crate::support::{Server, copy, names, options};
+
+fn recursive() -> CopyOptions {
+    CopyOptions {
+        recursive: true,
+        ..options()
+    }
+}
+
+/// A thousand small files, with blanks, UTF-8 and deep folders.
+fn plant(top: &Path) {
+    for n in 0..1000 {
+        let directory = match n % 4 {
+            0 => top.to_owned(),
+            1 => top.join("with blank"),
+            2 => top.join("ünïcode/日本"),
+            _ => top.join("a/b/c/d/e/f/g/h"),
+        };
+        fs::create_dir_all(&directory).unwrap();
+        fs::write(directory.join(format!("file {n}")), n.to_string()).unwrap();
+    }
+    fs::create_dir_all(top.join("empty")).unwrap();
+}
+
+/// Every path below `top` with its content; directories have none.
+fn content(top: &Path) -> Vec<(String, Option<Vec<u8>>)> {
+    let mut found = Vec::new();
+    let mut pending = vec![top.to_owned()];
+    while let Some(directory) = pending.pop() {
+        for entry in fs::read_dir(&directory).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.strip_prefix(top).unwrap().display().to_string();
+            if path.is_dir() {
+                found.push((name, None));
+                pending.push(path);
+            } else {
+                found.push((name, Some(fs::read(&path).unwrap())));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_files_there_and_back() {
+    let server = Server::start().await;
+    let here = tempfile::tempdir().unwrap();
+    let (from, back) = (here.path().join("tree"), here.path().join("back"));
+    fs::create_dir(&from).unwrap();
+    plant(&from);
+    let began = std::time::Instant::now();
+    let (summary, _) = copy(&[from.to_str().unwrap()], &server.url("t"), &recursive()).await;
+    assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+    assert_eq!(summary.files, 1000);
+    let (summary, _) = copy(&[&server.url("t")], back.to_str().unwrap(), &recursive()).await;
+    assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+    assert_eq!((summary.files, summary.failed), (1000, 0));
+    assert!(content(&from) == content(&back), "the trees differ");
+    println!("2 000 files took {:?}", began.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn between_servers() {
+    let (a, b) = (Server::start().await, Server::start().await);
+    a.store("t/x y/1", b"one");
+    a.store("t/2", b"two");
+    fs::create_dir(b.root().join("there")).unwrap();
+    let (summary, _) = copy(&[&a.user_url("t")], &b.user_url("there"), &recursive()).await;
+    assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+    assert!(content(&a.root().join("t")) == content(&b.root().join("there/t")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn patterns_and_several_sources() {
+    let server = Server::start().await;
+    for name in ["a1", "a2", "b1", ".a3", "x[1]"] {
+        server.store(name, name.as_bytes());
+    }
+    let here = tempfile::tempdir().unwrap();
+    let to = here.path().to_str().unwrap();
+    let (summary, _) = copy(&[&server.url("a*")], to, &options()).await;
+    assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+    assert_eq!(names(here.path()), ["a1", "a2"]);
+    let (summary, _) = copy(
+        &[&server.url("x%5B1%5D"), &server.url("b1")],
+        to,
+        &options(),
+    )
+    .await;
+    assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+    assert_eq!(names(here.path()), ["a1", "a2", "b1", "x[1]"]);
+    let (summary, _) = copy(&[&server.url("z*")], to, &options()).await;
+    assert_eq!(summary.exit, Exit::NotFound);
+    let (summary, _) = copy(&[&server.url("a*")], &format!("{to}/one"), &options()).await;
+    assert_eq!(summary.exit, Exit::Usage);
+    let missing = server.url("missing");
+    let (summary, seen) = copy(&[&server.url("a1"), &missing], to, &options()).await;
+    assert_eq!(summary.exit, Exit::Partial);
+    assert_eq!(seen.count(|e| matches!(e, Event::Failed { .. })), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn special_files_are_told_and_left_out() {
+    let server = Server::start().await;
+    let here = tempfile::tempdir().unwrap();
+    let top = here.path().join("t");
+    fs::create_dir(&top).unwrap();
+    fs::write(top.join("f"), "x").unwrap();
+    std::os::unix::fs::symlink("/", top.join("link")).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(top.join("socket")).unwrap();
+    let (summary, _) = copy(&[top.to_str().unwrap()], &server.url("t"), &recursive()).await;
+    assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+    assert_eq!((summary.files, summary.skipped), (1, 2));
+    assert_eq!(names(&server.root().join("t")), ["f"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn destination_directories_are_made() {
+    let server = Server::start().await;
+    let here = tempfile::tempdir().unwrap();
+    let from = here.path().join("f");
+    fs::write(&from, "x").unwrap();
+    let (summary, _) = copy(&[from.to_str().unwrap()], &server.url("n/e/w/"), &options()).await;
+    assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+    assert_eq!(server.read("n/e/w/f"), b"x");
+    let to = format!("{}/n/e/w/", here.path().display());
+    let (summary, _) = copy(&[&server.url("n/e/w/f")], &to, &options()).await;
+    assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+    assert_eq!(fs::read(format!("{to}f")).unwrap(), b"x");
+}

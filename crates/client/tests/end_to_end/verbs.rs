@@ -1,0 +1,69 @@
+//! ls, stat, rm, mkdir, mv, cksum.
+
+use std::time::Duration;
+
+use client::{Exit, RemoteOptions};
+use proto::checksum::Algorithm;
+use proto::listing::Kind;
+
+use crate::support::{Server, names};
+
+const OPTIONS: RemoteOptions = RemoteOptions {
+    timeout: Duration::from_secs(10),
+};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn looks_and_changes() {
+    let server = Server::start().await;
+    server.store("d/b", b"12345");
+    server.store("d/a x", b"1");
+    let entries = client::list(&server.url("d"), &OPTIONS).await.unwrap();
+    let listed: Vec<_> = entries.iter().map(|e| e.name.as_slice()).collect();
+    assert_eq!(listed, [&b"a x"[..], b"b"]);
+    let one = client::list(&server.url("d/b"), &OPTIONS).await.unwrap();
+    assert_eq!((one.len(), one[0].name.as_slice()), (1, &b"b"[..]));
+    let entry = client::stat(&server.url("d/b"), &OPTIONS).await.unwrap();
+    assert_eq!((entry.kind, entry.size), (Kind::File, Some(5)));
+
+    let url = |path: &str| server.url(path);
+    client::make_dir(&url("m/n/o"), true, &OPTIONS)
+        .await
+        .unwrap();
+    client::make_dir(&url("m/n/o"), true, &OPTIONS)
+        .await
+        .unwrap();
+    let again = client::make_dir(&url("m"), false, &OPTIONS).await;
+    assert_eq!(again.unwrap_err().exit, Exit::Refused);
+    client::rename(&url("d/b"), &url("m/n/b"), &OPTIONS)
+        .await
+        .unwrap();
+    assert_eq!(server.read("m/n/b"), b"12345");
+    let sum = client::checksum(&url("m/n/b"), Algorithm::Md5, 1, Some(3), &OPTIONS).await;
+    assert_eq!(sum.unwrap(), "289dff07669d7a23de0ef88d2f7129e7");
+    assert!(client::remove(&url("m"), false, &OPTIONS).await.is_err());
+    client::remove(&url("m"), true, &OPTIONS).await.unwrap();
+    client::remove(&url("d/a%20x"), false, &OPTIONS)
+        .await
+        .unwrap();
+    assert_eq!(names(&server.root()), ["d"]);
+    let missing = client::stat(&url("nothing"), &OPTIONS).await.unwrap_err();
+    assert_eq!(missing.exit, Exit::NotFound);
+    let local = client::list("/tmp", &OPTIONS).await.unwrap_err();
+    assert_eq!(local.exit, Exit::Usage);
+    let root = client::remove(&url(""), true, &OPTIONS).await.unwrap_err();
+    assert_eq!(root.exit, Exit::Usage);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn local_and_remote_sums_agree() {
+    let server = Server::start().await;
+    server.store("f", b"123456789");
+    let local = server.root().join("f");
+    for algorithm in Algorithm::CHEAPEST_FIRST {
+        let there = client::checksum(&server.url("f"), algorithm, 0, None, &OPTIONS).await;
+        let here = client::checksum(local.to_str().unwrap(), algorithm, 0, None, &OPTIONS).await;
+        assert_eq!(there.unwrap(), here.unwrap(), "{algorithm:?}");
+    }
+    let crc = client::checksum(&server.url("f"), Algorithm::Crc32c, 0, None, &OPTIONS).await;
+    assert_eq!(crc.unwrap(), "e3069283");
+}
