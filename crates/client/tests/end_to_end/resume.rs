@@ -139,7 +139,7 @@ async fn a_spoiled_partial_is_found() {
         let mut spoiled = std::fs::read(&partial).unwrap();
         let last = spoiled.len() - 1;
         let range = if from_end {
-            last - (1 << 20)..last
+            last - (4 << 20)..last
         } else {
             0..1
         };
