@@ -13,8 +13,8 @@ use Act::{Give, Hear, Listen, Say, Wait};
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
-fn script(parts: Vec<Vec<Act>>) -> Vec<Act> {
-    parts.concat()
+fn script<const N: usize>(parts: [Vec<Act>; N]) -> Vec<Act> {
+    parts.into_iter().flatten().collect()
 }
 
 async fn open_on(acts: Vec<Act>) -> Result<Session, Failure> {
@@ -30,7 +30,7 @@ async fn opened(acts: Vec<Act>) -> (Session, Fake) {
 
 #[tokio::test]
 async fn logs_in_with_many_lines_and_stray_ones() {
-    let acts = script(vec![
+    let acts = script([
         vec![Say("220-Welcome\n220-second\nno code here\n220 ready")],
         call("USER joe", "331-\n331 Password please"),
         vec![Hear("PASS secret"), Say("stray\n230-hello joe\n230 End.")],
@@ -45,7 +45,7 @@ async fn logs_in_with_many_lines_and_stray_ones() {
 
 #[tokio::test]
 async fn a_login_without_password_sends_none() {
-    let acts = script(vec![
+    let acts = script([
         vec![Say("220 hi")],
         call("USER joe", "230 in already"),
         call("FEAT", "500 what?"),
@@ -80,7 +80,7 @@ async fn refused_logins_say_why() {
         ("421 too many", "try again later", Exit::Unreachable, true),
     ];
     for (reply, words, exit, transient) in table {
-        let acts = script(vec![vec![Say("220 hi")], call("USER joe", reply)]);
+        let acts = script([vec![Say("220 hi")], call("USER joe", reply)]);
         let failure = open_on(acts).await.unwrap_err();
         assert!(failure.message.contains(words), "{failure}");
         assert_eq!((failure.exit, failure.transient), (*exit, *transient));
@@ -157,7 +157,7 @@ async fn names_that_no_line_can_carry_are_refused_before_anything_is_sent() {
 
 #[tokio::test]
 async fn stat_on_a_plain_server() {
-    let acts = script(vec![
+    let acts = script([
         login(),
         call("CWD /d/f", "550 Failed to change directory."),
         call("SIZE /d/f", "213 42"),
@@ -181,7 +181,7 @@ async fn stat_on_a_plain_server() {
 
 #[tokio::test]
 async fn mkdir_of_a_directory_that_is_there() {
-    let acts = script(vec![
+    let acts = script([
         login(),
         call("MKD /d", "550 Create directory operation failed."),
         call("CWD /d", "250 ok"),
@@ -203,7 +203,7 @@ async fn mkdir_of_a_directory_that_is_there() {
 async fn checksum_markers_keep_a_long_sum_alive() {
     let feat = "211-x\n CKSM CRC32C:1;MD5:2;\n211 End.";
     let marker = "113-Status Marker\n Timestamp: 1.0\n Bytes Processed: 5\n113 End.";
-    let acts = script(vec![
+    let acts = script([
         login_with(feat),
         call("OPTS CKSM Markers=", "200 ok"),
         vec![Hear("CKSM CRC32C 0 -1 /f")],
@@ -239,7 +239,7 @@ async fn listing_by_ls_with_hidden_names() {
         drwxr-xr-x    2 0 0  4096 Nov 20 08:21 ..\r\n\
         -rw-r--r--    1 0 0     7 Nov 20 08:21 .hidden\r\n\
         -rw-r--r--    1 0 0    42 Nov 20 08:21 a b\r\n";
-    let acts = script(vec![
+    let acts = script([
         login(),
         call("CWD /d", "250 ok"),
         vec![Listen("PASV"), Hear("LIST -a"), Say("150 go")],
@@ -262,7 +262,7 @@ async fn listing_by_ls_with_hidden_names() {
 
 #[tokio::test]
 async fn listing_by_names_when_nothing_else_is_known() {
-    let acts = script(vec![
+    let acts = script([
         login(),
         call("CWD /d", "250 ok"),
         vec![Listen("PASV"), Hear("LIST -a"), Say("502 no")],
@@ -287,7 +287,7 @@ async fn listing_by_names_when_nothing_else_is_known() {
 
 #[tokio::test]
 async fn epsv_when_pasv_is_refused() {
-    let acts = script(vec![
+    let acts = script([
         login_with("211-x\n MLST type*;size*;\n211 End"),
         call("PASV", "500 no PASV here"),
         vec![Listen("EPSV"), Hear("MLSD /d"), Say("150 go")],
