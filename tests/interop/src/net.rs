@@ -1,18 +1,40 @@
 //! Free ports and waiting for listeners.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Result, anyhow, bail};
 
 /// The loopback host of every test that is not about addresses.
 pub const HOST: &str = "127.0.0.1";
 
-/// A port that was free a moment ago, for servers that cannot pick one themselves. The kernel
-/// hands out ephemeral ports in turn, so that another process taking it at once is unlikely.
+/// Ports below those that Linux gives to connections and to listeners that let it choose, so that
+/// nothing else takes one between its choice here and its use by a server.
+const PORTS: std::ops::Range<u16> = 20_000..32_000;
+
+/// A free port for a server that cannot pick one itself.
 pub fn free_port() -> Result<u16> {
-    let listener = TcpListener::bind((HOST, 0)).context("no free port")?;
-    Ok(listener.local_addr()?.port())
+    free_ports(1)
+}
+
+/// The first of this many consecutive free ports.
+pub fn free_ports(count: u16) -> Result<u16> {
+    static NEXT: OnceLock<Mutex<u16>> = OnceLock::new();
+    // Test programs that run side by side begin at different places.
+    let start = || Mutex::new(u16::try_from(std::process::id() * 61 % 12_000).unwrap_or(0));
+    let mut next = NEXT
+        .get_or_init(start)
+        .lock()
+        .map_err(|_| anyhow!("a port search failed"))?;
+    for _ in PORTS {
+        let first = PORTS.start + *next % (PORTS.end - PORTS.start - count);
+        *next = (*next + count) % PORTS.end;
+        if (first..first + count).all(|port| TcpListener::bind((HOST, port)).is_ok()) {
+            return Ok(first);
+        }
+    }
+    bail!("no {count} free ports in {PORTS:?}")
 }
 
 /// Whether something listens there.

@@ -10,6 +10,7 @@ use interop::longhaul::rows::text;
 use interop::longhaul::serve::{Serve, Server};
 use interop::longhaul::unfinished::Unfinished;
 use interop::matrix::{self, Store};
+use interop::net;
 use interop::sample;
 use interop::seed::Seed;
 
@@ -183,8 +184,8 @@ fn half_open_clients() {
 #[test]
 fn a_port_scan_on_data_ports() {
     let store = Store::new().unwrap();
-    let ports = free_range(50).unwrap();
-    let range = format!("{}-{}", ports.start(), ports.end());
+    let first = net::free_ports(50).unwrap();
+    let range = format!("{first}-{}", first + 49);
     let server = Serve::anonymous(store.root())
         .option("--data-ports", &range)
         .start()
@@ -204,7 +205,7 @@ fn a_port_scan_on_data_ports() {
     let mut copy = Unfinished::start(copy::command(&arguments).unwrap()).unwrap();
     copy.until_safe(5_000_000).unwrap();
     for _ in 0..20 {
-        for port in ports.clone() {
+        for port in first..first + 50 {
             if let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) {
                 let _ = stream.write_all(b"GET / HTTP/1.0\r\n\r\n");
             }
@@ -270,18 +271,4 @@ fn passive_port(reply: &str) -> Result<u16> {
         anyhow::bail!("short address in {reply:?}")
     };
     Ok(u16::from_be_bytes([high, low]))
-}
-
-/// This many consecutive ports that nobody has.
-fn free_range(count: u16) -> Result<std::ops::RangeInclusive<u16>> {
-    for start in (20_000..30_000).step_by(usize::from(count)) {
-        let range = start..=start + count - 1;
-        if range
-            .clone()
-            .all(|port| std::net::TcpListener::bind(("127.0.0.1", port)).is_ok())
-        {
-            return Ok(range);
-        }
-    }
-    anyhow::bail!("no {count} free ports in a row")
 }
