@@ -6,7 +6,8 @@
 //!
 //! Commands: `feat`, `ls PATH`, `stat PATH`, `cksum ALGORITHM PATH`, `mkdir PATH`, `rmdir PATH`,
 //! `rm PATH`, `mv FROM TO`, `get PATH FILE [STREAMS [HAVE [OFFSET LENGTH]]]`,
-//! `put FILE PATH [STREAMS [HAVE]]`, `copy PATH HOST PORT PATH [STREAMS]`.
+//! `reuse PATH STREAMS` (several gets and listings in turn), `put FILE PATH [STREAMS [HAVE]]`,
+//! `copy PATH HOST PORT PATH [STREAMS]`.
 //! STREAMS above 1 uses extended block mode; HAVE is a range list such as `0-100`, or `-`.
 
 #![allow(clippy::print_stdout, reason = "an example talks on standard output")]
@@ -22,6 +23,7 @@ use client::session::Session;
 use client::transfer::{Attempt, TransferSpec, get, put, third_party};
 use data::job::{Control, IoMethod};
 use data::store::file::{FileSink, FileSource};
+use data::store::memory::MemorySink;
 use proto::checksum::Algorithm;
 use proto::ranges::RangeSet;
 
@@ -85,6 +87,19 @@ async fn run(
             let sink = Arc::new(FileSink::new(file_, *file)?);
             let control = Arc::new(Control::new());
             tell(&get(session, path.as_bytes(), sink, &spec, &control).await?);
+        }
+        ("reuse", [path, streams]) => {
+            let spec = spec(&[streams])?;
+            for _ in 0..3 {
+                let sink = Arc::new(MemorySink::new(1 << 30, "memory"));
+                let control = Arc::new(Control::new());
+                tell(&get(session, path.as_bytes(), sink, &spec, &control).await?);
+                session.list(b"/").await?;
+                for _ in 0..2 {
+                    let sink = Arc::new(MemorySink::new(1 << 30, "memory"));
+                    tell(&get(session, path.as_bytes(), sink, &spec, &control).await?);
+                }
+            }
         }
         ("put", [file, path, how @ ..]) => {
             let source = Arc::new(FileSource::new(std::fs::File::open(file)?, *file)?);

@@ -143,6 +143,7 @@ impl Session {
             control: &Arc::new(Control::new()),
             marked: None,
             alternative,
+            await_start: false,
             doing: &doing,
         };
         match self.exchange(exchange).await {

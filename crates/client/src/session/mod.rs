@@ -42,6 +42,8 @@ pub struct Session {
     said: HashSet<&'static str>,
     handshake: Duration,
     checksum_markers: bool,
+    /// The server can connect to this machine, as far as is known.
+    connectable: bool,
 }
 
 impl Session {
@@ -57,6 +59,7 @@ impl Session {
         let (mut control, handshake) = ControlChannel::connect(server, timeout).await?;
         let dialogue = login::log_in(&mut control, server).await?;
         let passive_order = passive::Order::of(control.peer());
+        let connectable = !passive::behind_translation(control.local().ip(), control.peer().ip());
         Ok(Self {
             control,
             dialogue,
@@ -65,6 +68,7 @@ impl Session {
             said: HashSet::new(),
             handshake,
             checksum_markers: false,
+            connectable,
         })
     }
 
@@ -98,6 +102,16 @@ impl Session {
     /// `host:port` for messages.
     pub(crate) fn name(&self) -> &str {
         self.control.name()
+    }
+
+    /// Whether the server can connect to this machine, as MODE E gets need.
+    pub(crate) fn is_connectable(&self) -> bool {
+        self.connectable
+    }
+
+    /// Notes that the server could not connect to this machine.
+    pub(crate) fn not_connectable(&mut self) {
+        self.connectable = false;
     }
 
     /// Adds a warning unless it was said in this session already.

@@ -98,11 +98,7 @@ impl Session {
         self.channel = None;
         let told = self.ask_passive().await?;
         let peer = SocketAddr::new(self.control.peer().ip().to_canonical(), told.port());
-        let (first, second) = if reach(told.ip()) < reach(peer.ip()) {
-            (peer, told)
-        } else {
-            (told, peer)
-        };
+        let (first, second) = in_order(told, peer);
         self.channel = Some(self.connecting(first));
         Ok((first != second).then_some(second))
     }
@@ -168,6 +164,21 @@ impl Session {
     }
 }
 
+/// Which of two addresses to try first: the told one, unless it is less reachable than the
+/// control connection's.
+fn in_order(told: SocketAddr, peer: SocketAddr) -> (SocketAddr, SocketAddr) {
+    if reach(told.ip()) < reach(peer.ip()) {
+        (peer, told)
+    } else {
+        (told, peer)
+    }
+}
+
+/// Whether `peer` can hardly connect to `local`: a public host to a private address.
+pub(super) fn behind_translation(local: IpAddr, peer: IpAddr) -> bool {
+    reach(peer.to_canonical()) == 2 && reach(local.to_canonical()) < 2
+}
+
 /// From how far away an address can be reached: 0 this host, 1 a private network, 2 anywhere.
 fn reach(ip: IpAddr) -> u8 {
     let (host, private) = match ip {
@@ -184,5 +195,42 @@ fn reach(ip: IpAddr) -> u8 {
         (true, _) => 0,
         (_, true) => 1,
         _ => 2,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn addr(text: &str) -> SocketAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn the_more_reachable_address_is_tried_first() {
+        let table = [
+            // told, control peer, first
+            ("192.168.1.5:5", "8.8.8.8:5", "8.8.8.8:5"),
+            ("127.0.0.1:5", "10.0.0.2:5", "10.0.0.2:5"),
+            ("10.0.0.9:5", "10.0.0.2:5", "10.0.0.9:5"),
+            ("9.9.9.9:5", "8.8.8.8:5", "9.9.9.9:5"),
+            ("[fd00::1]:5", "[2001:db8::1]:5", "[2001:db8::1]:5"),
+        ];
+        for (told, peer, first) in table {
+            assert_eq!(in_order(addr(told), addr(peer)).0, addr(first), "{told}");
+        }
+    }
+
+    #[test]
+    fn translation_is_suspected_only_towards_public_hosts() {
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        assert!(behind_translation(ip("192.168.0.2"), ip("8.8.8.8")));
+        assert!(behind_translation(
+            ip("::ffff:10.0.0.1"),
+            ip("::ffff:8.8.8.8")
+        ));
+        assert!(!behind_translation(ip("127.0.0.1"), ip("127.0.0.1")));
+        assert!(!behind_translation(ip("10.0.0.1"), ip("10.9.0.1")));
+        assert!(!behind_translation(ip("9.9.9.9"), ip("8.8.8.8")));
     }
 }

@@ -13,6 +13,24 @@ use crate::{Exit, Failure, ModeChoice};
 pub(super) const NO_EXTENDED: &str =
     "has no extended block mode (MODE E); one stream in MODE S is used instead";
 
+/// What the user is told when the server cannot open the connections of a MODE E get.
+const NOT_CONNECTABLE: &str = "cannot connect to this machine (a firewall or address translation \
+     is between), as gets over several streams need; one stream in MODE S is used instead";
+
+/// MODE for a get: as [`mode`], but MODE E only when the server can connect to this machine.
+pub(super) fn mode_of_get(
+    session: &mut Session,
+    spec: &TransferSpec,
+    warnings: &mut Vec<String>,
+) -> Mode {
+    let mode = mode(session, spec, warnings);
+    if mode == Mode::Extended && !session.is_connectable() {
+        session.warn(warnings, NOT_CONNECTABLE);
+        return Mode::Stream;
+    }
+    mode
+}
+
 /// Whether extended block mode is wanted at all.
 pub(super) fn wants_extended(spec: &TransferSpec) -> bool {
     match spec.mode {

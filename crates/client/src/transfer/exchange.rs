@@ -82,6 +82,9 @@ pub(crate) struct Exchange<'a> {
     pub(crate) marked: Option<&'a Mutex<RangeSet>>,
     /// Where to connect if the told address does not answer.
     pub(crate) alternative: Option<SocketAddr>,
+    /// Start the data side only when the server begins: connections that it opens wait in the
+    /// listener's queue, and a refusal leaves `control` as it was.
+    pub(crate) await_start: bool,
     /// `read /x`, for messages.
     pub(crate) doing: &'a str,
 }
@@ -171,11 +174,17 @@ impl Session {
             control,
             marked,
             alternative,
+            await_start,
             doing,
         } = exchange;
+        let answer = if await_start {
+            self.first_reply(doing, marked).await?
+        } else {
+            None
+        };
         let mut guard = CancelOnDrop(Some(Arc::clone(control)));
         let data = start(job, channel, alternative, settings, Arc::clone(control));
-        let (moved, answer) = self.race(data, control, marked).await;
+        let (moved, answer) = self.race(data, answer, control, marked).await;
         guard.0 = None;
         let Some(moved) = moved else {
             self.control.abandon();
@@ -205,16 +214,39 @@ impl Session {
         outcome
     }
 
+    /// The reply that says whether the transfer begins; given back when it is the final one.
+    async fn first_reply(
+        &mut self,
+        doing: &str,
+        marked: Option<&Mutex<RangeSet>>,
+    ) -> Result<Option<Result<Reply, Failure>>, Ended> {
+        let first = self.control.reply().await;
+        match first {
+            Ok(reply) if reply.is_preliminary() => {
+                note(&reply, marked);
+                Ok(None)
+            }
+            Ok(reply) if reply.is_success() => Ok(Some(Ok(reply))),
+            Ok(reply) => {
+                self.dialogue.channel_lost();
+                let mut ended = verdict::refused(self.name(), doing, reply);
+                ended.before_data = true;
+                Err(ended)
+            }
+            Err(lost) => Err(lost.into()),
+        }
+    }
+
     /// Waits for both ends of the transfer: the data side's result and the final reply. Each
     /// one's failure ends the other.
     async fn race(
         &mut self,
         mut data: JoinHandle<Moved>,
+        mut answer: Option<Result<Reply, Failure>>,
         control: &Control,
         marked: Option<&Mutex<RangeSet>>,
     ) -> (Option<Moved>, Option<Result<Reply, Failure>>) {
         let mut moved: Option<Moved> = None;
-        let mut answer: Option<Result<Reply, Failure>> = None;
         loop {
             let reply = match (&moved, &answer) {
                 (Some(_), Some(_)) => return (moved, answer),

@@ -12,7 +12,9 @@ use proto::ranges::RangeSet;
 use super::choice;
 use super::exchange::{Ends, Exchange, Job, Prepared};
 use super::part_sink::PartSink;
+use super::verdict::Ended;
 use super::{Attempt, TransferSpec};
+use crate::session::replies::{Cause, cause};
 use crate::session::{Session, check_path, shown};
 use crate::{Exit, Failure};
 
@@ -40,18 +42,47 @@ pub async fn get(
     control: &Arc<Control>,
 ) -> Result<Attempt, Failure> {
     check_path(path)?;
-    let doing = format!("read {}", shown(path));
     let mut warnings = Vec::new();
-    let agreed = agree(session, path, spec, &doing, &mut warnings).await?;
+    let first = attempt(session, path, &sink, spec, control, &mut warnings).await;
+    let done = match first {
+        Err(ended) if session.is_connectable() && could_not_connect(&ended) => {
+            session.not_connectable();
+            attempt(session, path, &sink, spec, control, &mut warnings).await?
+        }
+        other => other?,
+    };
+    Ok(Attempt { warnings, ..done })
+}
+
+/// The server tried to open the data connections of a MODE E get and failed before anything moved.
+fn could_not_connect(ended: &Ended) -> bool {
+    ended.before_data
+        && ended
+            .refusal
+            .as_ref()
+            .is_some_and(|reply| reply.code != 421 && cause(reply) == Cause::Lost)
+}
+
+async fn attempt(
+    session: &mut Session,
+    path: &[u8],
+    sink: &Arc<dyn Sink>,
+    spec: &TransferSpec,
+    control: &Arc<Control>,
+    warnings: &mut Vec<String>,
+) -> Result<Attempt, Ended> {
+    let doing = format!("read {}", shown(path));
+    let agreed = agree(session, path, spec, &doing, warnings).await?;
     let size = spec.size.or(spec.part.map(|(_, length)| length));
     let stopper = match (agreed.retrieval.overruns, spec.part) {
-        (true, Some((_, length))) => Some(Arc::new(PartSink::new(Arc::clone(&sink), length))),
+        (true, Some((_, length))) => Some(Arc::new(PartSink::new(Arc::clone(sink), length))),
         _ => None,
     };
     let job = Job::Receive {
-        sink: stopper
-            .clone()
-            .map_or(sink, |stopper| stopper as Arc<dyn Sink>),
+        sink: match &stopper {
+            Some(stopper) => Arc::clone(stopper) as Arc<dyn Sink>,
+            None => Arc::clone(sink),
+        },
         plan: RecvPlan {
             origin: 0,
             stream_start: agreed.retrieval.start,
@@ -65,6 +96,7 @@ pub async fn get(
         control,
         marked: None,
         alternative: agreed.alternative,
+        await_start: agreed.mode == Mode::Extended,
         doing: &doing,
     };
     let report = session.exchange(exchange).await?;
@@ -73,7 +105,7 @@ pub async fn get(
         extended: agreed.mode == Mode::Extended,
         streams: report.wire.streams.max(1),
         report,
-        warnings,
+        warnings: Vec::new(),
     })
 }
 
@@ -84,7 +116,7 @@ async fn agree(
     doing: &str,
     warnings: &mut Vec<String>,
 ) -> Result<Agreed, Failure> {
-    let mut mode = choice::mode(session, spec, warnings);
+    let mut mode = choice::mode_of_get(session, spec, warnings);
     let mut have = choice::have_for(mode, &spec.have);
     let ends = Ends {
         ports: spec.data_ports,

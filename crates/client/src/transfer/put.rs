@@ -56,6 +56,7 @@ pub async fn put(
         control,
         marked: Some(&spec.marked),
         alternative: agreed.alternative,
+        await_start: false,
         doing: &doing,
     };
     let report = session.exchange(exchange).await?;

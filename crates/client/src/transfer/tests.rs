@@ -330,6 +330,32 @@ async fn a_dropped_transfer_makes_the_session_useless_rather_than_wrong() {
     assert_eq!((failure.exit, failure.transient), (Exit::Unreachable, true));
 }
 
+#[tokio::test]
+async fn a_server_that_cannot_connect_back_sends_in_stream_mode() {
+    let (mut session, fake) = opened(vec![
+        login_with(GRIDFTP),
+        call("MODE E", "200 ok"),
+        call("OPTS RETR", "200 ok"),
+        call("PORT", "200 ok"),
+        call(
+            "RETR /f",
+            "500-Command failed\n500 Unable to connect to x:5",
+        ),
+        call("MODE S", "200 ok"),
+        vec![Listen("PASV"), Hear("RETR /f"), Say("150 go")],
+        vec![Give(b"hello".to_vec()), Say("226 done")],
+    ])
+    .await;
+    let memory = sink();
+    let mut spec = spec();
+    spec.streams = 4;
+    let attempt = fetch(&mut session, &memory, &spec).await.unwrap();
+    assert!(!attempt.extended);
+    assert_eq!(attempt.warnings.len(), 1);
+    assert_eq!(memory.take(), b"hello");
+    fake.finish().await;
+}
+
 mod between_servers {
     use super::*;
 

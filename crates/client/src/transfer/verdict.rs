@@ -17,6 +17,8 @@ pub(crate) struct Ended {
     pub(crate) failure: Failure,
     /// The server's refusal, when that is the reason.
     pub(crate) refusal: Option<Reply>,
+    /// The refusal came before the data side was started.
+    pub(crate) before_data: bool,
 }
 
 impl Ended {
@@ -45,6 +47,7 @@ impl From<Failure> for Ended {
         Self {
             failure,
             refusal: None,
+            before_data: false,
         }
     }
 }
@@ -98,10 +101,12 @@ pub(crate) fn of(
     Err(broken(server, doing, &error))
 }
 
-fn refused(server: &str, doing: &str, reply: Reply) -> Ended {
+/// A transfer that the server refused.
+pub(super) fn refused(server: &str, doing: &str, reply: Reply) -> Ended {
     Ended {
         failure: refusal(server, doing, &reply),
         refusal: Some(reply),
+        before_data: false,
     }
 }
 
