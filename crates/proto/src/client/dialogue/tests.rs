@@ -133,7 +133,14 @@ fn gets() {
     let none = RangeSet::new();
     let some = set("0-100,200-300");
     let part = Some((1000, 500));
-    let table: Vec<(Dialogue, Mode, Option<(u64, u64)>, &RangeSet, &[&str])> = vec![
+    type Row<'a> = (
+        Dialogue,
+        Mode,
+        Option<(u64, u64)>,
+        &'a RangeSet,
+        &'a [&'a str],
+    );
+    let table: Vec<Row<'_>> = vec![
         (globus(), Stream, None, &none, &["<listen>", "RETR /f"]),
         (
             globus(),
