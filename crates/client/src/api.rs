@@ -62,11 +62,12 @@ pub struct CopyOptions {
     pub resume: bool,
     /// `--verify`
     pub verify: Verify,
-    /// `--limit-rate`, bytes per second
+    /// `--limit-rate`, bytes per second, divided evenly among the files at a time
     pub limit_rate: Option<u64>,
     /// `--timeout`: stall limit on control and data channels
     pub timeout: Duration,
-    /// `--retries` after lost connections
+    /// `--retries` after lost connections, in a row: an attempt that moved 16 MiB starts the count
+    /// anew
     pub retries: u32,
     /// `--trace`: JSON Lines file
     pub trace: Option<PathBuf>,
@@ -74,8 +75,8 @@ pub struct CopyOptions {
     pub io: IoMethod,
     /// `--block`: MODE E block size when sending, bytes
     pub block: usize,
-    /// `--overwrite never`: existing destinations are left alone and count as done when size and
-    /// time agree. Default: overwrite.
+    /// `--overwrite never`: existing destinations are left alone. They count as skipped when size
+    /// and time agree, else as failed ([`Exit::Integrity`]). Default: overwrite.
     pub keep_existing: bool,
     /// Files at a time in a tree (`--concurrency`), 1..=64.
     pub concurrency: usize,

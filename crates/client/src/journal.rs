@@ -212,14 +212,20 @@ impl Journal {
             copy: self.copy.clone(),
         })?;
         text.extend_from_slice(record);
-        let mut next = self.path.clone().into_os_string();
-        next.push("~");
+        let next = self.next_path();
         let mut file = File::create(&next)?;
         file.write_all(&text)?;
         fs::rename(&next, &self.path)?;
         self.file = Some(file);
         self.length = text.len() as u64;
         Ok(())
+    }
+
+    /// Where a new file is written before it takes the journal's name.
+    fn next_path(&self) -> PathBuf {
+        let mut next = self.path.clone().into_os_string();
+        next.push("~");
+        next.into()
     }
 
     /// Whether this run has written anything.
@@ -229,8 +235,9 @@ impl Journal {
 
     /// The copy is whole, or proved wrong: nothing is left to resume.
     pub(crate) fn remove(self) {
-        // Also one of an earlier run that this one resumed; that there is none is fine.
+        // Also those of an earlier run that this one resumed; that there is none is fine.
         let _ = fs::remove_file(&self.path);
+        let _ = fs::remove_file(self.next_path());
     }
 }
 

@@ -38,7 +38,8 @@ pub(crate) fn partial_path(path: &[u8]) -> Vec<u8> {
 }
 
 fn with_suffix(name: &[u8], suffix: &[u8]) -> Vec<u8> {
-    let mut out = if name.len() + suffix.len() > MAX_NAME {
+    // One byte stays free: a journal is replaced by way of a name that is longer by that.
+    let mut out = if name.len() + suffix.len() >= MAX_NAME {
         hash(name).into_bytes()
     } else {
         name.to_vec()

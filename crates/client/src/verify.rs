@@ -40,6 +40,20 @@ impl Check {
         }
     }
 
+    /// The word when the check fell back to the size: an end that does not tell its size leaves
+    /// nothing to compare.
+    pub(crate) fn size_label(self, told: bool) -> String {
+        match self {
+            Self::Size | Self::Sum { .. } if told => Self::Size.label(),
+            _ => Self::Bytes.label(),
+        }
+    }
+
+    /// Whether the user named the algorithm, so that nothing else will do.
+    pub(crate) fn is_required(self) -> bool {
+        matches!(self, Self::Sum { required: true, .. })
+    }
+
     /// The algorithm, if there is one.
     pub(crate) fn algorithm(self) -> Option<Algorithm> {
         match self {
@@ -183,6 +197,9 @@ mod tests {
         assert!(refused.message.contains("BLAKE3"));
         assert_eq!(choose(Verify::None, &[&globus], true), Ok(Check::Bytes));
         assert_eq!(Check::Bytes.label(), "none");
+        assert_eq!(Check::Bytes.size_label(true), "none");
+        assert_eq!(Check::Size.size_label(true), "size");
+        assert_eq!(sum(Algorithm::Md5, false).size_label(false), "none");
     }
 
     #[test]

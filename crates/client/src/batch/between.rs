@@ -132,11 +132,7 @@ impl<'a> Between<'a> {
         to: &mut Session,
         check: Check,
     ) -> Result<String, Failure> {
-        let Check::Sum {
-            algorithm,
-            required,
-        } = check
-        else {
+        let Some(algorithm) = check.algorithm() else {
             return self.by_size(to, check).await;
         };
         let (offset, length) = match self.span.part {
@@ -159,7 +155,7 @@ impl<'a> Between<'a> {
             return Err(failure);
         }
         let (shown, why) = (&self.upload.shown, failure.message);
-        if required {
+        if check.is_required() {
             let message = format!("{shown}: cannot be verified as asked: {why}");
             return Err(Failure::new(Exit::Integrity, message));
         }
@@ -169,10 +165,11 @@ impl<'a> Between<'a> {
     }
 
     async fn by_size(&self, to: &mut Session, check: Check) -> Result<String, Failure> {
-        if let Some(size) = self.span.size {
-            self.upload.check_size(to, size).await?;
-        }
-        Ok(check.label())
+        let told = match self.span.size {
+            Some(size) => self.upload.check_size(to, size).await?,
+            None => false,
+        };
+        Ok(check.size_label(told))
     }
 
     async fn check_source(&self, from: &mut Session) -> Result<(), Failure> {

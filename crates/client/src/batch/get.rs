@@ -259,16 +259,12 @@ impl<'a> Get<'a> {
         check: Check,
         moved: &Moved,
     ) -> Result<String, Failure> {
-        let Check::Sum {
-            algorithm,
-            required,
-        } = check
-        else {
-            return Ok(check.label());
+        let Some(algorithm) = check.algorithm() else {
+            return Ok(check.size_label(self.span.size.is_some()));
         };
         let inline = moved.report.as_ref().and_then(|r| r.digest.clone());
         let Some(copy) = self.copy_sum(algorithm, inline).await? else {
-            return self.without_sum(required, "what was written cannot be read again");
+            return self.without_sum(check, "what was written cannot be read again");
         };
         let source = match &moved.remote {
             Some(sum) => Ok(sum.clone()),
@@ -280,19 +276,19 @@ impl<'a> Get<'a> {
                 Ok(check.label())
             }
             Err(failure) if failure.transient => Err(failure),
-            Err(failure) => self.without_sum(required, &failure.message),
+            Err(failure) => self.without_sum(check, &failure.message),
         }
     }
 
-    fn without_sum(&self, required: bool, why: &str) -> Result<String, Failure> {
+    fn without_sum(&self, check: Check, why: &str) -> Result<String, Failure> {
         let shown = self.item.source.display();
-        if required {
+        if check.is_required() {
             let message = format!("{shown}: cannot be verified as asked: {why}");
             return Err(Failure::new(Exit::Integrity, message));
         }
         self.ctx
             .warn(format!("{shown}: verified by size only: {why}"));
-        Ok(Check::Size.label())
+        Ok(check.size_label(self.span.size.is_some()))
     }
 
     /// The copy's sum: as computed on the way, else of the partial file.

@@ -157,13 +157,9 @@ impl<'a> Put<'a> {
     ) -> Result<String, Failure> {
         let sent = self.upload.have.bytes() + report.map_or(0, |r| r.bytes);
         let expected = self.span.size.unwrap_or(sent);
-        let Check::Sum {
-            algorithm,
-            required,
-        } = check
-        else {
-            self.upload.check_size(session, expected).await?;
-            return Ok(check.label());
+        let Some(algorithm) = check.algorithm() else {
+            let told = self.upload.check_size(session, expected).await?;
+            return Ok(check.size_label(told));
         };
         let path = self.upload.store_path();
         let inline = report.and_then(|r| r.digest.clone());
@@ -180,18 +176,18 @@ impl<'a> Put<'a> {
             (_, Err(failure)) => failure.message,
             (None, Ok(_)) => "the source cannot be read again".to_owned(),
         };
-        if required {
+        if check.is_required() {
             let message = format!(
                 "{}: cannot be verified as asked: {failure}",
                 self.upload.shown
             );
             return Err(Failure::new(Exit::Integrity, message));
         }
-        self.upload.check_size(session, expected).await?;
+        let told = self.upload.check_size(session, expected).await?;
         let shown = &self.upload.shown;
         self.ctx
             .warn(format!("{shown}: verified by size only: {failure}"));
-        Ok(Check::Size.label())
+        Ok(check.size_label(told))
     }
 
     async fn source_sum(

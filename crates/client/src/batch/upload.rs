@@ -247,12 +247,12 @@ impl<'a> Upload<'a> {
         !self.have.is_empty() && span.size.is_some_and(|size| self.have.contains(0, size))
     }
 
-    /// Compares the size at the server with `expected`; a server that does not tell it is believed.
+    /// Compares the size at the server with `expected`; `false` when the server does not tell it.
     pub(super) async fn check_size(
         &self,
         session: &mut Session,
         expected: u64,
-    ) -> Result<(), Failure> {
+    ) -> Result<bool, Failure> {
         let entry = session.stat(&self.store_path()).await?;
         match entry.size {
             Some(size) if size != expected => Err(Failure::new(
@@ -262,7 +262,7 @@ impl<'a> Upload<'a> {
                     self.shown
                 ),
             )),
-            _ => Ok(()),
+            told => Ok(told.is_some()),
         }
     }
 
