@@ -12,7 +12,8 @@ use proto::listing::{Kind, RemoteEntry, parse_ls, parse_mlsx};
 
 use super::replies::{self, Cause, cause};
 use super::{Session, check_path, shown};
-use crate::transfer::exchange::{Ends, Exchange, Job, Prepared};
+use crate::transfer::exchange::{Exchange, Job};
+use crate::transfer::prepare::{Ends, Prepared};
 use crate::{Exit, Failure};
 
 /// Largest listing taken, bytes: about two million entries.

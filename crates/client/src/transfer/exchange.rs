@@ -1,4 +1,4 @@
-//! One transfer with one server: the steps before it, data and replies side by side, the verdict.
+//! One transfer whose command is sent: data and replies side by side.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,8 +10,6 @@ use data::job::{Control, Report, Settings};
 use data::recv::{self, RecvPlan};
 use data::send::{self, SendPlan};
 use data::store::{Sink, Source};
-use proto::client::{Need, Refusal, Step};
-use proto::command::Command;
 use proto::marker::parse_range_reply;
 use proto::ranges::RangeSet;
 use proto::reply::Reply;
@@ -21,33 +19,9 @@ use super::part_sink::PartSink;
 use super::verdict::{self, Ended};
 use crate::Failure;
 use crate::session::Session;
-use crate::session::replies::{self, Cause, cause};
 
 /// Longest wait for the server's own words after the data side failed.
 const LAST_WORDS: Duration = Duration::from_secs(10);
-
-/// What this end contributes to a data address.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Ends {
-    /// Ports to listen on.
-    pub(crate) ports: Option<(u16, u16)>,
-    /// Socket buffers to set before listening, bytes.
-    pub(crate) buffer: Option<u64>,
-}
-
-/// How the steps before a transfer went.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Prepared {
-    /// The transfer command is sent.
-    Ready {
-        /// Where to connect if the told address does not answer.
-        alternative: Option<SocketAddr>,
-    },
-    /// MODE E was refused: plan again in MODE S.
-    StreamMode,
-    /// REST was refused: plan again from the first byte.
-    StartOver,
-}
 
 /// What this end does with the bytes.
 #[derive(Debug)]
@@ -98,69 +72,6 @@ struct Moved {
 }
 
 impl Session {
-    /// Carries out the steps up to and including the transfer command.
-    pub(crate) async fn prepare(
-        &mut self,
-        need: &Need,
-        ends: &Ends,
-        doing: &str,
-        warnings: &mut Vec<String>,
-    ) -> Result<Prepared, Failure> {
-        let mut alternative = None;
-        for step in self.dialogue.plan(need) {
-            match step {
-                Step::Set(command, refusal) => {
-                    if let Some(other) = self.set(&command, refusal, doing, warnings).await? {
-                        return Ok(other);
-                    }
-                }
-                Step::Listen => {
-                    alternative = self.open_passive().await?;
-                    self.dialogue.address_given(need);
-                }
-                Step::Connect => {
-                    let address = self.listen(ends.ports, ends.buffer)?;
-                    self.tell_active(address).await?;
-                    self.dialogue.address_given(need);
-                }
-                Step::Transfer(command) => self.control.send(&command).await?,
-            }
-        }
-        Ok(Prepared::Ready { alternative })
-    }
-
-    /// Sends one setting; `Some` when its refusal asks for another plan.
-    pub(crate) async fn set(
-        &mut self,
-        command: &Command,
-        refusal: Refusal,
-        doing: &str,
-        warnings: &mut Vec<String>,
-    ) -> Result<Option<Prepared>, Failure> {
-        let reply = self.control.call(command).await?;
-        if reply.is_success() || reply.is_intermediate() {
-            self.dialogue.accepted(command);
-            return Ok(None);
-        }
-        if matches!(cause(&reply), Cause::Full | Cause::Lost) {
-            return Err(replies::refusal(self.name(), doing, &reply));
-        }
-        self.dialogue.refused(command);
-        match refusal {
-            Refusal::Fatal => {
-                let doing = format!("{doing} ({})", command.verb());
-                Err(replies::refusal(self.name(), &doing, &reply))
-            }
-            Refusal::StreamMode => Ok(Some(Prepared::StreamMode)),
-            Refusal::StartOver => Ok(Some(Prepared::StartOver)),
-            Refusal::Harmless => Ok(None),
-            Refusal::Warn(text) => {
-                self.warn(warnings, text);
-                Ok(None)
-            }
-        }
-    }
-
     /// Moves the bytes while the control connection is read, and gives the verdict of both. After
     /// a failure the data connections are gone; the session itself survives only when the server
     /// gave its final reply.

@@ -10,8 +10,9 @@ use proto::command::Mode;
 use proto::ranges::RangeSet;
 
 use super::choice;
-use super::exchange::{Ends, Exchange, Job, Prepared};
+use super::exchange::{Exchange, Job};
 use super::part_sink::PartSink;
+use super::prepare::{Ends, Prepared};
 use super::verdict::Ended;
 use super::{Attempt, TransferSpec};
 use crate::session::replies::{Cause, cause};

@@ -18,6 +18,7 @@ mod duplex;
 pub(crate) mod exchange;
 mod get;
 mod part_sink;
+pub(crate) mod prepare;
 mod put;
 mod third_party;
 mod verdict;

@@ -10,7 +10,8 @@ use proto::command::{Command, Mode, Restart};
 use proto::ranges::RangeSet;
 
 use super::choice;
-use super::exchange::{Ends, Exchange, Job, Prepared};
+use super::exchange::{Exchange, Job};
+use super::prepare::{Ends, Prepared};
 use super::{Attempt, TransferSpec};
 use crate::session::{Session, check_path, shown};
 use crate::{Exit, Failure};

@@ -9,7 +9,7 @@ use proto::command::{Command, Mode, Restart};
 use proto::ranges::RangeSet;
 
 use super::duplex::{Duplex, Progress};
-use super::exchange::Prepared;
+use super::prepare::Prepared;
 use super::{Attempt, TransferSpec, choice, put};
 use crate::session::replies::{refusal, shown as shown_reply};
 use crate::session::{Session, check_path, shown};
