@@ -83,3 +83,28 @@ async fn without_checksums_the_size_counts() {
     assert_eq!(summary.exit, Exit::Protocol);
     assert!(left.is_empty());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn listed_names_stay_below_the_destination() {
+    let liar = Liar {
+        sent: b"123456789".to_vec(),
+        names: vec!["good", "../evil", "..", "/tmp/evil", "a/../../evil"],
+        ..Liar::default()
+    };
+    let here = tempfile::tempdir().unwrap();
+    let to = here.path().join("a/b");
+    std::fs::create_dir_all(&to).unwrap();
+    let url = format!("ftp://{}/d", liar.start());
+    let recursive = CopyOptions {
+        recursive: true,
+        ..options()
+    };
+    let (summary, _) = copy(&[&url], to.to_str().unwrap(), &recursive).await;
+    assert_eq!(summary.exit, Exit::Partial, "{:?}", summary.first_failure);
+    // The session drops `..` itself, as a listing may have it.
+    assert_eq!((summary.files, summary.failed), (1, 3));
+    assert_eq!(names(here.path()), ["a"]);
+    assert_eq!(names(&here.path().join("a")), ["b"]);
+    assert_eq!(names(&to), ["d"]);
+    assert_eq!(names(&to.join("d")), ["good"]);
+}

@@ -16,6 +16,9 @@ pub(crate) struct Liar {
     pub(crate) sum: Option<&'static str>,
     /// The first data transfer breaks off here, together with its control connection.
     pub(crate) cut_at: Option<usize>,
+    /// Names that MLSD tells of the directory `/d`, all of them files of nine bytes; without them,
+    /// there is no MLSD.
+    pub(crate) names: Vec<&'static str>,
     /// RNFR is refused.
     pub(crate) no_rename: bool,
     /// Stored files, with their paths.
@@ -94,9 +97,16 @@ impl Talk {
             "PASS" => "230 in".to_owned(),
             "FEAT" => {
                 let sums = self.liar.sum.map_or("", |_| " CKSM CRC32C:1;\r\n");
-                format!("211-have\r\n SIZE\r\n REST STREAM\r\n{sums}211 end")
+                let mlst = if self.liar.names.is_empty() {
+                    ""
+                } else {
+                    " MLST type*;size*;\r\n"
+                };
+                format!("211-have\r\n SIZE\r\n REST STREAM\r\n{sums}{mlst}211 end")
             }
             "TYPE" | "MODE" | "OPTS" | "ALLO" => "200 fine".to_owned(),
+            "MLST" if argument == "/d" => "250-is\r\n type=dir; /d\r\n250 end".to_owned(),
+            "MLSD" => self.list(),
             "SIZE" if argument == "/f" => format!("213 {}", self.liar.size),
             "SIZE" => {
                 stored(argument).map_or("550 No such file".to_owned(), |n| format!("213 {n}"))
@@ -133,6 +143,14 @@ impl Talk {
             "QUIT" => "221 bye".to_owned(),
             _ => "502 no".to_owned(),
         })
+    }
+
+    fn list(&mut self) -> String {
+        let mut data = self.data();
+        for name in &self.liar.names {
+            let _ = data.write_all(format!("type=file;size=9; {name}\r\n").as_bytes());
+        }
+        "226 done".to_owned()
     }
 
     fn data(&mut self) -> TcpStream {

@@ -177,14 +177,15 @@ pub(crate) async fn copy_cut(
 /// Bytes without pattern that repeats at block sizes.
 pub(crate) fn noise(length: usize) -> Vec<u8> {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
-    (0..length)
-        .map(|_| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state.to_le_bytes()[3]
-        })
-        .collect()
+    let mut bytes = Vec::with_capacity(length + 8);
+    while bytes.len() < length {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        bytes.extend_from_slice(&state.to_le_bytes());
+    }
+    bytes.truncate(length);
+    bytes
 }
 
 /// Names in a directory, sorted.
