@@ -4,9 +4,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::Failure;
 use crate::location::Server;
 use crate::session::Session;
+use crate::{Exit, Failure};
 
 /// Idle sessions by server.
 #[derive(Debug)]
@@ -15,6 +15,8 @@ pub(crate) struct Pool {
     idle: Mutex<HashMap<Server, Vec<Session>>>,
     /// Servers that refuse to rename: files are stored under their final names there.
     no_rename: Mutex<HashSet<Server>>,
+    /// Servers that a session was had with in this run.
+    met: Mutex<HashSet<Server>>,
 }
 
 impl Pool {
@@ -24,15 +26,31 @@ impl Pool {
             timeout,
             idle: Mutex::default(),
             no_rename: Mutex::default(),
+            met: Mutex::default(),
         }
     }
 
-    /// An idle session of `server`, or a new one.
+    /// An idle session of `server`, or a new one. A server that was met in this run and cannot be
+    /// reached now is lost, not misnamed: another attempt is worth it.
     pub(crate) async fn take(&self, server: &Server) -> Result<Session, Failure> {
         let idle = lock(&self.idle).get_mut(server).and_then(Vec::pop);
         match idle {
             Some(session) => Ok(session),
-            None => Session::open(server, self.timeout).await,
+            None => self.open(server).await,
+        }
+    }
+
+    async fn open(&self, server: &Server) -> Result<Session, Failure> {
+        match Session::open(server, self.timeout).await {
+            Ok(session) => {
+                lock(&self.met).insert(server.clone());
+                Ok(session)
+            }
+            Err(mut failure) => {
+                failure.transient |=
+                    failure.exit == Exit::Unreachable && lock(&self.met).contains(server);
+                Err(failure)
+            }
         }
     }
 

@@ -47,6 +47,8 @@ impl ControlChannel {
     ) -> Result<(Self, Duration), Failure> {
         let name = shown_name(server);
         let mut reason = String::from("the name has no address");
+        // A refusal is an answer: most likely nothing serves there.
+        let mut refused = true;
         for address in resolve(server, &name, patience).await? {
             let start = Instant::now();
             match timeout(patience, TcpStream::connect(address)).await {
@@ -54,13 +56,26 @@ impl ControlChannel {
                     let handshake = start.elapsed();
                     return Ok((Self::over(stream, name, patience)?, handshake));
                 }
-                Ok(Err(error)) => reason = format!("{address}: {error}"),
-                Err(_) => reason = format!("{address}: no answer in {} s", patience.as_secs()),
+                Ok(Err(error)) => {
+                    refused &= error.kind() == std::io::ErrorKind::ConnectionRefused;
+                    reason = format!("{error}");
+                }
+                Err(_) => {
+                    refused = false;
+                    reason = format!("no answer in {} s", patience.as_secs());
+                }
+            }
+            if !name.contains(&address.ip().to_string()) {
+                reason = format!("{} ({reason})", address.ip());
             }
         }
-        Err(unreachable(format!(
-            "cannot connect to {name}: {reason}; check host and port, and that the server runs"
-        )))
+        Err(Failure {
+            exit: Exit::Unreachable,
+            message: format!(
+                "cannot connect to {name}: {reason}; check host and port, and that the server runs"
+            ),
+            transient: !refused,
+        })
     }
 
     fn over(stream: TcpStream, name: String, patience: Duration) -> Result<Self, Failure> {

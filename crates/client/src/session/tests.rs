@@ -129,7 +129,10 @@ async fn hosts_that_are_not_there() {
     let refused = Session::open(&server("127.0.0.1", port), PATIENCE)
         .await
         .unwrap_err();
-    assert_eq!((refused.exit, refused.transient), (Exit::Unreachable, true));
+    assert_eq!(
+        (refused.exit, refused.transient),
+        (Exit::Unreachable, false)
+    );
     assert!(refused.message.contains("cannot connect"), "{refused}");
 
     let unknown = Session::open(&server("no-such-host.invalid", 21), PATIENCE)

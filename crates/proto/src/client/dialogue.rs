@@ -2,7 +2,7 @@
 
 use super::{Direction, Need, Refusal, Step};
 use crate::checksum::Algorithm;
-use crate::command::{BufferSide, Command, Mode, Opts, Restart, RetrOption, Site, Type};
+use crate::command::{BufferSide, Command, Mode, Opts, Restart, RetrOption, Site, TrevEvent, Type};
 use crate::feature::Features;
 
 /// What the user is told when a server does not take a buffer size.
@@ -10,6 +10,12 @@ const NO_BUFFER: &str =
     "cannot be told the size of its socket buffers; --buffer applies to this end only";
 /// What the user is told when a server does not take a number of streams.
 const NO_PARALLELISM: &str = "does not take a number of parallel streams; it chooses itself";
+
+/// Stores in MODE E of at least this many bytes ask for frequent markers: what a marker has told
+/// need not be sent again after a cut, and servers send them only every 5 s by themselves.
+const MARKERS_FROM: u64 = 16 << 20;
+/// Seconds between markers that are asked for.
+const MARKER_SECONDS: u32 = 1;
 
 /// The settings of one control connection.
 #[derive(Debug, Clone)]
@@ -24,6 +30,7 @@ pub struct Dialogue {
     channel: Address,
     buffer_refused: bool,
     extended_refused: bool,
+    markers_asked: bool,
 }
 
 /// The data address that the server holds.
@@ -50,6 +57,7 @@ impl Dialogue {
             channel: Address::None,
             buffer_refused: false,
             extended_refused: false,
+            markers_asked: false,
         }
     }
 
@@ -120,7 +128,23 @@ impl Dialogue {
         }
         steps.extend(self.buffer_step(need));
         steps.extend(self.option_step(need));
+        steps.extend(self.marker_steps(need));
         steps
+    }
+
+    /// TREV (GFD.20 §4.4) is not announced; a server that refuses it keeps its own pace.
+    fn marker_steps(&self, need: &Need) -> Vec<Step> {
+        let large = need.allocate.is_none_or(|size| size >= MARKERS_FROM);
+        if need.direction != Direction::Receive
+            || need.mode != Mode::Extended
+            || self.markers_asked
+            || !large
+        {
+            return Vec::new();
+        }
+        [TrevEvent::Restart, TrevEvent::Perf]
+            .map(|event| Step::Set(Command::Trev(event, MARKER_SECONDS), Refusal::Harmless))
+            .into()
     }
 
     /// GFD.20 §4.1 has SBUF; the globus server announces neither it nor its SITE forms, but has
@@ -198,6 +222,7 @@ impl Dialogue {
                 }
             }
             Command::Opts(Opts::StorChecksum(sum)) => self.store_sum = *sum,
+            Command::Trev(..) => self.markers_asked = true,
             _ => {}
         }
     }
@@ -215,6 +240,7 @@ impl Dialogue {
                 }
             }
             Command::Opts(Opts::StorChecksum(_)) => self.features.stor_checksum = false,
+            Command::Trev(..) => self.markers_asked = true,
             _ => {}
         }
     }

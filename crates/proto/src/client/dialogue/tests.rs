@@ -350,3 +350,24 @@ fn a_long_list_of_ranges_keeps_the_longest() {
         assert!(have.contains(r.start, r.end));
     }
 }
+
+#[test]
+fn large_stores_ask_for_frequent_markers_once() {
+    let mut dialogue = globus();
+    let mut large = put(Mode::Extended, None);
+    large.allocate = Some(MARKERS_FROM);
+    let first = run(&mut dialogue, &large);
+    assert!(first.contains(&"TREV RESTART 1".to_owned()), "{first:?}");
+    assert!(first.contains(&"TREV PERF 1".to_owned()), "{first:?}");
+    let again = run(&mut dialogue, &large);
+    assert!(!again.iter().any(|l| l.starts_with("TREV")), "{again:?}");
+    let small = run(&mut globus(), &put(Mode::Extended, None));
+    assert!(!small.iter().any(|l| l.starts_with("TREV")), "{small:?}");
+    let mut stream = put(Mode::Stream, None);
+    stream.allocate = Some(MARKERS_FROM);
+    assert!(
+        !run(&mut globus(), &stream)
+            .iter()
+            .any(|l| l.starts_with("TREV"))
+    );
+}
