@@ -131,13 +131,10 @@ impl Drop for Inlet<'_> {
     }
 }
 
-/// The method for this job; the measured winners are in docs/benchmarks.md.
+/// The method for this job. Splicing costs less processor time than copying into every kind of
+/// target (`examples/pump.rs` measures it); to `/dev/null` it is twice as fast.
 fn pick(job: &Job<'_>, sum: &Sum) -> Method {
-    let wanted = match job.settings.io {
-        IoMethod::Splice => true,
-        IoMethod::Auto => false,
-        IoMethod::Copy | IoMethod::Sendfile | IoMethod::Zerocopy => false,
-    };
+    let wanted = matches!(job.settings.io, IoMethod::Auto | IoMethod::Splice);
     if !wanted || sum.needs_bytes() || !job.sink.seekable() || job.sink.fd().is_none() {
         return Method::Copy;
     }
