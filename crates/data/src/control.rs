@@ -82,8 +82,11 @@ impl Control {
         self.bytes.fetch_add(n, Ordering::Relaxed);
     }
 
-    pub(crate) fn add_stored(&self, start: u64, end: u64) {
-        locked(&self.stored).insert(start, end);
+    /// Notes stored bytes; returns how many separate pieces there are now.
+    pub(crate) fn add_stored(&self, start: u64, end: u64) -> usize {
+        let mut stored = locked(&self.stored);
+        stored.insert(start, end);
+        stored.count()
     }
 
     /// Shows a stream in [`Control::sample`]; returns how many are live now.

@@ -96,6 +96,12 @@ pub enum DataError {
         /// The bound.
         limit: u64,
     },
+    /// The peer scatters blocks so finely that remembering them would take too much memory.
+    #[error("blocks are scattered over more than {limit} separate pieces of the file")]
+    Scattered {
+        /// Most separate pieces that are remembered.
+        limit: usize,
+    },
     /// Stopped on request.
     #[error("transfer aborted")]
     Aborted,

@@ -66,6 +66,7 @@ pub(crate) fn is_local(error: &DataError) -> bool {
             | DataError::Write { .. }
             | DataError::Shrunk { .. }
             | DataError::Outside { .. }
+            | DataError::Scattered { .. }
             | DataError::Listen { .. }
             | DataError::Setup { .. }
             | DataError::TooManyStreams { .. }
@@ -135,6 +136,10 @@ fn data_failure(server: &str, doing: &str, error: &DataError) -> Failure {
                 "{error}: cannot {doing} at {server}; if a firewall is between, use --mode s"
             ));
         }
+        DataError::Scattered { .. } => (
+            Exit::Protocol,
+            "the server's extended blocks are faulty: use --mode s",
+        ),
         DataError::Block { source, .. } if *source != BlockError::Truncated => (
             Exit::Protocol,
             "the server's extended blocks are faulty: use --mode s",

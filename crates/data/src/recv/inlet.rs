@@ -14,6 +14,10 @@ use crate::sum::{Sum, Tap};
 use crate::transfer::{STEP, Transfer};
 use crate::wire::Wire;
 
+/// Separate pieces of a file that are remembered at most, 16 bytes each: a peer that sends tiny
+/// blocks with gaps between them must not fill the memory.
+const MAX_PIECES: usize = 1 << 20;
+
 /// Stored bytes after which they are reported, at the latest.
 const REPORT: u64 = 1 << 20;
 
@@ -232,7 +236,9 @@ impl StoredRun<'_> {
         if run.0 == run.1 {
             return None;
         }
-        self.transfer.control().add_stored(run.0, run.1);
+        if self.transfer.control().add_stored(run.0, run.1) > MAX_PIECES {
+            self.transfer.fail(DataError::Scattered { limit: MAX_PIECES });
+        }
         Some(run)
     }
 }

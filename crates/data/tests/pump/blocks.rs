@@ -358,3 +358,25 @@ fn a_sequential_sink_refuses_blocks_out_of_order() {
         "{outcome:?}"
     );
 }
+
+/// One byte, one hole, one byte ...: the range set would grow with every block.
+#[test]
+fn endless_scattered_blocks_do_not_fill_the_memory() {
+    let (_, outcome) = receive(ANY, |to| {
+        let mut stream = TcpStream::connect(to).unwrap();
+        for batch in 0..2_000_u64 {
+            let first = batch * 1_000;
+            let blocks: Vec<u8> = (first..first + 1_000)
+                .flat_map(|n| block(DATA, 2 * n, b"x"))
+                .collect();
+            // The receiver breaks the connection off once it has had enough.
+            if stream.write_all(&blocks).is_err() {
+                return;
+            }
+        }
+    });
+    assert!(
+        matches!(outcome, Err(DataError::Scattered { .. })),
+        "{outcome:?}"
+    );
+}

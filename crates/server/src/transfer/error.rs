@@ -16,7 +16,8 @@ pub(super) fn transfer_error(error: &DataError) -> TransferError {
         DataError::Wire { .. }
         | DataError::Stalled { .. }
         | DataError::Block { .. }
-        | DataError::Outside { .. } => TransferError::Broken(error.to_string()),
+        | DataError::Outside { .. }
+        | DataError::Scattered { .. } => TransferError::Broken(error.to_string()),
         DataError::Read { .. }
         | DataError::Write { .. }
         | DataError::Shrunk { .. }
