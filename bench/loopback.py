@@ -110,7 +110,7 @@ def vsftpd_server(root, scratch):
     conf = scratch / "vsftpd.conf"
     conf.write_text(
         f"listen=YES\nlisten_address=127.0.0.1\nlisten_port={port}\nbackground=NO\n"
-        f"anonymous_enable=YES\nanon_root={root}\nftp_username=nobody\nno_anon_password=YES\n"
+        f"anonymous_enable=YES\nanon_root={root}\nftp_username=daemon\nno_anon_password=YES\n"
         f"secure_chroot_dir={scratch}/empty\nseccomp_sandbox=NO\npasv_address=127.0.0.1\n"
         "xferlog_enable=NO\n")
     return Server("vsftpd", [program, str(conf)], port)
@@ -187,7 +187,7 @@ def get_tables(args, scratch, source):
         if iperf and str(destination) == "/dev/null":
             found.append(("iperf3 (the wire's limit)", iperf,
                           ["iperf3", "-c", "127.0.0.1", "-p", str(iperf.port), "-R", "-n",
-                           str(nbytes // streams), "-P", str(streams)]))
+                           str(nbytes), "-P", str(streams)]))
         return found
 
     for streams in (1, 4):

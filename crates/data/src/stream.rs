@@ -10,6 +10,7 @@ use socket2::{Socket, TcpKeepalive};
 
 use crate::error::DataError;
 use crate::job::Settings;
+use crate::os::tcp_info::tcp_info;
 use crate::os::{sockopt, wake};
 
 /// Unsent bytes that may queue in the kernel: bounds memory and keeps progress figures honest
@@ -36,6 +37,9 @@ impl Stream {
         // Older kernels and containers may not know it; it is not needed for correctness.
         if let Err(error) = socket.set_tcp_notsent_lowat(NOTSENT_LOWAT) {
             tracing::debug!(%error, "TCP_NOTSENT_LOWAT not set");
+        }
+        if settings.congestion.is_none() {
+            leave_timers_to_long_paths(&socket);
         }
         if let Some(bytes) = settings.receive_buffer {
             // Before Linux 7.1 the window of a live connection only follows the buffer when the
@@ -90,6 +94,21 @@ pub(crate) fn tune(socket: &Socket, settings: &Settings) -> Result<(), DataError
             .map_err(|e| DataError::setup(format!("congestion control `{name}`"), e))?;
     }
     Ok(())
+}
+
+/// Replaces the system's congestion control where [`tune::congestion`] knows a better one for the
+/// round trip of the handshake. What the system refuses stays as it was.
+fn leave_timers_to_long_paths(socket: &Socket) {
+    let (Ok(in_force), Ok(info)) = (socket.tcp_congestion(), tcp_info(socket.as_fd())) else {
+        return;
+    };
+    let name = String::from_utf8_lossy(&in_force);
+    let rtt = Duration::from_micros(info.rtt_us.into());
+    for better in tune::congestion::instead(name.trim_end_matches('\0'), rtt) {
+        if socket.set_tcp_congestion(better.as_bytes()).is_ok() {
+            return;
+        }
+    }
 }
 
 /// Pins socket buffers, bytes; the kernel cuts them to its limits without a word.

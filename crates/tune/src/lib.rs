@@ -5,5 +5,6 @@
 #![forbid(unsafe_code)]
 
 pub mod backoff;
+pub mod congestion;
 pub mod limiter;
 pub mod streams;
