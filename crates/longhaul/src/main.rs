@@ -91,6 +91,8 @@ fn serve(args: ServeArgs) -> Result<Exit> {
         return Ok(Exit::Usage);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
+        // Short work on files; more at once would only wait for the disk elsewhere.
+        .max_blocking_threads(64)
         .enable_all()
         .build()?;
     let served = runtime.block_on(async {
