@@ -19,7 +19,8 @@ use crate::startup::{self, ServeError};
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Serves until `shutdown` asks to stop, then drains: no session is taken any more, idle ones are
-/// told 421, running transfers go on for at most [`ServerConfig::drain`]. A second request ends
+/// told 421, running transfers and what their clients do right after them go on for at most
+/// [`ServerConfig::drain`]. A second request ends
 /// at once. `ready` is called with the bound address before the first session is taken.
 ///
 /// Must be called inside a tokio runtime with time and I/O enabled.

@@ -39,6 +39,12 @@ const MAX_BAD_LINES: u32 = 100;
 /// Queued replies, bytes, above which they are sent before more lines are taken.
 const REPLY_BATCH: usize = 16 * 1024;
 
+/// A server that is to end leaves a session whose transfer is done until it was quiet for so long:
+/// its client checks the sum, gives the file its name and sets its time.
+const FOLLOW_UP: Duration = Duration::from_secs(2);
+/// Why a session ends when its server does.
+const SHUTTING_DOWN: &str = "server is shutting down";
+
 /// Serves one control connection to its end.
 pub(crate) async fn run(shared: Arc<Shared>, stream: TcpStream, ends: Ends, slot: SessionSlot) {
     let span = tracing::info_span!("session", peer = %ends.peer);
@@ -84,6 +90,8 @@ struct Driver {
     notes: Notes,
     idle_timeout: Duration,
     active: Instant,
+    /// A transfer has ended.
+    transferred: bool,
     phases: watch::Receiver<Phase>,
     phase: Phase,
     closing: bool,
@@ -110,6 +118,7 @@ impl Driver {
             notes: Notes::default(),
             idle_timeout: config.idle_timeout,
             active: now,
+            transferred: false,
             phase,
             phases,
             closing: false,
@@ -162,8 +171,8 @@ impl Driver {
             return Err(End::Said);
         }
         if self.work.is_none() {
-            if self.phase > Phase::Serving {
-                return Err(self.farewell("server is shutting down"));
+            if self.phase > Phase::Serving && !self.follows_up() {
+                return Err(self.farewell(SHUTTING_DOWN));
             }
             if self.control.ended() {
                 return Err(End::Said);
@@ -177,6 +186,7 @@ impl Driver {
                 Ok(())
             }
             Occurrence::TimeOut => Err(self.farewell(match self.who {
+                _ if self.phase > Phase::Serving => SHUTTING_DOWN,
                 Who::Stranger { .. } => "no login in time",
                 Who::User(_) => "idle for too long",
             })),
@@ -187,9 +197,9 @@ impl Driver {
     async fn take_lines(&mut self) -> Result<(), End> {
         while !self.closing {
             let line = match self.machine.awaiting() {
-                Awaiting::Line if self.phase > Phase::Serving => None,
+                Awaiting::Line if self.phase > Phase::Serving && !self.follows_up() => None,
                 Awaiting::Line => self.control.next_line(),
-                Awaiting::Transfer => self.control.next_urgent(),
+                Awaiting::Stoppable => self.control.next_urgent(),
                 Awaiting::Outcome => None,
             };
             let Some(line) = line else { break };
@@ -218,9 +228,18 @@ impl Driver {
     /// When a session that waits for a line has waited too long. Lines do not put off the login's.
     fn deadline(&self) -> Instant {
         match self.who {
+            _ if self.phase > Phase::Serving => self.active + FOLLOW_UP,
             Who::Stranger { until } => until,
             Who::User(_) => self.active + self.idle_timeout,
         }
+    }
+
+    /// While the server drains: whether the client may still be at work on its last transfer.
+    fn follows_up(&self) -> bool {
+        self.phase == Phase::Draining
+            && self.transferred
+            && matches!(self.who, Who::User(_))
+            && self.active.elapsed() < FOLLOW_UP
     }
 
     fn farewell(&mut self, reason: &str) -> End {
@@ -245,6 +264,7 @@ impl Driver {
 
     fn on_phase(&mut self, phase: Phase) {
         self.phase = phase;
+        self.machine.drain();
         if phase < Phase::Ending {
             return;
         }

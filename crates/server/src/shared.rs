@@ -15,7 +15,7 @@ use crate::transfer_log::TransferLog;
 pub(crate) enum Phase {
     /// Serving.
     Serving,
-    /// No new work: sessions end when what they are doing is done.
+    /// No new transfers: sessions end when theirs is done, and what belongs to it.
     Draining,
     /// Time is up: running transfers are cut.
     Ending,
@@ -40,6 +40,9 @@ pub(crate) struct Shared {
     /// One permit per checksum being computed: more than there are processors only slow each
     /// other down, and would take the blocking threads that quick requests need.
     pub(crate) sums: Arc<Semaphore>,
+    /// One permit per listener being made: quick, but a range of taken ports is tried through, and
+    /// a burst of PASV must not become a burst of threads.
+    pub(crate) listens: Arc<Semaphore>,
     phase: watch::Sender<Phase>,
 }
 
@@ -58,6 +61,7 @@ impl Shared {
                 config.max_streams.min(Semaphore::MAX_PERMITS),
             )),
             sums: Arc::new(Semaphore::new(processors)),
+            listens: Arc::new(Semaphore::new(processors)),
             phase: watch::Sender::new(Phase::Serving),
             config,
             logins,

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use data::budget::StreamBudget;
 use data::channel::{Channel, ListenOptions};
 use proto::server::{FileAnswer, FileError, FileErrorKind, FileRequest, Outcome};
+use tokio::sync::Notify;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-use crate::files::Files;
+use crate::files::{Files, aborted};
 use crate::login::{Login, Refusal};
 use crate::shared::Shared;
 use crate::transfer::{Running, Seen, file_error};
@@ -53,13 +53,15 @@ pub(crate) enum Step {
 
 impl Work {
     /// Starts to make a listener. On a blocking thread: a range of taken ports is tried through.
-    pub(crate) fn listen(options: ListenOptions, streams: StreamBudget) -> Self {
+    pub(crate) fn listen(options: ListenOptions, shared: &Arc<Shared>) -> Self {
+        let shared = Arc::clone(shared);
         Self::Listen(Box::pin(async move {
+            let _place = shared.listens.acquire().await;
             let mut channel = tokio::task::spawn_blocking(move || Channel::listen(&options))
                 .await
                 .map_err(|_| internal_error())?
                 .map_err(|error| file_error(&error))?;
-            channel.set_budget(streams);
+            channel.set_budget(shared.streams.clone());
             Ok(channel)
         }))
     }
@@ -94,6 +96,8 @@ pub(crate) struct FileWork {
 struct Meter {
     summed: AtomicU64,
     stopped: AtomicBool,
+    /// Rung when `stopped` is set, for a checksum that waits its turn.
+    stop: Notify,
 }
 
 impl FileWork {
@@ -107,7 +111,10 @@ impl FileWork {
         let gauge = Arc::clone(&meter);
         let answer = Box::pin(async move {
             let place = match &request {
-                FileRequest::Checksum { .. } => Arc::clone(&shared.sums).acquire_owned().await.ok(),
+                FileRequest::Checksum { .. } => tokio::select! {
+                    place = Arc::clone(&shared.sums).acquire_owned() => place.ok(),
+                    () = gauge.stop.notified() => return Err(aborted()),
+                },
                 _ => None,
             };
             tokio::task::spawn_blocking(move || {
@@ -127,6 +134,7 @@ impl FileWork {
     /// Ends a checksum early; other work is short and goes on.
     pub(crate) fn stop(&self) {
         self.meter.stopped.store(true, Ordering::Relaxed);
+        self.meter.stop.notify_one();
     }
 
     async fn next(&mut self) -> Step {

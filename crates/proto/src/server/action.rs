@@ -38,7 +38,8 @@ pub enum Action {
     /// is not to be used again (MODE S; failures after `Opened`); otherwise the driver keeps
     /// listener and MODE E connections for the next transfer.
     Transfer(Box<TransferRequest>),
-    /// Stop the running transfer; [`Outcome::Transferred`] with [`TransferError::Aborted`] follows.
+    /// Stop what runs: a transfer ([`Outcome::Transferred`] with [`TransferError::Aborted`]
+    /// follows) or a checksum ([`Outcome::File`] with [`FileErrorKind::Aborted`] follows).
     Abort,
     /// Remember for logs: key and value (`client`, `task`).
     Note(&'static str, String),
@@ -310,6 +311,8 @@ pub enum FileErrorKind {
     Escapes,
     /// The server's own limits (no free data port, too many streams).
     Busy,
+    /// Stopped by [`Action::Abort`], or because the server ends.
+    Aborted,
     /// Anything else.
     Other,
 }

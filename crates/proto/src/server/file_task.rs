@@ -1,5 +1,6 @@
 //! Work on files in progress: what its answer becomes.
 
+use super::aborts::Aborts;
 use super::replies::{self, Failure, Subject};
 use super::state::{LoggedIn, Pending};
 use super::{Action, FileAnswer, FileError, FileRequest};
@@ -14,6 +15,23 @@ pub(super) struct FileTask {
     pub(super) subject: Subject,
     /// What a success means.
     pub(super) then: Then,
+    /// ABORs to be answered at the end.
+    pub(super) aborts: Aborts,
+}
+
+impl FileTask {
+    /// Whether ABOR stops it: all but a checksum is done too soon for that.
+    pub(super) fn is_stoppable(&self) -> bool {
+        matches!(self.then, Then::Digest)
+    }
+
+    /// STAT meanwhile (RFC 959 §4.1.3).
+    pub(super) fn status(&self) -> Vec<Action> {
+        let mut text = format!("Status: {} ", self.subject.verb).into_bytes();
+        text.extend_from_slice(self.subject.path.as_bytes());
+        text.extend_from_slice(b" in progress.");
+        replies::reply(213, text)
+    }
 }
 
 /// What the success of work on files means.
@@ -49,7 +67,11 @@ impl LoggedIn {
         then: Then,
     ) -> Vec<Action> {
         let subject = Subject { verb, path };
-        self.pending = Pending::File(Box::new(FileTask { subject, then }));
+        self.pending = Pending::File(Box::new(FileTask {
+            subject,
+            then,
+            aborts: Aborts::default(),
+        }));
         vec![Action::File(request)]
     }
 
@@ -74,11 +96,17 @@ impl LoggedIn {
         task: FileTask,
         answer: Result<FileAnswer, FileError>,
     ) -> Vec<Action> {
-        let FileTask { subject, then } = task;
-        match answer {
+        let FileTask {
+            subject,
+            then,
+            aborts,
+        } = task;
+        let mut actions = match answer {
             Ok(answer) => vec![Action::Reply(self.on_success(subject, then, answer))],
             Err(error) => replies::refuse(&Failure::File(&subject, &error)),
-        }
+        };
+        actions.extend(aborts.replies());
+        actions
     }
 
     fn on_success(&mut self, subject: Subject, then: Then, answer: FileAnswer) -> Reply {

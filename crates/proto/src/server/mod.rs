@@ -7,8 +7,8 @@
 //! Contract with the driver:
 //! - The driver sends [`Session::greeting`] first, then feeds every line to [`Session::on_line`].
 //! - While [`Session::awaiting`] says that an outcome is pending, the driver holds further lines
-//!   back (in order), except during a transfer ([`Awaiting::Transfer`]): there it feeds ABOR and
-//!   STAT at once ([`Session::is_urgent`]), others wait. QUIT waits like any other, so that what
+//!   back (in order), except during what ABOR stops ([`Awaiting::Stoppable`]): there it feeds ABOR
+//!   and STAT at once ([`Session::is_urgent`]), others wait. QUIT waits like any other, so that what
 //!   was pipelined before it is done (RFC 959 §4.1.1).
 //! - Actions are carried out in order. At most one of them has an outcome
 //!   ([`Action::Authenticate`], [`Action::File`], [`Action::Listen`], [`Action::Transfer`]), and it
@@ -18,6 +18,7 @@
 //! One module per subject of RFC 959 and GFD.20; `replies` alone decides which code a failure
 //! gets. The golden dialogues are in `crates/proto/tests/transcripts`.
 
+mod aborts;
 mod action;
 mod checksum;
 mod data_address;

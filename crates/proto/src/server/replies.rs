@@ -54,6 +54,9 @@ pub(super) fn failure(failure: &Failure<'_>) -> Reply {
     match failure {
         Failure::Command(error) => command_error(error),
         Failure::Path(error) => path_error(*error),
+        Failure::File(subject, error) if error.kind == FileErrorKind::Aborted => {
+            Reply::new(426, format!("{} aborted.", subject.verb))
+        }
         Failure::File(subject, error) => file_error(metadata_code(error.kind), subject, error),
         Failure::Listen(error) => Reply::new(425, format!("Cannot listen: {}", error.text)),
         Failure::Transfer(subject, error) => transfer_error(subject, error),
@@ -163,7 +166,7 @@ fn class_and_words(kind: FileErrorKind) -> (&'static str, &'static str) {
         FileErrorKind::NameTooLong => ("INTERNAL_ERROR", "File name too long"),
         FileErrorKind::Escapes => ("PERMISSION_DENIED", "Permission denied"),
         FileErrorKind::Busy => ("INTERNAL_ERROR", "Server busy"),
-        FileErrorKind::Other => ("INTERNAL_ERROR", ""),
+        FileErrorKind::Aborted | FileErrorKind::Other => ("INTERNAL_ERROR", ""),
     }
 }
 

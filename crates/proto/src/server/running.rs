@@ -1,5 +1,6 @@
 //! A transfer in progress: its replies from 127 or 150 to 226, ABOR and STAT meanwhile.
 
+use super::aborts::Aborts;
 use super::data_address::PassiveForm;
 use super::markers::Markers;
 use super::replies::{self, Failure, Subject};
@@ -8,9 +9,6 @@ use super::{Action, Outcome, TransferDone, TransferError, TransferRequest};
 use crate::command::Mode;
 use crate::path::VPath;
 use crate::reply::Reply;
-
-/// Most ABORs that wait for the end of one transfer; a client that sends more is flooding.
-const MAX_ABORTS: u32 = 16;
 
 /// A transfer that the driver runs.
 #[derive(Debug)]
@@ -22,7 +20,7 @@ pub(super) struct Running {
     delayed: Option<PassiveForm>,
     markers: Markers,
     /// ABORs to be answered at the end.
-    aborts: u32,
+    pub(super) aborts: Aborts,
 }
 
 /// How far a transfer is.
@@ -47,21 +45,7 @@ impl Running {
             stage: Stage::Opening,
             delayed,
             markers: Markers::new(request),
-            aborts: 0,
-        }
-    }
-
-    /// ABOR: answered when the driver has stopped the transfer (RFC 959 §4.1.3).
-    pub(super) fn abor(&mut self) -> Vec<Action> {
-        self.aborts += 1;
-        match self.aborts {
-            1 => vec![Action::Abort],
-            2..=MAX_ABORTS => Vec::new(),
-            _ => {
-                let mut actions = replies::reply(421, "Too many ABORs; closing.");
-                actions.push(Action::Close);
-                actions
-            }
+            aborts: Aborts::default(),
         }
     }
 
@@ -105,11 +89,6 @@ impl Running {
             text.extend_from_slice(name.as_bytes());
         }
         Reply::new(226, text)
-    }
-
-    /// The replies of the ABORs that waited for the end.
-    fn abort_replies(&self) -> impl Iterator<Item = Action> {
-        (0..self.aborts).map(|_| Action::Reply(Reply::new(226, "Abort successful")))
     }
 }
 
@@ -170,7 +149,7 @@ impl LoggedIn {
                 actions.extend(replies::refuse(&failure));
             }
         }
-        actions.extend(running.abort_replies());
+        actions.extend(running.aborts.replies());
         actions
     }
 

@@ -39,8 +39,8 @@ pub enum Awaiting {
     Line,
     /// An outcome; lines wait.
     Outcome,
-    /// The end of a transfer; urgent lines are taken.
-    Transfer,
+    /// The end of what ABOR stops, a transfer or a checksum; urgent lines are taken.
+    Stoppable,
 }
 
 /// One control connection's state.
@@ -50,6 +50,7 @@ pub struct Session {
     pub(super) state: State,
     pub(super) login_failures: u32,
     bad_lines: u32,
+    draining: bool,
 }
 
 impl Session {
@@ -60,12 +61,20 @@ impl Session {
             state: State::Connected,
             login_failures: 0,
             bad_lines: 0,
+            draining: false,
         }
     }
 
     /// The 220 reply.
     pub fn greeting(&self) -> Reply {
         Reply::new(220, &self.config.banner)
+    }
+
+    /// The server is about to end: a transfer that begins from now on is refused with 421, which
+    /// closes. Everything else goes on, so that a client can finish what belongs to the last one
+    /// (a checksum, a rename, a time).
+    pub fn drain(&mut self) {
+        self.draining = true;
     }
 
     /// Takes the next line.
@@ -109,8 +118,9 @@ impl Session {
             State::Authenticating => Awaiting::Outcome,
             State::LoggedIn(login) => match login.pending {
                 Pending::Nothing => Awaiting::Line,
+                Pending::File(ref task) if task.is_stoppable() => Awaiting::Stoppable,
                 Pending::File(_) | Pending::Listen(_) => Awaiting::Outcome,
-                Pending::Transfer(_) => Awaiting::Transfer,
+                Pending::Transfer(_) => Awaiting::Stoppable,
             },
         }
     }
@@ -120,8 +130,8 @@ impl Session {
         matches!(self.state, State::LoggedIn(_))
     }
 
-    /// Whether a line that arrives during a transfer is to be fed at once: ABOR, and STAT without
-    /// path. QUIT is not: it must not overtake transfers that were pipelined before it.
+    /// Whether a line that arrives during [`Awaiting::Stoppable`] is to be fed at once: ABOR, and
+    /// STAT without path. QUIT is not: it must not overtake transfers that were pipelined before it.
     pub fn is_urgent(line: &LineEvent) -> bool {
         let LineEvent::Line(bytes) = line else {
             return false;
@@ -168,26 +178,31 @@ impl Session {
             }
             Command::Rein if matches!(self.state, State::LoggedIn(_)) => self.rein(),
             command => match &mut self.state {
+                State::LoggedIn(_) if self.draining && moves_data(&command) => {
+                    let mut actions =
+                        replies::reply(421, "Service not available: server is shutting down.");
+                    actions.push(Action::Close);
+                    actions
+                }
                 State::LoggedIn(login) => login.on_command(&self.config, command),
                 _ => replies::reply(530, "Please login with USER and PASS."),
             },
         }
     }
 
-    /// During a transfer the driver hands over ABOR and STAT only; anything else is its
+    /// During what ABOR stops the driver hands over ABOR and STAT only; anything else is its
     /// mistake, answered all the same.
     fn while_busy(&mut self, command: &Command) -> Vec<Action> {
-        let running = match &mut self.state {
-            State::LoggedIn(login) => match &mut login.pending {
-                Pending::Transfer(running) => Some(running),
-                _ => None,
-            },
-            _ => None,
+        let out_of_turn = || replies::reply(503, "The previous command is not finished.");
+        let State::LoggedIn(login) = &mut self.state else {
+            return out_of_turn();
         };
-        match (running, command) {
-            (Some(running), Command::Abor) => running.abor(),
-            (Some(running), Command::Stat(None)) => running.status(),
-            _ => replies::reply(503, "The previous command is not finished."),
+        match (&mut login.pending, command) {
+            (Pending::Transfer(running), Command::Abor) => running.aborts.take(),
+            (Pending::Transfer(running), Command::Stat(None)) => running.status(),
+            (Pending::File(task), Command::Abor) if task.is_stoppable() => task.aborts.take(),
+            (Pending::File(task), Command::Stat(None)) if task.is_stoppable() => task.status(),
+            _ => out_of_turn(),
         }
     }
 
@@ -197,6 +212,23 @@ impl Session {
         }
         actions
     }
+}
+
+/// Whether a command needs a data connection.
+fn moves_data(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Retr(_)
+            | Command::Eret(..)
+            | Command::Stor(_)
+            | Command::Appe(_)
+            | Command::Stou(_)
+            | Command::Esto(..)
+            | Command::List(_)
+            | Command::Nlst(_)
+            | Command::Mlsd(_)
+            | Command::Mlsr(_)
+    )
 }
 
 #[cfg(test)]

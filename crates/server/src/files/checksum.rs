@@ -42,8 +42,18 @@ impl Files {
     }
 }
 
+/// Of a checksum that was stopped.
+pub(crate) fn aborted() -> FileError {
+    FileError {
+        kind: FileErrorKind::Aborted,
+        errno: None,
+        text: "aborted".to_owned(),
+    }
+}
+
 fn data_error(path: &VPath, error: &DataError) -> FileError {
     match error {
+        DataError::Aborted => aborted(),
         DataError::Read { source, .. } => StoreError::from_io("read", path, source).into(),
         other => FileError {
             kind: FileErrorKind::Other,

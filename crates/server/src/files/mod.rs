@@ -16,6 +16,7 @@ mod transfer;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use checksum::aborted;
 pub use sums::Sums;
 pub use transfer::{Opened, Sending, Storing};
 
@@ -34,7 +35,7 @@ impl Files {
     }
 
     /// Carries out a request. `progress` is called now and then during a checksum with the bytes
-    /// summed so far; `false` stops it ([`FileErrorKind::Other`], "aborted").
+    /// summed so far; `false` stops it ([`FileErrorKind::Aborted`]).
     pub fn run(
         &self,
         request: &FileRequest,

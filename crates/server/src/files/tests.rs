@@ -554,8 +554,7 @@ fn a_checksum_can_be_stopped() {
         marker_seconds: 0,
     };
     let error = session.files.run(&request, &mut |_| false).unwrap_err();
-    assert_eq!(error.kind, FileErrorKind::Other);
-    assert!(error.text.contains("aborted"), "{}", error.text);
+    assert_eq!(error.kind, FileErrorKind::Aborted, "{}", error.text);
 }
 
 #[test]

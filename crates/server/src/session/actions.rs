@@ -28,11 +28,11 @@ impl Driver {
                 Action::ConnectTo(targets) => self.connect_to(targets),
                 Action::DropChannel => self.channel = None,
                 Action::Transfer(request) => self.work = self.transfer(*request),
-                Action::Abort => {
-                    if let Work::Transfer(running) = &mut self.work {
-                        running.stop(Stop::Abort);
-                    }
-                }
+                Action::Abort => match &mut self.work {
+                    Work::Transfer(running) => running.stop(Stop::Abort),
+                    Work::File(work) => work.stop(),
+                    _ => {}
+                },
                 Action::Note(key, value) => self.notes.set(key, value),
                 Action::IdleTimeout(seconds) => {
                     self.idle_timeout = Duration::from_secs(seconds.into());
@@ -57,7 +57,7 @@ impl Driver {
         self.channel = None;
         self.expect_data_from(request);
         self.work = match self.ends.listen_options(request, &self.shared.config) {
-            Ok(options) => Work::listen(options, self.shared.streams.clone()),
+            Ok(options) => Work::listen(options, &self.shared),
             Err(error) => Work::Known(Outcome::Listening(Err(error))),
         };
     }

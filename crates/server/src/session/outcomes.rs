@@ -100,6 +100,7 @@ impl Driver {
             summary,
         } = ended;
         self.channel = channel;
+        self.transferred = true;
         if result.is_err() {
             // The last 111 must tell everything that is safe.
             self.report(Outcome::Progress(last));

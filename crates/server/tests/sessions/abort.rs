@@ -1,5 +1,6 @@
 //! ABOR, and clients that go away: the transfer ends, the session or the server stays.
 
+use std::fs::File;
 use std::io::{Read, Write};
 use std::time::Duration;
 
@@ -109,6 +110,32 @@ fn abor_in_mode_e() {
     client.next(226);
     client.expect("MODE S", 200);
     still_usable(&server, &mut client);
+}
+
+#[test]
+fn abor_stops_a_checksum() {
+    let server = Running::start();
+    // A hole: nothing to read from the disk, and minutes to sum.
+    File::create(server.path("huge"))
+        .unwrap()
+        .set_len(1 << 40)
+        .unwrap();
+    // More than there are processors, so that some wait for their turn.
+    let places = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let mut clients: Vec<_> = (0..=places).map(|_| server.anonymous()).collect();
+    for client in &mut clients {
+        client.raw("CKSM MD5 0 -1 huge\r\nNOOP\r\n");
+    }
+    for client in clients.iter_mut().rev() {
+        client.send("STAT");
+        client.next(213);
+        client.send("ABOR");
+        client.next(426);
+        client.next(226);
+        client.next(200);
+    }
+    std::fs::remove_file(server.path("huge")).unwrap();
+    still_usable(&server, &mut clients[0]);
 }
 
 #[test]

@@ -35,6 +35,70 @@ fn a_drain_tells_idle_sessions_and_lets_transfers_finish() {
 }
 
 #[test]
+fn a_drain_lets_a_client_finish_what_belongs_to_its_transfer() {
+    let server = Running::start();
+    let mut busy = server.anonymous();
+    let address = busy.pasv();
+    busy.send("STOR .part");
+    let mut data = data_port::connect(address);
+    busy.next(150);
+    server.ask_to_stop();
+    data.write_all(b"hello world").unwrap();
+    drop(data);
+    busy.next(226);
+    // Longer than a single grace in all, never that long between two commands.
+    for _ in 0..4 {
+        std::thread::sleep(Duration::from_millis(700));
+        busy.expect("CKSM MD5 0 -1 .part", 213);
+    }
+    busy.expect("RNFR .part", 350);
+    busy.expect("RNTO up", 250);
+    busy.expect("MFMT 20260102030405 up", 213);
+    assert_eq!(server.stored("up"), b"hello world");
+    busy.send("PASV");
+    busy.next(227);
+    busy.expect("RETR up", 421);
+    busy.closed();
+    server.wait().unwrap();
+}
+
+#[test]
+fn a_drain_waits_for_a_quiet_client_no_longer_than_the_grace() {
+    let server = Running::start();
+    let mut busy = server.anonymous();
+    let address = busy.pasv();
+    busy.send("STOR up");
+    data_port::pour(data_port::connect(address), b"whole");
+    busy.next(150);
+    busy.next(226);
+    // The transfer has just ended: its client may still want something of it.
+    server.ask_to_stop();
+    busy.expect("SIZE up", 213);
+    busy.next(421);
+    busy.closed();
+    server.wait().unwrap();
+}
+
+#[test]
+fn a_follow_up_ends_with_the_drain() {
+    let server = Running::with(|config| config.drain = Duration::from_millis(500));
+    let mut busy = server.anonymous();
+    let address = busy.pasv();
+    busy.send("STOR up");
+    data_port::pour(data_port::connect(address), b"whole");
+    busy.next(150);
+    busy.next(226);
+    let begun = Instant::now();
+    server.ask_to_stop();
+    while busy.ask("SIZE up").code == 213 {
+        assert!(begun.elapsed() < Duration::from_secs(10), "never ends");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    busy.closed();
+    server.wait().unwrap();
+}
+
+#[test]
 fn a_drain_is_bounded() {
     let server = Running::with(|config| config.drain = Duration::from_millis(300));
     let mut busy = server.anonymous();

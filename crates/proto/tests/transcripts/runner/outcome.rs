@@ -75,6 +75,7 @@ fn file_error(text: &str) -> Result<FileError, String> {
         "NameTooLong" => FileErrorKind::NameTooLong,
         "Escapes" => FileErrorKind::Escapes,
         "Busy" => FileErrorKind::Busy,
+        "Aborted" => FileErrorKind::Aborted,
         "Other" => FileErrorKind::Other,
         other => return Err(format!("unknown kind of error: {other}")),
     };

@@ -96,6 +96,7 @@ impl Player {
                 Step::Setting(setting) => self.login(setting)?,
                 Step::Client(bytes) => self.line(LineEvent::Line(bytes.clone()), scripted),
                 Step::TooLong => self.line(LineEvent::TooLong, scripted),
+                Step::Outcome(text) if text == "drain" => self.session.drain(),
                 Step::Outcome(text) => {
                     let actions = self.session.on_outcome(outcome::parse(text)?);
                     self.carry_out(actions, scripted);
@@ -113,7 +114,7 @@ impl Player {
     fn line(&mut self, line: LineEvent, scripted: bool) {
         let take = match self.session.awaiting() {
             Awaiting::Line => true,
-            Awaiting::Transfer => Session::is_urgent(&line),
+            Awaiting::Stoppable => Session::is_urgent(&line),
             Awaiting::Outcome => false,
         };
         if take {
@@ -177,9 +178,13 @@ impl Player {
     }
 }
 
-/// Whether the next step answers work on files by hand.
+/// Whether the next step answers work on files by hand; ABOR and STAT may come before it.
 fn scripted_answer(rest: &[Line]) -> bool {
-    let next = rest.iter().find(|l| !matches!(l.step, Step::Text(_)));
+    let next = rest.iter().find(|l| match &l.step {
+        Step::Text(_) => false,
+        Step::Client(line) => !Session::is_urgent(&LineEvent::Line(line.clone())),
+        _ => true,
+    });
     matches!(
         next.map(|l| &l.step),
         Some(Step::Outcome(text)) if text.starts_with("File") || text.starts_with("ChecksumProgress")

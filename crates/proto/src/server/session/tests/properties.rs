@@ -11,7 +11,8 @@ use crate::path::VPath;
 use crate::ranges::RangeSet;
 use crate::server::session::{Awaiting, Session};
 use crate::server::{
-    Action, FileAnswer, FileError, FileErrorKind, Outcome, Progress, TransferDone, TransferError,
+    Action, FileAnswer, FileError, FileErrorKind, FileRequest, Outcome, Progress, TransferDone,
+    TransferError,
 };
 
 /// What the driver was asked for and has not reported yet.
@@ -20,6 +21,7 @@ enum Asked {
     Nothing,
     Login,
     File,
+    Checksum,
     Listen,
     Transfer,
 }
@@ -153,6 +155,7 @@ fn file_error(choice: u8) -> FileError {
         FileErrorKind::Denied,
         FileErrorKind::NoSpace,
         FileErrorKind::Busy,
+        FileErrorKind::Aborted,
         FileErrorKind::Other,
     ];
     FileError {
@@ -221,6 +224,7 @@ impl Checked {
                     continue;
                 }
                 Action::Authenticate { .. } => Asked::Login,
+                Action::File(FileRequest::Checksum { .. }) => Asked::Checksum,
                 Action::File(_) => Asked::File,
                 Action::Listen(_) => Asked::Listen,
                 Action::Transfer(_) => Asked::Transfer,
@@ -233,7 +237,7 @@ impl Checked {
         let awaiting = match self.asked {
             _ if self.closed => Awaiting::Line,
             Asked::Nothing => Awaiting::Line,
-            Asked::Transfer => Awaiting::Transfer,
+            Asked::Transfer | Asked::Checksum => Awaiting::Stoppable,
             Asked::Login | Asked::File | Asked::Listen => Awaiting::Outcome,
         };
         assert_eq!(self.session.awaiting(), awaiting);
@@ -266,11 +270,13 @@ impl Checked {
                 };
                 self.outcome(Outcome::Login(result), true);
             }
-            Asked::File if choice < 32 => {
+            Asked::Checksum if choice % 8 == 5 => self.line(b"ABOR"),
+            Asked::Checksum if choice % 8 == 6 => self.line(b"STAT"),
+            Asked::File | Asked::Checksum if choice < 32 => {
                 let ticking = Outcome::ChecksumProgress { now: 1.0, bytes: 5 };
                 self.outcome(ticking, false);
             }
-            Asked::File => {
+            Asked::File | Asked::Checksum => {
                 let result = if ok {
                     Ok(answer(choice))
                 } else {
