@@ -1,0 +1,81 @@
+//! Many PASV at once make no threads. Alone in its process, whose threads are counted.
+
+#![allow(clippy::unwrap_used, reason = "everything in this crate is a test")]
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use server::Shutdown;
+use server::config::{Anonymous, ServerConfig};
+
+const SESSIONS: usize = 400;
+/// PASVs of each session.
+const EACH: usize = 20;
+/// The runtime makes a few more than are at work at once; without a bound it is over a hundred.
+const MOST_THREADS: usize = 40;
+
+fn threads() -> usize {
+    std::fs::read_dir("/proc/self/task").unwrap().count()
+}
+
+fn read_until(stream: &mut TcpStream, mark: &[u8], times: usize) {
+    let mut said = Vec::new();
+    let mut chunk = [0; 4096];
+    while said.windows(mark.len()).filter(|w| *w == mark).count() < times {
+        let n = stream.read(&mut chunk).unwrap();
+        assert!(n > 0, "{}", String::from_utf8_lossy(&said));
+        said.extend_from_slice(&chunk[..n]);
+    }
+}
+
+fn log_in(address: SocketAddr) -> TcpStream {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(30)))
+        .unwrap();
+    stream.write_all(b"USER ftp\r\nPASS x@\r\n").unwrap();
+    read_until(&mut stream, b"230 ", 1);
+    stream
+}
+
+#[test]
+fn a_burst_of_pasv_makes_no_threads() {
+    let root = tempfile::tempdir().unwrap();
+    let config = ServerConfig {
+        listen: (Ipv4Addr::LOCALHOST, 0).into(),
+        root: root.path().to_owned(),
+        anonymous: Some(Anonymous::Ro),
+        ..ServerConfig::default()
+    };
+    let (shutdown, requests) = Shutdown::manual();
+    let (ready, bound) = mpsc::channel();
+    let server = std::thread::spawn(move || {
+        tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap()
+            .block_on(server::serve(
+                config,
+                move |address| ready.send(address).unwrap(),
+                requests,
+            ))
+    });
+    let address = bound.recv().unwrap();
+    let mut sessions: Vec<TcpStream> = (0..SESSIONS).map(|_| log_in(address)).collect();
+    let before = threads();
+    for session in &mut sessions {
+        session.write_all(&b"PASV\r\n".repeat(EACH)).unwrap();
+    }
+    for session in &mut sessions {
+        read_until(session, b"227 ", EACH);
+    }
+    // Idle threads stay for seconds: none that was made is missed.
+    let made = threads().saturating_sub(before);
+    assert!(made <= MOST_THREADS, "{made} threads");
+    drop(sessions);
+    shutdown.request();
+    server.join().unwrap().unwrap();
+}
