@@ -87,7 +87,15 @@ pub(crate) fn prepare(config: ServerConfig) -> Result<(TcpListener, Arc<Shared>)
     let log = open_log(&config)?;
     let users = config.users.as_deref().map(Users::load).transpose()?;
     match &config.run_as {
-        Some(account) => privilege::become_account(account)?,
+        Some(account) => {
+            privilege::become_account(account)?;
+            if users.as_ref().is_some_and(|users| !users.can_be_reread()) {
+                tracing::warn!(
+                    "changes to the users file will need a restart: {account} may not read it; \
+                     to have them noticed, give it to that account (chown {account} FILE)"
+                );
+            }
+        }
         None if privilege::is_root() => tracing::warn!(
             "serving with the rights of root; name an unprivileged account with run-as"
         ),

@@ -80,6 +80,12 @@ impl Users {
         })
     }
 
+    /// Whether this process can read the file again when it changes: not after giving up the
+    /// rights that it was read with.
+    pub fn can_be_reread(&self) -> bool {
+        read(&self.path).is_ok()
+    }
+
     /// Checks a password; takes some 20 ms of processor time and 19 MiB of memory, and the same
     /// whether the user exists or not. The caller bounds how many run at once.
     pub fn verify(&self, user: &str, password: &[u8]) -> Option<Account> {

@@ -6,10 +6,11 @@ use anyhow::{Result, ensure};
 use interop::longhaul::binary::longhaul;
 use interop::longhaul::copy::{self, cp};
 use interop::longhaul::rows::text;
-use interop::longhaul::serve::Serve;
+use interop::longhaul::serve::{Serve, add_user};
 use interop::longhaul::unfinished::Unfinished;
 use interop::matrix::{self, Store};
 use interop::need;
+use interop::peer;
 use interop::peer::globus_url_copy::{GlobusUrlCopy, file_url};
 use interop::run;
 use interop::sample;
@@ -184,5 +185,35 @@ fn a_port_that_is_taken_or_a_root_that_is_missing_is_told() -> Result<()> {
             "{finished}"
         );
     }
+    Ok(())
+}
+
+#[test]
+fn run_as_gives_up_root_and_says_what_that_costs() -> Result<()> {
+    const ACCOUNT: &str = "nobody";
+    let store = Store::new()?;
+    let users = store.path("users");
+    add_user(&users, store.root())?;
+    let serve = || {
+        Serve::new(store.root())
+            .option("--users", &text(&users))
+            .option("--run-as", ACCOUNT)
+    };
+    if !peer::is_root() {
+        ensure!(serve().start().is_err(), "it became another account");
+        return Ok(());
+    }
+    let warning = "need a restart";
+    let mut server = serve().start()?;
+    ensure!(server.log().contains(warning), "{}", server.log());
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.guard().child().id()))?;
+    ensure!(
+        status.contains("Uid:\t65534\t65534\t65534\t65534"),
+        "{status}"
+    );
+    drop(server);
+    std::os::unix::fs::chown(&users, Some(65_534), Some(65_534))?;
+    let server = serve().start()?;
+    ensure!(!server.log().contains(warning), "{}", server.log());
     Ok(())
 }

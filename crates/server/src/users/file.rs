@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use super::line::LineError;
@@ -168,7 +168,22 @@ impl Replacement {
         })
     }
 
+    /// A file that root changes for the account that serves stays that account's.
+    fn keep_owner(&self) -> io::Result<()> {
+        let owner = |meta: std::fs::Metadata| (meta.uid(), meta.gid());
+        let old = match self.path.metadata() {
+            Ok(meta) => owner(meta),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        if old == self.file.metadata().map(owner)? {
+            return Ok(());
+        }
+        fchown(&self.file, Some(old.0), Some(old.1))
+    }
+
     fn write(&mut self, text: &[u8]) -> io::Result<()> {
+        self.keep_owner()?;
         self.file.write_all(text)?;
         self.file.sync_all()?;
         std::fs::rename(&self.new, &self.path)?;

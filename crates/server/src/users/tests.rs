@@ -1,4 +1,4 @@
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use super::*;
 
@@ -53,6 +53,21 @@ fn changes_are_seen_without_a_restart() {
     );
     write(&path, "");
     assert_eq!(users.verify("ann", b"two"), None);
+}
+
+#[test]
+fn a_changed_file_keeps_its_owner() {
+    const OTHER: u32 = 65_534;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("users");
+    add(&path, &account("ann"), b"one").unwrap();
+    if std::os::unix::fs::chown(&path, Some(OTHER), Some(OTHER)).is_err() {
+        return; // only root can give files away, and only root would take one by mistake
+    }
+    add(&path, &account("bob"), b"two").unwrap();
+    let meta = path.metadata().unwrap();
+    assert_eq!((meta.uid(), meta.gid()), (OTHER, OTHER));
+    assert_eq!(mode(&path), 0o600);
 }
 
 #[test]
