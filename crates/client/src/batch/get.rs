@@ -90,6 +90,9 @@ impl<'a> Get<'a> {
             None => self.open(session).await?,
         };
         let moved = self.transfer(session, &sink, check).await?;
+        if !session.is_usable() {
+            *session = self.ctx.pool.take(self.server).await?;
+        }
         self.check_length(&sink)?;
         let label = match self.verify(session, check, &moved).await {
             Err(failure) if failure.exit == Exit::Integrity => {

@@ -128,6 +128,11 @@ impl ControlChannel {
         &self.stream
     }
 
+    /// Whether the next command can be sent: nothing was given up, no reply is outstanding.
+    pub(crate) fn is_usable(&self) -> bool {
+        !self.lost && !self.awaiting
+    }
+
     /// Gives the connection up: every later use fails at once.
     pub(crate) fn abandon(&mut self) {
         self.lost = true;

@@ -1,10 +1,12 @@
 //! Commands on files and directories that have no data channel.
 
 use proto::command::{Command, Site};
+use proto::reply::Reply;
 use proto::timestamp::Timestamp;
 
-use super::{Session, check_path, replies, shown};
-use crate::Failure;
+use super::replies::{self, Cause, cause};
+use super::{Session, check_path, shown};
+use crate::{Exit, Failure};
 
 impl Session {
     /// MKD; `Ok(false)` when it exists already.
@@ -33,7 +35,8 @@ impl Session {
     pub async fn delete(&mut self, path: &[u8]) -> Result<(), Failure> {
         check_path(path)?;
         let doing = format!("delete {}", shown(path));
-        self.expect(&doing, &Command::Dele(path.to_vec())).await
+        let reply = self.control.call(&Command::Dele(path.to_vec())).await?;
+        self.settle(path, &doing, &reply).await
     }
 
     /// RMD
@@ -43,7 +46,8 @@ impl Session {
     pub async fn remove_dir(&mut self, path: &[u8]) -> Result<(), Failure> {
         check_path(path)?;
         let doing = format!("remove directory {}", shown(path));
-        self.expect(&doing, &Command::Rmd(path.to_vec())).await
+        let reply = self.control.call(&Command::Rmd(path.to_vec())).await?;
+        self.settle(path, &doing, &reply).await
     }
 
     /// RNFR, RNTO
@@ -56,9 +60,34 @@ impl Session {
         let doing = format!("rename {} to {}", shown(from), shown(to));
         let reply = self.control.call(&Command::Rnfr(from.to_vec())).await?;
         if !reply.is_intermediate() {
+            self.settle(from, &doing, &reply).await?;
             return Err(replies::refusal(self.name(), &doing, &reply));
         }
         self.expect(&doing, &Command::Rnto(to.to_vec())).await
+    }
+
+    /// What a final reply about an existing path comes to. A 550 that gives no reason (vsftpd:
+    /// "Delete operation failed.") leaves open whether there is anything, so that is asked.
+    async fn settle(&mut self, path: &[u8], doing: &str, reply: &Reply) -> Result<(), Failure> {
+        if reply.is_success() {
+            return Ok(());
+        }
+        let mut failure = replies::refusal(self.name(), doing, reply);
+        if reply.code == 550 && cause(reply) == Cause::Other {
+            match self.stat(path).await {
+                Err(missing) if missing.exit == Exit::NotFound => {
+                    failure.exit = Exit::NotFound;
+                    failure.message = format!(
+                        "{} refused to {doing}: {}; it does not exist, check the path",
+                        self.name(),
+                        replies::shown(reply)
+                    );
+                }
+                Err(lost) if lost.transient => return Err(lost),
+                _ => {}
+            }
+        }
+        Err(failure)
     }
 
     /// MFMT, else SITE UTIME; `Ok(false)` when the server has neither.

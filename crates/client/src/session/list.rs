@@ -136,7 +136,7 @@ impl Session {
                 stream_start: 0,
                 limit: Some(LIMIT as u64),
             },
-            stopper: None,
+            overruns: false,
         };
         let exchange = Exchange {
             job,

@@ -104,6 +104,12 @@ impl Session {
         self.control.name()
     }
 
+    /// Whether the session can still be used; after a transfer that ended well, a server may have
+    /// left its last word unsaid.
+    pub(crate) fn is_usable(&self) -> bool {
+        self.control.is_usable()
+    }
+
     /// Whether the server can connect to this machine, as MODE E gets need.
     pub(crate) fn is_connectable(&self) -> bool {
         self.connectable

@@ -308,3 +308,32 @@ async fn epsv_when_pasv_is_refused() {
     assert_eq!(failure.exit, Exit::NotFound);
     fake.finish().await;
 }
+
+#[tokio::test]
+async fn a_bare_550_is_settled_by_looking() {
+    let (mut session, fake) = opened(script([
+        login(),
+        call("DELE /gone", "550 Delete operation failed."),
+        call("CWD /gone", "550 Failed to change directory."),
+        call("SIZE /gone", "550 Could not get file size."),
+        call("DELE /kept", "550 Delete operation failed."),
+        call("CWD /kept", "550 Failed to change directory."),
+        call("SIZE /kept", "213 5"),
+        call("MDTM /kept", "213 20200101000000"),
+        call("DELE /told", "550 Permission denied."),
+        call("RNFR /gone", "550 RNFR command failed."),
+        call("CWD /gone", "550 Failed to change directory."),
+        call("SIZE /gone", "550 Could not get file size."),
+    ]))
+    .await;
+    let gone = session.delete(b"/gone").await.unwrap_err();
+    assert_eq!(gone.exit, Exit::NotFound, "{gone}");
+    assert!(gone.message.contains("Delete operation"), "{gone}");
+    let kept = session.delete(b"/kept").await.unwrap_err();
+    assert_eq!(kept.exit, Exit::Protocol, "{kept}");
+    let told = session.delete(b"/told").await.unwrap_err();
+    assert_eq!(told.exit, Exit::Refused, "{told}");
+    let gone = session.rename(b"/gone", b"/new").await.unwrap_err();
+    assert_eq!(gone.exit, Exit::NotFound, "{gone}");
+    fake.finish().await;
+}

@@ -14,14 +14,23 @@ use proto::marker::parse_range_reply;
 use proto::ranges::RangeSet;
 use proto::reply::Reply;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
-use super::part_sink::PartSink;
 use super::verdict::{self, Ended};
 use crate::Failure;
 use crate::session::Session;
+use crate::session::control::unreachable;
+use crate::session::replies::{Cause, cause};
 
 /// Longest wait for the server's own words after the data side failed.
 const LAST_WORDS: Duration = Duration::from_secs(10);
+/// Longest wait for the server's word on a data connection that this end closed because it had
+/// enough. Some say nothing more (Pure-FTPd's last line then has code 150): a new session costs
+/// less than waiting for them.
+const PARTING: Duration = Duration::from_secs(1);
+/// How long the data side may take to tell why the server lost the data connection: the reason is
+/// often here, and the server's reply is only its echo.
+const OWN_REASON: Duration = Duration::from_millis(500);
 
 /// What this end does with the bytes.
 #[derive(Debug)]
@@ -32,8 +41,8 @@ pub(crate) enum Job {
         sink: Arc<dyn Sink>,
         /// Offsets.
         plan: RecvPlan,
-        /// The sink itself when it ends the transfer before the server does.
-        stopper: Option<Arc<PartSink>>,
+        /// The server goes on past the plan's limit, so that this end closes the connection.
+        overruns: bool,
     },
     /// Gives them.
     Send {
@@ -131,7 +140,17 @@ impl Session {
         doing: &str,
         marked: Option<&Mutex<RangeSet>>,
     ) -> Result<Option<Result<Reply, Failure>>, Ended> {
-        let first = self.control.reply().await;
+        let patience = self.control.patience();
+        let Ok(first) = timeout(patience, self.control.next_reply()).await else {
+            self.control.abandon();
+            let message = format!(
+                "{} did not begin to {doing} within {} s: most likely it cannot connect to this \
+                 machine (a firewall or address translation is between); use --mode s",
+                self.name(),
+                patience.as_secs()
+            );
+            return Err(unreachable(message).into());
+        };
         match first {
             Ok(reply) if reply.is_preliminary() => {
                 note(&reply, marked);
@@ -184,6 +203,13 @@ impl Session {
             match reply {
                 Ok(reply) if reply.is_preliminary() => note(&reply, marked),
                 other => {
+                    if echoes(&other) && moved.is_none() {
+                        match timeout(OWN_REASON, &mut data).await {
+                            Ok(Ok(done)) => moved = Some(done),
+                            Ok(Err(_)) => return (None, None),
+                            Err(_) => {}
+                        }
+                    }
                     if !matches!(&other, Ok(reply) if reply.is_success()) {
                         control.cancel();
                     }
@@ -198,12 +224,18 @@ impl Session {
 /// the failure is this end's own.
 fn patience_after(moved: &Moved, patience: Duration) -> Option<Duration> {
     match &moved.result {
-        Ok(_) if moved.stopped => Some(patience.min(LAST_WORDS)),
+        Ok(_) if moved.stopped => Some(patience.min(PARTING)),
         Ok(_) => Some(patience),
         Err(DataError::Aborted) => None,
         Err(error) if verdict::is_local(error) => None,
         Err(_) => Some(patience.min(LAST_WORDS)),
     }
+}
+
+/// Whether a final reply may only say that this end broke the data connection.
+fn echoes(answer: &Result<Reply, Failure>) -> bool {
+    matches!(answer, Ok(reply) if !reply.is_success()
+        && matches!(cause(reply), Cause::Lost | Cause::Busy))
 }
 
 /// Keeps what a 111 marker reports; 112 tells nothing new about a transfer with this end.
@@ -226,11 +258,11 @@ fn start(
     tokio::task::spawn_blocking(move || {
         let mut channel = channel;
         let mut result = job.run(&mut channel, &settings, &control);
-        let part = job.stopped_by(&result);
         if let (Err(DataError::Connect { .. }), Some(target)) = (&result, alternative) {
             channel = Channel::connect_to(vec![target], None);
             result = job.run(&mut channel, &settings, &control);
         }
+        let part = job.whole_part(&result, &control);
         let stopped = part.is_some();
         if let Some(report) = part {
             result = Ok(report);
@@ -256,19 +288,25 @@ impl Job {
         }
     }
 
-    /// The report of a part that is complete although the server went on.
-    fn stopped_by(&self, result: &Result<Report, DataError>) -> Option<Report> {
-        let Self::Receive { plan, stopper, .. } = self else {
+    /// The report of a part that is whole although the transfer did not end well: the server went
+    /// on past the part's end, or broke off after it.
+    fn whole_part(&self, result: &Result<Report, DataError>, control: &Control) -> Option<Report> {
+        let Self::Receive {
+            plan,
+            overruns: true,
+            ..
+        } = self
+        else {
             return None;
         };
-        let stopper = stopper.as_ref().filter(|stopper| stopper.is_full())?;
-        if !matches!(result, Err(DataError::Write { .. })) {
+        let (start, end) = (plan.stream_start, plan.limit?);
+        let stored = control.stored();
+        let over = matches!(result, Ok(_) | Err(DataError::Aborted));
+        if over || !stored.contains(start, end) {
             return None;
         }
-        let mut stored = RangeSet::new();
-        stored.insert(plan.stream_start, stopper.end());
         Some(Report {
-            bytes: stored.bytes(),
+            bytes: end - start,
             stored,
             ..Report::default()
         })

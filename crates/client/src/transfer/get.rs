@@ -11,7 +11,6 @@ use proto::ranges::RangeSet;
 
 use super::choice;
 use super::exchange::{Exchange, Job};
-use super::part_sink::PartSink;
 use super::prepare::{Ends, Prepared};
 use super::verdict::Ended;
 use super::{Attempt, TransferSpec};
@@ -75,21 +74,14 @@ async fn attempt(
     let doing = format!("read {}", shown(path));
     let agreed = agree(session, path, spec, &doing, warnings).await?;
     let size = spec.size.or(spec.part.map(|(_, length)| length));
-    let stopper = match (agreed.retrieval.overruns, spec.part) {
-        (true, Some((_, length))) => Some(Arc::new(PartSink::new(Arc::clone(sink), length))),
-        _ => None,
-    };
     let job = Job::Receive {
-        sink: match &stopper {
-            Some(stopper) => Arc::clone(stopper) as Arc<dyn Sink>,
-            None => Arc::clone(sink),
-        },
+        sink: Arc::clone(sink),
         plan: RecvPlan {
             origin: 0,
             stream_start: agreed.retrieval.start,
-            limit: size.filter(|_| stopper.is_none()),
+            limit: size,
         },
-        stopper,
+        overruns: agreed.retrieval.overruns,
     };
     let exchange = Exchange {
         job,

@@ -1,8 +1,8 @@
 //! One file over one session (or two): the seam between the batch above and the dialogue below.
 //!
 //! Everything here is a single attempt. What a failed attempt made safe is in the shared
-//! [`Control`] (gets) or in [`TransferSpec::marked`] (puts and third-party transfers, from the
-//! server's 111 markers); the batch decides about the next attempt.
+//! [`data::job::Control`] (gets) or in [`TransferSpec::marked`] (puts and third-party transfers,
+//! from the server's 111 markers); the batch decides about the next attempt.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -17,7 +17,6 @@ mod choice;
 mod duplex;
 pub(crate) mod exchange;
 mod get;
-mod part_sink;
 pub(crate) mod prepare;
 mod put;
 mod third_party;

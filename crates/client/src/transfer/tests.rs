@@ -13,6 +13,8 @@ use crate::session::fake::{Act, Fake, call, login, login_with};
 use crate::{Exit, Failure, ModeChoice};
 use Act::{Give, Hear, Hold, Listen, Say, Take, Wait};
 
+mod between_servers;
+
 const PATIENCE: Duration = Duration::from_secs(5);
 const GRIDFTP: &str = "211-x\n PARALLEL\n SIZE\n ERET\n REST STREAM\n211 End.";
 
@@ -219,8 +221,86 @@ async fn a_part_by_rest_stops_where_it_ends() {
     let attempt = fetch(&mut session, &memory, &spec).await.unwrap();
     assert_eq!(attempt.report.bytes, 1000);
     assert_eq!(memory.take(), vec![7; 1000]);
+    assert!(session.is_usable());
     session.delete(b"/g").await.unwrap();
     fake.finish().await;
+}
+
+#[tokio::test]
+async fn a_part_is_whole_also_when_the_server_says_no_last_word() {
+    let (mut session, _fake) = opened(vec![
+        login(),
+        vec![Listen("PASV"), Hear("RETR /f"), Say("150 97.6 kbytes")],
+        vec![Give(vec![7; 300_000]), Say("150 0.005 seconds")],
+        vec![Wait(20_000)],
+    ])
+    .await;
+    let memory = sink();
+    let mut spec = spec();
+    spec.size = Some(99_999);
+    spec.part = Some((0, 99_999));
+    let start = Instant::now();
+    let control = Arc::new(Control::new());
+    let sink = Arc::new(memory.clone());
+    let attempt = get(&mut session, b"/f", sink, &spec, &control).await;
+    assert_eq!(attempt.unwrap().report.bytes, 99_999);
+    assert_eq!(control.bytes(), 99_999);
+    assert!(start.elapsed() < Duration::from_secs(3));
+    assert_eq!(memory.take(), vec![7; 99_999]);
+    // Whatever it says later would be taken for the answer to another command.
+    assert!(!session.is_usable());
+}
+
+#[tokio::test]
+async fn an_empty_part_of_a_missing_file_is_a_refusal() {
+    let (mut session, _fake) = opened(vec![
+        login(),
+        vec![Listen("PASV"), Hear("RETR /f"), Say("550 No such file")],
+    ])
+    .await;
+    let mut spec = spec();
+    spec.size = Some(0);
+    spec.part = Some((0, 0));
+    let failure = fetch(&mut session, &sink(), &spec).await.unwrap_err();
+    assert_eq!(failure.exit, Exit::NotFound);
+}
+
+/// A disk that takes its time to say that it is full.
+#[derive(Debug)]
+struct FullDisk;
+
+impl data::store::Sink for FullDisk {
+    fn name(&self) -> String {
+        "full disk".to_owned()
+    }
+
+    fn write_at(&self, _: u64, _: &[u8]) -> std::io::Result<()> {
+        std::thread::sleep(Duration::from_millis(200));
+        Err(std::io::ErrorKind::StorageFull.into())
+    }
+
+    fn fd(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        None
+    }
+
+    fn seekable(&self) -> bool {
+        true
+    }
+}
+
+#[tokio::test]
+async fn a_full_disk_here_counts_more_than_what_the_server_says_of_it() {
+    let (mut session, _fake) = opened(vec![
+        login(),
+        vec![Listen("PASV"), Hear("RETR /f"), Say("150 go")],
+        vec![Give(vec![7; 1000]), Say("426 Failure writing to network")],
+    ])
+    .await;
+    let control = Arc::new(Control::new());
+    let outcome = get(&mut session, b"/f", Arc::new(FullDisk), &spec(), &control).await;
+    let failure = outcome.unwrap_err();
+    assert_eq!((failure.exit, failure.transient), (Exit::Local, false));
+    assert!(failure.message.contains("full disk"), "{failure}");
 }
 
 #[tokio::test]
@@ -356,149 +436,24 @@ async fn a_server_that_cannot_connect_back_sends_in_stream_mode() {
     fake.finish().await;
 }
 
-mod between_servers {
-    use super::*;
-
-    async fn copy(
-        source: &mut Session,
-        destination: &mut Session,
-        spec: &TransferSpec,
-    ) -> (Result<Attempt, Failure>, Vec<u64>) {
-        let seen = Mutex::new(Vec::new());
-        let progress = |bytes| seen.lock().unwrap().push(bytes);
-        let outcome = third_party(source, b"/s", destination, b"/d", spec, &progress).await;
-        (outcome, seen.into_inner().unwrap())
-    }
-
-    fn destination(rest: Vec<Act>) -> Vec<Vec<Act>> {
-        vec![
-            login_with(GRIDFTP),
-            vec![Listen("PASV"), Hear("ALLO 5"), Say("200 ok")],
-            vec![Hear("STOR /d")],
-            rest,
-        ]
-    }
-
-    fn source(rest: Vec<Act>) -> Vec<Vec<Act>> {
-        vec![
-            login_with(GRIDFTP),
-            call("PORT 127,0,0,1,", "200 ok"),
-            vec![Hear("RETR /s")],
-            rest,
-        ]
-    }
-
-    fn five() -> TransferSpec {
-        let mut spec = spec();
-        spec.size = Some(5);
-        spec
-    }
-
-    #[tokio::test]
-    async fn both_must_confirm() {
-        let (mut a, first) = opened(source(vec![Say("150 go"), Say("226 sent")])).await;
-        let (mut b, second) = opened(destination(vec![
-            Say("150 go"),
-            Wait(100),
-            Say("226 stored"),
-        ]))
-        .await;
-        let (outcome, _) = copy(&mut a, &mut b, &five()).await;
-        assert_eq!(outcome.unwrap().report.bytes, 5);
-        first.finish().await;
-        second.finish().await;
-    }
-
-    #[tokio::test]
-    async fn the_side_that_failed_first_is_named() {
-        let (mut a, _first) = opened(source(vec![Say("550 No such file or directory")])).await;
-        let (mut b, _second) = opened(destination(vec![Wait(100), Say("425 nobody came")])).await;
-        let (outcome, _) = copy(&mut a, &mut b, &five()).await;
-        let failure = outcome.unwrap_err();
-        assert_eq!(failure.exit, Exit::NotFound);
-        assert!(failure.message.contains("/s"), "{failure}");
-        assert!(failure.message.contains("nobody came"), "{failure}");
-    }
-
-    #[tokio::test]
-    async fn the_reason_counts_more_than_the_broken_connection() {
-        let (mut a, _first) = opened(source(vec![Say("426 broken pipe")])).await;
-        let (mut b, _second) = opened(destination(vec![
-            Wait(100),
-            Say("452 No space left on device"),
-        ]))
-        .await;
-        let (outcome, _) = copy(&mut a, &mut b, &five()).await;
-        let failure = outcome.unwrap_err();
-        assert!(!failure.transient, "{failure}");
-        assert!(failure.message.contains("No space left"), "{failure}");
-    }
-
-    #[tokio::test]
-    async fn a_source_that_refuses_frees_the_destination() {
-        let (mut a, _first) = opened(source(vec![Say("550 No such file")])).await;
-        let (mut b, _second) = opened(destination(vec![Wait(8_000)])).await;
-        let start = Instant::now();
-        let (outcome, _) = copy(&mut a, &mut b, &five()).await;
-        assert_eq!(outcome.unwrap_err().exit, Exit::NotFound);
-        assert!(start.elapsed() < Duration::from_secs(7));
-        assert!(b.delete(b"/x").await.unwrap_err().transient);
-    }
-
-    #[tokio::test]
-    async fn markers_tell_progress_and_length() {
-        const MARKER: &str = "112-Perf Marker\n Timestamp:  1.0\n Stripe Index: 0\n \
-            Stripe Bytes Transferred: 3\n Total Stripe Count: 1\n112 End.";
-        let (mut a, _first) = opened(vec![
-            login_with(GRIDFTP),
-            call("MODE E", "200 ok"),
-            call("OPTS RETR Parallelism=4,4,4;", "200 ok"),
-            call("PORT 127,0,0,1,", "200 ok"),
-            vec![Hear("RETR /s"), Say("150 go\n226 sent")],
-        ])
-        .await;
-        let (mut b, _second) = opened(vec![
-            login_with(GRIDFTP),
-            call("MODE E", "200 ok"),
-            vec![Listen("PASV"), Hear("ALLO 5"), Say("200 ok")],
-            vec![Hear("STOR /d"), Say("150 go"), Say(MARKER)],
-            vec![Say("111 Range Marker 0-3"), Say("226 stored")],
-        ])
-        .await;
-        let mut spec = five();
-        spec.streams = 4;
-        let (outcome, seen) = copy(&mut a, &mut b, &spec).await;
-        // Both confirm, but the last marker tells fewer bytes than the file has.
-        assert_eq!(outcome.unwrap_err().exit, Exit::Integrity);
-        assert_eq!(seen, [3]);
-        assert_eq!(spec.marked.lock().unwrap().to_string(), "0-3");
-    }
-
-    #[tokio::test]
-    async fn one_side_without_extended_mode_brings_both_to_stream_mode() {
-        let (mut a, first) = opened(vec![
+#[tokio::test]
+async fn a_server_that_cannot_connect_back_and_says_nothing_is_understood() {
+    let fake = Fake::start(
+        [
             login_with(GRIDFTP),
             call("MODE E", "200 ok"),
             call("OPTS RETR", "200 ok"),
-            call("MODE S", "200 ok"),
-            call("PORT 127,0,0,1,", "200 ok"),
-            vec![Hear("RETR /s"), Say("226 sent")],
-        ])
-        .await;
-        let (mut b, second) = opened(vec![
-            login_with(GRIDFTP),
-            call("MODE E", "504 no"),
-            vec![Listen("PASV"), Hear("ALLO 5"), Say("200 ok")],
-            vec![Hear("STOR /d"), Say("226 stored")],
-        ])
-        .await;
-        let mut spec = five();
-        spec.streams = 4;
-        let (outcome, _) = copy(&mut a, &mut b, &spec).await;
-        let attempt = outcome.unwrap();
-        assert!(!attempt.extended);
-        assert_eq!(attempt.warnings.len(), 1);
-        first.finish().await;
-        second.finish().await;
-    }
+            call("PORT", "200 ok"),
+            vec![Hear("RETR /f"), Wait(20_000)],
+        ]
+        .concat(),
+    )
+    .await;
+    let patience = Duration::from_millis(500);
+    let mut session = Session::open(&fake.server, patience).await.unwrap();
+    let mut spec = spec();
+    spec.streams = 4;
+    let failure = fetch(&mut session, &sink(), &spec).await.unwrap_err();
+    assert_eq!((failure.exit, failure.transient), (Exit::Unreachable, true));
+    assert!(failure.message.contains("--mode s"), "{failure}");
 }

@@ -1,0 +1,146 @@
+//! Server to server.
+
+use super::*;
+
+async fn copy(
+    source: &mut Session,
+    destination: &mut Session,
+    spec: &TransferSpec,
+) -> (Result<Attempt, Failure>, Vec<u64>) {
+    let seen = Mutex::new(Vec::new());
+    let progress = |bytes| seen.lock().unwrap().push(bytes);
+    let outcome = third_party(source, b"/s", destination, b"/d", spec, &progress).await;
+    (outcome, seen.into_inner().unwrap())
+}
+
+fn destination(rest: Vec<Act>) -> Vec<Vec<Act>> {
+    vec![
+        login_with(GRIDFTP),
+        vec![Listen("PASV"), Hear("ALLO 5"), Say("200 ok")],
+        vec![Hear("STOR /d")],
+        rest,
+    ]
+}
+
+fn source(rest: Vec<Act>) -> Vec<Vec<Act>> {
+    vec![
+        login_with(GRIDFTP),
+        call("PORT 127,0,0,1,", "200 ok"),
+        vec![Hear("RETR /s")],
+        rest,
+    ]
+}
+
+fn five() -> TransferSpec {
+    let mut spec = spec();
+    spec.size = Some(5);
+    spec
+}
+
+#[tokio::test]
+async fn both_must_confirm() {
+    let (mut a, first) = opened(source(vec![Say("150 go"), Say("226 sent")])).await;
+    let (mut b, second) = opened(destination(vec![
+        Say("150 go"),
+        Wait(100),
+        Say("226 stored"),
+    ]))
+    .await;
+    let (outcome, _) = copy(&mut a, &mut b, &five()).await;
+    assert_eq!(outcome.unwrap().report.bytes, 5);
+    first.finish().await;
+    second.finish().await;
+}
+
+#[tokio::test]
+async fn the_side_that_failed_first_is_named() {
+    let (mut a, _first) = opened(source(vec![Say("550 No such file or directory")])).await;
+    let (mut b, _second) = opened(destination(vec![Wait(100), Say("425 nobody came")])).await;
+    let (outcome, _) = copy(&mut a, &mut b, &five()).await;
+    let failure = outcome.unwrap_err();
+    assert_eq!(failure.exit, Exit::NotFound);
+    assert!(failure.message.contains("/s"), "{failure}");
+    assert!(failure.message.contains("nobody came"), "{failure}");
+}
+
+#[tokio::test]
+async fn the_reason_counts_more_than_the_broken_connection() {
+    let (mut a, _first) = opened(source(vec![Say("426 broken pipe")])).await;
+    let (mut b, _second) = opened(destination(vec![
+        Wait(100),
+        Say("452 No space left on device"),
+    ]))
+    .await;
+    let (outcome, _) = copy(&mut a, &mut b, &five()).await;
+    let failure = outcome.unwrap_err();
+    assert!(!failure.transient, "{failure}");
+    assert!(failure.message.contains("No space left"), "{failure}");
+}
+
+#[tokio::test]
+async fn a_source_that_refuses_frees_the_destination() {
+    let (mut a, _first) = opened(source(vec![Say("550 No such file")])).await;
+    let (mut b, _second) = opened(destination(vec![Wait(8_000)])).await;
+    let start = Instant::now();
+    let (outcome, _) = copy(&mut a, &mut b, &five()).await;
+    assert_eq!(outcome.unwrap_err().exit, Exit::NotFound);
+    assert!(start.elapsed() < Duration::from_secs(7));
+    assert!(b.delete(b"/x").await.unwrap_err().transient);
+}
+
+#[tokio::test]
+async fn markers_tell_progress_and_length() {
+    const MARKER: &str = "112-Perf Marker\n Timestamp:  1.0\n Stripe Index: 0\n \
+        Stripe Bytes Transferred: 3\n Total Stripe Count: 1\n112 End.";
+    let (mut a, _first) = opened(vec![
+        login_with(GRIDFTP),
+        call("MODE E", "200 ok"),
+        call("OPTS RETR Parallelism=4,4,4;", "200 ok"),
+        call("PORT 127,0,0,1,", "200 ok"),
+        vec![Hear("RETR /s"), Say("150 go\n226 sent")],
+    ])
+    .await;
+    let (mut b, _second) = opened(vec![
+        login_with(GRIDFTP),
+        call("MODE E", "200 ok"),
+        vec![Listen("PASV"), Hear("ALLO 5"), Say("200 ok")],
+        vec![Hear("STOR /d"), Say("150 go"), Say(MARKER)],
+        vec![Say("111 Range Marker 0-3"), Say("226 stored")],
+    ])
+    .await;
+    let mut spec = five();
+    spec.streams = 4;
+    let (outcome, seen) = copy(&mut a, &mut b, &spec).await;
+    // Both confirm, but the last marker tells fewer bytes than the file has.
+    assert_eq!(outcome.unwrap_err().exit, Exit::Integrity);
+    assert_eq!(seen, [3]);
+    assert_eq!(spec.marked.lock().unwrap().to_string(), "0-3");
+}
+
+#[tokio::test]
+async fn one_side_without_extended_mode_brings_both_to_stream_mode() {
+    let (mut a, first) = opened(vec![
+        login_with(GRIDFTP),
+        call("MODE E", "200 ok"),
+        call("OPTS RETR", "200 ok"),
+        call("MODE S", "200 ok"),
+        call("PORT 127,0,0,1,", "200 ok"),
+        vec![Hear("RETR /s"), Say("226 sent")],
+    ])
+    .await;
+    let (mut b, second) = opened(vec![
+        login_with(GRIDFTP),
+        call("MODE E", "504 no"),
+        vec![Listen("PASV"), Hear("ALLO 5"), Say("200 ok")],
+        vec![Hear("STOR /d"), Say("226 stored")],
+    ])
+    .await;
+    let mut spec = five();
+    spec.streams = 4;
+    let (outcome, _) = copy(&mut a, &mut b, &spec).await;
+    let attempt = outcome.unwrap();
+    assert!(!attempt.extended);
+    assert_eq!(attempt.warnings.len(), 1);
+    first.finish().await;
+    second.finish().await;
+}
