@@ -1,11 +1,13 @@
 //! The handle between a running transfer and whoever watches or stops it.
 
+use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use proto::ranges::RangeSet;
 
+use crate::job::WireStats;
 use crate::os::wake::Wake;
 use crate::os::{TcpInfo, tcp_info};
 use crate::stream::Stream;
@@ -20,7 +22,12 @@ pub struct Control {
     stored: Mutex<RangeSet>,
     live: Mutex<Vec<Weak<Stream>>>,
     wakes: Mutex<Vec<Weak<Wake>>>,
+    peers: Mutex<Vec<IpAddr>>,
+    wire: Mutex<WireStats>,
 }
+
+/// Most hosts that [`Control::peers`] names.
+const MOST_PEERS: usize = 64;
 
 impl Control {
     /// Nothing moved yet.
@@ -41,6 +48,17 @@ impl Control {
     /// Data connections open now.
     pub fn streams(&self) -> u64 {
         locked(&self.live).len() as u64
+    }
+
+    /// Hosts at the other ends of the data connections so far, as they came; IPv4-mapped
+    /// addresses as IPv4.
+    pub fn peers(&self) -> Vec<IpAddr> {
+        locked(&self.peers).clone()
+    }
+
+    /// The kernel's view of the last attempt that ended, failed or not.
+    pub fn wire(&self) -> WireStats {
+        *locked(&self.wire)
     }
 
     /// Stops the transfer: wakes every blocked stream; the transfer returns
@@ -91,9 +109,18 @@ impl Control {
 
     /// Shows a stream in [`Control::sample`]; returns how many are live now.
     pub(crate) fn attach(&self, stream: &Arc<Stream>) -> u64 {
+        let mut peers = locked(&self.peers);
+        let host = stream.peer().ip().to_canonical();
+        if peers.len() < MOST_PEERS && !peers.contains(&host) {
+            peers.push(host);
+        }
         let mut live = locked(&self.live);
         live.push(Arc::downgrade(stream));
         live.len() as u64
+    }
+
+    pub(crate) fn note_wire(&self, stats: WireStats) {
+        *locked(&self.wire) = stats;
     }
 
     pub(crate) fn detach(&self, stream: &Arc<Stream>) {

@@ -154,6 +154,7 @@ impl Transfer {
         self,
         result: Result<Option<String>, DataError>,
     ) -> Result<Report, DataError> {
+        self.control.note_wire(*locked(&self.stats));
         let failure = self.failure.into_inner();
         let failure = failure.unwrap_or_else(PoisonError::into_inner);
         match (failure, result) {

@@ -84,7 +84,7 @@ struct Driver {
     ends: Ends,
     who: Who,
     channel: Option<Channel>,
-    /// Where data connections go to or are expected from, for the log.
+    /// Where data connections go to or are expected from, for the log of a transfer without any.
     data_peers: Vec<IpAddr>,
     work: Work,
     notes: Notes,

@@ -44,7 +44,7 @@ pub struct TransferRecord {
     pub user: String,
     /// From where the session came.
     pub client: SocketAddr,
-    /// The other ends of the data connections.
+    /// The other ends of the data connections; where there were none, whence they were awaited.
     pub data_peers: Vec<IpAddr>,
     /// The file inside the session's root.
     pub path: Vec<u8>,
@@ -70,6 +70,16 @@ pub struct TransferRecord {
     pub task: Option<String>,
     /// SITE CLIENTINFO or CLNT.
     pub application: Option<String>,
+}
+
+impl TransferRecord {
+    /// Data connections used; asked for, where there were none.
+    fn streams_used(&self) -> u64 {
+        match self.wire.streams {
+            0 => self.streams.into(),
+            used => used,
+        }
+    }
 }
 
 /// The open log files. A failing log never fails a transfer: it is told once, by tracing, until

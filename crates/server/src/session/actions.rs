@@ -70,7 +70,7 @@ impl Driver {
         self.channel = Some(channel);
     }
 
-    /// For the log: from anywhere is not worth a line.
+    /// For the log; from anywhere is nowhere in particular.
     pub(super) fn expect_data_from(&mut self, request: &ListenRequest) {
         self.data_peers = if request.any_host {
             Vec::new()

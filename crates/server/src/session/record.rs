@@ -23,7 +23,11 @@ impl Driver {
             direction: summary.direction,
             user,
             client: self.ends.peer,
-            data_peers: self.data_peers.clone(),
+            data_peers: if summary.peers.is_empty() {
+                self.data_peers.clone()
+            } else {
+                summary.peers
+            },
             path: summary.path.as_bytes().to_vec(),
             root,
             mode: settings.mode,

@@ -112,8 +112,10 @@ pub(crate) struct Summary {
     pub(crate) path: VPath,
     /// As requested.
     pub(crate) settings: Settings,
-    /// Kernel's view; zero for a transfer that failed.
+    /// Kernel's view.
     pub(crate) wire: data::job::WireStats,
+    /// Hosts at the other ends of the data connections.
+    pub(crate) peers: Vec<IpAddr>,
     /// Checksum of the whole file, if known.
     pub(crate) digest: Option<String>,
 }

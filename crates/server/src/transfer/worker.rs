@@ -54,6 +54,8 @@ pub(super) fn run(order: Order, control: &Arc<Control>, reports: &mpsc::Sender<E
     let channel = transfer.channel;
     summary.elapsed = begun.elapsed();
     summary.bytes = control.bytes();
+    summary.wire = control.wire();
+    summary.peers = control.peers();
     let last = progress(control);
     let ended = Ended {
         result: result.map(|()| TransferDone {
@@ -88,11 +90,10 @@ impl Transfer<'_> {
             Opened::Send(sending) => {
                 self.summary.path = sending.path;
                 self.announce(true, None);
-                let report = self.with_channel(|channel, settings, control| {
+                self.with_channel(|channel, settings, control| {
                     send::run(channel, &sending.source, &sending.plan, settings, control)
-                })?;
-                self.summary.wire = report.wire;
-                Ok(())
+                })
+                .map(|_| ())
             }
             Opened::Receive(storing) => self.store(storing),
         }
@@ -106,7 +107,6 @@ impl Transfer<'_> {
         let report = self.with_channel(|channel, settings, control| {
             recv::run(channel, &storing.sink, &storing.plan, settings, control)
         })?;
-        self.summary.wire = report.wire;
         self.summary.digest = storing.finish(&report)?;
         Ok(())
     }
@@ -156,6 +156,7 @@ impl Summary {
             path: path.clone(),
             settings,
             wire: WireStats::default(),
+            peers: Vec::new(),
             digest: None,
         }
     }

@@ -34,7 +34,7 @@ pub(super) fn line(record: &TransferRecord, host: &str) -> Vec<u8> {
         record.wire.buffer_bytes,
         record.block,
         record.bytes,
-        record.wire.streams.max(u64::from(record.streams)),
+        record.streams_used(),
         peers.join(","),
         match record.direction {
             Direction::Retrieve => "RETR",

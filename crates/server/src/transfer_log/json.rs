@@ -76,7 +76,7 @@ pub(super) fn line(record: &TransferRecord) -> serde_json::Result<Vec<u8>> {
             Mode::Stream => "S",
             Mode::Extended => "E",
         },
-        streams: record.wire.streams.max(u64::from(record.streams)),
+        streams: record.streams_used(),
         block: record.block,
         buffer: wire.buffer_bytes,
         min_rtt_us: (wire.min_rtt_us > 0).then_some(wire.min_rtt_us),

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use server::config::{Anonymous, ServerConfig};
 use server::{ServeError, Shutdown};
 
+use crate::client::Client;
 use crate::data_port;
-use crate::running::Running;
+use crate::running::{Running, eventually, sample};
 
 #[test]
 fn a_drain_tells_idle_sessions_and_lets_transfers_finish() {
@@ -186,12 +187,34 @@ fn a_missing_users_file_and_an_unwritable_log_are_named() {
     assert!(text.contains("/no/such/log"), "{text}");
 }
 
+/// Two streams of MODE E, and ABOR when all that they sent has come.
+fn abort_a_store(client: &mut Client) {
+    client.expect("MODE E", 200);
+    let address = client.pasv();
+    client.send("STOR up");
+    let mut streams = [(); 2].map(|()| data_port::connect(address));
+    for (stream, offset) in streams.iter_mut().zip([0, 60_000]) {
+        data_port::send_block(stream, offset, &sample(60_000));
+    }
+    client.next_but_markers(150);
+    eventually("the blocks are stored", || {
+        client.send("STAT");
+        client.next_but_markers(213).text.contains("120000 bytes")
+    });
+    client.send("ABOR");
+    client.next_but_markers(426);
+    client.next(226);
+}
+
 #[test]
 fn each_transfer_leaves_one_record() {
     let scratch = tempfile::tempdir().unwrap();
     let log = scratch.path().join("transfers.jsonl");
     let at = log.clone();
-    let server = Running::with(|config| config.transfer_log = Some(at));
+    let server = Running::with(|config| {
+        config.transfer_log = Some(at);
+        config.users = Some(PathBuf::from("to be made"));
+    });
     let bytes = server.file("f", 5000);
     let mut client = server.anonymous();
     let address = client.pasv();
@@ -202,6 +225,7 @@ fn each_transfer_leaves_one_record() {
     client.pasv();
     client.expect("RETR missing", 550);
     drop(client);
+    abort_a_store(&mut server.user());
     server.ask_to_stop();
     server.wait().unwrap();
     let text = std::fs::read_to_string(log).unwrap();
@@ -209,8 +233,14 @@ fn each_transfer_leaves_one_record() {
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
-    assert_eq!(records.len(), 2, "{text}");
+    assert_eq!(records.len(), 3, "{text}");
     assert_eq!(records[0]["bytes"], 5000, "{text}");
     assert_eq!(records[0]["code"], 226, "{text}");
     assert_eq!(records[1]["code"], 550, "{text}");
+    // What is known of a transfer that failed, of a user whose data may come from anywhere.
+    assert_eq!(records[2]["code"], 426, "{text}");
+    assert_eq!(records[2]["bytes"], 120_000, "{text}");
+    assert_eq!(records[2]["streams"], 2, "{text}");
+    assert_eq!(records[2]["data_peers"][0], "127.0.0.1", "{text}");
+    assert!(records[2]["buffer"].as_u64().unwrap() > 0, "{text}");
 }
