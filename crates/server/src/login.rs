@@ -92,6 +92,11 @@ impl Logins {
             return Err(denied());
         };
         let delay = self.penalties().delay(peer, Instant::now());
+        let Some(delay) = delay else {
+            return Err(Refusal::Busy(
+                "too many failed logins from your address".to_owned(),
+            ));
+        };
         tokio::time::sleep(delay).await;
         let account = self.verify(users, user, password).await;
         self.penalties()

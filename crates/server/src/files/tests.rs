@@ -120,12 +120,13 @@ impl Session {
             .sum
             .filter(|_| start == 0)
             .map(|algorithm| digest(algorithm, content));
-        storing.finish(&Report {
+        let report = Report {
             bytes: content.len() as u64,
             stored,
             digest,
             ..Report::default()
-        })
+        };
+        storing.finish(&report, &mut |_| true)
     }
 }
 
@@ -419,7 +420,7 @@ fn resumed_in_mode_e_the_rest_is_kept() {
         .sink
         .write_at(storing.plan.origin + 2, b"abcd")
         .unwrap();
-    storing.finish(&Report::default()).unwrap();
+    storing.finish(&Report::default(), &mut |_| true).unwrap();
     assert_eq!(session.content("f"), "01abcd6789");
 }
 
@@ -593,6 +594,19 @@ fn announced_checksums_are_verified() {
     session
         .store(expecting(whole, Disposition::Append), ", world")
         .unwrap();
+}
+
+#[test]
+fn a_verification_can_be_stopped() {
+    let session = Session::new();
+    session.file("f", "hello");
+    let mut kind = store("f", Disposition::Append);
+    if let TransferKind::Store { expect, .. } = &mut kind {
+        *expect = Some((Algorithm::Md5, digest(Algorithm::Md5, "hello")));
+    }
+    let storing = session.storing(kind, Mode::Stream);
+    let stopped = storing.finish(&Report::default(), &mut |_| false);
+    assert_eq!(stopped, Err(TransferError::Aborted));
 }
 
 #[test]

@@ -208,8 +208,13 @@ impl Storing {
     /// checksum, sets the announced time, and remembers the sum. Returns the checksum of the whole
     /// file if it is known. A store that failed is just dropped: what arrived stays for a restart.
     /// Nothing is forced to the disk: as with other servers that is the file system's business.
-    pub fn finish(self, report: &Report) -> Result<Option<String>, TransferError> {
-        self.ending.run(&self.plan, report)
+    /// `progress` as for [`Files::run`]: a file that did not pass whole is read for its checksum.
+    pub fn finish(
+        self,
+        report: &Report,
+        progress: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<Option<String>, TransferError> {
+        self.ending.run(&self.plan, report, progress)
     }
 }
 

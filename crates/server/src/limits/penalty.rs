@@ -12,6 +12,9 @@ const FREE_FAILURES: u32 = 3;
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// Longest step between two checks.
 const MAX_WAIT: Duration = Duration::from_secs(32);
+/// Longest wait in the queue; who would wait longer is refused at once, or a flood of logins would
+/// shut out everybody behind its address for hours and hold as many sessions.
+const MAX_QUEUE: Duration = Duration::from_secs(64);
 /// Failures are forgotten when nothing came for this long.
 const MEMORY: Duration = Duration::from_secs(600);
 /// Addresses remembered; the one that was quiet for longest gives way.
@@ -35,14 +38,19 @@ struct Record {
 }
 
 impl LoginPenalties {
-    /// How long to wait before the next login from `peer` is checked. Takes the turn.
-    pub fn delay(&mut self, peer: IpAddr, now: Instant) -> Duration {
+    /// How long to wait before the next login from `peer` is checked. Takes the turn; `None`: too
+    /// many wait already, and it is not to be checked at all.
+    pub fn delay(&mut self, peer: IpAddr, now: Instant) -> Option<Duration> {
         let Some(record) = self.addresses.get_mut(&client_key(peer)) else {
-            return Duration::ZERO;
+            return Some(Duration::ZERO);
         };
         let turn = record.free_at.max(now);
+        let wait = turn - now;
+        if wait > MAX_QUEUE {
+            return None;
+        }
         record.free_at = turn + step(record.failures);
-        turn - now
+        Some(wait)
     }
 
     /// Notes the result of a login.
@@ -99,7 +107,7 @@ mod tests {
         let mut now = Instant::now();
         let mut waits = Vec::new();
         for _ in 0..11 {
-            let wait = penalties.delay(PEER, now);
+            let wait = penalties.delay(PEER, now).unwrap();
             waits.push(wait.as_secs());
             now += wait;
             penalties.note(PEER, false, now);
@@ -107,7 +115,7 @@ mod tests {
         assert_eq!(waits, [0, 0, 0, 0, 1, 2, 4, 8, 16, 32, 32]);
         now += MEMORY;
         penalties.note(PEER, false, now);
-        assert_eq!(penalties.delay(PEER, now), Duration::ZERO);
+        assert_eq!(penalties.delay(PEER, now), Some(Duration::ZERO));
     }
 
     #[test]
@@ -118,13 +126,28 @@ mod tests {
             penalties.note(PEER, false, now);
         }
         let waits: Vec<u64> = (0..3)
-            .map(|_| penalties.delay(PEER, now).as_secs())
+            .map(|_| penalties.delay(PEER, now).unwrap().as_secs())
             .collect();
         assert_eq!(waits, [2, 4, 6]);
         assert_eq!(
             penalties.delay("192.0.2.9".parse().unwrap(), now),
-            Duration::ZERO
+            Some(Duration::ZERO)
         );
+    }
+
+    #[test]
+    fn a_flood_is_refused_and_does_not_lengthen_the_queue() {
+        let mut penalties = LoginPenalties::default();
+        let now = Instant::now();
+        for _ in 0..20 {
+            penalties.note(PEER, false, now);
+        }
+        let waiting = (0..1000)
+            .filter(|_| penalties.delay(PEER, now).is_some())
+            .count();
+        assert!(waiting <= 3, "{waiting}");
+        let later = now + MAX_QUEUE + MAX_WAIT;
+        assert!(penalties.delay(PEER, later).is_some());
     }
 
     #[test]
@@ -135,7 +158,7 @@ mod tests {
             penalties.note(PEER, false, now);
         }
         penalties.note(PEER, true, now);
-        assert_eq!(penalties.delay(PEER, now), Duration::ZERO);
+        assert_eq!(penalties.delay(PEER, now), Some(Duration::ZERO));
     }
 
     #[test]

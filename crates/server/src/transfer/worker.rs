@@ -107,7 +107,7 @@ impl Transfer<'_> {
         let report = self.with_channel(|channel, settings, control| {
             recv::run(channel, &storing.sink, &storing.plan, settings, control)
         })?;
-        self.summary.digest = storing.finish(&report)?;
+        self.summary.digest = storing.finish(&report, &mut |_| !self.control.cancelled())?;
         Ok(())
     }
 

@@ -35,6 +35,7 @@ impl Ending {
         self,
         plan: &RecvPlan,
         report: &Report,
+        progress: &mut dyn FnMut(u64) -> bool,
     ) -> Result<Option<String>, TransferError> {
         if self.cut {
             self.cut_at(plan.stream_start.saturating_add(report.bytes))?;
@@ -42,7 +43,7 @@ impl Ending {
         let computed = match (self.algorithm, &self.expect) {
             (Some(algorithm), Some(_)) => Some(match self.passed_whole(plan, report)? {
                 Some(digest) => digest,
-                None => self.read(algorithm)?,
+                None => self.read(algorithm, progress)?,
             }),
             _ => self.passed_whole(plan, report)?,
         };
@@ -87,7 +88,11 @@ impl Ending {
     }
 
     /// The checksum of the file as it is stored, provided it still has its name.
-    fn read(&self, algorithm: Algorithm) -> Result<String, TransferError> {
+    fn read(
+        &self,
+        algorithm: Algorithm,
+        progress: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<String, TransferError> {
         let ours = Identity::of(self.file.file()).map_err(|error| self.failed(&error))?;
         let named = self
             .files
@@ -102,8 +107,11 @@ impl Ending {
             }));
         }
         self.files
-            .checksum(algorithm, &self.path, 0, None, &mut |_| true)
-            .map_err(TransferError::File)
+            .checksum(algorithm, &self.path, 0, None, progress)
+            .map_err(|error| match error.kind {
+                FileErrorKind::Aborted => TransferError::Aborted,
+                _ => TransferError::File(error),
+            })
     }
 
     /// Of the open file: another may have its name by now.
