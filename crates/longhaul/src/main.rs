@@ -103,7 +103,8 @@ fn serve(args: ServeArgs) -> Result<Exit> {
         };
         server::serve(config, ready, shutdown)
             .await
-            .map_err(anyhow::Error::from)
+            // Its text names the cause already; a chain would say it twice.
+            .map_err(|error| anyhow::anyhow!("{error}"))
     });
     runtime.shutdown_timeout(Duration::from_secs(1));
     served.map(|()| Exit::Done)
