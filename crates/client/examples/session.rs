@@ -153,6 +153,7 @@ fn spec(how: &[&str]) -> Result<TransferSpec, Box<dyn Error>> {
         congestion: None,
         io: IoMethod::Auto,
         block: 256 << 10,
+        begun: Arc::default(),
         marked: Arc::new(Mutex::new(RangeSet::new())),
         data_ports: None,
     })

@@ -166,7 +166,12 @@ pub enum Event {
     Progress {
         /// Bytes moved in this run (without what was resumed).
         bytes: u64,
-        /// Bytes that are safe in all, resumed ones included.
+        /// Bytes that are safe at the destinations, resumed ones included: what a `--resume` after
+        /// a kill at this moment would build on, but for the last fraction of a second. Gets: what
+        /// was written here. Puts and copies between servers in MODE E: what the server's markers
+        /// named. Puts in MODE S, which has no markers: what the server's kernel acknowledged,
+        /// which a server that lives will store. A file whose transfer the server confirmed counts
+        /// whole.
         safe: u64,
         /// Streams open now.
         streams: u64,

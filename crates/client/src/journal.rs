@@ -152,9 +152,8 @@ impl Journal {
         Ok(Self::resumed(path, copy))
     }
 
-    /// A journal that goes on from an older one, which stays until the first safe bytes are
-    /// written over it.
-    pub(crate) fn resumed(path: PathBuf, copy: Identity) -> Self {
+    /// An older one, if there is one, stays until the first safe bytes are written over it.
+    fn resumed(path: PathBuf, copy: Identity) -> Self {
         Self {
             path,
             copy,
@@ -163,6 +162,14 @@ impl Journal {
             written: None,
             last: None,
         }
+    }
+
+    /// A journal that goes on from an older one, which is replaced at once: it may say of the order
+    /// of the bytes what this run will make untrue.
+    pub(crate) fn taken_up(path: PathBuf, copy: Identity, safe: &RangeSet) -> io::Result<Self> {
+        let mut journal = Self::resumed(path, copy);
+        journal.write(safe)?;
+        Ok(journal)
     }
 
     /// Writes `safe` if enough time has passed or enough became safe since the last time. Errors
@@ -212,20 +219,13 @@ impl Journal {
             copy: self.copy.clone(),
         })?;
         text.extend_from_slice(record);
-        let next = self.next_path();
+        let next = next_path(&self.path);
         let mut file = File::create(&next)?;
         file.write_all(&text)?;
         fs::rename(&next, &self.path)?;
         self.file = Some(file);
         self.length = text.len() as u64;
         Ok(())
-    }
-
-    /// Where a new file is written before it takes the journal's name.
-    fn next_path(&self) -> PathBuf {
-        let mut next = self.path.clone().into_os_string();
-        next.push("~");
-        next.into()
     }
 
     /// Whether this run has written anything.
@@ -235,10 +235,21 @@ impl Journal {
 
     /// The copy is whole, or proved wrong: nothing is left to resume.
     pub(crate) fn remove(self) {
-        // Also those of an earlier run that this one resumed; that there is none is fine.
-        let _ = fs::remove_file(&self.path);
-        let _ = fs::remove_file(self.next_path());
+        forget(&self.path);
     }
+}
+
+/// Removes the journal at `path`, also one of an earlier run; that there is none is fine.
+pub(crate) fn forget(path: &Path) {
+    let _ = fs::remove_file(path);
+    let _ = fs::remove_file(next_path(path));
+}
+
+/// Where a new file is written before it takes the journal's name.
+fn next_path(path: &Path) -> PathBuf {
+    let mut next = path.as_os_str().to_owned();
+    next.push("~");
+    next.into()
 }
 
 #[cfg(test)]

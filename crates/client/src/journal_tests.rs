@@ -63,8 +63,12 @@ fn starting_over_forgets() {
     let path = dir.path().join("j");
     let mut journal = Journal::fresh(path.clone(), identity()).unwrap();
     journal.write(&set(&[(0, 5)])).unwrap();
-    let _ = Journal::resumed(path.clone(), identity());
-    assert!(load(&path).is_some());
+    let other = Identity {
+        in_order: !identity().in_order,
+        ..identity()
+    };
+    let _ = Journal::taken_up(path.clone(), other.clone(), &set(&[(0, 4)])).unwrap();
+    assert_eq!(load(&path).unwrap(), (other, set(&[(0, 4)])));
     let _ = Journal::fresh(path.clone(), identity()).unwrap();
     assert!(load(&path).is_none());
 }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use data::job::Control;
 
-use super::meter::FileMeter;
+use super::in_place::Candidate;
+use super::meter::{FileMeter, Safe};
 use super::persist::Job;
 use super::request::{Span, in_order, spec, streams};
 use super::sums::End;
@@ -15,6 +16,7 @@ use crate::journal::Identity;
 use crate::location::Server;
 use crate::session::Session;
 use crate::transfer;
+use crate::tree::Facts;
 use crate::verify::{CONCURRENT_FROM, Check, choose, compare};
 use crate::{Exit, Failure};
 
@@ -26,6 +28,8 @@ pub(super) struct Between<'a> {
     server: &'a Server,
     path: &'a [u8],
     span: Span,
+    /// The same in all attempts.
+    streams: Option<u32>,
     upload: Upload<'a>,
 }
 
@@ -42,6 +46,7 @@ impl<'a> Between<'a> {
         let shown = item.source.display();
         Ok(Self {
             span: Span::of(options.offset, options.length, item.facts, &shown)?,
+            streams: None,
             upload: Upload::new(ctx, to, to_path, item.destination.display()),
             ctx,
             item,
@@ -55,6 +60,9 @@ impl<'a> Between<'a> {
         let whole = self.span.part.is_none();
         let servers = [from.features(), to.features()];
         let check = choose(self.ctx.options.verify, &servers, whole)?;
+        if let Some(label) = self.in_place(from, to, check).await? {
+            return Ok(Outcome::done(self.meter.moved(), label, None));
+        }
         loop {
             self.prepare(from, to).await?;
             if !self.upload.is_whole(self.span) {
@@ -70,8 +78,47 @@ impl<'a> Between<'a> {
         }
     }
 
+    /// What was compared if `--resume` finds the destination whole.
+    async fn in_place(
+        &self,
+        from: &mut Session,
+        to: &mut Session,
+        check: Check,
+    ) -> Result<Option<String>, Failure> {
+        let (upload, size) = (&self.upload, self.span.size);
+        let Some(there) = upload.in_place(self.ctx, size, to).await? else {
+            return Ok(None);
+        };
+        let candidate = Candidate {
+            wanted: Facts {
+                size,
+                ..self.item.facts
+            },
+            there,
+            part: self.span.part.map(|(_, length)| length),
+        };
+        let mut source = End::Remote {
+            session: from,
+            path: self.path,
+            origin: self.span.origin(),
+        };
+        let mut destination = End::Remote {
+            session: to,
+            path: upload.path(),
+            origin: 0,
+        };
+        let label = candidate
+            .compare(check, &mut source, &mut destination)
+            .await?;
+        if label.is_some() {
+            upload.found_in_place(self.ctx, self.item, &self.item.source.identity(), size);
+        }
+        Ok(label)
+    }
+
     async fn prepare(&mut self, from: &mut Session, to: &mut Session) -> Result<(), Failure> {
         let streams = streams(self.ctx, self.span.size, false, &[&*from, &*to]);
+        let streams = *self.streams.get_or_insert(streams);
         let identity = Identity {
             source: self.item.source.identity(),
             destination: self.item.destination.identity(),
@@ -104,9 +151,7 @@ impl<'a> Between<'a> {
     ) -> Result<(), Failure> {
         // Nothing runs here that a Control could stop; it carries the byte count's epoch.
         let control = Arc::new(Control::new());
-        self.meter
-            .attempt(Arc::clone(&control), self.upload.have.bytes());
-        let streams = streams(self.ctx, self.span.size, false, &[&*from, &*to]);
+        let streams = self.streams.unwrap_or(1);
         let mut spec = spec(self.ctx, self.span, &self.upload.have, streams);
         spec.remote_sum = check
             .algorithm()
@@ -114,6 +159,9 @@ impl<'a> Between<'a> {
         spec.marked = Arc::clone(&self.upload.marked);
         let path = self.upload.store_path();
         let safe = self.upload.safe();
+        let count = safe.clone();
+        self.meter
+            .attempt(Arc::clone(&control), Safe::told(move || count().bytes()));
         let in_order = self.upload.size_tells();
         let meter = self.meter;
         let progress = move |bytes| meter.report(bytes);
@@ -121,6 +169,7 @@ impl<'a> Between<'a> {
         let watch = Watch::new(control, self.upload.journal.as_mut(), in_order, safe);
         let attempt = watch.run(moving).await?;
         self.meter.report(attempt.report.bytes);
+        self.meter.confirm();
         self.ctx.warn_all(attempt.warnings);
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! One file from a server to this machine.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use data::job::{Control, Report};
@@ -8,18 +9,20 @@ use data::store::{Sink, Source};
 use proto::checksum::Algorithm;
 use proto::ranges::RangeSet;
 
-use super::meter::FileMeter;
+use super::in_place::Candidate;
+use super::meter::{FileMeter, Safe};
 use super::persist::Job;
-use super::request::{Span, spec, streams};
-use super::resume::{Leftover, usable};
+use super::request::{Span, in_order, spec, streams};
+use super::resume::{Leftover, is_all, usable};
 use super::sums::End;
 use super::watch::Watch;
 use super::{Context, Item, Measured, Outcome, alongside, unchanged};
-use crate::journal::{Identity, Journal};
+use crate::journal::{self, Identity, Journal};
 use crate::location::Server;
 use crate::partial::{Partial, Target, local};
 use crate::session::Session;
 use crate::transfer;
+use crate::tree::Facts;
 use crate::verify::{CONCURRENT_FROM, Check, choose, compare, sum_local};
 use crate::{Exit, Failure};
 
@@ -32,6 +35,8 @@ pub(super) struct Get<'a> {
     target: &'a Target,
     meter: &'a FileMeter,
     span: Span,
+    /// The same in all attempts.
+    streams: Option<u32>,
     /// Open once it is known what an earlier run left.
     sink: Option<Arc<FileSink>>,
     journal: Option<Journal>,
@@ -71,6 +76,7 @@ impl<'a> Get<'a> {
             path,
             target,
             meter,
+            streams: None,
             sink: None,
             journal: None,
             have: RangeSet::new(),
@@ -87,7 +93,12 @@ impl<'a> Get<'a> {
         )?;
         let sink = match &self.sink {
             Some(sink) => Arc::clone(sink),
-            None => self.open(session).await?,
+            None => {
+                if let Some(label) = self.in_place(session, check).await? {
+                    return Ok(Outcome::done(self.meter.moved(), label, None));
+                }
+                self.open(session).await?
+            }
         };
         let moved = self.transfer(session, &sink, check).await?;
         if !session.is_usable() {
@@ -116,11 +127,61 @@ impl<'a> Get<'a> {
         }
     }
 
+    /// What was compared if `--resume` finds the destination whole.
+    async fn in_place(
+        &self,
+        session: &mut Session,
+        check: Check,
+    ) -> Result<Option<String>, Failure> {
+        let Target::File(partial) = self.target else {
+            return Ok(None);
+        };
+        let meta = std::fs::metadata(&partial.destination).ok();
+        let Some(meta) = meta.filter(std::fs::Metadata::is_file) else {
+            return Ok(None);
+        };
+        let wanted = Facts {
+            size: self.span.size,
+            ..self.item.facts
+        };
+        let there = Facts::of_local(&meta);
+        let unfinished = partial.length().is_some();
+        if !self.ctx.options.resume || self.distrust || unfinished || wanted.size != there.size {
+            return Ok(None);
+        }
+        let candidate = Candidate {
+            wanted,
+            there,
+            part: self.span.part.map(|(_, length)| length),
+        };
+        let mut source = End::Remote {
+            session,
+            path: self.path,
+            origin: self.span.origin(),
+        };
+        let mut destination = End::Local {
+            source: open_source(&partial.destination)?,
+            origin: 0,
+        };
+        let label = candidate
+            .compare(check, &mut source, &mut destination)
+            .await?;
+        if label.is_some() {
+            journal::forget(&partial.journal);
+            let size = self.span.size;
+            self.ctx.started(self.item, size, size.unwrap_or(0));
+        }
+        Ok(label)
+    }
+
     /// Opens the destination; decides what of an earlier run is kept.
     async fn open(&mut self, session: &mut Session) -> Result<Arc<FileSink>, Failure> {
+        let pipe = matches!(self.target, Target::Direct { sink } if !sink.seekable());
+        let streams = streams(self.ctx, self.span.size, pipe, &[&*session]);
+        let streams = *self.streams.get_or_insert(streams);
         let sink = match self.target {
             Target::Direct { sink } => Arc::clone(sink),
-            Target::File(partial) => self.open_partial(session, partial).await?,
+            Target::File(partial) => self.open_partial(session, partial, streams).await?,
         };
         self.sink = Some(Arc::clone(&sink));
         self.ctx
@@ -132,26 +193,28 @@ impl<'a> Get<'a> {
         &mut self,
         session: &mut Session,
         partial: &Partial,
+        streams: u32,
     ) -> Result<Arc<FileSink>, Failure> {
-        let identity = Identity {
+        let mut identity = Identity {
             source: self.item.source.identity(),
             destination: self.item.destination.identity(),
             size: self.item.facts.size,
             modified: self.item.facts.modified.map(|t| t.0),
             part: self.span.part,
-            // The journal of a get lists what was written, also in MODE S.
-            in_order: false,
+            in_order: in_order(self.ctx, streams),
         };
         if self.ctx.options.resume && !self.distrust {
             self.have = self.leftover(session, partial, &identity).await?;
         }
         self.resumed = !self.have.is_empty();
-        let journal = partial.journal.clone();
-        self.journal = Some(if self.resumed {
-            Journal::resumed(journal, identity)
+        let path = partial.journal.clone();
+        let journal = if self.resumed {
+            identity.in_order &= is_all(&self.have, partial.length());
+            Journal::taken_up(path, identity, &self.have)
         } else {
-            Journal::fresh(journal, identity).map_err(|e| local(&partial.journal, e))?
-        });
+            Journal::fresh(path, identity)
+        };
+        self.journal = Some(journal.map_err(|e| local(&partial.journal, e))?);
         partial.open(!self.resumed)
     }
 
@@ -177,7 +240,7 @@ impl<'a> Get<'a> {
             origin: self.span.origin(),
         };
         let mut destination = End::Local {
-            source: open_source(partial)?,
+            source: open_source(&partial.path)?,
             origin: 0,
         };
         usable(
@@ -201,8 +264,7 @@ impl<'a> Get<'a> {
             return Ok(Moved::default());
         }
         let control = Arc::new(Control::new());
-        self.meter.attempt(Arc::clone(&control), self.have.bytes());
-        let streams = streams(self.ctx, size, !sink.seekable(), &[&*session]);
+        let streams = self.streams.unwrap_or(1);
         let mut spec = spec(self.ctx, self.span, &self.have, streams);
         spec.sum = check.algorithm().filter(|_| self.have.is_empty());
         let safe = {
@@ -213,6 +275,9 @@ impl<'a> Get<'a> {
                 safe
             }
         };
+        let count = safe.clone();
+        self.meter
+            .attempt(Arc::clone(&control), Safe::told(move || count().bytes()));
         let early = self.sum_early(check.algorithm());
         let moving = transfer::get(
             session,
@@ -221,7 +286,8 @@ impl<'a> Get<'a> {
             &spec,
             &control,
         );
-        let watch = Watch::new(Arc::clone(&control), self.journal.as_mut(), false, &safe);
+        let in_order = in_order(self.ctx, streams);
+        let watch = Watch::new(Arc::clone(&control), self.journal.as_mut(), in_order, &safe);
         let result = alongside(watch.run(moving), early).await;
         self.have = safe();
         let (attempt, remote) = result?;
@@ -303,7 +369,7 @@ impl<'a> Get<'a> {
         match (inline, self.target) {
             (Some(sum), _) => Ok(Some(sum)),
             (None, Target::File(partial)) => {
-                let source = open_source(partial)?;
+                let source = open_source(&partial.path)?;
                 sum_local(algorithm, source, 0, None).await.map(Some)
             }
             (None, Target::Direct { .. }) => Ok(None),
@@ -352,12 +418,12 @@ async fn source_sum(
     session.checksum(algorithm, offset, length, path).await
 }
 
-fn open_source(partial: &Partial) -> Result<Arc<dyn Source>, Failure> {
+fn open_source(path: &Path) -> Result<Arc<dyn Source>, Failure> {
     let open = || {
-        let file = std::fs::File::open(&partial.path)?;
-        FileSource::new(file, partial.path.to_string_lossy())
+        let file = std::fs::File::open(path)?;
+        FileSource::new(file, path.to_string_lossy())
     };
-    let source = open().map_err(|e| local(&partial.path, e))?;
+    let source = open().map_err(|e| local(path, e))?;
     Ok(Arc::new(source))
 }
 

@@ -10,7 +10,7 @@ use data::store::file::{FileSink, FileSource};
 use data::store::{Sink, Source};
 use proto::checksum::Algorithm;
 
-use super::meter::FileMeter;
+use super::meter::{FileMeter, Safe};
 use super::put::open;
 use super::request::Span;
 use super::{Context, Item, Outcome};
@@ -96,8 +96,13 @@ async fn move_bytes(
     algorithm: Option<Algorithm>,
     meter: &FileMeter,
 ) -> Result<String, Failure> {
-    meter.attempt(Arc::new(Control::new()), 0);
     let moved = Arc::new(AtomicU64::new(0));
+    let written = Arc::clone(&moved);
+    let safe = Safe::told(move || match written.load(Ordering::Relaxed) {
+        STOP => 0,
+        bytes => bytes,
+    });
+    meter.attempt(Arc::new(Control::new()), safe);
     let counter = Progress(Arc::clone(&moved));
     let mut work = tokio::task::spawn_blocking(move || {
         let mut digest = algorithm.map(Digest::new);

@@ -37,14 +37,54 @@ pub(crate) struct FileMeter {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Safe before the running attempt.
+    /// Safe at the destination.
+    safe: Safe,
+    /// Safe when the running attempt began.
     base: u64,
+    /// The running attempt ended well: everything is safe.
+    confirmed: bool,
     /// Moved by earlier attempts.
     earlier: u64,
     /// The running attempt.
     control: Option<Arc<Control>>,
     /// Bytes that the servers of a third-party transfer reported.
     reported: u64,
+}
+
+/// How many bytes are safe at the destination: what `--resume` would build on.
+#[derive(Default)]
+pub(crate) struct Safe(Option<Box<dyn Fn() -> u64 + Send + Sync>>);
+
+impl Safe {
+    /// As known here or told by the server.
+    pub(crate) fn told(bytes: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
+        Self(Some(Box::new(bytes)))
+    }
+
+    /// A put in MODE S, `before` bytes on: its server tells nothing until the end, so that what
+    /// its kernel has acknowledged has to do. A server that lives stores that, whatever happens
+    /// here.
+    pub(crate) fn acknowledged(control: &Arc<Control>, before: u64) -> Self {
+        let (control, most) = (Arc::clone(control), AtomicU64::new(0));
+        Self::told(move || {
+            let streams = control.sample();
+            // The kernel counts the connection's SYN as a byte.
+            let payload = streams.iter().map(|s| s.bytes_acked.saturating_sub(1));
+            let now = payload.sum::<u64>().min(control.bytes());
+            // A connection that is closed is not in the sample any more.
+            before + most.fetch_max(now, Ordering::Relaxed).max(now)
+        })
+    }
+
+    fn bytes(&self) -> u64 {
+        self.0.as_ref().map_or(0, |count| count())
+    }
+}
+
+impl std::fmt::Debug for Safe {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Safe").field(&self.bytes()).finish()
+    }
 }
 
 impl Meter {
@@ -108,13 +148,27 @@ impl Drop for Metered {
 }
 
 impl FileMeter {
-    /// An attempt begins; `base` bytes are safe already.
-    pub(crate) fn attempt(&self, control: Arc<Control>, base: u64) {
+    /// An attempt begins.
+    pub(crate) fn attempt(&self, control: Arc<Control>, safe: Safe) {
         let mut state = lock(&self.state);
         state.earlier += state.current();
         state.reported = 0;
-        state.base = base;
+        state.confirmed = false;
+        state.base = safe.bytes();
+        state.safe = safe;
         state.control = Some(control);
+    }
+
+    /// The running attempt ended well: all that it moved is safe.
+    pub(crate) fn confirm(&self) {
+        lock(&self.state).confirmed = true;
+    }
+
+    /// The running attempt was refused before it began: what it handed to the kernel went nowhere.
+    pub(crate) fn discard(&self) {
+        let mut state = lock(&self.state);
+        state.control = None;
+        state.reported = 0;
     }
 
     /// A third-party or local copy has moved so much in this attempt.
@@ -130,7 +184,10 @@ impl FileMeter {
 
     fn safe(&self) -> u64 {
         let state = lock(&self.state);
-        state.base + state.current()
+        match state.confirmed {
+            true => state.base + state.current(),
+            false => state.safe.bytes(),
+        }
     }
 
     fn streams(&self) -> u64 {
@@ -165,16 +222,36 @@ mod tests {
     fn totals_outlive_files_and_count_every_attempt() {
         let meter = Arc::new(Meter::default());
         let one = meter.begin("one".to_owned());
-        one.attempt(Arc::new(Control::new()), 100);
+        let told = Arc::new(AtomicU64::new(100));
+        let safe = || {
+            let told = Arc::clone(&told);
+            Safe::told(move || told.load(Ordering::Relaxed))
+        };
+        one.attempt(Arc::new(Control::new()), safe());
         one.report(30);
         let totals = meter.totals();
-        assert_eq!((totals.moved, totals.safe), (30, 130));
-        one.attempt(Arc::new(Control::new()), 120);
+        // Moved is not safe.
+        assert_eq!((totals.moved, totals.safe), (30, 100));
+        told.store(120, Ordering::Relaxed);
+        assert_eq!(meter.totals().safe, 120);
+        one.attempt(Arc::new(Control::new()), safe());
         one.report(5);
+        assert_eq!(meter.totals().safe, 120);
+        one.confirm();
         let totals = meter.totals();
         assert_eq!((totals.moved, totals.safe), (35, 125));
         drop(one);
         assert_eq!(meter.totals(), totals);
         assert!(meter.active().is_empty());
+    }
+
+    #[test]
+    fn what_was_refused_before_it_began_moved_nothing() {
+        let meter = Arc::new(Meter::default());
+        let one = meter.begin("one".to_owned());
+        one.attempt(Arc::new(Control::new()), Safe::told(|| 7));
+        one.report(30);
+        one.discard();
+        assert_eq!(meter.totals().moved, 0);
     }
 }

@@ -22,6 +22,7 @@ mod between;
 mod file;
 mod get;
 mod here;
+mod in_place;
 mod meter;
 mod persist;
 pub(crate) mod plan;

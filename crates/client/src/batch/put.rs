@@ -4,13 +4,15 @@ use std::fs::{self, File};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use data::job::{Control, Report};
 use data::store::Source;
 use data::store::file::FileSource;
 use proto::checksum::Algorithm;
 
-use super::meter::FileMeter;
+use super::in_place::Candidate;
+use super::meter::{FileMeter, Safe};
 use super::persist::Job;
 use super::request::{Span, in_order, spec, streams};
 use super::sums::End;
@@ -35,6 +37,8 @@ pub(super) struct Put<'a> {
     /// Of the open file; `None` for pipes.
     facts: Option<Facts>,
     span: Span,
+    /// The same in all attempts.
+    streams: Option<u32>,
     upload: Upload<'a>,
     /// Something was read from a pipe: it cannot be read again.
     consumed: bool,
@@ -65,6 +69,7 @@ impl<'a> Put<'a> {
             source,
             facts,
             span,
+            streams: None,
             upload,
             consumed: false,
         })
@@ -72,6 +77,9 @@ impl<'a> Put<'a> {
 
     async fn with(&mut self, session: &mut Session) -> Result<Outcome, Failure> {
         let check = choose(self.ctx.options.verify, &[session.features()], true)?;
+        if let Some(label) = self.in_place(session, check).await? {
+            return Ok(Outcome::done(self.meter.moved(), label, None));
+        }
         loop {
             self.prepare(session).await?;
             let report = self.transfer(session, check).await?;
@@ -93,8 +101,45 @@ impl<'a> Put<'a> {
         }
     }
 
+    /// What was compared if `--resume` finds the destination whole.
+    async fn in_place(
+        &self,
+        session: &mut Session,
+        check: Check,
+    ) -> Result<Option<String>, Failure> {
+        let (upload, size) = (&self.upload, self.span.size);
+        let Some(there) = upload.in_place(self.ctx, size, session).await? else {
+            return Ok(None);
+        };
+        let candidate = Candidate {
+            wanted: Facts {
+                size,
+                ..self.facts.unwrap_or_default()
+            },
+            there,
+            part: self.span.part.map(|(_, length)| length),
+        };
+        let mut source = End::Local {
+            source: Arc::clone(&self.source),
+            origin: self.span.origin(),
+        };
+        let mut destination = End::Remote {
+            session,
+            path: upload.path(),
+            origin: 0,
+        };
+        let label = candidate
+            .compare(check, &mut source, &mut destination)
+            .await?;
+        if label.is_some() {
+            upload.found_in_place(self.ctx, self.item, &absolute(&self.item.source), size);
+        }
+        Ok(label)
+    }
+
     async fn prepare(&mut self, session: &mut Session) -> Result<(), Failure> {
         let streams = streams(self.ctx, self.span.size, self.facts.is_none(), &[&*session]);
+        let streams = *self.streams.get_or_insert(streams);
         let facts = self.facts.unwrap_or_default();
         let identity = Identity {
             source: absolute(&self.item.source),
@@ -129,9 +174,7 @@ impl<'a> Put<'a> {
         let control = Arc::new(Control::new());
         self.upload.begin(&control);
         let have = &self.upload.have;
-        self.meter.attempt(Arc::clone(&control), have.bytes());
-        let pipe = self.facts.is_none();
-        let streams = streams(self.ctx, self.span.size, pipe, &[&*session]);
+        let (pipe, streams) = (self.facts.is_none(), self.streams.unwrap_or(1));
         let mut spec = spec(self.ctx, self.span, have, streams);
         spec.sum = check.algorithm().filter(|_| have.is_empty());
         spec.remote_sum = spec.sum.filter(|_| session.features().stor_checksum);
@@ -139,11 +182,25 @@ impl<'a> Put<'a> {
         self.consumed = pipe;
         let path = self.upload.store_path();
         let safe = self.upload.safe();
+        let shown = match in_order(self.ctx, streams) {
+            true => Safe::acknowledged(&control, have.bytes()),
+            false => Safe::told({
+                let safe = safe.clone();
+                move || safe().bytes()
+            }),
+        };
+        self.meter.attempt(Arc::clone(&control), shown);
         let in_order = self.upload.size_tells();
+        let begun = Arc::clone(&spec.begun);
         let journal = self.upload.journal.as_mut().filter(|_| !pipe);
         let moving = transfer::put(session, Arc::clone(&self.source), &path, &spec, &control);
         let watch = Watch::new(Arc::clone(&control), journal, in_order, safe);
-        let attempt = watch.run(moving).await?;
+        let attempt = watch.run(moving).await;
+        if attempt.is_err() && !begun.load(Ordering::Relaxed) {
+            self.meter.discard();
+        }
+        let attempt = attempt?;
+        self.meter.confirm();
         self.ctx.warn_all(attempt.warnings);
         Ok(Some(attempt.report))
     }

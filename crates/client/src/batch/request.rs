@@ -102,6 +102,7 @@ pub(super) fn spec(ctx: &Context, span: Span, have: &RangeSet, streams: u32) -> 
         congestion: options.congestion.clone(),
         io: options.io,
         block: options.block,
+        begun: Arc::default(),
         marked: Arc::new(Mutex::new(RangeSet::new())),
         data_ports: options.data_ports,
     }

@@ -119,6 +119,12 @@ fn claim(leftover: &Leftover<'_>) -> Result<Claim, &'static str> {
     }
 }
 
+/// Whether `safe` is the whole of a partial file of this length, so that bytes that are appended
+/// in order keep its length meaningful.
+pub(super) fn is_all(safe: &RangeSet, length: Option<u64>) -> bool {
+    safe.count() == 1 && Some(safe.prefix()) == length
+}
+
 fn start_over(ctx: &Context, leftover: &Leftover<'_>, why: &str) -> RangeSet {
     ctx.warn(format!("{}: starting over: {why}", leftover.shown));
     RangeSet::new()

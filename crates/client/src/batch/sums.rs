@@ -57,6 +57,27 @@ impl End<'_> {
     }
 }
 
+impl End<'_> {
+    /// The sum from the origin on: of `length` bytes, or to the end. Servers that sum whole files
+    /// only can do that, too.
+    pub(super) async fn total(
+        &mut self,
+        algorithm: Algorithm,
+        length: Option<u64>,
+    ) -> Result<String, Failure> {
+        match self {
+            Self::Local { source, origin } => {
+                sum_local(algorithm, Arc::clone(source), *origin, length).await
+            }
+            Self::Remote {
+                session,
+                path,
+                origin,
+            } => session.checksum(algorithm, *origin, length, path).await,
+        }
+    }
+}
+
 /// Compares the ends of the safe ranges (at most 4 MiB of each, at most 16 ranges, the last ones).
 pub(super) async fn spots_agree(
     a: &mut End<'_>,

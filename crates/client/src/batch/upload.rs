@@ -4,17 +4,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use data::job::Control;
 use proto::feature::Features;
+use proto::listing::Kind;
 use proto::ranges::RangeSet;
 use proto::timestamp::Timestamp;
 
 use super::request::Span;
-use super::resume::{Leftover, usable};
+use super::resume::{Leftover, is_all, usable};
 use super::sums::{End, partial_algorithm, spots_agree};
 use super::{Context, Item};
-use crate::journal::{Identity, Journal};
+use crate::journal::{self, Identity, Journal};
 use crate::location::Server;
 use crate::partial::{partial_path, state_journal};
 use crate::session::Session;
+use crate::tree::Facts;
 use crate::{Exit, Failure};
 
 /// Smaller files are not worth looking at what a lost attempt has stored.
@@ -78,7 +80,7 @@ impl<'a> Upload<'a> {
     }
 
     /// What is safe now.
-    pub(super) fn safe(&self) -> impl Fn() -> RangeSet + Send + use<> {
+    pub(super) fn safe(&self) -> impl Fn() -> RangeSet + Clone + Send + Sync + use<> {
         let (have, marked) = (self.have.clone(), Arc::clone(&self.marked));
         move || {
             let mut safe = have.clone();
@@ -102,7 +104,7 @@ impl<'a> Upload<'a> {
     pub(super) async fn prepare(
         &mut self,
         (ctx, item): (&Context, &Item),
-        identity: Identity,
+        mut identity: Identity,
         source: (&mut End<'_>, Option<&Features>),
         session: &mut Session,
     ) -> Result<(), Failure> {
@@ -110,22 +112,32 @@ impl<'a> Upload<'a> {
             return self.take_stock(source, session).await;
         }
         let wanted = ctx.options.resume && !self.distrust && self.aside.is_some();
-        self.in_order = identity.in_order;
         let size = identity.size;
         let journal = state_journal(&identity.source, &identity.destination);
+        let mut length = None;
         if wanted {
+            length = self.partial_length(session).await?;
             self.have = self
-                .leftover(ctx, &identity, journal.as_deref(), source, session)
+                .leftover(
+                    ctx,
+                    &identity,
+                    (length, journal.as_deref()),
+                    source,
+                    session,
+                )
                 .await?;
         }
         self.resumed = !self.have.is_empty();
+        identity.in_order &= !self.resumed || is_all(&self.have, length);
+        self.in_order = identity.in_order;
         // Without a place for it, the copy goes on without a journal.
         self.journal = journal.and_then(|path| {
-            if self.resumed {
-                Some(Journal::resumed(path, identity))
+            let journal = if self.resumed {
+                Journal::taken_up(path, identity, &self.have)
             } else {
-                Journal::fresh(path, identity).ok()
-            }
+                Journal::fresh(path, identity)
+            };
+            journal.ok()
         });
         if !self.resumed {
             self.clear_way(session, size).await?;
@@ -200,19 +212,14 @@ impl<'a> Upload<'a> {
         &self,
         ctx: &Context,
         identity: &Identity,
-        journal: Option<&std::path::Path>,
+        (length, journal): (Option<u64>, Option<&std::path::Path>),
         (source, features): (&mut End<'_>, Option<&Features>),
         session: &mut Session,
     ) -> Result<RangeSet, Failure> {
-        let path = self.store_path();
-        let length = match session.stat(&path).await {
-            Ok(entry) => entry.size.filter(|n| *n > 0),
-            Err(failure) if failure.transient => return Err(failure),
-            Err(_) => None,
-        };
         let Some(length) = length else {
             return Ok(RangeSet::new());
         };
+        let path = self.store_path();
         let leftover = Leftover {
             identity,
             length,
@@ -227,6 +234,54 @@ impl<'a> Upload<'a> {
             origin: 0,
         };
         usable(ctx, &leftover, &servers, source, &mut destination).await
+    }
+
+    /// Length of what is there under the partial name, if anything is.
+    async fn partial_length(&self, session: &mut Session) -> Result<Option<u64>, Failure> {
+        let there = facts(session, &self.store_path()).await?;
+        Ok(there.and_then(|facts| facts.size).filter(|n| *n > 0))
+    }
+
+    /// What has the final name, if `--resume` asks for it to be looked at: it has this size, and
+    /// nothing unfinished is beside it.
+    pub(super) async fn in_place(
+        &self,
+        ctx: &Context,
+        size: Option<u64>,
+        session: &mut Session,
+    ) -> Result<Option<Facts>, Failure> {
+        if !ctx.options.resume || self.prepared || self.distrust || size.is_none() {
+            return Ok(None);
+        }
+        let there = facts(session, self.path).await?;
+        let Some(there) = there.filter(|there| there.size == size) else {
+            return Ok(None);
+        };
+        if let Some(aside) = &self.aside
+            && facts(session, aside).await?.is_some()
+        {
+            return Ok(None);
+        }
+        Ok(Some(there))
+    }
+
+    /// The path that the file has when it is whole.
+    pub(super) fn path(&self) -> &'a [u8] {
+        self.path
+    }
+
+    /// What is in place is what was to be copied: a journal of it is of no use.
+    pub(super) fn found_in_place(
+        &self,
+        ctx: &Context,
+        item: &Item,
+        source: &str,
+        size: Option<u64>,
+    ) {
+        if let Some(path) = state_journal(source, &item.destination.identity()) {
+            journal::forget(&path);
+        }
+        ctx.started(item, size, size.unwrap_or(0));
     }
 
     /// Gives up what was resumed; `false` when nothing was.
@@ -345,5 +400,14 @@ impl<'a> Upload<'a> {
             },
             None => Ok(()),
         }
+    }
+}
+
+/// Facts of a remote file; `None` when there is none or it cannot be seen.
+async fn facts(session: &mut Session, path: &[u8]) -> Result<Option<Facts>, Failure> {
+    match session.stat(path).await {
+        Ok(entry) if entry.kind == Kind::File => Ok(Some(Facts::of(&entry))),
+        Err(failure) if failure.transient => Err(failure),
+        Ok(_) | Err(_) => Ok(None),
     }
 }

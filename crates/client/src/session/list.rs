@@ -12,7 +12,7 @@ use proto::listing::{Kind, RemoteEntry, parse_ls, parse_mlsx};
 
 use super::replies::{self, Cause, cause};
 use super::{Session, check_path, shown};
-use crate::transfer::exchange::{Exchange, Job};
+use crate::transfer::exchange::{Exchange, Job, Told};
 use crate::transfer::prepare::{Ends, Prepared};
 use crate::{Exit, Failure};
 
@@ -142,7 +142,7 @@ impl Session {
             job,
             settings: settings(self.control.patience()),
             control: &Arc::new(Control::new()),
-            marked: None,
+            told: Told::default(),
             alternative,
             await_start: false,
             doing: &doing,

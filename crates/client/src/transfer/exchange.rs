@@ -1,6 +1,7 @@
 //! One transfer whose command is sent: data and replies side by side.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -61,8 +62,8 @@ pub(crate) struct Exchange<'a> {
     pub(crate) settings: Settings,
     /// Watched and stopped from outside.
     pub(crate) control: &'a Arc<Control>,
-    /// Takes the ranges of 111 replies.
-    pub(crate) marked: Option<&'a Mutex<RangeSet>>,
+    /// Takes what preliminary replies tell.
+    pub(crate) told: Told<'a>,
     /// Where to connect if the told address does not answer.
     pub(crate) alternative: Option<SocketAddr>,
     /// Start the data side only when the server begins: connections that it opens wait in the
@@ -70,6 +71,30 @@ pub(crate) struct Exchange<'a> {
     pub(crate) await_start: bool,
     /// `read /x`, for messages.
     pub(crate) doing: &'a str,
+}
+
+/// Where to keep what preliminary replies tell.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Told<'a> {
+    /// Set when the transfer begins.
+    pub(crate) begun: Option<&'a AtomicBool>,
+    /// Takes the ranges of 111 replies.
+    pub(crate) marked: Option<&'a Mutex<RangeSet>>,
+}
+
+impl Told<'_> {
+    /// Keeps what a preliminary reply says; 112 tells nothing new about a transfer with this end.
+    fn note(self, reply: &Reply) {
+        if let Some(begun) = self.begun {
+            begun.store(true, Ordering::Relaxed);
+        }
+        if let (Some(marked), Some(ranges)) = (self.marked, parse_range_reply(reply)) {
+            marked
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .extend(&ranges);
+        }
+    }
 }
 
 /// What comes back from the blocking thread.
@@ -92,19 +117,19 @@ impl Session {
             job,
             settings,
             control,
-            marked,
+            told,
             alternative,
             await_start,
             doing,
         } = exchange;
         let answer = if await_start {
-            self.first_reply(doing, marked).await?
+            self.first_reply(doing, told).await?
         } else {
             None
         };
         let mut guard = CancelOnDrop(Some(Arc::clone(control)));
         let data = start(job, channel, alternative, settings, Arc::clone(control));
-        let (moved, answer) = self.race(data, answer, control, marked).await;
+        let (moved, answer) = self.race(data, answer, control, told).await;
         guard.0 = None;
         let Some(moved) = moved else {
             self.control.abandon();
@@ -138,7 +163,7 @@ impl Session {
     async fn first_reply(
         &mut self,
         doing: &str,
-        marked: Option<&Mutex<RangeSet>>,
+        told: Told<'_>,
     ) -> Result<Option<Result<Reply, Failure>>, Ended> {
         let patience = self.control.patience();
         let Ok(first) = timeout(patience, self.control.next_reply()).await else {
@@ -153,7 +178,7 @@ impl Session {
         };
         match first {
             Ok(reply) if reply.is_preliminary() => {
-                note(&reply, marked);
+                told.note(&reply);
                 Ok(None)
             }
             Ok(reply) if reply.is_success() => Ok(Some(Ok(reply))),
@@ -174,7 +199,7 @@ impl Session {
         mut data: JoinHandle<Moved>,
         mut answer: Option<Result<Reply, Failure>>,
         control: &Control,
-        marked: Option<&Mutex<RangeSet>>,
+        told: Told<'_>,
     ) -> (Option<Moved>, Option<Result<Reply, Failure>>) {
         let mut moved: Option<Moved> = None;
         loop {
@@ -201,7 +226,7 @@ impl Session {
                 },
             };
             match reply {
-                Ok(reply) if reply.is_preliminary() => note(&reply, marked),
+                Ok(reply) if reply.is_preliminary() => told.note(&reply),
                 other => {
                     if echoes(&other) && moved.is_none() {
                         match timeout(OWN_REASON, &mut data).await {
@@ -236,16 +261,6 @@ fn patience_after(moved: &Moved, patience: Duration) -> Option<Duration> {
 fn echoes(answer: &Result<Reply, Failure>) -> bool {
     matches!(answer, Ok(reply) if !reply.is_success()
         && matches!(cause(reply), Cause::Lost | Cause::Busy))
-}
-
-/// Keeps what a 111 marker reports; 112 tells nothing new about a transfer with this end.
-fn note(reply: &Reply, marked: Option<&Mutex<RangeSet>>) {
-    if let (Some(marked), Some(ranges)) = (marked, parse_range_reply(reply)) {
-        marked
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .extend(&ranges);
-    }
 }
 
 fn start(

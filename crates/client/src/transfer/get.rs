@@ -10,7 +10,7 @@ use proto::command::Mode;
 use proto::ranges::RangeSet;
 
 use super::choice;
-use super::exchange::{Exchange, Job};
+use super::exchange::{Exchange, Job, Told};
 use super::prepare::{Ends, Prepared};
 use super::verdict::Ended;
 use super::{Attempt, TransferSpec};
@@ -87,7 +87,7 @@ async fn attempt(
         job,
         settings: choice::settings(agreed.mode, spec, &agreed.have),
         control,
-        marked: None,
+        told: Told::default(),
         alternative: agreed.alternative,
         await_start: agreed.mode == Mode::Extended,
         doing: &doing,

@@ -4,6 +4,7 @@
 //! [`data::job::Control`] (gets) or in [`TransferSpec::marked`] (puts and third-party transfers,
 //! from the server's 111 markers); the batch decides about the next attempt.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -56,6 +57,8 @@ pub struct TransferSpec {
     pub io: IoMethod,
     /// MODE E block, bytes.
     pub block: usize,
+    /// Set when the destination server of a put said that the transfer begins (125, 150).
+    pub begun: Arc<AtomicBool>,
     /// Ranges the destination server reported as stored (111), destination offsets.
     pub marked: Arc<Mutex<RangeSet>>,
     /// Data ports for active connections.

@@ -10,7 +10,7 @@ use proto::command::{Command, Mode, Restart};
 use proto::ranges::RangeSet;
 
 use super::choice;
-use super::exchange::{Exchange, Job};
+use super::exchange::{Exchange, Job, Told};
 use super::prepare::{Ends, Prepared};
 use super::{Attempt, TransferSpec};
 use crate::session::{Session, check_path, shown};
@@ -55,7 +55,10 @@ pub async fn put(
         job,
         settings: choice::settings(agreed.mode, spec, &agreed.have),
         control,
-        marked: Some(&spec.marked),
+        told: Told {
+            begun: Some(&spec.begun),
+            marked: Some(&spec.marked),
+        },
         alternative: agreed.alternative,
         await_start: false,
         doing: &doing,

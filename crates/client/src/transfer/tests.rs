@@ -33,6 +33,7 @@ fn spec() -> TransferSpec {
         congestion: None,
         io: IoMethod::Copy,
         block: 64 << 10,
+        begun: Arc::default(),
         marked: Arc::new(Mutex::new(RangeSet::new())),
         data_ports: None,
     }

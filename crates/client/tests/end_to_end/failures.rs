@@ -164,3 +164,46 @@ async fn traces_and_reasons() {
     let of = |kind: &str| lines.iter().filter(|l| l["sample"] == kind).count();
     assert!(of("transfer") >= 2 && of("stream") >= 2 * 2, "{text}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_put_moved_nothing() {
+    let server =
+        Server::with(|config| config.anonymous = Some(server::config::Anonymous::Ro)).await;
+    let here = tempfile::tempdir().unwrap();
+    let from = here.path().join("f");
+    std::fs::write(&from, "x").unwrap();
+    let (summary, seen) = copy(&[from.to_str().unwrap()], &server.url("g"), &options()).await;
+    assert_eq!(summary.exit, Exit::Refused, "{:?}", summary.first_failure);
+    assert_eq!(summary.bytes, 0);
+    let moved = seen.count(|e| matches!(e, Event::Progress { safe, .. } if *safe > 0));
+    assert_eq!(moved, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_called_safe_is_what_the_server_confirmed() {
+    let server = Server::start().await;
+    let here = tempfile::tempdir().unwrap();
+    let from = here.path().join("f");
+    std::fs::write(&from, noise(20 << 20)).unwrap();
+    for n in [1, 4] {
+        let slow = CopyOptions {
+            limit_rate: Some(10 << 20),
+            ..streams(n)
+        };
+        let to = server.url(&format!("g{n}"));
+        let (summary, seen) = copy(&[from.to_str().unwrap()], &to, &slow).await;
+        assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+        let ahead = |e: &Event| matches!(e, Event::Progress { bytes, safe, .. } if safe > bytes);
+        assert_eq!(seen.count(ahead), 0);
+        let total = 20 << 20;
+        let some =
+            |e: &Event| matches!(e, Event::Progress { safe, .. } if (1..total).contains(safe));
+        assert!(seen.count(some) > 0, "-p {n}");
+        // Markers come once a second: what has just left is not safe yet.
+        let behind =
+            |e: &Event| matches!(e, Event::Progress { bytes, safe: 0, .. } if *bytes > 1 << 20);
+        assert_eq!(seen.count(behind) > 0, n == 4, "-p {n}");
+        let whole = |e: &Event| matches!(e, Event::Progress { safe, .. } if *safe == total);
+        assert!(seen.count(whole) > 0, "-p {n}");
+    }
+}

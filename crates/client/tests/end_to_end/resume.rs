@@ -177,3 +177,113 @@ async fn a_foreign_partial_counts_only_by_its_checksum() {
     assert_eq!(seen.warnings().len(), 1);
     assert!(std::fs::read(&to).unwrap() == bytes);
 }
+
+/// What is whole already is compared and left alone.
+async fn left_alone(from: &str, to: &str) {
+    let (summary, seen) = copy(&[from], to, &resume(4)).await;
+    assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+    assert_eq!((summary.bytes, summary.files), (0, 1));
+    assert_eq!(summary.verified, "crc32c");
+    assert_eq!(seen.warnings(), Vec::<String>::new());
+}
+
+async fn moved_again(from: &str, to: &str, options: &CopyOptions) {
+    let (summary, _) = copy(&[from], to, options).await;
+    assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+    assert!(summary.bytes > 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_whole_is_not_moved_again() {
+    let (server, other) = (Server::start().await, Server::start().await);
+    let bytes = noise(3 << 20);
+    server.store("f", &bytes);
+    let here = tempfile::tempdir().unwrap();
+    let (from, to) = (here.path().join("f"), here.path().join("t"));
+    std::fs::write(&from, &bytes).unwrap();
+    let (from, to) = (from.to_str().unwrap(), to.to_str().unwrap());
+    let ends = [
+        (server.url("f"), to.to_owned()),
+        (from.to_owned(), server.url("t")),
+        (server.user_url("f"), other.user_url("t")),
+    ];
+    for (from, to) in &ends {
+        moved_again(from, to, &resume(1)).await;
+        left_alone(from, to).await;
+        // Only where it is asked for.
+        moved_again(from, to, &options()).await;
+    }
+    // A journal that a kill after the rename left behind is gone, too.
+    let journal = here.path().join("t.longhaul-journal");
+    std::fs::write(&journal, "x").unwrap();
+    left_alone(&ends[0].0, &ends[0].1).await;
+    assert_eq!(names(here.path()), ["f", "t"]);
+
+    // The size alone proves nothing.
+    let changed: Vec<u8> = bytes.iter().map(|b| b ^ 1).collect();
+    server.store("f", &changed);
+    std::fs::write(from, &changed).unwrap();
+    for (from, to) in &ends {
+        moved_again(from, to, &resume(1)).await;
+    }
+    assert!(std::fs::read(to).unwrap() == changed);
+    assert!(server.read("t") == changed && other.read("t") == changed);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn in_order_the_length_of_the_partial_file_counts() {
+    let server = Server::start().await;
+    let bytes = noise(SIZE);
+    server.store("f", &bytes);
+    let here = tempfile::tempdir().unwrap();
+    let to = here.path().join("t");
+    cut_get(&server, &to, 1).await;
+    // Written after the last line of the journal, as by a process that was killed.
+    let partial = here.path().join("t.longhaul-partial");
+    std::fs::write(&partial, &bytes[..20 << 20]).unwrap();
+    let (summary, seen) = copy(&[&server.url("f")], to.to_str().unwrap(), &resume(1)).await;
+    assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+    assert_eq!(summary.bytes, 4 << 20);
+    assert_eq!(seen.warnings(), Vec::<String>::new());
+    assert!(std::fs::read(&to).unwrap() == bytes);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_length_of_a_file_with_holes_does_not_count() {
+    let server = Server::start().await;
+    let bytes = noise(SIZE);
+    server.store("f", &bytes);
+    let here = tempfile::tempdir().unwrap();
+    let to = here.path().join("t");
+    cut_get(&server, &to, 4).await;
+    // A hole that both the journal and the file have: only 1 MiB and the last one are safe.
+    let partial = here.path().join("t.longhaul-partial");
+    let mut holey = vec![0; SIZE];
+    holey[..1 << 20].copy_from_slice(&bytes[..1 << 20]);
+    std::fs::write(&partial, &holey).unwrap();
+    let journal = here.path().join("t.longhaul-journal");
+    let text = std::fs::read_to_string(&journal).unwrap();
+    let header = text.lines().next().unwrap();
+    std::fs::write(&journal, format!("{header}\n{}\n", sealed("0-1048576"))).unwrap();
+    // Now in order, and cut again early: the length of the file still means nothing.
+    let unverified = |options: CopyOptions| CopyOptions {
+        verify: client::Verify::None,
+        resume: true,
+        ..options
+    };
+    let early = Duration::from_millis(500);
+    let (url, path) = (server.url("f"), to.to_str().unwrap());
+    copy_cut(&url, path, &unverified(slow(1)), early).await;
+    let (summary, _) = copy(&[&url], path, &unverified(resume(1))).await;
+    assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+    assert!(summary.bytes > 10 << 20, "{}", summary.bytes);
+    assert!(std::fs::read(&to).unwrap() == bytes);
+}
+
+/// A line of a journal.
+fn sealed(safe: &str) -> String {
+    let payload = format!("{{\"safe\":\"{safe}\"}}");
+    let mut digest = data::digest::Digest::new(proto::checksum::Algorithm::Crc32c);
+    digest.update(payload.as_bytes());
+    format!("{} {payload}", digest.finish())
+}
