@@ -19,6 +19,8 @@ pub(crate) struct Liar {
     /// Names that MLSD tells of the directory `/d`, all of them files of nine bytes; without them,
     /// there is no MLSD.
     pub(crate) names: Vec<&'static str>,
+    /// STOR is refused, but only when all the bytes have come.
+    pub(crate) no_store: bool,
     /// RNFR is refused.
     pub(crate) no_rename: bool,
     /// Stored files, with their paths.
@@ -174,6 +176,11 @@ impl Talk {
     }
 
     fn take(&mut self, path: &str) -> Option<String> {
+        if self.liar.no_store {
+            let (mut data, _) = self.passive.take().unwrap().accept().unwrap();
+            let _ = data.read_to_end(&mut Vec::new());
+            return Some("550 Permission denied".to_owned());
+        }
         let mut data = self.data();
         let start = std::mem::take(&mut self.rest);
         let mut bytes = Vec::new();

@@ -256,10 +256,11 @@ async fn the_length_of_a_file_with_holes_does_not_count() {
     let here = tempfile::tempdir().unwrap();
     let to = here.path().join("t");
     cut_get(&server, &to, 4).await;
-    // A hole that both the journal and the file have: only 1 MiB and the last one are safe.
+    // A hole between what is safe and the end, where the checks before going on look.
     let partial = here.path().join("t.longhaul-partial");
     let mut holey = vec![0; SIZE];
     holey[..1 << 20].copy_from_slice(&bytes[..1 << 20]);
+    holey[16 << 20..].copy_from_slice(&bytes[16 << 20..]);
     std::fs::write(&partial, &holey).unwrap();
     let journal = here.path().join("t.longhaul-journal");
     let text = std::fs::read_to_string(&journal).unwrap();
