@@ -12,7 +12,7 @@ use proto::server::{Grant, Rights};
 use tokio::sync::Semaphore;
 
 use crate::config::{Anonymous, ServerConfig, ThirdParty};
-use crate::files::{Files, Sums};
+use crate::files::{Files, Room, Sums};
 use crate::limits::{Limits, LoginPenalties, UserSlot};
 use crate::users::{Account, Users};
 
@@ -33,6 +33,7 @@ pub(crate) struct Logins {
     /// Roots of accounts that have their own, shared while any session uses them.
     roots: Mutex<HashMap<PathBuf, Weak<Root>>>,
     sums: Arc<Sums>,
+    room: Room,
     hashes: Semaphore,
     penalties: Mutex<LoginPenalties>,
 }
@@ -70,6 +71,7 @@ impl Logins {
             root,
             roots: Mutex::default(),
             sums: Arc::default(),
+            room: Room::default(),
             hashes: Semaphore::new(HASHES_AT_ONCE),
             penalties: Mutex::default(),
         }
@@ -134,7 +136,7 @@ impl Logins {
                 rights,
                 message: Vec::new(),
             },
-            files: Files::new(Arc::clone(&self.root), rights, Arc::clone(&self.sums)),
+            files: self.files(Arc::clone(&self.root), rights),
             root_path: self.root_path.clone(),
             _slot: None,
         })
@@ -150,7 +152,7 @@ impl Logins {
             ..account.rights
         };
         Ok(Login {
-            files: Files::new(root, rights, Arc::clone(&self.sums)),
+            files: self.files(root, rights),
             grant: Grant {
                 user: account.name,
                 home: account.home,
@@ -160,6 +162,10 @@ impl Logins {
             root_path,
             _slot: Some(slot),
         })
+    }
+
+    fn files(&self, root: Arc<Root>, rights: Rights) -> Files {
+        Files::new(root, rights, Arc::clone(&self.sums), self.room.clone())
     }
 
     /// An account's own root, opened when its first session logs in.

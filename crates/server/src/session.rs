@@ -18,6 +18,7 @@ use tracing::Instrument;
 
 use crate::control::ControlConnection;
 use crate::data_address::Ends;
+use crate::files::Share;
 use crate::limits::SessionSlot;
 use crate::login::Login;
 use crate::shared::{Phase, Shared};
@@ -95,6 +96,8 @@ struct Driver {
     phases: watch::Receiver<Phase>,
     phase: Phase,
     closing: bool,
+    /// Memory of a listing among the replies.
+    reply_share: Option<Share>,
     /// The last transfer's record, on its way to the disk.
     recording: Option<JoinHandle<()>>,
     _slot: SessionSlot,
@@ -122,6 +125,7 @@ impl Driver {
             phase,
             phases,
             closing: false,
+            reply_share: None,
             recording: None,
             ends,
             shared,
@@ -167,6 +171,7 @@ impl Driver {
     async fn turn(&mut self) -> Result<(), End> {
         self.take_lines().await?;
         self.control.flush().await.map_err(End::Gone)?;
+        self.reply_share = None;
         if self.closing {
             return Err(End::Said);
         }

@@ -11,7 +11,7 @@ use proto::server::{FileAnswer, FileError, FileErrorKind, FileRequest, Outcome};
 use tokio::sync::Notify;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-use crate::files::{Files, aborted};
+use crate::files::{Files, Share, aborted};
 use crate::login::{Login, Refusal};
 use crate::shared::Shared;
 use crate::transfer::{Running, Seen, file_error};
@@ -45,8 +45,8 @@ pub(crate) enum Step {
     Listen(Result<Channel, FileError>),
     /// Bytes of a checksum summed so far.
     Summed(u64),
-    /// The answer of the files.
-    File(Result<FileAnswer, FileError>),
+    /// The answer of the files, and the memory that it takes until it is sent.
+    File(Result<FileAnswer, FileError>, Option<Share>),
     /// Of the transfer: it ends the work when it says so.
     Transfer(Seen),
 }
@@ -86,7 +86,7 @@ impl Work {
 
 /// Work on files, with a look at its progress when a checksum is long.
 pub(crate) struct FileWork {
-    answer: Pending<Result<FileAnswer, FileError>>,
+    answer: Pending<(Result<FileAnswer, FileError>, Option<Share>)>,
     meter: Arc<Meter>,
     tick: Option<Interval>,
 }
@@ -113,16 +113,25 @@ impl FileWork {
             let place = match &request {
                 FileRequest::Checksum { .. } => tokio::select! {
                     place = Arc::clone(&shared.sums).acquire_owned() => place.ok(),
-                    () = gauge.stop.notified() => return Err(aborted()),
+                    () = gauge.stop.notified() => return (Err(aborted()), None),
                 },
                 _ => None,
             };
             tokio::task::spawn_blocking(move || {
                 let _place = place;
-                files.run(&request, &mut |summed| gauge.advance(summed))
+                match &request {
+                    FileRequest::List(list) => match files.list(list) {
+                        Ok((answer, share)) => (Ok(answer), Some(share)),
+                        Err(error) => (Err(error), None),
+                    },
+                    _ => (
+                        files.run(&request, &mut |summed| gauge.advance(summed)),
+                        None,
+                    ),
+                }
             })
             .await
-            .unwrap_or_else(|_| Err(internal_error()))
+            .unwrap_or_else(|_| (Err(internal_error()), None))
         });
         Self {
             answer,
@@ -139,11 +148,12 @@ impl FileWork {
 
     async fn next(&mut self) -> Step {
         let Some(tick) = &mut self.tick else {
-            return Step::File((&mut self.answer).await);
+            let (answer, share) = (&mut self.answer).await;
+            return Step::File(answer, share);
         };
         tokio::select! {
             biased;
-            answer = &mut self.answer => Step::File(answer),
+            (answer, share) = &mut self.answer => Step::File(answer, share),
             _ = tick.tick() => Step::Summed(self.meter.summed.load(Ordering::Relaxed)),
         }
     }

@@ -9,7 +9,7 @@ use proto::path::VPath;
 use proto::server::{FileError, FileErrorKind, ListForm, ListRequest};
 use proto::timestamp::Timestamp;
 
-use super::Files;
+use super::{Files, Share};
 
 /// Largest listing for a data connection, bytes. It is held in memory while it is sent.
 const MAX_LISTING: usize = 256 << 20;
@@ -19,22 +19,31 @@ const MAX_REPLY: usize = 32 << 20;
 
 impl Files {
     /// For a reply: lines without ending.
-    pub(super) fn list_lines(&self, request: &ListRequest) -> Result<Vec<Vec<u8>>, FileError> {
+    pub(super) fn list_lines(
+        &self,
+        request: &ListRequest,
+    ) -> Result<(Vec<Vec<u8>>, Share), FileError> {
         let mut lines = Vec::new();
-        let mut writer = Writer::new(request.form, MAX_REPLY, |line: Vec<u8>| lines.push(line));
+        let share = self.room.share();
+        let mut writer = Writer::new(request.form, MAX_REPLY, share, |line: Vec<u8>| {
+            lines.push(line);
+        });
         self.write_listing(request, &mut writer)?;
-        Ok(lines)
+        let share = writer.share;
+        Ok((lines, share))
     }
 
     /// For a data connection: lines with CR LF, in every TYPE.
-    pub(super) fn list_text(&self, request: &ListRequest) -> Result<Vec<u8>, FileError> {
+    pub(super) fn list_text(&self, request: &ListRequest) -> Result<(Vec<u8>, Share), FileError> {
         let mut text = Vec::new();
-        let mut writer = Writer::new(request.form, MAX_LISTING, |line: Vec<u8>| {
+        let share = self.room.share();
+        let mut writer = Writer::new(request.form, MAX_LISTING, share, |line: Vec<u8>| {
             text.extend_from_slice(&line);
             text.extend_from_slice(b"\r\n");
         });
         self.write_listing(request, &mut writer)?;
-        Ok(text)
+        let share = writer.share;
+        Ok((text, share))
     }
 
     fn write_listing(
@@ -109,12 +118,19 @@ struct Writer<F> {
     now: Timestamp,
     limit: usize,
     left: usize,
+    share: Share,
     emit: F,
-    full: bool,
+    /// Why the listing is not whole.
+    stopped: Option<Stopped>,
+}
+
+enum Stopped {
+    TooLarge,
+    NoRoom,
 }
 
 impl<F: FnMut(Vec<u8>)> Writer<F> {
-    fn new(form: ListForm, limit: usize, emit: F) -> Self {
+    fn new(form: ListForm, limit: usize, share: Share, emit: F) -> Self {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let seconds = now.map_or(0, |since| since.as_secs());
         Self {
@@ -122,8 +138,9 @@ impl<F: FnMut(Vec<u8>)> Writer<F> {
             now: Timestamp(i64::try_from(seconds).unwrap_or(i64::MAX)),
             limit,
             left: limit,
+            share,
             emit,
-            full: false,
+            stopped: None,
         }
     }
 
@@ -133,28 +150,36 @@ impl<F: FnMut(Vec<u8>)> Writer<F> {
             ListForm::Long => format_ls(entry, self.now),
             ListForm::Names => on_one_line(&entry.name),
         };
-        match self.left.checked_sub(line.len() + 2) {
+        let stopped = match self.left.checked_sub(line.len() + 2) {
+            None => Stopped::TooLarge,
+            Some(left) if !self.share.grow_to(self.limit - left) => Stopped::NoRoom,
             Some(left) => {
                 self.left = left;
                 (self.emit)(line);
-                ControlFlow::Continue(())
+                return ControlFlow::Continue(());
             }
-            None => {
-                self.full = true;
-                ControlFlow::Break(())
-            }
-        }
+        };
+        self.stopped = Some(stopped);
+        ControlFlow::Break(())
     }
 
     fn finish(&self) -> Result<(), FileError> {
-        if self.full {
-            return Err(FileError {
-                kind: FileErrorKind::Other,
-                errno: None,
-                text: format!("the listing is larger than {} bytes", self.limit),
-            });
-        }
-        Ok(())
+        let (kind, text) = match self.stopped {
+            None => return Ok(()),
+            Some(Stopped::TooLarge) => (
+                FileErrorKind::Other,
+                format!("the listing is larger than {} bytes", self.limit),
+            ),
+            Some(Stopped::NoRoom) => (
+                FileErrorKind::Busy,
+                "too many large listings at once".to_owned(),
+            ),
+        };
+        Err(FileError {
+            kind,
+            errno: None,
+            text,
+        })
     }
 }
 

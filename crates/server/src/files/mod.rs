@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use data::store::root::{Identity, Root};
 use proto::path::VPath;
-use proto::server::{FileAnswer, FileError, FileErrorKind, FileRequest, Rights};
+use proto::server::{FileAnswer, FileError, FileErrorKind, FileRequest, ListRequest, Rights};
 
 mod checksum;
 mod listing;
+mod room;
 mod sums;
 mod transfer;
 
@@ -17,6 +18,7 @@ mod transfer;
 mod tests;
 
 pub(crate) use checksum::aborted;
+pub use room::{Room, Share};
 pub use sums::Sums;
 pub use transfer::{Opened, Sending, Storing};
 
@@ -26,12 +28,24 @@ pub struct Files {
     root: Arc<Root>,
     rights: Rights,
     sums: Arc<Sums>,
+    room: Room,
 }
 
 impl Files {
-    /// The files below `root`, used with `rights`; `sums` is shared by all sessions.
-    pub fn new(root: Arc<Root>, rights: Rights, sums: Arc<Sums>) -> Self {
-        Self { root, rights, sums }
+    /// The files below `root`, used with `rights`; `sums` and `room` are shared by all sessions.
+    pub fn new(root: Arc<Root>, rights: Rights, sums: Arc<Sums>, room: Room) -> Self {
+        Self {
+            root,
+            rights,
+            sums,
+            room,
+        }
+    }
+
+    /// A listing for a reply, and the memory that it takes until the reply is sent.
+    pub fn list(&self, request: &ListRequest) -> Result<(FileAnswer, Share), FileError> {
+        let (lines, share) = self.list_lines(request)?;
+        Ok((FileAnswer::Lines(lines), share))
     }
 
     /// Carries out a request. `progress` is called now and then during a checksum with the bytes
@@ -44,7 +58,7 @@ impl Files {
         match request {
             FileRequest::Stat(path) => Ok(FileAnswer::Entry(Box::new(self.stat(path)?))),
             FileRequest::ChangeDir(path) => done(self.root.enter(path)),
-            FileRequest::List(request) => self.list_lines(request).map(FileAnswer::Lines),
+            FileRequest::List(request) => self.list(request).map(|(answer, _)| answer),
             FileRequest::Checksum {
                 algorithm,
                 path,

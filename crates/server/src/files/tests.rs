@@ -34,7 +34,7 @@ impl Session {
         };
         Self {
             dir,
-            files: Files::new(root, rights, Arc::default()),
+            files: Files::new(root, rights, Arc::default(), Room::new(1)),
         }
     }
 
@@ -594,6 +594,31 @@ fn announced_checksums_are_verified() {
     session
         .store(expecting(whole, Disposition::Append), ", world")
         .unwrap();
+}
+
+#[test]
+fn large_listings_share_a_bounded_memory() {
+    let session = Session::new();
+    for n in 0..5000 {
+        fs::File::create(session.host(&format!("{n:0>250}"))).unwrap();
+    }
+    let request = ListRequest {
+        path: VPath::root(),
+        pattern: None,
+        form: ListForm::Names,
+        recursive: false,
+    };
+    let (_, share) = session.files.list(&request).unwrap();
+    let error = session.files.list(&request).unwrap_err();
+    assert_eq!(error.kind, FileErrorKind::Busy, "{}", error.text);
+    let kind = TransferKind::List(request.clone());
+    let refused = session.open(kind.clone(), Mode::Stream, Type::Image);
+    assert_eq!(refused.unwrap_err().kind, FileErrorKind::Busy);
+    drop(share);
+    let sending = session.open(kind, Mode::Stream, Type::Image).unwrap();
+    session.files.list(&request).unwrap_err();
+    drop(sending);
+    session.files.list(&request).unwrap();
 }
 
 #[test]

@@ -18,7 +18,7 @@ use proto::server::{
     TransferRequest,
 };
 
-use super::Files;
+use super::{Files, Share};
 
 mod finish;
 
@@ -42,6 +42,8 @@ pub struct Sending {
     pub plan: SendPlan,
     /// The file or directory.
     pub path: VPath,
+    /// The memory of a listing, held until it is sent.
+    pub share: Option<Share>,
 }
 
 /// A file that is open to be stored.
@@ -80,13 +82,14 @@ impl Files {
     }
 
     fn open_listing(&self, request: &ListRequest) -> Result<Sending, FileError> {
-        let text = self.list_text(request)?;
+        let (text, share) = self.list_text(request)?;
         let mut ranges = RangeSet::new();
         ranges.insert(0, text.len() as u64);
         Ok(Sending {
             source: Arc::new(MemorySource::new(text, request.path.to_string())),
             plan: SendPlan { ranges, origin: 0 },
             path: request.path.clone(),
+            share: Some(share),
         })
     }
 
@@ -104,6 +107,7 @@ impl Files {
             source: Arc::new(source),
             plan: ranges_to_send(size, part, have),
             path: path.clone(),
+            share: None,
         })
     }
 

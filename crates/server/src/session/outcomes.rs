@@ -22,7 +22,10 @@ impl Driver {
             },
             Step::Transfer(seen) => return self.on_transfer(seen),
             Step::Known(outcome) => self.done(outcome),
-            Step::File(answer) => self.done(Outcome::File(answer)),
+            Step::File(answer, share) => {
+                self.reply_share = share;
+                self.done(Outcome::File(answer))
+            }
             Step::Listen(made) => {
                 let made = made.and_then(|channel| self.keep_listener(channel));
                 self.done(Outcome::Listening(made))
