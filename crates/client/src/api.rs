@@ -241,7 +241,8 @@ pub struct Summary {
     pub retransmits: u64,
     /// `crc32c`, `size`, `none`, `mixed`.
     pub verified: String,
-    /// What held the transfer back, one of the limiters of the vocabulary, with a share.
+    /// What held the transfer back, one of the limiters of the vocabulary; `path between the
+    /// servers` when the bytes did not pass here.
     pub limited_by: String,
     /// One line in plain words: why it is as fast as it is (`--why`).
     pub why: String,

@@ -12,11 +12,46 @@ pub(crate) struct Account {
     role: Option<Role>,
     bytes: u64,
     moving: Duration,
+    /// What third-party transfers told.
+    between: Option<Between>,
     /// Sums and maxima over the transfers.
     pub(crate) wire: WireStats,
 }
 
+/// Transfers whose bytes did not pass this machine.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Between {
+    /// Moved, by the servers' word.
+    pub(crate) bytes: u64,
+    /// From the transfer command to the last reply, summed.
+    pub(crate) elapsed: Duration,
+    /// Most streams that were asked for at once.
+    pub(crate) streams: u64,
+    /// Markers were to be had (MODE E).
+    pub(crate) markers: bool,
+}
+
+/// What `limited_by` says of third-party transfers.
+const BETWEEN: &str = "path between the servers";
+
 impl Account {
+    /// Adds one transfer between two servers.
+    pub(crate) fn add_between(&mut self, one: &Between) {
+        let all = self.between.get_or_insert_default();
+        all.bytes += one.bytes;
+        all.elapsed += one.elapsed;
+        all.streams = all.streams.max(one.streams);
+        all.markers |= one.markers;
+    }
+
+    /// The short answer: a limiter's name, or where it must be.
+    pub(crate) fn limited_by(&self, verdict: Verdict) -> &'static str {
+        match (self.role, self.between) {
+            (None, Some(_)) => BETWEEN,
+            _ => verdict.limiter.name(),
+        }
+    }
+
     /// Adds one transfer: bytes and duration at this end, and what the kernel saw.
     pub(crate) fn add(&mut self, role: Role, bytes: u64, elapsed: Duration, wire: &WireStats) {
         self.role = Some(role);
@@ -67,11 +102,12 @@ impl Account {
 
     /// The line for `--why`.
     pub(crate) fn line(&self, goodput_bps: f64, verdict: Verdict) -> String {
-        let mut line = format!("{} over ", bits(goodput_bps));
-        match self.wire.streams {
-            0 => line.push_str("the path between the servers"),
-            1 => line.push_str("1 stream"),
-            n => line.push_str(&format!("{n} streams")),
+        if let (None, Some(between)) = (self.role, self.between) {
+            return between.line(goodput_bps);
+        }
+        let mut line = bits(goodput_bps);
+        if self.wire.streams > 0 {
+            line.push_str(&format!(" over {}", streams(self.wire.streams)));
         }
         line.push_str(&format!(
             "; limited by: {} ({})",
@@ -90,6 +126,37 @@ impl Account {
             line.push_str(&format!(", {} segments sent again", self.wire.retransmits));
         }
         line
+    }
+}
+
+impl Between {
+    fn line(&self, goodput_bps: f64) -> String {
+        let moving = self.bytes as f64 * 8.0 / self.elapsed.as_secs_f64().max(1e-9);
+        let seen = if self.markers {
+            format!(
+                "the servers' markers and replies tell of {} while they moved",
+                bits(moving)
+            )
+        } else {
+            format!(
+                "in MODE S the servers tell nothing before the end; {} from start to end of the \
+                 transfers",
+                bits(moving)
+            )
+        };
+        format!(
+            "{} over {} between the servers; limited by: {BETWEEN}, or the servers themselves (the \
+             bytes did not pass this machine; {seen})",
+            bits(goodput_bps),
+            streams(self.streams)
+        )
+    }
+}
+
+fn streams(n: u64) -> String {
+    match n {
+        1 => "1 stream".to_owned(),
+        n => format!("{n} streams"),
     }
 }
 
@@ -147,11 +214,42 @@ mod tests {
     }
 
     #[test]
-    fn third_party_says_that_it_saw_little() {
+    fn third_party_says_that_the_bytes_did_not_pass_here() {
+        let mut account = Account::default();
+        let one = Between {
+            bytes: 125_000_000,
+            elapsed: Duration::from_secs(1),
+            streams: 4,
+            markers: true,
+        };
+        account.add_between(&one);
+        account.add_between(&one);
+        let verdict = account.verdict(None);
+        assert_eq!(account.limited_by(verdict), "path between the servers");
+        assert_eq!(
+            account.line(2_500.0, verdict),
+            "2.5 kbit/s over 4 streams between the servers; limited by: path between the servers, \
+             or the servers themselves (the bytes did not pass this machine; the servers' markers \
+             and replies tell of 1.00 Gbit/s while they moved)"
+        );
+        let mut silent = Account::default();
+        silent.add_between(&Between {
+            streams: 1,
+            markers: false,
+            ..one
+        });
+        let line = silent.line(2_500.0, verdict);
+        assert!(line.contains("1 stream between"), "{line}");
+        assert!(line.contains("MODE S the servers tell nothing"), "{line}");
+    }
+
+    #[test]
+    fn nothing_moved_is_said_to_be_unknown() {
         let account = Account::default();
-        let line = account.line(2_500.0, account.verdict(None));
-        assert!(line.starts_with("2.5 kbit/s over the path between the servers"));
-        assert!(line.contains("limited by: unknown"), "{line}");
+        let verdict = account.verdict(None);
+        assert_eq!(account.limited_by(verdict), "unknown");
+        let line = account.line(0.0, verdict);
+        assert!(!line.contains("between"), "{line}");
     }
 
     #[test]

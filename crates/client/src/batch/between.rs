@@ -1,6 +1,7 @@
 //! One file from one server to another; the bytes do not pass through here.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use data::job::Control;
 
@@ -11,13 +12,14 @@ use super::request::{Span, in_order, spec, streams};
 use super::sums::End;
 use super::upload::{Finish, Upload};
 use super::watch::Watch;
-use super::{Context, Item, Outcome, unchanged};
+use super::{Context, Item, Measured, Outcome, unchanged};
 use crate::journal::Identity;
 use crate::location::Server;
 use crate::session::Session;
 use crate::transfer;
 use crate::tree::Facts;
 use crate::verify::{CONCURRENT_FROM, Check, choose, compare};
+use crate::why;
 use crate::{Exit, Failure};
 
 /// A third-party copy: everything that lasts over its attempts.
@@ -65,15 +67,17 @@ impl<'a> Between<'a> {
         }
         loop {
             self.prepare(from, to).await?;
+            let mut measured = None;
             if !self.upload.is_whole(self.span) {
-                self.transfer(from, to, check).await?;
+                let seen = self.transfer(from, to, check).await?;
+                measured = Some(Measured::Between(seen));
             }
             let verified = self.verify(from, to, check).await;
             let label = self.upload.judged(verified)?;
             self.check_source(from).await?;
             let modified = self.item.facts.modified;
             if self.upload.finish(self.ctx, to, modified).await? == Finish::InPlace {
-                return Ok(Outcome::done(self.meter.moved(), label, None));
+                return Ok(Outcome::done(self.meter.moved(), label, measured));
             }
         }
     }
@@ -148,7 +152,7 @@ impl<'a> Between<'a> {
         from: &mut Session,
         to: &mut Session,
         check: Check,
-    ) -> Result<(), Failure> {
+    ) -> Result<why::Between, Failure> {
         // Nothing runs here that a Control could stop; it carries the byte count's epoch.
         let control = Arc::new(Control::new());
         let streams = self.streams.unwrap_or(1);
@@ -167,11 +171,17 @@ impl<'a> Between<'a> {
         let progress = move |bytes| meter.report(bytes);
         let moving = transfer::third_party(from, self.path, to, &path, &spec, &progress);
         let watch = Watch::new(control, self.upload.journal.as_mut(), in_order, safe);
+        let start = Instant::now();
         let attempt = watch.run(moving).await?;
         self.meter.report(attempt.report.bytes);
         self.meter.confirm();
         self.ctx.warn_all(attempt.warnings);
-        Ok(())
+        Ok(why::Between {
+            bytes: attempt.report.bytes,
+            elapsed: start.elapsed(),
+            streams: attempt.streams,
+            markers: attempt.extended,
+        })
     }
 
     /// Both servers sum at the same time.

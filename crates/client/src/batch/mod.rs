@@ -16,6 +16,7 @@ use crate::retry::Retries;
 use crate::session::Session;
 use crate::trace::Trace;
 use crate::tree::Facts;
+use crate::why::Between;
 use crate::{CopyOptions, Event, Exit, Failure, Observer, Summary};
 
 mod between;
@@ -143,7 +144,7 @@ enum Outcome {
         bytes: u64,
         /// What was compared.
         verified: String,
-        /// What this end saw of the last attempt.
+        /// What was seen of the last attempt.
         measured: Option<Measured>,
     },
     /// Left alone, and why.
@@ -160,9 +161,18 @@ impl Outcome {
     }
 }
 
+/// What was seen of a transfer.
+#[derive(Debug, Clone, Copy)]
+enum Measured {
+    /// By this end of it.
+    Here(Here),
+    /// By listening to both servers.
+    Between(Between),
+}
+
 /// What this end saw of a transfer.
 #[derive(Debug, Clone, Copy)]
-struct Measured {
+struct Here {
     role: Role,
     bytes: u64,
     elapsed: Duration,
@@ -179,12 +189,12 @@ impl Measured {
     }
 
     fn of(role: Role, report: &Report) -> Self {
-        Self {
+        Self::Here(Here {
             role,
             bytes: report.bytes,
             elapsed: report.elapsed,
             wire: report.wire,
-        }
+        })
     }
 }
 

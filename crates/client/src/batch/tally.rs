@@ -39,8 +39,10 @@ impl Tally {
             None => Some(verified.to_owned()),
             Some(label) => label.filter(|label| label == verified),
         });
-        if let Some(m) = measured {
-            self.account.add(m.role, m.bytes, m.elapsed, &m.wire);
+        match measured {
+            Some(Measured::Here(m)) => self.account.add(m.role, m.bytes, m.elapsed, &m.wire),
+            Some(Measured::Between(between)) => self.account.add_between(&between),
+            None => {}
         }
     }
 
@@ -97,7 +99,7 @@ impl Tally {
                 Some(None) => "mixed".to_owned(),
                 Some(Some(label)) => label.clone(),
             },
-            limited_by: verdict.limiter.name().to_owned(),
+            limited_by: self.account.limited_by(verdict).to_owned(),
             why: self.account.line(goodput_bps, verdict),
             files: self.files,
             failed: self.failed,

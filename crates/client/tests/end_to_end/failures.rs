@@ -167,12 +167,15 @@ async fn traces_and_reasons() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_put_moved_nothing() {
-    let server =
-        Server::with(|config| config.anonymous = Some(server::config::Anonymous::Ro)).await;
+    let liar = Liar {
+        no_store: true,
+        ..Liar::default()
+    };
     let here = tempfile::tempdir().unwrap();
     let from = here.path().join("f");
     std::fs::write(&from, "x").unwrap();
-    let (summary, seen) = copy(&[from.to_str().unwrap()], &server.url("g"), &options()).await;
+    let url = format!("ftp://{}/g", liar.start());
+    let (summary, seen) = copy(&[from.to_str().unwrap()], &url, &options()).await;
     assert_eq!(summary.exit, Exit::Refused, "{:?}", summary.first_failure);
     assert_eq!(summary.bytes, 0);
     let moved = seen.count(|e| matches!(e, Event::Progress { safe, .. } if *safe > 0));
