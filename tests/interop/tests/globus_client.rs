@@ -181,6 +181,34 @@ fn parts() {
     }
 }
 
+/// The client sends ERET P to one server and ESTO A to the other.
+#[test]
+fn a_part_between_two_servers() {
+    let client = need!(GlobusUrlCopy::find());
+    let (from, to) = (Store::new().unwrap(), Store::new().unwrap());
+    let source = Serve::anonymous(from.root()).start().unwrap();
+    let destination = Serve::anonymous(to.root()).start().unwrap();
+    let mut cells = Cells::new("globus-url-copy -off -len, third party");
+    for streams in [&[][..], &["-p", "4"]] {
+        cells.check(streams.join(" "), || {
+            let (served, length) = (to.upload(), 1_000_000);
+            let options = [streams, &["-off", "65535", "-len", "1000000"]].concat();
+            let name = format!("src/{}", sample::name(sample::LARGE));
+            let copied = client.copy(&options, &source.url(&name), &destination.url(&served));
+            source.explain(destination.explain(copied))?;
+            let arrived = to.local();
+            cut(&to.path(&served), &arrived, length)?;
+            sample::same_part(
+                &sample::shared(sample::LARGE)?,
+                65_535,
+                length as u64,
+                &arrived,
+            )
+        });
+    }
+    cells.finish();
+}
+
 /// Writes the last `length` bytes of `whole` to `part`.
 fn cut(whole: &Path, part: &Path, length: usize) -> Result<()> {
     let content = std::fs::read(whole)?;

@@ -84,6 +84,20 @@ fn partial_retrieve_and_store_at_an_offset() {
 }
 
 #[test]
+fn an_adjusted_store_makes_a_file_that_is_missing() {
+    let server = Running::start();
+    let mut client = server.anonymous();
+    store(&mut client, "ESTO A 0 new", b"0123456789");
+    assert_eq!(server.stored("new"), b"0123456789");
+    store(&mut client, "ESTO A 3 new", b"ab");
+    assert_eq!(server.stored("new"), b"012ab56789", "nothing is cut");
+    store(&mut client, "ESTO A 4 gap", b"after");
+    assert_eq!(server.stored("gap"), b"\0\0\0\0after");
+    store(&mut client, "ESTO A 0 empty", b"");
+    assert_eq!(server.stored("empty"), b"");
+}
+
+#[test]
 fn byte_ranges_in_mode_e() {
     let server = Running::start();
     let bytes = server.file("f", 100_000);

@@ -1,0 +1,118 @@
+//! Standard input and output as ends of a copy (`-`): the bytes come in order over one stream,
+//! whatever number was asked for.
+
+use std::process::Command;
+
+use anyhow::{Result, ensure};
+use interop::cells::Cells;
+use interop::longhaul::binary::longhaul;
+use interop::longhaul::copy;
+use interop::longhaul::serve::{Serve, Server};
+use interop::matrix::Store;
+use interop::need;
+use interop::peer::{globus_gridftp_server as globus, vsftpd};
+use interop::run::{self, LIMIT};
+
+/// One block and a bit of many; none; one byte; just one block of the client's default size.
+const SIZES: [usize; 5] = [0, 1, 65_536, 262_144, 5_000_001];
+const ROWS: [&[&str]; 4] = [
+    &["-p", "1"],
+    &["-p", "4"],
+    &["--mode", "s"],
+    &["--mode", "e"],
+];
+
+/// Bytes that tell their place.
+fn content(size: usize) -> Vec<u8> {
+    (0..size)
+        .map(|at| (at ^ (at >> 8) ^ (at >> 16)).to_le_bytes()[0])
+        .collect()
+}
+
+/// `cp` to standard output: the data is all that comes there.
+fn to_stdout(options: &[&str], url: &str) -> Result<Command> {
+    let mut command = longhaul()?;
+    command.arg("cp").args(options).args([url, "-"]);
+    Ok(command)
+}
+
+fn both_ways(cells: &mut Cells, store: &Store, options: &[&str], url: &dyn Fn(&str) -> String) {
+    let row = options.join(" ");
+    for size in SIZES {
+        let bytes = content(size);
+        cells.check(format!("put {row}, {size} bytes"), || {
+            let served = store.upload();
+            let to = url(&served);
+            let arguments = [options, &["-", &to]].concat();
+            let mut command = copy::command(&arguments)?;
+            let finished = run::run_with_input(&mut command, &bytes, LIMIT)?.success()?;
+            let summary = copy::summary(&finished)?;
+            ensure!(summary.bytes == size as u64, "{summary:?}");
+            ensure!(
+                summary.streams <= 1,
+                "a pipe cannot be divided: {summary:?}"
+            );
+            let stored = std::fs::read(store.path(&served))?;
+            ensure!(stored == bytes, "{} bytes were stored", stored.len());
+            Ok(std::fs::remove_file(store.path(&served))?)
+        });
+        cells.check(format!("get {row}, {size} bytes"), || {
+            let source = store.path("src/piped");
+            std::fs::write(&source, &bytes)?;
+            let mut command = to_stdout(options, &url("src/piped"))?;
+            let finished = run::run(&mut command)?.success()?;
+            let came = finished.stdout.len();
+            ensure!(finished.stdout == bytes, "{came} bytes came, or others");
+            Ok(())
+        });
+    }
+}
+
+fn longhaul_server() -> (Store, Server) {
+    let store = Store::new().unwrap();
+    let server = Serve::anonymous(store.root()).start().unwrap();
+    (store, server)
+}
+
+#[test]
+fn with_longhaul() {
+    let (store, server) = longhaul_server();
+    let mut cells = Cells::new("pipes, longhaul");
+    for options in ROWS {
+        both_ways(&mut cells, &store, options, &|served| server.url(served));
+    }
+    cells.finish();
+}
+
+#[test]
+fn with_globus() {
+    need!(globus::find());
+    let store = Store::new().unwrap();
+    let server = globus::start(&store).unwrap();
+    let mut cells = Cells::new("pipes, globus-gridftp-server");
+    for options in ROWS {
+        both_ways(&mut cells, &store, options, &|served| server.url(served));
+    }
+    cells.finish();
+}
+
+#[test]
+fn with_vsftpd() {
+    need!(vsftpd::find());
+    let store = Store::new().unwrap();
+    let server = vsftpd::start(&store).unwrap();
+    let mut cells = Cells::new("pipes, vsftpd");
+    both_ways(&mut cells, &store, &["-p", "4"], &|served| {
+        server.url(served)
+    });
+    cells.finish();
+}
+
+#[test]
+fn failures_write_nothing_to_standard_output() {
+    let (_store, server) = longhaul_server();
+    let mut command = to_stdout(&[], &server.url("src/missing")).unwrap();
+    let finished = run::run(&mut command).unwrap().code(4).unwrap();
+    assert_eq!(finished.text(), "");
+    assert!(!finished.errors().is_empty());
+}
