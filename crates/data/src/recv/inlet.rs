@@ -237,7 +237,8 @@ impl StoredRun<'_> {
             return None;
         }
         if self.transfer.control().add_stored(run.0, run.1) > MAX_PIECES {
-            self.transfer.fail(DataError::Scattered { limit: MAX_PIECES });
+            self.transfer
+                .fail(DataError::Scattered { limit: MAX_PIECES });
         }
         Some(run)
     }
