@@ -10,6 +10,9 @@ use crate::limits::Limits;
 use crate::login::Logins;
 use crate::transfer_log::TransferLog;
 
+/// Listings for replies and removals of trees that run at once.
+const WALKS_AT_ONCE: usize = 16;
+
 /// How far the server's end has come. Only ever advances.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
@@ -40,6 +43,9 @@ pub(crate) struct Shared {
     /// One permit per checksum being computed: more than there are processors only slow each
     /// other down, and would take the blocking threads that quick requests need.
     pub(crate) sums: Arc<Semaphore>,
+    /// One permit per listing or removal of a tree: these may take long, and must not take all the
+    /// blocking threads that quick requests need.
+    pub(crate) walks: Arc<Semaphore>,
     /// One permit per listener being made: quick, but a range of taken ports is tried through, and
     /// a burst of PASV must not become a burst of threads.
     pub(crate) listens: Arc<Semaphore>,
@@ -61,6 +67,7 @@ impl Shared {
                 config.max_streams.min(Semaphore::MAX_PERMITS),
             )),
             sums: Arc::new(Semaphore::new(processors)),
+            walks: Arc::new(Semaphore::new(WALKS_AT_ONCE)),
             listens: Arc::new(Semaphore::new(processors)),
             phase: watch::Sender::new(Phase::Serving),
             config,

@@ -110,12 +110,17 @@ impl FileWork {
         };
         let gauge = Arc::clone(&meter);
         let answer = Box::pin(async move {
-            let place = match &request {
-                FileRequest::Checksum { .. } => tokio::select! {
-                    place = Arc::clone(&shared.sums).acquire_owned() => place.ok(),
+            let places = match &request {
+                FileRequest::Checksum { .. } => Some(&shared.sums),
+                FileRequest::List(_) | FileRequest::RemoveTree(_) => Some(&shared.walks),
+                _ => None,
+            };
+            let place = match places {
+                Some(places) => tokio::select! {
+                    place = Arc::clone(places).acquire_owned() => place.ok(),
                     () = gauge.stop.notified() => return (Err(aborted()), None),
                 },
-                _ => None,
+                None => None,
             };
             tokio::task::spawn_blocking(move || {
                 let _place = place;
@@ -140,7 +145,7 @@ impl FileWork {
         }
     }
 
-    /// Ends a checksum early; other work is short and goes on.
+    /// Ends a checksum early, and what still waits for its turn; other work goes on.
     pub(crate) fn stop(&self) {
         self.meter.stopped.store(true, Ordering::Relaxed);
         self.meter.stop.notify_one();
@@ -196,5 +201,57 @@ fn internal_error() -> FileError {
         kind: FileErrorKind::Other,
         errno: None,
         text: "internal error".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use data::store::root::Root;
+    use proto::path::VPath;
+    use proto::server::{ListForm, ListRequest, Rights};
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::config::ServerConfig;
+    use crate::login::Logins;
+    use crate::transfer_log::TransferLog;
+
+    const MOMENT: Duration = Duration::from_millis(50);
+
+    fn listing() -> FileRequest {
+        FileRequest::List(ListRequest {
+            path: VPath::root(),
+            pattern: None,
+            form: ListForm::Names,
+            recursive: false,
+        })
+    }
+
+    #[tokio::test]
+    async fn long_walks_leave_threads_to_quick_requests() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Arc::new(Root::open(dir.path()).unwrap());
+        let config = ServerConfig::default();
+        let logins = Logins::new(&config, Arc::clone(&root), None);
+        let log = TransferLog::open(None, None).unwrap();
+        let shared = Arc::new(Shared::new(config, logins, log));
+        let rights = Rights {
+            write: true,
+            third_party: false,
+        };
+        let files = Files::new(root, rights, Arc::default(), crate::files::Room::default());
+        let start = |request| FileWork::start(Arc::clone(&shared), files.clone(), request);
+
+        let places = u32::try_from(shared.walks.available_permits()).unwrap();
+        let all = shared.walks.acquire_many(places).await.unwrap();
+        let mut walk = start(listing());
+        assert!(timeout(MOMENT, walk.next()).await.is_err(), "it waits");
+        let mut quick = start(FileRequest::Stat(VPath::root()));
+        assert!(matches!(quick.next().await, Step::File(Ok(_), _)));
+        let mut given_up = start(listing());
+        given_up.stop();
+        assert!(matches!(given_up.next().await, Step::File(Err(_), _)));
+        drop(all);
+        assert!(matches!(walk.next().await, Step::File(Ok(_), _)));
     }
 }
