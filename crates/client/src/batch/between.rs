@@ -8,7 +8,9 @@ use data::job::Control;
 use super::in_place::Candidate;
 use super::meter::{FileMeter, Safe};
 use super::persist::Job;
-use super::request::{Span, in_order, spec, streams};
+use super::pool::Pool;
+use super::request::{self, Span, in_order, spec, streams};
+use super::silent::{Growth, Sign};
 use super::sums::End;
 use super::upload::{Finish, Upload};
 use super::watch::Watch;
@@ -16,6 +18,7 @@ use super::{Context, Item, Measured, Outcome, unchanged};
 use crate::journal::Identity;
 use crate::location::Server;
 use crate::session::Session;
+use crate::session::control::unreachable;
 use crate::transfer;
 use crate::tree::Facts;
 use crate::verify::{CONCURRENT_FROM, Check, choose, compare};
@@ -170,6 +173,15 @@ impl<'a> Between<'a> {
         let meter = self.meter;
         let progress = move |bytes| meter.report(bytes);
         let moving = transfer::third_party(from, self.path, to, &path, &spec, &progress);
+        let silent = request::in_order(self.ctx, streams);
+        let stall = self.stall(&path, self.upload.have.prefix(), silent);
+        let moving = async {
+            tokio::select! {
+                biased;
+                ended = moving => ended,
+                stalled = stall => Err(stalled),
+            }
+        };
         let watch = Watch::new(control, self.upload.journal.as_mut(), in_order, safe);
         let start = Instant::now();
         let attempt = watch.run(moving).await?;
@@ -182,6 +194,45 @@ impl<'a> Between<'a> {
             streams: attempt.streams,
             markers: attempt.extended,
         })
+    }
+
+    /// The failure of a `silent` transfer (MODE S) that stands still, `before` bytes having been
+    /// there; never anything else. Another session asks for the length.
+    fn stall(
+        &self,
+        path: &[u8],
+        before: u64,
+        silent: bool,
+    ) -> impl Future<Output = Failure> + Send + use<'a> {
+        let (pool, server) = (Arc::clone(&self.ctx.pool), self.upload.server);
+        let (meter, size, path) = (self.meter, self.span.size, path.to_vec());
+        let limit = self.ctx.options.timeout;
+        async move {
+            if !silent {
+                return std::future::pending().await;
+            }
+            let mut growth = Growth::new(size, limit);
+            let mut session = None;
+            loop {
+                tokio::time::sleep(growth.period()).await;
+                let length = length(&pool, server, &mut session, &path).await;
+                let Some(length) = length else {
+                    // A server that cannot be asked: the transfer's own end has to tell.
+                    return std::future::pending().await;
+                };
+                match growth.look(length, Instant::now()) {
+                    Sign::Moved(length) => meter.report(length.saturating_sub(before)),
+                    Sign::Nothing => {}
+                    Sign::Stalled(length) => {
+                        return unreachable(format!(
+                            "the copy to {server} stalled: its file stood at {length} bytes for \
+                             {} s; try again, with --resume",
+                            limit.as_secs()
+                        ));
+                    }
+                }
+            }
+        }
     }
 
     /// Both servers sum at the same time.
@@ -239,6 +290,19 @@ impl<'a> Between<'a> {
         let now = from.stat(self.path).await?;
         unchanged(&self.item.source, facts, &now)
     }
+}
+
+/// Length of a file, over a session that is opened for it.
+async fn length(
+    pool: &Pool,
+    server: &Server,
+    session: &mut Option<Session>,
+    path: &[u8],
+) -> Option<u64> {
+    if session.is_none() {
+        *session = pool.take(server).await.ok();
+    }
+    session.as_mut()?.stat(path).await.ok()?.size
 }
 
 impl Job for Between<'_> {

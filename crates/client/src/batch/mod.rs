@@ -31,6 +31,7 @@ pub(crate) mod pool;
 mod put;
 mod request;
 mod resume;
+mod silent;
 mod sums;
 mod tally;
 mod ticker;

@@ -23,8 +23,7 @@ struct Agreed {
 }
 
 /// Server to server. Progress arrives by 112 markers (MODE E) in `progress`, bytes so far;
-/// MODE S transfers are silent until they end, so that a stall there is noticed only by the
-/// servers themselves.
+/// MODE S transfers are silent until they end, so that the caller has to look for a stall there.
 ///
 /// # Errors
 /// The refusal of the side that failed first, by its class; `Integrity` when both confirmed a

@@ -210,3 +210,35 @@ async fn what_is_called_safe_is_what_the_server_confirmed() {
         assert!(seen.count(whole) > 0, "-p {n}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stall_between_servers_is_noticed_also_in_stream_mode() {
+    let bytes = noise(4 << 20);
+    let liar = Liar {
+        size: bytes.len(),
+        sent: bytes,
+        stalls: true,
+        ..Liar::default()
+    };
+    let server = Server::start().await;
+    let url = format!("ftp://{}/f", liar.start());
+    let impatient = CopyOptions {
+        timeout: Duration::from_secs(2),
+        retries: 0,
+        ..streams(1)
+    };
+    let start = std::time::Instant::now();
+    let (summary, seen) = copy(&[&url], &server.user_url("g"), &impatient).await;
+    assert_eq!(
+        summary.exit,
+        Exit::Unreachable,
+        "{:?}",
+        summary.first_failure
+    );
+    let message = summary.first_failure.unwrap().message;
+    assert!(message.contains("stood at 2097152 bytes"), "{message}");
+    assert!(start.elapsed() < Duration::from_secs(12));
+    let quarter = |e: &Event| matches!(e, Event::Progress { bytes, .. } if *bytes == 1 << 20);
+    assert!(seen.count(quarter) > 0);
+    assert_eq!(names(&server.root()), ["g.longhaul-partial"]);
+}

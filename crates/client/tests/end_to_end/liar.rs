@@ -19,6 +19,8 @@ pub(crate) struct Liar {
     /// Names that MLSD tells of the directory `/d`, all of them files of nine bytes; without them,
     /// there is no MLSD.
     pub(crate) names: Vec<&'static str>,
+    /// RETR sends a quarter, and a little later another one, and then no more.
+    pub(crate) stalls: bool,
     /// STOR is refused, but only when all the bytes have come.
     pub(crate) no_store: bool,
     /// RNFR is refused.
@@ -34,6 +36,7 @@ struct Talk {
     liar: Liar,
     control: TcpStream,
     passive: Option<TcpListener>,
+    active: Option<SocketAddr>,
     rest: usize,
     from: String,
 }
@@ -49,6 +52,7 @@ impl Liar {
                     liar: liar.clone(),
                     control,
                     passive: None,
+                    active: None,
                     rest: 0,
                     from: String::new(),
                 };
@@ -120,6 +124,12 @@ impl Talk {
                 self.passive = Some(listener);
                 format!("227 (127,0,0,1,{},{})", port >> 8, port & 255)
             }
+            "PORT" => {
+                let n: Vec<u8> = argument.split(',').map(|n| n.parse().unwrap()).collect();
+                let port = u16::from(n[4]) << 8 | u16::from(n[5]);
+                self.active = Some(SocketAddr::from(([n[0], n[1], n[2], n[3]], port)));
+                "200 there".to_owned()
+            }
             "REST" => {
                 self.rest = argument.parse().unwrap();
                 "350 on".to_owned()
@@ -156,13 +166,24 @@ impl Talk {
     }
 
     fn data(&mut self) -> TcpStream {
-        let (data, _) = self.passive.take().unwrap().accept().unwrap();
+        let data = match self.active.take() {
+            Some(address) => TcpStream::connect(address).unwrap(),
+            None => self.passive.take().unwrap().accept().unwrap().0,
+        };
         self.say("150 comes");
         data
     }
 
     fn send(&mut self) -> Option<String> {
         let mut data = self.data();
+        if self.liar.stalls {
+            for quarter in self.liar.sent.chunks(self.liar.sent.len() / 4).take(2) {
+                let _ = data.write_all(quarter);
+                std::thread::sleep(std::time::Duration::from_millis(1500));
+            }
+            std::thread::sleep(std::time::Duration::from_secs(20));
+            return None;
+        }
         let start = std::mem::take(&mut self.rest);
         let end = self.liar.cut_at.unwrap_or(self.liar.sent.len());
         let _ = data.write_all(&self.liar.sent[start..end]);
