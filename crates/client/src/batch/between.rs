@@ -9,7 +9,7 @@ use super::in_place::Candidate;
 use super::meter::{FileMeter, Safe};
 use super::persist::Job;
 use super::pool::Pool;
-use super::request::{self, Span, in_order, spec, streams};
+use super::request::{Lanes, Span, spec};
 use super::silent::{Growth, Sign};
 use super::sums::End;
 use super::upload::{Finish, Upload};
@@ -34,7 +34,7 @@ pub(super) struct Between<'a> {
     path: &'a [u8],
     span: Span,
     /// The same in all attempts.
-    streams: Option<u32>,
+    lanes: Option<Lanes>,
     upload: Upload<'a>,
 }
 
@@ -51,7 +51,7 @@ impl<'a> Between<'a> {
         let shown = item.source.display();
         Ok(Self {
             span: Span::of(options.offset, options.length, item.facts, &shown)?,
-            streams: None,
+            lanes: None,
             upload: Upload::new(ctx, to, to_path, item.destination.display()),
             ctx,
             item,
@@ -124,15 +124,15 @@ impl<'a> Between<'a> {
     }
 
     async fn prepare(&mut self, from: &mut Session, to: &mut Session) -> Result<(), Failure> {
-        let streams = streams(self.ctx, self.span.size, false, &[&*from, &*to]);
-        let streams = *self.streams.get_or_insert(streams);
+        let lanes = Lanes::of(self.ctx, self.span.size, false, &[&*from, &*to]);
+        let lanes = *self.lanes.get_or_insert(lanes);
         let identity = Identity {
             source: self.item.source.identity(),
             destination: self.item.destination.identity(),
             size: self.span.size,
             modified: self.item.facts.modified.map(|t| t.0),
             part: self.span.part,
-            in_order: in_order(self.ctx, streams),
+            in_order: lanes.in_order,
         };
         let features = from.features().clone();
         let mut source = End::Remote {
@@ -158,8 +158,8 @@ impl<'a> Between<'a> {
     ) -> Result<why::Between, Failure> {
         // Nothing runs here that a Control could stop; it carries the byte count's epoch.
         let control = Arc::new(Control::new());
-        let streams = self.streams.unwrap_or(1);
-        let mut spec = spec(self.ctx, self.span, &self.upload.have, streams);
+        let lanes = self.lanes.unwrap_or_default();
+        let mut spec = spec(self.ctx, self.span, &self.upload.have, lanes.streams);
         spec.remote_sum = check
             .algorithm()
             .filter(|_| self.upload.have.is_empty() && to.features().stor_checksum);
@@ -173,8 +173,7 @@ impl<'a> Between<'a> {
         let meter = self.meter;
         let progress = move |bytes| meter.report(bytes);
         let moving = transfer::third_party(from, self.path, to, &path, &spec, &progress);
-        let silent = request::in_order(self.ctx, streams);
-        let stall = self.stall(&path, self.upload.have.prefix(), silent);
+        let stall = self.stall(&path, self.upload.have.prefix(), lanes.in_order);
         let moving = async {
             tokio::select! {
                 biased;

@@ -12,7 +12,7 @@ use proto::ranges::RangeSet;
 use super::in_place::Candidate;
 use super::meter::{FileMeter, Safe};
 use super::persist::Job;
-use super::request::{Span, in_order, spec, streams};
+use super::request::{Lanes, Span, spec};
 use super::resume::{Leftover, is_all, usable};
 use super::sums::End;
 use super::watch::Watch;
@@ -36,7 +36,7 @@ pub(super) struct Get<'a> {
     meter: &'a FileMeter,
     span: Span,
     /// The same in all attempts.
-    streams: Option<u32>,
+    lanes: Option<Lanes>,
     /// Open once it is known what an earlier run left.
     sink: Option<Arc<FileSink>>,
     journal: Option<Journal>,
@@ -76,7 +76,7 @@ impl<'a> Get<'a> {
             path,
             target,
             meter,
-            streams: None,
+            lanes: None,
             sink: None,
             journal: None,
             have: RangeSet::new(),
@@ -177,11 +177,11 @@ impl<'a> Get<'a> {
     /// Opens the destination; decides what of an earlier run is kept.
     async fn open(&mut self, session: &mut Session) -> Result<Arc<FileSink>, Failure> {
         let pipe = matches!(self.target, Target::Direct { sink } if !sink.seekable());
-        let streams = streams(self.ctx, self.span.size, pipe, &[&*session]);
-        let streams = *self.streams.get_or_insert(streams);
+        let lanes = Lanes::of(self.ctx, self.span.size, pipe, &[&*session]);
+        let lanes = *self.lanes.get_or_insert(lanes);
         let sink = match self.target {
             Target::Direct { sink } => Arc::clone(sink),
-            Target::File(partial) => self.open_partial(session, partial, streams).await?,
+            Target::File(partial) => self.open_partial(session, partial, lanes).await?,
         };
         self.sink = Some(Arc::clone(&sink));
         self.ctx
@@ -193,7 +193,7 @@ impl<'a> Get<'a> {
         &mut self,
         session: &mut Session,
         partial: &Partial,
-        streams: u32,
+        lanes: Lanes,
     ) -> Result<Arc<FileSink>, Failure> {
         let mut identity = Identity {
             source: self.item.source.identity(),
@@ -201,7 +201,7 @@ impl<'a> Get<'a> {
             size: self.item.facts.size,
             modified: self.item.facts.modified.map(|t| t.0),
             part: self.span.part,
-            in_order: in_order(self.ctx, streams),
+            in_order: lanes.in_order,
         };
         if self.ctx.options.resume && !self.distrust {
             self.have = self.leftover(session, partial, &identity).await?;
@@ -264,8 +264,8 @@ impl<'a> Get<'a> {
             return Ok(Moved::default());
         }
         let control = Arc::new(Control::new());
-        let streams = self.streams.unwrap_or(1);
-        let mut spec = spec(self.ctx, self.span, &self.have, streams);
+        let lanes = self.lanes.unwrap_or_default();
+        let mut spec = spec(self.ctx, self.span, &self.have, lanes.streams);
         spec.sum = check.algorithm().filter(|_| self.have.is_empty());
         let safe = {
             let (have, control) = (self.have.clone(), Arc::clone(&control));
@@ -286,8 +286,12 @@ impl<'a> Get<'a> {
             &spec,
             &control,
         );
-        let in_order = in_order(self.ctx, streams);
-        let watch = Watch::new(Arc::clone(&control), self.journal.as_mut(), in_order, &safe);
+        let watch = Watch::new(
+            Arc::clone(&control),
+            self.journal.as_mut(),
+            lanes.in_order,
+            &safe,
+        );
         let result = alongside(watch.run(moving), early).await;
         self.have = safe();
         let (attempt, remote) = result?;

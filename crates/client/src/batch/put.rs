@@ -14,7 +14,7 @@ use proto::checksum::Algorithm;
 use super::in_place::Candidate;
 use super::meter::{FileMeter, Safe};
 use super::persist::Job;
-use super::request::{Span, in_order, spec, streams};
+use super::request::{Lanes, Span, spec};
 use super::sums::End;
 use super::upload::{Finish, Upload};
 use super::watch::Watch;
@@ -38,7 +38,7 @@ pub(super) struct Put<'a> {
     facts: Option<Facts>,
     span: Span,
     /// The same in all attempts.
-    streams: Option<u32>,
+    lanes: Option<Lanes>,
     upload: Upload<'a>,
     /// Something was read from a pipe: it cannot be read again.
     consumed: bool,
@@ -69,7 +69,7 @@ impl<'a> Put<'a> {
             source,
             facts,
             span,
-            streams: None,
+            lanes: None,
             upload,
             consumed: false,
         })
@@ -138,8 +138,8 @@ impl<'a> Put<'a> {
     }
 
     async fn prepare(&mut self, session: &mut Session) -> Result<(), Failure> {
-        let streams = streams(self.ctx, self.span.size, self.facts.is_none(), &[&*session]);
-        let streams = *self.streams.get_or_insert(streams);
+        let lanes = Lanes::of(self.ctx, self.span.size, self.facts.is_none(), &[&*session]);
+        let lanes = *self.lanes.get_or_insert(lanes);
         let facts = self.facts.unwrap_or_default();
         let identity = Identity {
             source: absolute(&self.item.source),
@@ -147,7 +147,7 @@ impl<'a> Put<'a> {
             size: self.span.size,
             modified: facts.modified.map(|t| t.0),
             part: self.span.part,
-            in_order: in_order(self.ctx, streams),
+            in_order: lanes.in_order,
         };
         let mut source = End::Local {
             source: Arc::clone(&self.source),
@@ -174,15 +174,15 @@ impl<'a> Put<'a> {
         let control = Arc::new(Control::new());
         self.upload.begin(&control);
         let have = &self.upload.have;
-        let (pipe, streams) = (self.facts.is_none(), self.streams.unwrap_or(1));
-        let mut spec = spec(self.ctx, self.span, have, streams);
+        let (pipe, lanes) = (self.facts.is_none(), self.lanes.unwrap_or_default());
+        let mut spec = spec(self.ctx, self.span, have, lanes.streams);
         spec.sum = check.algorithm().filter(|_| have.is_empty());
         spec.remote_sum = spec.sum.filter(|_| session.features().stor_checksum);
         spec.marked = Arc::clone(&self.upload.marked);
         self.consumed = pipe;
         let path = self.upload.store_path();
         let safe = self.upload.safe();
-        let shown = match in_order(self.ctx, streams) {
+        let shown = match lanes.in_order {
             true => Safe::acknowledged(&control, have.bytes()),
             false => Safe::told({
                 let safe = safe.clone();

@@ -64,8 +64,33 @@ impl Span {
     }
 }
 
+/// How many streams, and in which order they bring the bytes: the same in all attempts.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Lanes {
+    /// Streams that are asked for.
+    pub(super) streams: u32,
+    /// It will be MODE S, so that bytes are stored strictly in order.
+    pub(super) in_order: bool,
+}
+
+impl Lanes {
+    /// For a transfer over these sessions; a sequential end (`pipe`) takes one stream.
+    pub(super) fn of(ctx: &Context, size: Option<u64>, pipe: bool, sessions: &[&Session]) -> Self {
+        let streams = streams(ctx, size, pipe, sessions);
+        let impossible = sessions.iter().any(|s| !s.dialogue.may_extend());
+        Self {
+            streams,
+            in_order: match ctx.options.mode {
+                ModeChoice::Stream => true,
+                ModeChoice::Extended => false,
+                ModeChoice::Auto => streams == 1 || impossible,
+            },
+        }
+    }
+}
+
 /// Streams for a transfer over these sessions; a sequential end (`pipe`) takes one.
-pub(super) fn streams(ctx: &Context, size: Option<u64>, pipe: bool, sessions: &[&Session]) -> u32 {
+fn streams(ctx: &Context, size: Option<u64>, pipe: bool, sessions: &[&Session]) -> u32 {
     let options = &ctx.options;
     if pipe || options.mode == ModeChoice::Stream {
         return 1;
@@ -78,11 +103,6 @@ pub(super) fn streams(ctx: &Context, size: Option<u64>, pipe: bool, sessions: &[
         }
         Parallelism::Auto => 1,
     }
-}
-
-/// Whether such a transfer stores strictly in order.
-pub(super) fn in_order(ctx: &Context, streams: u32) -> bool {
-    streams == 1 && ctx.options.mode != ModeChoice::Extended
 }
 
 /// The settings of one attempt; sums are for the caller to add.

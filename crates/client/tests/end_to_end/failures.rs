@@ -34,21 +34,24 @@ async fn a_cut_get_goes_on_where_it_was() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cut_put_goes_on_where_it_was() {
     let bytes = noise(5 << 20);
-    let liar = Liar {
-        cut_at: Some(3 << 20),
-        ..Liar::default()
-    };
     let here = tempfile::tempdir().unwrap();
     let from = here.path().join("g");
     std::fs::write(&from, &bytes).unwrap();
-    let url = format!("ftp://{}/g", liar.start());
-    let (summary, _) = copy(&[from.to_str().unwrap()], &url, &options()).await;
-    assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
-    assert_eq!(summary.verified, "size");
-    assert_eq!(liar.commands("REST"), [format!("REST {}", 3 << 20)]);
-    let files = liar.files.lock().unwrap();
-    assert!(files["/g"] == bytes);
-    assert_eq!(files.len(), 1);
+    // Without MODE E at the server, several streams are one.
+    for options in [options(), streams(4)] {
+        let liar = Liar {
+            cut_at: Some(3 << 20),
+            ..Liar::default()
+        };
+        let url = format!("ftp://{}/g", liar.start());
+        let (summary, _) = copy(&[from.to_str().unwrap()], &url, &options).await;
+        assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+        assert_eq!(summary.verified, "size");
+        assert_eq!(liar.commands("REST"), [format!("REST {}", 3 << 20)]);
+        let files = liar.files.lock().unwrap();
+        assert!(files["/g"] == bytes);
+        assert_eq!(files.len(), 1);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
