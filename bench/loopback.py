@@ -11,6 +11,7 @@ Peers that are not installed are left out and named. Needs root for the anonymou
 
 import argparse
 import asyncio
+import atexit
 import json
 import os
 import resource
@@ -74,6 +75,7 @@ class Server:
         self.name = name
         out = subprocess.PIPE if ready_line else subprocess.DEVNULL
         self.process = subprocess.Popen(argv, stdout=out, stderr=subprocess.DEVNULL)
+        atexit.register(self.process.kill)
         if ready_line:
             line = self.process.stdout.readline().decode()
             port = int(line.strip().rsplit(":", 1)[1])

@@ -54,6 +54,13 @@ impl Stream {
         self.peer
     }
 
+    /// Whether the other end is on this machine.
+    pub(crate) fn is_local(&self) -> bool {
+        let here = self.socket.local_addr().ok().and_then(|a| a.as_socket());
+        self.peer.ip().to_canonical().is_loopback()
+            || here.is_some_and(|here| same_host(here.ip(), self.peer.ip()))
+    }
+
     pub(crate) fn socket(&self) -> &Socket {
         &self.socket
     }

@@ -204,9 +204,10 @@ impl<'j> Outlet<'j> {
     }
 }
 
-/// The method for this job. sendfile costs about half the processor time of copying; only where
-/// BBR's pacing is the bound (loopback) are the two alike (`examples/pump.rs` measures it).
-/// MSG_ZEROCOPY loses on loopback, where the kernel copies after all.
+/// The method for this job. sendfile spares the sender's processor the copy. Between two ends on
+/// one machine it is the receiver that pays for it: it has to copy out of pages that no cache
+/// holds any more, and storing them takes longer than both copies took before (figures in
+/// docs/benchmarks.md). MSG_ZEROCOPY loses on loopback, where the kernel copies after all.
 fn pick(job: &Job<'_>, wire: &Wire<'_>) -> Method {
     let copy = || Method::Copy(PageBuffer::new(STEP));
     if matches!(job.supply, Supply::InOrder(_)) {
@@ -214,7 +215,8 @@ fn pick(job: &Job<'_>, wire: &Wire<'_>) -> Method {
     }
     let from_file = job.source.fd().is_some() && !job.sum.needs_bytes();
     match job.settings.io {
-        IoMethod::Auto | IoMethod::Sendfile if from_file => Method::Sendfile,
+        IoMethod::Auto if from_file && !wire.stream().is_local() => Method::Sendfile,
+        IoMethod::Sendfile if from_file => Method::Sendfile,
         IoMethod::Splice if from_file => Pipe::new().map_or_else(
             |error| {
                 tracing::debug!(%error, "no large pipe, copying");
