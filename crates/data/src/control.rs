@@ -107,16 +107,14 @@ impl Control {
         stored.count()
     }
 
-    /// Shows a stream in [`Control::sample`]; returns how many are live now.
-    pub(crate) fn attach(&self, stream: &Arc<Stream>) -> u64 {
+    /// Shows a stream in [`Control::sample`].
+    pub(crate) fn attach(&self, stream: &Arc<Stream>) {
         let mut peers = locked(&self.peers);
         let host = stream.peer().ip().to_canonical();
         if peers.len() < MOST_PEERS && !peers.contains(&host) {
             peers.push(host);
         }
-        let mut live = locked(&self.live);
-        live.push(Arc::downgrade(stream));
-        live.len() as u64
+        locked(&self.live).push(Arc::downgrade(stream));
     }
 
     pub(crate) fn note_wire(&self, stats: WireStats) {

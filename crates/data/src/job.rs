@@ -61,7 +61,7 @@ pub struct Settings {
 /// Kernel view of a transfer's streams, summed (TCP_INFO at the end of each stream).
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct WireStats {
-    /// Most streams open at once.
+    /// Data connections that took part.
     pub streams: u64,
     /// Segments sent again.
     pub retransmits: u64,

@@ -124,12 +124,11 @@ impl Transfer {
         }
     }
 
-    /// A stream joins; `live` are open now.
-    pub(crate) fn on_join(&self, live: u64) {
+    /// A stream joins.
+    pub(crate) fn on_join(&self) {
         locked(&self.first_connection).get_or_insert_with(Instant::now);
         self.clock.touch();
-        let mut stats = locked(&self.stats);
-        stats.streams = stats.streams.max(live);
+        locked(&self.stats).streams += 1;
     }
 
     /// Adds what one stream measured.

@@ -46,7 +46,8 @@ pub(crate) enum Input {
 
 impl<'t> Wire<'t> {
     pub(crate) fn new(transfer: &'t Transfer, stream: Arc<Stream>, permit: Permit) -> Self {
-        transfer.on_join(transfer.control().attach(&stream));
+        transfer.control().attach(&stream);
+        transfer.on_join();
         Self {
             before: tcp_info::tcp_info(stream.as_fd()).unwrap_or_default(),
             transfer,

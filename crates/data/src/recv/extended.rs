@@ -97,11 +97,13 @@ impl Gathering {
 
 /// Receives over the cached connections and all that arrive; keeps those that may be used again.
 pub(super) fn receive(channel: &mut Channel, job: &Job<'_>) -> Result<Option<String>, DataError> {
-    let sum = Sum::many_streams(job.settings.sum, job.sink.reread(), job.plan.origin);
-    let gathering = Gathering::new(sum)?;
+    let gathering = Gathering::new(job.sum(true))?;
     let permit = channel.permit()?;
     let present = channel.open_extended(job.transfer, job.settings, false, 1)?;
-    gather(channel, job, &gathering, present, permit);
+    let go_on = || job.transfer.check().is_ok();
+    gathering
+        .sum
+        .beside(go_on, || gather(channel, job, &gathering, present, permit));
     job.transfer.check()?;
     let Gathering { sum, parked, .. } = gathering;
     channel.keep(
@@ -122,9 +124,6 @@ fn gather(
 ) {
     let transfer = job.transfer;
     std::thread::scope(|scope| {
-        if let Some(follow) = gathering.sum.follower() {
-            scope.spawn(move || follow.run(|| transfer.check().is_ok()));
-        }
         let crew = Crew {
             scope,
             job,
@@ -137,9 +136,6 @@ fn gather(
             transfer.fail(error);
         }
         intake.join();
-        if let Some(follow) = gathering.sum.follower() {
-            follow.end();
-        }
     });
 }
 

@@ -15,6 +15,7 @@ use crate::channel::Channel;
 use crate::error::DataError;
 use crate::job::{Control, Report, Settings};
 use crate::store::Sink;
+use crate::sum::{Sum, WORTH_A_FOLLOWER};
 use crate::transfer::Transfer;
 
 /// Where received bytes go.
@@ -100,6 +101,20 @@ struct Job<'t> {
 }
 
 impl Job<'_> {
+    /// How this job's bytes are summed: those that need their order by a follower, unless they
+    /// are few and come in one stream.
+    fn sum(&self, many_streams: bool) -> Sum {
+        let ordered = self.settings.sum.is_some_and(|a| !a.combines());
+        let few = self
+            .plan
+            .limit
+            .is_some_and(|limit| limit < WORTH_A_FOLLOWER);
+        let view = (ordered && (many_streams || !few))
+            .then(|| self.sink.reread())
+            .flatten();
+        Sum::read_back(self.settings.sum, view, self.plan.origin)
+    }
+
     /// [`DataError::Outside`] if `count` bytes at `offset` are not all below the limit.
     fn check_limit(&self, offset: u64, count: u64) -> Result<(), DataError> {
         match self.plan.limit {

@@ -22,7 +22,8 @@ struct Lane<'t> {
 pub(super) fn send(channel: &mut Channel, job: Job<'_>) -> Result<Option<String>, DataError> {
     let lanes = open(channel, &job)?;
     let streams: Vec<_> = lanes.iter().map(|l| Arc::clone(l.wire.stream())).collect();
-    let sent = send_over(lanes, &job);
+    let go_on = || job.transfer.check().is_ok();
+    let sent = job.sum.beside(go_on, || send_over(lanes, &job));
     if sent.is_err() {
         for stream in &streams {
             stream.break_off();
@@ -70,17 +71,12 @@ fn open<'t>(channel: &mut Channel, job: &Job<'t>) -> Result<Vec<Lane<'t>>, DataE
 
 /// Runs every lane, each in its own thread unless there is just one.
 fn send_over(mut lanes: Vec<Lane<'_>>, job: &Job<'_>) -> Result<(), DataError> {
-    let last = lanes.pop();
-    if lanes.is_empty() && job.sum.follower().is_none() {
-        return last.map_or(Ok(()), |lane| send_lane(lane, job));
+    if lanes.len() <= 1 {
+        return lanes.pop().map_or(Ok(()), |lane| send_lane(lane, job));
     }
-    std::thread::scope(|scope| {
-        let follower = job.sum.follower().map(|follow| {
-            let transfer = job.transfer;
-            scope.spawn(move || follow.run(|| transfer.check().is_ok()))
-        });
+    let all_ended = std::thread::scope(|scope| {
         let mut running = Vec::new();
-        for (n, lane) in lanes.into_iter().chain(last).enumerate() {
+        for (n, lane) in lanes.into_iter().enumerate() {
             let spawned = std::thread::Builder::new()
                 .name(format!("send-{n}"))
                 .spawn_scoped(scope, move || {
@@ -92,19 +88,13 @@ fn send_over(mut lanes: Vec<Lane<'_>>, job: &Job<'_>) -> Result<(), DataError> {
             }
         }
         let ended = running.into_iter().map(|t| t.join().is_ok());
-        let all_ended = ended.fold(true, |all, one| all & one);
-        if let Some(follow) = job.sum.follower() {
-            follow.end();
-        }
-        if let Some(thread) = follower {
-            let _ = thread.join();
-        }
-        if all_ended {
-            job.transfer.check()
-        } else {
-            Err(DataError::Aborted)
-        }
-    })
+        ended.fold(true, |all, one| all & one)
+    });
+    if all_ended {
+        job.transfer.check()
+    } else {
+        Err(DataError::Aborted)
+    }
 }
 
 fn send_lane(lane: Lane<'_>, job: &Job<'_>) -> Result<(), DataError> {

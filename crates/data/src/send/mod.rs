@@ -16,7 +16,7 @@ use crate::channel::Channel;
 use crate::error::DataError;
 use crate::job::{Control, Report, Settings};
 use crate::store::Source;
-use crate::sum::Sum;
+use crate::sum::{Sum, WORTH_A_FOLLOWER};
 use crate::transfer::Transfer;
 use cursor::Supply;
 
@@ -102,11 +102,10 @@ impl<'t> Job<'t> {
         };
         // Bytes that are handed out in order by one hand pass in order whatever their streams.
         let one_stream = settings.mode == Mode::Stream || settings.streams <= 1 || size.is_none();
-        let sum = if one_stream {
-            Sum::one_stream(settings.sum)
-        } else {
-            Sum::many_streams(settings.sum, Some(Arc::clone(source)), plan.origin)
-        };
+        let ordered = settings.sum.is_some_and(|a| !a.combines());
+        let many = !one_stream || (size.is_some() && plan.ranges.bytes() >= WORTH_A_FOLLOWER);
+        let view = (ordered && many).then(|| Arc::clone(source));
+        let sum = Sum::read_back(settings.sum, view, plan.origin);
         let origin = if size.is_some() { plan.origin } else { 0 };
         Ok(job(Arc::clone(source), supply, origin, sum))
     }

@@ -10,13 +10,14 @@ use crate::wire::Wire;
 pub(super) fn send(channel: &mut Channel, job: Job<'_>) -> Result<Option<String>, DataError> {
     let permit = channel.permit()?;
     let stream = channel.open_single(job.transfer, job.settings)?;
-    let mut outlet = Outlet::new(Wire::new(job.transfer, stream.clone(), permit), &job);
-    let sent = outlet
-        .send_supply(false)
-        .and_then(|()| outlet.wire().finish_sending());
+    let go_on = || job.transfer.check().is_ok();
+    let sent = job.sum.beside(go_on, || {
+        let mut outlet = Outlet::new(Wire::new(job.transfer, stream.clone(), permit), &job);
+        outlet.send_supply(false)?;
+        outlet.wire().finish_sending()
+    });
     if sent.is_err() {
         stream.break_off();
     }
-    drop(outlet);
     sent.map(|()| job.sum.digest())
 }

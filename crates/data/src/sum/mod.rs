@@ -1,10 +1,11 @@
 //! The checksum of a transfer, made while its bytes pass in whatever order they come.
 //!
 //! Three ways, by what the algorithm and the store allow:
-//! - sums that join (Adler-32, CRCs) are made per run of bytes and joined in offset order;
-//! - others are made in the stream's thread when bytes pass in order;
-//! - others over several streams are made by a follower that reads the store's gapless beginning
-//!   back, in its own thread, while the streams go on.
+//! - sums that join (Adler-32, CRCs) cost little: they are made where the bytes pass, per run, and
+//!   joined in offset order;
+//! - others need the bytes in order and cost more than moving them: a follower reads the store's
+//!   gapless beginning back, in its own thread, while the streams go on;
+//! - without a store to read back, or for few bytes, they are made where the bytes pass, in order.
 
 mod follow;
 
@@ -17,6 +18,9 @@ use crate::digest::{Digest, Piece};
 use crate::store::Source;
 use crate::transfer::locked;
 use follow::Follow;
+
+/// Below this many bytes in one stream another thread would cost more than it spares.
+pub(crate) const WORTH_A_FOLLOWER: u64 = 4 << 20;
 
 /// The sum of one transfer. Offsets are wire offsets.
 #[derive(Debug)]
@@ -46,17 +50,15 @@ impl Sum {
         }
     }
 
-    /// For bytes that pass in several streams; `view` reads the store's bytes, those of wire
-    /// offset 0 at `origin`.
-    pub(crate) fn many_streams(
+    /// For bytes that can be read in a store, those of wire offset 0 at `origin`, once they have
+    /// passed; without such a view as [`Sum::one_stream`].
+    pub(crate) fn read_back(
         algorithm: Option<Algorithm>,
         view: Option<Arc<dyn Source>>,
         origin: u64,
     ) -> Self {
         match (algorithm, view) {
-            (Some(algorithm), Some(view)) if !algorithm.combines() => {
-                Self::Follow(Follow::new(algorithm, view, origin))
-            }
+            (Some(algorithm), Some(view)) => Self::Follow(Follow::new(algorithm, view, origin)),
             _ => Self::one_stream(algorithm),
         }
     }
@@ -74,12 +76,18 @@ impl Sum {
         }
     }
 
-    /// The follower, which is to run in a thread of its own.
-    pub(crate) fn follower(&self) -> Option<&Follow> {
-        match self {
-            Self::Follow(follow) => Some(follow),
-            _ => None,
-        }
+    /// Runs `work` with the follower, if there is one, beside it in a thread of its own. The
+    /// follower ends after `work` has, or early when `go_on` says no.
+    pub(crate) fn beside<T>(&self, go_on: impl Fn() -> bool + Send, work: impl FnOnce() -> T) -> T {
+        let Self::Follow(follow) = self else {
+            return work();
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(move || follow.run(go_on));
+            // The follower must hear of the end also when the work panics.
+            let _end = End(follow);
+            work()
+        })
     }
 
     /// The result once all taps are dropped and the follower has ended; `None` if bytes were
@@ -97,6 +105,15 @@ impl Sum {
             }
             Self::Follow(follow) => follow.digest(),
         }
+    }
+}
+
+/// Tells the follower that nothing more comes, by being dropped.
+struct End<'f>(&'f Follow);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.end();
     }
 }
 
