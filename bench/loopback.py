@@ -52,8 +52,8 @@ def wait_for(port):
 
 
 def cpu_of(pid):
-    """User and system seconds of a process, its live children and those it has reaped."""
-    total = 0
+    """User and system seconds of a process, its live descendants and those they have reaped."""
+    parents, seconds = {}, {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
@@ -61,11 +61,15 @@ def cpu_of(pid):
             fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
         except OSError:
             continue
-        if int(entry.name) == pid:
-            total += sum(int(f) for f in fields[11:15])
-        elif int(fields[1]) == pid:
-            total += sum(int(f) for f in fields[11:15])
-    return total / TICKS
+        parents[int(entry.name)] = int(fields[1])
+        seconds[int(entry.name)] = sum(int(f) for f in fields[11:15]) / TICKS
+
+    def descends(process):
+        while process and process != pid:
+            process = parents.get(process, 0)
+        return process == pid
+
+    return sum(seconds[process] for process in seconds if descends(process))
 
 
 class Server:
