@@ -7,8 +7,8 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
 
+use crate::lock::locked;
 use crate::store::{Sink, Source};
-use crate::transfer::locked;
 
 /// Bytes read from the store at a time.
 const READ: usize = 256 << 10;

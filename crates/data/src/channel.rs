@@ -14,6 +14,7 @@ use std::sync::Arc;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::budget::{Permit, StreamBudget};
+pub use crate::connect::Accept;
 use crate::connect::{accept_one, connect_all};
 use crate::error::DataError;
 use crate::job::Settings;
@@ -24,16 +25,6 @@ use crate::transfer::Transfer;
 /// Connections that may wait to be accepted: more than any client opens at once, so that a port
 /// scan does not crowd out the peer.
 const BACKLOG: i32 = 256;
-
-/// From which hosts a passive channel takes connections; others are closed at once and the
-/// transfer goes on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Accept {
-    /// Only this host (the control connection's peer). IPv4-mapped IPv6 addresses count as IPv4.
-    Only(IpAddr),
-    /// Any host (third-party transfers by users who may).
-    Any,
-}
 
 /// How a listener is made.
 #[derive(Debug, Clone)]

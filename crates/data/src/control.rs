@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, Weak};
 use proto::ranges::RangeSet;
 
 use crate::job::WireStats;
+use crate::lock::locked;
 use crate::os::wake::Wake;
 use crate::os::{TcpInfo, tcp_info};
 use crate::stream::Stream;
-use crate::transfer::locked;
 
 /// Shared between a running transfer and whoever watches or stops it. One may serve several
 /// attempts in turn: bytes and stored ranges then add up. Once cancelled it stays so.

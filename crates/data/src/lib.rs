@@ -18,6 +18,7 @@ pub mod control;
 pub mod digest;
 pub mod error;
 pub mod job;
+mod lock;
 pub mod os;
 mod pipe;
 pub mod rate;

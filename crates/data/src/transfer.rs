@@ -3,7 +3,7 @@
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
@@ -11,6 +11,7 @@ use rustix::event::PollFlags;
 use crate::control::Control;
 use crate::error::DataError;
 use crate::job::{Report, Settings, WireStats};
+use crate::lock::locked;
 use crate::os::wake::{self, Wake};
 use crate::rate::TokenBucket;
 use crate::stall::StallClock;
@@ -169,9 +170,4 @@ impl Transfer {
             }),
         }
     }
-}
-
-/// A panic of another thread leaves plain data whole; go on with it.
-pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -9,11 +9,10 @@ use proto::ranges::RangeSet;
 use proto::reply::Reply;
 use tokio::time::{Instant, sleep_until};
 
-use super::third_party::failed_side;
 use crate::Failure;
 use crate::session::Session;
 use crate::session::control::unreachable;
-use crate::session::replies::{Cause, cause};
+use crate::session::replies::{Cause, cause, refusal, shown as shown_reply};
 
 /// How long the second side may take to notice that the first failed.
 const GRACE: Duration = Duration::from_secs(5);
@@ -197,4 +196,25 @@ async fn until(deadline: Option<Instant>) {
         Some(deadline) => sleep_until(deadline).await,
         None => std::future::pending().await,
     }
+}
+
+/// The failure of one of two servers, with what the other said.
+fn failed_side(
+    server: &str,
+    doing: &str,
+    answer: Result<Reply, Failure>,
+    other: Option<(&str, &Reply)>,
+) -> Failure {
+    let mut failure = match answer {
+        Ok(reply) => refusal(server, doing, &reply),
+        Err(lost) => lost,
+    };
+    if let Some((name, reply)) = other {
+        failure.message = format!(
+            "{}; then {name} said: {}",
+            failure.message,
+            shown_reply(reply)
+        );
+    }
+    failure
 }

@@ -11,7 +11,6 @@ use proto::ranges::RangeSet;
 use super::duplex::{Duplex, Progress};
 use super::prepare::Prepared;
 use super::{Attempt, TransferSpec, choice, put};
-use crate::session::replies::{refusal, shown as shown_reply};
 use crate::session::{Session, check_path, shown};
 use crate::{Exit, Failure};
 
@@ -274,25 +273,4 @@ async fn carry_out(
         }
     }
     Ok(None)
-}
-
-/// The failure of one of two servers, with what the other said.
-pub(super) fn failed_side(
-    server: &str,
-    doing: &str,
-    answer: Result<proto::reply::Reply, Failure>,
-    other: Option<(&str, &proto::reply::Reply)>,
-) -> Failure {
-    let mut failure = match answer {
-        Ok(reply) => refusal(server, doing, &reply),
-        Err(lost) => lost,
-    };
-    if let Some((name, reply)) = other {
-        failure.message = format!(
-            "{}; then {name} said: {}",
-            failure.message,
-            shown_reply(reply)
-        );
-    }
-    failure
 }

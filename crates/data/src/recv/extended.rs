@@ -12,10 +12,10 @@ use super::reader::{End, Reader};
 use crate::budget::Permit;
 use crate::channel::Channel;
 use crate::error::DataError;
+use crate::lock::locked;
 use crate::os::wake::Wake;
 use crate::stream::Stream;
 use crate::sum::Sum;
-use crate::transfer::locked;
 use crate::wire::Wire;
 
 /// What the connections of one transfer tell each other.

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use proto::ranges::{ByteRange, RangeSet};
 
-use crate::transfer::locked;
+use crate::lock::locked;
 
 /// Where blocks come from.
 #[derive(Debug)]

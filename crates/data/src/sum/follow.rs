@@ -7,8 +7,8 @@ use proto::ranges::RangeSet;
 
 use crate::buffer::PageBuffer;
 use crate::digest::Digest;
+use crate::lock::locked;
 use crate::store::Source;
-use crate::transfer::locked;
 
 /// Bytes read back at a time.
 const READ: usize = 1 << 20;

@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use proto::checksum::Algorithm;
 
 use crate::digest::{Digest, Piece};
+use crate::lock::locked;
 use crate::store::Source;
-use crate::transfer::locked;
 use follow::Follow;
 
 /// Below this many bytes in one stream another thread would cost more than it spares.
