@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use proto::checksum::Algorithm;
 
-use crate::digest::{Digest, Piece};
+use crate::digest::{Digest, Piece, Run};
 use crate::lock::locked;
 use crate::store::Source;
 use follow::Follow;
@@ -122,7 +122,7 @@ impl Drop for End<'_> {
 pub(crate) struct Tap<'s> {
     sum: &'s Sum,
     /// A run of bytes that this stream still extends: where it starts, and its sum.
-    run: Option<(u64, Piece)>,
+    run: Option<(u64, Run)>,
 }
 
 impl Tap<'_> {
@@ -131,15 +131,11 @@ impl Tap<'_> {
         match self.sum {
             Sum::Off | Sum::Follow(_) => {}
             Sum::Pieces(pieces) => {
-                let next = match self.run.take() {
-                    Some((start, piece)) if start + piece.len == offset => (start, piece),
-                    other => {
-                        self.run = other;
-                        self.flush();
-                        (offset, locked(pieces).empty)
-                    }
-                };
-                self.run = Some((next.0, next.1.followed_by(bytes)));
+                if !matches!(&self.run, Some((start, run)) if start + run.len() == offset) {
+                    self.flush();
+                }
+                let empty = || (offset, Run::like(locked(pieces).empty));
+                self.run.get_or_insert_with(empty).1.update(bytes);
             }
             Sum::InOrder(order) => locked(order).pass(offset, bytes),
         }
@@ -153,8 +149,8 @@ impl Tap<'_> {
     }
 
     fn flush(&mut self) {
-        if let (Sum::Pieces(pieces), Some((start, piece))) = (self.sum, self.run.take()) {
-            locked(pieces).insert(start, piece);
+        if let (Sum::Pieces(pieces), Some((start, run))) = (self.sum, self.run.take()) {
+            locked(pieces).insert(start, run.end());
         }
     }
 }
