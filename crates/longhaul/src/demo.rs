@@ -55,6 +55,8 @@ pub(crate) fn run(args: &DemoArgs) -> Result<()> {
     let mut rates = Vec::new();
     let mut whys = Vec::new();
     for (what, arguments) in steps {
+        // What an earlier step left to be written back must not slow this one down.
+        settle(&[&from, &to, &here])?;
         let summary = copy(arguments).with_context(|| format!("'{what}' failed"))?;
         let rate = summary["goodput_bps"].as_f64().unwrap_or(0.0);
         print(&format!(
@@ -73,12 +75,22 @@ pub(crate) fn run(args: &DemoArgs) -> Result<()> {
     explain(rates[0], rates[1])
 }
 
+/// Waits until the files in these directories are on the disk.
+fn settle(directories: &[&Path]) -> Result<()> {
+    for directory in directories {
+        for entry in std::fs::read_dir(directory)? {
+            File::open(entry?.path())?.sync_all()?;
+        }
+    }
+    Ok(())
+}
+
 /// What the two downloads say, in plain words.
 fn explain(one: f64, four: f64) -> Result<()> {
     let ratio = if one > 0.0 { four / one } else { 0.0 };
     print(&format!(
         "\nFour streams were {ratio:.1} times as fast as one. There is no distance on this machine, so \
-         nothing but\nits processors and memory sets the pace. Streams pay on long paths, where one \
+         nothing but\nits processors, memory and disk sets the pace. Streams pay on long paths, where one \
          connection's\nbuffers, or a lost packet now and then, hold it back."
     ))?;
     Ok(())
