@@ -2,15 +2,16 @@
 
 #![allow(
     clippy::unwrap_used,
+    clippy::expect_used,
     clippy::print_stdout,
     reason = "everything in this crate is a test"
 )]
 
+mod serving;
+
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::sync::mpsc;
 
-use server::Shutdown;
 use server::config::{Anonymous, ServerConfig};
 
 const SESSIONS: usize = 3000;
@@ -55,21 +56,7 @@ fn idle_sessions_are_small() {
         max_sessions_per_address: SESSIONS + WARM_UP,
         ..ServerConfig::default()
     };
-    let (shutdown, requests) = Shutdown::manual();
-    let (ready, bound) = mpsc::channel();
-    let server = std::thread::spawn(move || {
-        tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .enable_all()
-            .build()
-            .unwrap()
-            .block_on(server::serve(
-                config,
-                move |address| ready.send(address).unwrap(),
-                requests,
-            ))
-    });
-    let address = bound.recv().unwrap();
+    let (address, shutdown, server) = serving::start(config);
     // Threads, arenas and tables are there before the first figure is taken.
     let mut sessions: Vec<TcpStream> = (0..WARM_UP).map(|_| log_in(address)).collect();
     let before = resident();

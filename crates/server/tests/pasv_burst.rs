@@ -1,13 +1,17 @@
 //! Many PASV at once make no threads. Alone in its process, whose threads are counted.
 
-#![allow(clippy::unwrap_used, reason = "everything in this crate is a test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "everything in this crate is a test"
+)]
+
+mod serving;
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::sync::mpsc;
 use std::time::Duration;
 
-use server::Shutdown;
 use server::config::{Anonymous, ServerConfig};
 
 const SESSIONS: usize = 400;
@@ -49,21 +53,7 @@ fn a_burst_of_pasv_makes_no_threads() {
         anonymous: Some(Anonymous::Ro),
         ..ServerConfig::default()
     };
-    let (shutdown, requests) = Shutdown::manual();
-    let (ready, bound) = mpsc::channel();
-    let server = std::thread::spawn(move || {
-        tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .enable_all()
-            .build()
-            .unwrap()
-            .block_on(server::serve(
-                config,
-                move |address| ready.send(address).unwrap(),
-                requests,
-            ))
-    });
-    let address = bound.recv().unwrap();
+    let (address, shutdown, server) = serving::start(config);
     let mut sessions: Vec<TcpStream> = (0..SESSIONS).map(|_| log_in(address)).collect();
     let before = threads();
     for session in &mut sessions {

@@ -7,6 +7,9 @@
     reason = "everything in this crate is a test"
 )]
 
+#[path = "../serving/mod.rs"]
+mod serving;
+
 mod client;
 mod data_port;
 mod running;

@@ -3,7 +3,6 @@
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -11,7 +10,7 @@ use proto::path::VPath;
 use proto::server::Rights;
 use server::config::{Anonymous, ServerConfig};
 use server::users::{self, Account};
-use server::{ServeError, Shutdown, ShutdownHandle};
+use server::{ServeError, ShutdownHandle};
 use tempfile::TempDir;
 
 use crate::client::Client;
@@ -57,22 +56,9 @@ impl Running {
             add_user(&users);
             config.users = Some(users);
         }
-        let (shutdown, requests) = Shutdown::manual();
-        let (ready, bound) = mpsc::channel();
-        let thread = std::thread::spawn(move || {
-            tokio::runtime::Builder::new_multi_thread()
-                .worker_threads(2)
-                .enable_all()
-                .build()
-                .unwrap()
-                .block_on(server::serve(
-                    config,
-                    move |address| ready.send(address).unwrap(),
-                    requests,
-                ))
-        });
+        let (address, shutdown, thread) = crate::serving::start(config);
         Self {
-            address: bound.recv().expect("the server starts"),
+            address,
             scratch,
             shutdown,
             thread: Some(thread),

@@ -1,0 +1,33 @@
+//! A server of its own for a test, in a thread of this process.
+
+use std::net::SocketAddr;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+
+use server::config::ServerConfig;
+use server::{ServeError, Shutdown, ShutdownHandle};
+
+/// Starts it; returns its address, the handle that stops it, and the thread that ends with it.
+pub(crate) fn start(
+    config: ServerConfig,
+) -> (
+    SocketAddr,
+    ShutdownHandle,
+    JoinHandle<Result<(), ServeError>>,
+) {
+    let (shutdown, requests) = Shutdown::manual();
+    let (ready, bound) = mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap()
+            .block_on(server::serve(
+                config,
+                move |address| ready.send(address).unwrap(),
+                requests,
+            ))
+    });
+    (bound.recv().expect("the server starts"), shutdown, thread)
+}
