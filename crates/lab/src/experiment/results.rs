@@ -1,0 +1,115 @@
+//! Results as they are kept: everything that is needed to draw them and to run them again.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// One run of an experiment. Its JSON file is what the report reads.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Results {
+    /// Name, as in `longhaul lab run NAME`.
+    pub experiment: String,
+    /// One line for people.
+    pub title: String,
+    /// What it reproduces, a paper's table or figure; empty: nothing published.
+    pub source: String,
+    /// `quick` or `full`.
+    pub mode: String,
+    /// When it began, RFC 3339.
+    pub started: String,
+    /// Seconds it took.
+    pub seconds: f64,
+    /// The seed that all random events come from.
+    pub seed: u64,
+    /// Machine and programs.
+    pub environment: Environment,
+    /// What is measured: `Mbit/s`, `ms`, `%`.
+    pub unit: String,
+    /// Larger values are better.
+    pub higher_is_better: bool,
+    /// The axis along the table's columns and the figure's x.
+    pub across: Axis,
+    /// The axis along the table's rows: one line in the figure each. `None`: one row a program.
+    pub down: Option<Axis>,
+    /// Programs, in the order they are shown.
+    pub programs: Vec<Program>,
+    /// Measured values.
+    pub cells: Vec<Cell>,
+    /// Remarks for the reader: what was left out and why.
+    pub notes: Vec<String>,
+}
+
+/// What the figures were made on.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Environment {
+    /// `uname -r`.
+    pub kernel: String,
+    /// Processors.
+    pub cpus: usize,
+    /// Version line of each program, by program name.
+    pub versions: BTreeMap<String, String>,
+    /// Settings as they were on each host (`a: net.ipv4.tcp_rmem`).
+    pub sysctls: BTreeMap<String, String>,
+}
+
+/// A swept quantity.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Axis {
+    /// Key in [`Cell::at`].
+    pub key: String,
+    /// For people: `one-way latency`.
+    pub label: String,
+    /// `ms`, `%`, or empty.
+    pub unit: String,
+    /// Values in order, as written in the experiment.
+    pub values: Vec<String>,
+    /// The figure's axis is logarithmic.
+    pub logarithmic: bool,
+}
+
+/// A program under test.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Program {
+    /// Key in [`Cell::program`].
+    pub key: String,
+    /// For people: `globus-url-copy with globus-gridftp-server`.
+    pub label: String,
+}
+
+/// One point of the sweep for one program.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    /// Which program.
+    pub program: String,
+    /// Axis key → value, as written in the experiment.
+    pub at: BTreeMap<String, String>,
+    /// Median of the valid samples; `None`: there was none.
+    pub median: Option<f64>,
+    /// Half-width of the 95 % confidence interval of the mean; `None`: fewer than two valid samples.
+    pub half_width: Option<f64>,
+    /// The published value.
+    pub paper: Option<f64>,
+    /// Every run, valid or not.
+    pub samples: Vec<Sample>,
+}
+
+/// One run of one program.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// The measured value, in the experiment's unit; `None`: the run failed.
+    pub value: Option<f64>,
+    /// Why it does not count; empty: it does.
+    pub invalid: Vec<String>,
+    /// Wall-clock seconds of the client program.
+    pub seconds: f64,
+    /// Bytes moved.
+    pub bytes: u64,
+    /// Processor seconds of client and server together.
+    pub cpu_seconds: Option<f64>,
+    /// The lab's seed in this run.
+    pub seed: u64,
+    /// The program's command line.
+    pub command: String,
+    /// What the program said limited it, if it says so.
+    pub limited_by: Option<String>,
+}

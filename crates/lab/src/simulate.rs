@@ -1,0 +1,1 @@
+//! `longhaul lab sim`: the simulator from the command line.

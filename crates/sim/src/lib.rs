@@ -1,0 +1,13 @@
+//! Links and TCP as discrete events.
+//!
+//! [`link`] is one direction of a network path: bottleneck, queue, delay, loss. The emulator of the
+//! lab and the simulator here use the same one, so what is simulated is what is emulated.
+//!
+//! Pure: the clock is an argument (time since the start of the run), randomness comes from a seed,
+//! decisions are return values. The same seed and the same calls give the same answers.
+
+#![forbid(unsafe_code)]
+
+pub mod link;
+pub mod rate;
+pub mod trace;
