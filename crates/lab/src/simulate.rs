@@ -1,1 +1,0 @@
-//! `longhaul lab sim`: the simulator from the command line.
