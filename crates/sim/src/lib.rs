@@ -11,3 +11,4 @@
 pub mod link;
 pub mod rate;
 pub mod trace;
+pub mod units;

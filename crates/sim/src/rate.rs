@@ -1,5 +1,6 @@
 //! Bit rates.
 
+use std::fmt;
 use std::time::Duration;
 
 /// Bits per second; may be 0 in a trace (the link stands still).
@@ -21,5 +22,47 @@ impl Rate {
     pub fn bytes_in(self, rtt: Duration) -> u64 {
         let bits = u128::from(self.0) * rtt.as_nanos() / 1_000_000_000;
         u64::try_from(bits / 8).unwrap_or(u64::MAX)
+    }
+}
+
+/// Exact, with the largest decimal prefix that leaves a whole number: `1500kbit`, readable again by
+/// [`crate::units::rate`].
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let prefixes = [
+            (1_000_000_000, "gbit"),
+            (1_000_000, "mbit"),
+            (1_000, "kbit"),
+        ];
+        let (factor, unit) = prefixes
+            .into_iter()
+            .find(|(factor, _)| self.0 != 0 && self.0.is_multiple_of(*factor))
+            .unwrap_or((1, "bit"));
+        write!(f, "{}{unit}", self.0 / factor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bandwidth_delay_product_in_bytes() {
+        let gigabit = Rate::bits_per_second(1_000_000_000);
+        assert_eq!(gigabit.bytes_in(Duration::from_millis(100)), 12_500_000);
+        assert_eq!(gigabit.bytes_in(Duration::ZERO), 0);
+        assert_eq!(
+            Rate::bits_per_second(u64::MAX).bytes_in(Duration::MAX),
+            u64::MAX
+        );
+    }
+
+    #[test]
+    fn shown_exactly() {
+        let shown = |bits| Rate::bits_per_second(bits).to_string();
+        assert_eq!(shown(0), "0bit");
+        assert_eq!(shown(1_000_000_000), "1gbit");
+        assert_eq!(shown(28_500_000), "28500kbit");
+        assert_eq!(shown(999), "999bit");
     }
 }

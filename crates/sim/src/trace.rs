@@ -29,4 +29,19 @@ impl Trace {
     pub fn points(&self) -> &[Point] {
         &self.points
     }
+
+    /// Each point with the time at which its values end; the last of them is the period after which
+    /// the trace begins again. A single point holds for ever.
+    pub fn spans(&self) -> impl Iterator<Item = (&Point, Duration)> {
+        let ends = self.points.iter().skip(1).map(|next| next.at);
+        self.points.iter().zip(ends.chain([self.period()]))
+    }
+
+    /// After how long it begins again: the last point holds as long as the one before it.
+    pub fn period(&self) -> Duration {
+        match self.points.as_slice() {
+            [.., before, last] => last.at + (last.at - before.at),
+            _ => Duration::MAX,
+        }
+    }
 }

@@ -4,14 +4,30 @@
 //! A packet meets them in this order: the queue (full: dropped), the bottleneck (exact
 //! serialisation, first in first out), then loss, corruption, duplication, and the delay. A lost
 //! packet has used the bottleneck, as on a real path whose errors lie behind its narrowest hop.
+//!
+//! A trace is known in advance, so a packet's whole fate is decided when it is offered: when its
+//! last bit will have left under the rates to come, and which delay and loss hold then.
 
+mod bottleneck;
+mod course;
+mod luck;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
+
+use bottleneck::Bottleneck;
+use course::nanoseconds;
+use luck::{Luck, Misfortunes};
 
 use crate::rate::Rate;
 use crate::trace::Trace;
 
-/// How much may wait for the bottleneck, the packet being serialised included.
+/// How much may wait for the bottleneck. The packet being serialised waits, all of it, until its last
+/// bit has left; a packet that would exceed the limit is dropped, so a limit below one packet lets
+/// nothing pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Queue {
     /// No limit.
@@ -83,8 +99,11 @@ pub enum Fate {
     /// It arrives.
     Arrives {
         /// When, on the clock of the call; never before an earlier packet that was not reordered.
+        /// [`NEVER`] behind a bottleneck that stands still for good.
         at: Duration,
-        /// When its copy arrives, if it is duplicated.
+        /// When its last bit leaves the bottleneck.
+        departs: Duration,
+        /// When its copy arrives, if it is duplicated: right behind it, and changed if it is.
         again: Option<Duration>,
         /// Its payload is to be changed: a number to choose the place by.
         corrupt: Option<u64>,
@@ -118,27 +137,88 @@ pub struct Counters {
     pub peak_queue_bytes: u64,
 }
 
+/// A time that does not come: the end of the clock, 584 years.
+pub const NEVER: Duration = Duration::from_nanos(u64::MAX);
+
+/// What waits for the bottleneck, the packet being serialised included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Backlog {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+}
+
 /// One direction of a path.
 #[derive(Debug)]
 pub struct Link {
     conditions: Conditions,
     counters: Counters,
+    bottleneck: Bottleneck,
+    luck: Luck,
+    /// What waits, in the order of departure; what has departed is removed at the next call.
+    waiting: VecDeque<Waiting>,
+    waiting_bytes: u64,
+    /// When the latest packet that was not held back arrives, nanoseconds.
+    latest: u64,
+}
+
+/// A packet in the queue.
+#[derive(Debug, Clone, Copy)]
+struct Waiting {
+    /// Nanoseconds.
+    departs: u64,
+    bytes: u32,
 }
 
 impl Link {
-    /// A fresh link; the same seed gives the same fates to the same packets.
-    pub fn new(conditions: Conditions, _seed: u64) -> Self {
+    /// A fresh link; the same seed gives the same fates to the same packets. Loss, reordering,
+    /// duplication and corruption each have random numbers of their own: turning one on changes
+    /// none of the others.
+    pub fn new(conditions: Conditions, seed: u64) -> Self {
         Self {
-            conditions,
+            bottleneck: Bottleneck::new(&conditions),
+            luck: Luck::new(seed),
             counters: Counters::default(),
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+            latest: 0,
+            conditions,
         }
     }
 
     /// Decides about a packet of `bytes` (the IP packet, headers included) that reaches the queue
     /// at `now`; calls are in time order.
     pub fn offer(&mut self, now: Duration, bytes: u32) -> Fate {
-        let _ = (now, bytes);
-        todo!()
+        let now = nanoseconds(now);
+        self.counters.packets += 1;
+        self.counters.bytes += u64::from(bytes);
+        self.retire(now);
+        if !self.has_room(bytes) {
+            self.counters.queue_drops += 1;
+            return Fate::Dropped;
+        }
+        let (departs, stretch) = self.bottleneck.send(now, bytes);
+        if departs > now {
+            self.wait(departs, bytes);
+        }
+        let luck = self.luck.next(&self.conditions, stretch.loss);
+        if luck.lost {
+            self.counters.losses += 1;
+            return Fate::Lost;
+        }
+        self.counters.delivered += 1;
+        self.counters.delivered_bytes += u64::from(bytes);
+        self.deliver(departs, stretch.delay, luck)
+    }
+
+    /// What waits for the bottleneck at `now`, which is not before the latest packet was offered.
+    pub fn backlog(&mut self, now: Duration) -> Backlog {
+        self.retire(nanoseconds(now));
+        Backlog {
+            packets: self.waiting.len() as u64,
+            bytes: self.waiting_bytes,
+        }
     }
 
     /// What it does.
@@ -149,5 +229,53 @@ impl Link {
     /// What it did.
     pub fn counters(&self) -> Counters {
         self.counters
+    }
+
+    /// Forgets the packets that have departed.
+    fn retire(&mut self, now: u64) {
+        while let Some(first) = self.waiting.front()
+            && first.departs <= now
+        {
+            self.waiting_bytes -= u64::from(first.bytes);
+            self.waiting.pop_front();
+        }
+    }
+
+    fn has_room(&self, bytes: u32) -> bool {
+        match self.conditions.queue {
+            Queue::Unlimited => true,
+            Queue::Packets(most) => self.waiting.len() < most as usize,
+            Queue::Bytes(most) => self.waiting_bytes.saturating_add(u64::from(bytes)) <= most,
+        }
+    }
+
+    fn wait(&mut self, departs: u64, bytes: u32) {
+        self.waiting.push_back(Waiting { departs, bytes });
+        self.waiting_bytes += u64::from(bytes);
+        let counters = &mut self.counters;
+        counters.peak_queue_packets = counters.peak_queue_packets.max(self.waiting.len() as u64);
+        counters.peak_queue_bytes = counters.peak_queue_bytes.max(self.waiting_bytes);
+    }
+
+    /// When and how a packet that is not lost arrives. One that the delay would let overtake
+    /// arrives together with the one before it.
+    fn deliver(&mut self, departs: u64, delay: u64, luck: Misfortunes) -> Fate {
+        let mut at = departs.saturating_add(delay).max(self.latest);
+        if luck.held_back {
+            self.counters.reordered += 1;
+            let extra = self.conditions.reorder.map_or(Duration::ZERO, |r| r.extra);
+            at = at.saturating_add(nanoseconds(extra));
+        } else {
+            self.latest = at;
+        }
+        self.counters.duplicated += u64::from(luck.doubled);
+        self.counters.corrupted += u64::from(luck.corrupt.is_some());
+        let at = Duration::from_nanos(at);
+        Fate::Arrives {
+            at,
+            departs: Duration::from_nanos(departs),
+            again: luck.doubled.then_some(at),
+            corrupt: luck.corrupt,
+        }
     }
 }

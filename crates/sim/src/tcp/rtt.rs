@@ -1,0 +1,105 @@
+//! Round-trip times: the retransmission timeout (RFC 6298) and what a user is told of them.
+
+use std::time::Duration;
+
+/// Before the first sample (RFC 6298 section 2.1).
+const INITIAL_RTO: Duration = Duration::from_secs(1);
+/// Upper bound (RFC 6298 section 2.4).
+const MAX_RTO: Duration = Duration::from_secs(60);
+
+/// Estimates the timeout from samples.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Estimator {
+    smoothed: Option<f64>,
+    variation: f64,
+    min_rto: Duration,
+    backoff: u32,
+}
+
+impl Estimator {
+    pub(super) fn new(min_rto: Duration) -> Self {
+        Self {
+            smoothed: None,
+            variation: 0.0,
+            min_rto,
+            backoff: 0,
+        }
+    }
+
+    /// Takes a sample of a segment that was sent once (Karn); it ends the backoff.
+    pub(super) fn sample(&mut self, rtt: Duration) {
+        let r = rtt.as_secs_f64();
+        match self.smoothed {
+            None => {
+                self.smoothed = Some(r);
+                self.variation = r / 2.0;
+            }
+            Some(smoothed) => {
+                self.variation += ((smoothed - r).abs() - self.variation) / 4.0;
+                self.smoothed = Some(smoothed + (r - smoothed) / 8.0);
+            }
+        }
+        self.backoff = 0;
+    }
+
+    /// The timer has expired: the next wait is twice as long.
+    pub(super) fn back_off(&mut self) {
+        self.backoff = (self.backoff + 1).min(16);
+    }
+
+    /// The smoothed round trip.
+    pub(super) fn smoothed(&self) -> Option<Duration> {
+        self.smoothed.map(Duration::from_secs_f64)
+    }
+
+    /// The timeout now.
+    pub(super) fn timeout(&self) -> Duration {
+        let base = self.smoothed.map_or(INITIAL_RTO, |smoothed| {
+            Duration::from_secs_f64(smoothed + 4.0 * self.variation).max(self.min_rto)
+        });
+        base.saturating_mul(1 << self.backoff).min(MAX_RTO)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIN: Duration = Duration::from_millis(200);
+
+    fn ms(n: u64) -> Duration {
+        Duration::from_millis(n)
+    }
+
+    #[test]
+    fn follows_rfc_6298() {
+        let mut e = Estimator::new(MIN);
+        assert_eq!(e.timeout(), ms(1000));
+        e.sample(ms(100));
+        // SRTT 100, RTTVAR 50.
+        assert_eq!(e.timeout(), ms(300));
+        e.sample(ms(180));
+        // RTTVAR 3/4 50 + 1/4 80 = 57.5, SRTT 110.
+        assert_eq!(e.smoothed(), Some(ms(110)));
+        assert_eq!(e.timeout(), ms(340));
+    }
+
+    #[test]
+    fn bounded_below_and_above() {
+        let mut e = Estimator::new(MIN);
+        for _ in 0..50 {
+            e.sample(ms(1));
+        }
+        assert_eq!(e.timeout(), MIN);
+        for doubled in [400, 800, 1600] {
+            e.back_off();
+            assert_eq!(e.timeout(), ms(doubled));
+        }
+        for _ in 0..100 {
+            e.back_off();
+        }
+        assert_eq!(e.timeout(), MAX_RTO);
+        e.sample(ms(1));
+        assert_eq!(e.timeout(), MIN);
+    }
+}

@@ -1,0 +1,364 @@
+//! Quantities as people write them: rates, times, sizes, probabilities.
+//!
+//! A number, then a unit; white space around and between them does not matter. The number may have
+//! a fraction and an exponent. Prefixes are powers of ten (`k`, `M`, `G`, `T`) or, with an `i`,
+//! of 1 024 (`Ki`, `Mi`, `Gi`, `Ti`); only for bytes against bits does upper or lower case matter.
+
+use std::time::Duration;
+
+use crate::rate::Rate;
+
+/// Highest rate that can be written, bits per second.
+const HIGHEST_RATE: f64 = 1e15;
+/// Longest time that can be written, seconds: a thousand years of 365 days.
+const LONGEST_TIME: f64 = 1000.0 * 365.0 * 86_400.0;
+/// Greatest size that can be written, bytes; every whole number below it is exact.
+const GREATEST_SIZE: f64 = 1e15;
+
+/// Why a text is no such quantity; each says how to write one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum UnitError {
+    /// No number, or a unit that does not exist.
+    #[error("'{text}' is not a {quantity}; write it like {example}")]
+    Malformed {
+        /// What was written.
+        text: String,
+        /// What was expected.
+        quantity: &'static str,
+        /// How to write one.
+        example: &'static str,
+    },
+    /// Below zero.
+    #[error("'{text}' is negative")]
+    Negative {
+        /// What was written.
+        text: String,
+    },
+    /// More than there can be.
+    #[error("'{text}' is too much; the most is {most}")]
+    TooMuch {
+        /// What was written.
+        text: String,
+        /// The limit.
+        most: &'static str,
+    },
+    /// A rate in bytes.
+    #[error("'{text}' is in bytes; rates are bits per second, like 80mbit")]
+    BytesPerSecond {
+        /// What was written.
+        text: String,
+    },
+    /// A bare 1, which many mean as one per cent.
+    #[error("'{text}' can be read as 1% or as 100%; write the one that is meant")]
+    AmbiguousOne {
+        /// What was written.
+        text: String,
+    },
+}
+
+/// Bits per second: `1gbit`, `100Mbit/s`, `56kbit`, `10M`, `1.5Gbps`; a plain number is bit/s.
+///
+/// # Errors
+/// [`UnitError`].
+pub fn rate(text: &str) -> Result<Rate, UnitError> {
+    let expected = Expected {
+        quantity: "rate",
+        example: "100mbit",
+        most: "1000 Tbit/s",
+    };
+    let (number, unit) = expected.split(text)?;
+    if unit.contains('B') {
+        return Err(UnitError::BytesPerSecond { text: shown(text) });
+    }
+    let unit = unit.to_ascii_lowercase();
+    let prefix = ["bits/s", "bit/s", "bits", "bit", "bps", "b/s"]
+        .iter()
+        .find_map(|suffix| unit.strip_suffix(suffix))
+        .unwrap_or(&unit);
+    let factor = factor(prefix).ok_or_else(|| expected.malformed(text))?;
+    let bits = expected.at_most(text, number * factor, HIGHEST_RATE)?;
+    Ok(Rate::bits_per_second(whole(bits)))
+}
+
+/// A time: `100ms`, `1.5s`, `250us`, `80ns`; a plain number is milliseconds.
+///
+/// # Errors
+/// [`UnitError`].
+pub fn time(text: &str) -> Result<Duration, UnitError> {
+    let expected = Expected {
+        quantity: "time",
+        example: "100ms",
+        most: "1000 years",
+    };
+    let (number, unit) = expected.split(text)?;
+    let per_second = match unit.to_ascii_lowercase().as_str() {
+        "s" => 1.0,
+        "" | "ms" => 1e3,
+        "us" | "µs" | "μs" => 1e6,
+        "ns" => 1e9,
+        _ => return Err(expected.malformed(text)),
+    };
+    let seconds = expected.at_most(text, number / per_second, LONGEST_TIME)?;
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+/// A size in bytes: `64KiB`, `1MB`, `1500B`, `2M`; a plain number is bytes.
+///
+/// # Errors
+/// [`UnitError`].
+pub fn size(text: &str) -> Result<u64, UnitError> {
+    let expected = Expected {
+        quantity: "size",
+        example: "64KiB",
+        most: "1000 TB",
+    };
+    let (number, unit) = expected.split(text)?;
+    let unit = unit.to_ascii_lowercase();
+    let prefix = unit.strip_suffix('b').unwrap_or(&unit);
+    let factor = factor(prefix).ok_or_else(|| expected.malformed(text))?;
+    Ok(whole(expected.at_most(
+        text,
+        number * factor,
+        GREATEST_SIZE,
+    )?))
+}
+
+/// A probability 0..=1: `0.5%`, `0.005`. A bare `1` is refused: it is too often meant as 1 %.
+///
+/// # Errors
+/// [`UnitError`].
+pub fn probability(text: &str) -> Result<f64, UnitError> {
+    let expected = Expected {
+        quantity: "probability",
+        example: "0.5% or 0.005",
+        most: "100%",
+    };
+    match expected.split(text)? {
+        (number, "%") => expected.at_most(text, number / 100.0, 1.0),
+        (number, "") if number.total_cmp(&1.0).is_eq() => {
+            Err(UnitError::AmbiguousOne { text: shown(text) })
+        }
+        (number, "") => expected.at_most(text, number, 1.0),
+        _ => Err(expected.malformed(text)),
+    }
+}
+
+/// A number without a unit, not negative.
+///
+/// # Errors
+/// [`UnitError`].
+pub fn number(text: &str) -> Result<f64, UnitError> {
+    let expected = Expected {
+        quantity: "number",
+        example: "2.5",
+        most: "",
+    };
+    match expected.split(text)? {
+        (number, "") => Ok(number),
+        _ => Err(expected.malformed(text)),
+    }
+}
+
+/// What is being read, for messages.
+struct Expected {
+    quantity: &'static str,
+    example: &'static str,
+    most: &'static str,
+}
+
+impl Expected {
+    /// The number and what follows it.
+    fn split<'t>(&self, text: &'t str) -> Result<(f64, &'t str), UnitError> {
+        let text = text.trim();
+        let (digits, unit) = text.split_at(number_length(text));
+        let number: f64 = digits.parse().map_err(|_| self.malformed(text))?;
+        if !number.is_finite() {
+            return Err(self.malformed(text));
+        }
+        if number < 0.0 {
+            return Err(UnitError::Negative { text: shown(text) });
+        }
+        Ok((number.abs(), unit.trim_start()))
+    }
+
+    fn malformed(&self, text: &str) -> UnitError {
+        UnitError::Malformed {
+            text: shown(text),
+            quantity: self.quantity,
+            example: self.example,
+        }
+    }
+
+    fn at_most(&self, text: &str, value: f64, most: f64) -> Result<f64, UnitError> {
+        if value <= most {
+            Ok(value)
+        } else {
+            Err(UnitError::TooMuch {
+                text: shown(text),
+                most: self.most,
+            })
+        }
+    }
+}
+
+/// How many bytes of `text` belong to its leading decimal number, exponent included.
+fn number_length(text: &str) -> usize {
+    let bytes = text.as_bytes();
+    let digits_from = |mut at: usize, also: u8| {
+        while bytes
+            .get(at)
+            .is_some_and(|b| b.is_ascii_digit() || *b == also)
+        {
+            at += 1;
+        }
+        at
+    };
+    let sign = |at: usize| at + usize::from(matches!(bytes.get(at), Some(b'+' | b'-')));
+    let mantissa = digits_from(sign(0), b'.');
+    if !matches!(bytes.get(mantissa), Some(b'e' | b'E')) {
+        return mantissa;
+    }
+    let exponent = sign(mantissa + 1);
+    let end = digits_from(exponent, b'0');
+    if end > exponent { end } else { mantissa }
+}
+
+/// What a lower-case prefix multiplies by.
+fn factor(prefix: &str) -> Option<f64> {
+    let (letter, step) = match prefix.strip_suffix('i') {
+        Some(letter) if !letter.is_empty() => (letter, 1024.0_f64),
+        _ => (prefix, 1000.0),
+    };
+    let power = match letter {
+        "" => 0,
+        "k" => 1,
+        "m" => 2,
+        "g" => 3,
+        "t" => 4,
+        _ => return None,
+    };
+    Some(step.powi(power))
+}
+
+/// The nearest whole number.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "callers have checked 0..=1e15"
+)]
+fn whole(value: f64) -> u64 {
+    value.round() as u64
+}
+
+/// `text` as a message may show it: one line, not long.
+fn shown(text: &str) -> String {
+    const LONGEST: usize = 40;
+    let text = text.trim();
+    let mut line: String = text
+        .chars()
+        .take(LONGEST)
+        .flat_map(char::escape_debug)
+        .collect();
+    if text.chars().count() > LONGEST {
+        line.push_str("...");
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn bits(text: &str) -> u64 {
+        rate(text).unwrap().as_bits_per_second()
+    }
+
+    #[test]
+    fn rates() {
+        assert_eq!(bits("1gbit"), 1_000_000_000);
+        assert_eq!(bits("100Mbit/s"), 100_000_000);
+        assert_eq!(bits("56kbit"), 56_000);
+        assert_eq!(bits("10M"), 10_000_000);
+        assert_eq!(bits(" 1.5 Gbps "), 1_500_000_000);
+        assert_eq!(bits("26e3"), 26_000);
+        assert_eq!(bits("1Mibit"), 1_048_576);
+        assert_eq!(bits("0"), 0);
+        for wrong in [
+            "",
+            "fast",
+            "10 parsecs",
+            "10MB/s",
+            "-1",
+            "NaN",
+            "inf",
+            "1e400",
+            "2e15",
+            "ibit",
+        ] {
+            assert!(rate(wrong).is_err(), "{wrong}");
+        }
+        assert!(
+            rate("10MB/s")
+                .unwrap_err()
+                .to_string()
+                .contains("bits per second")
+        );
+    }
+
+    #[test]
+    fn times() {
+        assert_eq!(time("100ms"), Ok(Duration::from_millis(100)));
+        assert_eq!(time("1.5s"), Ok(Duration::from_millis(1500)));
+        assert_eq!(time("250us"), Ok(Duration::from_micros(250)));
+        assert_eq!(time("250 µs"), Ok(Duration::from_micros(250)));
+        assert_eq!(time("76.7"), Ok(Duration::from_micros(76_700)));
+        assert!(time("-1ms").is_err());
+        assert!(time("5 min").is_err());
+    }
+
+    #[test]
+    fn sizes() {
+        assert_eq!(size("64KiB"), Ok(65_536));
+        assert_eq!(size("1MB"), Ok(1_000_000));
+        assert_eq!(size("1500B"), Ok(1500));
+        assert_eq!(size("2k"), Ok(2000));
+        assert!(size("64 pages").is_err());
+    }
+
+    #[test]
+    fn probabilities() {
+        assert_eq!(probability("0.5%"), Ok(0.005));
+        assert_eq!(probability("0.005"), Ok(0.005));
+        assert_eq!(probability("1e-05"), Ok(1e-5));
+        assert_eq!(probability("100%"), Ok(1.0));
+        assert!(matches!(
+            probability("1"),
+            Err(UnitError::AmbiguousOne { .. })
+        ));
+        assert!(matches!(
+            probability("101%"),
+            Err(UnitError::TooMuch { .. })
+        ));
+        assert!(matches!(
+            probability("-1%"),
+            Err(UnitError::Negative { .. })
+        ));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused_in_one_line(text in any::<String>()) {
+            for error in [rate(&text).err(), time(&text).err(), size(&text).err(),
+                          probability(&text).err(), number(&text).err()].into_iter().flatten() {
+                prop_assert!(!error.to_string().contains('\n'));
+            }
+        }
+
+        #[test]
+        fn a_shown_rate_reads_back(bits in 0u64..=1_000_000_000_000_000) {
+            let shown = Rate::bits_per_second(bits).to_string();
+            prop_assert_eq!(rate(&shown).unwrap().as_bits_per_second(), bits);
+        }
+    }
+}
