@@ -89,6 +89,10 @@ pub struct Cell {
     pub half_width: Option<f64>,
     /// The published value.
     pub paper: Option<f64>,
+    /// Median processor seconds of client and server together for each GB (10⁹ bytes) moved, over
+    /// the valid samples that know it.
+    #[serde(default)]
+    pub cpu_per_gigabyte: Option<f64>,
     /// Every run, valid or not.
     pub samples: Vec<Sample>,
 }
