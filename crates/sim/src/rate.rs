@@ -20,7 +20,7 @@ impl Rate {
 
     /// Bandwidth-delay product in whole bytes: this rate for `rtt`.
     pub fn bytes_in(self, rtt: Duration) -> u64 {
-        let bits = u128::from(self.0) * rtt.as_nanos() / 1_000_000_000;
+        let bits = u128::from(self.0).saturating_mul(rtt.as_nanos()) / 1_000_000_000;
         u64::try_from(bits / 8).unwrap_or(u64::MAX)
     }
 }

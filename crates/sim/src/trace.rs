@@ -1,8 +1,14 @@
 //! Conditions that vary in time: a table of when, rate, round trip and loss.
 
+mod csv;
+mod measured;
+
 use std::time::Duration;
 
 use crate::rate::Rate;
+use crate::units::UnitError;
+
+pub use measured::{SHIPPED, drsftp_path, drsftp_wan, shipped};
 
 /// Values from one moment until the next point.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -24,7 +30,109 @@ pub struct Trace {
     points: Vec<Point>,
 }
 
+/// Why points make no trace; each says what to do.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TraceError {
+    /// No header, or not one that can be read.
+    #[error(
+        "line {line}: the header must name the columns, seconds and any of rate, rtt, loss: {problem}"
+    )]
+    Header {
+        /// Counted from 1.
+        line: usize,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// More or fewer cells than the header has columns.
+    #[error("line {line}: {found} of the {expected} values that the header names")]
+    Width {
+        /// Counted from 1.
+        line: usize,
+        /// Cells there are.
+        found: usize,
+        /// Columns there should be.
+        expected: usize,
+    },
+    /// A cell that cannot be read.
+    #[error("line {line}: {column}: {problem}")]
+    Cell {
+        /// Counted from 1.
+        line: usize,
+        /// The column's name.
+        column: &'static str,
+        /// Why.
+        problem: UnitError,
+    },
+    /// A point that cannot be where it is.
+    #[error("line {line}: {problem}")]
+    Point {
+        /// Counted from 1; of points that were not read from text, their number.
+        line: usize,
+        /// Why.
+        problem: PointError,
+    },
+    /// No point at all.
+    #[error("the trace has no values; add at least one line below the header")]
+    Empty,
+    /// Every point has the rate 0.
+    #[error("the rate is 0 on every line; give at least one line a rate above 0")]
+    StandsStill,
+}
+
+/// Why a point cannot follow the one before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum PointError {
+    /// The first point is not at the start.
+    #[error("the first time must be 0 seconds; subtract it from all of them")]
+    LateStart,
+    /// It is not later than the one before.
+    #[error("time does not go forward; sort the lines by seconds, each time once")]
+    Backwards,
+    /// Loss outside 0..=1 or not a number.
+    #[error("loss is a probability, 0 to 100%")]
+    Loss,
+    /// A time beyond what can be computed with.
+    #[error("the time is beyond {} years", LONGEST.as_secs() / 31_536_000)]
+    TooLate,
+}
+
+/// Longest time in a trace: a hundred years of 365 days.
+const LONGEST: Duration = Duration::from_secs(100 * 31_536_000);
+
 impl Trace {
+    /// A trace of these points.
+    ///
+    /// # Errors
+    /// [`TraceError`], with the number of the point, counted from 1, as its line.
+    pub fn new(points: Vec<Point>) -> Result<Self, TraceError> {
+        Self::with_lines(points, |index| index + 1)
+    }
+
+    /// Reads a table of comma-separated values:
+    ///
+    /// ```text
+    /// seconds,rate,rtt,loss
+    /// 0,10mbit,157ms,0.5%
+    /// 20,26000,119,0
+    /// ```
+    ///
+    /// `seconds` is required, the other columns may be left out and come in any order; an empty
+    /// cell leaves the path's own value. A plain number is bit/s for the rate, milliseconds for
+    /// the round trip, a fraction 0..1 for the loss. Empty lines and those that begin with `#` do
+    /// not count.
+    ///
+    /// # Errors
+    /// [`TraceError`].
+    pub fn from_csv(text: &str) -> Result<Self, TraceError> {
+        let (points, lines) = csv::read(text)?;
+        Self::with_lines(points, |index| lines.get(index).copied().unwrap_or(0))
+    }
+
+    /// The table that [`Trace::from_csv`] reads as exactly this trace.
+    pub fn to_csv(&self) -> String {
+        csv::write(&self.points)
+    }
+
     /// The points, in time order.
     pub fn points(&self) -> &[Point] {
         &self.points
@@ -43,5 +151,135 @@ impl Trace {
             [.., before, last] => last.at + (last.at - before.at),
             _ => Duration::MAX,
         }
+    }
+
+    /// Mean rate over the period; `None`: the path's own rate holds at least now and then.
+    pub fn mean_rate(&self) -> Option<Rate> {
+        let mean = self.mean(|point| point.rate.map(|rate| rate.as_bits_per_second().into()))?;
+        Some(Rate::bits_per_second(u64::try_from(mean).ok()?))
+    }
+
+    /// Mean round trip over the period; `None`: the path's own holds at least now and then.
+    pub fn mean_rtt(&self) -> Option<Duration> {
+        let mean = self.mean(|point| point.rtt.map(|rtt| rtt.as_nanos()))?;
+        Some(Duration::from_nanos(u64::try_from(mean).ok()?))
+    }
+
+    /// Whether the path's own loss never holds.
+    pub fn replaces_loss(&self) -> bool {
+        self.points.iter().all(|point| point.loss.is_some())
+    }
+
+    /// The mean of a value, weighted with how long it holds.
+    fn mean(&self, value: impl Fn(&Point) -> Option<u128>) -> Option<u128> {
+        let (mut sum, mut begin) = (0_u128, Duration::ZERO);
+        if let [only] = self.points.as_slice() {
+            return value(only);
+        }
+        for (point, end) in self.spans() {
+            sum = sum.saturating_add(value(point)?.saturating_mul((end - begin).as_nanos()));
+            begin = end;
+        }
+        Some(sum / self.period().as_nanos())
+    }
+
+    fn with_lines(points: Vec<Point>, line: impl Fn(usize) -> usize) -> Result<Self, TraceError> {
+        let mut before = None;
+        for (index, point) in points.iter().enumerate() {
+            check(point, before).map_err(|problem| TraceError::Point {
+                line: line(index),
+                problem,
+            })?;
+            before = Some(point.at);
+        }
+        if points.is_empty() {
+            return Err(TraceError::Empty);
+        }
+        let nothing = Some(Rate::bits_per_second(0));
+        if points.iter().all(|point| point.rate == nothing) {
+            return Err(TraceError::StandsStill);
+        }
+        Ok(Self { points })
+    }
+}
+
+/// Whether `point` may follow a point at `before`.
+fn check(point: &Point, before: Option<Duration>) -> Result<(), PointError> {
+    match before {
+        None if !point.at.is_zero() => return Err(PointError::LateStart),
+        Some(before) if point.at <= before => return Err(PointError::Backwards),
+        _ => {}
+    }
+    if point.at > LONGEST || point.rtt.is_some_and(|rtt| rtt > LONGEST) {
+        return Err(PointError::TooLate);
+    }
+    match point.loss {
+        Some(loss) if !(0.0..=1.0).contains(&loss) => Err(PointError::Loss),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn point(seconds: u64) -> Point {
+        Point {
+            at: Duration::from_secs(seconds),
+            rate: None,
+            rtt: None,
+            loss: None,
+        }
+    }
+
+    #[test]
+    fn the_last_point_holds_as_long_as_the_one_before_it() {
+        let trace = Trace::new(vec![point(0), point(5), point(15)]).unwrap();
+        assert_eq!(trace.period(), Duration::from_secs(25));
+        let ends: Vec<_> = trace.spans().map(|(_, end)| end.as_secs()).collect();
+        assert_eq!(ends, [5, 15, 25]);
+        assert_eq!(Trace::new(vec![point(0)]).unwrap().period(), Duration::MAX);
+    }
+
+    #[test]
+    fn impossible_points_are_refused() {
+        let problem = |points| match Trace::new(points) {
+            Err(TraceError::Point { line, problem }) => (line, problem),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(problem(vec![point(1)]), (1, PointError::LateStart));
+        assert_eq!(
+            problem(vec![point(0), point(2), point(2)]),
+            (3, PointError::Backwards)
+        );
+        for loss in [1.5, -0.1, f64::NAN] {
+            let lossy = Point {
+                loss: Some(loss),
+                ..point(0)
+            };
+            assert_eq!(problem(vec![lossy]), (1, PointError::Loss));
+        }
+        assert_eq!(Trace::new(vec![]), Err(TraceError::Empty));
+        let still = Point {
+            rate: Some(Rate::bits_per_second(0)),
+            ..point(0)
+        };
+        assert_eq!(Trace::new(vec![still]), Err(TraceError::StandsStill));
+    }
+
+    #[test]
+    fn means_are_weighted_with_time() {
+        let with = |seconds, bits, rtt| Point {
+            rate: Some(Rate::bits_per_second(bits)),
+            rtt: Some(Duration::from_millis(rtt)),
+            ..point(seconds)
+        };
+        let trace = Trace::new(vec![with(0, 100, 10), with(1, 400, 40)]).unwrap();
+        assert_eq!(trace.mean_rate(), Some(Rate::bits_per_second(250)));
+        assert_eq!(trace.mean_rtt(), Some(Duration::from_millis(25)));
+        let uneven = Trace::new(vec![with(0, 100, 10), with(1, 400, 10), with(4, 0, 10)]).unwrap();
+        assert_eq!(uneven.mean_rate(), Some(Rate::bits_per_second(1300 / 7)));
+        let partly = Trace::new(vec![with(0, 100, 10), point(1)]).unwrap();
+        assert_eq!(partly.mean_rate(), None);
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::Conditions;
+use crate::rate::Rate;
 
 /// Values that hold until the next ones.
 #[derive(Debug, Clone, Copy)]
@@ -35,7 +36,7 @@ impl Course {
         let stretches: Box<[Stretch]> = match &conditions.trace {
             None => Box::new([Stretch {
                 end: u64::MAX,
-                rate: conditions.rate.map(|rate| rate.as_bits_per_second()),
+                rate: conditions.rate.map(Rate::as_bits_per_second),
                 delay: nanoseconds(conditions.delay),
                 loss: None,
             }]),
@@ -43,10 +44,7 @@ impl Course {
                 .spans()
                 .map(|(point, end)| Stretch {
                     end: nanoseconds(end),
-                    rate: point
-                        .rate
-                        .or(conditions.rate)
-                        .map(|r| r.as_bits_per_second()),
+                    rate: point.rate.or(conditions.rate).map(Rate::as_bits_per_second),
                     delay: nanoseconds(point.rtt.map_or(conditions.delay, |rtt| rtt / 2)),
                     loss: point.loss,
                 })
