@@ -10,6 +10,14 @@ use crate::LabError;
 
 /// Most parallel connections in one simulation.
 pub const MOST_FLOWS: u32 = 1024;
+/// MODE E block: the default of `longhaul cp --block`.
+pub const BLOCK: usize = 1 << 20;
+/// Longest packet: what IPv4's length field can say.
+const MOST_PACKET: u32 = 65_535;
+/// Longest simulated time.
+const LONGEST: Duration = Duration::from_secs(86_400);
+/// Longest one-way delay.
+const MOST_DELAY: Duration = Duration::from_secs(600);
 
 /// How many parallel connections.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +27,9 @@ pub enum Flows {
     /// The number that longhaul opens by itself on this path (`tune::streams`).
     Auto,
 }
+
+/// Bytes of IP and TCP headers on every packet.
+const HEADERS: u32 = 40;
 
 /// Congestion control of the simulated connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,14 +64,14 @@ pub struct SimRequest {
     /// Socket buffer of each connection, bytes of payload: it never has more outstanding (rounded
     /// down to whole segments). Default: 64 KiB.
     pub window: u64,
-    /// Congestion control. Default: NewReno.
+    /// Congestion control, recovery with SACK in both. Default: NewReno.
     pub congestion: Congestion,
     /// The receiver acknowledges every other segment (RFC 1122) instead of each. Default: no.
     pub delayed_ack: bool,
     /// IP packet of a full segment, bytes, of which 40 are headers. Default: 1500.
     pub packet: u32,
     /// Measured time after the warm-up; with [`bytes`](Self::bytes), the longest that a transfer
-    /// may take. Default: 100 s.
+    /// may take. Default: 60 s.
     pub duration: Duration,
     /// Time before measurements begin; not used with [`bytes`](Self::bytes). Default: 20 s.
     pub warm_up: Duration,
@@ -91,7 +102,7 @@ impl Default for SimRequest {
             congestion: Congestion::NewReno,
             delayed_ack: false,
             packet: 1500,
-            duration: Duration::from_secs(100),
+            duration: Duration::from_secs(60),
             warm_up: Duration::from_secs(20),
             bytes: None,
             cross_traffic: None,
@@ -105,6 +116,62 @@ impl SimRequest {
     /// Round trip without queues and without the time to send.
     pub fn base_rtt(&self) -> Duration {
         2 * (self.delay + 2 * self.access_delay)
+    }
+
+    /// What longhaul opens when nobody says (`tune::streams`), on this path and for this file.
+    pub fn automatic_flows(&self) -> u32 {
+        tune::streams::automatic(self.base_rtt(), self.bytes, BLOCK)
+    }
+
+    /// Refuses what cannot be simulated; options are named as on the command line.
+    ///
+    /// # Errors
+    /// [`LabError::Usage`].
+    pub fn check(&self) -> Result<(), LabError> {
+        let wrong = if self.rate.as_bits_per_second() == 0 {
+            "--rate: nothing gets through a bottleneck of rate 0"
+        } else if self.access_rate.as_bits_per_second() == 0 {
+            "--access-rate: nothing gets through an access link of rate 0"
+        } else if !(HEADERS + 1..=MOST_PACKET).contains(&self.packet) {
+            "--packet: 41 to 65535 bytes, of which 40 are headers"
+        } else if matches!(self.queue, Queue::Packets(0) | Queue::Bytes(0)) {
+            "--queue: room for one packet at least, the one that is being sent"
+        } else if self.window < u64::from(self.packet - HEADERS) {
+            "--window: the socket buffer must hold one packet's payload"
+        } else if self.duration.is_zero() || self.duration > LONGEST {
+            "--time: more than nothing, and a day at most"
+        } else if self.warm_up > LONGEST {
+            "--warm-up: a day at most"
+        } else if self.delay > MOST_DELAY || self.access_delay > MOST_DELAY {
+            "--delay, --access-delay, --rtt: ten minutes one way at most"
+        } else if self.bytes == Some(0) {
+            "--bytes: a file of at least one byte"
+        } else if self.jitter > Duration::from_secs(1) {
+            "--jitter: a second at most"
+        } else {
+            return Ok(());
+        };
+        Err(LabError::Usage(wrong.to_owned()))
+    }
+}
+
+/// A congestion control by its name.
+pub(super) fn congestion_named(name: &str) -> Result<Congestion, LabError> {
+    [Congestion::NewReno, Congestion::Cubic]
+        .into_iter()
+        .find(|c| congestion_name(*c) == name)
+        .ok_or_else(|| {
+            LabError::Usage(format!(
+                "--cc: '{name}' is not simulated; there are newreno and cubic"
+            ))
+        })
+}
+
+/// The name in options and results.
+pub(super) const fn congestion_name(congestion: Congestion) -> &'static str {
+    match congestion {
+        Congestion::NewReno => "newreno",
+        Congestion::Cubic => "cubic",
     }
 }
 
