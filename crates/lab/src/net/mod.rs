@@ -11,7 +11,9 @@ use crate::LabError;
 use crate::topology::Topology;
 
 pub mod engine;
+mod packet;
 pub mod report;
+mod validity;
 
 pub use report::NetReport;
 

@@ -1,0 +1,309 @@
+//! The engine's thread.
+
+use std::io;
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::time::{ClockId, clock_gettime};
+
+use super::direction::Direction;
+use super::runs::Runs;
+use super::schedule::Schedule;
+use super::wait::{Clock, Sleeper, be_prompt};
+use super::{EngineReport, Port, Shared};
+use crate::LabError;
+use crate::net::packet::{Framing, LARGEST_FRAME, Packet, Unfit};
+use crate::net::validity::Load;
+
+/// Most frames read from one device before the others and the deliveries have their turn.
+const READS: usize = 16;
+/// Most deliveries before the devices are read again.
+const DELIVERIES: usize = 32;
+/// Most memory for packets under way: the bandwidth-delay product of 10 Gbit/s for 0.8 s.
+const MEMORY: usize = 1 << 30;
+/// How soon a delivery that the kernel had no room for is tried again.
+const RETRY: Duration = Duration::from_micros(50);
+/// How long it is tried.
+const PATIENCE: Duration = Duration::from_millis(100);
+/// How often counters are copied for onlookers, and the load is looked at.
+const CHORES: Duration = Duration::from_millis(100);
+
+/// Carries packets until told to stop.
+pub(super) fn carry(
+    ports: &[Port],
+    framing: Framing,
+    directions: Vec<Direction>,
+    shared: &Shared,
+) -> Result<EngineReport, LabError> {
+    be_prompt();
+    let mut carrier = Carrier::new(ports, framing, directions);
+    let mut fds = vec![PollFd::new(&shared.stop, PollFlags::IN)];
+    fds.extend(
+        ports
+            .iter()
+            .map(|port| PollFd::new(&port.device, PollFlags::IN)),
+    );
+    let mut sleeper = Sleeper::default();
+    loop {
+        carrier.deliver();
+        carrier.do_chores(shared);
+        sleeper
+            .sleep(&mut fds, carrier.next_event(), carrier.clock)
+            .map_err(|error| LabError::system("waiting for packets", error))?;
+        if fds.first().is_some_and(is_ready) {
+            break;
+        }
+        for (port, fd) in fds.iter().skip(1).enumerate() {
+            if is_ready(fd) {
+                carrier.read(port).map_err(|error| {
+                    LabError::system("reading packets from a TUN device", error)
+                })?;
+            }
+        }
+    }
+    Ok(carrier.report(&sleeper))
+}
+
+/// The kernel has something to say about it.
+fn is_ready(fd: &PollFd<'_>) -> bool {
+    !fd.revents().is_empty()
+}
+
+/// Everything the loop works on.
+struct Carrier<'a> {
+    ports: &'a [Port],
+    framing: Framing,
+    directions: Vec<Direction>,
+    /// Which direction leads from one host to another, row by row.
+    table: Vec<Option<usize>>,
+    schedule: Schedule,
+    clock: Clock,
+    /// No delivery before this: the kernel had no room.
+    blocked_until: Duration,
+    chores_done: Duration,
+    load: Load,
+    tallies: Tallies,
+    /// Scratch space.
+    buffer: Vec<u8>,
+    runs: Runs,
+}
+
+/// Packets that no direction counts.
+#[derive(Debug, Default)]
+struct Tallies {
+    /// To nobody in the lab: multicast, broadcast, unknown addresses, IPv6.
+    stray: u64,
+    malformed: u64,
+    /// Dropped because of [`MEMORY`].
+    overflow: u64,
+    /// Tries to deliver for which the kernel had no room.
+    retries: u64,
+}
+
+impl<'a> Carrier<'a> {
+    fn new(ports: &'a [Port], framing: Framing, directions: Vec<Direction>) -> Self {
+        let mut table = vec![None; ports.len() * ports.len()];
+        for (index, direction) in directions.iter().enumerate() {
+            if let Some(place) = table.get_mut(direction.from * ports.len() + direction.to) {
+                *place = Some(index);
+            }
+        }
+        Self {
+            ports,
+            framing,
+            directions,
+            table,
+            schedule: Schedule::default(),
+            clock: Clock::start(),
+            blocked_until: Duration::ZERO,
+            chores_done: Duration::ZERO,
+            load: Load::default(),
+            tallies: Tallies::default(),
+            buffer: vec![0; LARGEST_FRAME],
+            runs: Runs::default(),
+        }
+    }
+
+    /// When the loop must run again without any input.
+    fn next_event(&self) -> Duration {
+        let chores = self.chores_done + CHORES;
+        self.schedule
+            .next_due()
+            .map_or(chores, |due| due.max(self.blocked_until).min(chores))
+    }
+
+    /// Reads a device until it has no more, or others should have their turn.
+    fn read(&mut self, port: usize) -> io::Result<()> {
+        let ports = self.ports;
+        let Some(Port { device, .. }) = ports.get(port) else {
+            return Ok(());
+        };
+        for _ in 0..READS {
+            match device.recv(&mut self.buffer) {
+                Ok(length) => self.accept(port, length),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+            self.deliver();
+        }
+        Ok(())
+    }
+
+    /// Takes the frame in the buffer, which came from `port` just now.
+    fn accept(&mut self, port: usize, length: usize) {
+        let now = self.clock.now();
+        let frame = self.buffer.get(..length).unwrap_or_default();
+        let packet = match Packet::parse(frame, self.framing) {
+            Ok(packet) => packet,
+            Err(Unfit::Ipv6) => {
+                self.tallies.stray += 1;
+                return;
+            }
+            Err(unfit) => {
+                tracing::debug!(port, length, %unfit, "dropped a frame");
+                self.tallies.malformed += 1;
+                return;
+            }
+        };
+        let to = packet.destination();
+        let to = self.ports.iter().position(|port| port.address == to);
+        let direction = to.and_then(|to| *self.table.get(port * self.ports.len() + to)?);
+        let Some(index) = direction else {
+            self.tallies.stray += 1;
+            return;
+        };
+        if self.schedule.memory() > MEMORY {
+            self.tallies.overflow += 1;
+            return;
+        }
+        if let Some(direction) = self.directions.get_mut(index) {
+            let (runs, schedule) = (&mut self.runs, &mut self.schedule);
+            direction.send(now, &packet, self.framing, index, runs, schedule);
+        }
+    }
+
+    /// Hands over what is due.
+    fn deliver(&mut self) {
+        for _ in 0..DELIVERIES {
+            let now = self.clock.now();
+            if now < self.blocked_until {
+                return;
+            }
+            let Some(entry) = self.schedule.pop_due(now) else {
+                return;
+            };
+            let delivery = &entry.delivery;
+            let Some(direction) = self.directions.get_mut(delivery.direction) else {
+                continue;
+            };
+            let Some(port) = self.ports.get(direction.to) else {
+                continue;
+            };
+            match port.device.send(&delivery.frame) {
+                Ok(_) => direction.delivered(delivery, now),
+                Err(error) if is_transient(&error) && now < delivery.due + PATIENCE => {
+                    self.tallies.retries += 1;
+                    self.blocked_until = now + RETRY;
+                    self.schedule.put_back(entry);
+                    return;
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "a host did not take a packet");
+                    direction.refused(delivery);
+                }
+            }
+        }
+    }
+
+    /// What is done now and then.
+    fn do_chores(&mut self, shared: &Shared) {
+        let now = self.clock.now();
+        if now < self.chores_done + CHORES {
+            return;
+        }
+        self.chores_done = now;
+        self.load.note(now, processor_time());
+        let reports = self.reports();
+        *shared
+            .snapshot
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = reports;
+    }
+
+    fn reports(&self) -> Vec<super::DirectionReport> {
+        self.directions
+            .iter()
+            .filter_map(Direction::report)
+            .collect()
+    }
+
+    /// What there is to say at the end.
+    fn report(&self, sleeper: &Sleeper) -> EngineReport {
+        let mut invalid: Vec<_> = self
+            .directions
+            .iter()
+            .flat_map(Direction::objections)
+            .collect();
+        invalid.extend(self.load.objection());
+        if self.tallies.overflow > 0 {
+            invalid.push(format!(
+                "{} packets were dropped because those under way took more than {} MiB of memory: \
+                 the emulator was the bottleneck; give the path a smaller queue or a lower rate",
+                self.tallies.overflow,
+                MEMORY >> 20,
+            ));
+        }
+        let mut notes: Vec<_> = self.directions.iter().filter_map(Direction::note).collect();
+        notes.extend(self.tallies.notes());
+        let stalls = sleeper.stalls();
+        if stalls.count > 0 {
+            notes.push(format!(
+                "the machine stood still {} times, {:.1} ms at most",
+                stalls.count,
+                stalls.longest.as_secs_f64() * 1e3,
+            ));
+        }
+        EngineReport {
+            seconds: self.clock.now().as_secs_f64(),
+            cpu_seconds: processor_time().as_secs_f64(),
+            directions: self.reports(),
+            invalid,
+            notes,
+        }
+    }
+}
+
+impl Tallies {
+    /// What is worth knowing. Stray packets are not: every kernel sends some.
+    fn notes(&self) -> Vec<String> {
+        tracing::debug!(?self, "packets of no direction");
+        let said = [
+            (self.malformed, "malformed packets were dropped"),
+            (
+                self.retries,
+                "deliveries had to be tried again because the kernel had no room",
+            ),
+        ];
+        said.iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, what)| format!("{count} {what}"))
+            .collect()
+    }
+}
+
+/// The kernel may take the packet when asked again.
+fn is_transient(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted | io::ErrorKind::OutOfMemory
+    ) || Errno::from_io_error(error) == Some(Errno::NOBUFS)
+}
+
+/// Processor time of the calling thread.
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
+}

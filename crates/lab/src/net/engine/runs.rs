@@ -1,0 +1,174 @@
+//! Which segments of a super-packet are handed over together.
+
+use std::ops::Range;
+use std::time::Duration;
+
+/// Segments of one super-packet that arrive within this time of the run's first are handed over
+/// together, at the time of the last. At 100 Mbit/s each goes by itself, at 1 Gbit/s about eight.
+pub(super) const QUANTUM: Duration = Duration::from_micros(100);
+
+/// Neighbouring segments that are handed over as one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Run {
+    /// Which of the super-packet.
+    pub(super) segments: Range<usize>,
+    /// When the first arrives.
+    pub(super) first: Duration,
+    /// When the last arrives: the run is never handed over before.
+    pub(super) last: Duration,
+    /// Its only segment's payload is to be changed.
+    pub(super) corrupt: Option<u64>,
+    /// It is the copy of a segment that arrives as well.
+    pub(super) is_copy: bool,
+}
+
+/// One segment's arrival.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Arrival {
+    /// Which segment.
+    pub(super) index: usize,
+    /// When.
+    pub(super) at: Duration,
+    /// When its copy arrives.
+    pub(super) again: Option<Duration>,
+    /// Its payload is to be changed.
+    pub(super) corrupt: Option<u64>,
+    /// It was held back to be overtaken.
+    pub(super) is_held: bool,
+}
+
+/// Joins a super-packet's segments to runs.
+#[derive(Debug, Default)]
+pub(super) struct Runs {
+    runs: Vec<Run>,
+    /// The last run may grow.
+    is_open: bool,
+}
+
+impl Runs {
+    /// Forgets the packet before.
+    pub(super) fn clear(&mut self) {
+        self.runs.clear();
+        self.is_open = false;
+    }
+
+    /// The next segment arrives. A missing one ends the run, and so do a changed, copied or held
+    /// one, which must not take its neighbours along.
+    pub(super) fn push(&mut self, arrival: Arrival) {
+        let Arrival { index, at, .. } = arrival;
+        let is_alone = arrival.corrupt.is_some() || arrival.is_held;
+        match self.runs.last_mut() {
+            Some(run)
+                if self.is_open
+                    && !is_alone
+                    && run.segments.end == index
+                    && at >= run.last
+                    && at - run.first <= QUANTUM =>
+            {
+                run.segments.end = index + 1;
+                run.last = at;
+            }
+            _ => self.runs.push(Run {
+                segments: index..index + 1,
+                first: at,
+                last: at,
+                corrupt: arrival.corrupt,
+                is_copy: false,
+            }),
+        }
+        self.is_open = !is_alone && arrival.again.is_none();
+        if let Some(again) = arrival.again {
+            self.runs.push(Run {
+                segments: index..index + 1,
+                first: again,
+                last: again,
+                corrupt: arrival.corrupt,
+                is_copy: true,
+            });
+        }
+    }
+
+    /// The runs of this packet.
+    pub(super) fn all(&self) -> &[Run] {
+        &self.runs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arrival(index: usize, micros: u64) -> Arrival {
+        Arrival {
+            index,
+            at: Duration::from_micros(micros),
+            again: None,
+            corrupt: None,
+            is_held: false,
+        }
+    }
+
+    /// Segments and delivery times, microseconds.
+    fn joined(arrivals: &[Arrival]) -> Vec<(Range<usize>, u128)> {
+        let mut runs = Runs::default();
+        runs.clear();
+        arrivals.iter().for_each(|arrival| runs.push(*arrival));
+        let all = runs.all().iter();
+        all.map(|run| (run.segments.clone(), run.last.as_micros()))
+            .collect()
+    }
+
+    #[test]
+    fn slow_segments_go_by_themselves() {
+        let at_100_mbit = [arrival(0, 120), arrival(1, 240), arrival(2, 360)];
+        assert_eq!(
+            joined(&at_100_mbit),
+            [(0..1, 120), (1..2, 240), (2..3, 360)]
+        );
+    }
+
+    #[test]
+    fn fast_segments_go_together_at_the_time_of_the_last() {
+        let at_1_gbit: Vec<_> = (0..20).map(|i| arrival(i, 12 * i as u64)).collect();
+        assert_eq!(
+            joined(&at_1_gbit),
+            [(0..9, 96), (9..18, 204), (18..20, 228)]
+        );
+    }
+
+    #[test]
+    fn a_hole_splits() {
+        let lost_1 = [arrival(0, 1), arrival(2, 3), arrival(3, 4)];
+        assert_eq!(joined(&lost_1), [(0..1, 1), (2..4, 4)]);
+    }
+
+    #[test]
+    fn a_held_segment_takes_none_along() {
+        let mut held = arrival(1, 50);
+        held.is_held = true;
+        let all = [arrival(0, 1), held, arrival(2, 3), arrival(3, 4)];
+        assert_eq!(joined(&all), [(0..1, 1), (1..2, 50), (2..4, 4)]);
+    }
+
+    #[test]
+    fn a_changed_segment_goes_alone() {
+        let mut changed = arrival(1, 2);
+        changed.corrupt = Some(7);
+        let all = [arrival(0, 1), changed, arrival(2, 3)];
+        assert_eq!(joined(&all), [(0..1, 1), (1..2, 2), (2..3, 3)]);
+    }
+
+    #[test]
+    fn a_copied_segment_comes_before_its_copy() {
+        let mut copied = arrival(1, 2);
+        copied.again = Some(Duration::from_micros(2));
+        let all = [arrival(0, 1), copied, arrival(2, 3)];
+        assert_eq!(joined(&all), [(0..2, 2), (1..2, 2), (2..3, 3)]);
+    }
+
+    #[test]
+    fn without_a_bottleneck_all_go_together() {
+        let at_once: Vec<_> = (0..44).map(|i| arrival(i, 500)).collect();
+        assert_eq!(joined(&at_once), [(0..44, 500)]);
+    }
+}

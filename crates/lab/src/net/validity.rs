@@ -1,0 +1,288 @@
+//! Whether a run's figures can be believed: how late packets came, and how hard the emulator worked.
+//!
+//! A run is refused when the lateness changes what it measures: when it is a fair share of the
+//! packets' delay for a fair share of the packets. A machine that stands still for a few
+//! milliseconds now and then does not spoil a run of seconds; that is noted only.
+
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+
+/// Lateness up to here is never held against a run.
+const TOLERATED: Duration = Duration::from_millis(1);
+/// On long paths, lateness up to this part of the delay is not either.
+const PART_OF_DELAY: u32 = 50;
+/// The part of the packets that may come later than that.
+const LATE_PACKETS: f64 = 0.01;
+/// Packets later than this are missed by a sender on any path.
+const VERY_LATE: Duration = Duration::from_millis(5);
+/// The part of the bytes that may be that late.
+const VERY_LATE_BYTES: f64 = 0.005;
+/// So many hand-overs must have been late before shares of them mean anything: one short stall
+/// of the machine would spoil every direction that carried a hundred packets.
+const FEWEST: u64 = 20;
+/// The part of one core that the emulator can use for a second before it falls behind.
+const BUSY: f64 = 0.9;
+/// Significant decimal digits of the lateness kept.
+const DIGITS: u8 = 2;
+
+/// How late one direction's packets were handed over.
+#[derive(Debug)]
+pub(crate) struct Lateness {
+    /// Nanoseconds, a count a packet.
+    histogram: Histogram<u64>,
+    allowed: Duration,
+    late: Tally,
+    very_late: Tally,
+    all: Tally,
+}
+
+/// A count of hand-overs and what they carried.
+#[derive(Debug, Default, Clone, Copy)]
+struct Tally {
+    hand_overs: u64,
+    packets: u64,
+    bytes: u64,
+}
+
+/// Packets handed over together.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HandOver {
+    /// When the first of them arrives on the path.
+    pub(crate) first: Duration,
+    /// When the last does.
+    pub(crate) last: Duration,
+    /// When they were handed over.
+    pub(crate) at: Duration,
+    /// How many.
+    pub(crate) packets: u32,
+    /// Their bytes.
+    pub(crate) bytes: u64,
+}
+
+impl Lateness {
+    /// For a direction with this propagation delay.
+    ///
+    /// # Errors
+    /// None that is known: the histogram refuses only digits beyond 5.
+    pub(crate) fn new(delay: Duration) -> Result<Self, hdrhistogram::CreationError> {
+        Ok(Self {
+            histogram: Histogram::new(DIGITS)?,
+            allowed: TOLERATED.max(delay / PART_OF_DELAY),
+            late: Tally::default(),
+            very_late: Tally::default(),
+            all: Tally::default(),
+        })
+    }
+
+    /// Takes note of packets that were handed over. Each is as late as it is itself, also where the
+    /// first waited for the last.
+    pub(crate) fn note(&mut self, packets: HandOver) {
+        let late = packets.at.saturating_sub(packets.last);
+        self.all.add(packets);
+        if late > self.allowed {
+            self.late.add(packets);
+        }
+        if late > VERY_LATE {
+            self.very_late.add(packets);
+        }
+        let waited = packets.last.saturating_sub(packets.first);
+        let gaps = packets.packets.saturating_sub(1);
+        for index in 0..packets.packets {
+            // The bottleneck spaces them evenly.
+            let waited = waited * (gaps - index) / gaps.max(1);
+            let nanos = u64::try_from((late + waited).as_nanos()).unwrap_or(u64::MAX);
+            // The histogram grows with its values; a lateness of centuries is not one.
+            let _ = self.histogram.record(nanos);
+        }
+    }
+
+    /// Microseconds that this part of the packets, 0..=1, were late at most.
+    pub(crate) fn quantile(&self, part: f64) -> f64 {
+        micros(self.histogram.value_at_quantile(part))
+    }
+
+    /// Microseconds that the latest packet was late.
+    pub(crate) fn max(&self) -> f64 {
+        micros(self.histogram.max())
+    }
+
+    /// Why the lateness spoils the run; nothing: it does not. `name`: of the direction.
+    pub(crate) fn objections(&self, name: &str) -> Vec<String> {
+        let mut found = Vec::new();
+        let late = share(self.late.packets, self.all.packets);
+        if late > LATE_PACKETS && self.late.hand_overs >= FEWEST {
+            found.push(format!(
+                "{name}: {:.1} % of the packets came more than {:.1} ms late (99 of 100 within {:.1} ms): \
+                 the emulator could not keep up; try a lower rate or a quieter machine",
+                late * 100.0,
+                self.allowed.as_secs_f64() * 1e3,
+                self.quantile(0.99) / 1e3,
+            ));
+        }
+        let very_late = share(self.very_late.bytes, self.all.bytes);
+        if found.is_empty() && very_late > VERY_LATE_BYTES && self.very_late.hand_overs >= FEWEST {
+            found.push(format!(
+                "{name}: {:.1} % of the bytes came more than {} ms late, {:.0} ms at most: \
+                 the emulator could not keep up; try a lower rate or a quieter machine",
+                very_late * 100.0,
+                VERY_LATE.as_millis(),
+                self.max() / 1e3,
+            ));
+        }
+        found
+    }
+}
+
+impl Tally {
+    fn add(&mut self, packets: HandOver) {
+        self.hand_overs += 1;
+        self.packets += u64::from(packets.packets);
+        self.bytes += packets.bytes;
+    }
+}
+
+/// How busy the emulator's thread was, second by second.
+#[derive(Debug, Default)]
+pub(crate) struct Load {
+    /// When the second began, and the thread's processor time then.
+    began: (Duration, Duration),
+    /// Seconds in which it was too busy.
+    busy_seconds: u64,
+    /// The busiest second's share of a core.
+    busiest: f64,
+}
+
+impl Load {
+    /// Takes note of the thread's processor time so far; call it a few times a second.
+    pub(crate) fn note(&mut self, now: Duration, processor: Duration) {
+        let (began, before) = self.began;
+        let passed = now.saturating_sub(began);
+        if passed < Duration::from_secs(1) {
+            return;
+        }
+        let used = processor.saturating_sub(before);
+        let share = used.as_secs_f64() / passed.as_secs_f64();
+        self.busiest = self.busiest.max(share);
+        if share > BUSY {
+            self.busy_seconds += 1;
+        }
+        self.began = (now, processor);
+    }
+
+    /// Why the load spoils the run.
+    pub(crate) fn objection(&self) -> Option<String> {
+        (self.busy_seconds > 0).then(|| {
+            format!(
+                "the emulator used up to {:.0} % of a core, and more than {:.0} % for {} s: \
+                 it was the bottleneck; try a lower rate",
+                self.busiest * 100.0,
+                BUSY * 100.0,
+                self.busy_seconds,
+            )
+        })
+    }
+}
+
+/// A part of a whole, 0 of nothing.
+#[allow(
+    clippy::cast_precision_loss,
+    reason = "a share of counts below 2^53, for people"
+)]
+fn share(part: u64, whole: u64) -> f64 {
+    part as f64 / whole.max(1) as f64
+}
+
+#[allow(
+    clippy::cast_precision_loss,
+    reason = "a lateness below 2^53 nanoseconds, 100 days"
+)]
+fn micros(nanos: u64) -> f64 {
+    nanos as f64 / 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    /// One packet of 1500 bytes.
+    fn packet(late: Duration) -> HandOver {
+        HandOver {
+            first: MS,
+            last: MS,
+            at: MS + late,
+            packets: 1,
+            bytes: 1500,
+        }
+    }
+
+    fn lateness(delay: Duration, punctual: u32, late: u32, by: Duration) -> Lateness {
+        let mut all = Lateness::new(delay).unwrap();
+        (0..punctual).for_each(|_| all.note(packet(Duration::ZERO)));
+        (0..late).for_each(|_| all.note(packet(by)));
+        all
+    }
+
+    #[test]
+    fn a_stall_of_a_few_packets_is_forgiven() {
+        let all = lateness(MS, 90, 10, 9 * MS);
+        assert_eq!(all.objections("a to b"), [""; 0]);
+    }
+
+    #[test]
+    fn one_in_fifty_late_is_not() {
+        let all = lateness(MS, 4900, 100, 2 * MS);
+        let found = all.objections("a to b");
+        assert_eq!(found.len(), 1);
+        assert!(found[0].starts_with("a to b: 2.0 % of the packets"));
+    }
+
+    #[test]
+    fn a_long_path_allows_more() {
+        assert!(
+            lateness(100 * MS, 4900, 100, 2 * MS)
+                .objections("")
+                .is_empty()
+        );
+        assert!(
+            !lateness(100 * MS, 4900, 100, 3 * MS)
+                .objections("")
+                .is_empty()
+        );
+    }
+
+    #[test]
+    fn few_but_very_late_bytes_count() {
+        let found = lateness(MS, 4960, 40, 6 * MS).objections("a to b");
+        assert_eq!(found.len(), 1);
+        assert!(found[0].contains("of the bytes"), "{found:?}");
+    }
+
+    #[test]
+    fn packets_that_wait_for_the_last_of_their_run_are_late_each_by_itself() {
+        let mut all = Lateness::new(MS).unwrap();
+        all.note(HandOver {
+            first: Duration::from_micros(1000),
+            last: Duration::from_micros(1100),
+            at: Duration::from_micros(1100),
+            packets: 5,
+            bytes: 7500,
+        });
+        assert!((all.max() - 100.0).abs() < 2.0, "{}", all.max());
+        assert!((all.quantile(0.5) - 50.0).abs() < 2.0);
+        assert!(all.quantile(0.0) < 1.0);
+    }
+
+    #[test]
+    fn a_second_above_nine_tenths_of_a_core_is_too_busy() {
+        let mut load = Load::default();
+        load.note(500 * MS, 500 * MS);
+        load.note(1000 * MS, 600 * MS);
+        load.note(2000 * MS, 1400 * MS);
+        assert_eq!(load.objection(), None);
+        load.note(3000 * MS, 2350 * MS);
+        assert!(load.objection().unwrap().contains("95 %"));
+    }
+}
