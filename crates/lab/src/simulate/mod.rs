@@ -8,10 +8,12 @@ use crate::LabError;
 
 mod report;
 mod request;
+mod setting;
 mod shorthand;
 
-pub use report::{Measure, Setting, SimPoint, SimReport};
+pub use report::{Measure, SimPoint, SimReport};
 pub use request::{BLOCK, Congestion, Flows, MOST_FLOWS, SimRequest};
+pub use setting::Setting;
 pub use shorthand::SimShorthand;
 
 /// Simulates what was asked for, one number of connections after the other.

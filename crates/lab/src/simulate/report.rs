@@ -1,12 +1,10 @@
 //! What was simulated, as text for people, CSV, and JSON.
 
 use std::fmt::Write;
-use std::time::Duration;
 
 use serde::Serialize;
-use sim::link::{Loss, Queue};
 
-use super::request::{SimRequest, congestion_name};
+use super::setting::Setting;
 
 /// Simulations of one setting, one for each number of connections.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -15,45 +13,6 @@ pub struct SimReport {
     pub setting: Setting,
     /// What came of it, in the order that was asked for.
     pub points: Vec<SimPoint>,
-}
-
-/// A request in plain numbers.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Setting {
-    /// Bottleneck, bit/s.
-    pub rate_bps: u64,
-    /// One-way propagation delay of the bottleneck, milliseconds.
-    pub delay_ms: f64,
-    /// One-way delay of each access link, milliseconds.
-    pub access_delay_ms: f64,
-    /// Access links, bit/s.
-    pub access_rate_bps: u64,
-    /// Round trip without queues, milliseconds.
-    pub base_rtt_ms: f64,
-    /// Drop-tail queue: `1000 packets`, `1500000 bytes`, `unlimited`.
-    pub queue: String,
-    /// Random loss: `none`, `0.5%`, or the four values of the Gilbert-Elliott model.
-    pub loss: String,
-    /// Socket buffer, bytes.
-    pub window_bytes: u64,
-    /// `newreno` or `cubic`.
-    pub congestion: &'static str,
-    /// Every other segment is acknowledged.
-    pub delayed_ack: bool,
-    /// Bytes of a full IP packet.
-    pub packet_bytes: u32,
-    /// Measured seconds, or the longest that a transfer may take.
-    pub duration_s: f64,
-    /// Seconds before that; `None`: a transfer, which is measured from its beginning.
-    pub warm_up_s: Option<f64>,
-    /// File size; `None`: endless.
-    pub file_bytes: Option<u64>,
-    /// Cross traffic, bit/s.
-    pub cross_traffic_bps: u64,
-    /// Largest random time in the sending host, microseconds.
-    pub jitter_us: f64,
-    /// Seed.
-    pub seed: u64,
 }
 
 /// One simulation.
@@ -114,81 +73,6 @@ impl Measure {
             Self::Goodput => "Mbit/s",
             Self::MeanRtt => "ms",
         }
-    }
-}
-
-impl Setting {
-    pub(super) fn of(request: &SimRequest) -> Self {
-        Self {
-            rate_bps: request.rate.as_bits_per_second(),
-            delay_ms: milliseconds(request.delay),
-            access_delay_ms: milliseconds(request.access_delay),
-            access_rate_bps: request.access_rate.as_bits_per_second(),
-            base_rtt_ms: milliseconds(request.base_rtt()),
-            queue: queue(request.queue),
-            loss: loss(request.loss),
-            window_bytes: request.window,
-            congestion: congestion_name(request.congestion),
-            delayed_ack: request.delayed_ack,
-            packet_bytes: request.packet,
-            duration_s: request.duration.as_secs_f64(),
-            warm_up_s: request
-                .bytes
-                .is_none()
-                .then(|| request.warm_up.as_secs_f64()),
-            file_bytes: request.bytes,
-            cross_traffic_bps: request.cross_traffic.map_or(0, |r| r.as_bits_per_second()),
-            jitter_us: request.jitter.as_secs_f64() * 1e6,
-            seed: request.seed,
-        }
-    }
-
-    /// Two lines for people.
-    fn to_text(&self) -> String {
-        let mut text = format!(
-            "{} Mbit/s, {} ms round trip without queues, queue {}, loss {}",
-            self.rate_bps as f64 / 1e6,
-            self.base_rtt_ms,
-            self.queue,
-            self.loss,
-        );
-        if self.cross_traffic_bps > 0 {
-            let _ = write!(
-                text,
-                ", cross traffic {} Mbit/s",
-                self.cross_traffic_bps as f64 / 1e6
-            );
-        }
-        let _ = write!(
-            text,
-            "\n{}, {} KiB buffers, {}-byte packets, {}",
-            self.congestion,
-            self.window_bytes as f64 / 1024.0,
-            self.packet_bytes,
-            if self.delayed_ack {
-                "delayed ACKs"
-            } else {
-                "an ACK per packet"
-            },
-        );
-        if self.jitter_us > 0.0 {
-            let _ = write!(text, ", up to {} us in the sending host", self.jitter_us);
-        }
-        match (self.file_bytes, self.warm_up_s) {
-            (Some(bytes), _) => {
-                let _ = write!(
-                    text,
-                    "; file of {bytes} bytes, at most {} s",
-                    self.duration_s
-                );
-            }
-            (None, warm_up) => {
-                let warm_up = warm_up.unwrap_or(0.0);
-                let _ = write!(text, "; {} s measured after {warm_up} s", self.duration_s);
-            }
-        }
-        let _ = writeln!(text, "; seed {}", self.seed);
-        text
     }
 }
 
@@ -274,29 +158,82 @@ impl SimReport {
     }
 }
 
-fn milliseconds(time: Duration) -> f64 {
-    time.as_secs_f64() * 1e3
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulate::SimRequest;
 
-fn queue(queue: Queue) -> String {
-    match queue {
-        Queue::Unlimited => "unlimited".to_owned(),
-        Queue::Packets(n) => format!("{n} packets"),
-        Queue::Bytes(n) => format!("{n} bytes"),
+    fn point(flows: u32) -> SimPoint {
+        SimPoint {
+            flows,
+            goodput_mbps: 85.125,
+            mean_rtt_ms: Some(24.174),
+            drops: 1,
+            losses: 2,
+            retransmits: 3,
+            timeouts: 4,
+            fairness: 0.5,
+            seconds: None,
+            limited_by: "receive window".to_owned(),
+        }
     }
-}
 
-fn loss(loss: Loss) -> String {
-    match loss {
-        Loss::Never => "none".to_owned(),
-        Loss::Independent(p) => format!("{}%", p * 100.0),
-        Loss::Bursty {
-            to_bad,
-            to_good,
-            in_good,
-            in_bad,
-        } => format!(
-            "bursty (to bad {to_bad}, to good {to_good}, in good {in_good}, in bad {in_bad})"
-        ),
+    fn report(request: &SimRequest, points: Vec<SimPoint>) -> SimReport {
+        SimReport {
+            setting: Setting::of(request),
+            points,
+        }
+    }
+
+    #[test]
+    fn a_line_a_point() {
+        let text = report(&SimRequest::default(), vec![point(4), point(64)]).to_text();
+        let lines: Vec<Vec<&str>> = text
+            .lines()
+            .map(|line| line.split_whitespace().collect())
+            .collect();
+        assert_eq!(lines.len(), 7, "{text}");
+        let values = "85.125 24.17 1 2 3 4 0.500 receive window";
+        assert_eq!(lines[5].join(" "), format!("4 {values}"));
+        assert_eq!(lines[6].join(" "), format!("64 {values}"));
+    }
+
+    #[test]
+    fn a_transfer_says_when_it_was_done() {
+        let request = SimRequest {
+            bytes: Some(1),
+            ..SimRequest::default()
+        };
+        let done = SimPoint {
+            seconds: Some(1.25),
+            ..point(1)
+        };
+        let text = report(&request, vec![done, point(2)]).to_text();
+        assert!(text.contains("0.500     1.250  receive window"), "{text}");
+        assert!(text.contains("0.500  not done  receive window"), "{text}");
+    }
+
+    #[test]
+    fn csv_has_as_many_values_as_names() {
+        let nothing = SimPoint {
+            mean_rtt_ms: None,
+            ..point(2)
+        };
+        let csv = report(&SimRequest::default(), vec![point(1), nothing]).to_csv();
+        let widths: Vec<usize> = csv.lines().map(|l| l.split(',').count()).collect();
+        assert_eq!(widths, [11, 11, 11], "{csv}");
+        assert!(
+            csv.contains("\n1,85.125,24.174,1,2,3,4,0.500,,receive window,1\n"),
+            "{csv}"
+        );
+    }
+
+    #[test]
+    fn json_reads_back() {
+        let json = report(&SimRequest::default(), vec![point(1)]).to_json();
+        let value: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(value["setting"]["rate_bps"], 100_000_000);
+        assert_eq!(value["points"][0]["goodput_mbps"], 85.125);
+        assert!(json.ends_with("}\n"));
     }
 }
