@@ -1,7 +1,8 @@
 //! Links and TCP as discrete events.
 //!
 //! [`link`] is one direction of a network path: bottleneck, queue, delay, loss. The emulator of the
-//! lab and the simulator here use the same one, so what is simulated is what is emulated.
+//! lab and the simulator here use the same one, so what is simulated is what is emulated. [`world`]
+//! runs [`tcp`] flows over two of them.
 //!
 //! Pure: the clock is an argument (time since the start of the run), randomness comes from a seed,
 //! decisions are return values. The same seed and the same calls give the same answers.
@@ -10,5 +11,7 @@
 
 pub mod link;
 pub mod rate;
+pub mod tcp;
 pub mod trace;
 pub mod units;
+pub mod world;

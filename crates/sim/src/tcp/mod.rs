@@ -13,6 +13,7 @@ mod rtt;
 mod scoreboard;
 mod sender;
 mod spans;
+mod window;
 
 use std::time::Duration;
 

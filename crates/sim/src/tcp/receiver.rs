@@ -5,13 +5,16 @@ use std::time::Duration;
 use super::spans::{Span, Spans};
 use super::{Ack, Config, SACK_BLOCKS};
 
+const RECENT: usize = SACK_BLOCKS + 1;
+
 /// One connection's receiver. Its application reads at once, so the window is always open.
 #[derive(Debug)]
 pub(crate) struct Receiver {
     next: u64,
     beyond: Spans,
     /// A segment of each block that was reported lately, the latest first (RFC 2018 section 4).
-    recent: [Option<u64>; SACK_BLOCKS],
+    /// One more than can be told: the latest may be in the block of another.
+    recent: [Option<u64>; RECENT],
     window: u64,
     delayed_ack: Option<Duration>,
     /// A segment waits for its acknowledgement until then.
@@ -25,7 +28,7 @@ impl Receiver {
         Self {
             next: 0,
             beyond: Spans::default(),
-            recent: [None; SACK_BLOCKS],
+            recent: [None; RECENT],
             window: config.segments(config.receive_buffer),
             delayed_ack: config.delayed_ack,
             deadline: None,
@@ -78,8 +81,8 @@ impl Receiver {
 
     /// Sets the buffer. A smaller one takes nothing back that was promised: the sender keeps the
     /// furthest right edge it was told.
-    pub(crate) fn set_window(&mut self, segments: u64) {
-        self.window = segments.max(1);
+    pub(crate) fn set_window(&mut self, config: &Config) {
+        self.window = config.segments(config.receive_buffer);
     }
 
     /// Payload that has arrived, copies not counted.
@@ -110,16 +113,16 @@ impl Receiver {
     fn sacks(&mut self) -> [Span; SACK_BLOCKS] {
         let mut blocks = [Span::default(); SACK_BLOCKS];
         if self.beyond.is_empty() {
-            self.recent = [None; SACK_BLOCKS];
+            self.recent = [None; RECENT];
             return blocks;
         }
-        let mut kept = [None; SACK_BLOCKS];
+        let mut kept = [None; RECENT];
         let mut count = 0;
         for segment in self.recent.into_iter().flatten() {
             let Some(block) = self.beyond.around(segment) else {
                 continue;
             };
-            if !blocks[..count].contains(&block) {
+            if count < SACK_BLOCKS && !blocks[..count].contains(&block) {
                 blocks[count] = block;
                 kept[count] = Some(segment);
                 count += 1;

@@ -47,6 +47,11 @@ impl Estimator {
         self.backoff = (self.backoff + 1).min(16);
     }
 
+    /// The timer has expired since the last sample.
+    pub(super) fn is_backed_off(&self) -> bool {
+        self.backoff > 0
+    }
+
     /// The smoothed round trip.
     pub(super) fn smoothed(&self) -> Option<Duration> {
         self.smoothed.map(Duration::from_secs_f64)

@@ -118,7 +118,7 @@ mod tests {
         fn behaves_as_a_set(
             inserts in proptest::collection::vec((0u64..60, 0u64..12), 1..20),
             forget in 0u64..70,
-            n in 1u64..20,
+            n in 1usize..20,
         ) {
             let mut spans = Spans::default();
             let mut model = BTreeSet::new();
@@ -135,8 +135,8 @@ mod tests {
             for segment in 0..80 {
                 prop_assert_eq!(spans.around(segment).is_some(), model.contains(&segment));
             }
-            let nth = model.iter().rev().nth(n as usize - 1).copied();
-            prop_assert_eq!(spans.nth_highest(n), nth);
+            let nth = model.iter().rev().nth(n - 1).copied();
+            prop_assert_eq!(spans.nth_highest(n as u64), nth);
             let touching = spans.spans.iter().zip(spans.spans.iter().skip(1));
             for (a, b) in touching {
                 prop_assert!(!a.is_empty() && a.end < b.start);

@@ -1,0 +1,103 @@
+//! CUBIC (RFC 9438): the window as a cubic function of the time since the last loss. Sections and
+//! names are the RFC's. `HyStart` is not part of it and not modelled.
+
+use std::time::Duration;
+
+/// Section 5.
+const C: f64 = 0.4;
+/// Section 4.6.
+const BETA: f64 = 0.7;
+/// Section 4.3: makes the Reno-friendly window's average that of Reno.
+const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
+
+/// What CUBIC remembers beside the window.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Cubic {
+    /// The window just before the last reduction, or less (fast convergence).
+    w_max: f64,
+    /// The window just before the last reduction.
+    cwnd_prior: f64,
+    /// The last reduction was a timeout's: section 4.8.
+    after_timeout: bool,
+    epoch: Option<Epoch>,
+    last_ack: Duration,
+}
+
+/// A stage of congestion avoidance.
+#[derive(Debug, Clone, Copy)]
+struct Epoch {
+    start: Duration,
+    w_max: f64,
+    k: f64,
+    w_est: f64,
+}
+
+impl Epoch {
+    /// Equation 1.
+    fn w_cubic(&self, t: f64) -> f64 {
+        C * (t - self.k).powi(3) + self.w_max
+    }
+}
+
+impl Cubic {
+    /// The window after an acknowledgement of `acked` segments in congestion avoidance.
+    pub(super) fn grow(&mut self, now: Duration, rtt: Duration, cwnd: f64, acked: f64) -> f64 {
+        let mut epoch = self.epoch.unwrap_or_else(|| self.begin(now, cwnd));
+        let alpha = if epoch.w_est >= self.cwnd_prior {
+            1.0
+        } else {
+            ALPHA
+        };
+        epoch.w_est += alpha * acked / cwnd;
+        self.epoch = Some(epoch);
+        self.last_ack = now;
+        let t = now.saturating_sub(epoch.start).as_secs_f64();
+        if epoch.w_cubic(t) < epoch.w_est {
+            return cwnd.max(epoch.w_est);
+        }
+        let target = epoch.w_cubic(t + rtt.as_secs_f64()).clamp(cwnd, 1.5 * cwnd);
+        cwnd + (target - cwnd) / cwnd * acked
+    }
+
+    /// Section 5.8: time in which the window was not the limit does not count.
+    pub(super) fn pause(&mut self, now: Duration) {
+        if let Some(epoch) = &mut self.epoch {
+            epoch.start += now.saturating_sub(self.last_ack);
+        }
+        self.last_ack = now;
+    }
+
+    /// The window after a loss (sections 4.6 and 4.7), from what was in flight.
+    pub(super) fn after_loss(&mut self, flight: f64) -> f64 {
+        self.w_max = if flight < self.w_max {
+            flight * (1.0 + BETA) / 2.0
+        } else {
+            flight
+        };
+        self.cwnd_prior = flight;
+        self.after_timeout = false;
+        self.epoch = None;
+        (flight * BETA).max(2.0)
+    }
+
+    /// The slow-start threshold after a timeout (section 4.8).
+    pub(super) fn after_timeout(&mut self, flight: f64) -> f64 {
+        let threshold = self.after_loss(flight);
+        self.after_timeout = true;
+        threshold
+    }
+
+    fn begin(&self, now: Duration, cwnd: f64) -> Epoch {
+        let w_max = if self.after_timeout {
+            cwnd
+        } else {
+            self.w_max.max(cwnd)
+        };
+        Epoch {
+            start: now,
+            w_max,
+            k: ((w_max - cwnd) / C).cbrt(),
+            w_est: cwnd,
+        }
+    }
+}

@@ -1,0 +1,378 @@
+//! The sending end: what may be sent now, and what an acknowledgement or a silence means.
+
+use std::time::Duration;
+
+use super::rtt::Estimator;
+use super::scoreboard::{DUP_THRESH, Delivered, Scoreboard};
+use super::window::Window;
+use super::{Ack, Config};
+
+/// Segments that an application keeps ready for its sender.
+const UNSENT_SEGMENTS: u64 = 16;
+
+/// A segment to send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Segment {
+    /// Its number, from 0.
+    pub(crate) number: u64,
+    /// Its payload.
+    pub(crate) bytes: u32,
+}
+
+/// Time that a sender spent waiting, as Linux keeps it in `tcp_info`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Waits {
+    /// Data was outstanding or could have been sent.
+    pub busy: Duration,
+    /// Of that, the receiver's window did not allow more.
+    pub rwnd_limited: Duration,
+    /// Of that, all that the send buffer held was in flight, and the application had more.
+    pub sndbuf_limited: Duration,
+}
+
+/// What a sender has done and seen so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SenderStats {
+    /// Segments sent, again or not.
+    pub segments: u64,
+    /// Segments sent again.
+    pub retransmits: u64,
+    /// Times the retransmission timer expired.
+    pub timeouts: u64,
+    /// Times loss recovery began without a timeout.
+    pub recoveries: u64,
+    /// Payload acknowledged, bytes.
+    pub acked_bytes: u64,
+    /// Round trips measured.
+    pub rtt_samples: u64,
+    /// Their sum.
+    pub rtt_total: Duration,
+    /// The smallest; zero before the first.
+    pub rtt_min: Duration,
+    /// Where the time went.
+    pub waits: Waits,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Nothing is known to be lost.
+    Open,
+    /// RFC 6675's recovery, until segments before `until` are acknowledged.
+    Recovery {
+        until: u64,
+        /// The first retransmission is due, whatever the window says.
+        urgent: bool,
+        /// The one rescue retransmission (`NextSeg` rule 4) was made.
+        rescued: bool,
+    },
+    /// After a timeout, until segments before `until` are acknowledged.
+    Loss { until: u64 },
+}
+
+/// What a sender waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Waiting {
+    /// For the application, with nothing in flight.
+    Application,
+    /// For acknowledgements of the last that the application gave.
+    LastAcks,
+    Congestion,
+    ReceiveWindow,
+    SendBuffer,
+}
+
+/// One connection's sender.
+#[derive(Debug)]
+pub(crate) struct Sender {
+    mss: u32,
+    initial_window: u32,
+    window: Window,
+    board: Scoreboard,
+    rtt: Estimator,
+    phase: Phase,
+    duplicate_acks: u64,
+    right_edge: u64,
+    buffer: u64,
+    /// In the buffer and not yet sent, bytes.
+    unsent: u64,
+    /// What is unsent may go out though it fills no segment.
+    pushed: bool,
+    deadline: Option<Duration>,
+    last_sent: Duration,
+    waiting: Waiting,
+    /// Since when `waiting` is accounted for.
+    waiting_since: Duration,
+    stats: SenderStats,
+}
+
+impl Sender {
+    pub(crate) fn new(config: &Config) -> Self {
+        Self {
+            mss: config.mss.max(1),
+            initial_window: config.initial_window,
+            window: Window::new(config),
+            board: Scoreboard::default(),
+            rtt: Estimator::new(config.min_rto),
+            phase: Phase::Open,
+            duplicate_acks: 0,
+            right_edge: config.segments(config.receive_buffer),
+            buffer: config.segments(config.send_buffer) * u64::from(config.mss.max(1)),
+            unsent: 0,
+            pushed: false,
+            deadline: None,
+            last_sent: Duration::ZERO,
+            waiting: Waiting::Application,
+            waiting_since: Duration::ZERO,
+            stats: SenderStats::default(),
+        }
+    }
+
+    /// What the application may write now, bytes: room in the send buffer, and not more unsent than
+    /// it takes to keep TCP sending (`TCP_NOTSENT_LOWAT`), so that what is shared among flows goes
+    /// to the one that can send it.
+    pub(crate) fn room(&self) -> u64 {
+        let kept = self.board.bytes() + self.unsent;
+        let ahead = (UNSENT_SEGMENTS * u64::from(self.mss)).saturating_sub(self.unsent);
+        self.buffer.saturating_sub(kept).min(ahead)
+    }
+
+    /// The application writes; at most [`Self::room`].
+    pub(crate) fn write(&mut self, bytes: u64) {
+        self.unsent += bytes;
+        self.pushed = false;
+    }
+
+    /// The application has nothing more for now: a last, short segment may go.
+    pub(crate) fn push(&mut self) {
+        self.pushed = true;
+    }
+
+    /// Everything that was written has been acknowledged.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.unsent == 0 && self.board.outstanding() == 0
+    }
+
+    /// Sets the send buffer; one that is smaller than what it holds fills no further.
+    pub(crate) fn set_buffer(&mut self, config: &Config) {
+        self.buffer = config.segments(config.send_buffer) * u64::from(self.mss);
+    }
+
+    /// Takes an acknowledgement.
+    pub(crate) fn on_ack(&mut self, now: Duration, ack: &Ack) {
+        self.right_edge = self.right_edge.max(ack.right_edge);
+        let delivered = self.board.acknowledge(ack.next, &ack.sacks);
+        self.measure(now, &delivered);
+        if delivered.acked > 0 {
+            self.on_progress(now, &delivered);
+        } else if delivered.sacked > 0 {
+            self.duplicate_acks += 1;
+        }
+        let lost = self.board.first_is_lost() || self.duplicate_acks >= DUP_THRESH;
+        if self.phase == Phase::Open && lost && self.board.outstanding() > 0 {
+            self.recover(now);
+        }
+    }
+
+    fn measure(&mut self, now: Duration, delivered: &Delivered) {
+        let Some((earliest, latest)) = delivered.sent else {
+            return;
+        };
+        // The timeout must cover an acknowledgement that waited (RFC 7323 section 4); what users
+        // are told is the path.
+        self.rtt.sample(now - earliest);
+        let rtt = now - latest;
+        let stats = &mut self.stats;
+        stats.rtt_min = if stats.rtt_samples == 0 {
+            rtt
+        } else {
+            stats.rtt_min.min(rtt)
+        };
+        stats.rtt_samples += 1;
+        stats.rtt_total += rtt;
+    }
+
+    fn on_progress(&mut self, now: Duration, delivered: &Delivered) {
+        self.stats.acked_bytes += delivered.acked_bytes;
+        self.duplicate_acks = 0;
+        self.deadline = (self.board.outstanding() > 0).then(|| now + self.rtt.timeout());
+        let first = self.board.first();
+        match self.phase {
+            Phase::Open => self.open_window(now, delivered.acked, false),
+            Phase::Recovery { until, .. } if first >= until => self.phase = Phase::Open,
+            Phase::Recovery { .. } => {}
+            Phase::Loss { until } => {
+                self.open_window(now, delivered.acked, true);
+                if first >= until {
+                    self.phase = Phase::Open;
+                }
+            }
+        }
+    }
+
+    fn open_window(&mut self, now: Duration, acked: u64, recovering: bool) {
+        if self.waiting == Waiting::Congestion {
+            let rtt = self.rtt.smoothed().unwrap_or_default();
+            self.window.open(now, rtt, acked, recovering);
+        } else {
+            self.window.pause(now);
+        }
+    }
+
+    fn recover(&mut self, now: Duration) {
+        self.stats.recoveries += 1;
+        self.window.on_loss(self.board.outstanding());
+        self.board.begin_recovery();
+        self.phase = Phase::Recovery {
+            until: self.board.next(),
+            urgent: true,
+            rescued: false,
+        };
+        self.deadline = Some(now + self.rtt.timeout());
+    }
+
+    /// When [`Self::on_timer`] is to be called.
+    pub(crate) fn deadline(&self) -> Option<Duration> {
+        self.deadline
+    }
+
+    /// The retransmission timer expired (RFC 6298 section 5, RFC 6675 section 5.1).
+    pub(crate) fn on_timer(&mut self, now: Duration) {
+        if self.board.outstanding() == 0 {
+            self.deadline = None;
+            return;
+        }
+        self.stats.timeouts += 1;
+        let again = self.rtt.is_backed_off();
+        self.window.on_timeout(self.board.outstanding(), again);
+        self.rtt.back_off();
+        self.board.lose_all();
+        self.duplicate_acks = 0;
+        self.phase = Phase::Loss {
+            until: self.board.next(),
+        };
+        self.deadline = Some(now + self.rtt.timeout());
+    }
+
+    /// The next segment to send now; `None`: wait, and tell [`Self::rest`].
+    pub(crate) fn poll(&mut self, now: Duration) -> Option<Segment> {
+        if let Phase::Recovery { urgent, .. } = &mut self.phase
+            && std::mem::take(urgent)
+            && let Some(first) = self.board.head()
+        {
+            return Some(self.resend(now, first));
+        }
+        if self.window.cwnd() - (self.board.pipe() as f64) < 1.0 {
+            return None;
+        }
+        if self.phase != Phase::Open
+            && let Some(lost) = self.board.next_lost()
+        {
+            return Some(self.resend(now, lost));
+        }
+        if self.board.next() < self.right_edge
+            && let Some(bytes) = self.next_payload()
+        {
+            return Some(self.send(now, bytes));
+        }
+        let spare = self.spare()?;
+        Some(self.resend(now, spare))
+    }
+
+    /// RFC 6675 `NextSeg` rules 3 and 4: nothing is surely lost and nothing new may go.
+    fn spare(&mut self) -> Option<u64> {
+        let Phase::Recovery { rescued, .. } = &mut self.phase else {
+            return None;
+        };
+        if let Some(hole) = self.board.next_hole() {
+            return Some(hole);
+        }
+        if std::mem::replace(rescued, true) {
+            return None;
+        }
+        self.board.last_unsacked()
+    }
+
+    fn next_payload(&self) -> Option<u32> {
+        if self.unsent >= u64::from(self.mss) {
+            return Some(self.mss);
+        }
+        let rest = u32::try_from(self.unsent).ok()?;
+        (rest > 0 && self.pushed).then_some(rest)
+    }
+
+    fn send(&mut self, now: Duration, bytes: u32) -> Segment {
+        let idle = self.board.outstanding() == 0;
+        if idle && now.saturating_sub(self.last_sent) > self.rtt.timeout() {
+            self.window.restart(self.initial_window);
+        }
+        self.unsent -= u64::from(bytes);
+        let number = self.board.send(now, bytes);
+        self.on_sent(now);
+        Segment { number, bytes }
+    }
+
+    fn resend(&mut self, now: Duration, number: u64) -> Segment {
+        let bytes = self.board.resend(now, number);
+        self.stats.retransmits += 1;
+        self.on_sent(now);
+        Segment { number, bytes }
+    }
+
+    fn on_sent(&mut self, now: Duration) {
+        self.stats.segments += 1;
+        self.last_sent = now;
+        if self.deadline.is_none() {
+            self.deadline = Some(now + self.rtt.timeout());
+        }
+    }
+
+    /// Nothing more can be sent now; `more`: the application has bytes that the buffer has no room
+    /// for. Accounts for the time until the next call.
+    pub(crate) fn rest(&mut self, now: Duration, more: bool) {
+        self.stats.waits = self.waits(now);
+        self.waiting_since = now;
+        let window_full = self.window.cwnd() - (self.board.pipe() as f64) < 1.0;
+        self.waiting = if window_full {
+            Waiting::Congestion
+        } else if self.next_payload().is_some() {
+            Waiting::ReceiveWindow
+        } else if more && self.board.outstanding() > 0 {
+            Waiting::SendBuffer
+        } else if self.is_drained() {
+            Waiting::Application
+        } else {
+            Waiting::LastAcks
+        };
+    }
+
+    fn waits(&self, now: Duration) -> Waits {
+        let passed = now.saturating_sub(self.waiting_since);
+        let mut waits = self.stats.waits;
+        match self.waiting {
+            Waiting::Application => return waits,
+            Waiting::LastAcks | Waiting::Congestion => {}
+            Waiting::ReceiveWindow => waits.rwnd_limited += passed,
+            Waiting::SendBuffer => waits.sndbuf_limited += passed,
+        }
+        waits.busy += passed;
+        waits
+    }
+
+    /// What it has done and seen until `now`.
+    pub(crate) fn stats(&self, now: Duration) -> SenderStats {
+        SenderStats {
+            waits: self.waits(now),
+            ..self.stats
+        }
+    }
+
+    /// The congestion window, segments.
+    pub(crate) fn cwnd(&self) -> f64 {
+        self.window.cwnd()
+    }
+
+    /// The slow-start threshold, segments; infinite before the first loss.
+    pub(crate) fn threshold(&self) -> f64 {
+        self.window.threshold()
+    }
+}

@@ -1,0 +1,64 @@
+//! Bytes that several flows share: each takes the next block as it becomes free, so that a slow
+//! flow never holds the others back. It stands for a file and its common cursor.
+
+use std::time::Duration;
+
+/// A pool of a simulation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct PoolId(pub(super) usize);
+
+/// The bytes of one pool.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pool {
+    left: u64,
+    block: u64,
+    expected: u64,
+    delivered: u64,
+    delivered_at: Option<Duration>,
+}
+
+impl Pool {
+    pub(super) fn new(bytes: u64, block: u64) -> Self {
+        Self {
+            left: bytes,
+            block: block.max(1),
+            expected: bytes,
+            delivered: 0,
+            delivered_at: None,
+        }
+    }
+
+    pub(super) fn add(&mut self, bytes: u64) {
+        self.left += bytes;
+        self.expected += bytes;
+        if bytes > 0 {
+            self.delivered_at = None;
+        }
+    }
+
+    /// The next block's size; 0: nothing is left.
+    pub(super) fn take(&mut self) -> u64 {
+        let block = self.left.min(self.block);
+        self.left -= block;
+        block
+    }
+
+    pub(super) fn deliver(&mut self, now: Duration, bytes: u64) {
+        self.delivered += bytes;
+        if self.delivered >= self.expected && self.delivered_at.is_none() {
+            self.delivered_at = Some(now);
+        }
+    }
+
+    pub(super) fn left(&self) -> u64 {
+        self.left
+    }
+
+    pub(super) fn delivered(&self) -> u64 {
+        self.delivered
+    }
+
+    pub(super) fn delivered_at(&self) -> Option<Duration> {
+        self.delivered_at
+    }
+}
