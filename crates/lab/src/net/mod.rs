@@ -10,12 +10,37 @@ use std::path::PathBuf;
 use crate::LabError;
 use crate::topology::Topology;
 
+mod command;
 pub mod engine;
+mod environment;
+mod exec;
+mod init;
+mod load;
+mod lock;
+mod machine;
+mod namespace;
 mod packet;
+mod privilege;
 pub mod report;
+mod report_text;
+mod signals;
+mod sysctl;
+mod terminal;
 mod validity;
+mod verdict;
 
+pub use exec::{exec, start_code};
+pub use init::init;
 pub use report::NetReport;
+
+use command::{Ended, Start};
+use engine::Engine;
+use load::Load;
+use lock::Lock;
+use machine::Borrowed;
+use namespace::Namespace;
+use signals::Signals;
+use verdict::Circumstances;
 
 /// What to run over which network.
 #[derive(Debug)]
@@ -35,7 +60,8 @@ pub struct NetRequest {
 /// How it went.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The command's exit code; 128 + N when signal N ended it.
+    /// The command's exit code; 128 + N when signal N ended it, or this process was told by signal
+    /// N to end.
     pub code: u8,
     /// What the network did.
     pub report: NetReport,
@@ -48,25 +74,63 @@ pub struct Outcome {
 /// # Errors
 /// [`LabError`]: nothing of the lab is left behind then.
 pub fn run(request: NetRequest) -> Result<Outcome, LabError> {
-    let _ = request;
-    todo!()
+    environment::refuse_nesting()?;
+    if request.command.is_empty() {
+        return Err(LabError::Usage("a command is missing".into()));
+    }
+    let program = environment::program(request.program)?;
+    // What is declared later is undone earlier: the lock goes last.
+    let lock = Lock::acquire(request.wait)?;
+    machine::recover()?;
+    privilege::acquire()?;
+    let _foreground = terminal::Foreground::remember();
+    let signals = Signals::catch()?;
+    let topology = request.topology;
+    let mut namespaces = Vec::with_capacity(topology.hosts.len());
+    let mut ports = Vec::with_capacity(topology.hosts.len());
+    let mut for_machine = Vec::new();
+    for index in 0..topology.hosts.len() {
+        let built = namespace::build(&topology, index)?;
+        namespaces.push(built.namespace);
+        ports.push(built.port);
+        for_machine.extend(built.for_machine);
+    }
+    let borrowed = Borrowed::set(&for_machine)?;
+    let engine = Engine::start(&topology, ports)?;
+    let start = Start {
+        environment: environment::of(&topology, &program, request.environment),
+        program,
+        command: &request.command,
+        namespaces: &namespaces,
+        changes: borrowed.changes(),
+    };
+    let observed = observe(start, &namespaces, &lock, &signals);
+    let engine_report = engine.stop();
+    let (ended, circumstances) = observed?;
+    Ok(Outcome {
+        code: ended.code,
+        report: verdict::report(engine_report?, circumstances),
+    })
 }
 
-/// Becomes `command` on a host of the surrounding lab (`longhaul lab exec`).
-///
-/// # Errors
-/// [`LabError::Usage`]: not inside a lab, or no such host; [`LabError::NotFound`]: no such program.
-pub fn exec(host: &str, command: &[OsString]) -> Result<std::convert::Infallible, LabError> {
-    let _ = (host, command);
-    todo!()
-}
-
-/// The first process of a lab's process namespace (`longhaul lab init`, not for users): starts the
-/// command, reaps what is orphaned, ends when the lab does.
-///
-/// # Errors
-/// The command cannot be started.
-pub fn init(arguments: &[OsString]) -> Result<u8, LabError> {
-    let _ = arguments;
-    todo!()
+/// Runs the command to its end; what happened around it.
+fn observe(
+    start: Start<'_>,
+    namespaces: &[Namespace],
+    lock: &Lock,
+    signals: &Signals,
+) -> Result<(Ended, Circumstances), LabError> {
+    let before = Load::now()?;
+    let ended = start.start(lock)?.wait(signals)?;
+    let load = Load::now()?.since(&before);
+    let mut overruns = 0;
+    for namespace in namespaces {
+        overruns += namespace.overruns()?;
+    }
+    let circumstances = Circumstances {
+        load,
+        overruns,
+        signal: ended.signal,
+    };
+    Ok((ended, circumstances))
 }

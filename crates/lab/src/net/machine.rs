@@ -1,0 +1,167 @@
+//! Settings that one value serves the whole machine for: changed for the run, put back after it.
+//!
+//! Three may put them back, whoever is left: the lab itself; the first process of its process
+//! namespace, when the lab was killed; the next lab of root's, from a file, when both were.
+
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+
+use serde::{Deserialize, Serialize};
+
+use super::sysctl;
+use crate::LabError;
+
+/// Only root can write here, so root can trust what it finds.
+const RECORD: &str = "/run/longhaul-lab.sysctls";
+
+/// A setting that was changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Changed {
+    key: String,
+    /// What it was.
+    before: String,
+    /// What the lab made of it.
+    during: String,
+}
+
+/// Settings that are to be put back.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Changes(Vec<Changed>);
+
+/// Puts the settings back when it goes.
+#[derive(Debug, Default)]
+pub(super) struct Borrowed {
+    changes: Changes,
+}
+
+impl Borrowed {
+    /// Sets what the hosts want of the machine. A value that is there already needs no root.
+    ///
+    /// # Errors
+    /// [`LabError::Usage`]: two hosts want different values, or the kernel does not take one;
+    /// [`LabError::Refused`]: not root. Nothing stays changed then.
+    pub(super) fn set(wanted: &[(String, String)]) -> Result<Self, LabError> {
+        let mut changes = Vec::<Changed>::new();
+        for (key, value) in wanted {
+            let during = sysctl::words(value);
+            if let Some(other) = changes.iter().find(|c| &c.key == key) {
+                if other.during == during {
+                    continue;
+                }
+                return Err(LabError::Usage(format!(
+                    "{key} is one setting for the whole machine: hosts cannot have '{}' and \
+                     '{during}'",
+                    other.during
+                )));
+            }
+            changes.push(Changed {
+                key: key.clone(),
+                before: sysctl::read(key)?,
+                during,
+            });
+        }
+        changes.retain(|c| c.before != c.during);
+        let borrowed = Self {
+            changes: Changes(changes),
+        };
+        if !borrowed.changes.0.is_empty() {
+            borrowed.record()?;
+            for Changed { key, during, .. } in &borrowed.changes.0 {
+                sysctl::set_machine(key, during)?;
+            }
+        }
+        Ok(borrowed)
+    }
+
+    /// For the process that outlives this one.
+    pub(super) fn changes(&self) -> &Changes {
+        &self.changes
+    }
+
+    /// Before the first change: what is changed is always on record.
+    fn record(&self) -> Result<(), LabError> {
+        let text = serde_json::to_string(&self.changes).map_err(std::io::Error::from);
+        let written = text.and_then(|text| {
+            OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(RECORD)?
+                .write_all(text.as_bytes())
+        });
+        written.map_err(|e| match e.kind() {
+            ErrorKind::PermissionDenied => self.not_root(),
+            _ => LabError::system(format!("cannot write {RECORD}"), e),
+        })
+    }
+
+    fn not_root(&self) -> LabError {
+        let commands: Vec<String> = self
+            .changes
+            .0
+            .iter()
+            .map(|c| format!("sudo sysctl -w {}='{}'", c.key, c.during))
+            .collect();
+        LabError::Refused(format!(
+            "a setting of the whole machine is asked for, and only root may change it: run as root, \
+             or set it first with `{}`",
+            commands.join(" && ")
+        ))
+    }
+}
+
+impl Drop for Borrowed {
+    fn drop(&mut self) {
+        self.changes.put_back();
+    }
+}
+
+impl Changes {
+    /// Puts back what nobody else has changed since.
+    pub(super) fn put_back(&self) {
+        if self.0.is_empty() {
+            return;
+        }
+        for Changed {
+            key,
+            before,
+            during,
+        } in self.0.iter().rev()
+        {
+            if sysctl::read(key).is_ok_and(|now| &now == during)
+                && let Err(error) = sysctl::set_machine(key, before)
+            {
+                tracing::error!(%error, "a setting of the machine could not be put back");
+            }
+        }
+        if let Err(error) = std::fs::remove_file(RECORD)
+            && error.kind() != ErrorKind::NotFound
+        {
+            tracing::error!(%error, "cannot remove {RECORD}");
+        }
+    }
+}
+
+/// Puts back what a lab left changed that was killed together with all its processes. The caller
+/// holds the lock of labs.
+///
+/// # Errors
+/// The record cannot be read although this is root, or is damaged.
+pub(super) fn recover() -> Result<(), LabError> {
+    let text = match std::fs::read_to_string(RECORD) {
+        Ok(text) => text,
+        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => {
+            return Ok(());
+        }
+        Err(e) => return Err(LabError::system(format!("cannot read {RECORD}"), e)),
+    };
+    let changes: Changes = serde_json::from_str(&text).map_err(|e| {
+        LabError::system(
+            format!("{RECORD}, left by a lab that was killed, is damaged (remove it)"),
+            e,
+        )
+    })?;
+    changes.put_back();
+    Ok(())
+}

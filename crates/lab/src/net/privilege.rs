@@ -1,0 +1,167 @@
+//! What building a network needs from the system: namespaces and the TUN device.
+
+use std::fs::{File, OpenOptions};
+use std::io::ErrorKind;
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::sched::{CloneFlags, unshare};
+use rustix::thread::CapabilitySet;
+
+use crate::LabError;
+
+const TUN_DEVICE: &str = "/dev/net/tun";
+
+/// Makes sure that this process may create namespaces and devices in them: with root's
+/// capabilities it may already, otherwise it becomes root of a user namespace of its own.
+///
+/// # Errors
+/// [`LabError::Refused`]: what forbids it and how to allow it.
+pub(super) fn acquire() -> Result<(), LabError> {
+    // First what can be undone: a user namespace cannot be left again.
+    check_tun_device()?;
+    if !has_capabilities()? {
+        enter_user_namespace()?;
+    }
+    Ok(())
+}
+
+fn has_capabilities() -> Result<bool, LabError> {
+    let held = rustix::thread::capabilities(None)
+        .map_err(|e| LabError::system("cannot read this process's capabilities", e))?;
+    Ok(held
+        .effective
+        .contains(CapabilitySet::SYS_ADMIN | CapabilitySet::NET_ADMIN))
+}
+
+/// Root's capabilities over whatever this process creates from now on; its user and group appear as
+/// 0, and its rights to files stay what they were.
+fn enter_user_namespace() -> Result<(), LabError> {
+    let user = rustix::process::geteuid().as_raw();
+    let group = rustix::process::getegid().as_raw();
+    unshare(CloneFlags::CLONE_NEWUSER).map_err(no_user_namespace)?;
+    // The kernel lets an unprivileged process map a group only after it has given up `setgroups`.
+    for (file, line) in [
+        ("/proc/self/setgroups", "deny".to_owned()),
+        ("/proc/self/uid_map", format!("0 {user} 1")),
+        ("/proc/self/gid_map", format!("0 {group} 1")),
+    ] {
+        std::fs::write(file, line).map_err(|e| match e.raw_os_error() {
+            Some(code) => no_user_namespace(Errno::from_raw(code)),
+            None => LabError::system(format!("cannot write {file}"), e),
+        })?;
+    }
+    Ok(())
+}
+
+/// The reason, as far as the system's switches show it, with the command that removes it.
+fn no_user_namespace(error: Errno) -> LabError {
+    let switched_off = |key: &str, off: &str| {
+        std::fs::read_to_string(Path::new("/proc/sys").join(key)).is_ok_and(|v| v.trim() == off)
+    };
+    let way_out = if switched_off("user/max_user_namespaces", "0") {
+        "user.max_user_namespaces is 0: allow them with `sudo sysctl -w \
+         user.max_user_namespaces=10000`, or run as root"
+    } else if switched_off("kernel/unprivileged_userns_clone", "0") {
+        "kernel.unprivileged_userns_clone is 0: allow them with `sudo sysctl -w \
+         kernel.unprivileged_userns_clone=1`, or run as root"
+    } else if switched_off("kernel/apparmor_restrict_unprivileged_userns", "1") {
+        "AppArmor restricts them: allow them with `sudo sysctl -w \
+         kernel.apparmor_restrict_unprivileged_userns=0`, or run as root"
+    } else if matches!(error, Errno::ENOSPC | Errno::EUSERS) {
+        "user.max_user_namespaces is reached, or namespaces are nested too deeply: raise it with \
+         `sudo sysctl -w user.max_user_namespaces=10000`, or run as root"
+    } else if error == Errno::EINVAL {
+        "this process has several threads, or the kernel was built without CONFIG_USER_NS"
+    } else {
+        "a container or a seccomp filter seems to forbid them: run outside it, as root, or in a \
+         container with --privileged"
+    };
+    LabError::Refused(format!(
+        "a network needs root or a user namespace, and the system allows neither ({}): {way_out}",
+        error.desc()
+    ))
+}
+
+/// A namespace of another kind was refused although this process has root's capabilities.
+pub(super) fn no_namespace(kind: &str, limit: &str, error: Errno) -> LabError {
+    match error {
+        Errno::EPERM => LabError::Refused(format!(
+            "the system refuses a {kind} namespace: a container, a seccomp filter or AppArmor \
+             (kernel.apparmor_restrict_unprivileged_userns) forbids it; run outside it or as root"
+        )),
+        Errno::ENOSPC => LabError::Refused(format!(
+            "no {kind} namespace is left: raise the limit with `sudo sysctl -w {limit}=10000`"
+        )),
+        Errno::EINVAL => {
+            LabError::Refused(format!("this kernel was built without {kind} namespaces"))
+        }
+        error => LabError::system(format!("cannot create a {kind} namespace"), error),
+    }
+}
+
+fn check_tun_device() -> Result<(), LabError> {
+    let opened = OpenOptions::new().read(true).write(true).open(TUN_DEVICE);
+    opened
+        .map(|_: File| ())
+        .map_err(|e| no_tun_device(e.kind(), e))
+}
+
+fn no_tun_device(kind: ErrorKind, error: std::io::Error) -> LabError {
+    let way_out = match (kind, error.raw_os_error().map(Errno::from_raw)) {
+        (ErrorKind::NotFound, _) => {
+            "it does not exist: `sudo modprobe tun`, or `sudo mkdir -p /dev/net && sudo mknod -m \
+             666 /dev/net/tun c 10 200`"
+        }
+        (_, Some(Errno::EACCES)) => {
+            "this user may not open it: `sudo chmod 666 /dev/net/tun` (that is its usual mode), or \
+             run as root"
+        }
+        (_, Some(Errno::EPERM)) => {
+            "a container forbids it: start the container with `--device /dev/net/tun`"
+        }
+        (_, Some(Errno::ENODEV | Errno::ENXIO)) => {
+            "the kernel has no TUN driver loaded: `sudo modprobe tun`"
+        }
+        _ => return LabError::system(format!("cannot open {TUN_DEVICE}"), error),
+    };
+    LabError::Refused(format!("cannot open {TUN_DEVICE}, {way_out}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_refusal_names_its_remedy() {
+        for (errno, remedy) in [
+            (Errno::ENOENT, "modprobe tun"),
+            (Errno::EACCES, "chmod 666"),
+            (Errno::EPERM, "--device"),
+            (Errno::ENODEV, "modprobe tun"),
+        ] {
+            let error = std::io::Error::from(errno);
+            let told = no_tun_device(error.kind(), error).to_string();
+            assert!(told.contains(remedy), "{errno}: {told}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_failure_is_not_called_a_missing_privilege() {
+        let error = std::io::Error::from(Errno::EIO);
+        assert!(matches!(
+            no_tun_device(error.kind(), error),
+            LabError::System { .. }
+        ));
+        assert!(matches!(
+            no_namespace("network", "user.max_net_namespaces", Errno::ENOMEM),
+            LabError::System { .. }
+        ));
+    }
+
+    #[test]
+    fn a_limit_is_named() {
+        let told = no_namespace("network", "user.max_net_namespaces", Errno::ENOSPC).to_string();
+        assert!(told.contains("user.max_net_namespaces"), "{told}");
+    }
+}

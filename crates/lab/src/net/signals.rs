@@ -1,0 +1,101 @@
+//! Signals that end a lab, taken one by one instead of at any moment.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+
+use crate::LabError;
+
+const ENDING: [Signal; 4] = [
+    Signal::SIGINT,
+    Signal::SIGTERM,
+    Signal::SIGHUP,
+    Signal::SIGQUIT,
+];
+
+/// While it lives, the calling thread, and threads it starts, are not ended by these signals; they
+/// are to be asked for here.
+#[derive(Debug)]
+pub(super) struct Signals {
+    descriptor: SignalFd,
+    mask_before: SigSet,
+}
+
+impl Signals {
+    /// Call it before any thread is started. Signals that are ignored (`nohup`) stay so.
+    ///
+    /// # Errors
+    /// The system refuses the descriptor.
+    pub(super) fn catch() -> Result<Self, LabError> {
+        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+        let ignored = ignored(&status);
+        let caught: SigSet = ENDING
+            .into_iter()
+            .filter(|signal| ignored & (1 << (*signal as u32 - 1)) == 0)
+            .collect();
+        let failed = |e| LabError::system("cannot catch signals", e);
+        let descriptor =
+            SignalFd::with_flags(&caught, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
+                .map_err(failed)?;
+        let mask_before = caught
+            .thread_swap_mask(SigmaskHow::SIG_BLOCK)
+            .map_err(failed)?;
+        Ok(Self {
+            descriptor,
+            mask_before,
+        })
+    }
+
+    /// The number of a signal that has come.
+    pub(super) fn take(&self) -> Option<u8> {
+        let come = self.descriptor.read_signal().ok()??;
+        u8::try_from(come.ssi_signo).ok()
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        if let Err(error) = self.mask_before.thread_set_mask() {
+            tracing::warn!(%error, "cannot restore the signal mask");
+        }
+    }
+}
+
+/// Bit N - 1 of the `SigIgn` mask stands for signal N.
+fn ignored(status: &str) -> u64 {
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_is_taken_not_suffered() {
+        let signals = Signals::catch().unwrap();
+        assert_eq!(signals.take(), None);
+        nix::sys::signal::raise(Signal::SIGTERM).unwrap();
+        assert_eq!(signals.take(), Some(15));
+        assert_eq!(signals.take(), None);
+    }
+
+    #[test]
+    fn ignored_signals_are_read_from_the_mask() {
+        assert_eq!(
+            ignored("Name:\tx\nSigIgn:\t0000000000001001\n"),
+            1 | 1 << 12
+        );
+        assert_eq!(ignored(""), 0);
+    }
+}

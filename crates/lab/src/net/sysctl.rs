@@ -1,0 +1,208 @@
+//! Kernel settings: `net.ipv4.tcp_rmem` and its like, read and written through `/proc/sys`.
+//!
+//! A file below `/proc/sys/net` is that of the network namespace of the *thread* that opens it.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+
+use crate::LabError;
+
+/// The setting that names a namespace's TCP congestion control.
+pub(super) const CONGESTION_CONTROL: &str = "net.ipv4.tcp_congestion_control";
+
+/// Where a value took effect, or must.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// Set in this thread's network namespace.
+    Namespace,
+    /// Not set: the namespace does not have it or cannot change it, one value serves the machine.
+    Machine,
+}
+
+/// Sets `key` in this thread's network namespace, if it belongs to the namespace.
+///
+/// # Errors
+/// [`LabError::Usage`]: the key is not a network setting, or the kernel does not take the value;
+/// [`LabError::Refused`]: `/proc/sys` is read-only.
+pub(super) fn set_here(key: &str, value: &str) -> Result<Scope, LabError> {
+    let path = path(key)?;
+    match write(&path, value) {
+        Ok(()) => {}
+        Err(Errno::ENOENT | Errno::EACCES) => return Ok(Scope::Machine),
+        // Opening it failed with EACCES then: the value itself was refused.
+        Err(error) => return Err(refusal(key, value, error)),
+    }
+    check(key, value, &path)?;
+    Ok(Scope::Namespace)
+}
+
+/// Sets `key` where this process runs, for the whole machine.
+///
+/// # Errors
+/// As [`set_here`]; [`LabError::Refused`] also without root.
+pub(super) fn set_machine(key: &str, value: &str) -> Result<(), LabError> {
+    let path = path(key)?;
+    write(&path, value).map_err(|error| match error {
+        Errno::EACCES | Errno::EPERM => LabError::Refused(format!(
+            "{key} is one setting for the whole machine, and only root may change it: run as root, \
+             or set it first with `sudo sysctl -w {key}='{value}'`"
+        )),
+        Errno::ENOENT => unknown(key),
+        error => refusal(key, value, error),
+    })?;
+    check(key, value, &path)
+}
+
+/// Its value in this thread's network namespace, words separated by one space.
+///
+/// # Errors
+/// [`LabError::Usage`]: this kernel has no such setting.
+pub(super) fn read(key: &str) -> Result<String, LabError> {
+    let text = std::fs::read_to_string(path(key)?).map_err(|e| match e.kind() {
+        std::io::ErrorKind::NotFound => unknown(key),
+        _ => LabError::system(format!("cannot read {key}"), e),
+    })?;
+    Ok(words(&text))
+}
+
+/// The kernel separates words by tabs, people by spaces.
+pub(super) fn words(value: &str) -> String {
+    value.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// As in sysctl(8): dots separate, or slashes if a slash comes first.
+fn path(key: &str) -> Result<PathBuf, LabError> {
+    let slashes = key
+        .find(['.', '/'])
+        .is_some_and(|at| key[at..].starts_with('/'));
+    let separator = if slashes { '/' } else { '.' };
+    let parts: Vec<&str> = key.split(separator).collect();
+    let sound = |part: &&str| {
+        !part.is_empty()
+            && !matches!(*part, "." | "..")
+            && part
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'))
+    };
+    if parts.len() < 2 || parts[0] != "net" || !parts.iter().all(sound) {
+        return Err(LabError::Usage(format!(
+            "'{key}' is not a network setting: they begin with `net.`, as net.ipv4.tcp_rmem"
+        )));
+    }
+    Ok(Path::new("/proc/sys").join(parts.join("/")))
+}
+
+fn write(path: &Path, value: &str) -> Result<(), Errno> {
+    let mut file = OpenOptions::new().write(true).open(path).map_err(errno)?;
+    file.write_all(value.as_bytes()).map_err(errno)
+}
+
+fn errno(error: std::io::Error) -> Errno {
+    Errno::from_raw(error.raw_os_error().unwrap_or_default())
+}
+
+/// Some settings are clipped to what the kernel can do without a word.
+fn check(key: &str, value: &str, path: &Path) -> Result<(), LabError> {
+    match std::fs::read_to_string(path) {
+        Ok(text) if words(&text) != words(value) => Err(LabError::Usage(format!(
+            "{key}: the kernel made '{}' of '{value}'",
+            words(&text)
+        ))),
+        // A trigger such as net.ipv4.route.flush cannot be read.
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+fn unknown(key: &str) -> LabError {
+    LabError::Usage(format!("{key}: this kernel has no such setting"))
+}
+
+fn refusal(key: &str, value: &str, error: Errno) -> LabError {
+    match (key, error) {
+        (CONGESTION_CONTROL, Errno::ENOENT) => {
+            let available = read("net.ipv4.tcp_available_congestion_control");
+            LabError::Usage(format!(
+                "there is no congestion control '{value}' in this kernel; there are {} (others may \
+                 be modules: `sudo modprobe tcp_{value}`)",
+                available.unwrap_or_else(|_| "none that it names".to_owned())
+            ))
+        }
+        (CONGESTION_CONTROL, Errno::EPERM) => LabError::Usage(format!(
+            "the kernel does not let a host of a lab use the congestion control '{value}'"
+        )),
+        (_, Errno::EROFS) => LabError::Refused(format!(
+            "{key} cannot be set, /proc/sys is read-only here: run outside the container or start \
+             it with --privileged"
+        )),
+        (_, Errno::EINVAL | Errno::ERANGE | Errno::EFAULT) => LabError::Usage(format!(
+            "{key}: the kernel does not take the value '{value}'"
+        )),
+        (_, error) => LabError::system(format!("cannot set {key} to '{value}'"), error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn keys_are_those_of_sysctl() {
+        let at = |key| path(key).map(|p| p.display().to_string()).ok();
+        assert_eq!(
+            at("net.ipv4.tcp_rmem").as_deref(),
+            Some("/proc/sys/net/ipv4/tcp_rmem")
+        );
+        assert_eq!(
+            at("net/ipv4/conf/eth0.1/mtu").as_deref(),
+            Some("/proc/sys/net/ipv4/conf/eth0.1/mtu")
+        );
+    }
+
+    #[test]
+    fn other_keys_are_refused() {
+        for key in [
+            "",
+            "net",
+            "net.",
+            ".net.x",
+            "kernel.panic",
+            "net..x",
+            "net/../kernel/panic",
+            "net/./x",
+            "net.a b",
+            "/net/x",
+            "net.x/../../kernel",
+        ] {
+            assert!(matches!(path(key), Err(LabError::Usage(_))), "{key}");
+        }
+    }
+
+    #[test]
+    fn a_missing_setting_is_the_users_mistake() {
+        assert!(matches!(
+            read("net.ipv4.no_such_setting"),
+            Err(LabError::Usage(_))
+        ));
+    }
+
+    #[test]
+    fn an_unknown_congestion_control_lists_the_known_ones() {
+        let told = refusal(CONGESTION_CONTROL, "warp", Errno::ENOENT).to_string();
+        let known = read("net.ipv4.tcp_available_congestion_control").unwrap();
+        assert!(told.contains(&known), "{told}");
+    }
+
+    proptest! {
+        #[test]
+        fn no_key_leaves_the_network_settings(key in "[a-z./]{0,24}") {
+            if let Ok(path) = path(&key) {
+                prop_assert!(path.starts_with("/proc/sys/net"));
+                prop_assert!(!path.components().any(|c| c == std::path::Component::ParentDir));
+            }
+        }
+    }
+}
