@@ -165,11 +165,6 @@ impl Trace {
         Some(Duration::from_nanos(u64::try_from(mean).ok()?))
     }
 
-    /// Whether the path's own loss never holds.
-    pub fn replaces_loss(&self) -> bool {
-        self.points.iter().all(|point| point.loss.is_some())
-    }
-
     /// The mean of a value, weighted with how long it holds.
     fn mean(&self, value: impl Fn(&Point) -> Option<u128>) -> Option<u128> {
         let (mut sum, mut begin) = (0_u128, Duration::ZERO);

@@ -1,0 +1,181 @@
+//! A topology file as it is written, before its values are understood.
+
+use std::fmt;
+use std::io::Read as _;
+use std::marker::PhantomData;
+use std::path::Path;
+
+use serde::Deserialize;
+use serde::de::{Error, MapAccess, Visitor};
+use toml::Spanned;
+
+use super::fault::Fault;
+use crate::LabError;
+
+/// Longest file that is read, bytes: a trace of two million lines.
+const LONGEST: u64 = 64 << 20;
+
+/// The whole file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct File {
+    pub(super) seed: Field,
+    pub(super) cc: Option<Spanned<String>>,
+    pub(super) offload: Option<bool>,
+    pub(super) mtu: Field,
+    #[serde(default)]
+    pub(super) sysctl: toml::Table,
+    #[serde(default)]
+    pub(super) hosts: InOrder<Spanned<HostTable>>,
+    #[serde(default)]
+    pub(super) default: PathTable,
+    #[serde(default)]
+    pub(super) paths: Vec<Spanned<PathTable>>,
+}
+
+/// `[hosts.NAME]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct HostTable {
+    pub(super) cc: Option<Spanned<String>>,
+    #[serde(default)]
+    pub(super) sysctl: toml::Table,
+}
+
+/// `[default]`, `[[paths]]`, and the directions of either.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PathTable {
+    pub(super) between: Option<Spanned<Vec<String>>>,
+    pub(super) rtt: Field,
+    pub(super) delay: Field,
+    pub(super) rate: Field,
+    pub(super) queue: Field,
+    pub(super) loss: Field,
+    pub(super) burst_loss: Option<Spanned<BurstTable>>,
+    pub(super) reorder: Option<ReorderTable>,
+    pub(super) duplicate: Field,
+    pub(super) corrupt: Field,
+    pub(super) trace: Option<Spanned<String>>,
+    pub(super) forward: Option<Box<Spanned<PathTable>>>,
+    pub(super) back: Option<Box<Spanned<PathTable>>>,
+}
+
+/// `burst_loss`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct BurstTable {
+    pub(super) to_bad: Spanned<Quantity>,
+    pub(super) to_good: Spanned<Quantity>,
+    pub(super) in_good: Spanned<Quantity>,
+    pub(super) in_bad: Spanned<Quantity>,
+}
+
+/// `reorder`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ReorderTable {
+    pub(super) probability: Spanned<Quantity>,
+    pub(super) extra: Spanned<Quantity>,
+}
+
+/// A value that may be there, and where.
+pub(super) type Field = Option<Spanned<Quantity>>;
+
+/// A number, or a text such as `100ms`; numbers are kept as their text, so that both are read the
+/// same way.
+#[derive(Debug, Clone)]
+pub(super) struct Quantity(pub(super) String);
+
+impl<'de> Deserialize<'de> for Quantity {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Text;
+        impl Visitor<'_> for Text {
+            type Value = Quantity;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number, or text such as \"100ms\"")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Quantity, E> {
+                Ok(Quantity(text.into()))
+            }
+
+            fn visit_i64<E: Error>(self, number: i64) -> Result<Quantity, E> {
+                Ok(Quantity(number.to_string()))
+            }
+
+            fn visit_u64<E: Error>(self, number: u64) -> Result<Quantity, E> {
+                Ok(Quantity(number.to_string()))
+            }
+
+            fn visit_f64<E: Error>(self, number: f64) -> Result<Quantity, E> {
+                Ok(Quantity(number.to_string()))
+            }
+        }
+        deserializer.deserialize_any(Text)
+    }
+}
+
+/// A table whose order counts.
+#[derive(Debug)]
+pub(super) struct InOrder<T>(pub(super) Vec<(String, T)>);
+
+impl<T> Default for InOrder<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for InOrder<T> {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Entries<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Entries<T> {
+            type Value = InOrder<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a table")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<InOrder<T>, A::Error> {
+                let mut entries = Vec::new();
+                while let Some(entry) = map.next_entry()? {
+                    entries.push(entry);
+                }
+                Ok(InOrder(entries))
+            }
+        }
+        deserializer.deserialize_map(Entries(PhantomData))
+    }
+}
+
+impl File {
+    pub(super) fn parse(text: &str) -> Result<Self, Fault> {
+        Ok(toml::from_str(text)?)
+    }
+}
+
+/// The text of a file that a user named.
+///
+/// # Errors
+/// [`LabError::NotFound`]: there is none; [`LabError::Usage`]: it is no text.
+pub(super) fn read_text(path: &Path) -> Result<String, LabError> {
+    let shown = path.display();
+    let failed = |error: std::io::Error| match error.kind() {
+        std::io::ErrorKind::NotFound => LabError::NotFound(format!("{shown}: no such file")),
+        std::io::ErrorKind::InvalidData => LabError::Usage(format!("{shown}: not text in UTF-8")),
+        _ => LabError::system(format!("cannot read {shown}"), error),
+    };
+    let file = std::fs::File::open(path).map_err(failed)?;
+    let mut text = String::new();
+    file.take(LONGEST + 1)
+        .read_to_string(&mut text)
+        .map_err(failed)?;
+    if text.len() as u64 > LONGEST {
+        return Err(LabError::Usage(format!(
+            "{shown}: longer than {} MiB; is it the right file?",
+            LONGEST >> 20
+        )));
+    }
+    Ok(text)
+}

@@ -1,0 +1,164 @@
+//! Hosts: their names, settings and congestion control.
+
+use toml::Value;
+
+use super::fault::Fault;
+use super::file::File;
+use super::shorthand::Overrides;
+use super::{Host, MOST_HOSTS};
+
+/// Longest name of a host.
+const LONGEST_NAME: usize = 32;
+
+/// Names whose variables mean something else: `LAB_HOSTS`.
+const TAKEN: [&str; 3] = ["hosts", "namespaces", "program"];
+
+/// Longest name of a congestion control, `TCP_CA_NAME_MAX` of Linux less the final zero.
+const LONGEST_CONGESTION: usize = 15;
+
+/// The hosts of a file, or the two that are there when it names none.
+pub(super) fn hosts(file: &File, over: &Overrides) -> Result<Vec<Host>, Fault> {
+    let mut common = Vec::new();
+    add_table(&mut common, "", &file.sysctl).map_err(|f| f.within("sysctl"))?;
+    let mut congestion = None;
+    if let Some(cc) = &file.cc {
+        congestion = Some(congestion_control(cc.get_ref()).map_err(|f| f.at(cc.span()))?);
+    }
+    let mut hosts = Vec::new();
+    for (name, table) in &file.hosts.0 {
+        check_name(name).map_err(|f| f.at(table.span()))?;
+        let mut host = Host {
+            name: name.clone(),
+            sysctls: common.clone(),
+            congestion: congestion.clone(),
+        };
+        let table = table.get_ref();
+        add_table(&mut host.sysctls, "", &table.sysctl)
+            .map_err(|f| f.within(&format!("host {name}: sysctl")))?;
+        if let Some(cc) = &table.cc {
+            host.congestion = Some(congestion_control(cc.get_ref()).map_err(|f| f.at(cc.span()))?);
+        }
+        hosts.push(host);
+    }
+    if hosts.is_empty() {
+        hosts.extend(["a", "b"].map(|name| Host {
+            name: name.into(),
+            sysctls: common.clone(),
+            congestion: congestion.clone(),
+        }));
+    }
+    for host in &mut hosts {
+        for (key, value) in &over.sysctls {
+            set(&mut host.sysctls, key.clone(), value.clone());
+        }
+        if over.congestion.is_some() {
+            host.congestion.clone_from(&over.congestion);
+        }
+    }
+    check_number(hosts.len())?;
+    Ok(hosts)
+}
+
+/// A `net.*` setting.
+pub(super) fn setting(key: &str, value: &str) -> Result<(String, String), Fault> {
+    let part_is_fine = |part: &str| {
+        !part.is_empty()
+            && part
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
+    };
+    let shown = key.escape_debug();
+    if !key.starts_with("net.") || !key.split('.').all(part_is_fine) {
+        return Err(Fault::new(format!(
+            "'{shown}' is no network setting; write it like net.ipv4.tcp_rmem"
+        )));
+    }
+    let value = value.trim();
+    if value.is_empty() || value.len() > 1024 || value.chars().any(char::is_control) {
+        return Err(Fault::new(format!(
+            "{shown}: the value must be one line of text"
+        )));
+    }
+    Ok((key.into(), value.into()))
+}
+
+/// The name of a congestion control.
+pub(super) fn congestion_control(name: &str) -> Result<String, Fault> {
+    let letters = name
+        .bytes()
+        .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
+    if letters && (1..=LONGEST_CONGESTION).contains(&name.len()) {
+        return Ok(name.into());
+    }
+    Err(Fault::new(format!(
+        "cc: '{}' is not the name of a congestion control; write it like cubic",
+        name.escape_debug()
+    )))
+}
+
+/// Adds the settings of a table. TOML reads an unquoted `net.ipv4.x = 1` as tables in tables.
+fn add_table(
+    settings: &mut Vec<(String, String)>,
+    above: &str,
+    table: &toml::Table,
+) -> Result<(), Fault> {
+    for (name, value) in table {
+        let key = format!("{above}{name}");
+        let text = match value {
+            Value::Table(below) => {
+                add_table(settings, &format!("{key}."), below)?;
+                continue;
+            }
+            Value::String(text) => text.clone(),
+            Value::Integer(number) => number.to_string(),
+            _ => {
+                return Err(Fault::new(format!(
+                    "{}: write the value as a number or as text in quotes",
+                    key.escape_debug()
+                )));
+            }
+        };
+        let (key, text) = setting(&key, &text)?;
+        set(settings, key, text);
+    }
+    Ok(())
+}
+
+/// Sets a setting that may be set already.
+pub(super) fn set(settings: &mut Vec<(String, String)>, key: String, value: String) {
+    match settings.iter_mut().find(|(there, _)| *there == key) {
+        Some((_, old)) => *old = value,
+        None => settings.push((key, value)),
+    }
+}
+
+fn check_name(name: &str) -> Result<(), Fault> {
+    let shown = name.escape_debug();
+    let fine = name.starts_with(|c: char| c.is_ascii_lowercase())
+        && name
+            .bytes()
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+    if !fine || name.len() > LONGEST_NAME {
+        return Err(Fault::new(format!(
+            "host '{shown}': a name is lower-case letters, digits and hyphens, a letter first, at most \
+             {LONGEST_NAME} of them"
+        )));
+    }
+    if TAKEN.contains(&name) {
+        return Err(Fault::new(format!(
+            "host '{shown}': LAB_{} means something else; choose another name",
+            name.to_ascii_uppercase()
+        )));
+    }
+    Ok(())
+}
+
+fn check_number(number: usize) -> Result<(), Fault> {
+    match number {
+        0..2 => Err(Fault::new("one host has no path; name at least two")),
+        2..=MOST_HOSTS => Ok(()),
+        _ => Err(Fault::new(format!(
+            "{number} hosts are too many; the most is {MOST_HOSTS}"
+        ))),
+    }
+}

@@ -1,0 +1,265 @@
+//! What one table, or the command line, says of a direction of a path, and which of them wins.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sim::link::{Conditions, Loss, Reorder};
+use sim::rate::Rate;
+use sim::trace::{SHIPPED, Trace};
+use sim::units;
+use toml::Spanned;
+
+use super::fault::Fault;
+use super::file::{BurstTable, Field, PathTable, Quantity, ReorderTable, read_text};
+use super::queue::{self, Length};
+use crate::LabError;
+
+/// Longest round trip: the far side of the moon and back is under 3 s.
+const LONGEST_RTT: Duration = Duration::from_secs(60);
+
+/// What is said; the rest is left to more general places.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Keys {
+    /// One way.
+    delay: Option<Duration>,
+    rate: Option<Rate>,
+    queue: Option<Length>,
+    loss: Option<Loss>,
+    reorder: Option<Reorder>,
+    duplicate: Option<f64>,
+    corrupt: Option<f64>,
+    trace: Option<Arc<Trace>>,
+}
+
+impl Keys {
+    /// Reads a table; traces are looked for in `base`.
+    pub(super) fn read(table: &PathTable, base: &Path) -> Result<Self, Fault> {
+        let keys = Self {
+            delay: delay(table)?,
+            rate: field("rate", &table.rate, rate)?,
+            queue: field("queue", &table.queue, Length::parse)?,
+            loss: loss(table)?,
+            reorder: table.reorder.as_ref().map(reorder).transpose()?,
+            duplicate: field("duplicate", &table.duplicate, probability)?,
+            corrupt: field("corrupt", &table.corrupt, probability)?,
+            trace: match &table.trace {
+                Some(name) => Some(trace(name, base)?),
+                None => None,
+            },
+        };
+        Ok(keys)
+    }
+
+    /// This where it says something, `general` elsewhere.
+    pub(super) fn over(self, general: &Self) -> Result<Self, Fault> {
+        let trace = self.trace.or_else(|| general.trace.clone());
+        let replaced = Replaced::by(trace.as_deref());
+        for (key, both) in [
+            ("rate", self.rate.is_some() && replaced.rate),
+            ("rtt", self.delay.is_some() && replaced.delay),
+            ("loss", self.loss.is_some() && replaced.loss),
+        ] {
+            if both {
+                return Err(Fault::new(format!(
+                    "{key}: the trace gives the {key}; leave out one of the two"
+                )));
+            }
+        }
+        Ok(Self {
+            delay: self.delay.or(general.delay),
+            rate: self.rate.or(general.rate),
+            queue: self.queue.or(general.queue),
+            loss: self.loss.or(general.loss),
+            reorder: self.reorder.or(general.reorder),
+            duplicate: self.duplicate.or(general.duplicate),
+            corrupt: self.corrupt.or(general.corrupt),
+            trace,
+        })
+    }
+
+    /// The mean one-way delay.
+    pub(super) fn mean_delay(&self) -> Duration {
+        let of_trace = self.trace.as_ref().and_then(|trace| trace.mean_rtt());
+        of_trace.map_or(self.delay.unwrap_or_default(), |rtt| rtt / 2)
+    }
+
+    /// The conditions on a path of this mean round trip. What a trace replaces anyhow is left at
+    /// its default, so that equal conditions are equal.
+    pub(super) fn conditions(self, rtt: Duration, mtu: u16) -> Result<Conditions, Fault> {
+        let replaced = Replaced::by(self.trace.as_deref());
+        let of_trace = self.trace.as_ref().and_then(|trace| trace.mean_rate());
+        let rate = of_trace.or(self.rate);
+        let queue = match self.queue {
+            None => queue::default(rate, rtt),
+            Some(length) => length
+                .queue(rate, rtt, mtu)
+                .map_err(|f| f.within("queue"))?,
+        };
+        let own_loss = self.loss.filter(|_| !replaced.loss);
+        Ok(Conditions {
+            rate: self.rate.filter(|_| !replaced.rate),
+            delay: self.delay.filter(|_| !replaced.delay).unwrap_or_default(),
+            queue,
+            loss: own_loss.unwrap_or(Loss::Never),
+            reorder: self.reorder,
+            duplicate: self.duplicate.unwrap_or(0.0),
+            corrupt: self.corrupt.unwrap_or(0.0),
+            trace: self.trace,
+        })
+    }
+}
+
+/// What a trace gives at all times.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Replaced {
+    pub(super) rate: bool,
+    pub(super) delay: bool,
+    pub(super) loss: bool,
+}
+
+impl Replaced {
+    pub(super) fn by(trace: Option<&Trace>) -> Self {
+        trace.map_or(Self::default(), |trace| {
+            let points = trace.points();
+            Self {
+                rate: points.iter().all(|point| point.rate.is_some()),
+                delay: points.iter().all(|point| point.rtt.is_some()),
+                loss: points.iter().all(|point| point.loss.is_some()),
+            }
+        })
+    }
+}
+
+/// Reads a value that may be there; what is wrong names the key and the place.
+pub(super) fn field<T, E: Into<Fault>>(
+    key: &str,
+    field: &Field,
+    parse: impl Fn(&str) -> Result<T, E>,
+) -> Result<Option<T>, Fault> {
+    field
+        .as_ref()
+        .map(|value| one(key, value, parse))
+        .transpose()
+}
+
+fn one<T, E: Into<Fault>>(
+    key: &str,
+    value: &Spanned<Quantity>,
+    parse: impl Fn(&str) -> Result<T, E>,
+) -> Result<T, Fault> {
+    parse(&value.get_ref().0).map_err(|error| error.into().within(key).at(value.span()))
+}
+
+impl From<units::UnitError> for Fault {
+    fn from(error: units::UnitError) -> Self {
+        Self::new(error.to_string())
+    }
+}
+
+fn delay(table: &PathTable) -> Result<Option<Duration>, Fault> {
+    let rtt = field("rtt", &table.rtt, round_trip)?;
+    let delay = field("delay", &table.delay, |text| {
+        let delay = units::time(text)?;
+        at_most(delay, LONGEST_RTT / 2).map(|()| delay)
+    })?;
+    match (&table.rtt, delay) {
+        (Some(rtt), Some(_)) => {
+            Err(Fault::new("rtt: delay says the same; leave out one of the two").at(rtt.span()))
+        }
+        _ => Ok(delay.or(rtt.map(|rtt| rtt / 2))),
+    }
+}
+
+fn round_trip(text: &str) -> Result<Duration, Fault> {
+    let rtt = units::time(text)?;
+    at_most(rtt, LONGEST_RTT)?;
+    Ok(rtt)
+}
+
+fn at_most(time: Duration, most: Duration) -> Result<(), Fault> {
+    if time > most {
+        return Err(Fault::new(format!(
+            "{time:?} is too long; the most is {most:?}"
+        )));
+    }
+    Ok(())
+}
+
+fn rate(text: &str) -> Result<Rate, Fault> {
+    match units::rate(text)? {
+        rate if rate.as_bits_per_second() == 0 => Err(Fault::new(
+            "a rate of 0 would let nothing pass; leave it out for no limit",
+        )),
+        rate => Ok(rate),
+    }
+}
+
+fn probability(text: &str) -> Result<f64, Fault> {
+    Ok(units::probability(text)?)
+}
+
+fn loss(table: &PathTable) -> Result<Option<Loss>, Fault> {
+    let independent = field("loss", &table.loss, probability)?;
+    match (independent, &table.burst_loss) {
+        (Some(_), Some(bursts)) => Err(Fault::new(
+            "burst_loss: loss says something else; leave out one of the two",
+        )
+        .at(bursts.span())),
+        (None, Some(bursts)) => bursty(bursts.get_ref()).map(Some),
+        (Some(share), None) if share > 0.0 => Ok(Some(Loss::Independent(share))),
+        (Some(_), None) => Ok(Some(Loss::Never)),
+        (None, None) => Ok(None),
+    }
+}
+
+fn bursty(table: &BurstTable) -> Result<Loss, Fault> {
+    let part = |key, value| one(key, value, probability).map_err(|f| f.within("burst_loss"));
+    Ok(Loss::Bursty {
+        to_bad: part("to_bad", &table.to_bad)?,
+        to_good: part("to_good", &table.to_good)?,
+        in_good: part("in_good", &table.in_good)?,
+        in_bad: part("in_bad", &table.in_bad)?,
+    })
+}
+
+fn reorder(table: &ReorderTable) -> Result<Reorder, Fault> {
+    let within = |fault: Fault| fault.within("reorder");
+    Ok(Reorder {
+        probability: one("probability", &table.probability, probability).map_err(within)?,
+        extra: one("extra", &table.extra, round_trip).map_err(within)?,
+    })
+}
+
+/// A trace that ships with the lab, a file in `base`, or, if it has several lines, the table
+/// itself.
+fn trace(name: &Spanned<String>, base: &Path) -> Result<Arc<Trace>, Fault> {
+    let text = name.get_ref();
+    let found = match sim::trace::shipped(text) {
+        Some(trace) => Ok(trace),
+        None if text.contains('\n') => parse_trace(text),
+        None => read_trace(text, base),
+    };
+    found
+        .map(Arc::new)
+        .map_err(|fault| fault.within("trace").at(name.span()))
+}
+
+fn parse_trace(text: &str) -> Result<Trace, Fault> {
+    let trace = Trace::from_csv(text).map_err(|error| Fault::new(error.to_string()))?;
+    let longest = trace.points().iter().filter_map(|point| point.rtt).max();
+    at_most(longest.unwrap_or_default(), LONGEST_RTT).map_err(|f| f.within("rtt"))?;
+    Ok(trace)
+}
+
+fn read_trace(file: &str, base: &Path) -> Result<Trace, Fault> {
+    let path = base.join(file);
+    let text = read_text(&path).map_err(|error| match error {
+        LabError::NotFound(message) => {
+            let names = SHIPPED.map(|(name, _)| name).join(" and ");
+            Fault::missing(format!("{message}; {names} need no file"))
+        }
+        other => Fault::new(other.to_string()),
+    })?;
+    parse_trace(&text).map_err(|fault| fault.within(&path.display().to_string()))
+}

@@ -1,0 +1,197 @@
+//! From what a file and the command line say to the network they mean.
+
+use std::collections::BTreeMap;
+use std::path::Path as FilePath;
+
+use toml::Spanned;
+
+use super::fault::Fault;
+use super::file::{File, PathTable};
+use super::hosts::hosts;
+use super::keys::{Keys, field};
+use super::shorthand::Overrides;
+use super::{Host, Path, Topology};
+
+/// The seed when none is given.
+const SEED: u64 = 1;
+
+/// The MTU when none is given, and the least and greatest, bytes.
+const MTU: (u16, u16, u16) = (1500, 576, 9000);
+
+/// The network.
+pub(super) fn topology(file: &File, base: &FilePath, over: &Overrides) -> Result<Topology, Fault> {
+    let hosts = hosts(file, over)?;
+    let mtu = field("mtu", &file.mtu, mtu)?.unwrap_or(MTU.0);
+    let seed = field("seed", &file.seed, seed)?;
+    let default = Sides::read(&file.default, base).map_err(|f| f.within("default"))?;
+    if let Some(between) = &file.default.between {
+        return Err(
+            Fault::new("between: default is for all paths; use [[paths]]").at(between.span()),
+        );
+    }
+    let mut special = special(file, &hosts, base)?;
+    let mut paths = Vec::new();
+    for one in 0..hosts.len() {
+        for other in one + 1..hosts.len() {
+            let between = (one, other);
+            let sides = special.remove(&between).unwrap_or_default();
+            let path = path(between, &sides, &default, over, mtu).map_err(|fault| {
+                fault.within(&format!("path {}-{}", hosts[one].name, hosts[other].name))
+            })?;
+            paths.push(path);
+        }
+    }
+    Ok(Topology {
+        hosts,
+        paths,
+        seed: over.seed.or(seed).unwrap_or(SEED),
+        offload: over.offload.or(file.offload).unwrap_or(true),
+        mtu,
+    })
+}
+
+/// What a table says of a path and of its directions.
+#[derive(Debug, Clone, Default)]
+struct Sides {
+    both: Keys,
+    forward: Keys,
+    back: Keys,
+}
+
+impl Sides {
+    fn read(table: &PathTable, base: &FilePath) -> Result<Self, Fault> {
+        Ok(Self {
+            both: Keys::read(table, base)?,
+            forward: direction(table.forward.as_deref(), base).map_err(|f| f.within("forward"))?,
+            back: direction(table.back.as_deref(), base).map_err(|f| f.within("back"))?,
+        })
+    }
+
+    /// Seen from the other end.
+    fn turned(self) -> Self {
+        Self {
+            both: self.both,
+            forward: self.back,
+            back: self.forward,
+        }
+    }
+}
+
+fn direction(table: Option<&Spanned<PathTable>>, base: &FilePath) -> Result<Keys, Fault> {
+    let Some(table) = table else {
+        return Ok(Keys::default());
+    };
+    let place = table.span();
+    let table = table.get_ref();
+    if let Some(rtt) = &table.rtt {
+        return Err(Fault::new("rtt: one direction has no round trip; write delay").at(rtt.span()));
+    }
+    if table.between.is_some() || table.forward.is_some() || table.back.is_some() {
+        return Err(Fault::new("a direction has no between, forward or back of its own").at(place));
+    }
+    Keys::read(table, base)
+}
+
+/// The paths that a file has something special to say of.
+fn special(
+    file: &File,
+    hosts: &[Host],
+    base: &FilePath,
+) -> Result<BTreeMap<(usize, usize), Sides>, Fault> {
+    let mut special = BTreeMap::new();
+    for table in &file.paths {
+        let ends = ends(table, hosts)?;
+        let sides = Sides::read(table.get_ref(), base).map_err(|f| f.at(table.span()))?;
+        let (between, sides) = if ends.0 < ends.1 {
+            (ends, sides)
+        } else {
+            ((ends.1, ends.0), sides.turned())
+        };
+        if special.insert(between, sides).is_some() {
+            return Err(Fault::new(format!(
+                "between: the path {}-{} is there already; put everything in one place",
+                hosts[between.0].name, hosts[between.1].name
+            ))
+            .at(table.span()));
+        }
+    }
+    Ok(special)
+}
+
+/// The hosts at the ends of a path, as its table names them.
+fn ends(table: &Spanned<PathTable>, hosts: &[Host]) -> Result<(usize, usize), Fault> {
+    let Some(between) = &table.get_ref().between else {
+        let missing = "a path needs between = [\"a\", \"b\"]";
+        return Err(Fault::new(missing).at(table.span()));
+    };
+    let refused = |problem: String| Fault::new(format!("between: {problem}")).at(between.span());
+    let [one, other] = between.get_ref().as_slice() else {
+        return Err(refused("a path has two ends; name two hosts".into()));
+    };
+    let find = |name: &String| {
+        let place = hosts.iter().position(|host| host.name == *name);
+        place.ok_or_else(|| {
+            let names: Vec<_> = hosts.iter().map(|host| host.name.as_str()).collect();
+            let name = name.escape_debug();
+            refused(format!(
+                "there is no host '{name}', only {}",
+                names.join(", ")
+            ))
+        })
+    };
+    let ends = (find(one)?, find(other)?);
+    if ends.0 == ends.1 {
+        return Err(refused(format!("'{one}' needs no path to itself")));
+    }
+    Ok(ends)
+}
+
+/// One path, from what is said of it, of all paths, and on the command line.
+fn path(
+    between: (usize, usize),
+    special: &Sides,
+    default: &Sides,
+    over: &Overrides,
+    mtu: u16,
+) -> Result<Path, Fault> {
+    let merged = |own: &Keys, of_default: &Keys| -> Result<Keys, Fault> {
+        let nothing = Keys::default();
+        let general = default.both.clone().over(&nothing)?;
+        let general = of_default.clone().over(&general)?;
+        let general = special.both.clone().over(&general)?;
+        let general = own.clone().over(&general)?;
+        over.keys
+            .clone()
+            .over(&general)
+            .map_err(|f| f.within("command line"))
+    };
+    let forward = merged(&special.forward, &default.forward)?;
+    let back = merged(&special.back, &default.back)?;
+    let rtt = forward.mean_delay() + back.mean_delay();
+    Ok(Path {
+        between,
+        forward: forward.conditions(rtt, mtu)?,
+        back: back.conditions(rtt, mtu)?,
+    })
+}
+
+fn mtu(text: &str) -> Result<u16, Fault> {
+    let (_, least, most) = MTU;
+    match text.trim().parse() {
+        Ok(bytes) if (least..=most).contains(&bytes) => Ok(bytes),
+        _ => Err(Fault::new(format!(
+            "'{}' is not a number of bytes from {least} to {most}",
+            text.escape_debug()
+        ))),
+    }
+}
+
+fn seed(text: &str) -> Result<u64, Fault> {
+    text.trim().parse().map_err(|_| {
+        Fault::new(format!(
+            "'{}' is not a whole number from 0 to {}",
+            text.escape_debug(),
+            u64::MAX
+        ))
+    })
+}

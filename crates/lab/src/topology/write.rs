@@ -1,0 +1,150 @@
+//! A topology as TOML.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use sim::link::{Conditions, Loss, Queue};
+use sim::trace::{SHIPPED, Trace};
+
+use super::keys::Replaced;
+use super::{Host, Path, Topology};
+
+/// The whole file.
+pub(super) fn topology(topology: &Topology) -> String {
+    let seed = match i64::try_from(topology.seed) {
+        Ok(seed) => seed.to_string(),
+        // Beyond the integers of TOML.
+        Err(_) => quoted(&topology.seed.to_string()),
+    };
+    let mut text = format!(
+        "seed = {seed}\noffload = {}\nmtu = {}\n",
+        topology.offload, topology.mtu
+    );
+    for each in &topology.hosts {
+        host(&mut text, each);
+    }
+    for each in &topology.paths {
+        path(&mut text, each, &topology.hosts);
+    }
+    text
+}
+
+fn host(text: &mut String, host: &Host) {
+    let _ = writeln!(text, "\n[hosts.{}]", host.name);
+    if let Some(name) = &host.congestion {
+        line(text, "", "cc", &quoted(name));
+    }
+    for (key, value) in &host.sysctls {
+        line(text, "sysctl.", &quoted(key), &quoted(value));
+    }
+}
+
+fn path(text: &mut String, path: &Path, hosts: &[Host]) {
+    let name = |index: usize| hosts.get(index).map_or("", |host| &host.name);
+    let (one, other) = (name(path.between.0), name(path.between.1));
+    let _ = writeln!(text, "\n[[paths]]\nbetween = [\"{one}\", \"{other}\"]");
+    if path.forward == path.back {
+        direction(text, "", &path.forward);
+    } else {
+        direction(text, "forward.", &path.forward);
+        direction(text, "back.", &path.back);
+    }
+}
+
+fn direction(text: &mut String, prefix: &str, conditions: &Conditions) {
+    let replaced = Replaced::by(conditions.trace.as_deref());
+    if !replaced.delay {
+        line(text, prefix, "delay", &quoted(&time(conditions.delay)));
+    }
+    if let Some(rate) = conditions.rate
+        && !replaced.rate
+    {
+        line(text, prefix, "rate", &quoted(&rate.to_string()));
+    }
+    let queue = match conditions.queue {
+        Queue::Unlimited => "unlimited".into(),
+        Queue::Packets(packets) => format!("{packets} packets"),
+        Queue::Bytes(bytes) => format!("{bytes}B"),
+    };
+    line(text, prefix, "queue", &quoted(&queue));
+    if !replaced.loss {
+        loss(text, prefix, conditions.loss);
+    }
+    if let Some(reorder) = conditions.reorder {
+        let (share, extra) = (share(reorder.probability), time(reorder.extra));
+        let value = format!("{{ probability = {share}, extra = \"{extra}\" }}");
+        line(text, prefix, "reorder", &value);
+    }
+    for (key, probability) in [
+        ("duplicate", conditions.duplicate),
+        ("corrupt", conditions.corrupt),
+    ] {
+        if probability > 0.0 {
+            line(text, prefix, key, &share(probability));
+        }
+    }
+    if let Some(trace) = &conditions.trace {
+        line(text, prefix, "trace", &trace_value(trace));
+    }
+}
+
+fn loss(text: &mut String, prefix: &str, loss: Loss) {
+    match loss {
+        Loss::Never => {}
+        Loss::Independent(probability) => line(text, prefix, "loss", &share(probability)),
+        Loss::Bursty {
+            to_bad,
+            to_good,
+            in_good,
+            in_bad,
+        } => {
+            let value = format!(
+                "{{ to_bad = {}, to_good = {}, in_good = {}, in_bad = {} }}",
+                share(to_bad),
+                share(to_good),
+                share(in_good),
+                share(in_bad)
+            );
+            line(text, prefix, "burst_loss", &value);
+        }
+    }
+}
+
+fn line(text: &mut String, prefix: &str, key: &str, value: &str) {
+    let _ = writeln!(text, "{prefix}{key} = {value}");
+}
+
+/// The name of a trace that ships with the lab, or the trace itself. Its table has digits, commas
+/// and points only, so nothing in it can end the quotation.
+fn trace_value(trace: &Trace) -> String {
+    let shipped = SHIPPED
+        .into_iter()
+        .find(|(name, _)| sim::trace::shipped(name).as_ref() == Some(trace));
+    match shipped {
+        Some((name, _)) => quoted(name),
+        None => format!("'''\n{}'''", trace.to_csv()),
+    }
+}
+
+/// A probability, so that it reads back as the same number; a bare 1 would be refused.
+fn share(probability: f64) -> String {
+    if probability < 1.0 {
+        quoted(&probability.to_string())
+    } else {
+        quoted("100%")
+    }
+}
+
+/// A time in the largest unit that leaves a whole number.
+fn time(time: Duration) -> String {
+    let nanoseconds = time.as_nanos();
+    let (factor, unit) = [(1_000_000, "ms"), (1_000, "us")]
+        .into_iter()
+        .find(|(factor, _)| nanoseconds.is_multiple_of(*factor))
+        .unwrap_or((1, "ns"));
+    format!("{}{unit}", nanoseconds / factor)
+}
+
+fn quoted(text: &str) -> String {
+    toml::Value::from(text).to_string()
+}
