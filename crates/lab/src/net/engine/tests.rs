@@ -1,1 +1,382 @@
+//! Real sockets in real namespaces. They need root; the shipped lab does without.
 
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::time::{Duration, Instant};
+
+use nix::sched::{CloneFlags, setns, unshare};
+use sim::link::{Conditions, Loss, Queue, Reorder};
+use sim::rate::Rate;
+
+use super::*;
+use crate::topology::{Host, Path};
+
+/// A network under test: hosts with the same conditions between every two.
+struct Net {
+    engine: Engine,
+    namespaces: Vec<File>,
+}
+
+/// Nothing but a delay.
+fn delay_of(milliseconds: u64) -> Conditions {
+    Conditions {
+        rate: None,
+        delay: Duration::from_millis(milliseconds),
+        queue: Queue::Unlimited,
+        loss: Loss::Never,
+        reorder: None,
+        duplicate: 0.0,
+        corrupt: 0.0,
+        trace: None,
+    }
+}
+
+fn topology(hosts: usize, forward: &Conditions, back: &Conditions, offload: bool) -> Topology {
+    let name = |index: usize| char::from(b'a' + u8::try_from(index).unwrap()).to_string();
+    let host = |index| Host {
+        name: name(index),
+        sysctls: Vec::new(),
+        congestion: None,
+    };
+    let pairs = (0..hosts).flat_map(|one| (one + 1..hosts).map(move |other| (one, other)));
+    let path = |between| Path {
+        between,
+        forward: forward.clone(),
+        back: back.clone(),
+    };
+    Topology {
+        hosts: (0..hosts).map(host).collect(),
+        paths: pairs.map(path).collect(),
+        seed: 1,
+        offload,
+        mtu: 1500,
+    }
+}
+
+/// A namespace with its device.
+fn build(index: usize, offload: bool) -> (Port, File) {
+    let work = move || {
+        unshare(CloneFlags::CLONE_NEWNET).unwrap();
+        let address = Topology::address(index);
+        let device = tun_rs::DeviceBuilder::new()
+            .name("lab0")
+            .mtu(1500)
+            .ipv4(address, 24, None)
+            .tx_queue_len(10_000)
+            .offload(offload)
+            .build_sync()
+            .unwrap();
+        let namespace = File::open("/proc/thread-self/ns/net").unwrap();
+        (Port { device, address }, namespace)
+    };
+    std::thread::spawn(work).join().unwrap()
+}
+
+impl Net {
+    /// Two hosts; `None`: not allowed here.
+    fn pair(forward: &Conditions, back: &Conditions) -> Option<Self> {
+        Self::of(&topology(2, forward, back, true))
+    }
+
+    fn of(topology: &Topology) -> Option<Self> {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("SKIPPED: network namespaces need root");
+            return None;
+        }
+        if !std::path::Path::new("/dev/net/tun").exists() {
+            eprintln!("SKIPPED: there is no /dev/net/tun");
+            return None;
+        }
+        let hosts = (0..topology.hosts.len()).map(|index| build(index, topology.offload));
+        let (ports, namespaces) = hosts.unzip();
+        let engine = Engine::start(topology, ports).unwrap();
+        Some(Self { engine, namespaces })
+    }
+
+    /// Makes something inside a host; a socket stays there.
+    fn on<T: Send>(&self, host: usize, make: impl FnOnce() -> T + Send) -> T {
+        let enter = || {
+            setns(&self.namespaces[host], CloneFlags::CLONE_NEWNET).unwrap();
+            make()
+        };
+        std::thread::scope(|scope| scope.spawn(enter).join().unwrap())
+    }
+
+    fn udp(&self, host: usize) -> UdpSocket {
+        let address = (Topology::address(host), 7000);
+        let socket = self.on(host, || UdpSocket::bind(address).unwrap());
+        let patience = Duration::from_millis(700);
+        socket.set_read_timeout(Some(patience)).unwrap();
+        socket
+    }
+
+    /// A connection from the first host to the second.
+    fn tcp(&self) -> (TcpStream, TcpStream) {
+        let address = (Topology::address(1), 7000);
+        let listener = self.on(1, || TcpListener::bind(address).unwrap());
+        let sender = self.on(0, || TcpStream::connect(address).unwrap());
+        (sender, listener.accept().unwrap().0)
+    }
+
+    fn stop(self) -> EngineReport {
+        self.engine.stop().unwrap()
+    }
+}
+
+/// Sends numbered datagrams from the first host to the second; which arrive, and when after the
+/// first was sent.
+fn datagrams(net: &Net, count: u32, size: usize) -> Vec<(u32, Duration)> {
+    let (sender, receiver) = (net.udp(0), net.udp(1));
+    let start = Instant::now();
+    let hear = move || {
+        let mut seen = Vec::new();
+        let mut buffer = [0; 1500];
+        while let Ok(length) = receiver.recv(&mut buffer) {
+            assert_eq!(length, size);
+            let number = u32::from_be_bytes(buffer[..4].try_into().unwrap());
+            seen.push((number, start.elapsed()));
+        }
+        seen
+    };
+    let heard = std::thread::spawn(hear);
+    for number in 0..count {
+        let mut datagram = vec![0; size];
+        datagram[..4].copy_from_slice(&number.to_be_bytes());
+        let to = (Topology::address(1), 7000);
+        sender.send_to(&datagram, to).unwrap();
+        // The receiver's buffer holds some hundred datagrams only.
+        if number % 50 == 49 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    heard.join().unwrap()
+}
+
+/// A stream in which every place looks different.
+fn pattern(bytes: usize) -> Vec<u8> {
+    let words = (0..bytes.div_ceil(4)).map(|word| u32::try_from(word).unwrap());
+    words
+        .flat_map(|word| word.wrapping_mul(2_654_435_761).to_be_bytes())
+        .take(bytes)
+        .collect()
+}
+
+/// Sends it through one connection; what came out.
+fn transfer(net: &Net, data: &[u8]) -> Vec<u8> {
+    let (mut sender, mut receiver) = net.tcp();
+    std::thread::scope(|scope| {
+        scope.spawn(move || sender.write_all(data).unwrap());
+        let mut got = Vec::new();
+        receiver.read_to_end(&mut got).unwrap();
+        got
+    })
+}
+
+#[test]
+fn a_round_trip_takes_twice_the_delay() {
+    let Some(net) = Net::pair(&delay_of(20), &delay_of(20)) else {
+        return;
+    };
+    let (one, other) = (net.udp(0), net.udp(1));
+    let echo = std::thread::spawn(move || {
+        let mut buffer = [0; 100];
+        while let Ok((length, from)) = other.recv_from(&mut buffer) {
+            other.send_to(&buffer[..length], from).unwrap();
+        }
+    });
+    let mut times = Vec::new();
+    for _ in 0..11 {
+        let start = Instant::now();
+        one.send_to(b"ping", (Topology::address(1), 7000)).unwrap();
+        one.recv(&mut [0; 100]).unwrap();
+        times.push(start.elapsed());
+    }
+    times.sort();
+    assert!(times[0] >= Duration::from_millis(40), "{times:?}");
+    assert!(times[5] < Duration::from_millis(43), "{times:?}");
+    echo.join().unwrap();
+    let report = net.stop();
+    let names = |d: &DirectionReport| (d.from.clone(), d.to.clone(), d.delivered);
+    let seen: Vec<_> = report.directions.iter().map(names).collect();
+    let text = |from: &str, to: &str| (from.to_owned(), to.to_owned(), 11);
+    assert_eq!(seen, [text("a", "b"), text("b", "a")]);
+    assert!(report.seconds > 0.4 && report.cpu_seconds < report.seconds / 2.0);
+}
+
+#[test]
+fn datagrams_are_serialised_at_the_rate_and_stay_in_order() {
+    let mut slow = delay_of(1);
+    slow.rate = Some(Rate::bits_per_second(10_000_000));
+    let Some(net) = Net::pair(&slow, &delay_of(1)) else {
+        return;
+    };
+    // 250 of 1000 bytes with UDP and IP headers.
+    let seen = datagrams(&net, 250, 972);
+    let numbers: Vec<_> = seen.iter().map(|(number, _)| *number).collect();
+    assert_eq!(numbers, (0..250).collect::<Vec<_>>());
+    let last = seen[249].1;
+    assert!(last >= Duration::from_micros(201_000), "{last:?}");
+    assert!(last < Duration::from_micros(215_000), "{last:?}");
+}
+
+#[test]
+fn what_the_queue_cannot_hold_is_dropped() {
+    let mut narrow = delay_of(1);
+    narrow.rate = Some(Rate::bits_per_second(1_000_000));
+    narrow.queue = Queue::Packets(10);
+    let Some(net) = Net::pair(&narrow, &delay_of(1)) else {
+        return;
+    };
+    let seen = datagrams(&net, 50, 972);
+    let report = net.stop();
+    let path = &report.directions[0];
+    assert_eq!((path.packets, path.bytes), (50, 50_000));
+    assert_eq!(path.peak_queue_packets, 10);
+    assert_eq!(path.delivered, seen.len() as u64);
+    assert_eq!(path.delivered + path.queue_drops, 50);
+    // One leaves in 8 ms; the burst takes less than a few of them.
+    assert!((10..15).contains(&seen.len()), "{}", seen.len());
+}
+
+#[test]
+fn losses_are_counted() {
+    let mut lossy = delay_of(1);
+    lossy.loss = Loss::Independent(0.1);
+    let Some(net) = Net::pair(&lossy, &delay_of(1)) else {
+        return;
+    };
+    let seen = datagrams(&net, 2000, 100);
+    let report = net.stop();
+    let path = &report.directions[0];
+    assert_eq!(path.packets, 2000);
+    assert_eq!(path.losses + seen.len() as u64, 2000);
+    // Binomial, 99.9 %.
+    assert!((155..=245).contains(&path.losses), "{}", path.losses);
+}
+
+#[test]
+fn copies_and_overtaken_packets_arrive() {
+    let mut odd = delay_of(1);
+    odd.duplicate = 1.0;
+    odd.reorder = Some(Reorder {
+        probability: 0.1,
+        extra: Duration::from_millis(5),
+    });
+    let Some(net) = Net::pair(&odd, &delay_of(1)) else {
+        return;
+    };
+    let seen = datagrams(&net, 500, 100);
+    let report = net.stop();
+    let path = &report.directions[0];
+    let mut numbers: Vec<_> = seen.iter().map(|(number, _)| *number).collect();
+    assert!(!numbers.is_sorted());
+    numbers.sort_unstable();
+    let twice: Vec<_> = (0..1000).map(|i| i / 2).collect();
+    assert_eq!(numbers, twice);
+    assert_eq!((path.delivered, path.duplicated), (500, 500));
+    assert!((20..=85).contains(&path.reordered), "{}", path.reordered);
+}
+
+#[test]
+fn super_packets_lose_single_segments() {
+    let mut wan = delay_of(2);
+    wan.rate = Some(Rate::bits_per_second(400_000_000));
+    wan.loss = Loss::Independent(0.002);
+    let Some(net) = Net::pair(&wan, &delay_of(2)) else {
+        return;
+    };
+    let data = pattern(8_000_000);
+    assert!(transfer(&net, &data) == data, "the stream has changed");
+    // The connection's last packets are still under way.
+    std::thread::sleep(Duration::from_millis(30));
+    let report = net.stop();
+    let path = &report.directions[0];
+    // 1448 bytes of data a packet at most.
+    assert!(path.packets >= 8_000_000 / 1448, "{path:?}");
+    assert!(path.bytes >= 8_000_000 + 52 * (8_000_000 / 1448));
+    assert!(path.bytes / path.packets <= 1500);
+    let expected = path.packets / 500;
+    assert!(
+        (expected / 4..expected * 3).contains(&path.losses),
+        "{path:?}"
+    );
+    assert_eq!(path.packets, path.delivered + path.losses);
+}
+
+#[test]
+fn corruption_arrives_with_right_checksums() {
+    for offload in [true, false] {
+        let mut faulty = delay_of(1);
+        faulty.corrupt = 0.01;
+        let Some(net) = Net::of(&topology(2, &faulty, &delay_of(1), offload)) else {
+            return;
+        };
+        let data = pattern(1_500_000);
+        let got = transfer(&net, &data);
+        let report = net.stop();
+        let path = &report.directions[0];
+        assert_eq!(got.len(), data.len());
+        let changed = got.iter().zip(&data).filter(|(a, b)| a != b).count() as u64;
+        // A changed packet that was sent twice may have been replaced by a good one.
+        assert!(changed <= path.corrupted && changed + 3 >= path.corrupted);
+        assert!(
+            (1..=30).contains(&changed),
+            "offload {offload}: {changed}, {path:?}"
+        );
+        assert_eq!(path.losses, 0);
+    }
+}
+
+#[test]
+fn three_hosts_have_paths_of_their_own() {
+    let mut net = topology(3, &delay_of(1), &delay_of(1), true);
+    net.paths[1].forward = delay_of(30); // a to c
+    let Some(net) = Net::of(&net) else {
+        return;
+    };
+    let sockets = [net.udp(0), net.udp(1), net.udp(2)];
+    let time = |from: usize, to: usize| {
+        let start = Instant::now();
+        let address = (Topology::address(to), 7000);
+        sockets[from].send_to(b"hello", address).unwrap();
+        let (_, source) = sockets[to].recv_from(&mut [0; 100]).unwrap();
+        assert_eq!(source.ip(), Topology::address(from));
+        start.elapsed()
+    };
+    assert!(time(0, 2) >= Duration::from_millis(30));
+    for (from, to) in [(0, 1), (1, 0), (1, 2), (2, 1), (2, 0)] {
+        assert!(time(from, to) < Duration::from_millis(20));
+    }
+    // To nobody: dropped in silence.
+    let nobody = (Topology::address(20), 7000);
+    sockets[0].send_to(b"hello", nobody).unwrap();
+    std::thread::sleep(Duration::from_millis(250));
+    assert_eq!(net.engine.snapshot().len(), 6);
+    let report = net.stop();
+    assert_eq!(report.directions.len(), 6);
+    assert_eq!(report.notes.iter().find(|n| n.contains("malformed")), None);
+}
+
+#[test]
+fn stopping_is_prompt_and_forgets_what_is_under_way() {
+    let Some(net) = Net::pair(&delay_of(60_000), &delay_of(1)) else {
+        return;
+    };
+    let socket = net.udp(0);
+    let to = (Topology::address(1), 7000);
+    socket.send_to(b"late", to).unwrap();
+    std::thread::sleep(Duration::from_millis(20));
+    let start = Instant::now();
+    let report = net.stop();
+    assert!(start.elapsed() < Duration::from_millis(500));
+    let path = &report.directions[0];
+    assert_eq!((path.packets, path.delivered), (1, 0));
+}
+
+#[test]
+fn ports_must_fit_the_topology() {
+    let error = Engine::start(&topology(2, &delay_of(1), &delay_of(1), true), Vec::new());
+    let error = error.unwrap_err().to_string();
+    assert_eq!(error, "the emulator got 0 devices for 2 hosts");
+}
