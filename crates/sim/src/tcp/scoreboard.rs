@@ -63,6 +63,8 @@ pub(super) struct Scoreboard {
     loss_edge: u64,
     /// No segment before it is to be sent again in this recovery.
     cursor: u64,
+    /// Segments that were sent again, each with the next new one at that time.
+    retransmissions: VecDeque<(u64, u64)>,
 }
 
 impl Scoreboard {
@@ -111,6 +113,7 @@ impl Scoreboard {
     /// Records that `segment` goes out again; its payload.
     pub(super) fn resend(&mut self, now: Duration, segment: u64) -> u32 {
         self.pipe += 1;
+        self.retransmissions.push_back((segment, self.next()));
         let slot = self.slot(segment);
         slot.sent_at = now;
         slot.copies = slot.copies.saturating_add(1);
@@ -177,6 +180,29 @@ impl Scoreboard {
             }
         }
         self.loss_edge = self.loss_edge.max(edge);
+        self.mark_lost_again(edge);
+    }
+
+    /// A retransmission is lost if [`DUP_THRESH`] segments that were first sent after it have been
+    /// SACKed. RFC 6675 leaves it to the timer; Linux and ns-2 do not.
+    fn mark_lost_again(&mut self, edge: u64) {
+        while let Some(&(segment, next)) = self.retransmissions.front()
+            && next <= edge
+        {
+            self.retransmissions.pop_front();
+            if segment < self.first {
+                continue;
+            }
+            let slot = self.slot(segment);
+            if slot.sacked {
+                continue;
+            }
+            let copies = std::mem::take(&mut slot.copies);
+            slot.lost = true;
+            slot.resent = false;
+            self.pipe -= u64::from(copies);
+            self.cursor = self.cursor.min(segment);
+        }
     }
 
     /// The first outstanding segment is believed to be lost.
@@ -193,6 +219,7 @@ impl Scoreboard {
             self.pipe += u64::from(slot.copies);
         }
         self.cursor = self.first;
+        self.retransmissions.clear();
     }
 
     /// The retransmission timer expired: all that was not SACKed is lost.
@@ -205,6 +232,7 @@ impl Scoreboard {
         self.pipe = 0;
         self.loss_edge = self.next();
         self.cursor = self.first;
+        self.retransmissions.clear();
     }
 
     /// The first segment, lost or not, if it was not sent again yet.

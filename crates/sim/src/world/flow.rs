@@ -29,8 +29,8 @@ pub(super) struct Flow {
     /// What the application has at hand and did not write yet, bytes.
     at_hand: u64,
     stopped: bool,
-    /// The sending host is busy with an earlier packet until then.
-    host_free_at: Duration,
+    /// The sending host holds packets back until then.
+    held_until: Duration,
     random: Pcg64Mcg,
 }
 
@@ -72,7 +72,7 @@ impl Flow {
                 Source::Paced(_) | Source::Pool(_) => 0,
             },
             stopped: false,
-            host_free_at: Duration::ZERO,
+            held_until: Duration::ZERO,
             random: Pcg64Mcg::seed_from_u64(seed),
             spec,
         }
@@ -138,14 +138,14 @@ impl Flow {
         ended && self.at_hand == 0 && self.sender.is_drained()
     }
 
-    /// When the sending host has handed a packet that TCP sends `now` to its access link.
+    /// When the sending host hands over what TCP sends `now`. What TCP sends while it is held back
+    /// goes with it.
     pub(super) fn leaves_host(&mut self, now: Duration) -> Duration {
-        if self.spec.jitter.is_zero() {
-            return now;
+        if !self.spec.jitter.is_zero() && self.held_until <= now {
+            let hold = self.spec.jitter.mul_f64(fraction(&mut self.random));
+            self.held_until = now + hold;
         }
-        let work = self.spec.jitter.mul_f64(fraction(&mut self.random));
-        self.host_free_at = self.host_free_at.max(now) + work;
-        self.host_free_at
+        self.held_until.max(now)
     }
 
     /// A segment's size as an IP packet.

@@ -61,8 +61,8 @@ pub struct FlowSpec {
     pub start: Duration,
     /// When its application stops to write; what was written is still delivered.
     pub stop: Option<Duration>,
-    /// The sending host holds each packet back for a random time up to this, in order (`overhead_`
-    /// in ns-2). Some removes the phase effects of a drop-tail queue (Floyd and Jacobson 1991).
+    /// The sending host holds what TCP sends back for a random time up to this (`overhead_` in
+    /// ns-2). Some removes the phase effects of a drop-tail queue (Floyd and Jacobson 1991).
     pub jitter: Duration,
 }
 
