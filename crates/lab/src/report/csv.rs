@@ -1,0 +1,137 @@
+//! A table as CSV: one line a cell (RFC 4180), so that any program can sort and plot it.
+
+use super::grid::{self, Grid, Runs};
+
+/// The file's text. Numbers are as exact as the results.
+pub(super) fn table(grid: &Grid<'_>) -> String {
+    let results = grid.results;
+    let mut out = String::new();
+    let mut header = Vec::new();
+    if let Some(down) = &results.down {
+        header.push(grid::axis_name(down));
+    }
+    header.push(grid::axis_name(&results.across));
+    header.push("program".to_owned());
+    header.push(format!("median ({})", results.unit));
+    for name in [
+        "half-width 95 %",
+        "paper",
+        "ratio to paper",
+        "valid runs",
+        "runs",
+        "left out",
+    ] {
+        header.push(name.to_owned());
+    }
+    line(&mut out, header.iter().map(|name| text(name)));
+    for (place, cell) in grid.cells() {
+        let mut fields = Vec::new();
+        if let Some(down) = &results.down {
+            fields.push(text(down.values.get(place.row).map_or("", String::as_str)));
+        }
+        fields.push(text(
+            results
+                .across
+                .values
+                .get(place.column)
+                .map_or("", String::as_str),
+        ));
+        fields.push(text(&cell.program));
+        fields.push(number(cell.median));
+        fields.push(number(cell.half_width));
+        fields.push(number(cell.paper));
+        fields.push(number(ratio(cell.median, cell.paper)));
+        let runs = Runs::of(cell);
+        fields.push(runs.valid.to_string());
+        fields.push(runs.all.to_string());
+        fields.push(text(&runs.reasons.join("; ")));
+        line(&mut out, fields.into_iter());
+    }
+    out
+}
+
+/// Measured over published, where both are there.
+pub(super) fn ratio(measured: Option<f64>, published: Option<f64>) -> Option<f64> {
+    let ratio = measured? / published.filter(|value| *value != 0.0)?;
+    ratio.is_finite().then_some(ratio)
+}
+
+fn line(out: &mut String, fields: impl Iterator<Item = String>) {
+    out.push_str(&fields.collect::<Vec<_>>().join(","));
+    out.push_str("\r\n");
+}
+
+fn number(value: Option<f64>) -> String {
+    value.map_or_else(String::new, |value| format!("{value}"))
+}
+
+/// A field that holds text. A spreadsheet takes what begins like a formula for one, quoted or not:
+/// an apostrophe makes it text. Numbers stay numbers.
+fn text(field: &str) -> String {
+    let formula =
+        field.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']) && field.parse::<f64>().is_err();
+    let safe = if formula {
+        format!("'{field}")
+    } else {
+        field.to_owned()
+    };
+    if safe.contains([',', '"', '\r', '\n']) || safe.trim() != safe {
+        format!("\"{}\"", safe.replace('"', "\"\""))
+    } else {
+        safe
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::samples;
+    use super::*;
+
+    #[test]
+    fn one_line_a_cell_with_its_paper() {
+        let mut results = samples::two_by_two();
+        results.cells[0].samples[1].invalid = vec!["late, \"very\"".to_owned()];
+        let csv = table(&Grid::of(&results));
+        let lines: Vec<&str> = csv.split("\r\n").collect();
+        assert_eq!(
+            lines[0],
+            "parallel streams,one-way latency (ms),program,median (Mbit/s),half-width 95 %,paper,\
+             ratio to paper,valid runs,runs,left out"
+        );
+        assert_eq!(lines[1], "1,1,longhaul,100,5,,,2,3,\"late, \"\"very\"\"\"");
+        assert_eq!(lines[5], "1,1,guc,500,25,400,1.25,3,3,");
+        assert_eq!(lines.len(), 10);
+    }
+
+    #[test]
+    fn formulas_become_text_and_numbers_do_not() {
+        assert_eq!(text("=1+2"), "'=1+2");
+        assert_eq!(text("@SUM(A1)"), "'@SUM(A1)");
+        assert_eq!(text("-5"), "-5");
+        assert_eq!(text("-p 4"), "'-p 4");
+        assert_eq!(text("\t=1"), "'\t=1");
+        assert_eq!(text("a\nb"), "\"a\nb\"");
+    }
+
+    #[test]
+    fn a_ratio_needs_two_values() {
+        assert_eq!(ratio(Some(5.0), Some(2.0)), Some(2.5));
+        assert_eq!(ratio(Some(5.0), Some(0.0)), None);
+        assert_eq!(ratio(None, Some(2.0)), None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_field_begins_a_formula_or_ends_a_line(field in ".{0,12}") {
+            let written = text(&field);
+            let inner = written.strip_prefix('"').map_or(written.clone(), |rest| {
+                rest.strip_suffix('"').unwrap_or(rest).replace("\"\"", "\"")
+            });
+            let formula = inner.starts_with(['=', '@', '+', '-', '\t', '\r', '\n']);
+            prop_assert!(!formula || field.parse::<f64>().is_ok());
+            prop_assert!(written.starts_with('"') || !written.contains(['\n', '\r', ',']));
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Where results come from and how to get them again.
+
+use super::number;
+use crate::experiment::results::Results;
+
+/// One line: when, how much, on what.
+pub(super) fn line(results: &Results) -> String {
+    let environment = &results.environment;
+    let mut parts = vec![
+        number::moment(&results.started),
+        format!("{} run", results.mode),
+        format!("seed {}", results.seed),
+    ];
+    if !environment.kernel.is_empty() {
+        parts.push(format!("Linux {}", environment.kernel));
+    }
+    if environment.cpus > 0 {
+        parts.push(number::count(environment.cpus, "processor"));
+    }
+    parts.join(", ")
+}
+
+/// The command that runs the experiment again.
+pub(super) fn command(results: &Results) -> String {
+    let name = shell_word(&results.experiment);
+    let mode = match results.mode.as_str() {
+        "full" => " --full",
+        "quick" => " --quick",
+        _ => "",
+    };
+    format!("longhaul lab run {name}{mode} --seed {}", results.seed)
+}
+
+/// A word as a POSIX shell reads it back.
+fn shell_word(word: &str) -> String {
+    let plain =
+        |character: char| character.is_ascii_alphanumeric() || "._-/+=:@%".contains(character);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples;
+    use super::*;
+
+    #[test]
+    fn the_command_repeats_mode_and_seed() {
+        let mut results = samples::two_by_two();
+        assert_eq!(
+            command(&results),
+            "longhaul lab run bbc-5.1 --quick --seed 7"
+        );
+        results.mode = "full".to_owned();
+        results.experiment = "it's; rm".to_owned();
+        assert_eq!(
+            command(&results),
+            "longhaul lab run 'it'\\''s; rm' --full --seed 7"
+        );
+    }
+
+    #[test]
+    fn the_line_says_when_and_on_what() {
+        assert_eq!(
+            line(&samples::two_by_two()),
+            "2026-11-20 13:55 UTC, quick run, seed 7, Linux 6.18.0, 2 processors"
+        );
+    }
+}

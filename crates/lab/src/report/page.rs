@@ -1,0 +1,394 @@
+//! The page: summary, contents, and a section for each experiment. It needs nothing but itself.
+
+use super::figure::{Entry, Figure};
+use super::grid::Grid;
+use super::load::Loaded;
+use super::markup::Markup;
+use super::summary::{self, Statement, Summary};
+use super::theme::{self, Palette};
+use super::{Skipped, chart, number, origin, table};
+use crate::experiment::results::Results;
+
+/// Layout and looks of everything but charts.
+const STYLE: &str = include_str!("style.css");
+
+/// Tips, legend switches, the theme switch; the page is complete without.
+const SCRIPT: &str = include_str!("script.js");
+
+/// The page may load nothing from anywhere.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
+                      img-src data:; base-uri 'none'; form-action 'none'";
+
+/// An experiment with what is drawn from it.
+#[derive(Debug)]
+pub(super) struct Section<'a> {
+    /// Where it comes from.
+    pub(super) loaded: &'a Loaded,
+    /// Its cells.
+    pub(super) grid: Grid<'a>,
+    /// Its figures, with the names of their SVG files.
+    pub(super) figures: Vec<(Figure, String)>,
+    /// The name of its CSV file.
+    pub(super) csv: String,
+}
+
+/// The page's text.
+pub(super) fn write(sections: &[Section<'_>], palette: &Palette, skipped: &[Skipped]) -> String {
+    let mut markup = Markup::default();
+    markup.trusted("<!DOCTYPE html>\n");
+    markup.element("html", &[("lang", "en")], |html| {
+        html.element("head", &[], head);
+        html.trusted("\n");
+        html.element("body", &[], |body| {
+            body.leaf(
+                "a",
+                &[("class", "skip"), ("href", "#summary")],
+                "Skip to the summary",
+            );
+            body.element("header", &[("class", "top")], |header| {
+                header.leaf("h1", &[], "longhaul lab");
+                header.leaf("p", &[], &subtitle(sections));
+            });
+            body.element("div", &[("class", "columns")], |columns| {
+                contents(columns, sections);
+                columns.element("main", &[], |main| {
+                    overview(main, sections, skipped);
+                    sections
+                        .iter()
+                        .for_each(|section| experiment(main, section, palette));
+                });
+            });
+            body.element("script", &[], |script| script.trusted(SCRIPT));
+        });
+    });
+    markup.trusted("\n");
+    markup.finish()
+}
+
+fn head(markup: &mut Markup) {
+    markup.void("meta", &[("charset", "utf-8")]);
+    markup.void(
+        "meta",
+        &[
+            ("http-equiv", "Content-Security-Policy"),
+            ("content", POLICY),
+        ],
+    );
+    let viewport = "width=device-width, initial-scale=1";
+    markup.void("meta", &[("name", "viewport"), ("content", viewport)]);
+    markup.void(
+        "meta",
+        &[("name", "color-scheme"), ("content", "light dark")],
+    );
+    markup.void("link", &[("rel", "icon"), ("href", "data:,")]);
+    markup.leaf("title", &[], "longhaul lab: tables and figures");
+    markup.element("style", &[], |style| {
+        style.trusted(&theme::page_style());
+        style.trusted(STYLE);
+    });
+}
+
+fn subtitle(sections: &[Section<'_>]) -> String {
+    let experiments = number::count(sections.len(), "experiment");
+    format!("{experiments}, each beside the published values where there are any")
+}
+
+fn contents(markup: &mut Markup, sections: &[Section<'_>]) {
+    markup.element("nav", &[("aria-label", "Contents")], |nav| {
+        nav.element("ol", &[], |list| {
+            list.element("li", &[], |item| {
+                item.leaf("a", &[("href", "#summary")], "Summary")
+            });
+            for section in sections {
+                let target = format!("#{}", section.loaded.name);
+                list.element("li", &[], |item| {
+                    item.element("a", &[("href", &target)], |link| {
+                        link.leaf("b", &[], &short_name(&section.loaded.results));
+                        link.leaf("span", &[], &section.loaded.results.title);
+                    });
+                });
+            }
+        });
+    });
+}
+
+/// `bbc-5.1 (quick)`: one experiment may be there in both modes.
+fn short_name(results: &Results) -> String {
+    if results.mode.is_empty() {
+        results.experiment.clone()
+    } else {
+        format!("{} ({})", results.experiment, results.mode)
+    }
+}
+
+fn overview(markup: &mut Markup, sections: &[Section<'_>], skipped: &[Skipped]) {
+    markup.element("section", &[("id", "summary")], |section| {
+        section.leaf("h2", &[], "Summary");
+        section.leaf(
+            "p",
+            &[("class", "quiet")],
+            "Each ratio is taken at one point of a sweep, between medians; the figure is the median \
+             of these ratios. Runs that the lab marked invalid count nowhere.",
+        );
+        section.element("ol", &[("class", "summary")], |list| {
+            sections.iter().for_each(|one| line(list, one));
+        });
+        if !skipped.is_empty() {
+            section.leaf("p", &[], "Left out of this report:");
+            section.element("ul", &[], |list| {
+                skipped.iter().for_each(|one| list.leaf("li", &[], &one.to_string()));
+            });
+        }
+    });
+}
+
+fn line(markup: &mut Markup, section: &Section<'_>) {
+    let results = &section.loaded.results;
+    let Summary {
+        papers,
+        peers,
+        coverage,
+    } = summary::of(&section.grid);
+    markup.element("li", &[], |item| {
+        item.element("div", &[("class", "which")], |which| {
+            let target = format!("#{}", section.loaded.name);
+            which.leaf("a", &[("href", &target)], &short_name(results));
+            which.leaf("span", &[], &results.title);
+            which.leaf("small", &[], &coverage);
+        });
+        statements(item, &papers, "no published values");
+        statements(item, &peers, "no peer to compare with");
+    });
+}
+
+fn statements(markup: &mut Markup, statements: &[Statement], none: &str) {
+    markup.element("div", &[("class", "statements")], |list| {
+        if statements.is_empty() {
+            list.leaf("p", &[("class", "quiet")], none);
+        }
+        for statement in statements {
+            list.element("p", &[], |line| {
+                line.leaf("b", &[], &statement.figure);
+                line.leaf("span", &[], &statement.what);
+                line.leaf("small", &[], &statement.detail);
+            });
+        }
+    });
+}
+
+fn experiment(markup: &mut Markup, section: &Section<'_>, palette: &Palette) {
+    let results = &section.loaded.results;
+    let name = &section.loaded.name;
+    markup.trusted("\n");
+    markup.element(
+        "section",
+        &[("id", name), ("class", "experiment")],
+        |part| {
+            part.element("h2", &[], |heading| {
+                heading.text(&results.title);
+                heading.text(" ");
+                heading.leaf("span", &[], &short_name(results));
+            });
+            about(part, results);
+            part.element("div", &[("class", "views")], |views| {
+                for (figure, file) in &section.figures {
+                    view(views, figure, name, file);
+                }
+            });
+            if section.figures.is_empty() {
+                part.leaf("p", &[("class", "quiet")], "There is no value to draw.");
+            }
+            table::write(part, &section.grid, &format!("{name}-table"));
+            part.element("p", &[("class", "files")], |files| {
+                files.leaf("a", &[("href", &section.csv)], "This table as CSV");
+            });
+            notes(part, section);
+            machine(part, results, palette);
+        },
+    );
+}
+
+fn about(markup: &mut Markup, results: &Results) {
+    if !results.source.is_empty() {
+        markup.leaf(
+            "p",
+            &[("class", "source")],
+            &format!("Reproduces {}", results.source),
+        );
+    }
+    let took = number::duration(results.seconds);
+    let origin = format!("{}; took {took}", origin::line(results));
+    markup.leaf("p", &[("class", "quiet")], &origin);
+    markup.element("p", &[("class", "rerun")], |line| {
+        line.leaf("span", &[], "Run it again: ");
+        line.leaf("code", &[], &origin::command(results));
+    });
+}
+
+fn view(markup: &mut Markup, figure: &Figure, name: &str, file: &str) {
+    let attributes = [("class", "view"), ("data-heading", figure.heading.as_str())];
+    markup.element("figure", &attributes, |view| {
+        view.element("figcaption", &[], |caption| {
+            if !figure.heading.is_empty() {
+                caption.leaf("b", &[], &capitalised(&figure.heading));
+            }
+            caption.leaf("a", &[("href", file)], "SVG");
+        });
+        legend(view, &figure.legend);
+        let class = if figure.is_single() {
+            "panels single"
+        } else {
+            "panels"
+        };
+        view.element("div", &[("class", class)], |panels| {
+            for (index, panel) in figure.panels.iter().enumerate() {
+                let id = format!("{name}-{}-{index}", figure.split);
+                if figure.is_single() {
+                    // Letters keep their size on a phone because the chart is drawn for it.
+                    let (wide, narrow) = (chart::LARGE, chart::SMALL);
+                    chart::inline(panels, figure, panel, wide, &id, "chart wide");
+                    let id = format!("{id}-small");
+                    chart::inline(panels, figure, panel, narrow, &id, "chart narrow");
+                } else {
+                    chart::inline(panels, figure, panel, chart::SMALL, &id, "chart");
+                }
+                panels.trusted("\n");
+            }
+        });
+    });
+}
+
+fn legend(markup: &mut Markup, entries: &[Entry]) {
+    markup.element(
+        "ul",
+        &[("class", "legend"), ("aria-label", "Legend")],
+        |list| {
+            for entry in entries {
+                list.element("li", &[("data-key", &entry.key)], |item| {
+                    let attributes = [("viewBox", "0 0 28 14"), ("aria-hidden", "true")];
+                    item.element("svg", &attributes, |svg| chart::swatch(svg, &entry.look));
+                    item.leaf("span", &[], &entry.label);
+                });
+            }
+        },
+    );
+}
+
+fn notes(markup: &mut Markup, section: &Section<'_>) {
+    let mut notes = section.loaded.results.notes.clone();
+    if section.grid.strays > 0 {
+        let cells = number::count(section.grid.strays, "cell");
+        notes.push(format!(
+            "{cells} of the results file fit no point of the sweep, or come twice."
+        ));
+    }
+    if !notes.is_empty() {
+        markup.element("ul", &[("class", "notes")], |list| {
+            notes.iter().for_each(|note| list.leaf("li", &[], note));
+        });
+    }
+}
+
+fn machine(markup: &mut Markup, results: &Results, palette: &Palette) {
+    let environment = &results.environment;
+    markup.element("details", &[], |details| {
+        details.leaf("summary", &[], "Programs and settings");
+        details.element("dl", &[], |list| {
+            for program in &results.programs {
+                let class = format!("s{}", palette.number(&program.key) % theme::SERIES);
+                let version = environment.versions.get(&program.key);
+                list.leaf("dt", &[("class", &class)], &program.label);
+                list.leaf("dd", &[], version.map_or("version unknown", String::as_str));
+            }
+            let known = |key: &&String| results.programs.iter().any(|program| program.key == **key);
+            for (key, version) in environment.versions.iter().filter(|(key, _)| !known(key)) {
+                list.leaf("dt", &[], key);
+                list.leaf("dd", &[], version);
+            }
+        });
+        if !environment.sysctls.is_empty() {
+            details.element("pre", &[("tabindex", "0")], |text| {
+                for (key, value) in &environment.sysctls {
+                    text.text(&format!("{key} = {value}\n"));
+                }
+            });
+        }
+    });
+}
+
+fn capitalised(text: &str) -> String {
+    let mut characters = text.chars();
+    characters.next().map_or_else(String::new, |first| {
+        first.to_uppercase().chain(characters).collect()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::super::{plan, samples};
+    use super::*;
+
+    fn page(results: Results) -> String {
+        let loaded = [Loaded {
+            name: "one".to_owned(),
+            results,
+        }];
+        let palette = Palette::of(&loaded);
+        let skipped = [Skipped {
+            file: PathBuf::from("x<y>.json"),
+            why: "no results".to_owned(),
+        }];
+        write(&plan(&loaded, &palette), &palette, &skipped)
+    }
+
+    #[test]
+    fn the_page_has_everything_and_loads_nothing() {
+        let page = page(samples::two_by_two());
+        for text in [
+            "Parallel streams against latency",
+            "Reproduces BBC WHP 178, table 5.1",
+            "longhaul lab run bbc-5.1 --quick --seed 7",
+            "took 12 min 4 s",
+            "globus-url-copy / paper",
+            "href=\"one.svg\"",
+            "href=\"one-table.csv\"",
+            "x&lt;y&gt;.json: no results",
+        ] {
+            assert!(page.contains(text), "{text}");
+        }
+        assert!(!page.contains("http://") && !page.contains("https://"));
+        assert_eq!(page.matches("class=\"chart\"").count(), 4);
+    }
+
+    #[test]
+    fn no_string_of_the_results_becomes_markup() {
+        let evil = "</script><img src=x onerror=alert(1)>\"'".to_owned();
+        let mut results = samples::two_by_two();
+        results.experiment.clone_from(&evil);
+        results.title.clone_from(&evil);
+        results.source.clone_from(&evil);
+        results.mode.clone_from(&evil);
+        results.started.clone_from(&evil);
+        results.unit.clone_from(&evil);
+        results.environment.kernel.clone_from(&evil);
+        results
+            .environment
+            .versions
+            .insert(evil.clone(), evil.clone());
+        results
+            .environment
+            .sysctls
+            .insert(evil.clone(), evil.clone());
+        results.notes.push(evil.clone());
+        results.programs[0].label.clone_from(&evil);
+        results.across.label.clone_from(&evil);
+        results.across.unit.clone_from(&evil);
+        results.cells[0].samples[0].invalid.push(evil.clone());
+        results.cells[0].samples[0].limited_by = Some(evil);
+        let page = page(results);
+        assert!(!page.contains("<img"));
+        assert_eq!(page.matches("</script>").count(), 1);
+    }
+}

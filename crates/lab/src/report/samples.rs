@@ -1,0 +1,82 @@
+//! Results for the unit tests of the report.
+
+use std::collections::BTreeMap;
+
+use crate::experiment::results::{Axis, Cell, Environment, Program, Results, Sample};
+
+/// Two programs, two stream counts, two latencies, three runs each. Cells are in the order of
+/// program, row, column; medians are 100, 200, ... 800.
+pub(super) fn two_by_two() -> Results {
+    let across = axis("latency", "one-way latency", "ms", &["1", "50"]);
+    let down = axis("streams", "parallel streams", "", &["1", "8"]);
+    let programs =
+        [("longhaul", "longhaul"), ("guc", "globus-url-copy")].map(|(key, label)| Program {
+            key: key.to_owned(),
+            label: label.to_owned(),
+        });
+    let mut cells = Vec::new();
+    for program in &programs {
+        for row in &down.values {
+            for column in &across.values {
+                let median = 100.0 * f64::from(u32::try_from(cells.len() + 1).unwrap());
+                cells.push(cell(&program.key, row, column, median));
+            }
+        }
+    }
+    Results {
+        experiment: "bbc-5.1".to_owned(),
+        title: "Parallel streams against latency".to_owned(),
+        source: "BBC WHP 178, table 5.1".to_owned(),
+        mode: "quick".to_owned(),
+        started: "2026-11-20T13:55:00Z".to_owned(),
+        seconds: 724.0,
+        seed: 7,
+        environment: Environment {
+            kernel: "6.18.0".to_owned(),
+            cpus: 2,
+            ..Environment::default()
+        },
+        unit: "Mbit/s".to_owned(),
+        higher_is_better: true,
+        across,
+        down: Some(down),
+        programs: programs.to_vec(),
+        cells,
+        notes: Vec::new(),
+    }
+}
+
+fn axis(key: &str, label: &str, unit: &str, values: &[&str]) -> Axis {
+    Axis {
+        key: key.to_owned(),
+        label: label.to_owned(),
+        unit: unit.to_owned(),
+        values: values.iter().map(|value| (*value).to_owned()).collect(),
+        logarithmic: false,
+    }
+}
+
+fn cell(program: &str, row: &str, column: &str, median: f64) -> Cell {
+    let run = |value: f64| Sample {
+        value: Some(value),
+        invalid: Vec::new(),
+        seconds: 8.0,
+        bytes: 67_108_864,
+        cpu_seconds: Some(0.4),
+        seed: 7,
+        command: format!("{program} -p {row}"),
+        limited_by: None,
+    };
+    Cell {
+        program: program.to_owned(),
+        at: BTreeMap::from([
+            ("streams".to_owned(), row.to_owned()),
+            ("latency".to_owned(), column.to_owned()),
+        ]),
+        median: Some(median),
+        half_width: Some(median / 20.0),
+        paper: (program == "guc").then_some(median / 1.25),
+        cpu_per_gigabyte: None,
+        samples: vec![run(median * 0.97), run(median), run(median * 1.02)],
+    }
+}

@@ -1,0 +1,262 @@
+//! What an experiment says in a line: how near to the paper, and longhaul beside its peers.
+
+use super::csv::ratio;
+use super::grid::{Grid, Runs};
+use super::number;
+
+/// Ratios at the points of a sweep.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Spread {
+    /// How many points have both values.
+    pub(super) points: usize,
+    /// Smallest, first quartile, median, third quartile, largest.
+    pub(super) low: f64,
+    /// First quartile.
+    pub(super) first_quartile: f64,
+    /// Median.
+    pub(super) median: f64,
+    /// Third quartile.
+    pub(super) third_quartile: f64,
+    /// Largest.
+    pub(super) high: f64,
+}
+
+impl Spread {
+    /// `None` without any ratio.
+    fn of(mut ratios: Vec<f64>) -> Option<Self> {
+        ratios.sort_by(f64::total_cmp);
+        let at = |share: f64| quantile(&ratios, share);
+        Some(Self {
+            points: ratios.len(),
+            low: at(0.0)?,
+            first_quartile: at(0.25)?,
+            median: at(0.5)?,
+            third_quartile: at(0.75)?,
+            high: at(1.0)?,
+        })
+    }
+}
+
+/// One statement of the summary.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Statement {
+    /// `globus-url-copy / paper`.
+    pub(super) what: String,
+    /// `×0.93`.
+    pub(super) figure: String,
+    /// `median of 56 points; half of them 0.85 to 1.02`.
+    pub(super) detail: String,
+}
+
+/// What an experiment's data say.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Summary {
+    /// Each program that has published values, against them.
+    pub(super) papers: Vec<Statement>,
+    /// longhaul against the best other program at each point.
+    pub(super) peers: Vec<Statement>,
+    /// How much was measured and how much of it does not count.
+    pub(super) coverage: String,
+}
+
+/// Reads the summary out of the cells.
+pub(super) fn of(grid: &Grid<'_>) -> Summary {
+    Summary {
+        papers: papers(grid),
+        peers: peers(grid),
+        coverage: coverage(grid),
+    }
+}
+
+fn papers(grid: &Grid<'_>) -> Vec<Statement> {
+    let mut statements = Vec::new();
+    for (program, named) in grid.programs() {
+        let ratios = grid
+            .points()
+            .filter_map(|(row, column)| {
+                ratio(
+                    grid.median(program, row, column),
+                    grid.paper(program, row, column),
+                )
+            })
+            .collect();
+        if let Some(spread) = Spread::of(ratios) {
+            statements.push(statement(format!("{} / paper", named.label), &spread));
+        }
+    }
+    statements
+}
+
+fn peers(grid: &Grid<'_>) -> Vec<Statement> {
+    let mut statements = Vec::new();
+    for (ours, named) in grid.programs().filter(|(_, program)| is_ours(&program.key)) {
+        let ratios = grid
+            .points()
+            .filter_map(|(row, column)| {
+                ratio(grid.median(ours, row, column), best_peer(grid, row, column))
+            })
+            .collect();
+        if let Some(spread) = Spread::of(ratios) {
+            let direction = if grid.results.higher_is_better {
+                ""
+            } else {
+                " (less is better)"
+            };
+            let what = format!("{} / best peer{direction}", named.label);
+            statements.push(statement(what, &spread));
+        }
+    }
+    statements
+}
+
+/// The best value of another file transfer program at a point.
+fn best_peer(grid: &Grid<'_>, row: usize, column: usize) -> Option<f64> {
+    let better = if grid.results.higher_is_better {
+        f64::max
+    } else {
+        f64::min
+    };
+    grid.programs()
+        .filter(|(_, program)| !is_ours(&program.key) && !is_limit(&program.key))
+        .filter_map(|(program, _)| grid.median(program, row, column))
+        .reduce(better)
+}
+
+fn statement(what: String, spread: &Spread) -> Statement {
+    let shown = |ratio: f64| number::ratio(ratio);
+    let detail = match spread.points {
+        1 => "one point".to_owned(),
+        2..=4 => format!(
+            "median of {} points, {} to {}",
+            spread.points,
+            shown(spread.low),
+            shown(spread.high)
+        ),
+        _ => format!(
+            "median of {} points; half of them {} to {}, all {} to {}",
+            spread.points,
+            shown(spread.first_quartile),
+            shown(spread.third_quartile),
+            shown(spread.low),
+            shown(spread.high)
+        ),
+    };
+    Statement {
+        what,
+        figure: format!("\u{d7}{}", shown(spread.median)),
+        detail,
+    }
+}
+
+fn coverage(grid: &Grid<'_>) -> String {
+    let mut measured = 0;
+    let (mut all, mut valid) = (0, 0);
+    for (_, cell) in grid.cells() {
+        let runs = Runs::of(cell);
+        measured += usize::from(cell.median.is_some());
+        all += runs.all;
+        valid += runs.valid;
+    }
+    let wanted = grid.rows() * grid.columns() * grid.results.programs.len();
+    let mut text = format!(
+        "{measured} of {wanted} cells measured, {}",
+        number::count(all, "run")
+    );
+    if valid < all {
+        text.push_str(&format!(", {} left out", all - valid));
+    }
+    text
+}
+
+/// longhaul itself, under whatever settings.
+fn is_ours(key: &str) -> bool {
+    key == "longhaul" || key.starts_with("longhaul-")
+}
+
+/// iperf3 moves no file: it shows the limit of the network.
+fn is_limit(key: &str) -> bool {
+    key.starts_with("iperf")
+}
+
+/// Quantile of sorted values, between the nearest two.
+fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
+    let last = u32::try_from(sorted.len().checked_sub(1)?).ok()?;
+    let at = f64::from(last) * share;
+    let below = (0..=last).rev().find(|index| f64::from(*index) <= at)?;
+    let low = *sorted.get(usize::try_from(below).ok()?)?;
+    let high = sorted
+        .get(usize::try_from(below).ok()? + 1)
+        .copied()
+        .unwrap_or(low);
+    Some(low + (high - low) * (at - f64::from(below)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples;
+    use super::*;
+
+    #[test]
+    fn statements_come_from_the_cells() {
+        let results = samples::two_by_two();
+        let summary = of(&Grid::of(&results));
+        assert_eq!(summary.papers.len(), 1);
+        assert_eq!(summary.papers[0].what, "globus-url-copy / paper");
+        assert_eq!(summary.papers[0].figure, "×1.25");
+        assert_eq!(summary.papers[0].detail, "median of 4 points, 1.25 to 1.25");
+        // 100/500, 200/600, 300/700, 400/800
+        assert_eq!(summary.peers[0].figure, "×0.38");
+        assert_eq!(summary.coverage, "8 of 8 cells measured, 24 runs");
+    }
+
+    #[test]
+    fn the_limit_is_no_peer_and_less_can_be_better() {
+        let mut results = samples::two_by_two();
+        results.programs[1].key = "iperf3".to_owned();
+        for cell in &mut results.cells[4..] {
+            cell.program = "iperf3".to_owned();
+        }
+        assert!(of(&Grid::of(&results)).peers.is_empty());
+
+        let mut results = samples::two_by_two();
+        results.higher_is_better = false;
+        let peers = of(&Grid::of(&results)).peers;
+        assert_eq!(peers[0].what, "longhaul / best peer (less is better)");
+    }
+
+    #[test]
+    fn the_best_of_several_peers_counts() {
+        let mut results = samples::two_by_two();
+        let mut curl = results.programs[1].clone();
+        curl.key = "curl".to_owned();
+        results.programs.push(curl);
+        let mut cell = results.cells[4].clone();
+        cell.program = "curl".to_owned();
+        cell.median = Some(1000.0);
+        results.cells.push(cell);
+        assert_eq!(best_peer(&Grid::of(&results), 0, 0), Some(1000.0));
+        results.higher_is_better = false;
+        assert_eq!(best_peer(&Grid::of(&results), 0, 0), Some(500.0));
+    }
+
+    #[test]
+    fn quantiles_lie_between_values() {
+        assert_eq!(quantile(&[1.0, 2.0, 3.0, 4.0], 0.5), Some(2.5));
+        assert_eq!(quantile(&[1.0, 2.0, 3.0, 4.0, 5.0], 0.25), Some(2.0));
+        assert_eq!(quantile(&[7.0], 0.75), Some(7.0));
+        assert_eq!(quantile(&[], 0.5), None);
+    }
+
+    #[test]
+    fn what_was_left_out_is_counted() {
+        let mut results = samples::two_by_two();
+        results.cells[0].median = None;
+        results.cells[0].samples.truncate(1);
+        results.cells[0].samples[0].value = None;
+        let summary = of(&Grid::of(&results));
+        assert_eq!(
+            summary.coverage,
+            "7 of 8 cells measured, 22 runs, 1 left out"
+        );
+    }
+}

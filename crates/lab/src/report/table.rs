@@ -1,0 +1,347 @@
+//! A table of an experiment: what was measured, beside what was published.
+
+use super::csv::ratio;
+use super::grid::{self, Grid, Runs};
+use super::markup::Markup;
+use super::number;
+use crate::experiment::results::Cell;
+
+/// Writes the table in a box that scrolls by itself. `id` must be unique on the page.
+pub(super) fn write(markup: &mut Markup, grid: &Grid<'_>, id: &str) {
+    let layout = Layout::of(grid);
+    let caption = format!("{id}-caption");
+    let attributes = [
+        ("class", "scroll"),
+        ("role", "region"),
+        ("tabindex", "0"),
+        ("aria-labelledby", &caption),
+    ];
+    markup.element("div", &attributes, |region| {
+        region.element("table", &[], |table| {
+            table.leaf("caption", &[("id", &caption)], &caption_text(grid, &layout));
+            head(table, grid, &layout);
+            match layout.rows {
+                Rows::Groups => {
+                    (0..grid.rows()).for_each(|row| group(table, grid, &layout, row));
+                }
+                Rows::Programs => {
+                    table.element("tbody", &[], |body| programs(body, grid, &layout, 0));
+                }
+                Rows::Values => table.element("tbody", &[], |body| values(body, grid)),
+            }
+        });
+    });
+    left_out(markup, grid);
+}
+
+/// What a line of the table is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rows {
+    /// A program, in a group for each value of the axis down.
+    Groups,
+    /// A program; there is no axis down.
+    Programs,
+    /// A value of the axis down; there is one program.
+    Values,
+}
+
+struct Layout {
+    rows: Rows,
+    /// The published values have a line of their own; otherwise each is in the cell it belongs to.
+    paper_line: bool,
+}
+
+impl Layout {
+    fn of(grid: &Grid<'_>) -> Self {
+        let rows = match (&grid.results.down, grid.results.programs.len()) {
+            (Some(_), 1) => Rows::Values,
+            (Some(_), _) => Rows::Groups,
+            (None, _) => Rows::Programs,
+        };
+        let paper_line = rows != Rows::Values && grid.one_publication;
+        Self { rows, paper_line }
+    }
+}
+
+fn caption_text(grid: &Grid<'_>, layout: &Layout) -> String {
+    let mut text = format!("{}: median of the runs", grid.results.unit);
+    if grid
+        .results
+        .cells
+        .iter()
+        .any(|cell| cell.half_width.is_some())
+    {
+        text.push_str(" \u{b1} half-width of the 95\u{a0}% interval");
+    }
+    if grid.has_paper() {
+        let below = if layout.paper_line {
+            ""
+        } else {
+            "the paper\u{2019}s value and "
+        };
+        text.push_str(&format!(
+            "; below it {below}the ratio to the paper\u{2019}s value"
+        ));
+    }
+    if let ([program], Rows::Values) = (grid.results.programs.as_slice(), layout.rows) {
+        text.push_str(&format!("; {}", program.label));
+    }
+    text
+}
+
+fn head(markup: &mut Markup, grid: &Grid<'_>, layout: &Layout) {
+    let across = &grid.results.across;
+    let corner = match (&grid.results.down, layout.rows) {
+        (Some(down), Rows::Values) => grid::axis_name(down),
+        _ => "program".to_owned(),
+    };
+    let span = across.values.len().max(1).to_string();
+    markup.element("thead", &[], |head| {
+        head.element("tr", &[], |line| {
+            line.leaf("th", &[("scope", "col"), ("rowspan", "2")], &corner);
+            let attributes = [
+                ("scope", "colgroup"),
+                ("colspan", span.as_str()),
+                ("class", "axis"),
+            ];
+            line.element("th", &attributes, |cell| {
+                cell.leaf("span", &[], &grid::axis_name(across));
+            });
+        });
+        head.element("tr", &[], |line| {
+            for value in &across.values {
+                line.leaf("th", &[("scope", "col")], value);
+            }
+        });
+    });
+}
+
+fn group(markup: &mut Markup, grid: &Grid<'_>, layout: &Layout, row: usize) {
+    let name = grid
+        .results
+        .down
+        .as_ref()
+        .map_or_else(String::new, |axis| grid::value_name(axis, row));
+    let span = (grid.columns() + 1).to_string();
+    markup.element("tbody", &[], |body| {
+        body.element("tr", &[("class", "group")], |line| {
+            let attributes = [("scope", "rowgroup"), ("colspan", span.as_str())];
+            line.element("th", &attributes, |cell| cell.leaf("span", &[], &name));
+        });
+        programs(body, grid, layout, row);
+    });
+}
+
+fn programs(markup: &mut Markup, grid: &Grid<'_>, layout: &Layout, row: usize) {
+    let published = (0..grid.columns()).any(|column| grid.published(row, column).is_some());
+    if layout.paper_line && published {
+        paper_line(markup, grid, row);
+    }
+    for (program, named) in grid.programs() {
+        markup.element("tr", &[], |line| {
+            line.leaf("th", &[("scope", "row")], &named.label);
+            for column in 0..grid.columns() {
+                cell(line, grid.cell(program, row, column), !layout.paper_line);
+            }
+        });
+    }
+}
+
+fn values(markup: &mut Markup, grid: &Grid<'_>) {
+    let Some(down) = &grid.results.down else {
+        return;
+    };
+    for (row, value) in down.values.iter().enumerate() {
+        markup.element("tr", &[], |line| {
+            line.leaf("th", &[("scope", "row")], value);
+            for column in 0..grid.columns() {
+                cell(line, grid.cell(0, row, column), true);
+            }
+        });
+    }
+}
+
+fn paper_line(markup: &mut Markup, grid: &Grid<'_>, row: usize) {
+    markup.element("tr", &[("class", "published-row")], |line| {
+        line.leaf("th", &[("scope", "row")], "paper");
+        for column in 0..grid.columns() {
+            match grid.published(row, column) {
+                Some(value) => line.leaf("td", &[], &number::value(value)),
+                None => line.leaf(
+                    "td",
+                    &[("class", "none"), ("title", "not published")],
+                    "\u{2013}",
+                ),
+            }
+        }
+    });
+}
+
+fn cell(markup: &mut Markup, cell: Option<&Cell>, with_paper: bool) {
+    let Some(cell) = cell else {
+        markup.leaf(
+            "td",
+            &[("class", "none"), ("title", "not measured")],
+            "\u{2013}",
+        );
+        return;
+    };
+    let runs = Runs::of(cell);
+    markup.element("td", &[("title", &about(cell, &runs))], |data| {
+        match cell.median {
+            Some(median) => measured(data, median, cell, &runs),
+            None if runs.all == 0 => data.text(runs.verdict()),
+            None => data.leaf("span", &[("class", "bad")], runs.verdict()),
+        }
+        comparison(data, cell, with_paper);
+    });
+}
+
+fn measured(markup: &mut Markup, median: f64, cell: &Cell, runs: &Runs) {
+    markup.leaf("span", &[("class", "value")], &number::value(median));
+    if let Some(half) = cell.half_width {
+        let text = format!(" \u{b1}\u{a0}{}", number::spread(half, median));
+        markup.leaf("span", &[("class", "half")], &text);
+    }
+    if runs.has_left_out() {
+        markup.leaf("sup", &[("class", "bad")], "\u{2020}");
+    }
+}
+
+fn comparison(markup: &mut Markup, cell: &Cell, with_paper: bool) {
+    let mut parts = Vec::new();
+    if let Some(published) = cell.paper.filter(|_| with_paper) {
+        parts.push(number::value(published));
+    }
+    if let Some(ratio) = ratio(cell.median, cell.paper) {
+        parts.push(format!("\u{d7}{}", number::ratio(ratio)));
+    }
+    if !parts.is_empty() {
+        markup.leaf("small", &[], &parts.join(" "));
+    }
+}
+
+/// What a pointer that rests on a cell is told.
+fn about(cell: &Cell, runs: &Runs) -> String {
+    if runs.all == 0 {
+        return "not measured".to_owned();
+    }
+    let mut text = number::count(runs.all, "run");
+    if runs.has_left_out() {
+        text.push_str(&format!(", {}", reasons(runs)));
+    }
+    if let Some(limit) = cell
+        .samples
+        .iter()
+        .find_map(|run| run.limited_by.as_deref())
+    {
+        text.push_str(&format!("; limited by {limit}"));
+    }
+    text
+}
+
+fn reasons(runs: &Runs) -> String {
+    format!(
+        "{} left out: {}",
+        runs.all - runs.valid,
+        runs.reasons.join("; ")
+    )
+}
+
+/// The same reasons for those who have no pointer, and for print.
+fn left_out(markup: &mut Markup, grid: &Grid<'_>) {
+    let mut lines = Vec::new();
+    for (place, cell) in grid.cells() {
+        let runs = Runs::of(cell);
+        if runs.has_left_out() {
+            let program = grid.results.programs.get(place.program);
+            let label = program.map_or("", |program| program.label.as_str());
+            let point = grid.point_name(place.row, place.column);
+            lines.push(format!(
+                "{label}, {point}: {} of {} runs {}",
+                runs.all - runs.valid,
+                runs.all,
+                reason_list(&runs)
+            ));
+        }
+    }
+    if lines.is_empty() {
+        return;
+    }
+    markup.element("details", &[("class", "left-out")], |details| {
+        let cells = number::count(lines.len(), "cell");
+        details.leaf(
+            "summary",
+            &[],
+            &format!("\u{2020} Runs left out, in {cells}"),
+        );
+        details.element("ul", &[], |list| {
+            lines.iter().for_each(|line| list.leaf("li", &[], line));
+        });
+    });
+}
+
+fn reason_list(runs: &Runs) -> String {
+    format!("({})", runs.reasons.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples;
+    use super::*;
+    use crate::experiment::results::Results;
+
+    fn written(results: &Results) -> String {
+        let mut markup = Markup::default();
+        write(&mut markup, &Grid::of(results), "t");
+        markup.finish()
+    }
+
+    #[test]
+    fn cells_show_median_half_width_and_ratio_below_the_papers_line() {
+        let table = written(&samples::two_by_two());
+        assert_eq!(table.matches("class=\"published-row\"").count(), 2);
+        assert!(table.contains(
+            "<span class=\"value\">500</span><span class=\"half\"> ±\u{a0}25</span><small>×1.25</small>"
+        ));
+        assert_eq!(table.matches("<tbody>").count(), 2);
+        assert!(table.contains("<span>parallel streams 8</span>"));
+    }
+
+    #[test]
+    fn one_program_has_a_line_for_each_value_and_the_paper_in_the_cell() {
+        let mut results = samples::two_by_two();
+        results.programs.remove(0);
+        let table = written(&results);
+        assert!(!table.contains("published-row"));
+        assert!(table.contains("<small>400 ×1.25</small>"), "{table}");
+        assert!(table.contains("<th scope=\"row\">8</th>"));
+    }
+
+    #[test]
+    fn what_is_missing_failed_or_left_out_says_so() {
+        let mut results = samples::two_by_two();
+        results.cells[0].samples[0].invalid = vec!["the emulator was <late>".to_owned()];
+        results.cells[1].median = None;
+        results.cells[1]
+            .samples
+            .iter_mut()
+            .for_each(|run| run.value = None);
+        results.cells.remove(2);
+        let table = written(&results);
+        assert!(table.contains("<sup class=\"bad\">†</sup>"));
+        assert!(table.contains("1 left out: the emulator was &lt;late&gt;"));
+        assert!(table.contains("<span class=\"bad\">failed</span>"));
+        assert!(table.contains("<td class=\"none\" title=\"not measured\">–</td>"));
+        assert!(table.contains("† Runs left out, in 2 cells"));
+    }
+
+    #[test]
+    fn programs_are_the_lines_where_there_is_no_axis_down() {
+        let mut results = samples::two_by_two();
+        results.down = None;
+        let table = written(&results);
+        assert_eq!(table.matches("<tbody>").count(), 1);
+        assert_eq!(table.matches("<tr").count(), 2 + 1 + 2);
+    }
+}
