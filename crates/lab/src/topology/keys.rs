@@ -237,12 +237,10 @@ fn trace(name: &Spanned<String>, base: &Path) -> Result<Arc<Trace>, Fault> {
     let text = name.get_ref();
     let found = match sim::trace::shipped(text) {
         Some(trace) => Ok(trace),
-        None if text.contains('\n') => parse_trace(text),
-        None => read_trace(text, base),
+        None if text.contains('\n') => parse_trace(text).map(Arc::new),
+        None => read_trace(text, base).map(Arc::new),
     };
-    found
-        .map(Arc::new)
-        .map_err(|fault| fault.within("trace").at(name.span()))
+    found.map_err(|fault| fault.within("trace").at(name.span()))
 }
 
 fn parse_trace(text: &str) -> Result<Trace, Fault> {

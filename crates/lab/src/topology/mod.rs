@@ -28,9 +28,12 @@
 //! reorder = { probability = "1%", extra = "2ms" }
 //! duplicate = "0.1%"
 //! corrupt = 1e-5
-//! trace = "drsftp-path"         # or a CSV file beside this one, or the CSV text itself
 //! forward.rate = "10mbit"       # only from a to c
 //! back = { delay = "80ms" }     # only from c to a
+//!
+//! [[paths]]
+//! between = ["b", "c"]
+//! trace = "drsftp-path"         # or a CSV file beside this one, or the CSV text itself
 //! ```
 //!
 //! What is said more specially wins: a direction, then its path, then a direction of `default`

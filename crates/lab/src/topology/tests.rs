@@ -82,7 +82,10 @@ fn the_example_of_the_documentation_is_what_it_says() {
     };
     assert_eq!(special.reorder, Some(held));
     assert_eq!((special.duplicate, special.corrupt), (0.001, 0.00001));
-    assert!(special.trace.is_some());
+    assert_eq!(special.rate, rate(10_000_000));
+    let back = &topology.paths[1].back;
+    assert_eq!((back.rate, back.delay), (plain.rate, ms(80)));
+    assert!(topology.paths[2].forward.trace.is_some());
 }
 
 #[test]
@@ -172,7 +175,10 @@ fn settings_may_be_written_with_and_without_quotes() {
 fn what_is_impossible_is_refused_in_one_line() {
     for (text, expected) in [
         ("sede = 1", "line 1: unknown field `sede`"),
-        ("\n[default]\nrate = 0", "line 3: rate: a rate of 0"),
+        (
+            "\n[default]\nrate = 0",
+            "line 3: default: rate: a rate of 0",
+        ),
         (
             "\n[default]\nrate = 'fast'",
             "line 3: default: rate: 'fast' is not a rate",
@@ -238,11 +244,11 @@ fn what_is_impossible_is_refused_in_one_line() {
             "the trace gives the rtt",
         ),
         (
-            "[default]\ntrace = 'seconds,loss\\n0,2'",
+            "[default]\ntrace = \"seconds,loss\\n0,2\"",
             "line 2: default: trace: line 2: loss",
         ),
         (
-            "[default]\ntrace = 'seconds,rtt\\n0,70s'",
+            "[default]\ntrace = \"seconds,rtt\\n0,70s\"",
             "trace: rtt: 70s is too long",
         ),
         ("[[paths]]\nrate = 5000", "line 1: a path needs between"),

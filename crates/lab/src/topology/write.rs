@@ -119,7 +119,7 @@ fn line(text: &mut String, prefix: &str, key: &str, value: &str) {
 fn trace_value(trace: &Trace) -> String {
     let shipped = SHIPPED
         .into_iter()
-        .find(|(name, _)| sim::trace::shipped(name).as_ref() == Some(trace));
+        .find(|(name, _)| sim::trace::shipped(name).is_some_and(|shipped| *shipped == *trace));
     match shipped {
         Some((name, _)) => quoted(name),
         None => format!("'''\n{}'''", trace.to_csv()),

@@ -8,6 +8,7 @@
 //! order comes from a first-order autoregressive process, and a common part of it makes long round
 //! trips likelier when the rate is low.
 
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use rand::{RngExt, SeedableRng};
@@ -31,11 +32,13 @@ pub const SHIPPED: [(&str, &str); 2] = [
 /// The seed of the traces that ship: everybody has the same ones.
 const SEED: u64 = 2004;
 
-/// The trace of this name (see [`SHIPPED`]); always the same.
-pub fn shipped(name: &str) -> Option<Trace> {
+/// The trace of this name (see [`SHIPPED`]); always the same, made once.
+pub fn shipped(name: &str) -> Option<Arc<Trace>> {
+    static PATH: LazyLock<Arc<Trace>> = LazyLock::new(|| Arc::new(drsftp_path(SEED)));
+    static WAN: LazyLock<Arc<Trace>> = LazyLock::new(|| Arc::new(drsftp_wan(SEED)));
     match name {
-        "drsftp-path" => Some(drsftp_path(SEED)),
-        "drsftp-wan" => Some(drsftp_wan(SEED)),
+        "drsftp-path" => Some(PATH.clone()),
+        "drsftp-wan" => Some(WAN.clone()),
         _ => None,
     }
 }
@@ -181,8 +184,8 @@ impl Range {
     /// the exponent grows.
     fn exponent(&self, count: usize) -> f64 {
         let wanted = self.mean * count as f64;
-        let (mut low, mut high) = (0.01_f64, 1000.0_f64);
-        for _ in 0..60 {
+        let (mut low, mut high) = (0.01_f64, 100.0_f64);
+        for _ in 0..40 {
             let middle = f64::midpoint(low, high);
             let sum: u64 = (0..count)
                 .map(|rank| self.quantile(rank, count, middle))
