@@ -14,7 +14,9 @@ mod command;
 pub mod engine;
 mod environment;
 mod exec;
+mod host;
 mod init;
+mod interface;
 mod load;
 mod lock;
 mod machine;
@@ -37,7 +39,6 @@ use command::{Ended, Start};
 use engine::Engine;
 use load::Load;
 use lock::Lock;
-use machine::Borrowed;
 use namespace::Namespace;
 use signals::Signals;
 use verdict::Circumstances;
@@ -86,16 +87,7 @@ pub fn run(request: NetRequest) -> Result<Outcome, LabError> {
     let _foreground = terminal::Foreground::remember();
     let signals = Signals::catch()?;
     let topology = request.topology;
-    let mut namespaces = Vec::with_capacity(topology.hosts.len());
-    let mut ports = Vec::with_capacity(topology.hosts.len());
-    let mut for_machine = Vec::new();
-    for index in 0..topology.hosts.len() {
-        let built = namespace::build(&topology, index)?;
-        namespaces.push(built.namespace);
-        ports.push(built.port);
-        for_machine.extend(built.for_machine);
-    }
-    let borrowed = Borrowed::set(&for_machine)?;
+    let (namespaces, ports, borrowed) = host::build(&topology)?;
     let engine = Engine::start(&topology, ports)?;
     let start = Start {
         environment: environment::of(&topology, &program, request.environment),

@@ -2,7 +2,7 @@
 //!
 //! A file below `/proc/sys/net` is that of the network namespace of the *thread* that opens it.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -13,13 +13,15 @@ use crate::LabError;
 /// The setting that names a namespace's TCP congestion control.
 pub(super) const CONGESTION_CONTROL: &str = "net.ipv4.tcp_congestion_control";
 
-/// Where a value took effect, or must.
+/// Where a value took effect, or has to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scope {
     /// Set in this thread's network namespace.
     Namespace,
     /// Not set: the namespace does not have it or cannot change it, one value serves the machine.
     Machine,
+    /// Not set: the machine has this congestion control, and does not allow it to everybody.
+    Restricted,
 }
 
 /// Sets `key` in this thread's network namespace, if it belongs to the namespace.
@@ -29,10 +31,14 @@ pub(super) enum Scope {
 /// [`LabError::Refused`]: `/proc/sys` is read-only.
 pub(super) fn set_here(key: &str, value: &str) -> Result<Scope, LabError> {
     let path = path(key)?;
-    match write(&path, value) {
-        Ok(()) => {}
+    let file = match open(&path) {
+        Ok(file) => file,
         Err(Errno::ENOENT | Errno::EACCES) => return Ok(Scope::Machine),
-        // Opening it failed with EACCES then: the value itself was refused.
+        Err(error) => return Err(refusal(key, value, error)),
+    };
+    match write(file, value) {
+        Ok(()) => {}
+        Err(Errno::EPERM) if key == CONGESTION_CONTROL => return Ok(Scope::Restricted),
         Err(error) => return Err(refusal(key, value, error)),
     }
     check(key, value, &path)?;
@@ -45,7 +51,7 @@ pub(super) fn set_here(key: &str, value: &str) -> Result<Scope, LabError> {
 /// As [`set_here`]; [`LabError::Refused`] also without root.
 pub(super) fn set_machine(key: &str, value: &str) -> Result<(), LabError> {
     let path = path(key)?;
-    write(&path, value).map_err(|error| match error {
+    let file = open(&path).map_err(|error| match error {
         Errno::EACCES | Errno::EPERM => LabError::Refused(format!(
             "{key} is one setting for the whole machine, and only root may change it: run as root, \
              or set it first with `sudo sysctl -w {key}='{value}'`"
@@ -53,6 +59,7 @@ pub(super) fn set_machine(key: &str, value: &str) -> Result<(), LabError> {
         Errno::ENOENT => unknown(key),
         error => refusal(key, value, error),
     })?;
+    write(file, value).map_err(|error| refusal(key, value, error))?;
     check(key, value, &path)
 }
 
@@ -66,6 +73,29 @@ pub(super) fn read(key: &str) -> Result<String, LabError> {
         _ => LabError::system(format!("cannot read {key}"), e),
     })?;
     Ok(words(&text))
+}
+
+/// The machine's setting that lets namespaces use these congestion controls besides those they may;
+/// `None`: no names.
+///
+/// # Errors
+/// The kernel does not tell which there are.
+pub(super) fn allowing<'n>(
+    names: impl Iterator<Item = &'n String>,
+) -> Result<Option<(String, String)>, LabError> {
+    let names: Vec<&str> = names.map(String::as_str).collect();
+    if names.is_empty() {
+        return Ok(None);
+    }
+    let key = "net.ipv4.tcp_allowed_congestion_control";
+    let allowed = read(key)?;
+    // In the order of this list, which is that of the allowed ones too.
+    let available = read("net.ipv4.tcp_available_congestion_control")?;
+    let wanted: Vec<&str> = available
+        .split(' ')
+        .filter(|name| names.contains(name) || allowed.split(' ').any(|a| a == *name))
+        .collect();
+    Ok(Some((key.to_owned(), wanted.join(" "))))
 }
 
 /// The kernel separates words by tabs, people by spaces.
@@ -95,8 +125,11 @@ fn path(key: &str) -> Result<PathBuf, LabError> {
     Ok(Path::new("/proc/sys").join(parts.join("/")))
 }
 
-fn write(path: &Path, value: &str) -> Result<(), Errno> {
-    let mut file = OpenOptions::new().write(true).open(path).map_err(errno)?;
+fn open(path: &Path) -> Result<File, Errno> {
+    OpenOptions::new().write(true).open(path).map_err(errno)
+}
+
+fn write(mut file: File, value: &str) -> Result<(), Errno> {
     file.write_all(value.as_bytes()).map_err(errno)
 }
 
@@ -130,9 +163,6 @@ fn refusal(key: &str, value: &str, error: Errno) -> LabError {
                 available.unwrap_or_else(|_| "none that it names".to_owned())
             ))
         }
-        (CONGESTION_CONTROL, Errno::EPERM) => LabError::Usage(format!(
-            "the kernel does not let a host of a lab use the congestion control '{value}'"
-        )),
         (_, Errno::EROFS) => LabError::Refused(format!(
             "{key} cannot be set, /proc/sys is read-only here: run outside the container or start \
              it with --privileged"
@@ -194,6 +224,18 @@ mod tests {
         let told = refusal(CONGESTION_CONTROL, "warp", Errno::ENOENT).to_string();
         let known = read("net.ipv4.tcp_available_congestion_control").unwrap();
         assert!(told.contains(&known), "{told}");
+    }
+
+    #[test]
+    fn allowing_keeps_what_is_allowed() {
+        assert_eq!(allowing([].iter()).unwrap(), None);
+        let allowed = read("net.ipv4.tcp_allowed_congestion_control").unwrap();
+        let available = read("net.ipv4.tcp_available_congestion_control").unwrap();
+        let all: Vec<String> = available.split(' ').map(str::to_owned).collect();
+        let (_, none_new) = allowing([all[0].clone()].iter()).unwrap().unwrap();
+        assert!(allowed.split(' ').all(|name| none_new.contains(name)));
+        let (_, value) = allowing(all.iter()).unwrap().unwrap();
+        assert_eq!(value, available);
     }
 
     proptest! {

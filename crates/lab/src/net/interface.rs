@@ -1,0 +1,130 @@
+//! Two changes to a network interface that ioctl(2) does not offer or keeps for the machine's root:
+//! one rtnetlink(7) message.
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use rustix::net::{recv, send, socket_with};
+
+use crate::LabError;
+
+/// The loopback interface is the first of every network namespace.
+const LOOPBACK: u32 = 1;
+
+/// `struct nlmsghdr` and `struct ifinfomsg`.
+const HEADERS: usize = 32;
+/// `struct rtattr` and a number.
+const ATTRIBUTE: usize = 8;
+
+const RTM_NEWLINK: u16 = 16;
+const NLM_F_REQUEST: u16 = 1;
+const NLM_F_ACK: u16 = 4;
+const NLMSG_ERROR: u16 = 2;
+const IFF_UP: u32 = 1;
+const IFLA_TXQLEN: u16 = 13;
+
+/// Brings this thread's namespace's loopback up: without it, a host does not reach itself.
+///
+/// # Errors
+/// The kernel refuses.
+pub(super) fn loopback_up() -> Result<(), LabError> {
+    request(&change(LOOPBACK, Some(IFF_UP), None))
+        .map_err(|e| LabError::system("cannot bring a host's loopback up", e))
+}
+
+/// Sets how many packets may wait in the interface.
+///
+/// # Errors
+/// The kernel refuses.
+pub(super) fn set_queue_length(index: u32, packets: u32) -> Result<(), LabError> {
+    request(&change(index, None, Some(packets)))
+        .map_err(|e| LabError::system("cannot set the queue length of a TUN device", e))
+}
+
+/// `RTM_NEWLINK` for an interface that exists: changes the named flag and the queue's length.
+fn change(index: u32, flag: Option<u32>, queue: Option<u32>) -> Vec<u8> {
+    let attribute = if queue.is_some() { ATTRIBUTE } else { 0 };
+    let length = u32::try_from(HEADERS + attribute).unwrap_or(u32::MAX);
+    let flag = flag.unwrap_or(0).to_ne_bytes();
+    let mut message = Vec::with_capacity(HEADERS + attribute);
+    message.extend(length.to_ne_bytes());
+    message.extend(RTM_NEWLINK.to_ne_bytes());
+    message.extend((NLM_F_REQUEST | NLM_F_ACK).to_ne_bytes());
+    // Sequence number and sender: there is one message, and the kernel knows the socket.
+    message.extend([0; 8]);
+    // Family and device type: any.
+    message.extend([0; 4]);
+    message.extend(index.to_ne_bytes());
+    // The flags, and which of them count.
+    message.extend(flag);
+    message.extend(flag);
+    if let Some(packets) = queue {
+        message.extend(8_u16.to_ne_bytes());
+        message.extend(IFLA_TXQLEN.to_ne_bytes());
+        message.extend(packets.to_ne_bytes());
+    }
+    message
+}
+
+/// Sends it to the kernel, and hears how it went.
+fn request(message: &[u8]) -> Result<(), Errno> {
+    // The default protocol, number 0, is NETLINK_ROUTE.
+    let protocol = None;
+    let socket = socket_with(
+        AddressFamily::NETLINK,
+        SocketType::RAW,
+        SocketFlags::CLOEXEC,
+        protocol,
+    )?;
+    send(&socket, message, SendFlags::empty())?;
+    let mut answer = [0; 1024];
+    let (length, _) = recv(&socket, &mut answer[..], RecvFlags::empty())?;
+    acknowledged(&answer[..length])
+}
+
+/// The answer is `struct nlmsghdr` of type `NLMSG_ERROR`, then 0 or the error number, negated.
+fn acknowledged(answer: &[u8]) -> Result<(), Errno> {
+    let kind = answer.get(4..6).and_then(|b| b.try_into().ok());
+    let error = answer.get(16..20).and_then(|b| b.try_into().ok());
+    match (kind.map(u16::from_ne_bytes), error.map(i32::from_ne_bytes)) {
+        (Some(NLMSG_ERROR), Some(0)) => Ok(()),
+        (Some(NLMSG_ERROR), Some(error)) => Err(Errno::from_raw_os_error(error.wrapping_neg())),
+        _ => Err(Errno::BADMSG),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_as_long_as_it_says() {
+        for message in [
+            change(1, Some(IFF_UP), None),
+            change(2, None, Some(20_000)),
+            change(3, Some(IFF_UP), Some(1)),
+        ] {
+            let length = u32::from_ne_bytes(message[..4].try_into().unwrap());
+            assert_eq!(length as usize, message.len());
+        }
+    }
+
+    #[test]
+    fn the_kernel_reads_the_message() {
+        // It gets as far as looking for the interface, or for the privilege.
+        let answer = request(&change(0x7fff_fff0, None, Some(1)));
+        assert!(
+            matches!(answer, Err(Errno::NODEV | Errno::PERM)),
+            "{answer:?}"
+        );
+    }
+
+    #[test]
+    fn an_answer_tells_the_error() {
+        let mut answer = [0; 36];
+        answer[4..6].copy_from_slice(&NLMSG_ERROR.to_ne_bytes());
+        assert_eq!(acknowledged(&answer), Ok(()));
+        answer[16..20].copy_from_slice(&(-1_i32).to_ne_bytes());
+        assert_eq!(acknowledged(&answer), Err(Errno::PERM));
+        assert_eq!(acknowledged(&answer[..12]), Err(Errno::BADMSG));
+    }
+}
