@@ -1,6 +1,32 @@
 //! Experiments: a data file says network, settings, programs, sweep and repetitions; this runs it.
+//!
+//! A `definition` is an experiment's file, a `program` that of a program under test; both ship in
+//! the `catalog`. A `plan` says which points to visit. For every run, `preparation` fills a point
+//! into the files, `measurement` starts a fresh process for it (in a fresh network), and in that
+//! process `cell` starts server and client and counts.
 
+mod catalog;
+mod cell;
+mod definition;
+mod document;
+mod entrants;
+mod environment;
+mod interrupt;
+mod listening;
+mod measurement;
+mod plan;
+mod preparation;
+mod process;
+mod program;
+mod reading;
 pub mod results;
+mod runner;
+mod save;
+mod scratch;
+mod simulation;
+mod statistics;
+mod tally;
+mod template;
 
 use std::path::{Path, PathBuf};
 
@@ -14,6 +40,16 @@ pub enum Mode {
     Quick,
     /// The paper's sweep, file sizes and repetitions.
     Full,
+}
+
+impl Mode {
+    /// As in results and their files' names.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Quick => "quick",
+            Self::Full => "full",
+        }
+    }
 }
 
 /// What `longhaul lab run` is told.
@@ -59,17 +95,19 @@ pub struct Saved {
 
 /// The experiments that ship with the lab.
 pub fn catalog() -> Vec<Listing> {
-    todo!()
+    catalog::listings()
 }
 
 /// Runs an experiment, cell by cell; `say` hears a line for people as each cell is done.
+///
+/// SIGINT, SIGTERM and SIGHUP are held back in the calling thread meanwhile: what is done is kept,
+/// then the signal takes its effect.
 ///
 /// # Errors
 /// No such experiment, a mistake in its file, a missing privilege; a program that fails is a failed
 /// sample, not an error.
 pub fn run(request: &RunRequest, say: &mut dyn FnMut(&str)) -> Result<Saved, LabError> {
-    let _ = (request, say);
-    todo!()
+    runner::run(request, say)
 }
 
 /// One measurement inside a lab (`longhaul lab cell`, not for users): starts the servers, runs the
@@ -78,6 +116,5 @@ pub fn run(request: &RunRequest, say: &mut dyn FnMut(&str)) -> Result<Saved, Lab
 /// # Errors
 /// The job cannot be read, or a server does not start.
 pub fn cell(job: &Path) -> Result<u8, LabError> {
-    let _ = job;
-    todo!()
+    cell::run(job).map(|()| 0)
 }

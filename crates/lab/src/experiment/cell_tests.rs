@@ -1,0 +1,99 @@
+use tempfile::TempDir;
+
+use super::*;
+
+fn job(directory: &TempDir, script: &str) -> Job {
+    Job {
+        lab: None,
+        server: None,
+        port: 0,
+        client: Process {
+            host: "a".into(),
+            argv: ["sh", "-c", script].map(str::to_owned).into(),
+        },
+        limit_seconds: 10,
+        directory: directory.path().to_owned(),
+        record: Vec::new(),
+    }
+}
+
+#[test]
+fn a_client_is_timed_and_its_output_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    let job = job(&directory, "sleep 0.05; echo $HOME; pwd");
+    let (seconds, failure) = client(&job).unwrap();
+    assert_eq!(failure, None);
+    assert!((0.05..9.0).contains(&seconds), "{seconds}");
+    let place = directory.path().display();
+    let output = std::fs::read_to_string(job.client_output()).unwrap();
+    assert_eq!(output, format!("{place}\n{place}\n"));
+}
+
+#[test]
+fn a_failure_has_its_reason() {
+    let directory = tempfile::tempdir().unwrap();
+    for (script, reason) in [
+        (
+            "echo out; echo why >&2; echo >&2; exit 3",
+            "exit code 3: why",
+        ),
+        ("echo out; exit 3", "exit code 3: out"),
+        ("echo '{\"error\": \"busy\"}'; exit 1", "exit code 1: busy"),
+        ("exit 1", "exit code 1: it said nothing"),
+        ("kill -9 $$", "ended by signal 9: it said nothing"),
+    ] {
+        let (_, failure) = client(&job(&directory, script)).unwrap();
+        assert_eq!(failure.as_deref(), Some(reason), "{script}");
+    }
+}
+
+#[test]
+fn a_client_that_is_not_done_in_time_is_ended() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut slow = job(&directory, "exec sleep 60");
+    slow.limit_seconds = 0;
+    let (seconds, failure) = client(&slow).unwrap();
+    assert_eq!(failure.as_deref(), Some("not done after 0 s"));
+    assert!(seconds < 30.0);
+}
+
+#[test]
+fn on_a_host_a_command_goes_through_the_lab() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut job = job(&directory, "true");
+    job.lab = Some("/opt/longhaul".into());
+    let command = job.command(&job.client);
+    let words: Vec<_> = command
+        .get_args()
+        .map(|word| word.to_string_lossy())
+        .collect();
+    assert_eq!(command.get_program(), "/opt/longhaul");
+    assert_eq!(words, ["lab", "exec", "a", "--", "sh", "-c", "true"]);
+}
+
+#[test]
+fn a_server_that_gives_up_is_not_waited_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let job = job(&directory, "true");
+    let program = Process {
+        host: "b".into(),
+        argv: ["sh", "-c", "echo 'port taken' >&2"]
+            .map(str::to_owned)
+            .into(),
+    };
+    let mut server = job.start(&program, "server").unwrap();
+    let message = wait_for(&job, &mut server).unwrap_err().to_string();
+    assert_eq!(message, "the server ended before it listened: port taken");
+}
+
+#[test]
+fn settings_are_read_and_those_that_are_hidden_left_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut job = job(&directory, "true");
+    let keys = ["net.ipv4.tcp_rmem", "net.no_such", "kernel.ostype"].map(str::to_owned);
+    job.record = vec![("a".into(), keys.into())];
+    let settings = record(&job).unwrap();
+    assert_eq!(settings["a: kernel.ostype"], "Linux");
+    assert_eq!(settings["a: net.ipv4.tcp_rmem"].split(' ').count(), 3);
+    assert_eq!(settings.len(), 2);
+}

@@ -1,0 +1,316 @@
+//! An experiment as its file says it. `docs/experiments.md` describes the keys.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::Mode;
+use super::document::{self, mistake};
+use super::template::Variables;
+use crate::LabError;
+use crate::simulate::Measure;
+
+/// Where an experiment runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Kind {
+    /// Over an emulated network.
+    Net,
+    /// Over this machine's loopback interface.
+    Loopback,
+    /// In the simulator.
+    Sim,
+}
+
+/// A value for each [`Mode`].
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ByMode<T> {
+    /// For [`Mode::Full`].
+    pub(crate) full: T,
+    /// For [`Mode::Quick`].
+    pub(crate) quick: T,
+}
+
+impl<T> ByMode<T> {
+    /// The one of `mode`.
+    pub(crate) fn of(&self, mode: Mode) -> &T {
+        match mode {
+            Mode::Full => &self.full,
+            Mode::Quick => &self.quick,
+        }
+    }
+}
+
+/// A swept quantity.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AxisDefinition {
+    /// The variable that it sets.
+    pub(crate) key: String,
+    /// For people.
+    pub(crate) label: String,
+    /// `ms`, `%`, or empty.
+    #[serde(default)]
+    pub(crate) unit: String,
+    /// Every value, in order.
+    pub(crate) full: Vec<String>,
+    /// Those of them that a quick run visits.
+    pub(crate) quick: Vec<String>,
+    /// Draw it logarithmically.
+    #[serde(default)]
+    pub(crate) logarithmic: bool,
+    /// What a value stands for in command lines and networks, where it is not itself.
+    #[serde(default)]
+    pub(crate) means: BTreeMap<String, String>,
+}
+
+impl AxisDefinition {
+    /// The values that `mode` visits.
+    pub(crate) fn values(&self, mode: Mode) -> &[String] {
+        match mode {
+            Mode::Full => &self.full,
+            Mode::Quick => &self.quick,
+        }
+    }
+
+    /// What `value` stands for in templates.
+    pub(crate) fn meaning<'a>(&'a self, value: &'a str) -> &'a str {
+        self.means.get(value).map_or(value, String::as_str)
+    }
+
+    fn check(&self, file: &str, axis: &str) -> Result<(), LabError> {
+        if self.full.is_empty() || self.quick.is_empty() {
+            return Err(mistake(file, axis, "'full' and 'quick' need values"));
+        }
+        for (i, value) in self.full.iter().enumerate() {
+            if self.full[..i].contains(value) {
+                return Err(mistake(
+                    file,
+                    &format!("{axis}.full"),
+                    format!("'{value}' twice"),
+                ));
+            }
+        }
+        let known = |value: &&String| !self.full.contains(value);
+        if let Some(odd) = self.quick.iter().chain(self.means.keys()).find(known) {
+            let what = format!("'{odd}' is not among the values of '{axis}.full'");
+            return Err(mistake(file, axis, what));
+        }
+        Ok(())
+    }
+}
+
+/// An experiment.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Definition {
+    /// One line for people.
+    pub(crate) title: String,
+    /// What it reproduces; empty: nothing published.
+    #[serde(default)]
+    pub(crate) source: String,
+    /// Where it runs.
+    pub(crate) kind: Kind,
+    /// What is measured: `goodput`, `cpu_per_gigabyte`, `wall`, or a reading of its programs; in
+    /// the simulator a [`Measure`].
+    pub(crate) measure: String,
+    /// Unit of the measured value.
+    pub(crate) unit: String,
+    /// Larger values are better.
+    #[serde(default = "yes")]
+    pub(crate) higher_is_better: bool,
+    /// The seed of all random events.
+    #[serde(default = "one")]
+    pub(crate) seed: u64,
+    /// Remarks for the reader of the results.
+    #[serde(default)]
+    pub(crate) notes: Vec<String>,
+    /// Keys of the programs, in the order they are shown.
+    pub(crate) programs: ByMode<Vec<String>>,
+    /// Runs of each program at each point.
+    pub(crate) repetitions: ByMode<u32>,
+    /// Size of the file that is moved, bytes (`256MiB`); none: no file is made.
+    #[serde(default)]
+    pub(crate) bytes: Option<ByMode<String>>,
+    /// Seconds after which a client is ended and its run has failed.
+    pub(crate) limit: ByMode<u32>,
+    /// Variables that all points share.
+    #[serde(default)]
+    pub(crate) parameters: Variables,
+    /// The table's columns and the figure's x.
+    pub(crate) across: AxisDefinition,
+    /// The table's rows and the figure's lines.
+    #[serde(default)]
+    pub(crate) down: Option<AxisDefinition>,
+    /// A topology file's content, texts with holes.
+    #[serde(default)]
+    pub(crate) network: Option<toml::Table>,
+    /// What the simulator is told, texts with holes.
+    #[serde(default)]
+    pub(crate) simulation: Option<toml::Table>,
+    /// Published numbers: for each value of `down` a row over `across.full`; without `down` the
+    /// row is called `values`.
+    #[serde(default)]
+    pub(crate) paper: BTreeMap<String, Vec<f64>>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn one() -> u64 {
+    1
+}
+
+/// The row of published numbers when there is no `down` axis.
+const ONLY_ROW: &str = "values";
+
+impl Definition {
+    /// Reads and checks an experiment's file.
+    ///
+    /// # Errors
+    /// [`LabError::Usage`] names the file and the line or key.
+    pub(crate) fn parse(file: &str, text: &str) -> Result<Self, LabError> {
+        let definition: Self = document::parse(file, text)?;
+        definition.check(file)?;
+        Ok(definition)
+    }
+
+    /// The axes: `down` first, as rows are visited one after the other.
+    pub(crate) fn axes(&self) -> impl Iterator<Item = &AxisDefinition> {
+        self.down.iter().chain([&self.across])
+    }
+
+    /// The published value at a point of the sweep.
+    pub(crate) fn published(&self, at: &BTreeMap<String, String>) -> Option<f64> {
+        let row = match &self.down {
+            Some(down) => at.get(&down.key)?,
+            None => ONLY_ROW,
+        };
+        let value = at.get(&self.across.key)?;
+        let column = self.across.full.iter().position(|v| v == value)?;
+        self.paper.get(row)?.get(column).copied()
+    }
+
+    /// Size of the moved file as written; an axis with the key `bytes` sweeps it instead.
+    pub(crate) fn bytes(&self, mode: Mode) -> Option<&str> {
+        self.bytes.as_ref().map(|bytes| bytes.of(mode).as_str())
+    }
+
+    fn check(&self, file: &str) -> Result<(), LabError> {
+        self.across.check(file, "across")?;
+        if let Some(down) = &self.down {
+            down.check(file, "down")?;
+            if down.key == self.across.key {
+                return Err(mistake(file, "down.key", "the same as 'across.key'"));
+            }
+        }
+        self.check_counts(file)?;
+        self.check_kind(file)?;
+        self.check_unit(file)?;
+        self.check_paper(file)
+    }
+
+    fn check_counts(&self, file: &str) -> Result<(), LabError> {
+        for (mode, key) in [(Mode::Full, "full"), (Mode::Quick, "quick")] {
+            if self.programs.of(mode).is_empty() {
+                return Err(mistake(
+                    file,
+                    &format!("programs.{key}"),
+                    "name at least one",
+                ));
+            }
+            for (name, count) in [("repetitions", &self.repetitions), ("limit", &self.limit)] {
+                if *count.of(mode) == 0 {
+                    return Err(mistake(
+                        file,
+                        &format!("{name}.{key}"),
+                        "must be more than 0",
+                    ));
+                }
+            }
+            if let Some(Err(what)) = self.bytes(mode).map(sim::units::size) {
+                return Err(mistake(file, &format!("bytes.{key}"), what));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_kind(&self, file: &str) -> Result<(), LabError> {
+        let tables = [
+            ("network", self.network.is_some(), Kind::Net),
+            ("simulation", self.simulation.is_some(), Kind::Sim),
+        ];
+        for (key, present, kind) in tables {
+            if present != (self.kind == kind) {
+                let what = if present {
+                    "does not fit this 'kind'"
+                } else {
+                    "is needed for this 'kind'"
+                };
+                return Err(mistake(file, key, what));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_unit(&self, file: &str) -> Result<(), LabError> {
+        let unit = if self.kind == Kind::Sim {
+            let measure = Measure::named(&self.measure).ok_or_else(|| {
+                mistake(
+                    file,
+                    "measure",
+                    "the simulator has 'goodput' and 'mean_rtt'",
+                )
+            })?;
+            Some(measure.unit())
+        } else {
+            built_in_unit(&self.measure)
+        };
+        match unit {
+            Some(unit) if unit != self.unit => {
+                let what = format!("'{}' is measured in {unit}", self.measure);
+                Err(mistake(file, "unit", what))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_paper(&self, file: &str) -> Result<(), LabError> {
+        for (row, values) in &self.paper {
+            let known = match &self.down {
+                Some(down) => down.full.contains(row),
+                None => row == ONLY_ROW,
+            };
+            if !known {
+                let rows = if self.down.is_some() {
+                    "not a value of 'down.full'"
+                } else {
+                    "without a 'down' axis the row is called 'values'"
+                };
+                return Err(mistake(file, &format!("paper.{row}"), rows));
+            }
+            let (have, want) = (values.len(), self.across.full.len());
+            if have != want {
+                let what = format!("{have} numbers for the {want} values of 'across.full'");
+                return Err(mistake(file, &format!("paper.{row}"), what));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The unit of a measure that needs no reading.
+pub(crate) fn built_in_unit(measure: &str) -> Option<&'static str> {
+    match measure {
+        "goodput" => Some("Mbit/s"),
+        "cpu_per_gigabyte" => Some("s/GB"),
+        "wall" => Some("ms"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+#[path = "definition_tests.rs"]
+mod tests;

@@ -1,0 +1,65 @@
+//! SIGINT, SIGTERM and SIGHUP while an experiment runs: what is done is kept.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+
+use super::process::readable;
+use crate::LabError;
+
+/// While it exists, SIGINT, SIGTERM and SIGHUP wait. Dropped, it lets one that came take its effect, so
+/// that the caller's shell sees a program that ended by that signal.
+///
+/// It works on the calling thread: the process has no other, or none that would take the signal.
+#[derive(Debug)]
+pub(crate) struct Interrupts {
+    pending: SignalFd,
+    before: SigSet,
+}
+
+impl Interrupts {
+    /// Holds the signals back.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub(crate) fn hold() -> Result<Self, LabError> {
+        let failed = |errno| LabError::system("cannot hold signals back", errno);
+        let before = SigSet::thread_get_mask().map_err(failed)?;
+        let mut held = SigSet::empty();
+        held.add(Signal::SIGINT);
+        held.add(Signal::SIGTERM);
+        held.add(Signal::SIGHUP);
+        held.thread_block().map_err(failed)?;
+        let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
+        let pending = SignalFd::with_flags(&held, flags).map_err(failed)?;
+        Ok(Self { pending, before })
+    }
+
+    /// Readable once a signal has come.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.pending.as_fd()
+    }
+
+    /// Whether a signal has come.
+    pub(crate) fn came(&self) -> bool {
+        readable(&self.pending)
+    }
+}
+
+impl Drop for Interrupts {
+    fn drop(&mut self) {
+        // Only an impossible set could be refused.
+        let _ = self.before.thread_set_mask();
+    }
+}
+
+/// Takes every signal again: a child of a process that holds some back inherits that.
+///
+/// # Errors
+/// The kernel refuses.
+pub(crate) fn take_all() -> Result<(), LabError> {
+    SigSet::empty()
+        .thread_set_mask()
+        .map_err(|errno| LabError::system("cannot take signals", errno))
+}

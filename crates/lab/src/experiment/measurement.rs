@@ -1,0 +1,264 @@
+//! One run of one program: the process that makes it, and what its output says.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal};
+
+use super::cell::Outcome;
+use super::definition::built_in_unit;
+use super::interrupt::Interrupts;
+use super::preparation::Prepared;
+use super::process::{self, Wait};
+use super::program::ProgramDefinition;
+use super::results::Sample;
+use crate::LabError;
+use crate::net::NetReport;
+
+/// What came of a run.
+#[derive(Debug)]
+pub(crate) enum Run {
+    /// It was made.
+    Made(Made),
+    /// The user wants to stop.
+    Interrupted,
+}
+
+/// A run that was made.
+#[derive(Debug)]
+pub(crate) struct Made {
+    /// Valid or not.
+    pub(crate) sample: Sample,
+    /// The hosts' kernel settings (`HOST: KEY` → value), if they were asked for.
+    pub(crate) settings: BTreeMap<String, String>,
+    /// The lab could not keep up: another try may go better.
+    pub(crate) overloaded: bool,
+}
+
+impl Made {
+    /// In the simulator there are no settings, and nothing comes too late.
+    pub(crate) fn simulated(sample: Sample) -> Self {
+        Self {
+            sample,
+            settings: BTreeMap::new(),
+            overloaded: false,
+        }
+    }
+}
+
+/// How long a network may take to come and go, beyond the client's limit.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Makes a run in a fresh process (and over a fresh network, if it has one) and reads what
+/// `program` measured.
+///
+/// # Errors
+/// The lab refuses to run at all: a mistake in a file, a privilege that is missing.
+pub(crate) fn run(
+    longhaul: &Path,
+    program: &ProgramDefinition,
+    measure: &str,
+    prepared: &Prepared,
+    seed: u64,
+    interrupts: &Interrupts,
+) -> Result<Run, LabError> {
+    let mut child = start(longhaul, prepared, seed)?;
+    let limit = Duration::from_secs(u64::from(prepared.job.limit_seconds));
+    let deadline = Instant::now() + limit + PATIENCE;
+    let wait = process::wait(&mut child, deadline, Some(interrupts.fd()))
+        .map_err(|e| LabError::system("cannot observe the lab", e))?;
+    let code = match wait {
+        Wait::Ended(status) => status.code(),
+        Wait::Late => {
+            stop(prepared, &mut child)?;
+            None
+        }
+        Wait::Interrupted => {
+            stop(prepared, &mut child)?;
+            return Ok(Run::Interrupted);
+        }
+    };
+    let outcome = outcome(prepared, code)?;
+    Ok(Run::Made(judge(program, measure, prepared, seed, outcome)))
+}
+
+fn error_file(prepared: &Prepared) -> PathBuf {
+    prepared.job.directory.join("lab.err")
+}
+
+fn report_file(prepared: &Prepared) -> PathBuf {
+    prepared.job.directory.join("report.json")
+}
+
+/// Starts `lab cell`, inside `lab net` if there is a network. It leads a process group, so that
+/// a terminal's Ctrl-C reaches only the experiment, which then ends it.
+fn start(longhaul: &Path, prepared: &Prepared, seed: u64) -> Result<Child, LabError> {
+    let path = prepared.job.directory.join("job.json");
+    let errors = error_file(prepared);
+    let written = |path: &Path, e| LabError::system(format!("cannot write {}", path.display()), e);
+    let job = serde_json::to_vec(&prepared.job).map_err(|e| written(&path, e.into()))?;
+    std::fs::write(&path, job).map_err(|e| written(&path, e))?;
+    let mut command = Command::new(longhaul);
+    if let Some(topology) = &prepared.topology {
+        command
+            .args(["lab", "net", "--quiet", "--topology"])
+            .arg(topology)
+            .args(["--seed", &seed.to_string(), "--report"])
+            .arg(report_file(prepared))
+            .arg("--")
+            .arg(longhaul);
+    }
+    command
+        .args(["lab", "cell"])
+        .arg(&path)
+        .process_group(0)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(File::create(&errors).map_err(|e| written(&errors, e))?)
+        .spawn()
+        .map_err(|e| LabError::system(format!("cannot start {}", longhaul.display()), e))
+}
+
+/// Ends a run. A network takes down what runs on it; without one, the programs are in the group.
+fn stop(prepared: &Prepared, child: &mut Child) -> Result<(), LabError> {
+    let failed = |e| LabError::system("cannot end a run", e);
+    if prepared.topology.is_some() {
+        return process::end(child).map_err(failed);
+    }
+    let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    if let Some(group) = group {
+        rustix::process::kill_process_group(group, Signal::KILL).map_err(|e| failed(e.into()))?;
+    }
+    child.wait().map(|_| ()).map_err(failed)
+}
+
+/// What the process saw, or why it saw nothing.
+fn outcome(prepared: &Prepared, code: Option<i32>) -> Result<Outcome, LabError> {
+    let seen = std::fs::read(prepared.job.outcome_file()).ok();
+    if let Some(outcome) = seen.and_then(|json| serde_json::from_slice(&json).ok()) {
+        return Ok(outcome);
+    }
+    let errors = std::fs::read(error_file(prepared)).unwrap_or_default();
+    let errors = String::from_utf8_lossy(&errors);
+    let last = errors.lines().rfind(|line| !line.trim().is_empty());
+    let last = last.unwrap_or("the lab said nothing");
+    let why = last
+        .strip_prefix("longhaul lab: ")
+        .unwrap_or(last)
+        .to_owned();
+    match code {
+        Some(2) => Err(LabError::Usage(why)),
+        Some(3) => Err(LabError::Refused(why)),
+        Some(4) => Err(LabError::NotFound(why)),
+        Some(_) => Ok(Outcome::failed(why)),
+        None => Ok(Outcome::failed(format!("the run was stuck: {why}"))),
+    }
+}
+
+/// Turns what was seen into a sample.
+fn judge(
+    program: &ProgramDefinition,
+    measure: &str,
+    prepared: &Prepared,
+    seed: u64,
+    outcome: Outcome,
+) -> Made {
+    let output = std::fs::read(prepared.job.client_output()).unwrap_or_default();
+    let output = String::from_utf8_lossy(&output);
+    let spoiled = spoiled(prepared);
+    let moved = program.reads.get("bytes").and_then(|r| r.number(&output));
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a count of bytes"
+    )]
+    let bytes = moved.map_or(prepared.bytes, |bytes| bytes as u64);
+    let failure = outcome.failure.clone().or_else(|| incomplete(prepared));
+    let (value, failure) = match failure {
+        Some(why) => (None, Some(why)),
+        None => match value(program, measure, &output, &outcome, bytes) {
+            Some(value) => (Some(value), None),
+            None => (None, Some(format!("its output has no {measure}"))),
+        },
+    };
+    let limited_by = program.reads.get("limited_by");
+    let sample = Sample {
+        value,
+        invalid: failure.into_iter().chain(spoiled.iter().cloned()).collect(),
+        seconds: outcome.seconds,
+        bytes,
+        cpu_seconds: Some(outcome.cpu_seconds),
+        seed,
+        command: command_line(&prepared.job.client.argv),
+        limited_by: limited_by.and_then(|reading| reading.text(&output)),
+    };
+    Made {
+        sample,
+        settings: outcome.settings,
+        overloaded: !spoiled.is_empty(),
+    }
+}
+
+/// Why the network cannot be believed.
+fn spoiled(prepared: &Prepared) -> Vec<String> {
+    if prepared.topology.is_none() {
+        return Vec::new();
+    }
+    let report = std::fs::read(report_file(prepared)).unwrap_or_default();
+    match serde_json::from_slice::<NetReport>(&report) {
+        Ok(report) => report.invalid,
+        Err(_) => vec!["the network left no report".to_owned()],
+    }
+}
+
+/// Why a client that says it succeeded did not.
+fn incomplete(prepared: &Prepared) -> Option<String> {
+    let sink = prepared.received.as_ref()?;
+    let there = std::fs::metadata(sink).map_or(0, |m| m.len());
+    (there != prepared.bytes).then(|| format!("received {there} of {} bytes", prepared.bytes))
+}
+
+/// The measured value: as the program says it, else from the clock.
+#[allow(clippy::cast_precision_loss, reason = "file sizes are far below 2⁵³")]
+fn value(
+    program: &ProgramDefinition,
+    measure: &str,
+    output: &str,
+    outcome: &Outcome,
+    bytes: u64,
+) -> Option<f64> {
+    if let Some(reading) = program.reads.get(measure) {
+        return reading.number(output);
+    }
+    built_in_unit(measure)?;
+    let bytes = bytes as f64;
+    match measure {
+        "wall" => Some(outcome.seconds * 1e3),
+        "goodput" => (bytes > 0.0).then(|| bytes * 8.0 / outcome.seconds / 1e6),
+        _ => (bytes > 0.0).then(|| outcome.cpu_seconds / (bytes / 1e9)),
+    }
+}
+
+/// A command line as it is typed into a shell.
+fn command_line(argv: &[String]) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%,+".contains(c);
+    let words: Vec<String> = argv
+        .iter()
+        .map(|word| {
+            if !word.is_empty() && word.chars().all(plain) {
+                word.clone()
+            } else {
+                format!("'{}'", word.replace('\'', r"'\''"))
+            }
+        })
+        .collect();
+    words.join(" ")
+}
+
+#[cfg(test)]
+#[path = "measurement_tests.rs"]
+mod tests;

@@ -1,0 +1,170 @@
+use std::os::unix::fs::PermissionsExt;
+
+use tempfile::TempDir;
+
+use super::*;
+use crate::experiment::cell::{Job, Process};
+
+const PROGRAM: &str = r#"
+label = "X"
+[client]
+host = "a"
+argv = ["x"]
+[reads]
+rtt = { after = "time=" }
+limited_by = { json = "limited_by" }
+"#;
+
+/// A `longhaul` whose `lab net` and `lab cell` are `script`; the job's directory is `$DIR`.
+struct Fake {
+    directory: TempDir,
+    longhaul: PathBuf,
+    prepared: Prepared,
+}
+
+fn fake(network: bool, script: &str) -> Fake {
+    let directory = tempfile::tempdir().unwrap();
+    let longhaul = directory.path().join("longhaul");
+    let text = format!("#!/bin/sh\nDIR={}\n{script}\n", directory.path().display());
+    std::fs::write(&longhaul, text).unwrap();
+    std::fs::set_permissions(&longhaul, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let job = Job {
+        lab: None,
+        server: None,
+        port: 1,
+        client: Process {
+            host: "a".into(),
+            argv: vec!["x".into(), "a b".into()],
+        },
+        limit_seconds: 10,
+        directory: directory.path().to_owned(),
+        record: Vec::new(),
+    };
+    Fake {
+        longhaul,
+        prepared: Prepared {
+            job,
+            topology: network.then(|| directory.path().join("topology.toml")),
+            bytes: 1_000_000,
+            received: None,
+        },
+        directory,
+    }
+}
+
+const DONE: &str = r#"echo '{"seconds": 0.5, "cpu_seconds": 0.02, "settings": {"a: k": "v"}}' > $DIR/outcome.json"#;
+
+fn measure(fake: &Fake, measure: &str) -> Result<Made, LabError> {
+    let program = ProgramDefinition::parse("x.toml", PROGRAM).unwrap();
+    let outcome = {
+        let mut child = start(&fake.longhaul, &fake.prepared, 7).unwrap();
+        let code = child.wait().unwrap().code();
+        outcome(&fake.prepared, code)?
+    };
+    Ok(judge(&program, measure, &fake.prepared, 7, outcome))
+}
+
+#[test]
+fn values_come_from_the_clock_or_the_output() {
+    let output = r#"printf 'time=3 ms\ntime=5 ms\n{"limited_by": "loss"}\n' > $DIR/client.out"#;
+    let fake = fake(false, &format!("{DONE}\n{output}"));
+    for (name, value) in [
+        ("goodput", 16.0),
+        ("wall", 500.0),
+        ("cpu_per_gigabyte", 20.0),
+        ("rtt", 4.0),
+    ] {
+        let made = measure(&fake, name).unwrap();
+        let measured = made.sample.value.unwrap();
+        assert!((measured - value).abs() < 1e-9, "{name}: {measured}");
+        assert!(made.sample.invalid.is_empty() && !made.overloaded);
+        assert_eq!(made.sample.command, "x 'a b'");
+        assert_eq!(made.sample.limited_by.as_deref(), Some("loss"));
+        assert_eq!(made.settings["a: k"], "v");
+    }
+    let odd = measure(&fake, "colour").unwrap().sample;
+    assert_eq!(
+        (odd.value, odd.invalid),
+        (None, vec!["its output has no colour".to_owned()])
+    );
+}
+
+#[test]
+fn a_file_that_is_not_whole_is_a_failure() {
+    let mut fake = fake(false, DONE);
+    let sink = fake.directory.path().join("received");
+    std::fs::write(&sink, "short").unwrap();
+    fake.prepared.received = Some(sink);
+    let sample = measure(&fake, "goodput").unwrap().sample;
+    assert_eq!(sample.value, None);
+    assert_eq!(sample.invalid, ["received 5 of 1000000 bytes"]);
+}
+
+#[test]
+fn a_network_that_could_not_keep_up_spoils_the_run_but_not_the_value() {
+    let report = r#"echo '{"seconds": 1, "emulator_cpu": 1, "foreign_cpu": 0, "stolen_cpu": 0,
+        "overruns": 0, "invalid": ["late"], "notes": [], "directions": []}' > $DIR/report.json"#;
+    let made = measure(&fake(true, &format!("{DONE}\n{report}\nexit 9")), "wall").unwrap();
+    assert_eq!(made.sample.value, Some(500.0));
+    assert_eq!(made.sample.invalid, ["late"]);
+    assert!(made.overloaded);
+    let silent = measure(&fake(true, DONE), "wall").unwrap();
+    assert_eq!(silent.sample.invalid, ["the network left no report"]);
+}
+
+#[test]
+fn refusals_end_the_experiment_and_other_failures_are_samples() {
+    let refuse = |code: u8| {
+        let script = format!("echo 'longhaul lab: no TUN' >&2; exit {code}");
+        measure(&fake(false, &script), "wall")
+    };
+    assert!(matches!(refuse(2), Err(LabError::Usage(why)) if why == "no TUN"));
+    assert!(matches!(refuse(3), Err(LabError::Refused(_))));
+    assert!(matches!(refuse(4), Err(LabError::NotFound(_))));
+    let sample = refuse(8).unwrap().sample;
+    assert_eq!(
+        (sample.value, sample.invalid),
+        (None, vec!["no TUN".to_owned()])
+    );
+}
+
+#[test]
+fn the_lab_is_asked_for_the_network_and_the_seed() {
+    let fake = fake(true, "echo \"$@\" > $DIR/words");
+    measure(&fake, "wall").unwrap();
+    let directory = fake.directory.path().display();
+    let words = std::fs::read_to_string(fake.directory.path().join("words")).unwrap();
+    assert_eq!(
+        words.trim(),
+        format!(
+            "lab net --quiet --topology {directory}/topology.toml --seed 7 --report \
+             {directory}/report.json -- {directory}/longhaul lab cell {directory}/job.json"
+        )
+    );
+}
+
+#[test]
+fn a_signal_ends_what_runs() {
+    let fake = fake(false, "sleep 60 & wait");
+    let program = ProgramDefinition::parse("x.toml", PROGRAM).unwrap();
+    let thread = std::thread::spawn(move || {
+        // The signal goes to this thread alone, where it is held back.
+        let interrupts = Interrupts::hold().unwrap();
+        nix::sys::signal::raise(nix::sys::signal::Signal::SIGTERM).unwrap();
+        let run = run(
+            &fake.longhaul,
+            &program,
+            "wall",
+            &fake.prepared,
+            7,
+            &interrupts,
+        );
+        assert!(matches!(run, Ok(Run::Interrupted)));
+        assert!(interrupts.came());
+        // Taken here, so that it does not end the test.
+        let mut held = nix::sys::signal::SigSet::empty();
+        held.add(nix::sys::signal::Signal::SIGTERM);
+        held.wait().unwrap();
+    });
+    thread.join().unwrap();
+}

@@ -1,0 +1,179 @@
+//! Which measurements an experiment consists of, and how long they will take.
+
+use std::collections::BTreeMap;
+
+use super::Mode;
+use super::definition::{AxisDefinition, Definition};
+use super::program::ProgramDefinition;
+use super::template::Variables;
+use crate::LabError;
+
+/// Axis key → value, as written in the experiment.
+pub(crate) type At = BTreeMap<String, String>;
+
+/// A program that takes part.
+#[derive(Debug, Clone)]
+pub(crate) struct Entrant {
+    /// Its key.
+    pub(crate) key: String,
+    /// Its file.
+    pub(crate) program: ProgramDefinition,
+    /// Where its executables are: variable → path.
+    pub(crate) binaries: Variables,
+}
+
+/// One point of the sweep and the entrants that run there, in the order they are shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Point {
+    /// Where; an entrant that ignores an axis shows another value of it.
+    pub(crate) at: At,
+    /// Indices of entrants.
+    pub(crate) entrants: Vec<usize>,
+}
+
+/// The values of each axis that are visited.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Sweep {
+    /// Axis key → values, `down` first.
+    axes: Vec<(String, Vec<String>)>,
+}
+
+impl Sweep {
+    /// The values of `mode`, or those that `only` (`AXIS=VALUE[,VALUE...]`) picks from all.
+    ///
+    /// # Errors
+    /// [`LabError::Usage`]: an axis or a value that the experiment does not have.
+    pub(crate) fn new(
+        definition: &Definition,
+        mode: Mode,
+        only: &[String],
+    ) -> Result<Self, LabError> {
+        let mut axes: Vec<_> = definition
+            .axes()
+            .map(|axis| (axis.key.clone(), axis.values(mode).to_vec()))
+            .collect();
+        for choice in only {
+            let (key, values) = choice.split_once('=').ok_or_else(|| {
+                LabError::Usage(format!("--only {choice}: write AXIS=VALUE[,VALUE...]"))
+            })?;
+            let index = axes.iter().position(|(k, _)| k == key).ok_or_else(|| {
+                let keys: Vec<_> = axes.iter().map(|(k, _)| k.as_str()).collect();
+                let keys = keys.join(" and ");
+                LabError::Usage(format!("--only {choice}: the axes are {keys}"))
+            })?;
+            let axis = definition.axes().nth(index);
+            axes[index].1 = axis.map_or(Ok(Vec::new()), |axis| pick(axis, choice, values))?;
+        }
+        Ok(Self { axes })
+    }
+
+    /// The values visited on an axis.
+    pub(crate) fn values(&self, key: &str) -> &[String] {
+        let axis = self.axes.iter().find(|(k, _)| k == key);
+        axis.map_or(&[], |(_, values)| values)
+    }
+
+    /// Every point, rows first, and who runs there.
+    pub(crate) fn points(&self, entrants: &[Entrant]) -> Vec<Point> {
+        let mut all = vec![At::new()];
+        for (key, values) in &self.axes {
+            all = all
+                .into_iter()
+                .flat_map(|at| {
+                    values.iter().map(move |value| {
+                        let mut at = at.clone();
+                        at.insert(key.clone(), value.clone());
+                        at
+                    })
+                })
+                .collect();
+        }
+        let mut done: Vec<(usize, At)> = Vec::new();
+        let mut points = Vec::new();
+        for at in all {
+            let mut here = Vec::new();
+            for (index, entrant) in entrants.iter().enumerate() {
+                let shown = (index, entrant.program.shown_at(&at));
+                if entrant.program.runs_at(&at) && !done.contains(&shown) {
+                    done.push(shown);
+                    here.push(index);
+                }
+            }
+            if !here.is_empty() {
+                points.push(Point { at, entrants: here });
+            }
+        }
+        points
+    }
+}
+
+fn pick(axis: &AxisDefinition, choice: &str, values: &str) -> Result<Vec<String>, LabError> {
+    let wanted: Vec<&str> = values.split(',').map(str::trim).collect();
+    if let Some(odd) = wanted.iter().find(|v| !axis.full.iter().any(|f| f == *v)) {
+        return Err(LabError::Usage(format!(
+            "--only {choice}: '{odd}' is not among {}",
+            axis.full.join(", ")
+        )));
+    }
+    let chosen = axis.full.iter().filter(|v| wanted.contains(&v.as_str()));
+    Ok(chosen.cloned().collect())
+}
+
+/// The order in which the entrants of a point run in one repetition: each begins once, so that
+/// no program always follows the same other one.
+pub(crate) fn rotated(entrants: &[usize], repetition: u32) -> Vec<usize> {
+    let mut order = entrants.to_vec();
+    if !order.is_empty() {
+        let by = repetition as usize % order.len();
+        order.rotate_left(by);
+    }
+    order
+}
+
+/// The seed of a run: the same for every program at a point, another one in each repetition, and
+/// independent of which other points are visited. At most 2⁵³ − 1, which every JSON reader keeps.
+pub(crate) fn run_seed(seed: u64, at: &At, repetition: u32) -> u64 {
+    // FNV-1a.
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    let mut take = |bytes: &[u8]| {
+        for byte in bytes {
+            hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    };
+    take(&seed.to_le_bytes());
+    for (key, value) in at {
+        take(key.as_bytes());
+        take(b"=");
+        take(value.as_bytes());
+        take(b";");
+    }
+    take(&repetition.to_le_bytes());
+    hash >> 11
+}
+
+/// What building and taking down a network and starting a server cost in a run, seconds.
+const OVERHEAD_SECONDS: f64 = 1.0;
+
+/// The rate that is assumed where nothing is published, bit/s.
+const ASSUMED_RATE: f64 = 300e6;
+
+/// A guess of how long one run lasts: from the published rate if there is one.
+#[allow(clippy::cast_precision_loss, reason = "a guess")]
+pub(crate) fn expected_seconds(definition: &Definition, mode: Mode, at: &At, bytes: u64) -> f64 {
+    let fixed = definition.parameters.get("seconds");
+    let moving = match fixed.and_then(|seconds| seconds.parse().ok()) {
+        Some(seconds) => seconds,
+        None => {
+            let published = definition
+                .published(at)
+                .filter(|_| definition.measure == "goodput");
+            let rate = published.map_or(ASSUMED_RATE, |megabits| megabits * 1e6);
+            bytes as f64 * 8.0 / rate.max(1.0)
+        }
+    };
+    moving.min(f64::from(*definition.limit.of(mode))) + OVERHEAD_SECONDS
+}
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;

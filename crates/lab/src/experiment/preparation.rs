@@ -1,0 +1,289 @@
+//! From a point of the sweep to the command lines, the network and the files of one run.
+
+use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+
+use super::Mode;
+use super::cell::{Job, Process};
+use super::definition::{Definition, Kind};
+use super::document::mistake;
+use super::plan::{At, Entrant};
+use super::program::{ProgramDefinition, ServerDefinition};
+use super::scratch::Scratch;
+use super::template::{self, TemplateError, Variables, Word};
+use crate::LabError;
+use crate::topology::Topology;
+
+/// What one run is made of.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    /// What is measured.
+    pub(crate) job: Job,
+    /// The network; `None`: this machine's loopback.
+    pub(crate) topology: Option<PathBuf>,
+    /// Size of the file that is moved; 0: none.
+    pub(crate) bytes: u64,
+    /// The client has to leave a file of that size here.
+    pub(crate) received: Option<PathBuf>,
+}
+
+/// What all runs of an experiment share.
+#[derive(Debug)]
+pub(crate) struct Setup<'a> {
+    /// The experiment's name, for messages.
+    pub(crate) name: &'a str,
+    /// What it says.
+    pub(crate) definition: &'a Definition,
+    /// How much of it.
+    pub(crate) mode: Mode,
+    /// The `longhaul` that is under test and has the lab.
+    pub(crate) longhaul: &'a Path,
+    /// Files.
+    pub(crate) scratch: &'a Scratch,
+}
+
+/// The control port of every server on an emulated host, where it is free.
+const PORT: u16 = 2811;
+
+/// Settings that are noted of every host, beside those that the experiment changes.
+const NOTED: [&str; 6] = [
+    "net.core.rmem_max",
+    "net.core.wmem_max",
+    "net.ipv4.tcp_congestion_control",
+    "net.ipv4.tcp_no_metrics_save",
+    "net.ipv4.tcp_rmem",
+    "net.ipv4.tcp_wmem",
+];
+
+impl Setup<'_> {
+    /// Prepares a run of `entrant` at `at`. With `record` it notes the hosts' kernel settings.
+    ///
+    /// # Errors
+    /// A mistake in the experiment's or the program's file, or a full disk.
+    pub(crate) fn prepare(
+        &self,
+        entrant: &Entrant,
+        at: &At,
+        record: bool,
+    ) -> Result<Prepared, LabError> {
+        let directory = self.scratch.clear()?;
+        let mut variables = self.variables(at)?;
+        variables.extend(entrant.binaries.clone());
+        variables.insert("scratch".to_owned(), text(&directory));
+        let bytes = self.payload(&mut variables)?;
+        let network = self.network(&variables)?;
+        let hosts = network.as_ref().map_or_else(Vec::new, hosts);
+        let topology = match &network {
+            Some(network) => Some(write_topology(&directory, network)?),
+            None => None,
+        };
+        let port = self.addresses(&mut variables, &hosts)?;
+        let job = self.job(&entrant.program, &mut variables, directory, port, |job| {
+            if let Some(network) = network.as_ref().filter(|_| record) {
+                job.record = noted(network, &hosts);
+            }
+        })?;
+        let sink = self.scratch.sink();
+        let received = job
+            .client
+            .argv
+            .iter()
+            .any(|word| word.contains(&text(&sink)));
+        Ok(Prepared {
+            job,
+            topology,
+            bytes,
+            received: (received && bytes > 0).then_some(sink),
+        })
+    }
+
+    /// The point of the sweep, the experiment's parameters, and what every experiment has.
+    fn variables(&self, at: &At) -> Result<Variables, LabError> {
+        let mut variables = Variables::new();
+        variables.insert("longhaul".to_owned(), text(self.longhaul));
+        variables.insert("sink".to_owned(), text(&self.scratch.sink()));
+        variables.insert("root".to_owned(), text(&self.scratch.served()));
+        if let Some(bytes) = self.definition.bytes(self.mode) {
+            variables.insert("bytes".to_owned(), bytes.to_owned());
+        }
+        // Root's servers run their sessions as somebody else; other users' as themselves.
+        if rustix::process::geteuid().is_root() {
+            variables.insert("user".to_owned(), "nobody".to_owned());
+        }
+        for axis in self.definition.axes() {
+            let value = at.get(&axis.key).map_or("", String::as_str);
+            let meaning = template::expand(axis.meaning(value), &variables)
+                .map_err(|e| self.wrong(&axis.key, &e))?;
+            variables.insert(axis.key.clone(), meaning);
+        }
+        let mut all = variables.clone();
+        for (key, value) in &self.definition.parameters {
+            let value = template::expand(value, &variables)
+                .map_err(|e| self.wrong(&format!("parameters.{key}"), &e))?;
+            all.entry(key.clone()).or_insert(value);
+        }
+        Ok(all)
+    }
+
+    /// Makes the file to be moved and sets `bytes`, `name` and `file`.
+    fn payload(&self, variables: &mut Variables) -> Result<u64, LabError> {
+        let Some(size) = variables.get("bytes") else {
+            return Ok(0);
+        };
+        let bytes = sim::units::size(size).map_err(|e| mistake(self.name, "bytes", e))?;
+        let file = self.scratch.payload(bytes)?;
+        let name = file
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        variables.insert("name".to_owned(), name);
+        variables.insert("file".to_owned(), text(&file));
+        variables.insert("bytes".to_owned(), bytes.to_string());
+        Ok(bytes)
+    }
+
+    /// The topology's content at this point.
+    fn network(&self, variables: &Variables) -> Result<Option<toml::Table>, LabError> {
+        let network = self.definition.network.as_ref();
+        network
+            .map(|network| template::table(network, variables))
+            .transpose()
+            .map_err(|e| self.wrong("network", &e))
+    }
+
+    /// Sets `address.HOST` for every host; the servers' port.
+    fn addresses(&self, variables: &mut Variables, hosts: &[String]) -> Result<u16, LabError> {
+        for (index, host) in hosts.iter().enumerate() {
+            let address = Topology::address(index).to_string();
+            variables.insert(format!("address.{host}"), address);
+        }
+        let port = if self.definition.kind == Kind::Net {
+            PORT
+        } else {
+            free_port()?
+        };
+        variables.insert("port".to_owned(), port.to_string());
+        Ok(port)
+    }
+
+    fn job(
+        &self,
+        program: &ProgramDefinition,
+        variables: &mut Variables,
+        directory: PathBuf,
+        port: u16,
+        finish: impl FnOnce(&mut Job),
+    ) -> Result<Job, LabError> {
+        let client = program.client.as_ref().ok_or_else(|| {
+            mistake(
+                self.name,
+                "programs",
+                format!("{} has no client", program.label),
+            )
+        })?;
+        if let Some(server) = &program.server {
+            let address = self.address(variables, &server.host)?;
+            variables.insert("host".to_owned(), address);
+            self.write_files(server, variables, &directory)?;
+        }
+        let process = |host: &str, argv: &[Word]| {
+            let argv = template::command(argv, variables)
+                .map_err(|e| self.wrong(&format!("argv of {}", program.label), &e))?;
+            Ok::<_, LabError>(Process {
+                host: host.to_owned(),
+                argv,
+            })
+        };
+        let server = program.server.as_ref();
+        let mut job = Job {
+            lab: (self.definition.kind == Kind::Net).then(|| self.longhaul.to_owned()),
+            server: server.map(|s| process(&s.host, &s.argv)).transpose()?,
+            port,
+            client: process(&client.host, &client.argv)?,
+            limit_seconds: *self.definition.limit.of(self.mode),
+            directory,
+            record: Vec::new(),
+        };
+        finish(&mut job);
+        Ok(job)
+    }
+
+    fn address(&self, variables: &Variables, host: &str) -> Result<String, LabError> {
+        if self.definition.kind == Kind::Loopback {
+            return Ok(Ipv4Addr::LOCALHOST.to_string());
+        }
+        let known = variables.get(&format!("address.{host}")).cloned();
+        known.ok_or_else(|| mistake(self.name, "network", format!("there is no host '{host}'")))
+    }
+
+    fn write_files(
+        &self,
+        server: &ServerDefinition,
+        variables: &Variables,
+        directory: &Path,
+    ) -> Result<(), LabError> {
+        for (name, content) in &server.files {
+            let content = template::expand(content, variables)
+                .map_err(|e| self.wrong(&format!("server.files.{name}"), &e))?;
+            let path = directory.join(name);
+            std::fs::write(&path, content)
+                .map_err(|e| LabError::system(format!("cannot write {}", path.display()), e))?;
+        }
+        Ok(())
+    }
+
+    fn wrong(&self, key: &str, error: &TemplateError) -> LabError {
+        mistake(self.name, key, error)
+    }
+}
+
+fn text(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// The hosts of a topology file in the order of their addresses; two are there by default.
+fn hosts(network: &toml::Table) -> Vec<String> {
+    match network.get("hosts").and_then(toml::Value::as_table) {
+        Some(hosts) => hosts.keys().cloned().collect(),
+        None => ["a", "b"].map(str::to_owned).into(),
+    }
+}
+
+/// The settings to be noted of each host: the usual ones and those that the topology sets.
+fn noted(network: &toml::Table, hosts: &[String]) -> Vec<(String, Vec<String>)> {
+    let keys = |table: Option<&toml::Value>| -> Vec<String> {
+        let settings = table.and_then(|t| t.get("sysctl")?.as_table());
+        settings.map_or_else(Vec::new, |s| s.keys().cloned().collect())
+    };
+    let common = keys(Some(&toml::Value::Table(network.clone())));
+    hosts
+        .iter()
+        .map(|host| {
+            let mut all: BTreeSet<String> = NOTED.map(str::to_owned).into();
+            all.extend(common.iter().cloned());
+            all.extend(keys(network.get("hosts").and_then(|hosts| hosts.get(host))));
+            (host.clone(), all.into_iter().collect())
+        })
+        .collect()
+}
+
+fn write_topology(directory: &Path, network: &toml::Table) -> Result<PathBuf, LabError> {
+    let path = directory.join("topology.toml");
+    std::fs::write(&path, network.to_string())
+        .map_err(|e| LabError::system(format!("cannot write {}", path.display()), e))?;
+    Ok(path)
+}
+
+/// A TCP port that nobody listens on at the moment.
+fn free_port() -> Result<u16, LabError> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+        .and_then(|listener| listener.local_addr())
+        .map(|address| address.port())
+        .map_err(|e| LabError::system("cannot find a free port", e))
+}
+
+#[cfg(test)]
+#[path = "preparation_tests.rs"]
+mod tests;

@@ -1,0 +1,205 @@
+//! Child processes: waiting for them with a bound, ending what they leave behind.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::process::{Child, ExitStatus};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
+
+/// How the wait for a process came to an end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// It ended.
+    Ended(ExitStatus),
+    /// It still runs at the deadline.
+    Late,
+    /// It still runs and the user wants to stop.
+    Interrupted,
+}
+
+/// Waits for `child` until `deadline`, or until `stop` becomes readable.
+///
+/// # Errors
+/// The process cannot be observed.
+pub(crate) fn wait(
+    child: &mut Child,
+    deadline: Instant,
+    stop: Option<BorrowedFd<'_>>,
+) -> io::Result<Wait> {
+    let process = rustix::process::pidfd_open(pid(child)?, PidfdFlags::empty())?;
+    loop {
+        let mut events = vec![PollFd::new(&process, PollFlags::IN)];
+        events.extend(stop.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+        let left = deadline.saturating_duration_since(Instant::now());
+        match poll(&mut events, Some(&timespec(left))) {
+            Ok(0) => return Ok(Wait::Late),
+            Ok(_) if !events[0].revents().is_empty() => return Ok(Wait::Ended(child.wait()?)),
+            Ok(_) => return Ok(Wait::Interrupted),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Whether `fd` is readable now.
+pub(crate) fn readable(fd: impl AsFd) -> bool {
+    let mut events = [PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN)];
+    matches!(poll(&mut events, Some(&timespec(Duration::ZERO))), Ok(n) if n > 0)
+}
+
+fn timespec(left: Duration) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(left.subsec_nanos()),
+    }
+}
+
+fn pid(child: &Child) -> io::Result<Pid> {
+    i32::try_from(child.id())
+        .ok()
+        .and_then(Pid::from_raw)
+        .ok_or_else(|| io::Error::other("a process without an id"))
+}
+
+/// How long a process may take to end when asked to.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Asks `child` to end, and ends it if it does not.
+///
+/// # Errors
+/// It cannot be observed.
+pub(crate) fn end(child: &mut Child) -> io::Result<()> {
+    if child.try_wait()?.is_some() {
+        return Ok(());
+    }
+    rustix::process::kill_process(pid(child)?, Signal::TERM)?;
+    if wait(child, Instant::now() + GRACE, None)? == Wait::Late {
+        child.kill()?;
+        child.wait()?;
+    }
+    Ok(())
+}
+
+/// Lets this process become the parent of its descendants whose own parents end, so that
+/// [`end_orphans`] finds them and their processor time is counted here.
+///
+/// # Errors
+/// The kernel refuses.
+pub(crate) fn adopt_orphans() -> io::Result<()> {
+    // The value only has to be non-zero.
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    Ok(())
+}
+
+/// Waits a moment for every child to end, then ends the rest.
+///
+/// # Errors
+/// A child cannot be waited for.
+pub(crate) fn end_orphans() -> io::Result<()> {
+    let patience = Instant::now() + GRACE;
+    loop {
+        match rustix::process::wait(WaitOptions::NOHANG) {
+            Ok(Some(_)) => {}
+            Ok(None) => {
+                if Instant::now() > patience {
+                    for child in children()? {
+                        // It may have ended since.
+                        let _ = rustix::process::kill_process(child, Signal::KILL);
+                    }
+                }
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            Err(rustix::io::Errno::CHILD) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// The processes whose parent is this one.
+fn children() -> io::Result<Vec<Pid>> {
+    let own = rustix::process::getpid().as_raw_nonzero().get();
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc")? {
+        let entry = entry?;
+        let Some(id) = entry
+            .file_name()
+            .to_str()
+            .and_then(|n| n.parse::<i32>().ok())
+        else {
+            continue;
+        };
+        let Ok(stat) = std::fs::read_to_string(entry.path().join("stat")) else {
+            continue;
+        };
+        if parent(&stat) == Some(own) {
+            found.extend(Pid::from_raw(id));
+        }
+    }
+    Ok(found)
+}
+
+/// The parent in a `/proc/PID/stat`: the second field behind the name, which may hold anything
+/// and is in parentheses.
+fn parent(stat: &str) -> Option<i32> {
+    let behind = stat.rsplit_once(')')?.1;
+    behind.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// Processor seconds, user and system, of all children that have ended and been waited for, and
+/// of theirs.
+///
+/// # Errors
+/// The kernel does not say.
+pub(crate) fn ended_children_cpu() -> io::Result<f64> {
+    use nix::sys::resource::{UsageWho, getrusage};
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
+    let seconds = |t: nix::sys::time::TimeVal| {
+        use nix::sys::time::TimeValLike;
+        t.num_microseconds() as f64 / 1e6
+    };
+    Ok(seconds(usage.user_time()) + seconds(usage.system_time()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn the_parent_is_behind_the_name() {
+        assert_eq!(parent("12 (a b) c) S 7 12 12"), Some(7));
+        assert_eq!(parent("12 (x"), None);
+        assert_eq!(parent(""), None);
+    }
+
+    #[test]
+    fn waiting_ends_with_the_process_or_the_deadline() {
+        let mut quick = Command::new("true").spawn().unwrap();
+        let soon = Instant::now() + Duration::from_secs(10);
+        assert!(matches!(wait(&mut quick, soon, None).unwrap(), Wait::Ended(s) if s.success()));
+
+        let mut slow = Command::new("sleep").arg("60").spawn().unwrap();
+        let now = Instant::now() + Duration::from_millis(20);
+        assert_eq!(wait(&mut slow, now, None).unwrap(), Wait::Late);
+        end(&mut slow).unwrap();
+        assert!(slow.try_wait().unwrap().is_some());
+    }
+
+    #[test]
+    fn a_readable_stop_interrupts() {
+        let (read, write) = io::pipe().unwrap();
+        assert!(!readable(&read));
+        drop(write);
+        assert!(readable(&read));
+        let mut slow = Command::new("sleep").arg("60").spawn().unwrap();
+        let late = Instant::now() + Duration::from_secs(60);
+        assert_eq!(
+            wait(&mut slow, late, Some(read.as_fd())).unwrap(),
+            Wait::Interrupted
+        );
+        end(&mut slow).unwrap();
+    }
+}

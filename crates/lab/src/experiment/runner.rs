@@ -1,0 +1,321 @@
+//! Runs an experiment, point by point, and keeps what is done at every moment.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use super::definition::{AxisDefinition, Definition, Kind};
+use super::entrants::{self, Entrants};
+use super::interrupt::Interrupts;
+use super::measurement::{self, Made, Run};
+use super::plan::{self, At, Entrant, Point, Sweep};
+use super::preparation::Setup;
+use super::results::{Axis, Program, Results};
+use super::scratch::Scratch;
+use super::{RunRequest, Saved, catalog, environment, save, simulation, tally};
+use crate::LabError;
+
+/// How often a run is made again because the lab could not keep up.
+const RETRIES: u32 = 2;
+
+/// What is being run, and what has come of it.
+struct Experiment<'a> {
+    request: &'a RunRequest,
+    definition: Definition,
+    entrants: Vec<Entrant>,
+    longhaul: PathBuf,
+    // Before `interrupts`: what it holds back takes effect when everything else is gone.
+    scratch: Scratch,
+    interrupts: Interrupts,
+    results: Results,
+    began: Instant,
+}
+
+/// Whether to go on.
+#[derive(PartialEq, Eq)]
+enum Next {
+    Continue,
+    Stop,
+}
+
+/// Runs what `request` asks for; `say` hears lines for people.
+///
+/// # Errors
+/// See [`super::run`].
+pub(crate) fn run(request: &RunRequest, say: &mut dyn FnMut(&str)) -> Result<Saved, LabError> {
+    let (name, definition) = catalog::experiment(&request.name)?;
+    let sweep = Sweep::new(&definition, request.mode, &request.only)?;
+    let longhaul = entrants::longhaul()?;
+    let entrants = entrants::gather(request, &definition, &longhaul)?;
+    std::fs::create_dir_all(&request.out)
+        .map_err(|e| LabError::system(format!("cannot make {}", request.out.display()), e))?;
+    let interrupts = Interrupts::hold()?;
+    let mut experiment = Experiment {
+        request,
+        results: blank(name, request, &definition, &sweep, &entrants),
+        definition,
+        entrants: entrants.all,
+        longhaul,
+        scratch: Scratch::new()?,
+        interrupts,
+        began: Instant::now(),
+    };
+    let points = sweep.points(&experiment.entrants);
+    experiment.announce(&points, say);
+    experiment.visit(&points, say)?;
+    experiment.finish(say)
+}
+
+/// Results without cells.
+fn blank(
+    name: String,
+    request: &RunRequest,
+    definition: &Definition,
+    sweep: &Sweep,
+    entrants: &Entrants,
+) -> Results {
+    let mut environment = environment::machine();
+    environment
+        .versions
+        .extend(entrants.versions.iter().cloned());
+    let mut notes = definition.notes.clone();
+    notes.extend(entrants.notes.iter().cloned());
+    let axis = |axis: &AxisDefinition| shown(axis, sweep, &entrants.all);
+    Results {
+        experiment: name,
+        title: definition.title.clone(),
+        source: definition.source.clone(),
+        mode: request.mode.name().to_owned(),
+        started: now(),
+        seconds: 0.0,
+        seed: request.seed.unwrap_or(definition.seed),
+        environment,
+        unit: definition.unit.clone(),
+        higher_is_better: definition.higher_is_better,
+        across: axis(&definition.across),
+        down: definition.down.as_ref().map(axis),
+        programs: entrants
+            .all
+            .iter()
+            .map(|entrant| Program {
+                key: entrant.key.clone(),
+                label: entrant.program.label.clone(),
+            })
+            .collect(),
+        cells: Vec::new(),
+        notes,
+    }
+}
+
+/// An axis with the values that are visited, and those that programs show in place of them.
+fn shown(axis: &AxisDefinition, sweep: &Sweep, entrants: &[Entrant]) -> Axis {
+    let mut values = sweep.values(&axis.key).to_vec();
+    for entrant in entrants {
+        let own = entrant.program.ignores.get(&axis.key);
+        values.extend(own.filter(|own| !values.contains(own)).cloned());
+    }
+    Axis {
+        key: axis.key.clone(),
+        label: axis.label.clone(),
+        unit: axis.unit.clone(),
+        values,
+        logarithmic: axis.logarithmic,
+    }
+}
+
+/// RFC 3339, to the second.
+fn now() -> String {
+    let seconds = jiff::Timestamp::now().as_second();
+    jiff::Timestamp::from_second(seconds)
+        .unwrap_or_default()
+        .to_string()
+}
+
+impl Experiment<'_> {
+    fn repetitions(&self) -> u32 {
+        let own = *self.definition.repetitions.of(self.request.mode);
+        self.request.repetitions.unwrap_or(own).max(1)
+    }
+
+    /// Says what is coming and how long it will take.
+    fn announce(&self, points: &[Point], say: &mut dyn FnMut(&str)) {
+        let runs: usize = points.iter().map(|point| point.entrants.len()).sum();
+        let each = self.repetitions();
+        let bytes = self.definition.bytes(self.request.mode);
+        let bytes = bytes.and_then(|b| sim::units::size(b).ok()).unwrap_or(0);
+        let seconds: f64 = points
+            .iter()
+            .map(|point| {
+                let mode = self.request.mode;
+                let one = plan::expected_seconds(&self.definition, mode, &point.at, bytes);
+                one * point.entrants.len() as f64 * f64::from(each)
+            })
+            .sum();
+        say(&format!(
+            "{} ({}): {} points, {} programs, {runs} cells of {each} runs; about {}",
+            self.results.experiment,
+            self.results.mode,
+            points.len(),
+            self.entrants.len(),
+            span(seconds),
+        ));
+        for note in &self.results.notes {
+            say(&format!("note: {note}"));
+        }
+    }
+
+    /// Visits the points; after each, what is done is on the disk.
+    fn visit(&mut self, points: &[Point], say: &mut dyn FnMut(&str)) -> Result<(), LabError> {
+        for (done, point) in points.iter().enumerate() {
+            let next = self.visit_one(point)?;
+            self.tell(point, say);
+            if next == Next::Stop {
+                let note = format!("Interrupted after {done} of {} points.", points.len());
+                say(&note);
+                self.results.notes.push(note);
+                return Ok(());
+            }
+            self.save()?;
+            let left = points.len() - done - 1;
+            let each = self.began.elapsed().as_secs_f64() / (done + 1) as f64;
+            if left > 0 {
+                say(&format!(
+                    "  {left} points left, about {}",
+                    span(each * left as f64)
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Every program in turn, as often as there are repetitions.
+    fn visit_one(&mut self, point: &Point) -> Result<Next, LabError> {
+        for index in &point.entrants {
+            let entrant = &self.entrants[*index];
+            let at = entrant.program.shown_at(&point.at);
+            let paper = self.definition.published(&at);
+            self.results
+                .cells
+                .push(tally::empty(&entrant.key, at, paper));
+        }
+        let first = self.results.cells.len() - point.entrants.len();
+        for repetition in 0..self.repetitions() {
+            let seed = plan::run_seed(self.results.seed, &point.at, repetition);
+            for index in plan::rotated(&point.entrants, repetition) {
+                let place = point.entrants.iter().position(|i| *i == index).unwrap_or(0);
+                if self.sample(index, first + place, seed)? == Next::Stop {
+                    return Ok(Next::Stop);
+                }
+            }
+        }
+        Ok(Next::Continue)
+    }
+
+    /// Runs a program once, and again if the lab could not keep up; every run is kept.
+    fn sample(&mut self, entrant: usize, cell: usize, seed: u64) -> Result<Next, LabError> {
+        for _ in 0..=RETRIES {
+            if self.interrupts.came() {
+                return Ok(Next::Stop);
+            }
+            let at = self.results.cells[cell].at.clone();
+            let made = match self.measure(entrant, &at, seed)? {
+                Run::Interrupted => return Ok(Next::Stop),
+                Run::Made(made) => made,
+            };
+            let known = &mut self.results.environment.sysctls;
+            known.extend(made.settings);
+            tally::add(&mut self.results.cells[cell], made.sample);
+            if !made.overloaded {
+                break;
+            }
+        }
+        Ok(Next::Continue)
+    }
+
+    fn measure(&self, entrant: usize, at: &At, seed: u64) -> Result<Run, LabError> {
+        let entrant = &self.entrants[entrant];
+        let name = &self.results.experiment;
+        if self.definition.kind == Kind::Sim {
+            let sample = simulation::run(name, &self.definition, at, seed)?;
+            return Ok(Run::Made(Made::simulated(sample)));
+        }
+        let setup = Setup {
+            name,
+            definition: &self.definition,
+            mode: self.request.mode,
+            longhaul: &self.longhaul,
+            scratch: &self.scratch,
+        };
+        let record = self.results.environment.sysctls.is_empty();
+        let prepared = setup.prepare(entrant, at, record)?;
+        measurement::run(
+            &self.longhaul,
+            &entrant.program,
+            &self.definition.measure,
+            &prepared,
+            seed,
+            &self.interrupts,
+        )
+    }
+
+    /// One line a cell of `point`.
+    fn tell(&self, point: &Point, say: &mut dyn FnMut(&str)) {
+        let cells = &self.results.cells;
+        let first = cells.len().saturating_sub(point.entrants.len());
+        for (cell, index) in cells[first..].iter().zip(&point.entrants) {
+            let label = &self.entrants[*index].key;
+            say(&tally::describe(cell, label, &self.results.unit));
+        }
+    }
+
+    fn save(&mut self) -> Result<(PathBuf, PathBuf), LabError> {
+        self.results.seconds = self.began.elapsed().as_secs_f64();
+        save::save(&self.request.out, &self.results)
+    }
+
+    /// Keeps the results. If a signal came, it takes effect when this experiment is dropped.
+    fn finish(mut self, say: &mut dyn FnMut(&str)) -> Result<Saved, LabError> {
+        let (json, csv) = self.save()?;
+        if self.interrupts.came() {
+            say(&format!("what is done is in {}", json.display()));
+        }
+        Ok(Saved {
+            results: self.results,
+            json,
+            csv,
+        })
+    }
+}
+
+/// Seconds for people.
+fn span(seconds: f64) -> String {
+    let whole = Duration::from_secs_f64(seconds.clamp(0.0, 1e9)).as_secs();
+    match whole {
+        0..=99 => format!("{} s", whole.max(1)),
+        100..=5999 => format!("{} min", (whole + 30) / 60),
+        _ => format!("{} h {} min", whole / 3600, whole % 3600 / 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_for_people() {
+        for (seconds, text) in [
+            (0.2, "1 s"),
+            (59.0, "59 s"),
+            (150.0, "3 min"),
+            (9000.0, "2 h 30 min"),
+        ] {
+            assert_eq!(span(seconds), text);
+        }
+    }
+
+    #[test]
+    fn times_are_rfc_3339() {
+        let text = now();
+        assert!(text.ends_with('Z') && text.len() == 20, "{text}");
+        assert!(text.parse::<jiff::Timestamp>().is_ok());
+    }
+}

@@ -1,0 +1,179 @@
+//! Results as files: JSON for programs, CSV with one line a sample for spreadsheets.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use super::results::{Cell, Results, Sample};
+use crate::LabError;
+
+/// Writes `OUT/NAME-MODE.json` and `.csv`, replacing what was there at once.
+///
+/// # Errors
+/// A full disk or a directory that cannot be written.
+pub(crate) fn save(out: &Path, results: &Results) -> Result<(PathBuf, PathBuf), LabError> {
+    let stem = format!("{}-{}", results.experiment, results.mode);
+    let json = out.join(format!("{stem}.json"));
+    let mut document = serde_json::to_vec_pretty(results).map_err(|e| {
+        LabError::system(
+            format!("cannot write {}", json.display()),
+            std::io::Error::from(e),
+        )
+    })?;
+    document.push(b'\n');
+    replace(out, &json, &document)?;
+    let lines = out.join(format!("{stem}.csv"));
+    replace(out, &lines, csv(results).as_bytes())?;
+    Ok((json, lines))
+}
+
+fn replace(out: &Path, path: &Path, content: &[u8]) -> Result<(), LabError> {
+    use std::os::unix::fs::PermissionsExt;
+    let written = || -> std::io::Result<()> {
+        let mut file = tempfile::Builder::new()
+            .permissions(std::fs::Permissions::from_mode(0o644))
+            .tempfile_in(out)?;
+        file.write_all(content)?;
+        file.persist(path)?;
+        Ok(())
+    };
+    written().map_err(|e| LabError::system(format!("cannot write {}", path.display()), e))
+}
+
+/// One line a sample, with a heading (RFC 4180).
+fn csv(results: &Results) -> String {
+    let axes: Vec<&str> = results
+        .down
+        .iter()
+        .chain([&results.across])
+        .map(|axis| axis.key.as_str())
+        .collect();
+    let mut heading = vec!["experiment", "mode", "program"];
+    heading.extend(&axes);
+    heading.extend([
+        "sample",
+        "value",
+        "unit",
+        "paper",
+        "invalid",
+        "seconds",
+        "bytes",
+        "cpu_seconds",
+        "seed",
+        "limited_by",
+        "command",
+    ]);
+    let mut text = line(heading.iter().map(|h| (*h).to_owned()));
+    for cell in &results.cells {
+        for (index, sample) in cell.samples.iter().enumerate() {
+            text += &line(fields(results, &axes, cell, index, sample).into_iter());
+        }
+    }
+    text
+}
+
+fn fields(
+    results: &Results,
+    axes: &[&str],
+    cell: &Cell,
+    index: usize,
+    sample: &Sample,
+) -> Vec<String> {
+    let number = |value: Option<f64>| value.map(|v| v.to_string()).unwrap_or_default();
+    let mut fields = vec![
+        results.experiment.clone(),
+        results.mode.clone(),
+        cell.program.clone(),
+    ];
+    fields.extend(
+        axes.iter()
+            .map(|axis| cell.at.get(*axis).cloned().unwrap_or_default()),
+    );
+    fields.extend([
+        (index + 1).to_string(),
+        number(sample.value),
+        results.unit.clone(),
+        number(cell.paper),
+        sample.invalid.join("; "),
+        format!("{:.6}", sample.seconds),
+        sample.bytes.to_string(),
+        number(sample.cpu_seconds),
+        sample.seed.to_string(),
+        sample.limited_by.clone().unwrap_or_default(),
+        sample.command.clone(),
+    ]);
+    fields
+}
+
+fn line(fields: impl Iterator<Item = String>) -> String {
+    let quoted: Vec<_> = fields.map(|field| quote(&field)).collect();
+    quoted.join(",") + "\r\n"
+}
+
+fn quote(field: &str) -> String {
+    if field.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", field.replace('"', "\"\""))
+    } else {
+        field.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::results::Axis;
+
+    fn results() -> Results {
+        let mut cell = super::super::tally::empty("x", [("p".into(), "4".into())].into(), None);
+        cell.paper = Some(9.5);
+        cell.samples.push(Sample {
+            value: Some(1.25),
+            invalid: vec!["late, \"very\"".into()],
+            seconds: 2.0,
+            bytes: 7,
+            cpu_seconds: None,
+            seed: 3,
+            command: "cp a b".into(),
+            limited_by: Some("loss".into()),
+        });
+        Results {
+            experiment: "e".into(),
+            title: "t".into(),
+            source: String::new(),
+            mode: "quick".into(),
+            started: "2026-01-01T00:00:00Z".into(),
+            seconds: 1.0,
+            seed: 1,
+            environment: super::super::results::Environment::default(),
+            unit: "Mbit/s".into(),
+            higher_is_better: true,
+            across: Axis {
+                key: "p".into(),
+                label: "streams".into(),
+                unit: String::new(),
+                values: vec!["4".into()],
+                logarithmic: false,
+            },
+            down: None,
+            programs: Vec::new(),
+            cells: vec![cell],
+            notes: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn what_is_saved_can_be_read_again() {
+        let out = tempfile::tempdir().unwrap();
+        save(out.path(), &results()).unwrap();
+        let (json, lines) = save(out.path(), &results()).unwrap();
+        assert_eq!(json, out.path().join("e-quick.json"));
+        let read: Results = serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();
+        assert_eq!(read, results());
+        assert_eq!(
+            std::fs::read_to_string(lines).unwrap(),
+            "experiment,mode,program,p,sample,value,unit,paper,invalid,seconds,bytes,cpu_seconds,\
+             seed,limited_by,command\r\n\
+             e,quick,x,4,1,1.25,Mbit/s,9.5,\"late, \"\"very\"\"\",2.000000,7,,3,loss,cp a b\r\n"
+        );
+        assert_eq!(std::fs::read_dir(out.path()).unwrap().count(), 2);
+    }
+}
