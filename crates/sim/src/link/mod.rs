@@ -45,8 +45,8 @@ pub enum Loss {
     Never,
     /// Each packet independently with this probability, 0..=1.
     Independent(f64),
-    /// Bursts: the Gilbert-Elliott model. Each packet first moves the state, then is lost with the
-    /// state's probability.
+    /// Bursts: the Gilbert-Elliott model (E. N. Gilbert 1960, E. O. Elliott 1963). It begins in the
+    /// good state; each packet first moves the state, then is lost with the state's probability.
     Bursty {
         /// Probability to go from the good state to the bad one, per packet.
         to_bad: f64,
