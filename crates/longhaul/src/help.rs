@@ -8,10 +8,10 @@ use clap::CommandFactory;
 use crate::args::Cli;
 
 /// The manual of one verb, or of all.
-pub(crate) fn help(verb: Option<&str>) -> Result<()> {
+pub(crate) fn help(verb: &[String]) -> Result<()> {
     let mut command = Cli::command();
     command.build();
-    if let Some(verb) = verb {
+    if !verb.is_empty() {
         let text = find(&mut command, verb)?.render_long_help();
         return write(text.to_string().as_bytes());
     }
@@ -27,13 +27,10 @@ pub(crate) fn help(verb: Option<&str>) -> Result<()> {
 }
 
 /// The man page of one verb, or of the program.
-pub(crate) fn man(verb: Option<&str>) -> Result<()> {
+pub(crate) fn man(verb: &[String]) -> Result<()> {
     let mut command = Cli::command();
     command.build();
-    let page = match verb {
-        Some(verb) => find(&mut command, verb)?.clone(),
-        None => command,
-    };
+    let page = find(&mut command, verb)?.clone();
     let mut out = Vec::new();
     clap_mangen::Man::new(page).render(&mut out)?;
     write(&out)
@@ -46,10 +43,13 @@ pub(crate) fn completions(shell: clap_complete::Shell) -> Result<()> {
     write(&out)
 }
 
-fn find<'a>(command: &'a mut clap::Command, verb: &str) -> Result<&'a mut clap::Command> {
-    command
-        .find_subcommand_mut(verb)
-        .ok_or_else(|| anyhow!("there is no verb '{verb}'; `longhaul help` shows them all"))
+/// The command of a verb and, for verbs of verbs, the one below it.
+fn find<'a>(command: &'a mut clap::Command, verb: &[String]) -> Result<&'a mut clap::Command> {
+    verb.iter().try_fold(command, |command, word| {
+        command
+            .find_subcommand_mut(word)
+            .ok_or_else(|| anyhow!("there is no verb '{word}'; `longhaul help` shows them all"))
+    })
 }
 
 /// A reader that closes early (a pager) is no error.

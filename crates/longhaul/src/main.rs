@@ -5,6 +5,7 @@
 mod args;
 mod demo;
 mod help;
+mod lab;
 mod output;
 mod remote;
 mod units;
@@ -24,23 +25,24 @@ use output::{Style, say};
 
 fn main() -> ExitCode {
     // clap exits with 2 on a usage error, which is the contract's code for it.
-    match run(Cli::parse().verb) {
-        Ok(exit) => ExitCode::from(exit as u8),
-        Err(error) => {
-            say(&format!("longhaul: {error:#}"));
-            ExitCode::from(Exit::Local as u8)
-        }
-    }
+    let code = run(Cli::parse().verb).unwrap_or_else(|error| {
+        say(&format!("longhaul: {error:#}"));
+        Exit::Local as u8
+    });
+    ExitCode::from(code)
 }
 
-fn run(verb: Verb) -> Result<Exit> {
-    match verb {
+/// The exit code.
+fn run(verb: Verb) -> Result<u8> {
+    let exit = match verb {
+        // The lab runs other programs and passes on their exit codes.
+        Verb::Lab(args) => return Ok(lab::run(args.verb)),
         Verb::Cp(args) => copy(&args),
         Verb::Serve(args) => serve(*args),
-        Verb::Demo(args) => demo::run(&args).map(|()| Exit::Done),
+        Verb::Demo(args) => demo::run(&args),
         Verb::User(args) => user::run(args).map(|()| Exit::Done),
-        Verb::Help(args) => help::help(args.verb.as_deref()).map(|()| Exit::Done),
-        Verb::Man(args) => help::man(args.verb.as_deref()).map(|()| Exit::Done),
+        Verb::Help(args) => help::help(&args.verb).map(|()| Exit::Done),
+        Verb::Man(args) => help::man(&args.verb).map(|()| Exit::Done),
         Verb::Completions { shell } => help::completions(shell).map(|()| Exit::Done),
         Verb::Ls(args) => ask(remote::ls(&args)),
         Verb::Stat(args) => ask(remote::stat(&args)),
@@ -48,7 +50,8 @@ fn run(verb: Verb) -> Result<Exit> {
         Verb::Mkdir(args) => ask(remote::mkdir(&args)),
         Verb::Mv(args) => ask(remote::mv(&args)),
         Verb::Cksum(args) => ask(remote::cksum(&args)),
-    }
+    }?;
+    Ok(exit as u8)
 }
 
 fn copy(args: &CpArgs) -> Result<Exit> {

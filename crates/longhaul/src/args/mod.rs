@@ -1,6 +1,8 @@
 //! Every verb and flag, defined once; help, man pages and completions follow from here.
 
 mod cp;
+pub(crate) mod lab;
+pub(crate) mod lab_sim;
 mod remote;
 mod serve;
 mod user;
@@ -24,6 +26,7 @@ Exit codes:
   6    integrity mismatch: what arrived is not what was sent
   7    local disk or file error
   8    protocol error: the peer refused for another reason
+  9    lab: the emulator could not keep up; the run is invalid
   130  interrupted";
 
 /// Move big data across long networks at the speed of the wire. Nobody tunes anything.
@@ -61,6 +64,7 @@ pub(crate) enum Verb {
     Mv(MvArgs),
     Cksum(CksumArgs),
     User(UserArgs),
+    Lab(lab::LabArgs),
     Help(HelpArgs),
     /// Print a man page (roff) on standard output
     #[command(hide = true)]
@@ -72,21 +76,35 @@ pub(crate) enum Verb {
     },
 }
 
-/// Show it working: a server, a client and a real file on this machine, over one stream and
-/// several, and between two servers.
+/// See it work: one file over an emulated long path, as stock FTP moves it and self-tuned, live
+///
+/// Where no network can be emulated (neither root nor user namespaces), it says why and shows the
+/// main job on loopback instead.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DemoArgs {
-    /// Size of the file that is moved
-    #[arg(long, default_value = "1G", value_parser = crate::units::positive_size)]
-    pub(crate) size: u64,
+    /// Size of the file that is moved [default: 240M, on loopback 1G]
+    #[arg(long, value_parser = crate::units::positive_size)]
+    pub(crate) size: Option<u64>,
+    /// Round trip of the path
+    #[arg(long, value_name = "TIME", default_value = "100ms")]
+    pub(crate) rtt: String,
+    /// Rate of the path
+    #[arg(long, value_name = "RATE", default_value = "100mbit")]
+    pub(crate) rate: String,
+    /// No emulated path: one stream and several, both ways and between two servers, on loopback
+    #[arg(long)]
+    pub(crate) loopback: bool,
     /// Directory for the demo's files (about twice --size); removed afterwards
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<std::path::PathBuf>,
+    /// The part that runs inside the emulated network
+    #[arg(long, hide = true, value_name = "DIR")]
+    pub(crate) inside: Option<std::path::PathBuf>,
 }
 
 /// The manual of one verb, or of all.
 #[derive(Debug, clap::Args)]
 pub(crate) struct HelpArgs {
-    /// The verb; all of them if left out
-    pub(crate) verb: Option<String>,
+    /// The verb (`cp`, `lab net`); all of them if left out
+    pub(crate) verb: Vec<String>,
 }

@@ -1,21 +1,23 @@
-//! `longhaul demo`: the main job on this machine, by the program itself, as a user would run it.
+//! `longhaul demo --loopback`: the main job on this machine, by the program itself, as a user would
+//! run it.
 //!
 //! Two servers and a client on loopback move a real file over one stream, over several, back, and
 //! from server to server; every copy is verified, timed and explained.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
+use super::{Place, Server, write_random};
 use crate::args::DemoArgs;
 use crate::output::print;
 use crate::units::{show_bytes, show_rate};
 
 /// Runs the demo; prints a table and what it means.
-pub(crate) fn run(args: &DemoArgs) -> Result<()> {
+pub(super) fn run(args: &DemoArgs) -> Result<()> {
+    let size = args.size.unwrap_or(1_000_000_000);
     let place = Place::make(args.dir.as_deref())?;
     print(
         "longhaul demo: two servers and a client on this machine, one real file, every copy verified.",
@@ -26,10 +28,10 @@ pub(crate) fn run(args: &DemoArgs) -> Result<()> {
     for dir in [&from, &to, &here] {
         std::fs::create_dir(dir).with_context(|| format!("cannot make {}", dir.display()))?;
     }
-    print(&format!("making a file of {} ...", show_bytes(args.size)))?;
-    write_random(&from.join("big.dat"), args.size)?;
-    let a = Server::start(&from)?;
-    let b = Server::start(&to)?;
+    print(&format!("making a file of {} ...", show_bytes(size)))?;
+    write_random(&from.join("big.dat"), size)?;
+    let a = Server::start(&from, None)?;
+    let b = Server::start(&to, None)?;
     print(&format!(
         "server A on {}, server B on {}\n",
         a.address, b.address
@@ -96,78 +98,6 @@ fn explain(one: f64, four: f64) -> Result<()> {
     Ok(())
 }
 
-/// The demo's directory, removed when done.
-struct Place {
-    root: PathBuf,
-}
-
-impl Place {
-    fn make(parent: Option<&Path>) -> Result<Self> {
-        let parent = parent.map_or_else(std::env::temp_dir, Path::to_path_buf);
-        let root = parent.join(format!("longhaul-demo-{}", std::process::id()));
-        std::fs::create_dir(&root)
-            .with_context(|| format!("cannot make {}; try --dir DIR", root.display()))?;
-        let root = root.canonicalize()?;
-        Ok(Self { root })
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.root);
-    }
-}
-
-/// A `longhaul serve` of our own, ended when dropped.
-struct Server {
-    child: Child,
-    address: String,
-}
-
-impl Server {
-    fn start(root: &Path) -> Result<Self> {
-        let mut child = Command::new(std::env::current_exe()?)
-            .args([
-                "serve",
-                "--listen",
-                "127.0.0.1:0",
-                "--anonymous",
-                "rw",
-                "--root",
-            ])
-            .arg(root)
-            .env("RUST_LOG", "error")
-            .stdout(Stdio::piped())
-            .spawn()
-            .context("cannot start a server")?;
-        let mut line = String::new();
-        if let Some(out) = child.stdout.take() {
-            BufReader::new(out).read_line(&mut line)?;
-        }
-        match line.trim().strip_prefix("listening on ") {
-            Some(address) => Ok(Self {
-                address: address.to_owned(),
-                child,
-            }),
-            None => {
-                let _ = child.wait();
-                bail!("the server did not start");
-            }
-        }
-    }
-
-    fn url(&self, name: &str) -> String {
-        format!("ftp://{}/{name}", self.address)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 /// Runs `longhaul cp --json`; the summary line.
 fn copy(arguments: &[&str]) -> Result<serde_json::Value> {
     let output = Command::new(std::env::current_exe()?)
@@ -185,25 +115,4 @@ fn copy(arguments: &[&str]) -> Result<serde_json::Value> {
         );
     }
     Ok(summary)
-}
-
-/// Data that no file system or network can shrink: a xorshift sequence.
-fn write_random(path: &Path, size: u64) -> Result<()> {
-    let mut file = File::create(path).with_context(|| format!("cannot make {}", path.display()))?;
-    let mut state: u64 = 0x9e37_79b9_7f4a_7c15;
-    let mut block = vec![0u8; 1 << 20];
-    let mut left = size;
-    while left > 0 {
-        for word in block.chunks_exact_mut(8) {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            word.copy_from_slice(&state.to_le_bytes());
-        }
-        let n = usize::try_from(left).unwrap_or(usize::MAX).min(block.len());
-        file.write_all(&block[..n])
-            .with_context(|| format!("cannot write {}; try --dir DIR", path.display()))?;
-        left -= n as u64;
-    }
-    Ok(())
 }

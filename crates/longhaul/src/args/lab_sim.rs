@@ -1,0 +1,127 @@
+//! `longhaul lab sim`: flags over the setting of the paper.
+
+use clap::{Args, ValueEnum};
+use lab::LabError;
+use lab::simulate::{SimRequest, SimShorthand};
+
+use crate::output::print;
+
+/// Simulate parallel TCP connections over a bottleneck
+///
+/// A server sends to a client over two routers; the link between them is the bottleneck, with a
+/// drop-tail queue before it. Every number of connections is one simulation and one line of the
+/// table. The defaults are the base setting of Ito, Ohsaki and Imase (2008). The same seed gives the
+/// same table.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct SimArgs {
+    /// Parallel connections: a number, a range `1..64`, a list of either, or `auto` (what longhaul
+    /// opens on this path) [default: 1..64]
+    #[arg(long, value_name = "N")]
+    flows: Option<String>,
+    /// Bottleneck rate [default: 100mbit]
+    #[arg(long, value_name = "RATE")]
+    rate: Option<String>,
+    /// One-way propagation delay of the bottleneck [default: 10ms]
+    #[arg(long, value_name = "TIME", conflicts_with = "rtt")]
+    delay: Option<String>,
+    /// Round trip without queues, access links included; instead of --delay
+    #[arg(long, value_name = "TIME")]
+    rtt: Option<String>,
+    /// One-way delay of each of the two access links [default: 1ms]
+    #[arg(long, value_name = "TIME")]
+    access_delay: Option<String>,
+    /// Rate of the access links [default: 1gbit]
+    #[arg(long, value_name = "RATE")]
+    access_rate: Option<String>,
+    /// Queue before the bottleneck: `1bdp`, a number of packets, or a SIZE [default: 1000 packets]
+    #[arg(long, value_name = "QUEUE")]
+    queue: Option<String>,
+    /// Packets lost at random behind the bottleneck [default: none]
+    #[arg(long, value_name = "SHARE")]
+    loss: Option<String>,
+    /// Socket buffer of each connection [default: 64KiB]
+    #[arg(long, value_name = "SIZE")]
+    window: Option<String>,
+    /// Congestion control: `newreno` or `cubic` [default: newreno]
+    #[arg(long, value_name = "NAME")]
+    cc: Option<String>,
+    /// The receiver acknowledges every other segment instead of each
+    #[arg(long)]
+    delayed_ack: bool,
+    /// IP packet of a full segment [default: 1500]
+    #[arg(long, value_name = "SIZE")]
+    packet: Option<String>,
+    /// Measured time after the warm-up, or the longest that a file may take [default: 60s]
+    #[arg(long, value_name = "TIME")]
+    time: Option<String>,
+    /// Time before measurements begin [default: 20s]
+    #[arg(long, value_name = "TIME")]
+    warm_up: Option<String>,
+    /// Transfer one file of this size over all connections together
+    #[arg(long, value_name = "SIZE")]
+    bytes: Option<String>,
+    /// Cross traffic over the bottleneck that does not react to loss [default: none]
+    #[arg(long, value_name = "RATE")]
+    cross_traffic: Option<String>,
+    /// The sending host holds each packet back for a random time up to this [default: none]
+    #[arg(long, value_name = "TIME")]
+    jitter: Option<String>,
+    /// Random events repeat with the same seed [default: 1]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// How the result is written
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+/// `--format`
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// A table for people.
+    Text,
+    /// Comma-separated values with a header.
+    Csv,
+    /// One JSON object.
+    Json,
+}
+
+impl SimArgs {
+    /// Simulates and prints.
+    pub(crate) fn run(self) -> Result<u8, LabError> {
+        let format = self.format;
+        let request = SimRequest::from_shorthand(&self.shorthand())?;
+        let report = lab::simulate::run(&request)?;
+        let text = match format {
+            Format::Text => report.to_text(),
+            Format::Csv => report.to_csv(),
+            Format::Json => report.to_json(),
+        };
+        print(text.trim_end())
+            .map_err(|e| LabError::system("cannot write to standard output", e))?;
+        Ok(0)
+    }
+
+    fn shorthand(self) -> SimShorthand {
+        SimShorthand {
+            flows: self.flows,
+            rate: self.rate,
+            delay: self.delay,
+            rtt: self.rtt,
+            access_delay: self.access_delay,
+            access_rate: self.access_rate,
+            queue: self.queue,
+            loss: self.loss,
+            window: self.window,
+            congestion: self.cc,
+            delayed_ack: self.delayed_ack,
+            packet: self.packet,
+            duration: self.time,
+            warm_up: self.warm_up,
+            bytes: self.bytes,
+            cross_traffic: self.cross_traffic,
+            jitter: self.jitter,
+            seed: self.seed,
+        }
+    }
+}

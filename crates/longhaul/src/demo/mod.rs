@@ -1,0 +1,153 @@
+//! `longhaul demo`: the main job, by the program itself, as a user would run it.
+//!
+//! Over an emulated long path where this machine can build one ([`wan`]), else on loopback.
+
+mod loopback;
+mod race;
+mod wan;
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use client::Exit;
+
+use crate::args::DemoArgs;
+use crate::output::print;
+
+/// Runs the demo.
+pub(crate) fn run(args: &DemoArgs) -> Result<Exit> {
+    if let Some(place) = &args.inside {
+        return race::run(place);
+    }
+    if args.loopback {
+        return loopback::run(args).map(|()| Exit::Done);
+    }
+    match wan::run(args) {
+        Ok(exit) => Ok(exit),
+        Err(wan::Failure::NoNetwork(why)) => {
+            print(&format!(
+                "This machine cannot build an emulated network: {why}"
+            ))?;
+            print("So here is the main job without distance, on loopback.\n")?;
+            loopback::run(args).map(|()| Exit::Done)
+        }
+        Err(wan::Failure::Other(error)) => Err(error),
+    }
+}
+
+/// The demo's directory, removed when done.
+struct Place {
+    root: PathBuf,
+}
+
+impl Place {
+    fn make(parent: Option<&Path>) -> Result<Self> {
+        let parent = parent.map_or_else(std::env::temp_dir, Path::to_path_buf);
+        let root = parent.join(format!("longhaul-demo-{}", std::process::id()));
+        std::fs::create_dir(&root)
+            .with_context(|| format!("cannot make {}; try --dir DIR", root.display()))?;
+        let root = root.canonicalize()?;
+        Ok(Self { root })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.root);
+    }
+}
+
+/// A host of the surrounding lab.
+struct Host {
+    name: &'static str,
+    address: String,
+}
+
+impl Host {
+    /// By name; its address is in the environment.
+    fn named(name: &'static str) -> Result<Self> {
+        let variable = format!("LAB_{}", name.to_ascii_uppercase());
+        let address = std::env::var(&variable).with_context(|| format!("{variable} is not set"))?;
+        Ok(Self { name, address })
+    }
+}
+
+/// This program, on a host of the surrounding lab or here.
+fn longhaul_on(host: Option<&Host>) -> Result<Command> {
+    let program = std::env::current_exe()?;
+    let mut command = Command::new(&program);
+    if let Some(host) = host {
+        command.args(["lab", "exec", host.name, "--"]).arg(program);
+    }
+    Ok(command)
+}
+
+/// A `longhaul serve` of our own, ended when dropped.
+struct Server {
+    child: Child,
+    address: String,
+}
+
+impl Server {
+    /// On loopback, or on a host of the surrounding lab.
+    fn start(root: &Path, host: Option<&Host>) -> Result<Self> {
+        let address = host.map_or("127.0.0.1", |h| h.address.as_str());
+        let mut child = longhaul_on(host)?
+            .args(["serve", "--listen", &format!("{address}:0")])
+            .args(["--anonymous", "rw", "--root"])
+            .arg(root)
+            .env("RUST_LOG", "error")
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("cannot start a server")?;
+        let mut line = String::new();
+        if let Some(out) = child.stdout.take() {
+            BufReader::new(out).read_line(&mut line)?;
+        }
+        match line.trim().strip_prefix("listening on ") {
+            Some(address) => Ok(Self {
+                address: address.to_owned(),
+                child,
+            }),
+            None => {
+                let _ = child.wait();
+                bail!("the server did not start");
+            }
+        }
+    }
+
+    fn url(&self, name: &str) -> String {
+        format!("ftp://{}/{name}", self.address)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Data that no file system or network can shrink: a xorshift sequence.
+fn write_random(path: &Path, size: u64) -> Result<()> {
+    let mut file = File::create(path).with_context(|| format!("cannot make {}", path.display()))?;
+    let mut state: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mut block = vec![0u8; 1 << 20];
+    let mut left = size;
+    while left > 0 {
+        for word in block.chunks_exact_mut(8) {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            word.copy_from_slice(&state.to_le_bytes());
+        }
+        let n = usize::try_from(left).unwrap_or(usize::MAX).min(block.len());
+        file.write_all(&block[..n])
+            .with_context(|| format!("cannot write {}; try --dir DIR", path.display()))?;
+        left -= n as u64;
+    }
+    Ok(())
+}

@@ -1,0 +1,88 @@
+//! The outer half: a network of two long paths, and in it this program again, which runs the race.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use anyhow::{Context, anyhow};
+use client::Exit;
+use lab::LabError;
+use lab::net::NetRequest;
+use lab::topology::Topology;
+
+use super::{Place, write_random};
+use crate::args::DemoArgs;
+use crate::output::print;
+use crate::units::show_bytes;
+
+/// The file is moved in about 20 s at 100 Mbit/s.
+const SIZE: u64 = 240_000_000;
+
+/// Why there is no result.
+pub(super) enum Failure {
+    /// The system does not let this user build a network.
+    NoNetwork(LabError),
+    /// Anything else.
+    Other(anyhow::Error),
+}
+
+impl<E: Into<anyhow::Error>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::Other(error.into())
+    }
+}
+
+/// Builds the network and runs the race in it.
+pub(super) fn run(args: &DemoArgs) -> Result<Exit, Failure> {
+    let size = args.size.unwrap_or(SIZE);
+    let topology = topology(args).map_err(|e| anyhow!("{e}"))?;
+    let place = Place::make(args.dir.as_deref())?;
+    let served = place.root.join("served");
+    std::fs::create_dir(&served).with_context(|| format!("cannot make {}", served.display()))?;
+    print(&format!(
+        "longhaul demo: a file of {} over an emulated path of {} round trip and {}, as stock FTP moves it \
+         and\nself-tuned, at the same time on two such paths.",
+        show_bytes(size),
+        args.rtt,
+        args.rate,
+    ))?;
+    write_random(&served.join("big.dat"), size)?;
+    let outcome = lab::net::run(NetRequest {
+        topology,
+        command: inner(&place.root)?,
+        wait: true,
+        environment: Vec::new(),
+        program: None,
+    })
+    .map_err(|error| match error {
+        LabError::Refused(_) => Failure::NoNetwork(error),
+        other => Failure::Other(anyhow!("{other}")),
+    })?;
+    for reason in &outcome.report.invalid {
+        print(&format!(
+            "This machine was too busy for the figures to be trusted: {reason}"
+        ))?;
+    }
+    match outcome.code {
+        0 => Ok(Exit::Done),
+        130 | 143 => Ok(Exit::Interrupted),
+        _ => Ok(Exit::Local),
+    }
+}
+
+/// Two separate paths, each with its own bottleneck: a and b for stock FTP, c and d for longhaul.
+fn topology(args: &DemoArgs) -> Result<Topology, LabError> {
+    let text = format!(
+        "cc = \"cubic\"\n[default]\nrtt = {:?}\nrate = {:?}\n[hosts.a]\n[hosts.b]\n[hosts.c]\n[hosts.d]\n",
+        args.rtt, args.rate
+    );
+    Topology::parse(&text, Path::new("."))
+}
+
+fn inner(place: &Path) -> std::io::Result<Vec<OsString>> {
+    Ok(vec![
+        std::env::current_exe()?.into_os_string(),
+        "demo".into(),
+        "--inside".into(),
+        place.into(),
+    ])
+}

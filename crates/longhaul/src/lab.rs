@@ -1,0 +1,121 @@
+//! `longhaul lab`: asks the library, says what came of it, and picks the exit code.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+
+use lab::LabError;
+use lab::net::{NetReport, NetRequest};
+
+use crate::args::lab::{LabVerb, NetArgs, ReportArgs, RunArgs, TraceArgs};
+use crate::output::{print, say};
+
+/// The exit code of a run whose network could not keep up, though its command succeeded.
+const INVALID: u8 = 9;
+
+/// Runs a verb of the lab; the exit code.
+pub(crate) fn run(verb: LabVerb) -> u8 {
+    let done = match verb {
+        LabVerb::Net(args) => net(&args),
+        LabVerb::Exec(args) => {
+            lab::net::exec(&args.host, &args.command).map(|never| match never {})
+        }
+        LabVerb::Init { arguments } => lab::net::init(&arguments),
+        LabVerb::Cell { job } => lab::experiment::cell(&job),
+        LabVerb::Sim(args) => args.run(),
+        LabVerb::List(args) => list(args.json),
+        LabVerb::Run(args) => experiment(&args),
+        LabVerb::Report(args) => report(&args),
+        LabVerb::Trace(args) => trace(&args),
+    };
+    done.unwrap_or_else(|error| {
+        say(&format!("longhaul lab: {error}"));
+        exit_code(&error)
+    })
+}
+
+/// The contract's codes.
+fn exit_code(error: &LabError) -> u8 {
+    match error {
+        LabError::Usage(_) => 2,
+        LabError::Refused(_) => 3,
+        LabError::NotFound(_) => 4,
+        LabError::Busy(_) | LabError::System { .. } => 7,
+        LabError::Program(_) => 8,
+    }
+}
+
+fn net(args: &NetArgs) -> Result<u8, LabError> {
+    let report_file = args.report.as_deref().map(create).transpose()?;
+    let outcome = lab::net::run(NetRequest {
+        topology: args.topology()?,
+        command: args.command.clone(),
+        wait: args.wait,
+        environment: Vec::new(),
+        program: None,
+    })?;
+    if let (Some(file), Some(path)) = (report_file, &args.report) {
+        save(file, path, &outcome.report)?;
+    }
+    if !args.quiet || !outcome.report.invalid.is_empty() {
+        say(outcome.report.to_text().trim_end());
+    }
+    Ok(match outcome.code {
+        0 if !outcome.report.invalid.is_empty() => INVALID,
+        code => code,
+    })
+}
+
+/// Before the run: a report that cannot be written must not cost the run.
+fn create(path: &Path) -> Result<File, LabError> {
+    File::create(path).map_err(|e| LabError::system(format!("cannot write {}", path.display()), e))
+}
+
+fn save(mut file: File, path: &Path, report: &NetReport) -> Result<(), LabError> {
+    serde_json::to_writer_pretty(&mut file, report)
+        .map_err(std::io::Error::from)
+        .and_then(|()| file.write_all(b"\n"))
+        .map_err(|e| LabError::system(format!("cannot write {}", path.display()), e))
+}
+
+fn list(json: bool) -> Result<u8, LabError> {
+    let catalog = lab::experiment::catalog();
+    let width = catalog.iter().map(|e| e.name.len()).max().unwrap_or(0);
+    for e in catalog {
+        let line = if json {
+            serde_json::json!({"name": e.name, "title": e.title, "source": e.source}).to_string()
+        } else {
+            format!("{:width$}  {}", e.name, e.title)
+        };
+        told(print(&line))?;
+    }
+    Ok(0)
+}
+
+fn experiment(args: &RunArgs) -> Result<u8, LabError> {
+    let saved = lab::experiment::run(&args.request(), &mut |line| say(line))?;
+    told(print(&saved.json.display().to_string()))?;
+    told(print(&saved.csv.display().to_string()))?;
+    Ok(0)
+}
+
+fn report(args: &ReportArgs) -> Result<u8, LabError> {
+    let written = lab::report::write(&args.results, &args.out)?;
+    told(print(&written.page.display().to_string()))?;
+    Ok(0)
+}
+
+fn trace(args: &TraceArgs) -> Result<u8, LabError> {
+    let trace = sim::trace::shipped(&args.name).ok_or_else(|| {
+        LabError::Usage(format!(
+            "there is no trace '{}'; there are drsftp-path and drsftp-wan",
+            args.name
+        ))
+    })?;
+    told(print(trace.to_csv().trim_end()))?;
+    Ok(0)
+}
+
+fn told(result: std::io::Result<()>) -> Result<(), LabError> {
+    result.map_err(|e| LabError::system("cannot write to standard output", e))
+}
