@@ -95,3 +95,6 @@ pub(crate) struct Ack {
     /// Segments that arrived beyond `next`, the block of the latest first; unused ones are empty.
     pub(crate) sacks: [Span; SACK_BLOCKS],
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,7 +5,9 @@ use std::time::Duration;
 use super::spans::{Span, Spans};
 use super::{Ack, Config, SACK_BLOCKS};
 
-const RECENT: usize = SACK_BLOCKS + 1;
+/// Blocks that a receiver remembers to have reported: more than it can tell at once, since the next
+/// segment may join some of them.
+const RECENT: usize = 2 * SACK_BLOCKS;
 
 /// One connection's receiver. Its application reads at once, so the window is always open.
 #[derive(Debug)]
@@ -13,7 +15,6 @@ pub(crate) struct Receiver {
     next: u64,
     beyond: Spans,
     /// A segment of each block that was reported lately, the latest first (RFC 2018 section 4).
-    /// One more than can be told: the latest may be in the block of another.
     recent: [Option<u64>; RECENT],
     window: u64,
     delayed_ack: Option<Duration>,
@@ -100,7 +101,12 @@ impl Receiver {
         Ack {
             next: self.next,
             right_edge: self.next + self.window,
-            sacks: self.sacks(),
+            sacks: if self.beyond.is_empty() {
+                self.recent = [None; RECENT];
+                [Span::default(); SACK_BLOCKS]
+            } else {
+                self.sacks()
+            },
         }
     }
 
@@ -111,24 +117,21 @@ impl Receiver {
 
     /// The blocks of the latest segments, each once.
     fn sacks(&mut self) -> [Span; SACK_BLOCKS] {
-        let mut blocks = [Span::default(); SACK_BLOCKS];
-        if self.beyond.is_empty() {
-            self.recent = [None; RECENT];
-            return blocks;
-        }
+        let mut blocks = [Span::default(); RECENT];
         let mut kept = [None; RECENT];
         let mut count = 0;
         for segment in self.recent.into_iter().flatten() {
-            let Some(block) = self.beyond.around(segment) else {
-                continue;
-            };
-            if count < SACK_BLOCKS && !blocks[..count].contains(&block) {
+            if let Some(block) = self.beyond.around(segment)
+                && !blocks[..count].contains(&block)
+            {
                 blocks[count] = block;
                 kept[count] = Some(segment);
                 count += 1;
             }
         }
         self.recent = kept;
-        blocks
+        let mut told = [Span::default(); SACK_BLOCKS];
+        told.copy_from_slice(&blocks[..SACK_BLOCKS]);
+        told
     }
 }

@@ -26,7 +26,7 @@ impl Estimator {
         }
     }
 
-    /// Takes a sample of a segment that was sent once (Karn); it ends the backoff.
+    /// Takes a sample of a segment that was sent once.
     pub(super) fn sample(&mut self, rtt: Duration) {
         let r = rtt.as_secs_f64();
         match self.smoothed {
@@ -39,6 +39,12 @@ impl Estimator {
                 self.smoothed = Some(smoothed + (r - smoothed) / 8.0);
             }
         }
+    }
+
+    /// Something new was acknowledged: the backoff ends. With timestamps even the acknowledgement
+    /// of a retransmission tells the round trip (RFC 7323 section 4), so Karn's rule does not hold
+    /// it up.
+    pub(super) fn on_progress(&mut self) {
         self.backoff = 0;
     }
 
@@ -47,7 +53,7 @@ impl Estimator {
         self.backoff = (self.backoff + 1).min(16);
     }
 
-    /// The timer has expired since the last sample.
+    /// The timer has expired since something new was acknowledged.
     pub(super) fn is_backed_off(&self) -> bool {
         self.backoff > 0
     }
@@ -104,7 +110,7 @@ mod tests {
             e.back_off();
         }
         assert_eq!(e.timeout(), MAX_RTO);
-        e.sample(ms(1));
+        e.on_progress();
         assert_eq!(e.timeout(), MIN);
     }
 }

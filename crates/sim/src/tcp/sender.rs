@@ -194,6 +194,7 @@ impl Sender {
     fn on_progress(&mut self, now: Duration, delivered: &Delivered) {
         self.stats.acked_bytes += delivered.acked_bytes;
         self.duplicate_acks = 0;
+        self.rtt.on_progress();
         self.deadline = (self.board.outstanding() > 0).then(|| now + self.rtt.timeout());
         let first = self.board.first();
         match self.phase {

@@ -18,13 +18,13 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    pub(super) fn new(bytes: u64, block: u64) -> Self {
+    pub(super) fn new(now: Duration, bytes: u64, block: u64) -> Self {
         Self {
             left: bytes,
             block: block.max(1),
             expected: bytes,
             delivered: 0,
-            delivered_at: None,
+            delivered_at: (bytes == 0).then_some(now),
         }
     }
 

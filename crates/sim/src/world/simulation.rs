@@ -79,17 +79,20 @@ impl Simulation {
         self.now = self.now.max(until);
     }
 
-    /// Runs until all bytes of `pool` have been delivered, at most until `until`; when they had.
-    pub fn run_until_delivered(&mut self, pool: PoolId, until: Duration) -> Option<Duration> {
-        while self.pools[pool.0].delivered_at().is_none() {
+    /// Runs until `done` says so, which is asked after every event, at most until `until`; whether
+    /// it did.
+    pub fn run_until_done(&mut self, until: Duration, mut done: impl FnMut(&Self) -> bool) -> bool {
+        loop {
+            if done(self) {
+                return true;
+            }
             let Some((at, event)) = self.events.pop(until) else {
                 self.now = self.now.max(until);
-                break;
+                return false;
             };
             self.now = at;
             self.handle(event);
         }
-        self.pools[pool.0].delivered_at()
     }
 
     /// Adds a flow, which begins at its start or now, whichever is later.
@@ -126,7 +129,7 @@ impl Simulation {
 
     /// A pool of `bytes` that flows take in blocks of `block` bytes (at least 1).
     pub fn add_pool(&mut self, bytes: u64, block: u64) -> PoolId {
-        self.pools.push(Pool::new(bytes, block));
+        self.pools.push(Pool::new(self.now, bytes, block));
         PoolId(self.pools.len() - 1)
     }
 
@@ -134,7 +137,9 @@ impl Simulation {
     pub fn refill(&mut self, pool: PoolId, bytes: u64) {
         self.pools[pool.0].add(bytes);
         for flow in 0..self.flows.len() {
-            if self.flows[flow].spec.source == Source::Pool(pool) {
+            let state = &mut self.flows[flow];
+            if state.spec.source == Source::Pool(pool) {
+                state.finished = None;
                 self.pump(flow);
             }
         }
@@ -148,6 +153,11 @@ impl Simulation {
     /// Bytes of a pool that have arrived.
     pub fn pool_delivered(&self, pool: PoolId) -> u64 {
         self.pools[pool.0].delivered()
+    }
+
+    /// When all bytes of a pool had arrived; `None`: not yet, or not since it was refilled.
+    pub fn pool_delivered_at(&self, pool: PoolId) -> Option<Duration> {
+        self.pools[pool.0].delivered_at()
     }
 
     /// How many flows there are; the next one gets this number.

@@ -1,0 +1,280 @@
+//! A transfer while it runs.
+
+use std::time::Duration;
+
+use tune::limiter::{Measured, Role, judge};
+use tune::streams;
+
+use super::{Outcome, Sample, Settings, Streams, Transfer};
+use crate::tcp::Config;
+use crate::world::{FlowId, FlowSpec, FlowStats, PoolId, Scenario, Simulation, Source};
+
+/// A command with its answer's acknowledgement, bytes.
+const COMMAND: u64 = 64;
+
+/// A data connection.
+#[derive(Debug)]
+struct Stream {
+    flow: FlowId,
+    opened: Duration,
+    /// It takes no more blocks.
+    closed: bool,
+    /// Of the latest sample.
+    sampled: FlowStats,
+}
+
+/// The control connection: one command a tick, to measure the round trip by.
+#[derive(Debug)]
+struct Control {
+    flow: FlowId,
+    commands: PoolId,
+    sampled: FlowStats,
+}
+
+/// A running transfer.
+#[derive(Debug)]
+pub(super) struct Live {
+    transfer: Transfer,
+    settings: Settings,
+    simulation: Simulation,
+    control: Control,
+    control_rtt: Option<Duration>,
+    file: PoolId,
+    streams: Vec<Stream>,
+    streams_max: u32,
+    opened: Duration,
+    sampled_at: Duration,
+    sampled_bytes: u64,
+}
+
+impl Live {
+    /// Opens the control connection, measures the path with it, and opens the streams.
+    pub(super) fn begin(transfer: &Transfer, scenario: &Scenario) -> Self {
+        let mut simulation = Simulation::new(scenario);
+        let mut control = Control::open(&mut simulation, transfer.stream);
+        simulation.run_until_done(transfer.give_up, |s| {
+            s.flow(control.flow).sender.rtt_samples > 0
+        });
+        let control_rtt = control.sample(&simulation);
+        let file = simulation.add_pool(transfer.bytes, transfer.block);
+        let now = simulation.now();
+        let tcp = &transfer.stream.tcp;
+        let mut live = Self {
+            transfer: *transfer,
+            settings: Settings {
+                streams: first_streams(transfer, control_rtt),
+                send_buffer: tcp.send_buffer,
+                receive_buffer: tcp.receive_buffer,
+            },
+            simulation,
+            control,
+            control_rtt,
+            file,
+            streams: Vec::new(),
+            streams_max: 0,
+            opened: now,
+            sampled_at: now,
+            sampled_bytes: 0,
+        };
+        live.apply(live.settings);
+        live
+    }
+
+    /// Runs until the next tick, or until the file has arrived or time is up; whether it goes on.
+    pub(super) fn run_tick(&mut self) -> bool {
+        self.control.ask(&mut self.simulation);
+        let tick = self.transfer.tick.max(Duration::from_nanos(1));
+        let until = (self.simulation.now() + tick).min(self.transfer.give_up);
+        let file = self.file;
+        let arrived = self
+            .simulation
+            .run_until_done(until, |s| s.pool_delivered_at(file).is_some());
+        !arrived && self.simulation.now() < self.transfer.give_up
+    }
+
+    /// What happened since the sample before.
+    pub(super) fn sample(&mut self) -> Sample {
+        let at = self.simulation.now();
+        let delivered_bytes = self.simulation.pool_delivered(self.file);
+        let simulation = &self.simulation;
+        let open = self.streams.iter_mut().filter(|stream| !stream.closed);
+        let streams = open.map(|stream| stream.sample(simulation)).collect();
+        let sample = Sample {
+            at,
+            interval: at.saturating_sub(self.sampled_at),
+            delivered_bytes,
+            interval_bytes: delivered_bytes - self.sampled_bytes,
+            left_bytes: simulation.pool_left(self.file),
+            control_rtt: self.control.sample(simulation),
+            settings: self.settings,
+            streams,
+        };
+        self.sampled_at = at;
+        self.sampled_bytes = delivered_bytes;
+        sample
+    }
+
+    /// Opens, closes and sets streams until all is as `settings` say.
+    pub(super) fn apply(&mut self, settings: Settings) {
+        self.settings = Settings {
+            streams: settings.streams.max(1),
+            ..settings
+        };
+        let (send, receive) = (settings.send_buffer, settings.receive_buffer);
+        for stream in self.streams.iter().filter(|stream| !stream.closed) {
+            self.simulation.set_buffers(stream.flow, send, receive);
+        }
+        let wanted = self.settings.streams;
+        let mut open = u32::try_from(self.open_streams()).unwrap_or(u32::MAX);
+        while open < wanted {
+            self.open_stream();
+            open += 1;
+        }
+        let newest_first = self.streams.iter_mut().rev();
+        let surplus = open.saturating_sub(wanted) as usize;
+        for stream in newest_first.filter(|s| !s.closed).take(surplus) {
+            stream.closed = true;
+            self.simulation.stop_flow(stream.flow);
+        }
+        self.streams_max = self.streams_max.max(wanted);
+    }
+
+    fn open_streams(&self) -> usize {
+        self.streams.iter().filter(|stream| !stream.closed).count()
+    }
+
+    fn open_stream(&mut self) {
+        let template = self.transfer.stream;
+        let flow = self.simulation.add_flow(FlowSpec {
+            tcp: Config {
+                send_buffer: self.settings.send_buffer,
+                receive_buffer: self.settings.receive_buffer,
+                ..template.tcp
+            },
+            source: Source::Pool(self.file),
+            stop: None,
+            ..template
+        });
+        let opened = self.simulation.now();
+        self.streams.push(Stream {
+            flow,
+            opened,
+            closed: false,
+            sampled: FlowStats {
+                at: opened,
+                ..FlowStats::default()
+            },
+        });
+    }
+
+    /// How it went until now.
+    pub(super) fn outcome(&self) -> Outcome {
+        let arrived = self.simulation.pool_delivered_at(self.file);
+        let end = arrived.unwrap_or(self.simulation.now());
+        let elapsed = end.saturating_sub(self.opened);
+        let measured = self.measured(elapsed);
+        let flows = self.streams.iter().map(|s| self.simulation.flow(s.flow));
+        let seconds = elapsed.as_secs_f64();
+        Outcome {
+            complete: arrived.is_some(),
+            bytes: measured.bytes,
+            elapsed,
+            goodput: if seconds > 0.0 {
+                measured.bytes as f64 * 8.0 / seconds
+            } else {
+                0.0
+            },
+            control_rtt: self.control_rtt,
+            streams_max: self.streams_max,
+            retransmits: measured.retransmits,
+            timeouts: flows.map(|flow| flow.sender.timeouts).sum(),
+            limited_by: judge(&measured),
+        }
+    }
+
+    /// What the sending end of a real transfer would have summed up: waits are the largest of any
+    /// stream's, and threads that need no time for the store wait for the wire.
+    fn measured(&self, elapsed: Duration) -> Measured {
+        let mut sum = Measured {
+            role: Role::Sender,
+            bytes: self.simulation.pool_delivered(self.file),
+            elapsed,
+            streams: self.streams_max.into(),
+            retransmits: 0,
+            min_rtt: Duration::ZERO,
+            buffer_bytes: self.settings.send_buffer.max(self.settings.receive_buffer),
+            busy: Duration::ZERO,
+            rwnd_limited: Duration::ZERO,
+            sndbuf_limited: Duration::ZERO,
+            store: Duration::ZERO,
+            wire: Duration::ZERO,
+            rate_limit: None,
+        };
+        for stream in &self.streams {
+            let flow = self.simulation.flow(stream.flow);
+            let waits = flow.sender.waits;
+            sum.retransmits += flow.sender.retransmits;
+            sum.busy = sum.busy.max(waits.busy);
+            sum.rwnd_limited = sum.rwnd_limited.max(waits.rwnd_limited);
+            sum.sndbuf_limited = sum.sndbuf_limited.max(waits.sndbuf_limited);
+            let ended = flow.finished.unwrap_or(flow.at).min(self.opened + elapsed);
+            sum.wire += ended.saturating_sub(stream.opened);
+            sum.min_rtt = match (sum.min_rtt, flow.sender.rtt_min) {
+                (Duration::ZERO, rtt) | (rtt, Duration::ZERO) => rtt,
+                (a, b) => a.min(b),
+            };
+        }
+        sum
+    }
+}
+
+impl Stream {
+    fn sample(&mut self, simulation: &Simulation) -> FlowStats {
+        let now = simulation.flow(self.flow);
+        let since = now.since(&self.sampled);
+        self.sampled = now;
+        since
+    }
+}
+
+impl Control {
+    fn open(simulation: &mut Simulation, stream: FlowSpec) -> Self {
+        let commands = simulation.add_pool(COMMAND, COMMAND);
+        let flow = simulation.add_flow(FlowSpec {
+            source: Source::Pool(commands),
+            stop: None,
+            ..stream
+        });
+        Self {
+            flow,
+            commands,
+            sampled: FlowStats::default(),
+        }
+    }
+
+    /// Asks something, unless the answer to the last is still out.
+    fn ask(&self, simulation: &mut Simulation) {
+        if simulation.pool_delivered_at(self.commands).is_some() {
+            simulation.refill(self.commands, COMMAND);
+        }
+    }
+
+    /// Mean round trip since the sample before.
+    fn sample(&mut self, simulation: &Simulation) -> Option<Duration> {
+        let now = simulation.flow(self.flow);
+        let since = now.since(&self.sampled);
+        self.sampled = now;
+        since.mean_rtt()
+    }
+}
+
+fn first_streams(transfer: &Transfer, control_rtt: Option<Duration>) -> u32 {
+    match transfer.streams {
+        Streams::Fixed(streams) => streams,
+        Streams::Automatic => {
+            let block = usize::try_from(transfer.block).unwrap_or(usize::MAX);
+            let rtt = control_rtt.unwrap_or_default();
+            streams::automatic(rtt, Some(transfer.bytes), block)
+        }
+    }
+}
