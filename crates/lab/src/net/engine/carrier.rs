@@ -10,7 +10,7 @@ use rustix::time::{ClockId, clock_gettime};
 use super::direction::Direction;
 use super::runs::Runs;
 use super::schedule::Schedule;
-use super::wait::{Clock, Sleeper, be_prompt};
+use super::wait::{Clock, Sleeper, Stalls, take_precedence};
 use super::{EngineReport, Port, Shared};
 use crate::LabError;
 use crate::net::packet::{Framing, LARGEST_FRAME, Packet, Unfit};
@@ -36,7 +36,7 @@ pub(super) fn carry(
     directions: Vec<Direction>,
     shared: &Shared,
 ) -> Result<EngineReport, LabError> {
-    be_prompt();
+    let has_precedence = take_precedence();
     let mut carrier = Carrier::new(ports, framing, directions);
     let mut fds = vec![PollFd::new(&shared.stop, PollFlags::IN)];
     fds.extend(
@@ -62,7 +62,11 @@ pub(super) fn carry(
             }
         }
     }
-    Ok(carrier.report(&sleeper))
+    let mut report = carrier.report();
+    report
+        .notes
+        .extend(stalls_note(sleeper.stalls(), has_precedence));
+    Ok(report)
 }
 
 /// The kernel has something to say about it.
@@ -240,7 +244,7 @@ impl<'a> Carrier<'a> {
     }
 
     /// What there is to say at the end.
-    fn report(&self, sleeper: &Sleeper) -> EngineReport {
+    fn report(&self) -> EngineReport {
         let mut invalid: Vec<_> = self
             .directions
             .iter()
@@ -257,14 +261,6 @@ impl<'a> Carrier<'a> {
         }
         let mut notes: Vec<_> = self.directions.iter().filter_map(Direction::note).collect();
         notes.extend(self.tallies.notes());
-        let stalls = sleeper.stalls();
-        if stalls.count > 0 {
-            notes.push(format!(
-                "the machine stood still {} times, {:.1} ms at most",
-                stalls.count,
-                stalls.longest.as_secs_f64() * 1e3,
-            ));
-        }
         EngineReport {
             seconds: self.clock.now().as_secs_f64(),
             cpu_seconds: processor_time().as_secs_f64(),
@@ -291,6 +287,22 @@ impl Tallies {
             .map(|(count, what)| format!("{count} {what}"))
             .collect()
     }
+}
+
+/// What there is to say of a machine that did not wake the emulator in time.
+fn stalls_note(stalls: Stalls, has_precedence: bool) -> Option<String> {
+    let advice = if has_precedence {
+        ""
+    } else {
+        "; with root it would go before other programs"
+    };
+    (stalls.count > 0).then(|| {
+        format!(
+            "the emulator was kept waiting {} times, {:.1} ms at most{advice}",
+            stalls.count,
+            stalls.longest.as_secs_f64() * 1e3,
+        )
+    })
 }
 
 /// The kernel may take the packet when asked again.

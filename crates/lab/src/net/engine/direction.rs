@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sim::link::{Conditions, Fate, Link};
 
-use super::runs::{Arrival, Runs};
+use super::runs::{Arrival, Runs, quantum};
 use super::schedule::{Delivery, Schedule};
 use crate::net::packet::{Framing, Packet, corrupt};
 use crate::net::report::DirectionReport;
@@ -21,6 +21,10 @@ pub(super) struct Direction {
     /// `a to b`, by the hosts' names.
     names: (String, String),
     link: Link,
+    /// The shortest propagation delay there will be.
+    delay: Duration,
+    /// How long segments may wait for each other.
+    quantum: Duration,
     /// Made with the first hand-over: most pairs of many hosts never talk.
     lateness: Option<Lateness>,
     delivered: u64,
@@ -38,12 +42,15 @@ pub(super) fn all(topology: &Topology) -> Vec<Direction> {
     });
     ends.zip(0..)
         .map(|((from, to, conditions), index)| {
+            let delay = shortest_delay(conditions);
             let name = |host: usize| topology.hosts.get(host).map(|host| host.name.clone());
             Direction {
                 from,
                 to,
                 names: (name(from).unwrap_or_default(), name(to).unwrap_or_default()),
                 link: Link::new(conditions.clone(), seed(topology.seed, index)),
+                delay,
+                quantum: quantum(delay),
                 lateness: None,
                 delivered: 0,
                 delivered_bytes: 0,
@@ -85,7 +92,7 @@ impl Direction {
         runs: &mut Runs,
         schedule: &mut Schedule,
     ) {
-        runs.clear();
+        runs.begin(self.quantum);
         for segment in 0..packet.segments() {
             let held = self.link.counters().reordered;
             let fate = self.link.offer(now, packet.segment_bytes(segment));
@@ -130,8 +137,7 @@ impl Direction {
             self.delivered_bytes += delivery.bytes;
         }
         if self.lateness.is_none() {
-            let delay = shortest_delay(self.link.conditions());
-            self.lateness = Lateness::new(delay).ok();
+            self.lateness = Lateness::new(self.delay).ok();
         }
         if let Some(lateness) = &mut self.lateness {
             lateness.note(HandOver {

@@ -1,7 +1,7 @@
 //! The loop that carries packets: reads the hosts' TUN devices, asks the links, delivers in time.
 //!
 //! One thread does it all. A super-packet's segments meet the link one by one; those that arrive
-//! within [`runs::QUANTUM`] of each other are handed over together, so that the cost of a fast path
+//! within [`runs::quantum`] of each other are handed over together, so that the cost of a fast path
 //! is that of its super-packets while loss, queue and timing are those of its packets.
 
 mod carrier;

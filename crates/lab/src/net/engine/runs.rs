@@ -3,9 +3,17 @@
 use std::ops::Range;
 use std::time::Duration;
 
-/// Segments of one super-packet that arrive within this time of the run's first are handed over
-/// together, at the time of the last. At 100 Mbit/s each goes by itself, at 1 Gbit/s about eight.
-pub(super) const QUANTUM: Duration = Duration::from_micros(100);
+/// The shortest time within which segments are handed over together, and the longest. At 100 Mbit/s
+/// each goes by itself, at 1 Gbit/s about 8 to 20 go together.
+const QUANTUM: (Duration, Duration) = (Duration::from_micros(100), Duration::from_micros(250));
+/// In between it is this part of the path's delay, so that it changes a round trip by 1 % at most.
+const PART_OF_DELAY: u32 = 50;
+
+/// Segments of one super-packet that arrive within this time of the first of them are handed over
+/// together, at the time of the last: each hand-over costs the emulator and the receiver a wake-up.
+pub(super) fn quantum(delay: Duration) -> Duration {
+    (delay / PART_OF_DELAY).clamp(QUANTUM.0, QUANTUM.1)
+}
 
 /// Neighbouring segments that are handed over as one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,14 +49,16 @@ pub(super) struct Arrival {
 #[derive(Debug, Default)]
 pub(super) struct Runs {
     runs: Vec<Run>,
+    quantum: Duration,
     /// The last run may grow.
     is_open: bool,
 }
 
 impl Runs {
-    /// Forgets the packet before.
-    pub(super) fn clear(&mut self) {
+    /// Begins with another super-packet, whose segments may wait this long for each other.
+    pub(super) fn begin(&mut self, quantum: Duration) {
         self.runs.clear();
+        self.quantum = quantum;
         self.is_open = false;
     }
 
@@ -63,7 +73,7 @@ impl Runs {
                     && !is_alone
                     && run.segments.end == index
                     && at >= run.last
-                    && at - run.first <= QUANTUM =>
+                    && at - run.first <= self.quantum =>
             {
                 run.segments.end = index + 1;
                 run.last = at;
@@ -111,11 +121,18 @@ mod tests {
     /// Segments and delivery times, microseconds.
     fn joined(arrivals: &[Arrival]) -> Vec<(Range<usize>, u128)> {
         let mut runs = Runs::default();
-        runs.clear();
+        runs.begin(quantum(Duration::from_millis(1)));
         arrivals.iter().for_each(|arrival| runs.push(*arrival));
         let all = runs.all().iter();
         all.map(|run| (run.segments.clone(), run.last.as_micros()))
             .collect()
+    }
+
+    #[test]
+    fn the_quantum_grows_with_the_delay() {
+        let quantum = |micros| quantum(Duration::from_micros(micros)).as_micros();
+        let delays = [0, 1000, 10_000, 50_000];
+        assert_eq!(delays.map(quantum), [100, 100, 200, 250]);
     }
 
     #[test]
