@@ -1,9 +1,9 @@
 //! Draws one chart: axes, lines, error bars and markers.
 
-use super::figure::{Figure, Horizontal, Look, Panel, Point, Series};
+use super::figure::{Figure, Horizontal, Look, Panel, Point, Series, Split};
 use super::markup::Markup;
 use super::number::coordinate;
-use super::scale::{Kind, Linear, Sweep};
+use super::scale::{Kind, Sweep, Vertical};
 use super::{svg, ticks};
 
 /// Size of a label's letters, as in the style sheet.
@@ -21,17 +21,40 @@ pub(super) struct Size {
     pub(super) height: f64,
 }
 
-/// One of several charts side by side, or a chart on a phone.
-pub(super) const SMALL: Size = Size {
+/// One of several charts side by side.
+const SMALL: Size = Size {
     width: 360.0,
     height: 264.0,
 };
 
+/// One of several charts with a line for each row, measured and published.
+const TALL: Size = Size {
+    width: 360.0,
+    height: 340.0,
+};
+
 /// A chart that stands alone.
-pub(super) const LARGE: Size = Size {
+const LARGE: Size = Size {
     width: 760.0,
     height: 400.0,
 };
+
+/// The size of a figure's charts.
+pub(super) fn size(figure: &Figure) -> Size {
+    match figure.split {
+        _ if figure.is_single() => LARGE,
+        Split::Programs => TALL,
+        Split::Rows => SMALL,
+    }
+}
+
+/// The size of a figure's charts on a phone.
+pub(super) fn phone_size(figure: &Figure) -> Size {
+    match figure.split {
+        Split::Programs => TALL,
+        Split::Rows => SMALL,
+    }
+}
 
 /// A chart as an SVG element of its own, for the page. `id` must be unique there.
 pub(super) fn inline(
@@ -116,17 +139,17 @@ pub(super) fn draw(markup: &mut Markup, figure: &Figure, panel: &Panel, size: Si
 }
 
 /// Where things are within a chart.
-struct Frame {
+struct Frame<'a> {
     left: f64,
     right: f64,
     top: f64,
     bottom: f64,
     x: Sweep,
-    y: Linear,
+    y: &'a Vertical,
 }
 
-impl Frame {
-    fn of(figure: &Figure, panel: &Panel, size: Size) -> Self {
+impl<'a> Frame<'a> {
+    fn of(figure: &'a Figure, panel: &Panel, size: Size) -> Self {
         let widest = figure
             .y
             .labels()
@@ -145,8 +168,13 @@ impl Frame {
             top,
             bottom,
             x: Sweep::of(values, figure.x.logarithmic, left + inset, right - inset),
-            y: figure.y.scale(bottom, top),
+            y: &figure.y,
         }
+    }
+
+    /// Where a value is.
+    fn height(&self, value: f64) -> f64 {
+        self.y.place(value, self.bottom, self.top)
     }
 
     /// How far a series is moved sideways so that it does not hide others: only where the axis
@@ -159,14 +187,15 @@ impl Frame {
             return 0.0;
         };
         let step = (self.x.room * 0.6 / f64::from(count)).min(svg::RADIUS * 3.0);
-        step * (f64::from(index) - f64::from(count - 1) / 2.0)
+        // What is drawn last is first in the legend, so it is to the left.
+        step * (f64::from(count - 1) / 2.0 - f64::from(index))
     }
 }
 
-fn vertical_axis(markup: &mut Markup, figure: &Figure, frame: &Frame) {
+fn vertical_axis(markup: &mut Markup, figure: &Figure, frame: &Frame<'_>) {
     let mut lines = String::new();
     for (mark, label) in figure.y.labels() {
-        let y = frame.y.place(mark);
+        let y = frame.height(mark);
         let (left, right) = (coordinate(frame.left), coordinate(frame.right));
         lines.push_str(&format!("M{left} {}H{right}", coordinate(y)));
         let (x, y) = (coordinate(frame.left - 7.0), coordinate(y + 4.0));
@@ -179,7 +208,7 @@ fn vertical_axis(markup: &mut Markup, figure: &Figure, frame: &Frame) {
     markup.void("path", &[("class", "c-grid"), ("d", &lines)]);
 }
 
-fn horizontal_axis(markup: &mut Markup, axis: &Horizontal, frame: &Frame) {
+fn horizontal_axis(markup: &mut Markup, axis: &Horizontal, frame: &Frame<'_>) {
     let floor = coordinate(frame.bottom);
     let mut lines = format!(
         "M{} {floor}H{}",
@@ -211,7 +240,7 @@ fn horizontal_axis(markup: &mut Markup, axis: &Horizontal, frame: &Frame) {
     );
 }
 
-fn draw_series(markup: &mut Markup, series: &Series, frame: &Frame, dodge: f64) {
+fn draw_series(markup: &mut Markup, series: &Series, frame: &Frame<'_>, dodge: f64) {
     let class = class(&series.look);
     markup.element(
         "g",
@@ -220,7 +249,7 @@ fn draw_series(markup: &mut Markup, series: &Series, frame: &Frame, dodge: f64) 
             let places: Vec<f64> = frame.x.places.iter().map(|place| place + dodge).collect();
             let points = series.points.iter().zip(&places).map(|(point, x)| {
                 let value = point.as_ref()?.value?;
-                Some((*x, frame.y.place(value)))
+                Some((*x, frame.height(value)))
             });
             if let Some(path) = svg::line(points) {
                 group.void("path", &[("class", "c-line"), ("d", &path)]);
@@ -234,7 +263,7 @@ fn draw_series(markup: &mut Markup, series: &Series, frame: &Frame, dodge: f64) 
     );
 }
 
-fn draw_point(markup: &mut Markup, point: &Point, look: &Look, x: f64, frame: &Frame) {
+fn draw_point(markup: &mut Markup, point: &Point, look: &Look, x: f64, frame: &Frame<'_>) {
     markup.element("g", &[("class", "c-point")], |group| {
         group.leaf("title", &[], &point.tip);
         let Some(value) = point.value else {
@@ -242,9 +271,9 @@ fn draw_point(markup: &mut Markup, point: &Point, look: &Look, x: f64, frame: &F
             group.void("path", &[("class", "c-mark c-failed"), ("d", &path)]);
             return;
         };
-        let y = frame.y.place(value);
+        let y = frame.height(value);
         if let Some(half) = point.half_width {
-            let (low, high) = (frame.y.place(value - half), frame.y.place(value + half));
+            let (low, high) = (frame.height(value - half), frame.height(value + half));
             // A bar that would hide behind its marker says nothing.
             if low - high > svg::RADIUS {
                 let path = svg::error_bar(x, low, high);
@@ -274,12 +303,12 @@ fn class(look: &Look) -> String {
 mod tests {
     use super::super::grid::Grid;
     use super::super::theme::Palette;
-    use super::super::{figure, samples};
+    use super::super::{lines, samples};
     use super::*;
     use crate::experiment::results::Results;
 
     fn drawn(results: &Results) -> String {
-        let figures = figure::all(&Grid::of(results), &Palette::default());
+        let figures = lines::all(&Grid::of(results), &Palette::default());
         let mut markup = Markup::default();
         inline(
             &mut markup,
@@ -322,10 +351,10 @@ mod tests {
                 cell.at.insert("latency".to_owned(), "small".to_owned());
             }
         }
-        let figures = figure::all(&Grid::of(&results), &Palette::default());
+        let figures = lines::all(&Grid::of(&results), &Palette::default());
         let frame = Frame::of(&figures[0], &figures[0].panels[0], SMALL);
         assert_eq!(frame.dodge(1, 3), 0.0);
-        assert!(frame.dodge(0, 3) < 0.0 && frame.dodge(2, 3) > 0.0);
+        assert!(frame.dodge(0, 3) > 0.0 && frame.dodge(2, 3) < 0.0);
     }
 
     #[test]

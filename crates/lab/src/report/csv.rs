@@ -17,6 +17,7 @@ pub(super) fn table(grid: &Grid<'_>) -> String {
         "half-width 95 %",
         "paper",
         "ratio to paper",
+        "processor seconds per GB",
         "valid runs",
         "runs",
         "left out",
@@ -41,6 +42,7 @@ pub(super) fn table(grid: &Grid<'_>) -> String {
         fields.push(number(cell.half_width));
         fields.push(number(cell.paper));
         fields.push(number(ratio(cell.median, cell.paper)));
+        fields.push(number(cell.cpu_per_gigabyte));
         let runs = Runs::of(cell);
         fields.push(runs.valid.to_string());
         fields.push(runs.all.to_string());
@@ -98,10 +100,10 @@ mod tests {
         assert_eq!(
             lines[0],
             "parallel streams,one-way latency (ms),program,median (Mbit/s),half-width 95 %,paper,\
-             ratio to paper,valid runs,runs,left out"
+             ratio to paper,processor seconds per GB,valid runs,runs,left out"
         );
-        assert_eq!(lines[1], "1,1,longhaul,100,5,,,2,3,\"late, \"\"very\"\"\"");
-        assert_eq!(lines[5], "1,1,guc,500,25,400,1.25,3,3,");
+        assert_eq!(lines[1], "1,1,longhaul,100,5,,,,2,3,\"late, \"\"very\"\"\"");
+        assert_eq!(lines[5], "1,1,guc,500,25,400,1.25,,3,3,");
         assert_eq!(lines.len(), 10);
     }
 

@@ -1,7 +1,7 @@
 //! The report: results as one self-contained HTML page, with tables, figures, SVG and CSV.
 //!
-//! [`load`] reads the results and [`grid`] sorts their cells. [`figure`] decides which lines go into
-//! which chart; [`chart`] draws one, [`poster`] makes an SVG file of several. [`table`] and [`csv`]
+//! [`load`] reads the results and [`grid`] sorts their cells. [`lines`] decides which go into which
+//! chart of a [`figure`]; [`chart`] draws one, [`poster`] makes an SVG file of several. [`table`] and [`csv`]
 //! write the numbers, [`summary`] says what they come to, [`page`] puts all together. Every string
 //! from a results file goes through [`markup`] or [`csv`], which escape it.
 
@@ -9,6 +9,7 @@ mod chart;
 mod csv;
 mod figure;
 mod grid;
+mod lines;
 mod load;
 mod markup;
 mod number;
@@ -18,11 +19,13 @@ mod poster;
 #[cfg(test)]
 mod samples;
 mod scale;
+mod strip;
 mod summary;
 mod svg;
 mod table;
 mod theme;
 mod ticks;
+mod tip;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -102,11 +105,11 @@ fn plan<'a>(loaded: &'a [Loaded], palette: &Palette) -> Vec<Section<'a>> {
         .iter()
         .map(|one| {
             let grid = Grid::of(&one.results);
-            let drawn = figure::all(&grid, palette);
+            let drawn = lines::all(&grid, palette);
             let named = drawn.into_iter().enumerate().map(|(index, figure)| {
                 let file = match index {
                     0 => format!("{}.svg", one.name),
-                    _ => format!("{}-{}.svg", one.name, figure.split),
+                    _ => format!("{}-{}.svg", one.name, figure.split.name()),
                 };
                 (figure, file)
             });

@@ -2,12 +2,12 @@
 
 /// A measured value with about three significant digits: `889`, `41.3`, `8.18`, `0.0052`.
 pub(super) fn value(number: f64) -> String {
-    format!("{number:.*}", decimals(number))
+    grouped(&format!("{number:.*}", decimals(number)))
 }
 
 /// A half-width, written as precisely as the value that it belongs to.
 pub(super) fn spread(half_width: f64, of: f64) -> String {
-    format!("{half_width:.*}", decimals(of))
+    grouped(&format!("{half_width:.*}", decimals(of)))
 }
 
 /// `0.93`, `1.8`, `12`: how many times one value is of another.
@@ -69,6 +69,30 @@ pub(super) fn count(number: usize, one: &str) -> String {
     }
 }
 
+/// A number of five digits and more with narrow spaces between its thousands: `31 638`.
+pub(super) fn grouped(number: &str) -> String {
+    let digits = number
+        .bytes()
+        .take_while(|byte| *byte != b'.')
+        .filter(u8::is_ascii_digit)
+        .count();
+    if digits < 5 || number.contains('e') {
+        return number.to_owned();
+    }
+    let mut left = digits;
+    let mut out = String::new();
+    for character in number.chars() {
+        out.push(character);
+        if character.is_ascii_digit() && left > 0 {
+            left -= 1;
+            if left > 0 && left % 3 == 0 {
+                out.push('\u{202f}');
+            }
+        }
+    }
+    out
+}
+
 fn decimals(number: f64) -> usize {
     match number.abs() {
         size if size >= 99.95 || size == 0.0 => 0,
@@ -94,8 +118,16 @@ mod tests {
             written,
             ["915", "100", "41.3", "8.18", "0.250", "0", "-12.3"]
         );
+        assert_eq!(value(31_638.4), "31\u{202f}638");
         assert_eq!(spread(1.234, 915.0), "1");
         assert_eq!(spread(1.234, 41.0), "1.2");
+    }
+
+    #[test]
+    fn thousands_are_set_apart() {
+        let written = ["1000", "40000", "-1234567", "12345.678", "2e9"].map(grouped);
+        let expected = ["1000", "40 000", "-1 234 567", "12 345.678", "2e9"];
+        assert_eq!(written, expected.map(|text| text.replace(' ', "\u{202f}")));
     }
 
     #[test]

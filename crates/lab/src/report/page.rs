@@ -6,7 +6,7 @@ use super::load::Loaded;
 use super::markup::Markup;
 use super::summary::{self, Statement, Summary};
 use super::theme::{self, Palette};
-use super::{Skipped, chart, number, origin, table};
+use super::{Skipped, chart, number, origin, strip, table};
 use crate::experiment::results::Results;
 
 /// Layout and looks of everything but charts.
@@ -97,7 +97,7 @@ fn contents(markup: &mut Markup, sections: &[Section<'_>]) {
     markup.element("nav", &[("aria-label", "Contents")], |nav| {
         nav.element("ol", &[], |list| {
             list.element("li", &[], |item| {
-                item.leaf("a", &[("href", "#summary")], "Summary")
+                item.leaf("a", &[("href", "#summary")], "Summary");
             });
             for section in sections {
                 let target = format!("#{}", section.loaded.name);
@@ -127,8 +127,10 @@ fn overview(markup: &mut Markup, sections: &[Section<'_>], skipped: &[Skipped]) 
         section.leaf(
             "p",
             &[("class", "quiet")],
-            "Each ratio is taken at one point of a sweep, between medians; the figure is the median \
-             of these ratios. Runs that the lab marked invalid count nowhere.",
+            "A ratio is taken at each point of a sweep, between medians; the figure is the median of \
+             these ratios. The strips run from \u{d7}0.1 to \u{d7}10 with a mark at \u{d7}1: thin for all points, \
+             thick for half of them, a dot for the median. Runs that the lab marked invalid count \
+             nowhere.",
         );
         section.element("ol", &[("class", "summary")], |list| {
             sections.iter().for_each(|one| line(list, one));
@@ -170,6 +172,9 @@ fn statements(markup: &mut Markup, statements: &[Statement], none: &str) {
             list.element("p", &[], |line| {
                 line.leaf("b", &[], &statement.figure);
                 line.leaf("span", &[], &statement.what);
+                if statement.spread.points > 1 {
+                    strip::draw(line, &statement.spread);
+                }
                 line.leaf("small", &[], &statement.detail);
             });
         }
@@ -226,14 +231,11 @@ fn about(markup: &mut Markup, results: &Results) {
 }
 
 fn view(markup: &mut Markup, figure: &Figure, name: &str, file: &str) {
-    let attributes = [("class", "view"), ("data-heading", figure.heading.as_str())];
+    let attributes = [("class", "view"), ("data-split", figure.split.name())];
     markup.element("figure", &attributes, |view| {
-        view.element("figcaption", &[], |caption| {
-            if !figure.heading.is_empty() {
-                caption.leaf("b", &[], &capitalised(&figure.heading));
-            }
-            caption.leaf("a", &[("href", file)], "SVG");
-        });
+        if !figure.heading.is_empty() {
+            view.leaf("figcaption", &[], &capitalised(&figure.heading));
+        }
         legend(view, &figure.legend);
         let class = if figure.is_single() {
             "panels single"
@@ -242,18 +244,21 @@ fn view(markup: &mut Markup, figure: &Figure, name: &str, file: &str) {
         };
         view.element("div", &[("class", class)], |panels| {
             for (index, panel) in figure.panels.iter().enumerate() {
-                let id = format!("{name}-{}-{index}", figure.split);
+                let id = format!("{name}-{}-{index}", figure.split.name());
                 if figure.is_single() {
                     // Letters keep their size on a phone because the chart is drawn for it.
-                    let (wide, narrow) = (chart::LARGE, chart::SMALL);
+                    let (wide, narrow) = (chart::size(figure), chart::phone_size(figure));
                     chart::inline(panels, figure, panel, wide, &id, "chart wide");
                     let id = format!("{id}-small");
                     chart::inline(panels, figure, panel, narrow, &id, "chart narrow");
                 } else {
-                    chart::inline(panels, figure, panel, chart::SMALL, &id, "chart");
+                    chart::inline(panels, figure, panel, chart::size(figure), &id, "chart");
                 }
                 panels.trusted("\n");
             }
+        });
+        view.element("p", &[("class", "files")], |files| {
+            files.leaf("a", &[("href", file)], "This figure as SVG");
         });
     });
 }
@@ -318,9 +323,8 @@ fn machine(markup: &mut Markup, results: &Results, palette: &Palette) {
 
 fn capitalised(text: &str) -> String {
     let mut characters = text.chars();
-    characters.next().map_or_else(String::new, |first| {
-        first.to_uppercase().chain(characters).collect()
-    })
+    let first = characters.next().map(char::to_uppercase);
+    first.into_iter().flatten().chain(characters).collect()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! A figure as an SVG file: heading, legend, charts side by side, and where it comes from.
 
 use super::chart::{self, Size};
-use super::figure::{Entry, Figure, Panel};
+use super::figure::{Entry, Figure};
 use super::markup::Markup;
 use super::number::coordinate;
 use super::{origin, svg, theme};
@@ -55,7 +55,7 @@ pub(super) fn file(results: &Results, figure: &Figure) -> String {
         }
         for (panel, (x, y)) in figure.panels.iter().zip(&plan.panels) {
             at(svg, *x, *y, |group| {
-                chart::draw(group, figure, panel, plan.panel)
+                chart::draw(group, figure, panel, plan.panel);
             });
         }
     });
@@ -73,7 +73,8 @@ struct Plan {
 
 impl Plan {
     fn of(figure: &Figure) -> Self {
-        let (panel, columns) = layout(&figure.panels);
+        let panel = chart::size(figure);
+        let columns = columns(figure.panels.len());
         let across = f64::from(columns);
         let width = MARGIN * 2.0 + panel.width * across + GAP * (across - 1.0);
         let (legend, legend_end) = legend_places(&figure.legend, width);
@@ -101,12 +102,12 @@ impl Plan {
     }
 }
 
-/// The size of a chart, and how many stand side by side.
-fn layout(panels: &[Panel]) -> (Size, u32) {
-    match panels.len() {
-        0 | 1 => (chart::LARGE, 1),
-        2 | 4 => (chart::SMALL, 2),
-        _ => (chart::SMALL, 3),
+/// How many charts stand side by side.
+fn columns(charts: usize) -> u32 {
+    match charts {
+        0 | 1 => 1,
+        2 | 4 => 2,
+        _ => 3,
     }
 }
 
@@ -190,13 +191,13 @@ fn at(markup: &mut Markup, x: f64, y: f64, fill: impl FnOnce(&mut Markup)) {
 mod tests {
     use super::super::grid::Grid;
     use super::super::theme::Palette;
-    use super::super::{figure, samples};
+    use super::super::{lines, samples};
     use super::*;
 
     #[test]
     fn a_file_stands_alone() {
         let results = samples::two_by_two();
-        let figures = figure::all(&Grid::of(&results), &Palette::default());
+        let figures = lines::all(&Grid::of(&results), &Palette::default());
         let text = file(&results, &figures[0]);
         assert!(text.starts_with("<?xml") && text.contains("xmlns=\"http://www.w3.org/2000/svg\""));
         assert!(text.contains("Parallel streams against latency, by parallel streams"));
@@ -213,7 +214,7 @@ mod tests {
             program.label = format!("a peer with a rather long name, number {number}");
             results.programs.push(program);
         }
-        let figures = figure::all(&Grid::of(&results), &Palette::default());
+        let figures = lines::all(&Grid::of(&results), &Palette::default());
         for figure in &figures {
             let plan = Plan::of(figure);
             assert!(

@@ -153,33 +153,64 @@ fn room(places: &[f64], whole: f64) -> f64 {
         .fold(whole, f64::min)
 }
 
-/// The vertical axis: from zero (or below, if something is) to a round value above everything.
+/// The largest value is so many times the smallest that a linear axis would hide the small ones.
+const TOO_WIDE: f64 = 50.0;
+
+/// The vertical axis, which has room for every value.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Vertical {
     /// Marks, lowest first; the ends of the axis are its first and last.
     pub(super) marks: Vec<f64>,
+    /// Equal factors are equal distances.
+    pub(super) logarithmic: bool,
 }
 
 impl Vertical {
-    /// An axis that has room for every one of `values`.
-    pub(super) fn over(values: impl Iterator<Item = f64>) -> Self {
-        let (low, high) = values
-            .filter(|value| value.is_finite())
-            .fold((0.0_f64, 0.0_f64), |(low, high), value| {
-                (low.min(value), high.max(value))
-            });
+    /// A linear axis from zero (or below, if a value is) to above every one of `values`.
+    pub(super) fn linear(values: &[f64]) -> Self {
+        let (low, high) = extremes(values, 0.0, 0.0);
         Self {
             marks: ticks::linear(low, high, 5),
+            logarithmic: false,
         }
     }
 
-    /// The map to coordinates.
-    pub(super) fn scale(&self, bottom: f64, top: f64) -> Linear {
+    /// A logarithmic axis if `values` are positive and far apart, else a linear one.
+    pub(super) fn fitting(values: &[f64]) -> Self {
+        let (low, high) = extremes(values, f64::INFINITY, 0.0);
+        if low > 0.0 && low < high && high / low >= TOO_WIDE {
+            Self {
+                marks: ticks::logarithmic(low, high),
+                logarithmic: true,
+            }
+        } else {
+            Self::linear(values)
+        }
+    }
+
+    /// The place of `value` on an axis between the coordinates `bottom` and `top`.
+    pub(super) fn place(&self, value: f64, bottom: f64, top: f64) -> f64 {
         let low = self.marks.first().copied().unwrap_or(0.0);
         let high = self.marks.last().copied().unwrap_or(1.0);
-        Linear {
-            values: (low, high),
-            places: (bottom, top),
+        let places = (bottom, top);
+        if self.logarithmic {
+            // Zero and what is below it stand on the floor.
+            let at = if value > 0.0 {
+                value.log10()
+            } else {
+                low.log10()
+            };
+            Linear {
+                values: (low.log10(), high.log10()),
+                places,
+            }
+            .place(at)
+        } else {
+            Linear {
+                values: (low, high),
+                places,
+            }
+            .place(value)
         }
     }
 
@@ -189,10 +220,20 @@ impl Vertical {
             [first, second, ..] => second - first,
             _ => 1.0,
         };
-        self.marks
-            .iter()
-            .map(move |mark| (*mark, ticks::label(*mark, step)))
+        self.marks.iter().map(move |mark| {
+            let step = if self.logarithmic { *mark } else { step };
+            (*mark, ticks::label(*mark, step))
+        })
     }
+}
+
+fn extremes(values: &[f64], low: f64, high: f64) -> (f64, f64) {
+    values
+        .iter()
+        .filter(|value| value.is_finite())
+        .fold((low, high), |(low, high), value| {
+            (low.min(*value), high.max(*value))
+        })
 }
 
 #[cfg(test)]
@@ -256,14 +297,34 @@ mod tests {
 
     #[test]
     fn the_vertical_axis_has_room_for_everything() {
-        let axis = Vertical::over([3.0, 922.0, f64::NAN].into_iter());
+        let axis = Vertical::linear(&[3.0, 922.0, f64::NAN]);
         assert_eq!(axis.marks.last(), Some(&1000.0));
         assert_eq!(axis.marks.first(), Some(&0.0));
-        assert_eq!(Vertical::over([].into_iter()).marks.len(), 3);
-        assert_eq!(
-            Vertical::over([-3.0, 7.0].into_iter()).marks.first(),
-            Some(&-4.0)
-        );
+        assert_eq!(axis.place(500.0, 200.0, 0.0), 100.0);
+        assert_eq!(Vertical::linear(&[]).marks.len(), 3);
+        assert_eq!(Vertical::linear(&[-3.0, 7.0]).marks.first(), Some(&-4.0));
+    }
+
+    #[test]
+    fn values_far_apart_get_a_logarithmic_axis() {
+        let axis = Vertical::fitting(&[8.18, 924.0]);
+        assert!(axis.logarithmic);
+        let places: Vec<f64> = [5.0, 1000.0, 0.0]
+            .iter()
+            .map(|value| axis.place(*value, 100.0, 0.0))
+            .collect();
+        assert_eq!(places, [100.0, 0.0, 100.0]);
+        let labels: Vec<String> = axis.labels().map(|(_, label)| label).collect();
+        assert_eq!(labels, ["5", "10", "20", "50", "100", "200", "500", "1000"]);
+        for near in [
+            &[60.0, 915.0][..],
+            &[0.0, 915.0],
+            &[-1.0, 915.0],
+            &[5.0],
+            &[],
+        ] {
+            assert!(!Vertical::fitting(near).logarithmic, "{near:?}");
+        }
     }
 
     proptest! {

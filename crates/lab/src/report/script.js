@@ -65,7 +65,7 @@
     bar.setAttribute('role', 'group');
     bar.setAttribute('aria-label', 'Charts');
     const buttons = figures.map((figure) => {
-      const button = make('button', '', 'Charts ' + figure.dataset.heading);
+      const button = make('button', '', figure.querySelector('figcaption').textContent);
       button.type = 'button';
       button.addEventListener('click', () => show(figure));
       bar.append(button);
@@ -78,7 +78,7 @@
         buttons[index].setAttribute('aria-pressed', String(figure === chosen));
       });
     }
-    figures.forEach((figure) => figure.querySelector('figcaption b')?.remove());
+    figures.forEach((figure) => figure.querySelector('figcaption')?.remove());
     views.prepend(bar);
     show(figures[0]);
   }

@@ -9,7 +9,7 @@ use super::number;
 pub(super) struct Spread {
     /// How many points have both values.
     pub(super) points: usize,
-    /// Smallest, first quartile, median, third quartile, largest.
+    /// Smallest.
     pub(super) low: f64,
     /// First quartile.
     pub(super) first_quartile: f64,
@@ -44,8 +44,10 @@ pub(super) struct Statement {
     pub(super) what: String,
     /// `×0.93`.
     pub(super) figure: String,
-    /// `median of 56 points; half of them 0.85 to 1.02`.
+    /// `half of 56 points 0.85–1.02, all 0.41–1.20`.
     pub(super) detail: String,
+    /// The ratios behind it.
+    pub(super) spread: Spread,
 }
 
 /// What an experiment's data say.
@@ -70,7 +72,10 @@ pub(super) fn of(grid: &Grid<'_>) -> Summary {
 
 fn papers(grid: &Grid<'_>) -> Vec<Statement> {
     let mut statements = Vec::new();
-    for (program, named) in grid.programs() {
+    let programs = grid
+        .programs()
+        .filter(|(_, program)| !is_limit(&program.key));
+    for (program, named) in programs {
         let ratios = grid
             .points()
             .filter_map(|(row, column)| {
@@ -81,7 +86,7 @@ fn papers(grid: &Grid<'_>) -> Vec<Statement> {
             })
             .collect();
         if let Some(spread) = Spread::of(ratios) {
-            statements.push(statement(format!("{} / paper", named.label), &spread));
+            statements.push(statement(format!("{} / paper", named.label), spread));
         }
     }
     statements
@@ -103,7 +108,7 @@ fn peers(grid: &Grid<'_>) -> Vec<Statement> {
                 " (less is better)"
             };
             let what = format!("{} / best peer{direction}", named.label);
-            statements.push(statement(what, &spread));
+            statements.push(statement(what, spread));
         }
     }
     statements
@@ -122,29 +127,24 @@ fn best_peer(grid: &Grid<'_>, row: usize, column: usize) -> Option<f64> {
         .reduce(better)
 }
 
-fn statement(what: String, spread: &Spread) -> Statement {
+fn statement(what: String, spread: Spread) -> Statement {
     let shown = |ratio: f64| number::ratio(ratio);
+    let all = format!("{}\u{2013}{}", shown(spread.low), shown(spread.high));
+    let half = format!(
+        "{}\u{2013}{}",
+        shown(spread.first_quartile),
+        shown(spread.third_quartile)
+    );
     let detail = match spread.points {
         1 => "one point".to_owned(),
-        2..=4 => format!(
-            "median of {} points, {} to {}",
-            spread.points,
-            shown(spread.low),
-            shown(spread.high)
-        ),
-        _ => format!(
-            "median of {} points; half of them {} to {}, all {} to {}",
-            spread.points,
-            shown(spread.first_quartile),
-            shown(spread.third_quartile),
-            shown(spread.low),
-            shown(spread.high)
-        ),
+        2..=4 => format!("{} points: {all}", spread.points),
+        _ => format!("half of {} points {half}, all {all}", spread.points),
     };
     Statement {
         what,
         figure: format!("\u{d7}{}", shown(spread.median)),
         detail,
+        spread,
     }
 }
 
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(summary.papers.len(), 1);
         assert_eq!(summary.papers[0].what, "globus-url-copy / paper");
         assert_eq!(summary.papers[0].figure, "×1.25");
-        assert_eq!(summary.papers[0].detail, "median of 4 points, 1.25 to 1.25");
+        assert_eq!(summary.papers[0].detail, "4 points: 1.25\u{2013}1.25");
         // 100/500, 200/600, 300/700, 400/800
         assert_eq!(summary.peers[0].figure, "×0.38");
         assert_eq!(summary.coverage, "8 of 8 cells measured, 24 runs");

@@ -3,7 +3,7 @@
 use super::csv::ratio;
 use super::grid::{self, Grid, Runs};
 use super::markup::Markup;
-use super::number;
+use super::{number, tip};
 use crate::experiment::results::Cell;
 
 /// Writes the table in a box that scrolls by itself. `id` must be unique on the page.
@@ -18,7 +18,9 @@ pub(super) fn write(markup: &mut Markup, grid: &Grid<'_>, id: &str) {
     ];
     markup.element("div", &attributes, |region| {
         region.element("table", &[], |table| {
-            table.leaf("caption", &[("id", &caption)], &caption_text(grid, &layout));
+            table.element("caption", &[("id", &caption)], |caption| {
+                caption.leaf("span", &[], &caption_text(grid, &layout));
+            });
             head(table, grid, &layout);
             match layout.rows {
                 Rows::Groups => {
@@ -187,7 +189,7 @@ fn cell(markup: &mut Markup, cell: Option<&Cell>, with_paper: bool) {
         return;
     };
     let runs = Runs::of(cell);
-    markup.element("td", &[("title", &about(cell, &runs))], |data| {
+    markup.element("td", &[("title", &about(cell))], |data| {
         match cell.median {
             Some(median) => measured(data, median, cell, &runs),
             None if runs.all == 0 => data.text(runs.verdict()),
@@ -222,30 +224,11 @@ fn comparison(markup: &mut Markup, cell: &Cell, with_paper: bool) {
 }
 
 /// What a pointer that rests on a cell is told.
-fn about(cell: &Cell, runs: &Runs) -> String {
-    if runs.all == 0 {
+fn about(cell: &Cell) -> String {
+    if cell.samples.is_empty() {
         return "not measured".to_owned();
     }
-    let mut text = number::count(runs.all, "run");
-    if runs.has_left_out() {
-        text.push_str(&format!(", {}", reasons(runs)));
-    }
-    if let Some(limit) = cell
-        .samples
-        .iter()
-        .find_map(|run| run.limited_by.as_deref())
-    {
-        text.push_str(&format!("; limited by {limit}"));
-    }
-    text
-}
-
-fn reasons(runs: &Runs) -> String {
-    format!(
-        "{} left out: {}",
-        runs.all - runs.valid,
-        runs.reasons.join("; ")
-    )
+    tip::circumstances(cell).join("; ")
 }
 
 /// The same reasons for those who have no pointer, and for print.
@@ -258,10 +241,10 @@ fn left_out(markup: &mut Markup, grid: &Grid<'_>) {
             let label = program.map_or("", |program| program.label.as_str());
             let point = grid.point_name(place.row, place.column);
             lines.push(format!(
-                "{label}, {point}: {} of {} runs {}",
+                "{label}, {point}: {} of {} runs ({})",
                 runs.all - runs.valid,
                 runs.all,
-                reason_list(&runs)
+                runs.reasons.join("; ")
             ));
         }
     }
@@ -279,10 +262,6 @@ fn left_out(markup: &mut Markup, grid: &Grid<'_>) {
             lines.iter().for_each(|line| list.leaf("li", &[], line));
         });
     });
-}
-
-fn reason_list(runs: &Runs) -> String {
-    format!("({})", runs.reasons.join("; "))
 }
 
 #[cfg(test)]

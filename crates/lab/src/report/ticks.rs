@@ -1,5 +1,7 @@
 //! Where an axis has its marks, and which of them have room for a label.
 
+use super::number;
+
 /// Most marks that an axis ever gets, whatever its range.
 const MOST: usize = 50;
 
@@ -23,22 +25,42 @@ pub(super) fn linear(low: f64, high: f64, wanted: u32) -> Vec<f64> {
     marks
 }
 
-/// Powers of ten that cover the positive range `low..=high`, at least two of them.
+/// Marks of a logarithmic axis over the positive range `low..=high`: 1, 2 and 5 times powers of ten
+/// while there are few decades, then powers of ten alone. The first is at or below `low`, the last
+/// at or above `high`; there are at least two.
 pub(super) fn logarithmic(low: f64, high: f64) -> Vec<f64> {
     if !(low.is_normal() && high.is_finite()) || low <= 0.0 || high < low {
         return vec![1.0, 10.0];
     }
-    // The small shift keeps 1000 (log10 = 2.9999999999999996) from asking for one decade more.
-    let first = (low.log10() + 1e-9).floor();
-    let last = (high.log10() - 1e-9).ceil().max(first + 1.0);
-    let stride = ((last - first) / 10.0).ceil();
+    let (first, last) = (
+        low.log10().floor(),
+        high.log10().ceil().max(low.log10().floor() + 1.0),
+    );
+    let decades = last - first;
+    let factors: &[f64] = if decades <= 4.0 {
+        &[1.0, 2.0, 5.0]
+    } else {
+        &[1.0]
+    };
+    let stride = (decades / 10.0).ceil();
     let mut marks = Vec::new();
     let mut exponent = first;
-    while exponent <= last && marks.len() < MOST {
-        marks.push(10f64.powf(exponent));
+    while exponent < last + stride && marks.len() < MOST {
+        marks.extend(factors.iter().map(|factor| factor * 10f64.powf(exponent)));
         exponent += stride;
     }
-    marks
+    // Rounding must not push an end past the value that stands on it.
+    let start = marks
+        .iter()
+        .rposition(|mark| *mark <= low * (1.0 + 1e-9))
+        .unwrap_or(0);
+    let reaches = |mark: &f64| *mark >= high * (1.0 - 1e-9);
+    let end = marks
+        .iter()
+        .position(reaches)
+        .unwrap_or(marks.len() - 1)
+        .max(start + 1);
+    marks.into_iter().take(end + 1).skip(start).collect()
 }
 
 /// A mark's label, with the decimals that its neighbours need: 0, 0.5, 1.0 or 0, 200, 400.
@@ -54,35 +76,35 @@ pub(super) fn label(mark: f64, step: f64) -> String {
         scaled *= 10.0;
     }
     // Adding zero makes a negative zero positive.
-    format!("{:.decimals$}", mark + 0.0)
+    number::grouped(&format!("{:.decimals$}", mark + 0.0))
 }
 
 /// Which labels to show so that no two come nearer than `gap`: the first and the last if they can,
 /// and in between each that has room. `centres` rise; `widths` are the labels' own.
 pub(super) fn with_room(centres: &[f64], widths: &[f64], gap: f64) -> Vec<bool> {
-    let count = centres.len().min(widths.len());
-    let mut shown = vec![false; centres.len()];
-    if count == 0 {
-        return shown;
-    }
-    let left = |index: usize| centres[index] - widths[index] / 2.0;
-    let right = |index: usize| centres[index] + widths[index] / 2.0;
-    shown[0] = true;
-    let mut edge = right(0);
-    let last = count - 1;
-    let last_fits = last > 0 && left(last) >= edge + gap;
-    let limit = if last_fits {
-        left(last) - gap
-    } else {
-        f64::INFINITY
+    let spans: Vec<(f64, f64)> = centres
+        .iter()
+        .zip(widths)
+        .map(|(centre, width)| (centre - width / 2.0, centre + width / 2.0))
+        .collect();
+    let Some(((_, mut edge), (last, _))) = spans.first().copied().zip(spans.last().copied()) else {
+        return Vec::new();
     };
-    for index in 1..last {
-        if left(index) >= edge + gap && right(index) <= limit {
-            shown[index] = true;
-            edge = right(index);
+    let last_fits = last >= edge + gap;
+    let limit = if last_fits { last - gap } else { f64::INFINITY };
+    let end = spans.len() - 1;
+    let mut shown = Vec::new();
+    for (index, (left, right)) in spans.into_iter().enumerate() {
+        let fits = match index {
+            0 => true,
+            _ if index == end => last_fits,
+            _ => left >= edge + gap && right <= limit,
+        };
+        if fits {
+            edge = right;
         }
+        shown.push(fits);
     }
-    shown[last] |= last_fits;
     shown
 }
 
@@ -127,9 +149,13 @@ mod tests {
     }
 
     #[test]
-    fn decades_cover_the_range() {
-        assert_eq!(logarithmic(2.0, 1000.0), [1.0, 10.0, 100.0, 1000.0]);
-        assert_eq!(logarithmic(10.0, 10.0), [10.0, 100.0]);
+    fn logarithmic_marks_cover_the_range() {
+        assert_eq!(
+            logarithmic(8.18, 924.0),
+            [5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0]
+        );
+        assert_eq!(logarithmic(10.0, 10.0), [10.0, 20.0]);
+        assert_eq!(logarithmic(2.0, 1_000_000.0)[..3], [1.0, 10.0, 100.0]);
         assert!(logarithmic(1e-300, 1e300).len() <= 12);
     }
 
@@ -162,6 +188,15 @@ mod tests {
             prop_assert!(marks.windows(2).all(|pair| pair[0] < pair[1]));
             prop_assert!(marks[0] <= low + span * 1e-6);
             prop_assert!(marks[marks.len() - 1] >= low + span * (1.0 - 1e-6));
+        }
+
+        #[test]
+        fn logarithmic_marks_rise_and_enclose(low in -9.0..9.0f64, span in 0.0..9.0f64) {
+            let (low, high) = (10f64.powf(low), 10f64.powf(low + span));
+            let marks = logarithmic(low, high);
+            prop_assert!(marks.len() >= 2 && marks.len() <= MOST);
+            prop_assert!(marks.windows(2).all(|pair| pair[0] < pair[1]));
+            prop_assert!(marks[0] <= low * 1.0001 && marks[marks.len() - 1] >= high * 0.9999);
         }
 
         #[test]

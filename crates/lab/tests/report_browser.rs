@@ -1,0 +1,264 @@
+//! The report in a real browser: are the charts drawn, does the page fit a phone, do its switches
+//! work, in light and in dark?
+//!
+//! The sample results are made by formula in the shape of the BBC white paper's tables; they are
+//! not measurements. Without a browser the tests say `SKIPPED`; with `LONGHAUL_REQUIRE_PEERS=1` they
+//! fail.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use lab::experiment::results::Results;
+use lab::report::{self, Written};
+use serde_json::Value;
+
+/// The page that looks at the report.
+const PROBE: &str = include_str!("report_data/probe.html");
+
+/// Longest that a browser may take, which is long because other tests may run beside it.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Charts in the report of the samples: twice three rows and three programs, and one for the
+/// experiment without an axis down.
+const CHARTS: &str = "13";
+
+const LIGHT: &str = "rgb(255, 255, 255)";
+const DARK: &str = "rgb(18, 21, 26)";
+
+#[test]
+fn charts_are_drawn_and_the_page_fits() {
+    let Some(browser) = browser() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let written = sample_report(folder.path());
+    let page = written.page.as_path();
+    let light = look(&browser, folder.path(), &[(page, 1280), (page, 360)], false);
+    let dark = look(&browser, folder.path(), &[(page, 360)], true);
+    for (seen, width, background) in [
+        (&light[0], "1280", LIGHT),
+        (&light[1], "360", LIGHT),
+        (&dark[0], "360", DARK),
+    ] {
+        assert_eq!(seen["failed"], Value::Null, "{seen}");
+        assert_eq!(seen["drawn"], CHARTS, "{seen}");
+        assert_eq!(seen["clientWidth"], width, "{seen}");
+        assert_eq!(seen["scrollWidth"], width, "scrolls sideways: {seen}");
+        assert_eq!(seen["background"], background, "{seen}");
+    }
+}
+
+#[test]
+fn tips_and_switches_work() {
+    let Some(browser) = browser() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let written = sample_report(folder.path());
+    let seen = &look(&browser, folder.path(), &[(&written.page, 360)], false)[0];
+    assert_eq!(seen["failed"], Value::Null, "{seen}");
+    let tip = seen["tip"].as_str().unwrap();
+    assert!(
+        tip.starts_with("curl with vsftpd") && tip.contains("Mbit/s"),
+        "{tip}"
+    );
+    assert_eq!(seen["tipInside"], true, "{seen}");
+    let next = seen["nextTip"].as_str().unwrap();
+    assert!(next != tip && next.contains("10\u{a0}ms"), "{next}");
+    assert!(
+        seen["spoken"].as_str().unwrap().contains("10\u{a0}ms"),
+        "{seen}"
+    );
+    assert_eq!(seen["linesBefore"], 3, "{seen}");
+    assert_eq!(seen["linesHidden"], 0, "{seen}");
+    assert_eq!(seen["linesAfter"], 3, "{seen}");
+    let colours: Vec<&str> = seen["colours"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|colour| colour.as_str().unwrap())
+        .collect();
+    assert_eq!(
+        colours,
+        [LIGHT, DARK, LIGHT],
+        "light, dark, and the system's again"
+    );
+}
+
+#[test]
+fn a_chart_that_is_not_drawn_is_noticed() {
+    let Some(browser) = browser() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let written = sample_report(folder.path());
+    let page = fs::read_to_string(&written.page).unwrap();
+    let line = "<path class=\"c-line\" d=\"M";
+    let chart = page.find("class=\"panels").unwrap();
+    let (before, after) = page.split_at(chart);
+    assert!(after.contains(line));
+    let broken = after.replacen(line, "<path class=\"c-line\" d=\"x", 1);
+    fs::write(&written.page, format!("{before}{broken}")).unwrap();
+    let seen = &look(&browser, folder.path(), &[(&written.page, 1280)], false)[0];
+    assert_eq!(seen["drawn"], "12", "{seen}");
+    assert!(
+        seen["failed"]
+            .as_str()
+            .unwrap()
+            .contains("not drawn: bbc-5.1-quick-rows-0"),
+        "{seen}"
+    );
+}
+
+#[test]
+fn figures_stand_alone() {
+    let Some(browser) = browser() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let written = sample_report(folder.path());
+    let figures: Vec<(&Path, u32)> = written
+        .files
+        .iter()
+        .filter(|file| file.extension().is_some_and(|extension| extension == "svg"))
+        .map(|file| (file.as_path(), 1280))
+        .collect();
+    assert_eq!(figures.len(), 5);
+    for seen in look(&browser, folder.path(), &figures, false) {
+        assert_eq!(
+            (&seen["root"], &seen["malformed"]),
+            (&"svg".into(), &false.into()),
+            "{seen}"
+        );
+        assert_eq!(seen["lines"], seen["allLines"], "{seen}");
+        assert!(seen["lines"].as_u64().unwrap() > 3, "{seen}");
+    }
+}
+
+/// The two samples, and one of them reduced to one row without an axis down.
+fn sample_report(folder: &Path) -> Written {
+    let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/report_data");
+    let results = folder.join("results");
+    fs::create_dir(&results).unwrap();
+    for name in ["bbc-5.1-quick.json", "bbc-5.4-quick.json"] {
+        fs::copy(samples.join(name), results.join(name)).unwrap();
+    }
+    let text = fs::read_to_string(samples.join("bbc-5.1-quick.json")).unwrap();
+    let mut single: Results = serde_json::from_str(&text).unwrap();
+    single.cells.retain(|cell| cell.at["streams"] == "4");
+    single.down = None;
+    let json = serde_json::to_string(&single).unwrap();
+    fs::write(results.join("single-quick.json"), json).unwrap();
+    report::write(&results, &folder.join("out")).unwrap()
+}
+
+/// What the probe saw of each page in a frame of so many pixels.
+fn look(browser: &Path, folder: &Path, pages: &[(&Path, u32)], dark: bool) -> Vec<Value> {
+    let probe = folder.join("probe.html");
+    let frames: String = pages
+        .iter()
+        .map(|(page, width)| {
+            let source = page.display();
+            format!("<iframe style=\"width:{width}px\" src=\"file://{source}\"></iframe>\n")
+        })
+        .collect();
+    fs::write(&probe, PROBE.replace("FRAMES", &frames)).unwrap();
+    let dump = folder.join("dump.html");
+    let mut command = Command::new(browser);
+    command
+        .args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+        ])
+        .args([
+            "--no-first-run",
+            "--disable-background-networking",
+            "--disable-extensions",
+        ])
+        // The probe and the page are files; otherwise one could not look into the other.
+        .args([
+            "--allow-file-access-from-files",
+            "--hide-scrollbars",
+            "--window-size=1400,1000",
+        ])
+        .arg(format!(
+            "--user-data-dir={}",
+            folder.join("profile").display()
+        ));
+    if dark {
+        command.arg("--force-dark-mode");
+    }
+    command
+        .arg("--dump-dom")
+        .arg(format!("file://{}", probe.display()));
+    run(command, &dump);
+    let dumped = fs::read_to_string(&dump).unwrap();
+    let json = dumped
+        .split("<pre>")
+        .nth(1)
+        .and_then(|rest| rest.split("</pre>").next());
+    let json = json.unwrap_or_else(|| panic!("the browser wrote no page: {dumped:?}"));
+    let json = json
+        .replace("&lt;", "<")
+        .replace("&gt;", ">")
+        .replace("&nbsp;", "\u{a0}");
+    let json = json.replace("&amp;", "&");
+    serde_json::from_str(&json).unwrap_or_else(|error| panic!("{error}: {json:?}"))
+}
+
+/// Runs a browser to its end, or ends it with all its processes.
+fn run(mut command: Command, output: &Path) {
+    command
+        .stdin(Stdio::null())
+        .stdout(File::create(output).unwrap())
+        .stderr(Stdio::null())
+        .process_group(0);
+    let mut running = Running(command.spawn().unwrap());
+    let started = Instant::now();
+    while running.0.try_wait().unwrap().is_none() {
+        assert!(
+            started.elapsed() < PATIENCE,
+            "the browser did not end within {PATIENCE:?}"
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A process group that ends with this value.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let group = rustix::process::Pid::from_child(&self.0);
+        // Fails if nothing of it is left, which is what is wanted.
+        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        let _ = self.0.wait();
+    }
+}
+
+/// A Chromium of whatever name, or `None` after saying that the test is skipped.
+fn browser() -> Option<PathBuf> {
+    let names = [
+        "chromium",
+        "chromium-browser",
+        "google-chrome",
+        "google-chrome-stable",
+    ];
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path)
+        .flat_map(|folder| names.map(|name| folder.join(name)))
+        .find(|program| program.is_file());
+    if found.is_none() {
+        let required = std::env::var_os("LONGHAUL_REQUIRE_PEERS").is_some_and(|value| value == "1");
+        let why = "no Chromium on PATH (apt install chromium)";
+        assert!(
+            !required,
+            "{why}, and nothing may be missing while LONGHAUL_REQUIRE_PEERS=1"
+        );
+        let thread = std::thread::current();
+        let test = thread.name().unwrap_or("test");
+        // Past the capture of the test runner, which hides what a passing test prints.
+        let _ = writeln!(std::io::stderr(), "SKIPPED: {test}: {why}");
+    }
+    found
+}
