@@ -39,7 +39,7 @@ set seed        [argument 1 ""]
 set variant     [argument 2 "Sack1"]
 set overhead    [argument 3 0]
 set warm_up     [argument 4 20]
-set measured    [argument 5 100]
+set measured    [argument 5 60]
 if {$connections eq "" || $seed eq ""} {
     puts stderr "usage: ns static-sweep.tcl CONNECTIONS SEED ?TCP? ?OVERHEAD_US? ?WARM_UP? ?MEASURED?"
     exit 2

@@ -4,19 +4,25 @@
 //! returns what each of them did. An experiment of kind `sim` has a `simulation` table, which is a
 //! [`SimShorthand`] (`flows = "{connections}"`), and measures one [`Measure`] of its only point.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
 use crate::LabError;
 
+mod point;
+pub mod reference;
 mod report;
 mod request;
 mod setting;
 mod shorthand;
 
 pub use report::{Measure, SimPoint, SimReport};
-pub use request::{BLOCK, Congestion, Flows, MOST_FLOWS, SimRequest};
+pub use request::{BLOCK, Flows, MOST_FLOWS, SimRequest};
 pub use setting::Setting;
 pub use shorthand::SimShorthand;
+pub use sim::tcp::Congestion;
 
-/// Simulates what was asked for, one number of connections after the other.
+/// Simulates what was asked for, for each number of connections.
 ///
 /// # Errors
 /// [`LabError::Usage`]: what [`SimRequest::check`] refuses.
@@ -26,14 +32,39 @@ pub fn run(request: &SimRequest) -> Result<SimReport, LabError> {
         Flows::Counts(counts) => counts.clone(),
         Flows::Auto => vec![request.automatic_flows()],
     };
-    let points = counts.iter().map(|flows| point(request, *flows)).collect();
     Ok(SimReport {
         setting: Setting::of(request),
-        points,
+        points: points(request, &counts),
     })
 }
 
-fn point(request: &SimRequest, flows: u32) -> SimPoint {
-    let _ = (request, flows);
-    todo!()
+/// A point for each number of connections, simulated beside each other on all processors.
+fn points(request: &SimRequest, counts: &[u32]) -> Vec<SimPoint> {
+    let next = AtomicUsize::new(0);
+    let worker = || {
+        let mut done = Vec::new();
+        loop {
+            let place = next.fetch_add(1, Ordering::Relaxed);
+            let Some(flows) = counts.get(place) else {
+                return done;
+            };
+            done.push((place, point::simulate(request, *flows)));
+        }
+    };
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    let mut points = thread::scope(|scope| {
+        let helpers: Vec<_> = (1..processors.min(counts.len()))
+            .map(|_| scope.spawn(worker))
+            .collect();
+        let mut points = worker();
+        for helper in helpers {
+            match helper.join() {
+                Ok(more) => points.extend(more),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        points
+    });
+    points.sort_unstable_by_key(|(place, _)| *place);
+    points.into_iter().map(|(_, point)| point).collect()
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use sim::link::{Loss, Queue};
 use sim::rate::Rate;
+use sim::tcp::{Congestion, HEADERS};
 
 use crate::LabError;
 
@@ -14,6 +15,8 @@ pub const MOST_FLOWS: u32 = 1024;
 pub const BLOCK: usize = 1 << 20;
 /// Longest packet: what IPv4's length field can say.
 const MOST_PACKET: u32 = 65_535;
+/// Largest initial window, segments.
+const MOST_INITIAL_WINDOW: u32 = 1000;
 /// Longest simulated time.
 const LONGEST: Duration = Duration::from_secs(86_400);
 /// Longest one-way delay.
@@ -26,18 +29,6 @@ pub enum Flows {
     Counts(Vec<u32>),
     /// The number that longhaul opens by itself on this path (`tune::streams`).
     Auto,
-}
-
-/// Bytes of IP and TCP headers on every packet.
-const HEADERS: u32 = 40;
-
-/// Congestion control of the simulated connections.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Congestion {
-    /// RFC 5681 with SACK-based recovery (RFC 6675).
-    NewReno,
-    /// RFC 9438.
-    Cubic,
 }
 
 /// A simulation: N connections from a server to a client over two routers, and the path between
@@ -61,11 +52,14 @@ pub struct SimRequest {
     pub queue: Queue,
     /// Random loss of data packets behind the bottleneck. Default: none.
     pub loss: Loss,
-    /// Socket buffer of each connection, bytes of payload: it never has more outstanding (rounded
-    /// down to whole segments). Default: 64 KiB.
+    /// Receiver's socket buffer of each connection, bytes of payload: no more is ever outstanding
+    /// (rounded down to whole segments); the sender's buffer is twice as large. Default: 64 KiB.
     pub window: u64,
-    /// Congestion control, recovery with SACK in both. Default: NewReno.
+    /// Congestion control; recovery is by SACK in both. Default: NewReno.
     pub congestion: Congestion,
+    /// Initial congestion window, segments. Default: ns-2's 2 for endless connections, and for a
+    /// file the 10 of RFC 6928.
+    pub initial_window: Option<u32>,
     /// The receiver acknowledges every other segment (RFC 1122) instead of each. Default: no.
     pub delayed_ack: bool,
     /// IP packet of a full segment, bytes, of which 40 are headers. Default: 1500.
@@ -78,8 +72,8 @@ pub struct SimRequest {
     /// Transfer a file of this size over all connections together (longhaul's MODE E: each takes
     /// the next block as it becomes free), instead of sending without end. Default: none.
     pub bytes: Option<u64>,
-    /// Rate of cross traffic over the bottleneck: packets of the same size at random (Poisson)
-    /// times that do not react to loss. Default: none.
+    /// Rate of cross traffic over the bottleneck: datagrams of the same size at a constant rate.
+    /// Default: none.
     pub cross_traffic: Option<Rate>,
     /// The sending host holds each packet back for a random time up to this, as ns-2's
     /// `overhead_`; order is kept. Default: none.
@@ -100,6 +94,7 @@ impl Default for SimRequest {
             loss: Loss::Never,
             window: 64 << 10,
             congestion: Congestion::NewReno,
+            initial_window: None,
             delayed_ack: false,
             packet: 1500,
             duration: Duration::from_secs(60),
@@ -116,6 +111,12 @@ impl SimRequest {
     /// Round trip without queues and without the time to send.
     pub fn base_rtt(&self) -> Duration {
         2 * (self.delay + 2 * self.access_delay)
+    }
+
+    /// The initial congestion window that is simulated, segments.
+    pub fn effective_initial_window(&self) -> u32 {
+        let default = if self.bytes.is_some() { 10 } else { 2 };
+        self.initial_window.unwrap_or(default)
     }
 
     /// What longhaul opens when nobody says (`tune::streams`), on this path and for this file.
@@ -138,6 +139,11 @@ impl SimRequest {
             "--queue: room for one packet at least, the one that is being sent"
         } else if self.window < u64::from(self.packet - HEADERS) {
             "--window: the socket buffer must hold one packet's payload"
+        } else if self
+            .initial_window
+            .is_some_and(|w| !(1..=MOST_INITIAL_WINDOW).contains(&w))
+        {
+            "--initial-window: 1 to 1000 segments"
         } else if self.duration.is_zero() || self.duration > LONGEST {
             "--time: more than nothing, and a day at most"
         } else if self.warm_up > LONGEST {

@@ -29,6 +29,8 @@ pub struct Setting {
     pub window_bytes: u64,
     /// `newreno` or `cubic`.
     pub congestion: &'static str,
+    /// Initial congestion window, segments.
+    pub initial_window: u32,
     /// Every other segment is acknowledged.
     pub delayed_ack: bool,
     /// Bytes of a full IP packet.
@@ -59,6 +61,7 @@ impl Setting {
             loss: loss(request.loss),
             window_bytes: request.window,
             congestion: congestion_name(request.congestion),
+            initial_window: request.effective_initial_window(),
             delayed_ack: request.delayed_ack,
             packet_bytes: request.packet,
             duration_s: request.duration.as_secs_f64(),
@@ -91,8 +94,9 @@ impl Setting {
         }
         let _ = write!(
             text,
-            "\n{}, {} KiB buffers, {}-byte packets, {}",
+            "\n{}, initial window {}, {} KiB buffers, {}-byte packets, {}",
             self.congestion,
+            self.initial_window,
             self.window_bytes as f64 / 1024.0,
             self.packet_bytes,
             if self.delayed_ack {
@@ -164,7 +168,7 @@ mod tests {
         assert_eq!(
             text(&SimRequest::default()),
             "100 Mbit/s, 24 ms round trip without queues, queue 1000 packets, loss none\n\
-             newreno, 64 KiB buffers, 1500-byte packets, an ACK per packet; \
+             newreno, initial window 2, 64 KiB buffers, 1500-byte packets, an ACK per packet; \
              60 s measured after 20 s; seed 1\n"
         );
     }

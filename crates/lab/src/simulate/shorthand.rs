@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use sim::link::{Loss, Queue};
+use sim::rate::Rate;
 use sim::units;
 
 use super::request::{SimRequest, congestion_named};
 use crate::LabError;
+use crate::topology::{Shorthand, Topology};
 
 /// What a command line, or the `simulation` table of an experiment, says of a simulation, as text;
 /// `None`: the default of [`SimRequest`].
@@ -26,7 +28,7 @@ pub struct SimShorthand {
     pub access_delay: Option<String>,
     /// `--access-rate`: of the access links.
     pub access_rate: Option<String>,
-    /// `--queue`: `1bdp` (of rate and round trip), a number of packets, or a size.
+    /// `--queue`: `1bdp` (of rate and round trip), a number of packets, a size, or `unlimited`.
     pub queue: Option<String>,
     /// `--loss`: `0.5%`.
     pub loss: Option<String>,
@@ -35,6 +37,8 @@ pub struct SimShorthand {
     /// `--cc`: `newreno` or `cubic`.
     #[serde(rename = "cc")]
     pub congestion: Option<String>,
+    /// `--initial-window`: segments.
+    pub initial_window: Option<u32>,
     /// `--delayed-ack`.
     pub delayed_ack: bool,
     /// `--packet`: bytes of a full IP packet.
@@ -92,12 +96,12 @@ impl SimRequest {
         if let Some(name) = &said.congestion {
             request.congestion = congestion_named(name)?;
         }
+        request.initial_window = said.initial_window;
         request.delayed_ack = said.delayed_ack;
         request.seed = said.seed.unwrap_or(request.seed);
         request.read_delays(said)?;
         if let Some(text) = &said.queue {
-            request.queue = queue(text, request.rate.bytes_in(request.base_rtt()))
-                .map_err(|e| named("--queue", e))?;
+            request.queue = queue(text, request.rate, request.base_rtt())?;
         }
         request.check()?;
         Ok(request)
@@ -134,17 +138,21 @@ impl SimRequest {
     }
 }
 
-/// `1bdp`, of a bandwidth-delay product of `bdp` bytes; a number of packets; or a size.
-fn queue(text: &str, bdp: u64) -> Result<Queue, units::UnitError> {
-    if let Some(times) = text.trim().strip_suffix("bdp") {
-        return Ok(Queue::Bytes(
-            (units::number(times)? * bdp as f64).round() as u64
-        ));
-    }
-    match text.trim().parse() {
-        Ok(packets) => Ok(Queue::Packets(packets)),
-        Err(_) => units::size(text).map(Queue::Bytes),
-    }
+/// As `longhaul lab net` reads it, for a path of this rate and round trip.
+fn queue(text: &str, rate: Rate, rtt: Duration) -> Result<Queue, LabError> {
+    let topology = Topology::from_request(
+        None,
+        &Shorthand {
+            rate: Some(rate.to_string()),
+            rtt: Some(format!("{}ns", rtt.as_nanos())),
+            queue: Some(text.to_owned()),
+            ..Shorthand::default()
+        },
+    )?;
+    Ok(topology
+        .paths
+        .first()
+        .map_or(Queue::Unlimited, |path| path.forward.queue))
 }
 
 fn read<T>(
@@ -175,7 +183,6 @@ fn named(option: &str, error: impl std::fmt::Display) -> LabError {
 
 #[cfg(test)]
 mod tests {
-    use sim::rate::Rate;
 
     use super::*;
     use crate::simulate::{Congestion, Flows};
@@ -201,6 +208,7 @@ mod tests {
             loss: text("0.5%"),
             window: text("1MiB"),
             congestion: text("cubic"),
+            initial_window: Some(4),
             delayed_ack: true,
             packet: text("9000"),
             duration: text("10s"),
@@ -220,6 +228,7 @@ mod tests {
         assert_eq!(request.loss, Loss::Independent(0.005));
         assert_eq!(request.window, 1 << 20);
         assert_eq!(request.congestion, Congestion::Cubic);
+        assert_eq!(request.initial_window, Some(4));
         assert!(request.delayed_ack);
         assert_eq!(request.packet, 9000);
         assert_eq!(request.duration, Duration::from_secs(10));

@@ -1,0 +1,339 @@
+//! One simulation: a request becomes a scenario, and what its flows did a line of the table.
+
+use std::time::Duration;
+
+use sim::link::{Conditions, Loss, Queue};
+use sim::rate::Rate;
+use sim::tcp::{Config, HEADERS};
+use sim::world::{Access, CrossTraffic, FlowSpec, FlowStats, Scenario, Simulation, Source};
+use tune::limiter::{Limiter, Measured, Role, judge};
+
+use super::report::SimPoint;
+use super::request::{BLOCK, SimRequest};
+
+/// Endless connections begin within this time, not in step.
+const STARTS_WITHIN: Duration = Duration::from_secs(1);
+/// Longest wait for a second segment to acknowledge (Linux: 40 ms while data flows).
+const DELAYED_ACK: Duration = Duration::from_millis(40);
+/// Steps from one start to the next, as a share of [`STARTS_WITHIN`]: the golden ratio's fraction
+/// spreads any number of them evenly.
+const GOLDEN: f64 = 0.618_033_988_749_894_9;
+
+/// Simulates `flows` connections.
+pub(super) fn simulate(request: &SimRequest, flows: u32) -> SimPoint {
+    match request.bytes {
+        None => endless(request, flows),
+        Some(bytes) => transfer(request, flows, bytes),
+    }
+}
+
+fn endless(request: &SimRequest, flows: u32) -> SimPoint {
+    let mut scenario = scenario(request);
+    for number in 0..flows {
+        scenario.flows.push(FlowSpec {
+            start: STARTS_WITHIN.mul_f64(phase(request.seed, number)),
+            ..flow(request)
+        });
+    }
+    let mut simulation = Simulation::new(&scenario);
+    simulation.run_until(request.warm_up);
+    let before = all(&simulation);
+    simulation.run_until(request.warm_up + request.duration);
+    let measured: Vec<FlowStats> = all(&simulation)
+        .iter()
+        .zip(&before)
+        .map(|(now, then)| now.since(then))
+        .collect();
+    point(request, &measured, request.duration, None)
+}
+
+/// A file over connections that open together and share it block by block.
+fn transfer(request: &SimRequest, flows: u32, bytes: u64) -> SimPoint {
+    let mut simulation = Simulation::new(&scenario(request));
+    let file = simulation.add_pool(bytes, BLOCK as u64);
+    for _ in 0..flows {
+        let mut spec = flow(request);
+        spec.tcp.handshake = true;
+        spec.source = Source::Pool(file);
+        simulation.add_flow(spec);
+    }
+    simulation.run_until_done(request.duration, |s| s.pool_delivered_at(file).is_some());
+    let done = simulation.pool_delivered_at(file);
+    point(
+        request,
+        &all(&simulation),
+        done.unwrap_or(request.duration),
+        done,
+    )
+}
+
+/// Where in the interval of starts a connection begins, 0..1.
+fn phase(seed: u64, number: u32) -> f64 {
+    // The seed moves all of them and, by its fraction of an irrational number, never by the same.
+    let seed = (seed as f64 * std::f64::consts::SQRT_2).fract();
+    (seed + f64::from(number) * GOLDEN).fract()
+}
+
+fn all(simulation: &Simulation) -> Vec<FlowStats> {
+    (0..simulation.flows())
+        .map(|flow| simulation.flow(flow))
+        .collect()
+}
+
+fn scenario(request: &SimRequest) -> Scenario {
+    let back = Conditions {
+        rate: Some(request.rate),
+        delay: request.delay,
+        queue: Queue::Unlimited,
+        loss: Loss::Never,
+        reorder: None,
+        duplicate: 0.0,
+        corrupt: 0.0,
+        trace: None,
+    };
+    Scenario {
+        forward: Conditions {
+            queue: request.queue,
+            loss: request.loss,
+            ..back.clone()
+        },
+        reverse: back,
+        flows: Vec::new(),
+        cross: request
+            .cross_traffic
+            .map(|rate| cross(request, rate))
+            .into_iter()
+            .collect(),
+        seed: request.seed,
+    }
+}
+
+fn cross(request: &SimRequest, rate: Rate) -> CrossTraffic {
+    CrossTraffic {
+        rate,
+        packet_bytes: request.packet,
+        start: Duration::ZERO,
+        stop: None,
+        bursts: None,
+    }
+}
+
+fn flow(request: &SimRequest) -> FlowSpec {
+    let access = Access {
+        rate: Some(request.access_rate),
+        delay: request.access_delay,
+    };
+    FlowSpec {
+        tcp: Config {
+            mss: request.packet - HEADERS,
+            congestion: request.congestion,
+            initial_window: request.effective_initial_window(),
+            // Room for what is in flight and as much again, so that the window is what limits.
+            send_buffer: request.window.saturating_mul(2),
+            receive_buffer: request.window,
+            delayed_ack: request.delayed_ack.then_some(DELAYED_ACK),
+            ..Config::default()
+        },
+        sender_access: access,
+        receiver_access: access,
+        jitter: request.jitter,
+        ..FlowSpec::default()
+    }
+}
+
+fn point(
+    request: &SimRequest,
+    flows: &[FlowStats],
+    elapsed: Duration,
+    done: Option<Duration>,
+) -> SimPoint {
+    let sum = |field: fn(&FlowStats) -> u64| flows.iter().map(field).sum::<u64>();
+    let bytes = sum(|f| f.delivered_bytes);
+    let samples = sum(|f| f.sender.rtt_samples);
+    let rtt_total: Duration = flows.iter().map(|f| f.sender.rtt_total).sum();
+    SimPoint {
+        flows: u32::try_from(flows.len()).unwrap_or(u32::MAX),
+        goodput_mbps: bytes as f64 * 8.0 / elapsed.as_secs_f64() / 1e6,
+        mean_rtt_ms: (samples > 0).then(|| rtt_total.as_secs_f64() * 1e3 / samples as f64),
+        drops: sum(|f| f.drops),
+        losses: sum(|f| f.losses),
+        retransmits: sum(|f| f.sender.retransmits),
+        timeouts: sum(|f| f.sender.timeouts),
+        fairness: fairness(flows),
+        seconds: done.map(|d| d.as_secs_f64()),
+        limited_by: limiter(request, flows, bytes, elapsed).name().to_owned(),
+    }
+}
+
+/// Jain's index of the flows' bytes: 1 if all have the same, 1/N if one has all; 1 of nothing.
+fn fairness(flows: &[FlowStats]) -> f64 {
+    let bytes = flows.iter().map(|f| f.delivered_bytes as f64);
+    let squares: f64 = bytes.clone().map(|b| b * b).sum();
+    let sum: f64 = bytes.sum();
+    if squares > 0.0 {
+        sum * sum / (flows.len() as f64 * squares)
+    } else {
+        1.0
+    }
+}
+
+/// What the production rule makes of the senders' accounts; of several streams it is given the
+/// longest times, as from a real transfer.
+fn limiter(request: &SimRequest, flows: &[FlowStats], bytes: u64, elapsed: Duration) -> Limiter {
+    let longest = |field: fn(&FlowStats) -> Duration| flows.iter().map(field).max();
+    let streams = flows.len() as u64;
+    let judged = judge(&Measured {
+        role: Role::Sender,
+        bytes,
+        elapsed,
+        streams,
+        retransmits: flows.iter().map(|f| f.sender.retransmits).sum(),
+        min_rtt: flows
+            .iter()
+            .filter_map(FlowStats::min_rtt)
+            .min()
+            .unwrap_or_default(),
+        buffer_bytes: request.window,
+        busy: longest(|f| f.sender.waits.busy).unwrap_or_default(),
+        rwnd_limited: longest(|f| f.sender.waits.rwnd_limited).unwrap_or_default(),
+        sndbuf_limited: longest(|f| f.sender.waits.sndbuf_limited).unwrap_or_default(),
+        // Simulated stores and processors take no time: every stream always waits for the wire.
+        store: Duration::ZERO,
+        wire: elapsed.mul_f64(streams as f64),
+        rate_limit: None,
+    });
+    judged.limiter
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulate::Congestion;
+
+    /// A few simulated seconds.
+    fn brief() -> SimRequest {
+        SimRequest {
+            warm_up: Duration::from_secs(2),
+            duration: Duration::from_secs(3),
+            ..SimRequest::default()
+        }
+    }
+
+    #[track_caller]
+    fn near(value: f64, expected: f64, tolerance: f64) {
+        let off = (value / expected - 1.0).abs();
+        assert!(off <= tolerance, "{value} is not near {expected}");
+    }
+
+    #[test]
+    fn the_window_limits_a_single_connection() {
+        let p = simulate(&brief(), 1);
+        // 44 segments of 1 460 bytes a round trip; it takes 24 ms and the time to send.
+        near(p.goodput_mbps, 44.0 * 1460.0 * 8.0 / 0.024_148 / 1e6, 0.002);
+        near(p.mean_rtt_ms.unwrap(), 24.148, 0.002);
+        assert_eq!((p.drops, p.retransmits, p.timeouts), (0, 0, 0));
+        assert_eq!(p.limited_by, "receive window");
+        assert_eq!(p.seconds, None);
+    }
+
+    #[test]
+    fn a_full_bottleneck_is_shared() {
+        let p = simulate(&brief(), 8);
+        near(p.goodput_mbps, 100.0 * 1460.0 / 1500.0, 0.001);
+        // All windows are in flight: 8 * 44 packets of 0.12 ms.
+        near(p.mean_rtt_ms.unwrap(), 8.0 * 44.0 * 0.12, 0.005);
+        near(p.fairness, 1.0, 0.001);
+    }
+
+    #[test]
+    fn a_small_queue_drops_and_a_lossy_path_loses() {
+        let queue = SimRequest {
+            queue: Queue::Packets(20),
+            window: 1 << 20,
+            ..brief()
+        };
+        let p = simulate(&queue, 2);
+        assert!(p.drops > 0 && p.losses == 0 && p.retransmits > 0, "{p:?}");
+        assert_eq!(p.limited_by, "congestion window (loss)");
+        let lossy = SimRequest {
+            loss: Loss::Independent(0.01),
+            ..brief()
+        };
+        let p = simulate(&lossy, 2);
+        assert!(p.losses > 0 && p.drops == 0, "{p:?}");
+        assert!(p.goodput_mbps < simulate(&brief(), 2).goodput_mbps, "{p:?}");
+    }
+
+    #[test]
+    fn cross_traffic_takes_its_part() {
+        let crossed = SimRequest {
+            cross_traffic: Some(Rate::bits_per_second(40_000_000)),
+            ..brief()
+        };
+        near(
+            simulate(&crossed, 8).goodput_mbps,
+            60.0 * 1460.0 / 1500.0,
+            0.02,
+        );
+    }
+
+    #[test]
+    fn a_file_takes_its_time() {
+        let file = SimRequest {
+            bytes: Some(12_000_000),
+            duration: Duration::from_secs(60),
+            congestion: Congestion::Cubic,
+            ..brief()
+        };
+        let p = simulate(&file, 4);
+        let seconds = p.seconds.unwrap();
+        near(p.goodput_mbps, 96.0 / seconds, 0.001);
+        // 85 Mbit/s by windows, and a start that is slow for some round trips.
+        assert!((1.13..1.6).contains(&seconds), "{seconds}");
+        let hurried = SimRequest {
+            duration: Duration::from_secs(1),
+            ..file
+        };
+        let p = simulate(&hurried, 4);
+        assert_eq!(p.seconds, None);
+        assert!(p.goodput_mbps > 50.0, "{p:?}");
+    }
+
+    #[test]
+    fn delayed_acks_and_jitter_change_little_below_the_rate() {
+        let plain = simulate(&brief(), 2).goodput_mbps;
+        let delayed = SimRequest {
+            delayed_ack: true,
+            ..brief()
+        };
+        near(simulate(&delayed, 2).goodput_mbps, plain, 0.02);
+        let jittered = SimRequest {
+            jitter: Duration::from_micros(120),
+            ..brief()
+        };
+        let jittered = simulate(&jittered, 2).goodput_mbps;
+        assert!(jittered < plain, "{jittered}");
+        near(jittered, plain, 0.01);
+    }
+
+    #[test]
+    fn the_seed_decides() {
+        let lossy = |seed| SimRequest {
+            loss: Loss::Independent(0.01),
+            seed,
+            ..brief()
+        };
+        assert_eq!(simulate(&lossy(1), 3), simulate(&lossy(1), 3));
+        assert_ne!(simulate(&lossy(1), 3), simulate(&lossy(2), 3));
+    }
+
+    #[test]
+    fn starts_are_spread() {
+        let mut starts: Vec<f64> = (0..64).map(|n| phase(1, n)).collect();
+        starts.sort_by(f64::total_cmp);
+        assert!(starts[0] >= 0.0 && starts[63] < 1.0);
+        let gaps = starts.windows(2).map(|w| w[1] - w[0]);
+        let (least, most) = gaps.fold((1.0, 0.0), |(l, m), g| (g.min(l), g.max(m)));
+        assert!(least > 0.005 && most < 0.03, "{least} {most}");
+    }
+}
