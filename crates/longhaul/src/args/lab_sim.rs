@@ -46,6 +46,9 @@ pub(crate) struct SimArgs {
     /// Congestion control: `newreno` or `cubic` [default: newreno]
     #[arg(long, value_name = "NAME")]
     cc: Option<String>,
+    /// Initial congestion window in segments [default: 2, as in ns-2; 10 with --bytes]
+    #[arg(long, value_name = "N")]
+    initial_window: Option<u32>,
     /// The receiver acknowledges every other segment instead of each
     #[arg(long)]
     delayed_ack: bool,
@@ -114,6 +117,7 @@ impl SimArgs {
             loss: self.loss,
             window: self.window,
             congestion: self.cc,
+            initial_window: self.initial_window,
             delayed_ack: self.delayed_ack,
             packet: self.packet,
             duration: self.time,
