@@ -20,14 +20,19 @@ macro_rules! shipped {
 pub(crate) const EXPERIMENTS: &[Shipped] = shipped!["experiments":
     "bbc-5.1", "bbc-5.2", "bbc-5.3", "bbc-5.4",
     "loopback", "loopback-latency",
-    "calibration-ping", "calibration-udp", "calibration-tcp", "calibration-loss",
+    "calibration-ping",
+    "calibration-udp",
+    "calibration-tcp",
+    "calibration-loss",
+    "ns2-static",
+    "ns2-static-rtt",
 ];
 
 /// Programs under test.
 pub(crate) const PROGRAMS: &[Shipped] = shipped!["programs":
     "longhaul", "longhaul-auto", "longhaul-unverified",
     "globus", "curl", "lftp", "aria2",
-    "iperf3", "iperf3-steady", "iperf3-udp", "ping",
+    "iperf3", "iperf3-steady", "iperf3-udp", "ping", "simulator",
 ];
 
 /// The shipped experiments. Their files are checked by a test, so that none is left out here.

@@ -50,26 +50,39 @@ impl Made {
     }
 }
 
-/// How long a network may take to come and go, beyond the client's limit.
-const PATIENCE: Duration = Duration::from_secs(90);
+/// How long a network may take to come and go, or to wait for another one, beyond the client's
+/// limit.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// How runs are made.
+#[derive(Debug)]
+pub(crate) struct Runs<'a> {
+    /// The `longhaul` that has the lab.
+    pub(crate) longhaul: &'a Path,
+    /// What to read in the clients' output.
+    pub(crate) measure: &'a str,
+    /// Tells when the user wants to stop.
+    pub(crate) interrupts: &'a Interrupts,
+    /// Nothing was measured yet: what keeps the lab from running now is told instead of waited for.
+    pub(crate) first: bool,
+}
 
 /// Makes a run in a fresh process (and over a fresh network, if it has one) and reads what
 /// `program` measured.
 ///
 /// # Errors
-/// The lab refuses to run at all: a mistake in a file, a privilege that is missing.
+/// The lab refuses to run at all: a mistake in a file, a privilege that is missing, before the
+/// first run another lab.
 pub(crate) fn run(
-    longhaul: &Path,
+    runs: &Runs<'_>,
     program: &ProgramDefinition,
-    measure: &str,
     prepared: &Prepared,
     seed: u64,
-    interrupts: &Interrupts,
 ) -> Result<Run, LabError> {
-    let mut child = start(longhaul, prepared, seed)?;
+    let mut child = start(runs, prepared, seed)?;
     let limit = Duration::from_secs(u64::from(prepared.job.limit_seconds));
     let deadline = Instant::now() + limit + PATIENCE;
-    let wait = process::wait(&mut child, deadline, Some(interrupts.fd()))
+    let wait = process::wait(&mut child, deadline, Some(runs.interrupts.fd()))
         .map_err(|e| LabError::system("cannot observe the lab", e))?;
     let code = match wait {
         Wait::Ended(status) => status.code(),
@@ -82,8 +95,14 @@ pub(crate) fn run(
             return Ok(Run::Interrupted);
         }
     };
-    let outcome = outcome(prepared, code)?;
-    Ok(Run::Made(judge(program, measure, prepared, seed, outcome)))
+    let outcome = outcome(prepared, code, runs.first)?;
+    Ok(Run::Made(judge(
+        program,
+        runs.measure,
+        prepared,
+        seed,
+        outcome,
+    )))
 }
 
 fn error_file(prepared: &Prepared) -> PathBuf {
@@ -96,7 +115,8 @@ fn report_file(prepared: &Prepared) -> PathBuf {
 
 /// Starts `lab cell`, inside `lab net` if there is a network. It leads a process group, so that
 /// a terminal's Ctrl-C reaches only the experiment, which then ends it.
-fn start(longhaul: &Path, prepared: &Prepared, seed: u64) -> Result<Child, LabError> {
+fn start(runs: &Runs<'_>, prepared: &Prepared, seed: u64) -> Result<Child, LabError> {
+    let longhaul = runs.longhaul;
     let path = prepared.job.directory.join("job.json");
     let errors = error_file(prepared);
     let written = |path: &Path, e| LabError::system(format!("cannot write {}", path.display()), e);
@@ -109,6 +129,7 @@ fn start(longhaul: &Path, prepared: &Prepared, seed: u64) -> Result<Child, LabEr
             .arg(topology)
             .args(["--seed", &seed.to_string(), "--report"])
             .arg(report_file(prepared))
+            .args((!runs.first).then_some("--wait"))
             .arg("--")
             .arg(longhaul);
     }
@@ -137,7 +158,7 @@ fn stop(prepared: &Prepared, child: &mut Child) -> Result<(), LabError> {
 }
 
 /// What the process saw, or why it saw nothing.
-fn outcome(prepared: &Prepared, code: Option<i32>) -> Result<Outcome, LabError> {
+fn outcome(prepared: &Prepared, code: Option<i32>, first: bool) -> Result<Outcome, LabError> {
     let seen = std::fs::read(prepared.job.outcome_file()).ok();
     if let Some(outcome) = seen.and_then(|json| serde_json::from_slice(&json).ok()) {
         return Ok(outcome);
@@ -154,6 +175,7 @@ fn outcome(prepared: &Prepared, code: Option<i32>) -> Result<Outcome, LabError> 
         Some(2) => Err(LabError::Usage(why)),
         Some(3) => Err(LabError::Refused(why)),
         Some(4) => Err(LabError::NotFound(why)),
+        Some(7) if first => Err(LabError::Busy(why)),
         Some(_) => Ok(Outcome::failed(why)),
         None => Ok(Outcome::failed(format!("the run was stuck: {why}"))),
     }

@@ -54,14 +54,28 @@ fn fake(network: bool, script: &str) -> Fake {
 
 const DONE: &str = r#"echo '{"seconds": 0.5, "cpu_seconds": 0.02, "settings": {"a: k": "v"}}' > $DIR/outcome.json"#;
 
-fn measure(fake: &Fake, measure: &str) -> Result<Made, LabError> {
+/// In a thread of its own, whose signals are held back.
+fn measured(fake: &Fake, measure: &str, first: bool) -> Result<Made, LabError> {
     let program = ProgramDefinition::parse("x.toml", PROGRAM).unwrap();
-    let outcome = {
-        let mut child = start(&fake.longhaul, &fake.prepared, 7).unwrap();
-        let code = child.wait().unwrap().code();
-        outcome(&fake.prepared, code)?
-    };
-    Ok(judge(&program, measure, &fake.prepared, 7, outcome))
+    std::thread::scope(|scope| {
+        let run = scope.spawn(|| {
+            let runs = Runs {
+                longhaul: &fake.longhaul,
+                measure,
+                interrupts: &Interrupts::hold().unwrap(),
+                first,
+            };
+            match run(&runs, &program, &fake.prepared, 7)? {
+                Run::Made(made) => Ok(made),
+                Run::Interrupted => panic!("no signal was sent"),
+            }
+        });
+        run.join().unwrap()
+    })
+}
+
+fn measure(fake: &Fake, measure: &str) -> Result<Made, LabError> {
+    measured(fake, measure, true)
 }
 
 #[test]
@@ -121,6 +135,10 @@ fn refusals_end_the_experiment_and_other_failures_are_samples() {
     assert!(matches!(refuse(2), Err(LabError::Usage(why)) if why == "no TUN"));
     assert!(matches!(refuse(3), Err(LabError::Refused(_))));
     assert!(matches!(refuse(4), Err(LabError::NotFound(_))));
+    assert!(matches!(refuse(7), Err(LabError::Busy(_))));
+    let later = fake(false, "echo busy >&2; exit 7");
+    let sample = measured(&later, "wall", false).unwrap().sample;
+    assert_eq!(sample.invalid, ["busy"]);
     let sample = refuse(8).unwrap().sample;
     assert_eq!(
         (sample.value, sample.invalid),
@@ -131,16 +149,18 @@ fn refusals_end_the_experiment_and_other_failures_are_samples() {
 #[test]
 fn the_lab_is_asked_for_the_network_and_the_seed() {
     let fake = fake(true, "echo \"$@\" > $DIR/words");
-    measure(&fake, "wall").unwrap();
     let directory = fake.directory.path().display();
-    let words = std::fs::read_to_string(fake.directory.path().join("words")).unwrap();
-    assert_eq!(
-        words.trim(),
-        format!(
-            "lab net --quiet --topology {directory}/topology.toml --seed 7 --report \
-             {directory}/report.json -- {directory}/longhaul lab cell {directory}/job.json"
-        )
-    );
+    for (first, wait) in [(true, ""), (false, "--wait ")] {
+        measured(&fake, "wall", first).unwrap();
+        let words = std::fs::read_to_string(fake.directory.path().join("words")).unwrap();
+        assert_eq!(
+            words.trim(),
+            format!(
+                "lab net --quiet --topology {directory}/topology.toml --seed 7 --report \
+                 {directory}/report.json {wait}-- {directory}/longhaul lab cell {directory}/job.json"
+            )
+        );
+    }
 }
 
 #[test]
@@ -151,14 +171,13 @@ fn a_signal_ends_what_runs() {
         // The signal goes to this thread alone, where it is held back.
         let interrupts = Interrupts::hold().unwrap();
         nix::sys::signal::raise(nix::sys::signal::Signal::SIGTERM).unwrap();
-        let run = run(
-            &fake.longhaul,
-            &program,
-            "wall",
-            &fake.prepared,
-            7,
-            &interrupts,
-        );
+        let runs = Runs {
+            longhaul: &fake.longhaul,
+            measure: "wall",
+            interrupts: &interrupts,
+            first: true,
+        };
+        let run = run(&runs, &program, &fake.prepared, 7);
         assert!(matches!(run, Ok(Run::Interrupted)));
         assert!(interrupts.came());
         // Taken here, so that it does not end the test.

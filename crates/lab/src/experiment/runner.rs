@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::definition::{AxisDefinition, Definition, Kind};
 use super::entrants::{self, Entrants};
 use super::interrupt::Interrupts;
-use super::measurement::{self, Made, Run};
+use super::measurement::{self, Made, Run, Runs};
 use super::plan::{self, At, Entrant, Point, Sweep};
 use super::preparation::Setup;
 use super::results::{Axis, Program, Results};
@@ -247,14 +247,17 @@ impl Experiment<'_> {
         };
         let record = self.results.environment.sysctls.is_empty();
         let prepared = setup.prepare(entrant, at, record)?;
-        measurement::run(
-            &self.longhaul,
-            &entrant.program,
-            &self.definition.measure,
-            &prepared,
-            seed,
-            &self.interrupts,
-        )
+        let runs = Runs {
+            longhaul: &self.longhaul,
+            measure: &self.definition.measure,
+            interrupts: &self.interrupts,
+            first: self
+                .results
+                .cells
+                .iter()
+                .all(|cell| cell.samples.is_empty()),
+        };
+        measurement::run(&runs, &entrant.program, &prepared, seed)
     }
 
     /// One line a cell of `point`.
