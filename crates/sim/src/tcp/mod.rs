@@ -55,7 +55,8 @@ pub struct Config {
     /// Longest wait before an acknowledgement (RFC 1122: below 500 ms); `None`: each segment is
     /// acknowledged at once. If set, every second segment is.
     pub delayed_ack: Option<Duration>,
-    /// Lower bound of the retransmission timeout (RFC 6298 says 1 s; Linux and ns-2 use 0.2 s).
+    /// How far the retransmission timeout lies beyond the smoothed round trip at least (Linux:
+    /// 0.2 s). RFC 6298 has a lower bound of 1 s for the whole instead.
     pub min_rto: Duration,
     /// Open with a handshake, which costs a round trip before the first data.
     pub handshake: bool,

@@ -12,16 +12,16 @@ const MAX_RTO: Duration = Duration::from_secs(60);
 pub(super) struct Estimator {
     smoothed: Option<f64>,
     variation: f64,
-    min_rto: Duration,
+    min_margin: Duration,
     backoff: u32,
 }
 
 impl Estimator {
-    pub(super) fn new(min_rto: Duration) -> Self {
+    pub(super) fn new(min_margin: Duration) -> Self {
         Self {
             smoothed: None,
             variation: 0.0,
-            min_rto,
+            min_margin,
             backoff: 0,
         }
     }
@@ -63,10 +63,13 @@ impl Estimator {
         self.smoothed.map(Duration::from_secs_f64)
     }
 
-    /// The timeout now.
+    /// The timeout now. The lower bound is one of the margin above the round trip, as in Linux and
+    /// FreeBSD: where round trips are longer than the bound and hardly vary, a bound of the whole
+    /// (RFC 6298, which has 1 s) would let the timer overtake the acknowledgement.
     pub(super) fn timeout(&self) -> Duration {
         let base = self.smoothed.map_or(INITIAL_RTO, |smoothed| {
-            Duration::from_secs_f64(smoothed + 4.0 * self.variation).max(self.min_rto)
+            let margin = Duration::from_secs_f64(4.0 * self.variation).max(self.min_margin);
+            Duration::from_secs_f64(smoothed) + margin
         });
         base.saturating_mul(1 << self.backoff).min(MAX_RTO)
     }
@@ -76,15 +79,13 @@ impl Estimator {
 mod tests {
     use super::*;
 
-    const MIN: Duration = Duration::from_millis(200);
-
     fn ms(n: u64) -> Duration {
         Duration::from_millis(n)
     }
 
     #[test]
     fn follows_rfc_6298() {
-        let mut e = Estimator::new(MIN);
+        let mut e = Estimator::new(ms(20));
         assert_eq!(e.timeout(), ms(1000));
         e.sample(ms(100));
         // SRTT 100, RTTVAR 50.
@@ -97,12 +98,12 @@ mod tests {
 
     #[test]
     fn bounded_below_and_above() {
-        let mut e = Estimator::new(MIN);
+        let mut e = Estimator::new(ms(200));
         for _ in 0..50 {
-            e.sample(ms(1));
+            e.sample(ms(100));
         }
-        assert_eq!(e.timeout(), MIN);
-        for doubled in [400, 800, 1600] {
+        assert_eq!(e.timeout(), ms(300));
+        for doubled in [600, 1200, 2400] {
             e.back_off();
             assert_eq!(e.timeout(), ms(doubled));
         }
@@ -111,6 +112,6 @@ mod tests {
         }
         assert_eq!(e.timeout(), MAX_RTO);
         e.on_progress();
-        assert_eq!(e.timeout(), MIN);
+        assert_eq!(e.timeout(), ms(300));
     }
 }

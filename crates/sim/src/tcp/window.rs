@@ -113,11 +113,13 @@ mod tests {
     }
 
     /// One round trip in which everything is acknowledged, segment by segment.
-    fn round(window: &mut Window, now: &mut Duration) {
-        let acks = window.cwnd() as u32;
-        for _ in 0..acks {
-            *now += RTT / acks;
-            window.open(*now, RTT, 1, false);
+    fn round(window: &mut Window, now: &mut Duration, rtt: Duration) {
+        let acks = window.cwnd().floor();
+        let mut acked = 0.0;
+        while acked < acks {
+            acked += 1.0;
+            *now += rtt.div_f64(acks);
+            window.open(*now, rtt, 1, false);
         }
     }
 
@@ -128,7 +130,7 @@ mod tests {
         assert_eq!(w.cwnd(), 500.0);
         let mut now = Duration::ZERO;
         for rounds in 1..=50 {
-            round(&mut w, &mut now);
+            round(&mut w, &mut now, RTT);
             let expected = 500.0 + f64::from(rounds);
             assert!((w.cwnd() - expected).abs() < 0.5, "{} {expected}", w.cwnd());
         }
@@ -146,7 +148,7 @@ mod tests {
         w.open(now, RTT, 1, false);
         let start = now;
         while now - start < Duration::from_secs(16) {
-            round(&mut w, &mut now);
+            round(&mut w, &mut now, RTT);
             let t = (now - start).as_secs_f64();
             let expected = 0.4 * (t - k).powi(3) + 1000.0;
             let error = (w.cwnd() / expected - 1.0).abs();
@@ -166,16 +168,11 @@ mod tests {
         w.cwnd = 40.0;
         w.on_loss(40);
         let short = Duration::from_millis(1);
-        let (mut now, mut rounds) = (Duration::ZERO, 0.0);
+        let mut now = Duration::ZERO;
         for _ in 0..20 {
-            let acks = w.cwnd() as u32;
-            for _ in 0..acks {
-                now += short / acks;
-                w.open(now, short, 1, false);
-            }
-            rounds += 1.0;
+            round(&mut w, &mut now, short);
         }
-        let expected = 28.0 + 3.0 * 0.3 / 1.7 * rounds;
+        let expected = 28.0 + 3.0 * 0.3 / 1.7 * 20.0;
         assert!((w.cwnd() - expected).abs() < 1.0, "{} {expected}", w.cwnd());
     }
 
@@ -188,7 +185,7 @@ mod tests {
         let mut now = Duration::ZERO;
         // Fast convergence: the plateau is at 700 (1 + 0.7) / 2 = 595, K = cbrt(105 / 0.4) = 6.4 s.
         while now < Duration::from_millis(6400) {
-            round(&mut w, &mut now);
+            round(&mut w, &mut now, RTT);
         }
         assert!((w.cwnd() - 595.0).abs() < 6.0, "{}", w.cwnd());
     }
@@ -200,16 +197,16 @@ mod tests {
         let mut steady = paused;
         let mut now = Duration::ZERO;
         for _ in 0..20 {
-            round(&mut paused, &mut now);
+            round(&mut paused, &mut now, RTT);
         }
         let mut later = now + Duration::from_secs(30);
         paused.pause(later);
         for _ in 0..20 {
-            round(&mut paused, &mut later);
+            round(&mut paused, &mut later, RTT);
         }
         let mut now = Duration::ZERO;
         for _ in 0..40 {
-            round(&mut steady, &mut now);
+            round(&mut steady, &mut now, RTT);
         }
         assert!((paused.cwnd() / steady.cwnd() - 1.0).abs() < 0.01);
     }
