@@ -17,7 +17,7 @@ pub struct DirectionReport {
     pub queue_drops: u64,
     /// Packets lost at random.
     pub losses: u64,
-    /// Packets that arrived.
+    /// Packets that arrived, copies not counted; those still under way at the end did not.
     pub delivered: u64,
     /// Bytes of them.
     pub delivered_bytes: u64,
@@ -31,7 +31,8 @@ pub struct DirectionReport {
     pub peak_queue_packets: u64,
     /// Most bytes that ever waited.
     pub peak_queue_bytes: u64,
-    /// How late packets were delivered, microseconds: median.
+    /// How late packets were delivered, microseconds: median. On a fast path packets wait up to a
+    /// quarter of a millisecond to be delivered together; that is in it.
     pub late_p50_us: f64,
     /// 99th percentile.
     pub late_p99_us: f64,

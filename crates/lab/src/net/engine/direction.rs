@@ -199,3 +199,7 @@ impl Direction {
         })
     }
 }
+
+#[cfg(test)]
+#[path = "direction_tests.rs"]
+mod tests;

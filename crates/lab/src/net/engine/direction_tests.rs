@@ -1,0 +1,198 @@
+use proptest::prelude::*;
+use sim::link::{Loss, Queue, Reorder};
+use sim::rate::Rate;
+
+use super::*;
+use crate::topology::{Host, Path};
+
+/// Payload bytes of a segment; its sequence number divided by this is its name.
+const SEGMENT: u32 = 1000;
+
+/// A TCP super-packet whose segments are called `first`, `first + 1`, ...
+fn super_packet(first: u32, segments: u32) -> Vec<u8> {
+    let length = u16::try_from(40 + segments * SEGMENT).unwrap();
+    // Virtio-net: needs a checksum, TCP over IPv4; header, segment, checksum's start and offset.
+    let mut frame = vec![1, 1];
+    for number in [40, 1000, 20, 16_u16] {
+        frame.extend(number.to_ne_bytes());
+    }
+    frame.extend([0x45, 0]);
+    frame.extend(length.to_be_bytes());
+    frame.extend([0, 0, 0, 0, 64, 6, 0, 0, 10, 99, 0, 1, 10, 99, 0, 2]);
+    frame.extend([0, 1, 0, 2]);
+    frame.extend((first * SEGMENT).to_be_bytes());
+    frame.extend([0, 0, 0, 0, 0x50, 0x10, 1, 0, 0, 0, 0, 0]);
+    frame.resize(frame.len() + (segments * SEGMENT) as usize, 7);
+    frame
+}
+
+/// The names of the segments in a frame.
+fn names(frame: &[u8]) -> std::ops::Range<u32> {
+    let sequence = frame[34..38].try_into().unwrap();
+    let first = u32::from_be_bytes(sequence) / SEGMENT;
+    let packet = Packet::parse(frame, Framing::Offloaded).unwrap();
+    first..first + u32::try_from(packet.segments()).unwrap()
+}
+
+fn direction(conditions: &Conditions) -> Direction {
+    let host = |name: &str| Host {
+        name: name.to_owned(),
+        sysctls: Vec::new(),
+        congestion: None,
+    };
+    let topology = Topology {
+        hosts: vec![host("a"), host("b")],
+        paths: vec![Path {
+            between: (0, 1),
+            forward: conditions.clone(),
+            back: conditions.clone(),
+        }],
+        seed: 5,
+        offload: true,
+        mtu: 1500,
+    };
+    all(&topology).swap_remove(0)
+}
+
+fn conditions() -> impl Strategy<Value = Conditions> {
+    let rate = prop::sample::select(vec![0, 100, 1000, 10_000]);
+    let chance = || prop::sample::select(vec![0.0, 0.02, 0.3]);
+    (rate, chance(), chance(), chance(), chance(), 0_u64..3000).prop_map(
+        |(rate, loss, duplicate, corrupt, held, extra)| Conditions {
+            rate: (rate > 0).then(|| Rate::bits_per_second(rate * 1_000_000)),
+            delay: Duration::from_millis(2),
+            queue: Queue::Packets(60),
+            loss: Loss::Independent(loss),
+            reorder: Some(Reorder {
+                probability: held,
+                extra: Duration::from_micros(extra),
+            }),
+            duplicate,
+            corrupt,
+            trace: None,
+        },
+    )
+}
+
+/// What the link says of one segment that arrives.
+#[derive(Debug, Clone, Copy)]
+struct Promise {
+    at: Duration,
+    is_copied: bool,
+    is_held: bool,
+}
+
+/// Offers the same packets to a link of the same seed.
+fn promises(conditions: &Conditions, sizes: &[(u64, u32)]) -> Vec<Option<Promise>> {
+    let mut link = Link::new(conditions.clone(), seed(5, 0));
+    let mut now = Duration::ZERO;
+    let mut told = Vec::new();
+    for (gap, segments) in sizes {
+        now += Duration::from_micros(*gap);
+        for _ in 0..*segments {
+            let held = link.counters().reordered;
+            told.push(match link.offer(now, 40 + SEGMENT) {
+                Fate::Arrives { at, again, .. } => Some(Promise {
+                    at,
+                    is_copied: again.is_some(),
+                    is_held: link.counters().reordered > held,
+                }),
+                _ => None,
+            });
+        }
+    }
+    told
+}
+
+proptest! {
+    /// Joined to runs, every segment still meets the fate that the link has for it alone.
+    #[test]
+    fn each_segment_arrives_as_the_link_says(
+        conditions in conditions(),
+        sizes in prop::collection::vec((0_u64..2000, 1_u32..45), 1..12),
+    ) {
+        let mut direction = direction(&conditions);
+        let (mut runs, mut schedule) = (Runs::default(), Schedule::default());
+        let (mut now, mut next) = (Duration::ZERO, 0);
+        for (gap, segments) in &sizes {
+            now += Duration::from_micros(*gap);
+            let frame = super_packet(next, *segments);
+            next += segments;
+            let packet = Packet::parse(&frame, Framing::Offloaded).unwrap();
+            direction.send(now, &packet, Framing::Offloaded, 0, &mut runs, &mut schedule);
+        }
+        let told = promises(&conditions, &sizes);
+        let mut times = vec![0; told.len()];
+        let mut in_turn = Vec::new();
+        let mut before = Duration::ZERO;
+        while let Some(entry) = schedule.pop_due(Duration::MAX) {
+            let delivery = entry.delivery;
+            let segments = names(&delivery.frame);
+            prop_assert_eq!(delivery.packets as usize, segments.len());
+            prop_assert_eq!(delivery.bytes, u64::from(delivery.packets * (40 + SEGMENT)));
+            prop_assert!(delivery.due >= before);
+            before = delivery.due;
+            for name in segments {
+                times[name as usize] += 1;
+                let promise = told[name as usize].expect("it was lost");
+                prop_assert!(delivery.due >= promise.at, "early");
+                prop_assert!(delivery.due - promise.at <= quantum(conditions.delay), "late");
+                if !promise.is_held && !delivery.is_copy {
+                    in_turn.push(name);
+                }
+            }
+            direction.delivered(&delivery, delivery.due);
+        }
+        prop_assert!(in_turn.is_sorted());
+        let expected = told.iter().map(|p| p.map_or(0, |p| 1 + i32::from(p.is_copied)));
+        prop_assert_eq!(times, expected.collect::<Vec<_>>());
+        let report = direction.report().unwrap();
+        let arrived = told.iter().flatten().count() as u64;
+        prop_assert_eq!(report.delivered, arrived);
+        prop_assert_eq!(report.packets, arrived + report.losses + report.queue_drops);
+        prop_assert_eq!(direction.objections(), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn directions_do_not_share_their_luck() {
+    let seeds: std::collections::BTreeSet<_> = (0..650).map(|index| seed(1, index)).collect();
+    assert_eq!(seeds.len(), 650);
+    assert_ne!(seed(1, 0), seed(2, 0));
+}
+
+fn conditions_of_loss(loss: f64) -> Conditions {
+    Conditions {
+        rate: None,
+        delay: Duration::from_millis(1),
+        queue: Queue::Unlimited,
+        loss: Loss::Independent(loss),
+        reorder: None,
+        duplicate: 0.0,
+        corrupt: 0.0,
+        trace: None,
+    }
+}
+
+#[test]
+fn what_the_receiver_refuses_is_not_delivered() {
+    let mut direction = direction(&conditions_of_loss(0.0));
+    let (mut runs, mut schedule) = (Runs::default(), Schedule::default());
+    let frame = super_packet(0, 3);
+    let packet = Packet::parse(&frame, Framing::Offloaded).unwrap();
+    let now = Duration::ZERO;
+    direction.send(
+        now,
+        &packet,
+        Framing::Offloaded,
+        0,
+        &mut runs,
+        &mut schedule,
+    );
+    assert_eq!(direction.note(), None);
+    let entry = schedule.pop_due(Duration::MAX).unwrap();
+    direction.refused(&entry.delivery);
+    let report = direction.report().unwrap();
+    assert_eq!((report.packets, report.delivered), (3, 0));
+    assert!(direction.note().unwrap().starts_with("a to b: 3 packets"));
+}
