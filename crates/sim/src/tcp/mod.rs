@@ -50,6 +50,9 @@ pub struct Config {
     pub initial_window: u32,
     /// Payload the sender keeps until it is acknowledged, bytes; at least one segment is kept.
     pub send_buffer: u64,
+    /// Of that, what the application writes ahead of TCP at most (`TCP_NOTSENT_LOWAT`), bytes; at
+    /// least one segment.
+    pub unsent: u64,
     /// Payload the receiver promises room for, bytes; at least one segment.
     pub receive_buffer: u64,
     /// Longest wait before an acknowledgement (RFC 1122: below 500 ms); `None`: each segment is
@@ -63,7 +66,8 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// A segment fills a 1 500-byte packet; buffers do not limit; no delayed acknowledgements.
+    /// A segment fills a 1 500-byte packet; buffers do not limit; 1 MiB unsent, as `data` sets it;
+    /// no delayed acknowledgements.
     fn default() -> Self {
         Self {
             mss: 1460,
@@ -71,6 +75,7 @@ impl Default for Config {
             congestion: Congestion::Cubic,
             initial_window: 10,
             send_buffer: 1 << 40,
+            unsent: 1 << 20,
             receive_buffer: 1 << 40,
             delayed_ack: None,
             min_rto: Duration::from_millis(200),

@@ -7,9 +7,6 @@ use super::scoreboard::{DUP_THRESH, Delivered, Scoreboard};
 use super::window::Window;
 use super::{Ack, Config};
 
-/// Segments that an application keeps ready for its sender.
-const UNSENT_SEGMENTS: u64 = 16;
-
 /// A segment to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Segment {
@@ -95,6 +92,7 @@ pub(crate) struct Sender {
     buffer: u64,
     /// In the buffer and not yet sent, bytes.
     unsent: u64,
+    unsent_limit: u64,
     /// What is unsent may go out though it fills no segment.
     pushed: bool,
     deadline: Option<Duration>,
@@ -118,6 +116,7 @@ impl Sender {
             right_edge: config.segments(config.receive_buffer),
             buffer: config.segments(config.send_buffer) * u64::from(config.mss.max(1)),
             unsent: 0,
+            unsent_limit: config.unsent.max(u64::from(config.mss)),
             pushed: false,
             deadline: None,
             last_sent: Duration::ZERO,
@@ -127,12 +126,11 @@ impl Sender {
         }
     }
 
-    /// What the application may write now, bytes: room in the send buffer, and not more unsent than
-    /// it takes to keep TCP sending (`TCP_NOTSENT_LOWAT`), so that what is shared among flows goes
-    /// to the one that can send it.
+    /// What the application may write now, bytes: what there is room for in the send buffer, and
+    /// not too much ahead of TCP, so that what flows share goes to those that can send it.
     pub(crate) fn room(&self) -> u64 {
         let kept = self.board.bytes() + self.unsent;
-        let ahead = (UNSENT_SEGMENTS * u64::from(self.mss)).saturating_sub(self.unsent);
+        let ahead = self.unsent_limit.saturating_sub(self.unsent);
         self.buffer.saturating_sub(kept).min(ahead)
     }
 

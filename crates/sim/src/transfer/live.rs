@@ -173,7 +173,8 @@ impl Live {
         let end = arrived.unwrap_or(self.simulation.now());
         let elapsed = end.saturating_sub(self.opened);
         let measured = self.measured(elapsed);
-        let flows = self.streams.iter().map(|s| self.simulation.flow(s.flow));
+        let flow = |stream: &Stream| self.simulation.flow(stream.flow);
+        let flows: Vec<FlowStats> = self.streams.iter().map(flow).collect();
         let seconds = elapsed.as_secs_f64();
         Outcome {
             complete: arrived.is_some(),
@@ -187,8 +188,9 @@ impl Live {
             control_rtt: self.control_rtt,
             streams_max: self.streams_max,
             retransmits: measured.retransmits,
-            timeouts: flows.map(|flow| flow.sender.timeouts).sum(),
+            timeouts: flows.iter().map(|flow| flow.sender.timeouts).sum(),
             limited_by: judge(&measured),
+            flows,
         }
     }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tune::limiter::Verdict;
 
-use crate::world::{FlowSpec, Scenario};
+use crate::world::{FlowSpec, FlowStats, Scenario};
 use live::Live;
 
 pub use sample::Sample;
@@ -48,7 +48,7 @@ pub enum Streams {
 /// What can be set while a transfer runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// Streams, at least 1. One that is closed still sends the block it has begun.
+    /// Streams, at least 1. One that is closed still sends what it wrote and the block it has begun.
     pub streams: u32,
     /// Send buffer of each, bytes.
     pub send_buffer: u64,
@@ -77,6 +77,8 @@ pub struct Outcome {
     pub timeouts: u64,
     /// What held it back, judged from the sender's accounts.
     pub limited_by: Verdict,
+    /// What each stream did, in the order in which they were opened.
+    pub flows: Vec<FlowStats>,
 }
 
 impl Transfer {

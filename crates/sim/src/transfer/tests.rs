@@ -129,6 +129,9 @@ fn a_policy_changes_streams_and_buffers_while_it_runs() {
     let mut setting = transfer(60_000_000);
     setting.streams = Streams::Fixed(1);
     setting.stream.tcp.receive_buffer = 64 << 10;
+    // A stream that is closed is soon done with what it has.
+    setting.block = 64 << 10;
+    setting.stream.tcp.unsent = 64 << 10;
     let mut seen = Vec::new();
     let outcome = setting.run(&path(mbit(100), 100), |sample| {
         seen.push((sample.streams.len(), sample.goodput(), sample.settings));

@@ -30,8 +30,14 @@ impl Lane {
     }
 }
 
+/// The time from one packet of `bytes` to the next at `rate`, never nothing: a source must let time
+/// pass.
+pub(super) fn interval(rate: Rate, bytes: u32) -> Duration {
+    sending_time(rate, bytes).max(Duration::from_nanos(1))
+}
+
 /// How long `bytes` occupy a line of `rate`; of a line that stands still, for 584 years at most.
-pub(super) fn sending_time(rate: Rate, bytes: u32) -> Duration {
+fn sending_time(rate: Rate, bytes: u32) -> Duration {
     let bit_nanoseconds = u64::from(bytes) * 8 * 1_000_000_000;
     Duration::from_nanos(bit_nanoseconds / rate.as_bits_per_second().max(1))
 }

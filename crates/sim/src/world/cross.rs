@@ -5,7 +5,7 @@ use std::time::Duration;
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use super::access::sending_time;
+use super::access::interval;
 use crate::rate::Rate;
 
 /// A source of datagrams for the forward bottleneck.
@@ -63,7 +63,7 @@ impl CrossSource {
     }
 
     fn interval(&self) -> Duration {
-        sending_time(self.spec.rate, self.spec.packet_bytes)
+        interval(self.spec.rate, self.spec.packet_bytes)
     }
 
     fn begin_burst(&mut self, now: Duration) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 
-use super::access::Lane;
+use super::access::{Lane, interval};
 use super::cross::fraction;
 use super::pool::Pool;
 use super::{FlowSpec, FlowStats, Source};
@@ -114,9 +114,9 @@ impl Flow {
         if self.stopped {
             return None;
         }
-        let mss = self.spec.tcp.mss;
+        let mss = self.spec.tcp.mss.max(1);
         self.at_hand += u64::from(mss);
-        Some(now + super::access::sending_time(rate, mss))
+        Some(now + interval(rate, mss))
     }
 
     /// The application stops; a block of a pool that was begun is still written.

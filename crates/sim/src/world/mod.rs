@@ -16,6 +16,7 @@ mod events;
 mod flow;
 mod packets;
 mod pool;
+mod run;
 mod simulation;
 mod stats;
 
