@@ -138,6 +138,12 @@ pub(super) fn draw(markup: &mut Markup, figure: &Figure, panel: &Panel, size: Si
     }
 }
 
+/// With more points on a line than this, markers of the usual size would cover each other.
+const MANY: usize = 24;
+
+/// Radius of markers then.
+const SMALL_RADIUS: f64 = 2.5;
+
 /// Where things are within a chart.
 struct Frame<'a> {
     left: f64,
@@ -146,6 +152,8 @@ struct Frame<'a> {
     bottom: f64,
     x: Sweep,
     y: &'a Vertical,
+    /// Of markers.
+    radius: f64,
 }
 
 impl<'a> Frame<'a> {
@@ -169,6 +177,11 @@ impl<'a> Frame<'a> {
             bottom,
             x: Sweep::of(values, figure.x.logarithmic, left + inset, right - inset),
             y: &figure.y,
+            radius: if values.len() > MANY {
+                SMALL_RADIUS
+            } else {
+                svg::RADIUS
+            },
         }
     }
 
@@ -215,15 +228,23 @@ fn horizontal_axis(markup: &mut Markup, axis: &Horizontal, frame: &Frame<'_>) {
         coordinate(frame.left),
         coordinate(frame.right)
     );
-    let widths: Vec<f64> = axis
+    let candidates: Vec<(&String, f64)> = axis
         .values
         .iter()
-        .map(|value| svg::text_width(value, LABEL))
+        .zip(&frame.x.places)
+        .zip(&frame.x.worthy)
+        .filter(|(_, worthy)| **worthy)
+        .map(|((value, place), _)| (value, *place))
         .collect();
-    let shown = ticks::with_room(&frame.x.places, &widths, 5.0);
+    let places: Vec<f64> = candidates.iter().map(|(_, place)| *place).collect();
+    let widths: Vec<f64> = candidates
+        .iter()
+        .map(|(value, _)| svg::text_width(value, LABEL))
+        .collect();
+    let shown = ticks::with_room(&places, &widths, 5.0);
     let label_at = coordinate(frame.bottom + 18.0);
-    for ((value, place), shown) in axis.values.iter().zip(&frame.x.places).zip(shown) {
-        let x = coordinate(*place);
+    for ((value, place), shown) in candidates.into_iter().zip(shown) {
+        let x = coordinate(place);
         lines.push_str(&format!("M{x} {floor}v{}", if shown { "5" } else { "3" }));
         if shown {
             let attributes = [("class", "c-label c-middle"), ("x", &x), ("y", &label_at)];
@@ -280,7 +301,7 @@ fn draw_point(markup: &mut Markup, point: &Point, look: &Look, x: f64, frame: &F
                 group.void("path", &[("class", "c-bar"), ("d", &path)]);
             }
         }
-        let path = svg::marker(look.marker, x, y);
+        let path = svg::marker(look.marker, x, y, frame.radius);
         group.void("path", &[("class", "c-mark"), ("d", &path)]);
     });
 }
@@ -289,7 +310,7 @@ fn draw_point(markup: &mut Markup, point: &Point, look: &Look, x: f64, frame: &F
 pub(super) fn swatch(markup: &mut Markup, look: &Look) {
     markup.element("g", &[("class", &class(look))], |group| {
         group.void("path", &[("class", "c-line"), ("d", "M1 7H27")]);
-        let path = svg::marker(look.marker, 14.0, 7.0);
+        let path = svg::marker(look.marker, 14.0, 7.0, svg::RADIUS);
         group.void("path", &[("class", "c-mark"), ("d", &path)]);
     });
 }

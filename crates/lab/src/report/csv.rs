@@ -15,8 +15,8 @@ pub(super) fn table(grid: &Grid<'_>) -> String {
     header.push(format!("median ({})", results.unit));
     for name in [
         "half-width 95 %",
-        "paper",
-        "ratio to paper",
+        "published",
+        "ratio to published",
         "processor seconds per GB",
         "valid runs",
         "runs",
@@ -99,8 +99,8 @@ mod tests {
         let lines: Vec<&str> = csv.split("\r\n").collect();
         assert_eq!(
             lines[0],
-            "parallel streams,one-way latency (ms),program,median (Mbit/s),half-width 95 %,paper,\
-             ratio to paper,processor seconds per GB,valid runs,runs,left out"
+            "parallel streams,one-way latency (ms),program,median (Mbit/s),half-width 95 %,published,\
+             ratio to published,processor seconds per GB,valid runs,runs,left out"
         );
         assert_eq!(lines[1], "1,1,longhaul,100,5,,,,2,3,\"late, \"\"very\"\"\"");
         assert_eq!(lines[5], "1,1,guc,500,25,400,1.25,,3,3,");

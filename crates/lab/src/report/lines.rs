@@ -31,8 +31,11 @@ pub(super) fn all(grid: &Grid<'_>, palette: &Palette) -> Vec<Figure> {
     figures
 }
 
-/// The key of everything that was published.
+/// The key of everything that was published, and the class of its colour.
 const PAPER: &str = "paper";
+
+/// The name of what was published.
+const PUBLISHED: &str = "published";
 
 struct Drawer<'a> {
     grid: &'a Grid<'a>,
@@ -202,7 +205,7 @@ impl Drawer<'_> {
             published: true,
         };
         let value = |column| self.grid.published(row, column);
-        self.published(row, PAPER.to_owned(), look, PAPER, value)
+        self.published(row, PAPER.to_owned(), look, PUBLISHED, value)
     }
 
     fn published_of_program(
@@ -213,7 +216,7 @@ impl Drawer<'_> {
         look: Look,
     ) -> Option<Series> {
         let named = self.grid.results.programs.get(program)?;
-        let label = format!("{PAPER}, {}", named.label);
+        let label = format!("{PUBLISHED}, {}", named.label);
         self.published(row, keys, look, &label, |column| {
             self.grid.paper(program, row, column)
         })
@@ -259,10 +262,9 @@ impl Drawer<'_> {
             .programs
             .get(program)
             .map_or("", |program| &program.key);
-        let number = self.palette.number(key);
         Look {
-            colour: format!("s{}", number % theme::SERIES),
-            marker: number,
+            colour: self.palette.colour(key),
+            marker: self.palette.marker(key),
             published,
         }
     }
@@ -280,7 +282,7 @@ impl Drawer<'_> {
         if self.grid.has_paper() {
             legend.push(Entry {
                 key: PAPER.to_owned(),
-                label: PAPER.to_owned(),
+                label: PUBLISHED.to_owned(),
                 look: Look {
                     colour: PAPER.to_owned(),
                     marker: 0,
@@ -336,7 +338,7 @@ mod tests {
             .iter()
             .map(|series| series.label.as_str())
             .collect();
-        assert_eq!(labels, ["paper", "globus-url-copy", "longhaul"]);
+        assert_eq!(labels, ["published", "globus-url-copy", "longhaul"]);
         assert_eq!(drawn[0].y.marks.last(), Some(&1000.0));
     }
 
@@ -372,8 +374,8 @@ mod tests {
         assert_eq!(
             published,
             [
-                ("p0 paper", "paper, longhaul"),
-                ("p1 paper", "paper, globus-url-copy")
+                ("p0 paper", "published, longhaul"),
+                ("p1 paper", "published, globus-url-copy")
             ]
         );
     }

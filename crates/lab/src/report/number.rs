@@ -10,7 +10,7 @@ pub(super) fn spread(half_width: f64, of: f64) -> String {
     grouped(&format!("{half_width:.*}", decimals(of)))
 }
 
-/// `0.93`, `1.8`, `12`: how many times one value is of another.
+/// `0.93`, `1.80`, `11.9`: how many times one value is of another.
 pub(super) fn ratio(number: f64) -> String {
     match number.abs() {
         size if size >= 99.5 => format!("{number:.0}"),
@@ -132,13 +132,15 @@ mod tests {
 
     #[test]
     fn ratios_say_what_they_can() {
-        let written: Vec<String> = [0.931, 1.0, 11.94, 250.4, 0.012, 0.0, 0.0001]
+        let written: Vec<String> = [0.931, 1.0, 1.8, 11.94, 250.4, 0.012, 0.0, 0.0001]
             .into_iter()
             .map(ratio)
             .collect();
         assert_eq!(
             written,
-            ["0.93", "1.00", "11.9", "250", "0.012", "0", "1.0e-4"]
+            [
+                "0.93", "1.00", "1.80", "11.9", "250", "0.012", "0", "1.0e-4"
+            ]
         );
     }
 

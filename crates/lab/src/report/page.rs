@@ -218,7 +218,7 @@ fn about(markup: &mut Markup, results: &Results) {
         markup.leaf(
             "p",
             &[("class", "source")],
-            &format!("Reproduces {}", results.source),
+            &format!("Published values: {}", results.source),
         );
     }
     let took = number::duration(results.seconds);
@@ -300,7 +300,7 @@ fn machine(markup: &mut Markup, results: &Results, palette: &Palette) {
         details.leaf("summary", &[], "Programs and settings");
         details.element("dl", &[], |list| {
             for program in &results.programs {
-                let class = format!("s{}", palette.number(&program.key) % theme::SERIES);
+                let class = palette.colour(&program.key);
                 let version = environment.versions.get(&program.key);
                 list.leaf("dt", &[("class", &class)], &program.label);
                 list.leaf("dd", &[], version.map_or("version unknown", String::as_str));
@@ -352,10 +352,10 @@ mod tests {
         let page = page(samples::two_by_two());
         for text in [
             "Parallel streams against latency",
-            "Reproduces BBC WHP 178, table 5.1",
+            "Published values: BBC WHP 178, table 5.1",
             "longhaul lab run bbc-5.1 --quick --seed 7",
             "took 12 min 4 s",
-            "globus-url-copy / paper",
+            "globus-url-copy / published",
             "href=\"one.svg\"",
             "href=\"one-table.csv\"",
             "x&lt;y&gt;.json: no results",

@@ -52,6 +52,8 @@ pub(super) struct Sweep {
     pub(super) kind: Kind,
     /// Where, in the order of the values.
     pub(super) places: Vec<f64>,
+    /// Which values deserve a label, whether or not there is room: all, or the round ones of many.
+    pub(super) worthy: Vec<bool>,
     /// Width that belongs to one value where they are evenly spaced; otherwise the smallest
     /// distance between two.
     pub(super) room: f64,
@@ -61,6 +63,10 @@ impl Sweep {
     /// Places for `values` between the coordinates `start` and `end`.
     pub(super) fn of(values: &[String], logarithmic: bool, start: f64, end: f64) -> Self {
         let numbers = numbers(values);
+        let worthy = match &numbers {
+            Some(numbers) if numbers.len() > MANY => round(numbers, logarithmic),
+            _ => vec![true; values.len()],
+        };
         let (kind, places) = match numbers {
             Some(numbers) if logarithmic => {
                 (Kind::Logarithmic, logarithmic_places(&numbers, start, end))
@@ -69,8 +75,39 @@ impl Sweep {
             None => (Kind::Category, even_places(values.len(), start, end)),
         };
         let room = room(&places, end - start);
-        Self { kind, places, room }
+        Self {
+            kind,
+            places,
+            worthy,
+            room,
+        }
     }
+}
+
+/// With more values than this, only round ones are labelled.
+const MANY: usize = 16;
+
+/// The first, the last, and those that an axis without given values would be marked at.
+fn round(numbers: &[f64], logarithmic: bool) -> Vec<bool> {
+    let low = numbers
+        .iter()
+        .copied()
+        .find(|number| *number > 0.0 || !logarithmic);
+    let (low, high) = (low.unwrap_or(0.0), numbers.last().copied().unwrap_or(1.0));
+    let marks = if logarithmic {
+        ticks::logarithmic(low, high)
+    } else {
+        ticks::linear(low, high, 8)
+    };
+    let last = numbers.len() - 1;
+    let near = |number: f64, mark: f64| (number - mark).abs() <= 1e-9 * mark.abs().max(1e-9);
+    numbers
+        .iter()
+        .enumerate()
+        .map(|(index, number)| {
+            index == 0 || index == last || marks.iter().any(|mark| near(*number, *mark))
+        })
+        .collect()
 }
 
 /// All values as numbers, or `None` if one is not, if there are fewer than two, or if they do not
@@ -293,6 +330,27 @@ mod tests {
         assert!(Sweep::of(&[], false, 0.0, 100.0).places.is_empty());
         let falling = Sweep::of(&texts(&["5", "1"]), false, 0.0, 100.0);
         assert_eq!(falling.kind, Kind::Category);
+    }
+
+    #[test]
+    fn of_many_values_the_round_ones_are_labelled() {
+        let labelled = |values: Vec<String>, logarithmic| -> Vec<String> {
+            let sweep = Sweep::of(&values, logarithmic, 0.0, 100.0);
+            values
+                .into_iter()
+                .zip(sweep.worthy)
+                .filter(|(_, worthy)| *worthy)
+                .map(|(value, _)| value)
+                .collect()
+        };
+        let flows: Vec<String> = (1..=64).map(|value| value.to_string()).collect();
+        assert_eq!(
+            labelled(flows.clone(), true),
+            ["1", "2", "5", "10", "20", "50", "64"]
+        );
+        let tens = ["1", "10", "20", "30", "40", "50", "60", "64"];
+        assert_eq!(labelled(flows, false), tens);
+        assert_eq!(labelled(texts(&["3", "7", "11"]), true), ["3", "7", "11"]);
     }
 
     #[test]

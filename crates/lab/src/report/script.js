@@ -78,7 +78,8 @@
         buttons[index].setAttribute('aria-pressed', String(figure === chosen));
       });
     }
-    figures.forEach((figure) => figure.querySelector('figcaption')?.remove());
+    // The buttons say what the captions say; on paper there are no buttons.
+    figures.forEach((figure) => figure.classList.add('switched'));
     views.prepend(bar);
     show(figures[0]);
   }

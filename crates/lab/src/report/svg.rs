@@ -7,21 +7,21 @@ use super::number::coordinate;
 /// Number of different markers.
 pub(super) const MARKERS: usize = 8;
 
-/// Radius of a marker, in the drawing's units.
+/// Usual radius of a marker, in the drawing's units.
 pub(super) const RADIUS: f64 = 4.0;
 
-/// Path of marker `number` (modulo [`MARKERS`]) around a point: circle, square, triangle, diamond,
-/// triangle upside down, pentagon, star, hexagon. All have about the same area.
-pub(super) fn marker(number: usize, x: f64, y: f64) -> String {
+/// Path of marker `number` (modulo [`MARKERS`]) of about `radius` around a point: circle, square,
+/// triangle, diamond, triangle upside down, pentagon, star, hexagon. All have about the same area.
+pub(super) fn marker(number: usize, x: f64, y: f64, radius: f64) -> String {
     match number % MARKERS {
-        0 => circle(x, y, RADIUS),
-        1 => polygon(x, y, &regular(4, RADIUS * 1.25, 0.125)),
-        2 => polygon(x, y + RADIUS * 0.2, &regular(3, RADIUS * 1.45, 0.0)),
-        3 => polygon(x, y, &regular(4, RADIUS * 1.35, 0.0)),
-        4 => polygon(x, y - RADIUS * 0.2, &regular(3, RADIUS * 1.45, 0.5)),
-        5 => polygon(x, y, &regular(5, RADIUS * 1.2, 0.0)),
-        6 => polygon(x, y, &star(RADIUS * 1.6)),
-        _ => polygon(x, y, &regular(6, RADIUS * 1.15, 0.0)),
+        0 => circle(x, y, radius),
+        1 => polygon(x, y, &regular(4, radius * 1.25, 0.125)),
+        2 => polygon(x, y + radius * 0.2, &regular(3, radius * 1.45, 0.0)),
+        3 => polygon(x, y, &regular(4, radius * 1.35, 0.0)),
+        4 => polygon(x, y - radius * 0.2, &regular(3, radius * 1.45, 0.5)),
+        5 => polygon(x, y, &regular(5, radius * 1.2, 0.0)),
+        6 => polygon(x, y, &star(radius * 1.6)),
+        _ => polygon(x, y, &regular(6, radius * 1.15, 0.0)),
     }
 }
 
@@ -133,12 +133,15 @@ mod tests {
     #[test]
     fn markers_differ_from_each_other() {
         let mut shapes: Vec<String> = (0..MARKERS)
-            .map(|number| marker(number, 10.0, 10.0))
+            .map(|number| marker(number, 10.0, 10.0, RADIUS))
             .collect();
         shapes.sort();
         shapes.dedup();
         assert_eq!(shapes.len(), MARKERS);
-        assert_eq!(marker(0, 1.0, 1.0), marker(MARKERS, 1.0, 1.0));
+        assert_eq!(
+            marker(0, 1.0, 1.0, RADIUS),
+            marker(MARKERS, 1.0, 1.0, RADIUS)
+        );
     }
 
     #[test]

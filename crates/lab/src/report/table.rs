@@ -4,7 +4,7 @@ use super::csv::ratio;
 use super::grid::{self, Grid, Runs};
 use super::markup::Markup;
 use super::{number, tip};
-use crate::experiment::results::Cell;
+use crate::experiment::results::{Axis, Cell};
 
 /// Writes the table in a box that scrolls by itself. `id` must be unique on the page.
 pub(super) fn write(markup: &mut Markup, grid: &Grid<'_>, id: &str) {
@@ -17,7 +17,12 @@ pub(super) fn write(markup: &mut Markup, grid: &Grid<'_>, id: &str) {
         ("aria-labelledby", &caption),
     ];
     markup.element("div", &attributes, |region| {
-        region.element("table", &[], |table| {
+        let class = if layout.rows == Rows::Points {
+            "points"
+        } else {
+            ""
+        };
+        region.element("table", &[("class", class)], |table| {
             table.element("caption", &[("id", &caption)], |caption| {
                 caption.leaf("span", &[], &caption_text(grid, &layout));
             });
@@ -30,6 +35,7 @@ pub(super) fn write(markup: &mut Markup, grid: &Grid<'_>, id: &str) {
                     table.element("tbody", &[], |body| programs(body, grid, &layout, 0));
                 }
                 Rows::Values => table.element("tbody", &[], |body| values(body, grid)),
+                Rows::Points => table.element("tbody", &[], |body| points(body, grid, &layout)),
             }
         });
     });
@@ -45,11 +51,20 @@ enum Rows {
     Programs,
     /// A value of the axis down; there is one program.
     Values,
+    /// A value of the axis across, which has too many for columns; there is no axis down.
+    Points,
 }
+
+/// Name and class of what was published.
+const PUBLISHED: &str = "published";
+
+/// Most values that are columns where they could be lines.
+const MOST_COLUMNS: usize = 12;
 
 struct Layout {
     rows: Rows,
-    /// The published values have a line of their own; otherwise each is in the cell it belongs to.
+    /// The published values have a line (or column) of their own; otherwise each is in the cell it
+    /// belongs to.
     paper_line: bool,
 }
 
@@ -58,9 +73,10 @@ impl Layout {
         let rows = match (&grid.results.down, grid.results.programs.len()) {
             (Some(_), 1) => Rows::Values,
             (Some(_), _) => Rows::Groups,
+            (None, _) if grid.columns() > MOST_COLUMNS => Rows::Points,
             (None, _) => Rows::Programs,
         };
-        let paper_line = rows != Rows::Values && grid.one_publication;
+        let paper_line = rows != Rows::Values && grid.one_publication && grid.has_paper();
         Self { rows, paper_line }
     }
 }
@@ -76,13 +92,18 @@ fn caption_text(grid: &Grid<'_>, layout: &Layout) -> String {
         text.push_str(" \u{b1} half-width of the 95\u{a0}% interval");
     }
     if grid.has_paper() {
+        let place = if layout.rows == Rows::Points {
+            "beside"
+        } else {
+            "below"
+        };
         let below = if layout.paper_line {
             ""
         } else {
-            "the paper\u{2019}s value and "
+            "the published value and "
         };
         text.push_str(&format!(
-            "; below it {below}the ratio to the paper\u{2019}s value"
+            "; {place} it {below}the ratio to the published value"
         ));
     }
     if let ([program], Rows::Values) = (grid.results.programs.as_slice(), layout.rows) {
@@ -93,11 +114,26 @@ fn caption_text(grid: &Grid<'_>, layout: &Layout) -> String {
 
 fn head(markup: &mut Markup, grid: &Grid<'_>, layout: &Layout) {
     let across = &grid.results.across;
-    let corner = match (&grid.results.down, layout.rows) {
-        (Some(down), Rows::Values) => grid::axis_name(down),
-        _ => "program".to_owned(),
-    };
-    let span = across.values.len().max(1).to_string();
+    let (corner, over, columns): (String, String, Vec<&str>) =
+        match (&grid.results.down, layout.rows) {
+            (_, Rows::Points) => {
+                let labels = grid.programs().map(|(_, program)| program.label.as_str());
+                let published = layout.paper_line.then_some(PUBLISHED);
+                let columns = published.into_iter().chain(labels).collect();
+                (grid::axis_name(across), "program".to_owned(), columns)
+            }
+            (Some(down), Rows::Values) => (
+                grid::axis_name(down),
+                grid::axis_name(across),
+                values_of(across),
+            ),
+            _ => (
+                "program".to_owned(),
+                grid::axis_name(across),
+                values_of(across),
+            ),
+        };
+    let span = columns.len().max(1).to_string();
     markup.element("thead", &[], |head| {
         head.element("tr", &[], |line| {
             line.leaf("th", &[("scope", "col"), ("rowspan", "2")], &corner);
@@ -106,16 +142,18 @@ fn head(markup: &mut Markup, grid: &Grid<'_>, layout: &Layout) {
                 ("colspan", span.as_str()),
                 ("class", "axis"),
             ];
-            line.element("th", &attributes, |cell| {
-                cell.leaf("span", &[], &grid::axis_name(across));
-            });
+            line.element("th", &attributes, |cell| cell.leaf("span", &[], &over));
         });
         head.element("tr", &[], |line| {
-            for value in &across.values {
-                line.leaf("th", &[("scope", "col")], value);
+            for column in columns {
+                line.leaf("th", &[("scope", "col")], column);
             }
         });
     });
+}
+
+fn values_of(axis: &Axis) -> Vec<&str> {
+    axis.values.iter().map(String::as_str).collect()
 }
 
 fn group(markup: &mut Markup, grid: &Grid<'_>, layout: &Layout, row: usize) {
@@ -163,20 +201,38 @@ fn values(markup: &mut Markup, grid: &Grid<'_>) {
     }
 }
 
-fn paper_line(markup: &mut Markup, grid: &Grid<'_>, row: usize) {
-    markup.element("tr", &[("class", "published-row")], |line| {
-        line.leaf("th", &[("scope", "row")], "paper");
-        for column in 0..grid.columns() {
-            match grid.published(row, column) {
-                Some(value) => line.leaf("td", &[], &number::value(value)),
-                None => line.leaf(
-                    "td",
-                    &[("class", "none"), ("title", "not published")],
-                    "\u{2013}",
-                ),
+fn points(markup: &mut Markup, grid: &Grid<'_>, layout: &Layout) {
+    for (column, value) in grid.results.across.values.iter().enumerate() {
+        markup.element("tr", &[], |line| {
+            line.leaf("th", &[("scope", "row")], value);
+            if layout.paper_line {
+                published_cell(line, grid.published(0, column));
             }
+            for (program, _) in grid.programs() {
+                cell(line, grid.cell(program, 0, column), !layout.paper_line);
+            }
+        });
+    }
+}
+
+fn paper_line(markup: &mut Markup, grid: &Grid<'_>, row: usize) {
+    markup.element("tr", &[], |line| {
+        line.leaf("th", &[("scope", "row"), ("class", PUBLISHED)], PUBLISHED);
+        for column in 0..grid.columns() {
+            published_cell(line, grid.published(row, column));
         }
     });
+}
+
+fn published_cell(markup: &mut Markup, value: Option<f64>) {
+    match value {
+        Some(value) => markup.leaf("td", &[("class", PUBLISHED)], &number::value(value)),
+        None => markup.leaf(
+            "td",
+            &[("class", "none"), ("title", "not published")],
+            "\u{2013}",
+        ),
+    }
 }
 
 fn cell(markup: &mut Markup, cell: Option<&Cell>, with_paper: bool) {
@@ -279,7 +335,10 @@ mod tests {
     #[test]
     fn cells_show_median_half_width_and_ratio_below_the_papers_line() {
         let table = written(&samples::two_by_two());
-        assert_eq!(table.matches("class=\"published-row\"").count(), 2);
+        assert_eq!(
+            table.matches("class=\"published\">published</th>").count(),
+            2
+        );
         assert!(table.contains(
             "<span class=\"value\">500</span><span class=\"half\"> ±\u{a0}25</span><small>×1.25</small>"
         ));
@@ -292,7 +351,7 @@ mod tests {
         let mut results = samples::two_by_two();
         results.programs.remove(0);
         let table = written(&results);
-        assert!(!table.contains("published-row"));
+        assert!(!table.contains("published</th>"));
         assert!(table.contains("<small>400 ×1.25</small>"), "{table}");
         assert!(table.contains("<th scope=\"row\">8</th>"));
     }
@@ -313,6 +372,19 @@ mod tests {
         assert!(table.contains("<span class=\"bad\">failed</span>"));
         assert!(table.contains("<td class=\"none\" title=\"not measured\">–</td>"));
         assert!(table.contains("† Runs left out, in 2 cells"));
+    }
+
+    #[test]
+    fn many_points_are_lines_rather_than_columns() {
+        let mut results = samples::two_by_two();
+        results.down = None;
+        let more = (100..112).map(|value: u32| value.to_string());
+        results.across.values.extend(more);
+        let table = written(&results);
+        assert_eq!(table.matches("<tr").count(), 2 + 14);
+        assert!(table.contains("<th scope=\"col\">globus-url-copy</th>"));
+        assert!(table.contains("<th scope=\"col\">published</th>"));
+        assert!(table.contains("<th scope=\"row\">111</th>"));
     }
 
     #[test]

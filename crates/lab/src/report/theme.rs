@@ -37,8 +37,8 @@ const COLOURS: &[(&str, &str, &str)] = &[
     ("r3", "#9c179e", "#e56b5d"),
     ("r4", "#bd3786", "#f0844c"),
     ("r5", "#d0506f", "#f9a03a"),
-    ("r6", "#dc6150", "#fdc229"),
-    ("r7", "#d9713a", "#f0f921"),
+    ("r6", "#dc6150", "#fcc83a"),
+    ("r7", "#d9713a", "#fbe98a"),
 ];
 
 /// Style of charts, on the page and in SVG files.
@@ -93,8 +93,8 @@ fn pick(colour: &(&str, &'static str, &'static str), shade: Shade) -> &'static s
     }
 }
 
-/// The number of each program's colour and marker, the same in every experiment of a report.
-/// longhaul's is always the first.
+/// The number of each program's look, the same in every experiment of a report. longhaul's is always
+/// the first; programs that never meet in one experiment may share a number.
 #[derive(Debug, Default)]
 pub(super) struct Palette {
     numbers: BTreeMap<String, usize>,
@@ -103,25 +103,46 @@ pub(super) struct Palette {
 impl Palette {
     /// Gives every program of `loaded` a number.
     pub(super) fn of(loaded: &[Loaded]) -> Self {
-        let mut keys: Vec<&str> = Vec::new();
-        for program in loaded.iter().flat_map(|one| &one.results.programs) {
-            if !keys.contains(&program.key.as_str()) {
-                keys.push(&program.key);
-            }
-        }
+        let programs = |one: &Loaded| -> Vec<String> {
+            one.results
+                .programs
+                .iter()
+                .map(|program| program.key.clone())
+                .collect()
+        };
+        let experiments: Vec<Vec<String>> = loaded.iter().map(programs).collect();
+        let mut keys: Vec<&String> = experiments.iter().flatten().collect();
         // Stable: others keep the order in which they first occur.
         keys.sort_by_key(|key| *key != "longhaul");
-        let numbers = keys
-            .into_iter()
-            .enumerate()
-            .map(|(index, key)| (key.to_owned(), index));
-        Self {
-            numbers: numbers.collect(),
+        let mut numbers: BTreeMap<String, usize> = BTreeMap::new();
+        for key in keys {
+            if !numbers.contains_key(key) {
+                let met = experiments
+                    .iter()
+                    .filter(|programs| programs.contains(key))
+                    .flatten();
+                let taken: Vec<usize> = met
+                    .filter_map(|other| numbers.get(other).copied())
+                    .collect();
+                let free = (0..).find(|number| !taken.contains(number)).unwrap_or(0);
+                numbers.insert(key.clone(), free);
+            }
         }
+        Self { numbers }
     }
 
-    /// The number of a program.
-    pub(super) fn number(&self, key: &str) -> usize {
+    /// The CSS class of a program's colour.
+    pub(super) fn colour(&self, key: &str) -> String {
+        format!("s{}", self.number(key) % SERIES)
+    }
+
+    /// The number of a program's marker; programs that share a colour differ in it.
+    pub(super) fn marker(&self, key: &str) -> usize {
+        let number = self.number(key);
+        number + number / SERIES
+    }
+
+    fn number(&self, key: &str) -> usize {
         self.numbers.get(key).copied().unwrap_or(0)
     }
 }
@@ -139,6 +160,7 @@ pub(super) fn ramp(index: usize, rows: usize) -> usize {
 mod tests {
     use super::super::samples;
     use super::*;
+    use crate::experiment::results::Program;
 
     #[test]
     fn a_files_style_needs_no_custom_properties() {
@@ -174,14 +196,42 @@ mod tests {
     }
 
     #[test]
-    fn longhaul_is_first_and_programs_keep_their_number() {
-        let mut results = samples::two_by_two();
-        results.programs.reverse();
-        let palette = Palette::of(&[Loaded {
-            name: "a".to_owned(),
-            results,
-        }]);
-        assert_eq!((palette.number("longhaul"), palette.number("guc")), (0, 1));
+    fn longhaul_is_first_and_programs_that_meet_look_different() {
+        let experiment = |keys: &[&str]| {
+            let mut results = samples::two_by_two();
+            let program = results.programs[0].clone();
+            results.programs = keys
+                .iter()
+                .map(|key| Program {
+                    key: (*key).to_owned(),
+                    ..program.clone()
+                })
+                .collect();
+            Loaded {
+                name: keys.concat(),
+                results,
+            }
+        };
+        let many: Vec<String> = (0..20).map(|number| format!("p{number}")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        let loaded = [
+            experiment(&["globus", "longhaul"]),
+            experiment(&["ping"]),
+            experiment(&many),
+        ];
+        let palette = Palette::of(&loaded);
+        assert_eq!(
+            (palette.number("longhaul"), palette.number("globus")),
+            (0, 1)
+        );
+        assert_eq!(palette.number("ping"), 0);
+        let mut looks: Vec<(String, usize)> = many
+            .iter()
+            .map(|key| (palette.colour(key), palette.marker(key) % SERIES))
+            .collect();
+        looks.sort();
+        looks.dedup();
+        assert_eq!(looks.len(), many.len());
     }
 
     /// Contrast ratio of two colours (WCAG 2.2).

@@ -15,7 +15,7 @@ pub(super) fn measured(grid: &Grid<'_>, place: Place, cell: &Cell) -> String {
         value(cell, &results.unit),
     ];
     if let Some(paper) = cell.paper {
-        let mut line = format!("paper {}", number::value(paper));
+        let mut line = format!("published {}", number::value(paper));
         if let Some(ratio) = ratio(cell.median, cell.paper) {
             line.push_str(&format!(", \u{d7}{}", number::ratio(ratio)));
         }
@@ -96,7 +96,7 @@ mod tests {
         assert_eq!(
             measured(&grid, place, &results.cells[4]),
             "globus-url-copy\nparallel streams 1, one-way latency 1\u{a0}ms\n\
-             500 ± 25 Mbit/s\npaper 400, ×1.25\n3 runs\n0.700 s of processor time a GB\n\
+             500 ± 25 Mbit/s\npublished 400, ×1.25\n3 runs\n0.700 s of processor time a GB\n\
              limited by receive window"
         );
     }
