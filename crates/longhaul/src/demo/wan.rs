@@ -11,7 +11,7 @@ use lab::topology::Topology;
 
 use super::{Place, write_random};
 use crate::args::DemoArgs;
-use crate::output::print;
+use crate::output::{print, say};
 use crate::units::show_bytes;
 
 /// The file is moved in about 20 s at 100 Mbit/s.
@@ -34,7 +34,13 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
 /// Builds the network and runs the race in it.
 pub(super) fn run(args: &DemoArgs) -> Result<Exit, Failure> {
     let size = args.size.unwrap_or(SIZE);
-    let topology = topology(args).map_err(|e| anyhow!("{e}"))?;
+    let topology = match topology(args) {
+        Ok(topology) => topology,
+        Err(error) => {
+            say(&format!("longhaul demo: {error}"));
+            return Ok(Exit::Usage);
+        }
+    };
     let place = Place::make(args.dir.as_deref())?;
     let served = place.root.join("served");
     std::fs::create_dir(&served).with_context(|| format!("cannot make {}", served.display()))?;
@@ -57,9 +63,9 @@ pub(super) fn run(args: &DemoArgs) -> Result<Exit, Failure> {
         LabError::Refused(_) => Failure::NoNetwork(error),
         other => Failure::Other(anyhow!("{other}")),
     })?;
-    for reason in &outcome.report.invalid {
+    if let Some(reason) = outcome.report.invalid.last() {
         print(&format!(
-            "This machine was too busy for the figures to be trusted: {reason}"
+            "But this machine was too busy for these figures to be trusted: {reason}"
         ))?;
     }
     match outcome.code {
