@@ -18,7 +18,7 @@ struct Slot {
     copies: u8,
     sacked: bool,
     lost: bool,
-    /// Sent again in this recovery: not a candidate any more.
+    /// Sent again, and that copy is not believed to be lost.
     resent: bool,
     /// Ever sent again: no round trip can be told from it (Karn).
     ambiguous: bool,
@@ -61,7 +61,7 @@ pub(super) struct Scoreboard {
     bytes: u64,
     /// Segments before it that were not SACKed are marked as lost.
     loss_edge: u64,
-    /// No segment before it is to be sent again in this recovery.
+    /// Every segment before it was SACKed, or sent again and not lost again.
     cursor: u64,
     /// Segments that were sent again, each with the next new one at that time.
     retransmissions: VecDeque<(u64, u64)>,
@@ -208,18 +208,6 @@ impl Scoreboard {
     /// The first outstanding segment is believed to be lost.
     pub(super) fn first_is_lost(&self) -> bool {
         self.slots.front().is_some_and(|slot| slot.lost)
-    }
-
-    /// A recovery begins: what was sent again in an earlier one may be sent once more.
-    pub(super) fn begin_recovery(&mut self) {
-        self.pipe = 0;
-        for slot in &mut self.slots {
-            slot.resent = false;
-            slot.copies = u8::from(!slot.sacked && !slot.lost);
-            self.pipe += u64::from(slot.copies);
-        }
-        self.cursor = self.first;
-        self.retransmissions.clear();
     }
 
     /// The retransmission timer expired: all that was not SACKed is lost.

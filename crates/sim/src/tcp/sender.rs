@@ -220,7 +220,6 @@ impl Sender {
     fn recover(&mut self, now: Duration) {
         self.stats.recoveries += 1;
         self.window.on_loss(self.board.outstanding());
-        self.board.begin_recovery();
         self.phase = Phase::Recovery {
             until: self.board.next(),
             urgent: true,
