@@ -4,6 +4,7 @@
 
 mod network;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use network::{MSS, between, fairness, flow, link, mbit, megabits, ms, seconds, ten_megabit};
@@ -11,6 +12,7 @@ use proptest::prelude::*;
 use sim::link::{Conditions, Loss, Queue, Reorder};
 use sim::rate::Rate;
 use sim::tcp::{Config, Congestion};
+use sim::trace::{Point, Trace};
 use sim::world::{Access, CrossTraffic, FlowSpec, FlowStats, Scenario, Simulation, Source};
 
 /// The largest payload rate of a 10 Mbit/s line, Mbit/s.
@@ -304,6 +306,28 @@ fn bursts_have_the_mean_that_was_asked_for() {
     let offered = simulation.bottleneck().bytes as f64 * 8.0 / 1e6 / 1000.0;
     // 2500 bursts: a standard error of about 3 %.
     assert!((offered / 2.0 - 1.0).abs() < 0.1, "{offered}");
+}
+
+#[test]
+fn a_trace_is_followed() {
+    let point = |at, rate, rtt| Point {
+        at: seconds(at),
+        rate: Some(mbit(rate)),
+        rtt: Some(ms(rtt)),
+        loss: None,
+    };
+    let trace = Trace::new(vec![point(0, 4, 200), point(30, 12, 60)]).unwrap();
+    let mut scenario = ten_megabit(40, vec![flow(Congestion::Cubic)]);
+    let trace = Some(Arc::new(trace));
+    (scenario.forward.trace, scenario.reverse.trace) = (trace.clone(), trace);
+    let mut simulation = Simulation::new(&scenario);
+    for (from, to, rate, rtt) in [(20, 30, 4.0, 200), (45, 60, 12.0, 60), (80, 90, 4.0, 200)] {
+        let flows = between(&mut simulation, seconds(from), seconds(to));
+        let share = megabits(&flows) / (rate * 1460.0 / 1500.0);
+        assert!(share > 0.9 && share < 1.01, "{from} s: {share}");
+        let mean = flows[0].mean_rtt().unwrap();
+        assert!(mean > ms(rtt) && mean < ms(rtt + 130), "{from} s: {mean:?}");
+    }
 }
 
 #[test]

@@ -301,7 +301,7 @@ impl Sender {
     fn send(&mut self, now: Duration, bytes: u32) -> Segment {
         let idle = self.board.outstanding() == 0;
         if idle && now.saturating_sub(self.last_sent) > self.rtt.timeout() {
-            self.window.restart(self.initial_window);
+            self.window.restart(now, self.initial_window);
         }
         self.unsent -= u64::from(bytes);
         let number = self.board.send(now, bytes);

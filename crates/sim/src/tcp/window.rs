@@ -87,7 +87,8 @@ impl Window {
     }
 
     /// The connection was idle: what the path bears is not known any more (RFC 5681 section 4.1).
-    pub(super) fn restart(&mut self, initial: u32) {
+    pub(super) fn restart(&mut self, now: Duration, initial: u32) {
+        self.pause(now);
         self.cwnd = self.cwnd.min(f64::from(initial.max(1)));
     }
 

@@ -16,7 +16,6 @@ const COMMAND: u64 = 64;
 #[derive(Debug)]
 struct Stream {
     flow: FlowId,
-    opened: Duration,
     /// It takes no more blocks.
     closed: bool,
     /// Of the latest sample.
@@ -155,15 +154,10 @@ impl Live {
             stop: None,
             ..template
         });
-        let opened = self.simulation.now();
         self.streams.push(Stream {
             flow,
-            opened,
             closed: false,
-            sampled: FlowStats {
-                at: opened,
-                ..FlowStats::default()
-            },
+            sampled: self.simulation.flow(flow),
         });
     }
 
@@ -194,8 +188,9 @@ impl Live {
         }
     }
 
-    /// What the sending end of a real transfer would have summed up: waits are the largest of any
-    /// stream's, and threads that need no time for the store wait for the wire.
+    /// What the sending end of a real transfer would have summed up. Waits are the largest of any
+    /// stream's; threads need no time for the store and none to compute, so all they do is wait for
+    /// the wire.
     fn measured(&self, elapsed: Duration) -> Measured {
         let mut sum = Measured {
             role: Role::Sender,
@@ -209,7 +204,7 @@ impl Live {
             rwnd_limited: Duration::ZERO,
             sndbuf_limited: Duration::ZERO,
             store: Duration::ZERO,
-            wire: Duration::ZERO,
+            wire: elapsed * self.streams_max,
             rate_limit: None,
         };
         for stream in &self.streams {
@@ -219,8 +214,6 @@ impl Live {
             sum.busy = sum.busy.max(waits.busy);
             sum.rwnd_limited = sum.rwnd_limited.max(waits.rwnd_limited);
             sum.sndbuf_limited = sum.sndbuf_limited.max(waits.sndbuf_limited);
-            let ended = flow.finished.unwrap_or(flow.at).min(self.opened + elapsed);
-            sum.wire += ended.saturating_sub(stream.opened);
             sum.min_rtt = match (sum.min_rtt, flow.sender.rtt_min) {
                 (Duration::ZERO, rtt) | (rtt, Duration::ZERO) => rtt,
                 (a, b) => a.min(b),
