@@ -1,14 +1,15 @@
-//! SIGINT, SIGTERM and SIGHUP while an experiment runs: what is done is kept.
+//! Signals that end an experiment while it runs: what is done is kept.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signal::SigSet;
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use super::process::readable;
 use crate::LabError;
+use crate::net::signals::ending;
 
-/// While it exists, SIGINT, SIGTERM and SIGHUP wait. Dropped, it lets one that came take its effect, so
+/// While it exists, signals that would end this process wait. Dropped, it lets one that came take its effect, so
 /// that the caller's shell sees a program that ended by that signal.
 ///
 /// It works on the calling thread: the process has no other, or none that would take the signal.
@@ -26,10 +27,7 @@ impl Interrupts {
     pub(crate) fn hold() -> Result<Self, LabError> {
         let failed = |errno| LabError::system("cannot hold signals back", errno);
         let before = SigSet::thread_get_mask().map_err(failed)?;
-        let mut held = SigSet::empty();
-        held.add(Signal::SIGINT);
-        held.add(Signal::SIGTERM);
-        held.add(Signal::SIGHUP);
+        let held = ending();
         held.thread_block().map_err(failed)?;
         let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
         let pending = SignalFd::with_flags(&held, flags).map_err(failed)?;

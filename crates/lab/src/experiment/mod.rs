@@ -100,8 +100,8 @@ pub fn catalog() -> Vec<Listing> {
 
 /// Runs an experiment, cell by cell; `say` hears a line for people as each cell is done.
 ///
-/// SIGINT, SIGTERM and SIGHUP are held back in the calling thread meanwhile: what is done is kept,
-/// then the signal takes its effect.
+/// Signals that would end the process are held back in the calling thread meanwhile: what is done is
+/// kept, then the signal takes its effect.
 ///
 /// # Errors
 /// No such experiment, a mistake in its file, a missing privilege; a program that fails is a failed

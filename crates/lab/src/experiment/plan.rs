@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Mode;
-use super::definition::{AxisDefinition, Definition};
+use super::definition::{AxisDefinition, Definition, Kind};
 use super::program::ProgramDefinition;
 use super::template::Variables;
 use crate::LabError;
@@ -154,8 +154,8 @@ pub(crate) fn run_seed(seed: u64, at: &At, repetition: u32) -> u64 {
 /// What building and taking down a network and starting a server cost in a run, seconds.
 const OVERHEAD_SECONDS: f64 = 1.0;
 
-/// The rate that is assumed where nothing is published, bit/s.
-const ASSUMED_RATE: f64 = 300e6;
+/// The rate that is assumed where nothing is published, bit/s: of a network, and of loopback.
+const ASSUMED_RATES: (f64, f64) = (300e6, 10e9);
 
 /// A guess of how long one run lasts: from the published rate if there is one.
 #[allow(clippy::cast_precision_loss, reason = "a guess")]
@@ -167,7 +167,11 @@ pub(crate) fn expected_seconds(definition: &Definition, mode: Mode, at: &At, byt
             let published = definition
                 .published(at)
                 .filter(|_| definition.measure == "goodput");
-            let rate = published.map_or(ASSUMED_RATE, |megabits| megabits * 1e6);
+            let assumed = match definition.kind {
+                Kind::Loopback => ASSUMED_RATES.1,
+                Kind::Net | Kind::Sim => ASSUMED_RATES.0,
+            };
+            let rate = published.map_or(assumed, |megabits| megabits * 1e6);
             bytes as f64 * 8.0 / rate.max(1.0)
         }
     };

@@ -73,7 +73,7 @@ impl Setup<'_> {
         variables.insert("scratch".to_owned(), text(&directory));
         let bytes = self.payload(&mut variables)?;
         let network = self.network(&variables)?;
-        let hosts = network.as_ref().map_or_else(Vec::new, hosts);
+        let hosts = hosts(network.as_ref());
         let topology = match &network {
             Some(network) => Some(write_topology(&directory, network)?),
             None => None,
@@ -155,13 +155,20 @@ impl Setup<'_> {
 
     /// Sets `address.HOST` for every host; the servers' port.
     fn addresses(&self, variables: &mut Variables, hosts: &[String]) -> Result<u16, LabError> {
+        let emulated = self.definition.kind == Kind::Net;
         for (index, host) in hosts.iter().enumerate() {
-            let address = Topology::address(index).to_string();
-            variables.insert(format!("address.{host}"), address);
+            let address = if emulated {
+                Topology::address(index)
+            } else {
+                Ipv4Addr::LOCALHOST
+            };
+            variables.insert(format!("address.{host}"), address.to_string());
         }
-        let port = if self.definition.kind == Kind::Net {
+        let port = if emulated {
             PORT
         } else {
+            let here = Ipv4Addr::LOCALHOST.to_string();
+            variables.insert("loopback".to_owned(), here);
             free_port()?
         };
         variables.insert("port".to_owned(), port.to_string());
@@ -211,9 +218,6 @@ impl Setup<'_> {
     }
 
     fn address(&self, variables: &Variables, host: &str) -> Result<String, LabError> {
-        if self.definition.kind == Kind::Loopback {
-            return Ok(Ipv4Addr::LOCALHOST.to_string());
-        }
         let known = variables.get(&format!("address.{host}")).cloned();
         known.ok_or_else(|| mistake(self.name, "network", format!("there is no host '{host}'")))
     }
@@ -244,8 +248,8 @@ fn text(path: &Path) -> String {
 }
 
 /// The hosts of a topology file in the order of their addresses; two are there by default.
-fn hosts(network: &toml::Table) -> Vec<String> {
-    match network.get("hosts").and_then(toml::Value::as_table) {
+fn hosts(network: Option<&toml::Table>) -> Vec<String> {
+    match network.and_then(|network| network.get("hosts")?.as_table()) {
         Some(hosts) => hosts.keys().cloned().collect(),
         None => ["a", "b"].map(str::to_owned).into(),
     }

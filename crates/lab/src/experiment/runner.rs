@@ -172,6 +172,7 @@ impl Experiment<'_> {
                 let note = format!("Interrupted after {done} of {} points.", points.len());
                 say(&note);
                 self.results.notes.push(note);
+                self.results.cells.retain(|cell| !cell.samples.is_empty());
                 return Ok(());
             }
             self.save()?;

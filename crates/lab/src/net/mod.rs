@@ -25,7 +25,7 @@ mod packet;
 mod privilege;
 pub mod report;
 mod report_text;
-mod signals;
+pub(crate) mod signals;
 mod sysctl;
 mod terminal;
 mod validity;

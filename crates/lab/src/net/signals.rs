@@ -28,12 +28,7 @@ impl Signals {
     /// # Errors
     /// The system refuses the descriptor.
     pub(super) fn catch() -> Result<Self, LabError> {
-        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
-        let ignored = ignored(&status);
-        let caught: SigSet = ENDING
-            .into_iter()
-            .filter(|signal| ignored & (1 << (*signal as u32 - 1)) == 0)
-            .collect();
+        let caught = ending();
         let failed = |e| LabError::system("cannot catch signals", e);
         let descriptor =
             SignalFd::with_flags(&caught, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
@@ -66,6 +61,16 @@ impl Drop for Signals {
             tracing::warn!(%error, "cannot restore the signal mask");
         }
     }
+}
+
+/// The signals that end this process: those that are ignored (`nohup`) do not.
+pub(crate) fn ending() -> SigSet {
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    let ignored = ignored(&status);
+    ENDING
+        .into_iter()
+        .filter(|signal| ignored & (1 << (*signal as u32 - 1)) == 0)
+        .collect()
 }
 
 /// Bit N - 1 of the `SigIgn` mask stands for signal N.
