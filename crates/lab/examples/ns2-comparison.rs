@@ -7,85 +7,93 @@
 //!
 //! Fails if a point is beyond tolerance.
 
+use std::fmt::Write;
 use std::process::ExitCode;
 
 use lab::LabError;
-use lab::simulate;
-use lab::simulate::reference::{self, GOODPUT_TOLERANCE, RTT_TOLERANCE, Reference};
+use lab::simulate::reference::{self, COLUMNS, GOODPUT_TOLERANCE, RTT_TOLERANCE, Reference};
+use lab::simulate::{self, Flows, SimRequest};
 
-/// The largest deviations of a part of the table.
+/// The comparison, and whether it is good.
 #[derive(Default)]
-struct Worst {
+struct Comparison {
+    lines: String,
+    /// Largest deviation in goodput.
     goodput: f64,
+    /// Largest deviation in the mean round trip.
     rtt: f64,
     beyond: usize,
 }
 
+#[allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "this is a program"
+)]
 fn main() -> ExitCode {
-    match compare() {
-        Ok(0) => ExitCode::SUCCESS,
-        Ok(beyond) => {
+    match report() {
+        Ok((text, beyond)) => {
+            print!("{text}");
+            if beyond == 0 {
+                return ExitCode::SUCCESS;
+            }
             eprintln!("ns2-comparison: {beyond} points are beyond tolerance");
-            ExitCode::FAILURE
         }
-        Err(error) => {
-            eprintln!("ns2-comparison: {error}");
-            ExitCode::FAILURE
-        }
+        Err(error) => eprintln!("ns2-comparison: {error}"),
     }
+    ExitCode::FAILURE
 }
 
-/// Prints the table; how many points are beyond tolerance.
-#[allow(clippy::print_stdout, reason = "this is a program")]
-fn compare() -> Result<usize, LabError> {
-    println!(
-        "Goodput (Mbit/s) and mean round trip (ms) of N connections, here and in ns-2 2.35 (Sack1).\n\
-         host: the sending host holds packets back for up to so many microseconds.\n\n\
-         {:>4} {:>4}  {:>4}  {:>8} {:>8} {:>7}  {:>8} {:>8} {:>7}  {:>6} {:>6}",
-        "N", "host", "seed", "goodput", "ns-2", "", "RTT", "ns-2", "", "drops", "ns-2"
-    );
+/// The text to be kept; how many points are beyond tolerance.
+fn report() -> Result<(String, usize), LabError> {
     let table = reference::ns2()?;
-    let mut beyond = 0;
+    let mut lines = String::new();
     let mut summary = String::new();
+    let mut beyond = 0;
     for overhead in [120, 0] {
-        let mut worst = Worst::default();
-        for reference in table.iter().filter(|r| r.overhead_us == overhead) {
-            println!("{}", line(reference, &mut worst)?);
+        let mut all = Comparison::default();
+        for seed in 1..=3 {
+            let part: Vec<&Reference> = table
+                .iter()
+                .filter(|r| r.overhead_us == overhead && r.seed == seed)
+                .collect();
+            all.add(&part)?;
         }
-        beyond += worst.beyond;
-        summary.push_str(&format!(
-            "host {overhead:>3}: goodput within {:.2} %, mean round trip within {:.2} %\n",
-            worst.goodput * 100.0,
-            worst.rtt * 100.0
-        ));
+        lines += &all.lines;
+        beyond += all.beyond;
+        let _ = writeln!(
+            summary,
+            "host {overhead:>3}: goodput within {:.2} %, mean round trip within {:.2} %",
+            all.goodput * 100.0,
+            all.rtt * 100.0
+        );
     }
-    println!(
-        "\nLargest deviations (tolerated: {:.0} % and {:.0} %):\n{summary}",
+    let text = format!(
+        "Goodput (Mbit/s) and mean round trip (ms) of N connections: the simulator, and ns-2 2.35.\n\
+         Largest deviations (tolerated: {:.0} % and {:.0} %):\n\n{summary}\n{COLUMNS}\n{lines}",
         GOODPUT_TOLERANCE * 100.0,
         RTT_TOLERANCE * 100.0
     );
-    Ok(beyond)
+    Ok((text, beyond))
 }
 
-fn line(reference: &Reference, worst: &mut Worst) -> Result<String, LabError> {
-    let report = simulate::run(&reference.request())?;
-    let ours = &report.points[0];
-    let (goodput, rtt) = reference.deviations(ours);
-    worst.goodput = worst.goodput.max(goodput.abs());
-    worst.rtt = worst.rtt.max(rtt.abs());
-    worst.beyond += usize::from(!reference.agrees(ours));
-    Ok(format!(
-        "{:>4} {:>4}  {:>4}  {:>8.3} {:>8.3} {:>+6.2}%  {:>8.3} {:>8.3} {:>+6.2}%  {:>6} {:>6}",
-        reference.connections,
-        reference.overhead_us,
-        reference.seed,
-        ours.goodput_mbps,
-        reference.goodput_mbps,
-        goodput * 100.0,
-        ours.mean_rtt_ms.unwrap_or(f64::NAN),
-        reference.mean_rtt_ms,
-        rtt * 100.0,
-        ours.drops,
-        reference.drops
-    ))
+impl Comparison {
+    /// Simulates a part of the table, which differs in nothing but the number of connections.
+    fn add(&mut self, part: &[&Reference]) -> Result<(), LabError> {
+        let Some(first) = part.first() else {
+            return Ok(());
+        };
+        let report = simulate::run(&SimRequest {
+            flows: Flows::Counts(part.iter().map(|r| r.connections).collect()),
+            ..first.request()
+        })?;
+        for (reference, ours) in part.iter().zip(&report.points) {
+            let (goodput, rtt) = reference.deviations(ours);
+            self.goodput = self.goodput.max(goodput.abs());
+            self.rtt = self.rtt.max(rtt.abs());
+            self.beyond += usize::from(!reference.agrees(ours));
+            let _ = writeln!(self.lines, "{}", reference.beside(ours));
+        }
+        Ok(())
+    }
 }

@@ -7,6 +7,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use sim::transfer::Streams;
+
 use crate::LabError;
 
 mod point;
@@ -29,8 +31,8 @@ pub use sim::tcp::Congestion;
 pub fn run(request: &SimRequest) -> Result<SimReport, LabError> {
     request.check()?;
     let counts = match &request.flows {
-        Flows::Counts(counts) => counts.clone(),
-        Flows::Auto => vec![request.automatic_flows()],
+        Flows::Counts(counts) => counts.iter().copied().map(Streams::Fixed).collect(),
+        Flows::Auto => vec![Streams::Automatic],
     };
     Ok(SimReport {
         setting: Setting::of(request),
@@ -39,16 +41,16 @@ pub fn run(request: &SimRequest) -> Result<SimReport, LabError> {
 }
 
 /// A point for each number of connections, simulated beside each other on all processors.
-fn points(request: &SimRequest, counts: &[u32]) -> Vec<SimPoint> {
+fn points(request: &SimRequest, counts: &[Streams]) -> Vec<SimPoint> {
     let next = AtomicUsize::new(0);
     let worker = || {
         let mut done = Vec::new();
         loop {
             let place = next.fetch_add(1, Ordering::Relaxed);
-            let Some(flows) = counts.get(place) else {
+            let Some(streams) = counts.get(place) else {
                 return done;
             };
-            done.push((place, point::simulate(request, *flows)));
+            done.push((place, point::simulate(request, *streams)));
         }
     };
     let processors = thread::available_parallelism().map_or(1, usize::from);

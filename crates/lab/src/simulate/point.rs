@@ -5,7 +5,8 @@ use std::time::Duration;
 use sim::link::{Conditions, Loss, Queue};
 use sim::rate::Rate;
 use sim::tcp::{Config, HEADERS};
-use sim::world::{Access, CrossTraffic, FlowSpec, FlowStats, Scenario, Simulation, Source};
+use sim::transfer::{Streams, Transfer};
+use sim::world::{Access, CrossTraffic, FlowSpec, FlowStats, Scenario, Simulation};
 use tune::limiter::{Limiter, Measured, Role, judge};
 
 use super::report::SimPoint;
@@ -15,15 +16,18 @@ use super::request::{BLOCK, SimRequest};
 const STARTS_WITHIN: Duration = Duration::from_secs(1);
 /// Longest wait for a second segment to acknowledge (Linux: 40 ms while data flows).
 const DELAYED_ACK: Duration = Duration::from_millis(40);
+/// How often the control connection of a transfer asks something.
+const TICK: Duration = Duration::from_millis(100);
 /// Steps from one start to the next, as a share of [`STARTS_WITHIN`]: the golden ratio's fraction
 /// spreads any number of them evenly.
 const GOLDEN: f64 = 0.618_033_988_749_894_9;
 
-/// Simulates `flows` connections.
-pub(super) fn simulate(request: &SimRequest, flows: u32) -> SimPoint {
-    match request.bytes {
-        None => endless(request, flows),
-        Some(bytes) => transfer(request, flows, bytes),
+/// Simulates so many connections.
+pub(super) fn simulate(request: &SimRequest, streams: Streams) -> SimPoint {
+    match (request.bytes, streams) {
+        (Some(bytes), _) => transfer(request, streams, bytes),
+        (None, Streams::Fixed(flows)) => endless(request, flows),
+        (None, Streams::Automatic) => endless(request, request.automatic_flows()),
     }
 }
 
@@ -44,27 +48,27 @@ fn endless(request: &SimRequest, flows: u32) -> SimPoint {
         .zip(&before)
         .map(|(now, then)| now.since(then))
         .collect();
-    point(request, &measured, request.duration, None)
+    let limiter = limiter(request, &measured);
+    point(&measured, request.duration, limiter)
 }
 
-/// A file over connections that open together and share it block by block.
-fn transfer(request: &SimRequest, flows: u32, bytes: u64) -> SimPoint {
-    let mut simulation = Simulation::new(&scenario(request));
-    let file = simulation.add_pool(bytes, BLOCK as u64);
-    for _ in 0..flows {
-        let mut spec = flow(request);
-        spec.tcp.handshake = true;
-        spec.source = Source::Pool(file);
-        simulation.add_flow(spec);
+/// A file that the streams share block by block, steered as a real transfer is.
+fn transfer(request: &SimRequest, streams: Streams, bytes: u64) -> SimPoint {
+    let mut stream = flow(request);
+    stream.tcp.handshake = true;
+    let transfer = Transfer {
+        bytes,
+        block: BLOCK as u64,
+        streams,
+        stream,
+        tick: TICK,
+        give_up: request.duration,
+    };
+    let outcome = transfer.run(&scenario(request), |_| None);
+    SimPoint {
+        seconds: outcome.complete.then_some(outcome.elapsed.as_secs_f64()),
+        ..point(&outcome.flows, outcome.elapsed, outcome.limited_by.limiter)
     }
-    simulation.run_until_done(request.duration, |s| s.pool_delivered_at(file).is_some());
-    let done = simulation.pool_delivered_at(file);
-    point(
-        request,
-        &all(&simulation),
-        done.unwrap_or(request.duration),
-        done,
-    )
 }
 
 /// Where in the interval of starts a connection begins, 0..1.
@@ -141,12 +145,7 @@ fn flow(request: &SimRequest) -> FlowSpec {
     }
 }
 
-fn point(
-    request: &SimRequest,
-    flows: &[FlowStats],
-    elapsed: Duration,
-    done: Option<Duration>,
-) -> SimPoint {
+fn point(flows: &[FlowStats], elapsed: Duration, limiter: Limiter) -> SimPoint {
     let sum = |field: fn(&FlowStats) -> u64| flows.iter().map(field).sum::<u64>();
     let bytes = sum(|f| f.delivered_bytes);
     let samples = sum(|f| f.sender.rtt_samples);
@@ -160,8 +159,8 @@ fn point(
         retransmits: sum(|f| f.sender.retransmits),
         timeouts: sum(|f| f.sender.timeouts),
         fairness: fairness(flows),
-        seconds: done.map(|d| d.as_secs_f64()),
-        limited_by: limiter(request, flows, bytes, elapsed).name().to_owned(),
+        seconds: None,
+        limited_by: limiter.name().to_owned(),
     }
 }
 
@@ -179,12 +178,13 @@ fn fairness(flows: &[FlowStats]) -> f64 {
 
 /// What the production rule makes of the senders' accounts; of several streams it is given the
 /// longest times, as from a real transfer.
-fn limiter(request: &SimRequest, flows: &[FlowStats], bytes: u64, elapsed: Duration) -> Limiter {
+fn limiter(request: &SimRequest, flows: &[FlowStats]) -> Limiter {
+    let elapsed = request.duration;
     let longest = |field: fn(&FlowStats) -> Duration| flows.iter().map(field).max();
     let streams = flows.len() as u64;
     let judged = judge(&Measured {
         role: Role::Sender,
-        bytes,
+        bytes: flows.iter().map(|f| f.delivered_bytes).sum(),
         elapsed,
         streams,
         retransmits: flows.iter().map(|f| f.sender.retransmits).sum(),
@@ -210,6 +210,10 @@ mod tests {
     use super::*;
     use crate::simulate::Congestion;
 
+    fn fixed(request: &SimRequest, flows: u32) -> SimPoint {
+        simulate(request, Streams::Fixed(flows))
+    }
+
     /// A few simulated seconds.
     fn brief() -> SimRequest {
         SimRequest {
@@ -227,7 +231,7 @@ mod tests {
 
     #[test]
     fn the_window_limits_a_single_connection() {
-        let p = simulate(&brief(), 1);
+        let p = fixed(&brief(), 1);
         // 44 segments of 1 460 bytes a round trip; it takes 24 ms and the time to send.
         near(p.goodput_mbps, 44.0 * 1460.0 * 8.0 / 0.024_148 / 1e6, 0.002);
         near(p.mean_rtt_ms.unwrap(), 24.148, 0.002);
@@ -238,7 +242,7 @@ mod tests {
 
     #[test]
     fn a_full_bottleneck_is_shared() {
-        let p = simulate(&brief(), 8);
+        let p = fixed(&brief(), 8);
         near(p.goodput_mbps, 100.0 * 1460.0 / 1500.0, 0.001);
         // All windows are in flight: 8 * 44 packets of 0.12 ms.
         near(p.mean_rtt_ms.unwrap(), 8.0 * 44.0 * 0.12, 0.005);
@@ -252,16 +256,16 @@ mod tests {
             window: 1 << 20,
             ..brief()
         };
-        let p = simulate(&queue, 2);
+        let p = fixed(&queue, 2);
         assert!(p.drops > 0 && p.losses == 0 && p.retransmits > 0, "{p:?}");
         assert_eq!(p.limited_by, "congestion window (loss)");
         let lossy = SimRequest {
             loss: Loss::Independent(0.01),
             ..brief()
         };
-        let p = simulate(&lossy, 2);
+        let p = fixed(&lossy, 2);
         assert!(p.losses > 0 && p.drops == 0, "{p:?}");
-        assert!(p.goodput_mbps < simulate(&brief(), 2).goodput_mbps, "{p:?}");
+        assert!(p.goodput_mbps < fixed(&brief(), 2).goodput_mbps, "{p:?}");
     }
 
     #[test]
@@ -271,7 +275,7 @@ mod tests {
             ..brief()
         };
         near(
-            simulate(&crossed, 8).goodput_mbps,
+            fixed(&crossed, 8).goodput_mbps,
             60.0 * 1460.0 / 1500.0,
             0.02,
         );
@@ -285,33 +289,51 @@ mod tests {
             congestion: Congestion::Cubic,
             ..brief()
         };
-        let p = simulate(&file, 4);
+        let p = fixed(&file, 4);
         let seconds = p.seconds.unwrap();
         near(p.goodput_mbps, 96.0 / seconds, 0.001);
         // 85 Mbit/s by windows, and a start that is slow for some round trips.
+        assert_eq!(p.flows, 4);
+        assert_eq!(p.limited_by, "receive window");
         assert!((1.13..1.6).contains(&seconds), "{seconds}");
         let hurried = SimRequest {
             duration: Duration::from_secs(1),
             ..file
         };
-        let p = simulate(&hurried, 4);
+        let p = fixed(&hurried, 4);
         assert_eq!(p.seconds, None);
         assert!(p.goodput_mbps > 50.0, "{p:?}");
     }
 
     #[test]
+    fn the_production_rule_says_how_many() {
+        let far = brief();
+        assert_eq!(simulate(&far, Streams::Automatic).flows, 4);
+        let near = SimRequest {
+            delay: Duration::from_millis(1),
+            ..brief()
+        };
+        assert_eq!(simulate(&near, Streams::Automatic).flows, 1);
+        let two_blocks = SimRequest {
+            bytes: Some(2 * BLOCK as u64),
+            ..brief()
+        };
+        assert_eq!(simulate(&two_blocks, Streams::Automatic).flows, 2);
+    }
+
+    #[test]
     fn delayed_acks_and_jitter_change_little_below_the_rate() {
-        let plain = simulate(&brief(), 2).goodput_mbps;
+        let plain = fixed(&brief(), 2).goodput_mbps;
         let delayed = SimRequest {
             delayed_ack: true,
             ..brief()
         };
-        near(simulate(&delayed, 2).goodput_mbps, plain, 0.02);
+        near(fixed(&delayed, 2).goodput_mbps, plain, 0.02);
         let jittered = SimRequest {
             jitter: Duration::from_micros(120),
             ..brief()
         };
-        let jittered = simulate(&jittered, 2).goodput_mbps;
+        let jittered = fixed(&jittered, 2).goodput_mbps;
         assert!(jittered < plain, "{jittered}");
         near(jittered, plain, 0.01);
     }
@@ -323,8 +345,8 @@ mod tests {
             seed,
             ..brief()
         };
-        assert_eq!(simulate(&lossy(1), 3), simulate(&lossy(1), 3));
-        assert_ne!(simulate(&lossy(1), 3), simulate(&lossy(2), 3));
+        assert_eq!(fixed(&lossy(1), 3), fixed(&lossy(1), 3));
+        assert_ne!(fixed(&lossy(1), 3), fixed(&lossy(2), 3));
     }
 
     #[test]

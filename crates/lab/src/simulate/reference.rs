@@ -14,6 +14,11 @@ pub const RTT_TOLERANCE: f64 = 0.10;
 /// The table, as `crates/lab/validation/remake.sh` writes it.
 const TABLE: &str = include_str!("../../validation/ns2-static-sweep.csv");
 
+/// Names over the lines of [`Reference::beside`]. `host`: the sending host holds packets back for
+/// up to so many microseconds.
+pub const COLUMNS: &str =
+    "   N host  seed   goodput     ns-2          mean RTT     ns-2           drops   ns-2";
+
 /// One simulation by ns-2; `static-sweep.tcl` says what its columns are.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reference {
@@ -90,6 +95,25 @@ impl Reference {
         )
     }
 
+    /// A line of the comparison, under [`COLUMNS`].
+    pub fn beside(&self, ours: &SimPoint) -> String {
+        let (goodput, rtt) = self.deviations(ours);
+        format!(
+            "{:>4} {:>4}  {:>4}  {:>8.3} {:>8.3} {:>+6.2}%  {:>8.3} {:>8.3} {:>+6.2}%  {:>6} {:>6}",
+            self.connections,
+            self.overhead_us,
+            self.seed,
+            ours.goodput_mbps,
+            self.goodput_mbps,
+            goodput * 100.0,
+            ours.mean_rtt_ms.unwrap_or(f64::NAN),
+            self.mean_rtt_ms,
+            rtt * 100.0,
+            ours.drops,
+            self.drops
+        )
+    }
+
     /// Both deviations are within the tolerance.
     pub fn agrees(&self, ours: &SimPoint) -> bool {
         let (goodput, rtt) = self.deviations(ours);
@@ -101,6 +125,10 @@ impl Reference {
 mod tests {
     use super::*;
     use crate::simulate;
+
+    const COMPARISON: &str = include_str!("../../validation/comparison.txt");
+    const GOODPUT_EXPERIMENT: &str = include_str!("../../experiments/ns2-static.toml");
+    const RTT_EXPERIMENT: &str = include_str!("../../experiments/ns2-static-rtt.toml");
 
     /// Where windows limit, where the queue is nearly full, where it overflows, and the end.
     const FEW: [u32; 5] = [1, 4, 16, 29, 64];
@@ -157,6 +185,11 @@ mod tests {
                 .points
                 .remove(0);
             assert!(reference.agrees(&ours), "{ours:?} against {reference:?}");
+            let line = reference.beside(&ours);
+            assert!(
+                COMPARISON.lines().any(|kept| kept == line),
+                "comparison.txt is out of date (examples/ns2-comparison.rs makes it): {line}"
+            );
         }
     }
 
@@ -169,5 +202,19 @@ mod tests {
     #[ignore = "minutes: all points and seeds; the example ns2-comparison does the same"]
     fn agrees_with_ns2_everywhere() {
         hold_against_ns2(|_| true);
+    }
+
+    #[test]
+    fn the_experiments_show_this_table() {
+        let table = ns2().unwrap();
+        let jittered = || table.iter().filter(|r| r.overhead_us == 120);
+        let goodput: Vec<f64> = jittered().map(|r| r.goodput_mbps).collect();
+        let rtt: Vec<f64> = jittered().map(|r| r.mean_rtt_ms).collect();
+        for (experiment, expected) in [(GOODPUT_EXPERIMENT, goodput), (RTT_EXPERIMENT, rtt)] {
+            let experiment: toml::Table = experiment.parse().unwrap();
+            let paper = experiment["paper"]["values"].as_array().unwrap();
+            let shown: Vec<f64> = paper.iter().map(|v| v.as_float().unwrap()).collect();
+            assert_eq!(shown, expected);
+        }
     }
 }

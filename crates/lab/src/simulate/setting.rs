@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use sim::link::{Loss, Queue};
+use sim::rate::Rate;
 
 use super::request::{SimRequest, congestion_name};
 
@@ -68,9 +69,9 @@ impl Setting {
             warm_up_s: request
                 .bytes
                 .is_none()
-                .then(|| request.warm_up.as_secs_f64()),
+                .then_some(request.warm_up.as_secs_f64()),
             file_bytes: request.bytes,
-            cross_traffic_bps: request.cross_traffic.map_or(0, |r| r.as_bits_per_second()),
+            cross_traffic_bps: request.cross_traffic.map_or(0, Rate::as_bits_per_second),
             jitter_us: request.jitter.as_secs_f64() * 1e6,
             seed: request.seed,
         }
@@ -155,8 +156,6 @@ fn loss(loss: Loss) -> String {
 
 #[cfg(test)]
 mod tests {
-    use sim::rate::Rate;
-
     use super::*;
 
     fn text(request: &SimRequest) -> String {
