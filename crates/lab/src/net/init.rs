@@ -13,7 +13,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use nix::sched::{CloneFlags, unshare};
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
@@ -47,6 +47,10 @@ pub(super) struct Plan {
 /// [`super::start_code`]); [`LabError::Usage`]: it was not the lab that called.
 pub fn init(arguments: &[OsString]) -> Result<u8, LabError> {
     let (plan, program, arguments) = parse(arguments)?;
+    // The lab blocks signals to take them one by one; the command is not to inherit that.
+    SigSet::empty()
+        .thread_set_mask()
+        .map_err(|e| LabError::system("cannot unblock signals", e))?;
     let lifeline = adopt(plan.lifeline)?;
     let hosts = plan
         .namespaces
