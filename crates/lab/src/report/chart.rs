@@ -301,7 +301,9 @@ fn draw_point(markup: &mut Markup, point: &Point, look: &Look, x: f64, frame: &F
                 group.void("path", &[("class", "c-bar"), ("d", &path)]);
             }
         }
-        let path = svg::marker(look.marker, x, y, frame.radius);
+        // A published point that is met exactly shows as a ring around the measured one.
+        let radius = frame.radius * if look.published { 1.4 } else { 1.0 };
+        let path = svg::marker(look.marker, x, y, radius);
         group.void("path", &[("class", "c-mark"), ("d", &path)]);
     });
 }

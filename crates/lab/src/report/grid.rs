@@ -1,7 +1,8 @@
 //! Results as a grid of program × row × column, with the published value of each point.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
+use super::rows;
 use crate::experiment::results::{Axis, Cell, Program, Results};
 
 /// Where a cell is: indices of its program, its row (the axis down) and its column (across).
@@ -26,6 +27,7 @@ pub(super) struct Grid<'a> {
     /// one published figure, not one for each program.
     pub(super) one_publication: bool,
     cells: HashMap<Place, &'a Cell>,
+    free: Vec<bool>,
 }
 
 impl<'a> Grid<'a> {
@@ -46,8 +48,17 @@ impl<'a> Grid<'a> {
             strays,
             one_publication: false,
             cells,
+            free: Vec::new(),
         };
         grid.one_publication = grid.agrees();
+        let programs: Vec<BTreeSet<usize>> = (0..grid.rows())
+            .map(|row| {
+                let all = grid.programs().map(|(program, _)| program);
+                all.filter(|program| grid.takes_part(*program, row))
+                    .collect()
+            })
+            .collect();
+        grid.free = rows::free(&programs);
         grid
     }
 
@@ -62,6 +73,22 @@ impl<'a> Grid<'a> {
     /// Number of columns.
     pub(super) fn columns(&self) -> usize {
         self.results.across.values.len()
+    }
+
+    /// The row stands for no value of the axis (see [`rows`]).
+    pub(super) fn is_free(&self, row: usize) -> bool {
+        self.free.get(row).copied().unwrap_or(false)
+    }
+
+    /// The program was to be measured somewhere in this row.
+    pub(super) fn takes_part(&self, program: usize, row: usize) -> bool {
+        (0..self.columns()).any(|column| self.cell(program, row, column).is_some())
+    }
+
+    /// The row of a program that is to be compared with `row`: the same, or the program's free one.
+    pub(super) fn counterpart(&self, program: usize, row: usize) -> usize {
+        let own = (0..self.rows()).find(|own| self.is_free(*own) && self.takes_part(program, *own));
+        own.unwrap_or(row)
     }
 
     /// The programs, with their indices.
@@ -264,6 +291,15 @@ mod tests {
         assert_eq!((grid.rows(), grid.columns()), (2, 2));
         assert_eq!(grid.median(0, 1, 1), results.cells[3].median);
         assert_eq!(grid.cells().count(), 8);
+    }
+
+    #[test]
+    fn a_program_that_ignores_the_axis_has_a_counterpart_in_every_row() {
+        let results = samples::with_auto();
+        let grid = Grid::of(&results);
+        assert_eq!((grid.is_free(1), grid.is_free(2)), (false, true));
+        assert!(grid.takes_part(2, 2) && !grid.takes_part(2, 0) && !grid.takes_part(0, 2));
+        assert_eq!((grid.counterpart(2, 0), grid.counterpart(0, 1)), (2, 1));
     }
 
     #[test]

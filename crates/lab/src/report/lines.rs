@@ -51,6 +51,7 @@ impl Drawer<'_> {
             .as_ref()
             .map_or_else(String::new, |axis| format!("by {}", axis.label));
         let panels = (0..self.grid.rows())
+            .filter(|row| !self.grid.is_free(*row))
             .map(|row| self.row_panel(row))
             .collect();
         let mut legend: Vec<Entry> = self
@@ -90,6 +91,7 @@ impl Drawer<'_> {
         legend: Vec<Entry>,
         mut panels: Vec<Panel>,
     ) -> Figure {
+        panels.retain(|panel| !panel.series.is_empty());
         if let [only] = panels.as_mut_slice() {
             only.title.clear();
         }
@@ -133,7 +135,8 @@ impl Drawer<'_> {
         for (program, named) in self.grid.programs().collect::<Vec<_>>().into_iter().rev() {
             let look = self.program_look(program, false);
             let keys = format!("p{program}");
-            series.push(self.measured(program, row, keys, named.label.clone(), look));
+            let row = self.grid.counterpart(program, row);
+            series.extend(self.measured(program, row, keys, named.label.clone(), look));
         }
         Panel {
             title: self.row_name(row),
@@ -150,7 +153,7 @@ impl Drawer<'_> {
         }
         for row in 0..self.grid.rows() {
             let look = self.row_look(row, false);
-            series.push(self.measured(program, row, format!("r{row}"), self.row_name(row), look));
+            series.extend(self.measured(program, row, format!("r{row}"), self.row_name(row), look));
         }
         Panel {
             title: title.to_owned(),
@@ -165,8 +168,8 @@ impl Drawer<'_> {
         keys: String,
         label: String,
         look: Look,
-    ) -> Series {
-        let points = (0..self.grid.columns())
+    ) -> Option<Series> {
+        let points: Vec<Option<Point>> = (0..self.grid.columns())
             .map(|column| {
                 let cell = self.grid.cell(program, row, column)?;
                 let value = self.grid.median(program, row, column);
@@ -190,12 +193,13 @@ impl Drawer<'_> {
                 })
             })
             .collect();
-        Series {
+        let any = points.iter().any(Option::is_some);
+        any.then_some(Series {
             keys,
             label,
             look,
             points,
-        }
+        })
     }
 
     fn published_of_row(&self, row: usize) -> Option<Series> {
@@ -340,6 +344,20 @@ mod tests {
             .collect();
         assert_eq!(labels, ["published", "globus-url-copy", "longhaul"]);
         assert_eq!(drawn[0].y.marks.last(), Some(&1000.0));
+    }
+
+    #[test]
+    fn a_program_that_chooses_is_in_every_chart_that_compares() {
+        let results = samples::with_auto();
+        let drawn = figures(&results);
+        assert_eq!(drawn[0].panels.len(), 2);
+        for panel in &drawn[0].panels {
+            let auto = &panel.series[1];
+            assert_eq!(auto.label, "longhaul, which chooses");
+            assert_eq!(auto.points[0].as_ref().unwrap().value, Some(900.0));
+        }
+        assert_eq!(drawn[1].panels.len(), 3);
+        assert_eq!(drawn[1].panels[2].series.len(), 1);
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod number;
 mod origin;
 mod page;
 mod poster;
+mod rows;
 #[cfg(test)]
 mod samples;
 mod scale;

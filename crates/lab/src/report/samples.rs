@@ -46,6 +46,24 @@ pub(super) fn two_by_two() -> Results {
     }
 }
 
+/// [`two_by_two`] with a third program that chooses the number of streams: its row is `auto`, its
+/// medians are 900 and 1000.
+pub(super) fn with_auto() -> Results {
+    let mut results = two_by_two();
+    let key = "longhaul-auto";
+    results.programs.push(Program {
+        key: key.to_owned(),
+        label: "longhaul, which chooses".to_owned(),
+    });
+    if let Some(down) = &mut results.down {
+        down.values.push("auto".to_owned());
+    }
+    for (column, median) in [("1", 900.0), ("50", 1000.0)] {
+        results.cells.push(cell(key, "auto", column, median));
+    }
+    results
+}
+
 fn axis(key: &str, label: &str, unit: &str, values: &[&str]) -> Axis {
     Axis {
         key: key.to_owned(),

@@ -177,7 +177,10 @@ fn programs(markup: &mut Markup, grid: &Grid<'_>, layout: &Layout, row: usize) {
     if layout.paper_line && published {
         paper_line(markup, grid, row);
     }
-    for (program, named) in grid.programs() {
+    for (program, named) in grid
+        .programs()
+        .filter(|(program, _)| grid.takes_part(*program, row))
+    {
         markup.element("tr", &[], |line| {
             line.leaf("th", &[("scope", "row")], &named.label);
             for column in 0..grid.columns() {
@@ -372,6 +375,18 @@ mod tests {
         assert!(table.contains("<span class=\"bad\">failed</span>"));
         assert!(table.contains("<td class=\"none\" title=\"not measured\">–</td>"));
         assert!(table.contains("† Runs left out, in 2 cells"));
+    }
+
+    #[test]
+    fn a_group_has_the_programs_that_take_part() {
+        let table = written(&samples::with_auto());
+        let groups: Vec<usize> = table
+            .split("<tbody>")
+            .skip(1)
+            .map(|group| group.matches("scope=\"row\"").count())
+            .collect();
+        // Published, longhaul, globus-url-copy; the same; the one that chooses.
+        assert_eq!(groups, [3, 3, 1]);
     }
 
     #[test]
