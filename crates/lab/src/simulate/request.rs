@@ -53,7 +53,7 @@ pub struct SimRequest {
     /// Random loss of data packets behind the bottleneck. Default: none.
     pub loss: Loss,
     /// Receiver's socket buffer of each connection, bytes of payload: no more is ever outstanding
-    /// (rounded down to whole segments); the sender's buffer is twice as large. Default: 64 KiB.
+    /// (rounded down to whole segments). The sender's buffer does not limit. Default: 64 KiB.
     pub window: u64,
     /// Congestion control; recovery is by SACK in both. Default: NewReno.
     pub congestion: Congestion,
