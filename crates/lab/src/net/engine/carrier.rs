@@ -10,16 +10,16 @@ use rustix::time::{ClockId, clock_gettime};
 use super::direction::Direction;
 use super::runs::Runs;
 use super::schedule::Schedule;
-use super::wait::{Clock, Sleeper, Stalls, take_precedence};
+use super::wait::{Clock, Rest, Sleeper, Stalls, take_precedence};
 use super::{EngineReport, Port, Shared};
 use crate::LabError;
 use crate::net::packet::{Framing, LARGEST_FRAME, Packet, Unfit};
 use crate::net::validity::Load;
 
 /// Most frames read from one device before the others and the deliveries have their turn.
-const READS: usize = 16;
+const READS: usize = 32;
 /// Most deliveries before the devices are read again.
-const DELIVERIES: usize = 32;
+const DELIVERIES: usize = 64;
 /// Most memory for packets under way: the bandwidth-delay product of 10 Gbit/s for 0.8 s.
 const MEMORY: usize = 1 << 30;
 /// How soon a delivery that the kernel had no room for is tried again.
@@ -49,7 +49,7 @@ pub(super) fn carry(
         carrier.deliver();
         carrier.do_chores(shared);
         sleeper
-            .sleep(&mut fds, carrier.next_event(), carrier.clock)
+            .sleep(&mut fds, carrier.rest(), carrier.clock)
             .map_err(|error| LabError::system("waiting for packets", error))?;
         if fds.first().is_some_and(is_ready) {
             break;
@@ -59,6 +59,8 @@ pub(super) fn carry(
                 carrier.read(port).map_err(|error| {
                     LabError::system("reading packets from a TUN device", error)
                 })?;
+            } else {
+                carrier.note_backlog(port, false);
             }
         }
     }
@@ -86,7 +88,13 @@ struct Carrier<'a> {
     /// No delivery before this: the kernel had no room.
     blocked_until: Duration,
     chores_done: Duration,
+    /// Since when each device has had more packets than its turn allows to read.
+    behind_since: Vec<Option<Duration>>,
+    /// The longest that lasted since the last chores.
+    backlog: Duration,
     load: Load,
+    /// Frames read and handed over.
+    work: u64,
     tallies: Tallies,
     /// Scratch space.
     buffer: Vec<u8>,
@@ -122,19 +130,27 @@ impl<'a> Carrier<'a> {
             clock: Clock::start(),
             blocked_until: Duration::ZERO,
             chores_done: Duration::ZERO,
+            behind_since: vec![None; ports.len()],
+            backlog: Duration::ZERO,
             load: Load::default(),
+            work: 0,
             tallies: Tallies::default(),
             buffer: vec![0; LARGEST_FRAME],
             runs: Runs::default(),
         }
     }
 
-    /// When the loop must run again without any input.
-    fn next_event(&self) -> Duration {
+    /// How long there is nothing to do without any input.
+    fn rest(&self) -> Rest {
         let chores = self.chores_done + CHORES;
-        self.schedule
-            .next_due()
-            .map_or(chores, |due| due.max(self.blocked_until).min(chores))
+        let due = self.schedule.next_due();
+        let until = due.map_or(chores, |due| due.max(self.blocked_until).min(chores));
+        let is_unread = self.behind_since.iter().any(Option::is_some);
+        Rest {
+            until,
+            work: self.work,
+            is_behind: is_unread || until <= self.clock.now(),
+        }
     }
 
     /// Reads a device until it has no more, or others should have their turn.
@@ -146,18 +162,36 @@ impl<'a> Carrier<'a> {
         for _ in 0..READS {
             match device.recv(&mut self.buffer) {
                 Ok(length) => self.accept(port, length),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.note_backlog(port, false);
+                    return Ok(());
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
             self.deliver();
         }
+        self.note_backlog(port, true);
         Ok(())
+    }
+
+    /// A device's turn has ended, or it had nothing to read.
+    fn note_backlog(&mut self, port: usize, may_have_more: bool) {
+        let Some(since) = self.behind_since.get_mut(port) else {
+            return;
+        };
+        if may_have_more {
+            let now = self.clock.now();
+            self.backlog = self.backlog.max(now - *since.get_or_insert(now));
+        } else {
+            *since = None;
+        }
     }
 
     /// Takes the frame in the buffer, which came from `port` just now.
     fn accept(&mut self, port: usize, length: usize) {
         let now = self.clock.now();
+        self.work += 1;
         let frame = self.buffer.get(..length).unwrap_or_default();
         let packet = match Packet::parse(frame, self.framing) {
             Ok(packet) => packet,
@@ -205,6 +239,7 @@ impl<'a> Carrier<'a> {
             let Some(port) = self.ports.get(direction.to) else {
                 continue;
             };
+            self.work += 1;
             match port.device.send(&delivery.frame) {
                 Ok(_) => direction.delivered(delivery, now),
                 Err(error) if is_transient(&error) && now < delivery.due + PATIENCE => {
@@ -228,7 +263,8 @@ impl<'a> Carrier<'a> {
             return;
         }
         self.chores_done = now;
-        self.load.note(now, processor_time());
+        let backlog = std::mem::take(&mut self.backlog);
+        self.load.note(now, processor_time(), backlog);
         let reports = self.reports();
         *shared
             .snapshot

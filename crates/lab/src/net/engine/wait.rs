@@ -15,6 +15,12 @@ use thread_priority::{
 const EARLY: Duration = Duration::from_micros(60);
 /// Only from a sleep at least this long, so that being up early costs a small part of the time.
 const DEEP: Duration = Duration::from_micros(400);
+/// How long the engine leaves a flood alone between two looks at it.
+const PAUSE: Duration = Duration::from_micros(50);
+/// A flood is more than so many packets in [`SPAN`], on average.
+const FLOOD: u64 = 30;
+/// How often the packets are counted.
+const SPAN: Duration = Duration::from_millis(1);
 /// A longer sleep than asked for by this much is a stall of the machine.
 const STALL: Duration = Duration::from_millis(2);
 
@@ -51,10 +57,34 @@ pub(super) fn take_precedence() -> bool {
 ///
 /// A sleeping thread wakes some tens of microseconds late. Where packets are rare, it gets up a
 /// little early and watches the clock for the rest; in a busy stream, where that would cost a core,
-/// the lateness is left as it is.
+/// the lateness is left as it is. In a flood of small packets it does not even look for more before
+/// [`PAUSE`] has passed: else the emulator, and every program that receives, would be woken for each
+/// single one, which costs more than the packets do.
 #[derive(Debug, Default)]
 pub(super) struct Sleeper {
+    /// When it last woke.
+    woke: Duration,
+    flood: Flood,
     stalls: Stalls,
+}
+
+/// Whether there are too many packets to look after each by itself.
+#[derive(Debug, Default)]
+struct Flood {
+    /// When the current measurement began, and the packets until then.
+    began: (Duration, u64),
+    is_on: bool,
+}
+
+/// What the engine can say before it sleeps.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rest {
+    /// When it must be awake again.
+    pub(super) until: Duration,
+    /// Packets and super-packets read and handed over since the start.
+    pub(super) work: u64,
+    /// There is more to do now.
+    pub(super) is_behind: bool,
 }
 
 /// Times that the machine slept through.
@@ -67,16 +97,28 @@ pub(super) struct Stalls {
 }
 
 impl Sleeper {
-    /// Returns at `until`, or before when one of `fds` is ready.
+    /// Returns in time, or before when one of `fds` is ready; the first of them ends a pause too.
     ///
     /// # Errors
     /// The descriptors cannot be waited for.
     pub(super) fn sleep(
         &mut self,
         fds: &mut [PollFd<'_>],
-        until: Duration,
+        rest: Rest,
         clock: Clock,
     ) -> io::Result<()> {
+        let now = clock.now();
+        let pause = (self.woke + PAUSE).saturating_sub(now);
+        if self.flood.is_on(now, rest.work) && !rest.is_behind && !pause.is_zero() {
+            let first = fds.len().min(1);
+            ready(&mut fds[..first], pause)?;
+        }
+        self.wait(fds, rest.until, clock)?;
+        self.woke = clock.now();
+        Ok(())
+    }
+
+    fn wait(&mut self, fds: &mut [PollFd<'_>], until: Duration, clock: Clock) -> io::Result<()> {
         let rest = until.saturating_sub(clock.now());
         let early = if rest < DEEP { Duration::ZERO } else { EARLY };
         if ready(fds, rest - early)? {
@@ -101,6 +143,20 @@ impl Sleeper {
 fn watch(fds: &mut [PollFd<'_>], until: Duration, clock: Clock) -> io::Result<()> {
     while clock.now() < until && !ready(fds, Duration::ZERO)? {}
     Ok(())
+}
+
+impl Flood {
+    /// Whether there is one, judged by the packets `work` counts since the start.
+    fn is_on(&mut self, now: Duration, work: u64) -> bool {
+        let (began, before) = self.began;
+        let passed = now.saturating_sub(began);
+        if passed >= SPAN {
+            let spans = passed.as_nanos() / SPAN.as_nanos();
+            self.is_on = u128::from(work - before) > u128::from(FLOOD) * spans;
+            self.began = (now, work);
+        }
+        self.is_on
+    }
 }
 
 impl Stalls {
@@ -130,14 +186,23 @@ fn ready(fds: &mut [PollFd<'_>], time: Duration) -> io::Result<bool> {
 mod tests {
     use super::*;
 
+    fn rest(until: Duration, work: u64) -> Rest {
+        Rest {
+            until,
+            work,
+            is_behind: false,
+        }
+    }
+
     #[test]
     fn never_early() {
         let clock = Clock::start();
         let mut sleeper = Sleeper::default();
         for i in 1..=100 {
-            // Short and deep sleeps.
+            // Short and deep sleeps, with and without a flood.
             let until = clock.now() + Duration::from_micros(10) * i;
-            sleeper.sleep(&mut [], until, clock).unwrap();
+            let work = if i < 50 { 0 } else { 10_000 * u64::from(i) };
+            sleeper.sleep(&mut [], rest(until, work), clock).unwrap();
             assert!(clock.now() >= until);
         }
     }
@@ -148,9 +213,19 @@ mod tests {
         let event = rustix::event::eventfd(1, flags).unwrap();
         let mut fds = [PollFd::new(&event, rustix::event::PollFlags::IN)];
         let clock = Clock::start();
-        let until = Duration::from_secs(30);
-        Sleeper::default().sleep(&mut fds, until, clock).unwrap();
+        let rest = rest(Duration::from_secs(30), 0);
+        Sleeper::default().sleep(&mut fds, rest, clock).unwrap();
         assert!(clock.now() < Duration::from_secs(10));
         assert!(!fds[0].revents().is_empty());
+    }
+
+    #[test]
+    fn a_flood_is_many_packets_in_little_time() {
+        let mut flood = Flood::default();
+        let ms = Duration::from_millis;
+        assert!(!flood.is_on(ms(1), FLOOD));
+        assert!(flood.is_on(ms(2), FLOOD + FLOOD + 1));
+        assert!(flood.is_on(ms(2), FLOOD + FLOOD + 1));
+        assert!(!flood.is_on(ms(12), 12 * FLOOD));
     }
 }
