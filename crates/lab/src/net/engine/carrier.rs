@@ -9,8 +9,9 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::direction::Direction;
 use super::runs::Runs;
-use super::schedule::Schedule;
-use super::wait::{Clock, Rest, Sleeper, Stalls, take_precedence};
+use super::schedule::{MEMORY, Schedule};
+use super::tallies::{Tallies, stalls_note};
+use super::wait::{Clock, Rest, Sleeper, take_precedence};
 use super::{EngineReport, Port, Shared};
 use crate::LabError;
 use crate::net::packet::{Framing, LARGEST_FRAME, Packet, Unfit};
@@ -20,8 +21,6 @@ use crate::net::validity::Load;
 const READS: usize = 32;
 /// Most deliveries before the devices are read again.
 const DELIVERIES: usize = 64;
-/// Most memory for packets under way: the bandwidth-delay product of 10 Gbit/s for 0.8 s.
-const MEMORY: usize = 1 << 30;
 /// How soon a delivery that the kernel had no room for is tried again.
 const RETRY: Duration = Duration::from_micros(50);
 /// How long it is tried.
@@ -57,7 +56,7 @@ pub(super) fn carry(
         for (port, fd) in fds.iter().skip(1).enumerate() {
             if is_ready(fd) {
                 carrier.read(port).map_err(|error| {
-                    LabError::system("reading packets from a TUN device", error)
+                    LabError::system("reading from a host's TUN device (was it removed?)", error)
                 })?;
             } else {
                 carrier.note_backlog(port, false);
@@ -101,18 +100,6 @@ struct Carrier<'a> {
     runs: Runs,
 }
 
-/// Packets that no direction counts.
-#[derive(Debug, Default)]
-struct Tallies {
-    /// To nobody in the lab: multicast, broadcast, unknown addresses, IPv6.
-    stray: u64,
-    malformed: u64,
-    /// Dropped because of [`MEMORY`].
-    overflow: u64,
-    /// Tries to deliver for which the kernel had no room.
-    retries: u64,
-}
-
 impl<'a> Carrier<'a> {
     fn new(ports: &'a [Port], framing: Framing, directions: Vec<Direction>) -> Self {
         let mut table = vec![None; ports.len() * ports.len()];
@@ -126,7 +113,7 @@ impl<'a> Carrier<'a> {
             framing,
             directions,
             table,
-            schedule: Schedule::default(),
+            schedule: Schedule::new(MEMORY),
             clock: Clock::start(),
             blocked_until: Duration::ZERO,
             chores_done: Duration::ZERO,
@@ -212,7 +199,7 @@ impl<'a> Carrier<'a> {
             self.tallies.stray += 1;
             return;
         };
-        if self.schedule.memory() > MEMORY {
+        if !self.schedule.has_room() {
             self.tallies.overflow += 1;
             return;
         }
@@ -287,14 +274,7 @@ impl<'a> Carrier<'a> {
             .flat_map(Direction::objections)
             .collect();
         invalid.extend(self.load.objection());
-        if self.tallies.overflow > 0 {
-            invalid.push(format!(
-                "{} packets were dropped because those under way took more than {} MiB of memory: \
-                 the emulator was the bottleneck; give the path a smaller queue or a lower rate",
-                self.tallies.overflow,
-                MEMORY >> 20,
-            ));
-        }
+        invalid.extend(self.tallies.objection());
         let mut notes: Vec<_> = self.directions.iter().filter_map(Direction::note).collect();
         notes.extend(self.tallies.notes());
         EngineReport {
@@ -305,40 +285,6 @@ impl<'a> Carrier<'a> {
             notes,
         }
     }
-}
-
-impl Tallies {
-    /// What is worth knowing. Stray packets are not: every kernel sends some.
-    fn notes(&self) -> Vec<String> {
-        tracing::debug!(?self, "packets of no direction");
-        let said = [
-            (self.malformed, "malformed packets were dropped"),
-            (
-                self.retries,
-                "deliveries had to be tried again because the kernel had no room",
-            ),
-        ];
-        said.iter()
-            .filter(|(count, _)| *count > 0)
-            .map(|(count, what)| format!("{count} {what}"))
-            .collect()
-    }
-}
-
-/// What there is to say of a machine that did not wake the emulator in time.
-fn stalls_note(stalls: Stalls, has_precedence: bool) -> Option<String> {
-    let advice = if has_precedence {
-        ""
-    } else {
-        "; with root it would go before other programs"
-    };
-    (stalls.count > 0).then(|| {
-        format!(
-            "the emulator was kept waiting {} times, {:.1} ms at most{advice}",
-            stalls.count,
-            stalls.longest.as_secs_f64() * 1e3,
-        )
-    })
 }
 
 /// The kernel may take the packet when asked again.

@@ -112,7 +112,7 @@ proptest! {
         sizes in prop::collection::vec((0_u64..2000, 1_u32..45), 1..12),
     ) {
         let mut direction = direction(&conditions);
-        let (mut runs, mut schedule) = (Runs::default(), Schedule::default());
+        let (mut runs, mut schedule) = (Runs::default(), Schedule::new(usize::MAX));
         let (mut now, mut next) = (Duration::ZERO, 0);
         for (gap, segments) in &sizes {
             now += Duration::from_micros(*gap);
@@ -177,7 +177,7 @@ fn conditions_of_loss(loss: f64) -> Conditions {
 #[test]
 fn what_the_receiver_refuses_is_not_delivered() {
     let mut direction = direction(&conditions_of_loss(0.0));
-    let (mut runs, mut schedule) = (Runs::default(), Schedule::default());
+    let (mut runs, mut schedule) = (Runs::default(), Schedule::new(usize::MAX));
     let frame = super_packet(0, 3);
     let packet = Packet::parse(&frame, Framing::Offloaded).unwrap();
     let now = Duration::ZERO;

@@ -8,6 +8,7 @@ mod carrier;
 mod direction;
 mod runs;
 mod schedule;
+mod tallies;
 #[cfg(test)]
 mod tests;
 mod wait;

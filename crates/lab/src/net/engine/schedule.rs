@@ -4,6 +4,9 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
+/// Most memory for packets under way: the bandwidth-delay product of 10 Gbit/s for 0.8 s.
+pub(super) const MEMORY: usize = 1 << 30;
+
 /// A frame on its way to a host.
 #[derive(Debug)]
 pub(super) struct Delivery {
@@ -24,11 +27,12 @@ pub(super) struct Delivery {
 }
 
 /// A priority queue by delivery time; at the same time, what was put in first comes out first.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Schedule {
     heap: BinaryHeap<Reverse<Entry>>,
     next: u64,
     memory: usize,
+    limit: usize,
 }
 
 /// A delivery and its place among those due at the same time. It stays there when put back.
@@ -40,6 +44,16 @@ pub(super) struct Entry {
 }
 
 impl Schedule {
+    /// An empty one for so many bytes of memory.
+    pub(super) fn new(limit: usize) -> Self {
+        Self {
+            heap: BinaryHeap::new(),
+            next: 0,
+            memory: 0,
+            limit,
+        }
+    }
+
     /// Adds a delivery.
     pub(super) fn push(&mut self, delivery: Delivery) {
         let order = self.next;
@@ -68,9 +82,9 @@ impl Schedule {
         Some(entry)
     }
 
-    /// Bytes of memory in use for what is under way.
-    pub(super) fn memory(&self) -> usize {
-        self.memory
+    /// Whether another packet may be taken on. One more than the limit does no harm.
+    pub(super) fn has_room(&self) -> bool {
+        self.memory < self.limit
     }
 }
 
@@ -129,7 +143,7 @@ mod tests {
 
     #[test]
     fn earliest_first_and_ties_in_order() {
-        let mut schedule = Schedule::default();
+        let mut schedule = Schedule::new(MEMORY);
         for (due, tag) in [(3, 0), (1, 1), (2, 2), (1, 3), (2, 4)] {
             schedule.push(delivery(due, tag));
         }
@@ -139,7 +153,7 @@ mod tests {
 
     #[test]
     fn nothing_is_early() {
-        let mut schedule = Schedule::default();
+        let mut schedule = Schedule::new(MEMORY);
         schedule.push(delivery(5, 0));
         assert!(schedule.pop_due(Duration::from_micros(4)).is_none());
         assert!(schedule.pop_due(Duration::from_micros(5)).is_some());
@@ -147,7 +161,7 @@ mod tests {
 
     #[test]
     fn what_is_put_back_keeps_its_turn() {
-        let mut schedule = Schedule::default();
+        let mut schedule = Schedule::new(MEMORY);
         schedule.push(delivery(1, 0));
         schedule.push(delivery(1, 1));
         let entry = schedule.pop_due(Duration::from_micros(1)).unwrap();
@@ -157,11 +171,16 @@ mod tests {
 
     #[test]
     fn memory_is_counted_and_given_back() {
-        let mut schedule = Schedule::default();
-        schedule.push(delivery(1, 0));
-        schedule.push(delivery(2, 1));
-        assert!(schedule.memory() >= 2);
+        let mut schedule = Schedule::new(1000);
+        let mut frame = delivery(1, 0);
+        frame.frame = vec![0; 600];
+        schedule.push(frame);
+        assert!(schedule.has_room());
+        let mut frame = delivery(2, 1);
+        frame.frame = vec![0; 600];
+        schedule.push(frame);
+        assert!(!schedule.has_room());
         drain(&mut schedule);
-        assert_eq!(schedule.memory(), 0);
+        assert_eq!((schedule.memory, schedule.has_room()), (0, true));
     }
 }
