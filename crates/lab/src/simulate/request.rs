@@ -195,7 +195,7 @@ impl FromStr for Flows {
             let (first, last) = (count(first, text)?, count(last, text)?);
             if first > last {
                 return Err(LabError::Usage(format!(
-                    "connections: the range '{part}' runs backwards"
+                    "--flows: the range '{part}' runs backwards"
                 )));
             }
             counts.extend(first..=last);
@@ -211,7 +211,7 @@ fn count(part: &str, whole: &str) -> Result<u32, LabError> {
         .filter(|n| (1..=MOST_FLOWS).contains(n))
         .ok_or_else(|| {
             LabError::Usage(format!(
-                "connections: '{whole}' is not a number from 1 to {MOST_FLOWS}, a range such as \
+                "--flows: '{whole}' is not a number from 1 to {MOST_FLOWS}, a range such as \
                  1..64, a list of them, or auto"
             ))
         })
@@ -243,7 +243,7 @@ mod tests {
         ] {
             let error = bad.parse::<Flows>().unwrap_err();
             assert!(
-                error.to_string().starts_with("connections: "),
+                error.to_string().starts_with("--flows: "),
                 "{bad}: {error}"
             );
         }
