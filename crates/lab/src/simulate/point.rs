@@ -73,7 +73,7 @@ fn transfer(request: &SimRequest, streams: Streams, bytes: u64) -> SimPoint {
 
 /// Where in the interval of starts a connection begins, 0..1.
 fn phase(seed: u64, number: u32) -> f64 {
-    // The seed moves all of them and, by its fraction of an irrational number, never by the same.
+    // Fractions of an irrational number's multiples: each seed moves the starts differently.
     let seed = (seed as f64 * std::f64::consts::SQRT_2).fract();
     (seed + f64::from(number) * GOLDEN).fract()
 }
@@ -150,7 +150,11 @@ fn point(flows: &[FlowStats], elapsed: Duration, limiter: Limiter) -> SimPoint {
     let rtt_total: Duration = flows.iter().map(|f| f.sender.rtt_total).sum();
     SimPoint {
         flows: u32::try_from(flows.len()).unwrap_or(u32::MAX),
-        goodput_mbps: bytes as f64 * 8.0 / elapsed.as_secs_f64() / 1e6,
+        goodput_mbps: if elapsed.is_zero() {
+            0.0
+        } else {
+            bytes as f64 * 8.0 / elapsed.as_secs_f64() / 1e6
+        },
         mean_rtt_ms: (samples > 0).then(|| rtt_total.as_secs_f64() * 1e3 / samples as f64),
         drops: sum(|f| f.drops),
         losses: sum(|f| f.losses),

@@ -149,3 +149,27 @@ fn starts_are_spread() {
     let (least, most) = gaps.fold((1.0, 0.0), |(l, m), g| (g.min(l), g.max(m)));
     assert!(least > 0.005 && most < 0.03, "{least} {most}");
 }
+
+#[test]
+fn a_path_that_lets_nothing_pass() {
+    let dead = SimRequest {
+        loss: Loss::Independent(1.0),
+        bytes: Some(1_000_000),
+        ..brief()
+    };
+    let p = fixed(&dead, 2);
+    assert_eq!(
+        (p.goodput_mbps, p.mean_rtt_ms, p.seconds),
+        (0.0, None, None)
+    );
+    assert_eq!(p.limited_by, "unknown");
+    let p = fixed(
+        &SimRequest {
+            bytes: None,
+            ..dead
+        },
+        2,
+    );
+    assert_eq!((p.goodput_mbps, p.mean_rtt_ms), (0.0, None));
+    assert!((p.fairness - 1.0).abs() < f64::EPSILON);
+}

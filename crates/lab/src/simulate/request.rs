@@ -242,10 +242,7 @@ mod tests {
             "", "0", "1025", "4..2", "1..", "..", "1;2", "auto,1", "-1", "1.5",
         ] {
             let error = bad.parse::<Flows>().unwrap_err();
-            assert!(
-                error.to_string().starts_with("--flows: "),
-                "{bad}: {error}"
-            );
+            assert!(error.to_string().starts_with("--flows: "), "{bad}: {error}");
         }
     }
 }
