@@ -208,6 +208,7 @@ fn judge(
         },
     };
     let limited_by = program.reads.get("limited_by");
+    let bytes = if failure.is_none() { bytes } else { 0 };
     let sample = Sample {
         value,
         invalid: failure.into_iter().chain(spoiled.iter().cloned()).collect(),

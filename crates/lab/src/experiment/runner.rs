@@ -301,25 +301,5 @@ fn span(seconds: f64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn spans_for_people() {
-        for (seconds, text) in [
-            (0.2, "1 s"),
-            (59.0, "59 s"),
-            (150.0, "3 min"),
-            (9000.0, "2 h 30 min"),
-        ] {
-            assert_eq!(span(seconds), text);
-        }
-    }
-
-    #[test]
-    fn times_are_rfc_3339() {
-        let text = now();
-        assert!(text.ends_with('Z') && text.len() == 20, "{text}");
-        assert!(text.parse::<jiff::Timestamp>().is_ok());
-    }
-}
+#[path = "runner_tests.rs"]
+mod tests;

@@ -35,7 +35,7 @@ pub(crate) fn cpu_per_gigabyte(sample: &Sample) -> Option<f64> {
     (sample.bytes > 0).then_some(sample.cpu_seconds? / gigabytes)
 }
 
-/// A cell in one line for people: program, point, median, published value.
+/// A cell in one line for people: program, point, median, published value, processor time.
 pub(crate) fn describe(cell: &Cell, label: &str, unit: &str) -> String {
     let at: Vec<String> = cell
         .at
@@ -60,7 +60,14 @@ pub(crate) fn describe(cell: &Cell, label: &str, unit: &str) -> String {
         (0, _) | (_, None) => String::new(),
         (n, _) => format!("  [{n} of {} runs do not count]", cell.samples.len()),
     };
-    format!("{label:<24} {:<24} {value}{paper}{spoiled}", at.join(", "))
+    let cpu = cell
+        .cpu_per_gigabyte
+        .map(|seconds| format!("  {seconds:.2} CPU s/GB"))
+        .unwrap_or_default();
+    format!(
+        "{label:<20} {:<20} {value}{paper}{cpu}{spoiled}",
+        at.join(", ")
+    )
 }
 
 fn why(cell: &Cell) -> &str {

@@ -1,0 +1,130 @@
+use std::path::Path;
+
+use super::*;
+use crate::experiment::Mode;
+
+const EXPERIMENT: &str = r#"
+title = "Few connections"
+kind = "sim"
+measure = "goodput"
+unit = "Mbit/s"
+notes = ["A note."]
+programs = { full = ["simulator"], quick = ["simulator"] }
+repetitions = { full = 3, quick = 2 }
+limit = { full = 60, quick = 60 }
+[across]
+key = "connections"
+label = "connections"
+full = ["1", "2", "4"]
+quick = ["1", "4"]
+[simulation]
+flows = "{connections}"
+time = "1s"
+warm-up = "1s"
+[paper]
+values = [21.2, 42.4, 84.8]
+"#;
+
+fn request(directory: &Path, text: &str) -> RunRequest {
+    let file = directory.join("few.toml");
+    std::fs::write(&file, text).unwrap();
+    RunRequest {
+        name: file.display().to_string(),
+        mode: Mode::Quick,
+        out: directory.join("results"),
+        repetitions: None,
+        seed: None,
+        only: Vec::new(),
+        programs: Vec::new(),
+    }
+}
+
+#[test]
+fn a_whole_experiment_is_run_told_and_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut said = Vec::new();
+    let request = request(directory.path(), EXPERIMENT);
+    let saved = run(&request, &mut |line| said.push(line.to_owned())).unwrap();
+    let kept: Results = serde_json::from_slice(&std::fs::read(&saved.json).unwrap()).unwrap();
+    assert_eq!(kept.cells.len(), saved.results.cells.len());
+    assert_eq!(saved.csv, request.out.join("few-quick.csv"));
+    assert_eq!(kept.across.values, ["1", "4"]);
+    assert_eq!(kept.notes, ["A note."]);
+    let [one, four] = kept.cells.as_slice() else {
+        panic!("{:?}", kept.cells);
+    };
+    assert_eq!((one.paper, four.paper), (Some(21.2), Some(84.8)));
+    for cell in [one, four] {
+        assert_eq!(cell.samples.len(), 2);
+        assert_ne!(cell.samples[0].seed, cell.samples[1].seed);
+        let (median, paper) = (cell.median.unwrap(), cell.paper.unwrap());
+        assert!((median / paper - 1.0).abs() < 0.05, "{median} {paper}");
+        assert!(cell.half_width.is_some());
+    }
+    let told = |text: &str| said.iter().any(|line| line.contains(text));
+    assert!(told(
+        "few (quick): 2 points, 1 programs, 2 cells of 2 runs; about"
+    ));
+    assert!(told("connections 4"), "{said:?}");
+}
+
+#[test]
+fn a_request_changes_points_repetitions_and_seed() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut request = request(directory.path(), EXPERIMENT);
+    request.only = vec!["connections=2".into()];
+    request.repetitions = Some(1);
+    request.seed = Some(9);
+    let results = run(&request, &mut |_| {}).unwrap().results;
+    assert_eq!((results.cells.len(), results.seed), (1, 9));
+    let command = &results.cells[0].samples[0].command;
+    assert!(
+        command.starts_with("longhaul lab sim --flows '2' --time '1s' --warm-up '1s' --seed "),
+        "{command}"
+    );
+}
+
+#[test]
+fn what_cannot_be_run_is_refused_before_anything_is_made() {
+    let directory = tempfile::tempdir().unwrap();
+    for (from, to, named) in [
+        ("{connections}\"", "{conections}\"", "key 'simulation'"),
+        ("flows =", "flaws =", "flaws"),
+        ("\"1s\"\nwarm", "\"soon\"\nwarm", "--time"),
+        (
+            "\"simulator\"], quick = [\"simulator\"]",
+            "\"curl\"], quick = [\"curl\"]",
+            "curl",
+        ),
+    ] {
+        let request = request(directory.path(), &EXPERIMENT.replace(from, to));
+        let message = run(&request, &mut |_| {}).unwrap_err().to_string();
+        assert!(message.contains(named), "{message}");
+        assert!(!request.out.join("few-quick.json").exists());
+    }
+    let mut unknown = request(directory.path(), EXPERIMENT);
+    unknown.programs = vec!["rsync".into()];
+    assert!(matches!(
+        run(&unknown, &mut |_| {}),
+        Err(LabError::NotFound(_))
+    ));
+}
+
+#[test]
+fn spans_for_people() {
+    for (seconds, text) in [
+        (0.2, "1 s"),
+        (59.0, "59 s"),
+        (150.0, "3 min"),
+        (9000.0, "2 h 30 min"),
+    ] {
+        assert_eq!(span(seconds), text);
+    }
+}
+
+#[test]
+fn times_are_rfc_3339() {
+    let text = now();
+    assert!(text.ends_with('Z') && text.len() == 20, "{text}");
+    assert!(text.parse::<jiff::Timestamp>().is_ok());
+}
