@@ -67,7 +67,7 @@ impl Lateness {
     /// For a direction with this propagation delay.
     ///
     /// # Errors
-    /// None that is known: the histogram refuses only digits beyond 5.
+    /// The histogram refuses its precision; it takes up to 5 digits.
     pub(crate) fn new(delay: Duration) -> Result<Self, hdrhistogram::CreationError> {
         Ok(Self {
             histogram: Histogram::new(DIGITS)?,

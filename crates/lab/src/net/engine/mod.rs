@@ -1,8 +1,8 @@
 //! The loop that carries packets: reads the hosts' TUN devices, asks the links, delivers in time.
 //!
 //! One thread does it all. A super-packet's segments meet the link one by one; those that arrive
-//! within [`runs::quantum`] of each other are handed over together, so that the cost of a fast path
-//! is that of its super-packets while loss, queue and timing are those of its packets.
+//! within a fraction of a millisecond of each other are handed over together, so that the cost of a
+//! fast path is that of its super-packets while loss, queue and timing are those of its packets.
 
 mod carrier;
 mod direction;

@@ -217,7 +217,7 @@ fn datagrams_are_serialised_at_the_rate_and_stay_in_order() {
     assert_eq!(numbers, (0..250).collect::<Vec<_>>());
     let last = seen[249].1;
     assert!(last >= Duration::from_micros(201_000), "{last:?}");
-    assert!(last < Duration::from_micros(215_000), "{last:?}");
+    assert!(last < Duration::from_micros(230_000), "{last:?}");
 }
 
 #[test]
@@ -236,7 +236,7 @@ fn what_the_queue_cannot_hold_is_dropped() {
     assert_eq!(path.delivered, seen.len() as u64);
     assert_eq!(path.delivered + path.queue_drops, 50);
     // One leaves in 8 ms; the burst takes less than a few of them.
-    assert!((10..15).contains(&seen.len()), "{}", seen.len());
+    assert!((10..20).contains(&seen.len()), "{}", seen.len());
 }
 
 #[test]
@@ -331,7 +331,7 @@ fn corruption_arrives_with_right_checksums() {
 #[test]
 fn three_hosts_have_paths_of_their_own() {
     let mut net = topology(3, &delay_of(1), &delay_of(1), true);
-    net.paths[1].forward = delay_of(30); // a to c
+    net.paths[1].forward = delay_of(60); // a to c
     let Some(net) = Net::of(&net) else {
         return;
     };
@@ -344,9 +344,9 @@ fn three_hosts_have_paths_of_their_own() {
         assert_eq!(source.ip(), Topology::address(from));
         start.elapsed()
     };
-    assert!(time(0, 2) >= Duration::from_millis(30));
+    assert!(time(0, 2) >= Duration::from_millis(60));
     for (from, to) in [(0, 1), (1, 0), (1, 2), (2, 1), (2, 0)] {
-        assert!(time(from, to) < Duration::from_millis(20));
+        assert!(time(from, to) < Duration::from_millis(50));
     }
     // To nobody: dropped in silence.
     let nobody = (Topology::address(20), 7000);
