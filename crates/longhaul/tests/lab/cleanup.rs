@@ -1,0 +1,221 @@
+//! Nothing is left behind, however a lab ends.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use crate::harness::{LONGHAUL, Turn, directory, read};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+/// A setting that there is once for the machine.
+const MACHINE: &str = "/proc/sys/net/core/rmem_max";
+const LOCK: &str = "/tmp/longhaul-lab.lock";
+
+/// No lab runs while it lives, neither of these tests nor of anybody.
+struct NoLab {
+    _lock: File,
+}
+
+impl NoLab {
+    fn wait() -> Self {
+        let lock = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(LOCK)
+            .unwrap();
+        let start = Instant::now();
+        while lock.try_lock().is_err() {
+            assert!(
+                start.elapsed() < PATIENCE,
+                "a lab holds {LOCK} and does not end"
+            );
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Self { _lock: lock }
+    }
+}
+
+fn machine_setting() -> u64 {
+    read(Path::new(MACHINE)).trim().parse().unwrap()
+}
+
+/// A lab that changes the machine's setting and has processes everywhere.
+struct Lasting {
+    lab: Child,
+    /// Stands in the command line of each of its processes, and of no other.
+    mark: String,
+    /// The hosts' network namespaces as `/proc/PID/ns/net` has them.
+    namespaces: Vec<PathBuf>,
+    setting_before: u64,
+    directory: TempDir,
+}
+
+impl Drop for Lasting {
+    fn drop(&mut self) {
+        // A test that failed early.
+        let _ = self.lab.kill();
+        let _ = self.lab.wait();
+    }
+}
+
+impl Lasting {
+    /// `last`: what the command does after it has started all that.
+    fn start(last: &str) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let mark = format!("86400.{}{count:03}", std::process::id());
+        let directory = directory();
+        let setting_before = {
+            let _no_lab = NoLab::wait();
+            machine_setting()
+        };
+        let script = format!(
+            "on() {{ $LAB_PROGRAM lab exec \"$@\"; }}
+            on a -- setsid sleep {mark} >/dev/null 2>&1 &
+            setsid sh -c 'trap \"\" TERM INT HUP; sleep {mark}; sleep {mark}' >/dev/null 2>&1 &
+            on b -- sleep {mark} >/dev/null 2>&1 &
+            for h in a b; do on $h -- readlink /proc/self/ns/net; done > new
+            cat {MACHINE} >> new
+            mv new ready
+            while [ ! -e seen ]; do sleep 0.02; done
+            {last}"
+        );
+        let changed = setting_before + 4096;
+        let mut lasting = Self {
+            lab: Self::spawn(directory.path(), changed, &script),
+            mark,
+            namespaces: Vec::new(),
+            setting_before,
+            directory,
+        };
+        lasting.look(changed);
+        lasting
+    }
+
+    fn spawn(place: &Path, changed: u64, script: &str) -> Child {
+        Command::new(LONGHAUL)
+            .args(["lab", "net", "--wait", "--quiet", "--rtt", "10ms"])
+            .args(["--sysctl", &format!("net.core.rmem_max={changed}")])
+            .args(["--", "sh", "-c", script])
+            .current_dir(place)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap()
+    }
+
+    /// Waits until all of it is there, and lets the command go on.
+    fn look(&mut self, changed: u64) {
+        let place = self.directory.path();
+        let ready = place.join("ready");
+        wait_until("the lab is ready", || ready.exists());
+        wait_until("its processes run", || with_mark(&self.mark).len() >= 5);
+        let text = read(&ready);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[2].parse(), Ok(changed), "{MACHINE} in the lab");
+        self.namespaces = lines[..2].iter().map(PathBuf::from).collect();
+        File::create(place.join("seen")).unwrap();
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.lab), signal).unwrap();
+    }
+
+    /// Waits for its end and looks for what is left; its exit code, `None` if a signal ended it.
+    fn end(mut self) -> Option<i32> {
+        let mut status = None;
+        wait_until("the lab ends", || {
+            status = self.lab.try_wait().unwrap();
+            status.is_some()
+        });
+        // Every process of a lab holds the lock.
+        let _no_lab = NoLab::wait();
+        assert_eq!(with_mark(&self.mark), Vec::<PathBuf>::new(), "are left");
+        let inside = |process: &PathBuf| {
+            std::fs::read_link(process.join("ns/net"))
+                .is_ok_and(|namespace| self.namespaces.contains(&namespace))
+        };
+        let inhabitants: Vec<_> = processes().filter(inside).collect();
+        assert_eq!(
+            inhabitants,
+            Vec::<PathBuf>::new(),
+            "are in the lab's namespaces"
+        );
+        let mounts = read(Path::new("/proc/self/mountinfo"));
+        assert!(!mounts.contains(" - nsfs "), "{mounts}");
+        assert_eq!(
+            machine_setting(),
+            self.setting_before,
+            "{MACHINE} afterwards"
+        );
+        status.and_then(|status| status.code())
+    }
+}
+
+fn processes() -> impl Iterator<Item = PathBuf> {
+    std::fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(Result::ok)
+        .filter(|entry| entry.file_name().to_string_lossy().parse::<u32>().is_ok())
+        .map(|entry| entry.path())
+}
+
+/// Processes with the mark in their command line.
+fn with_mark(mark: &str) -> Vec<PathBuf> {
+    let has = |process: &PathBuf| {
+        std::fs::read(process.join("cmdline"))
+            .is_ok_and(|line| String::from_utf8_lossy(&line).contains(mark))
+    };
+    processes().filter(has).collect()
+}
+
+fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < PATIENCE, "not yet: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn after_a_command_that_ends() {
+    let Some(_turn) = Turn::take() else { return };
+    assert_eq!(Lasting::start("exit 0").end(), Some(0));
+}
+
+#[test]
+fn after_a_command_that_fails() {
+    let Some(_turn) = Turn::take() else { return };
+    assert_eq!(Lasting::start("exit 3").end(), Some(3));
+}
+
+#[test]
+fn after_a_command_that_is_killed() {
+    let Some(_turn) = Turn::take() else { return };
+    assert_eq!(Lasting::start("kill -9 $$").end(), Some(128 + 9));
+}
+
+#[test]
+fn after_the_lab_is_interrupted() {
+    let Some(_turn) = Turn::take() else { return };
+    for (signal, number) in [(Signal::INT, 2), (Signal::TERM, 15), (Signal::HUP, 1)] {
+        let lab = Lasting::start("sleep 86400");
+        lab.signal(signal);
+        assert_eq!(lab.end(), Some(128 + number));
+    }
+}
+
+#[test]
+fn after_the_lab_is_killed() {
+    let Some(_turn) = Turn::take() else { return };
+    let lab = Lasting::start("sleep 86400");
+    lab.signal(Signal::KILL);
+    assert_eq!(lab.end(), None);
+}

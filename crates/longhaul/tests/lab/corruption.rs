@@ -1,0 +1,133 @@
+//! Changed bytes that TCP does not notice, and `longhaul cp`, which does.
+
+use crate::harness::{Lab, Turn};
+use crate::server;
+
+#[test]
+fn tcp_delivers_wrong_bytes_and_does_not_know() {
+    let Some(turn) = Turn::take() else { return };
+    let bytes = 4_000_000;
+    let run = Lab::topology(
+        &turn,
+        "[default]\nrate = \"100mbit\"\n[default.forward]\ncorrupt = \"2%\"\n",
+    )
+    .counted()
+    .run(&format!(
+        "probe b tcp-receive & probe a tcp-send $LAB_B {bytes}; wait $!
+             on b grep ^Tcp: /proc/net/snmp > snmp"
+    ));
+    let received = run.received();
+    let corrupted = run.direction("a", "b").corrupted;
+    assert_eq!(received.bytes, bytes);
+    assert!(received.wrong > 0);
+    // Each changes one byte; some changed packets were sent in vain.
+    assert!(
+        received.wrong <= corrupted,
+        "{} wrong bytes of {corrupted} changes",
+        received.wrong
+    );
+    assert!(received.wrong >= corrupted * 9 / 10);
+    assert_eq!(checksum_errors(&run.text("snmp")), 0);
+}
+
+/// `InCsumErrors` of `/proc/net/snmp`: a line of names, a line of values.
+fn checksum_errors(snmp: &str) -> u64 {
+    let mut lines = snmp.lines();
+    let names = lines.next().unwrap().split(' ');
+    let values = lines.next().unwrap().split(' ');
+    let (_, value) = names
+        .zip(values)
+        .find(|(name, _)| *name == "InCsumErrors")
+        .unwrap();
+    value.parse().unwrap()
+}
+
+/// Only what the servers send to each other is damaged: the client's dialogues stay as they are.
+const DAMAGED: &str = "
+[hosts.a]
+[hosts.b]
+[hosts.c]
+[[paths]]
+between = [\"b\", \"c\"]
+rate = \"100mbit\"
+forward.corrupt = \"20%\"
+";
+
+#[test]
+fn a_damaged_copy_is_never_taken_for_whole() {
+    let Some(turn) = Turn::take() else { return };
+    let run = Lab::topology(&turn, DAMAGED)
+        .file("longhaul.sh", server::SCRIPT)
+        .counted()
+        .run(
+            r#". ./longhaul.sh
+            head -c 200000 /dev/urandom > from.dat
+            serve b "$PWD"; serve c "$PWD"
+            copy() { code=0; on a "$LAB_PROGRAM" cp --json "$@" > log 2>&1 || code=$?; cat log >> logs; }
+            : > verified
+            for n in 1 2 3 4; do
+                copy ftp://$USER@$B/from.dat ftp://$USER@$C/verified$n.dat
+                echo $code >> verified
+            done
+            copy --verify none ftp://$USER@$B/from.dat ftp://$USER@$C/unverified.dat
+            echo $code > unverified"#,
+        );
+    let logs = run.text("logs");
+    let sent = std::fs::read(run.path("from.dat")).unwrap();
+    let differs = |name: &str| std::fs::read(run.path(name)).is_ok_and(|found| found != sent);
+    // Without verification it comes through, damaged and under its name.
+    assert_eq!(run.text("unverified").trim(), "0", "{logs}");
+    assert!(differs("unverified.dat"), "the path did no damage");
+    // With it no damaged file gets its name. 200 kB are 139 packets: none comes without damage.
+    for (n, code) in (1..).zip(run.text("verified").lines()) {
+        assert_eq!(code, "6", "copy {n}:\n{logs}");
+        let name = format!("verified{n}.dat");
+        assert!(!run.path(&name).exists(), "{name} is there:\n{logs}");
+    }
+    assert!(run.direction("b", "c").corrupted > 0);
+}
+
+/// Here the dialogue is damaged too, and anything may go wrong but one thing. (The algorithm is
+/// named, since a damaged list of features may lack it, which is a reason to go without otherwise.)
+#[test]
+fn whatever_is_damaged_success_means_the_right_bytes() {
+    let Some(turn) = Turn::take() else { return };
+    let run = Lab::topology(
+        &turn,
+        "[default]\nrate = \"100mbit\"\n[default.back]\ncorrupt = \"1%\"\n",
+    )
+    .file("longhaul.sh", server::SCRIPT)
+    .counted()
+    .run(
+        r#". ./longhaul.sh
+        head -c 300000 /dev/urandom > from.dat
+        serve b "$PWD"
+        : > codes
+        for n in 1 2 3 4 5 6; do
+            code=0
+            on a "$LAB_PROGRAM" cp --json --timeout 2 --retries 2 --verify crc32c \
+                ftp://$USER@$B/from.dat to$n.dat > log$n 2>&1 || code=$?
+            echo $code >> codes
+        done"#,
+    );
+    let sent = std::fs::read(run.path("from.dat")).unwrap();
+    let mut detected = 0;
+    for (n, code) in (1..).zip(run.text("codes").lines()) {
+        let log = run.text(&format!("log{n}"));
+        let name = format!("to{n}.dat");
+        if code == "0" {
+            assert!(
+                std::fs::read(run.path(&name)).unwrap() == sent,
+                "{name} is wrong:\n{log}"
+            );
+        } else {
+            assert!(!run.path(&name).exists(), "{name} is there:\n{log}");
+        }
+        if code == "6" {
+            detected += 1;
+        }
+    }
+    // 207 packets of data each, of which one in a hundred is damaged: an undamaged copy is one of
+    // eight, six of them are one of 260 000.
+    assert!(detected > 0, "{}", run.text("codes"));
+}

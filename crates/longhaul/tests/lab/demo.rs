@@ -1,0 +1,63 @@
+//! `longhaul demo`.
+
+use crate::harness::{Turn, directory, longhaul, stderr, stdout};
+use crate::unprivileged::as_nobody;
+
+/// `stock X Mb/s, longhaul Y Mb/s: Zx (stock was limited by ...)`
+fn rates(line: &str) -> (f64, f64, f64) {
+    let read = || {
+        let rest = line.strip_prefix("stock ")?;
+        let (stock, rest) = rest.split_once(" Mb/s, longhaul ")?;
+        let (longhaul, rest) = rest.split_once(" Mb/s: ")?;
+        let (times, rest) = rest.split_once("x (stock was limited by ")?;
+        rest.strip_suffix(')').filter(|limit| !limit.is_empty())?;
+        Some((
+            stock.parse().ok()?,
+            longhaul.parse().ok()?,
+            times.parse().ok()?,
+        ))
+    };
+    read().unwrap_or_else(|| panic!("'{line}'"))
+}
+
+#[test]
+fn it_races_stock_settings_over_a_long_path() {
+    let Some(_turn) = Turn::take() else { return };
+    let directory = directory();
+    let place = directory.path().to_str().unwrap();
+    // Stock FTP needs a while for more than this.
+    let output = longhaul(&["demo", "--size", "8M", "--dir", place]);
+    let told = stdout(&output);
+    assert!(output.status.success(), "{told}\n{}", stderr(&output));
+    // On a busy machine a line about that follows.
+    let busy = |line: &&str| line.starts_with("But this machine was too busy");
+    let last = told.lines().rev().find(|line| !busy(line)).unwrap();
+    let (stock, longhaul, times) = rates(last);
+    assert!(stock > 0.0 && longhaul > stock, "{told}");
+    // Each number is rounded.
+    assert!(
+        (times - longhaul / stock).abs() <= 0.6 + 0.05 * times,
+        "{told}"
+    );
+    let left = std::fs::read_dir(directory.path()).unwrap().count();
+    assert_eq!(left, 0, "files are left");
+}
+
+#[test]
+fn where_no_network_can_be_built_it_says_why_and_shows_loopback() {
+    let Some(_turn) = Turn::take() else { return };
+    let directory = directory();
+    let output = as_nobody(
+        directory.path(),
+        "600",
+        "$LONGHAUL demo --size 20M --dir \"$PWD\"",
+    );
+    let told = stdout(&output);
+    assert!(output.status.success(), "{told}\n{}", stderr(&output));
+    assert!(
+        told.contains("/dev/net/tun") && told.contains("loopback"),
+        "{told}"
+    );
+    let left = std::fs::read_dir(directory.path()).unwrap().count();
+    assert_eq!(left, 0, "files are left");
+}

@@ -1,0 +1,49 @@
+//! A cell of an experiment that ships with the lab.
+
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::harness::{LONGHAUL, Turn, directory, read, skip, stderr};
+
+#[test]
+fn a_cell_of_the_white_papers_table() {
+    let Some(_turn) = Turn::take() else { return };
+    let directory = directory();
+    let output = Command::new(LONGHAUL)
+        .args(["lab", "run", "bbc-5.2", "--quick", "--repetitions", "1"])
+        .args(["--only", "latency=50", "--only", "p=4", "--out", "."])
+        .args(["--program", "longhaul", "--program", "globus"])
+        .current_dir(directory.path())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = read(&directory.path().join("bbc-5.2-quick.json"));
+    let results: Value = serde_json::from_str(&text).unwrap();
+    let cells = results["cells"].as_array().unwrap();
+    let globus = installed("globus-url-copy") && installed("globus-gridftp-server");
+    assert_eq!(cells.len(), 1 + usize::from(globus), "{text}");
+    for cell in cells {
+        assert_eq!(cell["at"]["latency"], "50");
+        assert_eq!(cell["at"]["p"], "4");
+        let samples = cell["samples"].as_array().unwrap();
+        // Those before it were spoilt by the machine, and repeated.
+        let last = samples
+            .last()
+            .unwrap_or_else(|| panic!("no sample: {cell:#}"));
+        assert_eq!(last["invalid"], Value::Array(Vec::new()), "{cell:#}");
+        // Mbit/s of a gigabit, most of which is acceleration here.
+        let rate = last["value"].as_f64().unwrap();
+        assert!(rate > 0.0 && rate < 1000.0, "{cell:#}");
+        assert_eq!(cell["median"].as_f64(), Some(rate), "{cell:#}");
+    }
+}
+
+fn installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(["/usr/sbin".into()])
+        .any(|d| d.join(program).is_file())
+        || skip::<()>(&format!("{program} is not installed")).is_some()
+}

@@ -1,0 +1,250 @@
+//! Runs labs as a user would, and repeats those that the machine spoilt.
+
+use std::fs::{File, Permissions};
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use lab::net::NetReport;
+use lab::net::report::DirectionReport;
+use tempfile::TempDir;
+
+/// The program under test.
+pub(crate) const LONGHAUL: &str = env!("CARGO_BIN_EXE_longhaul");
+
+/// So often is a run made whose report says that the machine spoilt it.
+const ATTEMPTS: u32 = 3;
+/// Before the second; twice as long before the third.
+const PAUSE: Duration = Duration::from_secs(1);
+/// The exit code of such a run.
+const INVALID: i32 = 9;
+
+/// `on HOST PROGRAM ...`; `probe HOST WORDS ...`: see [`crate::probe`].
+const PRELUDE: &str = r#"
+set -eu
+on() { on_host=$1; shift; "$LAB_PROGRAM" lab exec "$on_host" -- "$@"; }
+probe() {
+    probe_host=$1; shift
+    LAB_PROBE="$*" on "$probe_host" "$TEST_PROGRAM" --exact probe_on_a_host --ignored --nocapture \
+        >"probe.$probe_host" 2>&1 || { cat "probe.$probe_host" >&2; return 1; }
+}
+"#;
+
+/// The machine's turn of one test: no other test of this program runs a lab meanwhile.
+pub(crate) struct Turn {
+    _guard: MutexGuard<'static, ()>,
+}
+
+impl Turn {
+    /// Waits for it; `None`: no lab can be built here, and the test is skipped.
+    pub(crate) fn take() -> Option<Self> {
+        static TURNS: Mutex<()> = Mutex::new(());
+        let guard = TURNS.lock().unwrap_or_else(PoisonError::into_inner);
+        if !rustix::process::geteuid().is_root() {
+            return skip("this is not root");
+        }
+        if let Err(error) = File::options().read(true).write(true).open("/dev/net/tun") {
+            return skip(&format!("/dev/net/tun: {error}"));
+        }
+        Some(Self { _guard: guard })
+    }
+}
+
+/// Says that this test cannot run, past the test runner's capture.
+pub(crate) fn skip<T>(why: &str) -> Option<T> {
+    assert!(
+        std::env::var_os("LONGHAUL_REQUIRE_PEERS").is_none_or(|value| value != "1"),
+        "{why} (nothing may be missing while LONGHAUL_REQUIRE_PEERS=1)"
+    );
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or("test");
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {test}: {why}");
+    None
+}
+
+/// A network to run scripts over.
+pub(crate) struct Lab<'t> {
+    options: Vec<String>,
+    /// The result depends on when packets come.
+    timed: bool,
+    topology: Option<String>,
+    files: Vec<(&'static str, String)>,
+    _turn: &'t Turn,
+}
+
+/// A script that ran in a lab, in a directory of its own.
+pub(crate) struct Run {
+    pub(crate) directory: TempDir,
+    pub(crate) output: Output,
+    pub(crate) report: NetReport,
+}
+
+impl<'t> Lab<'t> {
+    /// With options of `lab net`.
+    pub(crate) fn new(turn: &'t Turn, options: &[&str]) -> Self {
+        Self {
+            options: options.iter().map(ToString::to_string).collect(),
+            timed: true,
+            topology: None,
+            files: Vec::new(),
+            _turn: turn,
+        }
+    }
+
+    /// From a topology file with this text.
+    pub(crate) fn topology(turn: &'t Turn, text: &str) -> Self {
+        Self {
+            topology: Some(text.to_owned()),
+            ..Self::new(turn, &[])
+        }
+    }
+
+    /// Only what comes is of interest, not when: such a run is good on a busy machine too, unless
+    /// packets were lost on their way to the emulator.
+    pub(crate) fn counted(mut self) -> Self {
+        self.timed = false;
+        self
+    }
+
+    /// With a file in the script's directory, which is the working directory.
+    pub(crate) fn file(mut self, name: &'static str, text: impl Into<String>) -> Self {
+        self.files.push((name, text.into()));
+        self
+    }
+
+    /// Runs a shell script to its end; it has to succeed.
+    pub(crate) fn run(&self, script: &str) -> Run {
+        let run = self.run_any(script);
+        let code = run.output.status.code();
+        assert!(
+            code == Some(0) || (!self.timed && code == Some(INVALID)),
+            "the script failed ({}):\n{}\n{}",
+            run.output.status,
+            stdout(&run.output),
+            stderr(&run.output)
+        );
+        run
+    }
+
+    /// Runs a shell script to its end, again if the machine was too busy.
+    pub(crate) fn run_any(&self, script: &str) -> Run {
+        let mut spoilt = Vec::new();
+        for attempt in 0..ATTEMPTS {
+            std::thread::sleep(PAUSE * attempt);
+            let run = self.attempt(script);
+            let good = match self.timed {
+                true => run.report.invalid.is_empty(),
+                false => run.report.overruns == 0,
+            };
+            if good {
+                return run;
+            }
+            spoilt.push(run.report.invalid.join("; "));
+        }
+        panic!("{ATTEMPTS} runs of the lab were invalid: {spoilt:#?}");
+    }
+
+    fn attempt(&self, script: &str) -> Run {
+        let directory = directory();
+        let place = directory.path();
+        for (name, text) in &self.files {
+            std::fs::write(place.join(name), text).unwrap();
+        }
+        let mut command = Command::new(LONGHAUL);
+        command.args(["lab", "net", "--wait", "--report", "report.json"]);
+        if let Some(text) = &self.topology {
+            std::fs::write(place.join("topology.toml"), text).unwrap();
+            command.args(["--topology", "topology.toml"]);
+        }
+        command
+            .args(&self.options)
+            .args(["--", "sh", "-c", &format!("{PRELUDE}\n{script}")])
+            .env("TEST_PROGRAM", std::env::current_exe().unwrap())
+            .current_dir(place)
+            .stdin(Stdio::null());
+        let output = command.output().unwrap();
+        let text = std::fs::read_to_string(place.join("report.json")).unwrap_or_default();
+        let report = serde_json::from_str(&text)
+            .unwrap_or_else(|e| panic!("no report ({e}): {text}\n{}", stderr(&output)));
+        Run {
+            directory,
+            output,
+            report,
+        }
+    }
+}
+
+impl Run {
+    /// A file that the script wrote.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Its text.
+    pub(crate) fn text(&self, name: &str) -> String {
+        read(&self.path(name))
+    }
+
+    /// The account of one direction.
+    pub(crate) fn direction(&self, from: &str, to: &str) -> &DirectionReport {
+        self.report
+            .directions
+            .iter()
+            .find(|d| d.from == from && d.to == to)
+            .unwrap_or_else(|| panic!("nothing of {from} to {to} in {:?}", self.report))
+    }
+}
+
+/// A directory that every user can use.
+pub(crate) fn directory() -> TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(directory.path(), Permissions::from_mode(0o777)).unwrap();
+    directory
+}
+
+/// `longhaul` with these arguments, to its end.
+pub(crate) fn longhaul(arguments: &[&str]) -> Output {
+    Command::new(LONGHAUL)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+pub(crate) fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+pub(crate) fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+pub(crate) fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).trim().to_owned()
+}
+
+/// What `tcp-receive` noted.
+#[derive(Debug)]
+pub(crate) struct Received {
+    pub(crate) bytes: u64,
+    /// Bytes that are not what was sent.
+    pub(crate) wrong: u64,
+    /// From the connection's beginning to its end.
+    pub(crate) seconds: f64,
+}
+
+impl Run {
+    /// The connection that `tcp-receive` took.
+    pub(crate) fn received(&self) -> Received {
+        let text = self.text("received");
+        let words: Vec<&str> = text.split(' ').collect();
+        Received {
+            bytes: words[0].parse().unwrap(),
+            wrong: words[1].parse().unwrap(),
+            seconds: words[2].parse().unwrap(),
+        }
+    }
+}

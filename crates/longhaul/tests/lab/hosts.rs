@@ -1,0 +1,134 @@
+//! Several hosts, each with its own settings, each pair with its own path.
+
+use crate::harness::{Lab, Turn, stderr, stdout};
+use crate::server;
+
+const THREE: &str = r#"
+cc = "cubic"
+
+[hosts.a]
+[hosts.b]
+cc = "reno"
+[hosts.c.sysctl]
+"net.ipv4.tcp_rmem" = "4096 50000 600000"
+"net.ipv4.tcp_sack" = 0
+
+[default]
+rtt = "10ms"
+
+[[paths]]
+between = ["a", "c"]
+rtt = "60ms"
+
+[[paths]]
+between = ["b", "c"]
+forward.delay = "5ms"
+back.delay = "25ms"
+"#;
+
+/// Least of the round trips that ping(8) tells, in milliseconds.
+fn least(ping: &str) -> f64 {
+    let (_, figures) = ping.split_once(" = ").unwrap_or_else(|| panic!("{ping}"));
+    figures.split('/').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn each_pair_has_its_path_and_each_host_its_settings() {
+    let Some(turn) = Turn::take() else { return };
+    let run = Lab::topology(&turn, THREE).run(
+        "echo $LAB_HOSTS $LAB_A $LAB_B $LAB_C > environment
+        on a ping -q -c 4 -i 0.05 $LAB_B > ab
+        on a ping -q -c 4 -i 0.05 $LAB_C > ac
+        on c ping -q -c 4 -i 0.05 $LAB_B > cb
+        for h in $LAB_HOSTS; do
+            on $h cat /proc/sys/net/ipv4/tcp_congestion_control /proc/sys/net/ipv4/tcp_sack \
+                /proc/sys/net/ipv4/tcp_rmem > settings.$h
+        done",
+    );
+    let environment = run.text("environment");
+    assert_eq!(environment.trim(), "a b c 10.99.0.1 10.99.0.2 10.99.0.3");
+    for (pair, rtt) in [("ab", 10.0), ("ac", 60.0), ("cb", 30.0)] {
+        let found = least(&run.text(pair));
+        assert!((rtt..rtt + 3.0).contains(&found), "{pair}: {found} ms");
+    }
+    let settings = |host: &str| {
+        let text = run.text(&format!("settings.{host}"));
+        let lines = text.lines().map(|l| l.replace('\t', " "));
+        lines.collect::<Vec<_>>()
+    };
+    assert_eq!(settings("a")[..2], ["cubic", "1"]);
+    assert_eq!(settings("b")[..2], ["reno", "1"]);
+    assert_eq!(settings("c"), ["cubic", "0", "4096 50000 600000"]);
+    assert_ne!(settings("a")[2], "4096 50000 600000");
+    // Nobody's packets went another way.
+    for (from, to) in [
+        ("a", "b"),
+        ("b", "a"),
+        ("a", "c"),
+        ("c", "a"),
+        ("c", "b"),
+        ("b", "c"),
+    ] {
+        assert_eq!(run.direction(from, to).packets, 4, "{from} to {to}");
+    }
+}
+
+#[test]
+fn options_hold_for_every_host() {
+    let Some(turn) = Turn::take() else { return };
+    let run = Lab::new(&turn, &["--cc", "reno", "--sysctl", "net.ipv4.tcp_sack=0"])
+        .counted()
+        .run(
+            "for h in a b; do
+            on $h cat /proc/sys/net/ipv4/tcp_congestion_control /proc/sys/net/ipv4/tcp_sack
+        done > settings",
+        );
+    assert_eq!(run.text("settings"), "reno\n0\nreno\n0\n");
+}
+
+#[test]
+fn a_program_on_a_host_is_where_it_says() {
+    let Some(turn) = Turn::take() else { return };
+    let run = Lab::new(&turn, &[]).counted().run_any(
+        "on b cat /proc/net/fib_trie | grep -q 10.99.0.2
+        echo in | on a cat
+        on a sh -c 'echo out >&2; exit 5'",
+    );
+    assert_eq!(run.output.status.code(), Some(5));
+    assert_eq!(stdout(&run.output), "in");
+    assert!(stderr(&run.output).starts_with("out"));
+}
+
+#[test]
+fn two_servers_move_a_file_between_themselves() {
+    let Some(turn) = Turn::take() else { return };
+    let run = Lab::topology(
+        &turn,
+        "[hosts.a]\n[hosts.b]\n[hosts.c]\n[default]\nrate = \"100mbit\"\nrtt = \"10ms\"\n",
+    )
+    .file("longhaul.sh", server::SCRIPT)
+    .counted()
+    .run(
+        r#". ./longhaul.sh
+        mkdir left right
+        head -c 5000000 /dev/urandom > left/big.dat
+        serve b left; serve c right
+        on a "$LAB_PROGRAM" cp --json -p 2 ftp://$USER@$B/big.dat ftp://$USER@$C/copy.dat > log
+        cmp left/big.dat right/copy.dat"#,
+    );
+    let summary = run
+        .text("log")
+        .lines()
+        .last()
+        .unwrap_or_default()
+        .to_owned();
+    let summary: serde_json::Value = serde_json::from_str(&summary).unwrap();
+    assert_eq!(summary["exit"], 0);
+    assert_eq!(summary["bytes"], 5_000_000);
+    // The bytes went from server to server, not through the client.
+    assert!(run.direction("b", "c").delivered_bytes > 5_000_000);
+    for (from, to) in [("b", "a"), ("a", "c")] {
+        let direction = run.direction(from, to);
+        assert!(direction.delivered_bytes < 200_000, "{direction:?}");
+    }
+}

@@ -1,0 +1,21 @@
+//! Servers of ours on the hosts of a lab.
+
+/// Shell: `serve HOST DIRECTORY` starts a server there, whose address is then in the host's letter
+/// in upper case; `$USER` may log in and may have servers talk to each other.
+pub(crate) const SCRIPT: &str = r#"
+USER=lab:far-away
+echo far-away | "$LAB_PROGRAM" user add --users users --password-stdin lab 2>/dev/null
+serve() {
+    serve_name=$(echo "$1" | tr a-z A-Z)
+    eval "serve_address=\$LAB_$serve_name"
+    on "$1" "$LAB_PROGRAM" serve --listen "$serve_address:0" --users users --root "$2" \
+        > "listening.$1" 2> "serve.$1.log" &
+    serve_wait=0
+    until grep -q '^listening on ' "listening.$1"; do
+        serve_wait=$((serve_wait + 1))
+        [ $serve_wait -lt 500 ] || { cat "serve.$1.log" >&2; return 1; }
+        sleep 0.02
+    done
+    eval "$serve_name=\$(sed -n 's/^listening on //p' listening.$1)"
+}
+"#;

@@ -1,0 +1,100 @@
+//! Paths that vary in time.
+
+use crate::arrivals::Arrival;
+use crate::harness::{LONGHAUL, Lab, Turn, longhaul, stderr, stdout};
+use crate::statistics::assert_close;
+
+const STEPS: &str = "seconds,rate\n0,20mbit\n2,5mbit\n4,20mbit\n600,20mbit\n";
+const PACKET_BITS: f64 = 12_000.0;
+/// Packets over which a rate is taken.
+const WINDOW: usize = 40;
+
+/// Mbit/s at the receiver, window by window, and when each ended.
+fn rates(arrivals: &[Arrival]) -> Vec<(f64, f64)> {
+    let rate = |window: &[Arrival]| {
+        let (first, last) = (window[0].received, window[WINDOW].received);
+        let seconds = (last - first) as f64 / 1e9;
+        (
+            WINDOW as f64 * PACKET_BITS / seconds / 1e6,
+            last as f64 / 1e9,
+        )
+    };
+    arrivals
+        .windows(WINDOW + 1)
+        .step_by(WINDOW)
+        .map(rate)
+        .collect()
+}
+
+#[test]
+fn the_receiver_sees_the_rate_change() {
+    let Some(turn) = Turn::take() else { return };
+    // The bottleneck is busy from the first packet on for about 4.5 s.
+    let count = 5000;
+    let run = Lab::new(&turn, &["--trace", "steps.csv", "--queue", "unlimited"])
+        .file("steps.csv", STEPS)
+        .run(&format!(
+            "probe b udp-receive {count} & probe a udp-send $LAB_B {count} 1472 0; wait $!"
+        ));
+    let rates = rates(&run.arrivals());
+    let near = |rate: f64, wanted: f64| (rate - wanted).abs() < wanted * 0.1;
+    let slow: Vec<usize> = (0..rates.len())
+        .filter(|i| near(rates[*i].0, 5.0))
+        .collect();
+    let fast = rates.iter().filter(|(rate, _)| near(*rate, 20.0)).count();
+    assert!(slow.len() >= 10, "{rates:?}");
+    // All but the two in which it changes, and some in which the machine stood still.
+    assert!(slow.len() + fast >= rates.len() * 9 / 10, "{rates:?}");
+    let (first, last) = (slow[0], slow[slow.len() - 1]);
+    let (before, after) = (&rates[..first], &rates[last + 1..]);
+    for side in [before, after] {
+        assert!(side.iter().any(|(rate, _)| near(*rate, 20.0)), "{rates:?}");
+    }
+    let seconds = rates[last].1 - rates[first].1;
+    assert_close("seconds of the slow part", seconds, 2.0, 0.1);
+}
+
+#[test]
+fn loss_comes_and_goes() {
+    let Some(turn) = Turn::take() else { return };
+    let count = 3000;
+    let run = Lab::new(&turn, &["--trace", "loss.csv"])
+        .file("loss.csv", "seconds,loss\n0,0\n1,100%\n1.5,0\n600,0\n")
+        .run(&format!(
+            "probe b udp-receive {count} & probe a udp-send $LAB_B {count} 100 700; wait $!"
+        ));
+    let lost = crate::arrivals::missing(&run.arrivals(), count);
+    let gaps = crate::arrivals::runs(&lost);
+    assert_eq!(gaps.len(), 1, "{gaps:?}");
+    // Half a second of one packet each 0.7 ms, if the sender was not held up.
+    assert!((300..=800).contains(&gaps[0]), "{gaps:?}");
+    assert_eq!(run.direction("a", "b").losses, lost.len() as u64);
+}
+
+#[test]
+fn shipped_traces_are_printed_and_taken() {
+    let Some(turn) = Turn::take() else { return };
+    for name in ["drsftp-path", "drsftp-wan"] {
+        let printed = longhaul(&["lab", "trace", name]);
+        assert!(printed.status.success(), "{}", stderr(&printed));
+        let text = stdout(&printed);
+        assert!(text.starts_with("seconds,rate,rtt"), "{text:.60}");
+        assert!(text.lines().count() > 20);
+        assert_eq!(text, stdout(&longhaul(&["lab", "trace", name])));
+        assert_ne!(
+            text,
+            stdout(&longhaul(&["lab", "trace", name, "--seed", "2"]))
+        );
+        let run = Lab::new(&turn, &["--trace", "printed.csv"])
+            .file("printed.csv", text)
+            .run("on a ping -c 1 -W 5 $LAB_B > ping || true");
+        assert!(run.text("ping").contains("PING"), "{LONGHAUL}");
+    }
+}
+
+#[test]
+fn an_unknown_trace_is_refused() {
+    let output = longhaul(&["lab", "trace", "mars"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("drsftp-path"));
+}
