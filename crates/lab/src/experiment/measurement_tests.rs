@@ -136,6 +136,11 @@ fn refusals_end_the_experiment_and_other_failures_are_samples() {
     assert!(matches!(refuse(3), Err(LabError::Refused(_))));
     assert!(matches!(refuse(4), Err(LabError::NotFound(_))));
     assert!(matches!(refuse(7), Err(LabError::Busy(_))));
+    let topology = fake(true, "echo $DIR/topology.toml: line 3: no >&2; exit 2");
+    assert!(matches!(
+        measure(&topology, "wall"),
+        Err(LabError::Usage(why)) if why == "[network], filled in: line 3: no"
+    ));
     let later = fake(false, "echo busy >&2; exit 7");
     let sample = measured(&later, "wall", false).unwrap().sample;
     assert_eq!(sample.invalid, ["busy"]);
