@@ -25,10 +25,12 @@ fn main() -> ExitCode {
         .filter_map(|a| a.to_str())
         .collect();
     let done = match words[..] {
-        ["lab", "init", ..] => init(&arguments[2..]).or_else(|e| Ok((start_code(&e), e).told())),
+        ["lab", "init", ..] => {
+            init(&arguments[2..]).or_else(|e| Ok((start_code(&e).unwrap_or(2), e).told()))
+        }
         ["lab", "exec", host] => exec(host, arguments.get(4..).unwrap_or_default())
             .map(|never| match never {})
-            .or_else(|e| Ok((start_code(&e), e).told())),
+            .or_else(|e| Ok((start_code(&e).unwrap_or(2), e).told())),
         _ => net(&arguments),
     };
     ExitCode::from(done.unwrap_or_else(|error: LabError| (1, error).told()))

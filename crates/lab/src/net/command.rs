@@ -91,24 +91,26 @@ impl Running {
         let process = pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty())
             .map_err(|e| failed(e.into()))?;
         let mut ending: Option<(u8, Instant)> = None;
-        loop {
+        let status = loop {
             let left = ending.map(|(_, since)| LAST.saturating_sub(since.elapsed()));
+            if left == Some(Duration::ZERO) {
+                self.child.kill().map_err(failed)?;
+                break self.child.wait().map_err(failed)?;
+            }
             wait_readable(&process, signals, left).map_err(failed)?;
             if let Some(signal) = signals.take() {
                 ending.get_or_insert((signal, Instant::now()));
                 self.lifeline = None;
             }
             if let Some(status) = self.child.try_wait().map_err(failed)? {
-                let signal = ending.map(|(signal, _)| signal);
-                return Ok(Ended {
-                    code: signal.map_or_else(|| exit_code(status), |signal| 128 + signal),
-                    signal,
-                });
+                break status;
             }
-            if left == Some(Duration::ZERO) {
-                self.child.kill().map_err(failed)?;
-            }
-        }
+        };
+        let signal = ending.map(|(signal, _)| signal);
+        Ok(Ended {
+            code: signal.map_or_else(|| exit_code(status), |signal| 128 + signal),
+            signal,
+        })
     }
 }
 
@@ -142,7 +144,7 @@ fn spawn_first(mut command: Command) -> Result<Child, LabError> {
                 let program = command.get_program().to_owned();
                 command
                     .spawn()
-                    .map_err(|e| super::exec::not_started(&program, e))
+                    .map_err(|e| super::exec::not_started(&program, &e))
             })
             .map_err(|e| LabError::system("cannot start a thread", e))?;
         thread

@@ -38,21 +38,21 @@ pub fn exec(host: &str, command: &[OsString]) -> Result<Infallible, LabError> {
     let path = namespace_of(host, &table)?;
     enter(host, path)?;
     let error = Command::new(program).args(arguments).exec();
-    Err(not_started(program, error))
+    Err(not_started(program, &error))
 }
 
 /// The exit code for a program that did not start, as env(1) and shells have it: 127 it was not
-/// found, 126 it cannot be executed, 125 anything before that.
-pub fn start_code(error: &LabError) -> u8 {
+/// found, 126 it cannot be executed. `None`: it was not the program that was wrong.
+pub fn start_code(error: &LabError) -> Option<u8> {
     match error {
-        LabError::NotFound(_) => 127,
-        LabError::Program(_) => 126,
-        _ => 125,
+        LabError::NotFound(_) => Some(127),
+        LabError::Program(_) => Some(126),
+        _ => None,
     }
 }
 
 /// Why a program did not start.
-pub(super) fn not_started(program: &OsStr, error: std::io::Error) -> LabError {
+pub(super) fn not_started(program: &OsStr, error: &std::io::Error) -> LabError {
     let name = program.display();
     match error.kind() {
         ErrorKind::NotFound => LabError::NotFound(format!("{name}: no such program")),
@@ -103,9 +103,9 @@ mod tests {
 
     #[test]
     fn shells_codes_tell_what_went_wrong() {
-        let code = |kind: ErrorKind| start_code(&not_started(OsStr::new("x"), kind.into()));
-        assert_eq!(code(ErrorKind::NotFound), 127);
-        assert_eq!(code(ErrorKind::PermissionDenied), 126);
-        assert_eq!(start_code(&LabError::Usage(String::new())), 125);
+        let code = |kind: ErrorKind| start_code(&not_started(OsStr::new("x"), &kind.into()));
+        assert_eq!(code(ErrorKind::NotFound), Some(127));
+        assert_eq!(code(ErrorKind::PermissionDenied), Some(126));
+        assert_eq!(start_code(&LabError::Usage(String::new())), None);
     }
 }

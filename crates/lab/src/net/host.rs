@@ -56,10 +56,20 @@ pub(super) fn build(
     let borrowed = Borrowed::set(&for_machine)?;
     for (namespace, name) in namespaces.iter().zip(restricted) {
         if let Some(name) = name {
-            namespace.enter(|| sysctl::set_here(CONGESTION_CONTROL, &name))?;
+            namespace.enter(|| set_restricted(&name))?;
         }
     }
     Ok((namespaces, ports, borrowed))
+}
+
+/// After the machine has allowed it.
+fn set_restricted(congestion: &str) -> Result<(), LabError> {
+    match sysctl::set_here(CONGESTION_CONTROL, congestion)? {
+        Scope::Namespace => Ok(()),
+        Scope::Machine | Scope::Restricted => Err(LabError::Refused(format!(
+            "this kernel does not let a namespace use the congestion control '{congestion}'"
+        ))),
+    }
 }
 
 /// The host's only way out, in this thread's namespace.

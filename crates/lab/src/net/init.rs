@@ -62,7 +62,7 @@ pub fn init(arguments: &[OsString]) -> Result<u8, LabError> {
         .args(arguments)
         .env(NAMESPACES, table(&this_process, &hosts))
         .spawn()
-        .map_err(|e| not_started(program, e))?;
+        .map_err(|e| not_started(program, &e))?;
     let watched = lifeline
         .try_clone()
         .map_err(|e| LabError::system("cannot duplicate a descriptor", e))?;

@@ -126,14 +126,17 @@ fn path(key: &str) -> Result<PathBuf, LabError> {
 }
 
 fn open(path: &Path) -> Result<File, Errno> {
-    OpenOptions::new().write(true).open(path).map_err(errno)
+    OpenOptions::new()
+        .write(true)
+        .open(path)
+        .map_err(|e| errno(&e))
 }
 
 fn write(mut file: File, value: &str) -> Result<(), Errno> {
-    file.write_all(value.as_bytes()).map_err(errno)
+    file.write_all(value.as_bytes()).map_err(|e| errno(&e))
 }
 
-fn errno(error: std::io::Error) -> Errno {
+fn errno(error: &std::io::Error) -> Errno {
     Errno::from_raw(error.raw_os_error().unwrap_or_default())
 }
 

@@ -76,7 +76,7 @@ fn exec_tells_what_is_wrong() {
          $LAB_PROGRAM lab exec a -- /etc/passwd; echo $?
          $LAB_PROGRAM lab exec z -- true; echo $?",
     );
-    assert_eq!(stdout(&told), "5\n127\n126\n125");
+    assert_eq!(stdout(&told), "5\n127\n126\n2");
     assert!(stderr(&told).contains("no host 'z' in this lab; there are a, b"));
 }
 
