@@ -167,10 +167,14 @@ fn outcome(prepared: &Prepared, code: Option<i32>, first: bool) -> Result<Outcom
     let errors = String::from_utf8_lossy(&errors);
     let last = errors.lines().rfind(|line| !line.trim().is_empty());
     let last = last.unwrap_or("the lab said nothing");
-    let why = last
+    let mut why = last
         .strip_prefix("longhaul lab: ")
         .unwrap_or(last)
         .to_owned();
+    if let Some(topology) = &prepared.topology {
+        // The user wrote an experiment, not this file.
+        why = why.replace(&topology.display().to_string(), "[network], filled in");
+    }
     match code {
         Some(2) => Err(LabError::Usage(why)),
         Some(3) => Err(LabError::Refused(why)),
