@@ -175,3 +175,26 @@ fn exit_code(status: ExitStatus) -> u8 {
         .or_else(|| status.signal().map(|signal| 128 + signal));
     u8::try_from(code.unwrap_or_default()).unwrap_or(u8::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_counts_from_128() {
+        // As wait(2) encodes them: the exit code in the second byte, the signal in the first.
+        assert_eq!(exit_code(ExitStatus::from_raw(7 << 8)), 7);
+        assert_eq!(exit_code(ExitStatus::from_raw(0)), 0);
+        assert_eq!(exit_code(ExitStatus::from_raw(9)), 137);
+    }
+
+    #[test]
+    fn what_is_to_be_inherited_is() {
+        let (reading, _writing) =
+            rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
+        let number = inheritable(&reading).unwrap();
+        assert_eq!(number, reading.as_raw_fd());
+        let flags = rustix::io::fcntl_getfd(&reading).unwrap();
+        assert!(!flags.contains(FdFlags::CLOEXEC));
+    }
+}

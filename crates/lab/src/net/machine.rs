@@ -91,23 +91,9 @@ impl Borrowed {
                 .write_all(text.as_bytes())
         });
         written.map_err(|e| match e.kind() {
-            ErrorKind::PermissionDenied => self.not_root(),
+            ErrorKind::PermissionDenied => self.changes.not_root(),
             _ => LabError::system(format!("cannot write {RECORD}"), e),
         })
-    }
-
-    fn not_root(&self) -> LabError {
-        let commands: Vec<String> = self
-            .changes
-            .0
-            .iter()
-            .map(|c| format!("sudo sysctl -w {}='{}'", c.key, c.during))
-            .collect();
-        LabError::Refused(format!(
-            "a setting of the whole machine is asked for, and only root may change it: run as root, \
-             or set it first with `{}`",
-            commands.join(" && ")
-        ))
     }
 }
 
@@ -123,6 +109,28 @@ impl Changes {
         if self.0.is_empty() {
             return;
         }
+        self.restore();
+        if let Err(error) = std::fs::remove_file(RECORD)
+            && error.kind() != ErrorKind::NotFound
+        {
+            tracing::error!(%error, "cannot remove {RECORD}");
+        }
+    }
+
+    fn not_root(&self) -> LabError {
+        let commands: Vec<String> = self
+            .0
+            .iter()
+            .map(|c| format!("sudo sysctl -w {}='{}'", c.key, c.during))
+            .collect();
+        LabError::Refused(format!(
+            "a setting of the whole machine is asked for, and only root may change it: run as root, \
+             or set it first with `{}`",
+            commands.join(" && ")
+        ))
+    }
+
+    fn restore(&self) {
         for Changed {
             key,
             before,
@@ -134,11 +142,6 @@ impl Changes {
             {
                 tracing::error!(%error, "a setting of the machine could not be put back");
             }
-        }
-        if let Err(error) = std::fs::remove_file(RECORD)
-            && error.kind() != ErrorKind::NotFound
-        {
-            tracing::error!(%error, "cannot remove {RECORD}");
         }
     }
 }
@@ -164,4 +167,59 @@ pub(super) fn recover() -> Result<(), LabError> {
     })?;
     changes.put_back();
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: &str = "net.core.somaxconn";
+
+    fn wanted(values: &[&str]) -> Vec<(String, String)> {
+        let pair = |value: &&str| (KEY.to_owned(), (*value).to_owned());
+        values.iter().map(pair).collect()
+    }
+
+    #[test]
+    fn what_is_so_already_is_not_borrowed() {
+        let now = sysctl::read(KEY).unwrap();
+        let borrowed = Borrowed::set(&wanted(&[&now, &format!(" {now}\t")])).unwrap();
+        assert_eq!(borrowed.changes, Changes::default());
+    }
+
+    #[test]
+    fn hosts_that_disagree_change_nothing() {
+        let before = sysctl::read(KEY).unwrap();
+        let told = Borrowed::set(&wanted(&["101", "102"])).unwrap_err();
+        assert!(matches!(told, LabError::Usage(_)));
+        assert!(told.to_string().contains("'101' and '102'"), "{told}");
+        assert_eq!(sysctl::read(KEY).unwrap(), before);
+    }
+
+    #[test]
+    fn what_somebody_else_has_changed_since_stays() {
+        let before = sysctl::read(KEY).unwrap();
+        // As if the lab had made it 103, and an administrator what it is now.
+        Changes(vec![Changed {
+            key: KEY.to_owned(),
+            before: "104".to_owned(),
+            during: "103".to_owned(),
+        }])
+        .restore();
+        assert_eq!(sysctl::read(KEY).unwrap(), before);
+    }
+
+    #[test]
+    fn the_way_out_without_root_is_a_command_line() {
+        let changes = Changes(vec![Changed {
+            key: "net.core.rmem_max".to_owned(),
+            before: "1".to_owned(),
+            during: "2".to_owned(),
+        }]);
+        let told = changes.not_root().to_string();
+        assert!(
+            told.contains("`sudo sysctl -w net.core.rmem_max='2'`"),
+            "{told}"
+        );
+    }
 }
