@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use crate::harness::{LONGHAUL, Turn, directory, read};
+use crate::harness::{LONGHAUL, Turn, directory, longhaul, read, stderr};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 /// A setting that there is once for the machine.
@@ -128,6 +128,16 @@ impl Lasting {
         kill_process(Pid::from_child(&self.lab), signal).unwrap();
     }
 
+    /// The first process of its process namespace: the lab's only child.
+    fn first_process(&self) -> Pid {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.lab.id())).unwrap();
+        let children: String = threads
+            .filter_map(|thread| std::fs::read_to_string(thread.ok()?.path().join("children")).ok())
+            .collect();
+        let pid = children.split_whitespace().next().unwrap();
+        Pid::from_raw(pid.parse().unwrap()).unwrap()
+    }
+
     /// Waits for its end and looks for what is left; its exit code, `None` if a signal ended it.
     fn end(mut self) -> Option<i32> {
         let mut status = None;
@@ -217,5 +227,27 @@ fn after_the_lab_is_killed() {
     let Some(_turn) = Turn::take() else { return };
     let lab = Lasting::start("sleep 86400");
     lab.signal(Signal::KILL);
+    assert_eq!(lab.end(), None);
+}
+
+#[test]
+fn after_its_first_process_is_killed() {
+    let Some(_turn) = Turn::take() else { return };
+    let lab = Lasting::start("sleep 86400");
+    kill_process(lab.first_process(), Signal::KILL).unwrap();
+    assert_eq!(lab.end(), Some(128 + 9));
+}
+
+#[test]
+fn after_both_are_killed_and_the_next_lab_has_put_back_the_setting() {
+    let Some(_turn) = Turn::take() else { return };
+    let lab = Lasting::start("sleep 86400");
+    let first_process = lab.first_process();
+    // Or the lab would put it back itself.
+    lab.signal(Signal::STOP);
+    kill_process(first_process, Signal::KILL).unwrap();
+    lab.signal(Signal::KILL);
+    let next = longhaul(&["lab", "net", "--wait", "--quiet", "--", "true"]);
+    assert!(next.status.success(), "{}", stderr(&next));
     assert_eq!(lab.end(), None);
 }

@@ -100,3 +100,28 @@ fn what_only_root_may_change_is_named() {
         "{told}"
     );
 }
+
+#[test]
+fn the_switch_that_forbids_user_namespaces_is_named() {
+    let Some(_turn) = Turn::take() else { return };
+    if !allowed() {
+        return;
+    }
+    // Root of a user namespace below which there may be no other, and without the capability that
+    // would make another unnecessary.
+    let script = r#"
+        echo 0 > /proc/sys/user/max_user_namespaces
+        exec setpriv --bounding-set -sys_admin "$LONGHAUL" lab net --wait -- true"#;
+    let output = Command::new("unshare")
+        .args(["--user", "--map-root-user", "sh", "-ec", script])
+        .env("LONGHAUL", LONGHAUL)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let told = stderr(&output);
+    assert_eq!(output.status.code(), Some(3), "{told}");
+    assert!(
+        told.contains("sudo sysctl -w user.max_user_namespaces="),
+        "{told}"
+    );
+}
