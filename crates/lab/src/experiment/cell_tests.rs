@@ -124,11 +124,9 @@ fn part_server() {
     };
     let port: u16 = port.parse().unwrap();
     // A session that outlives its server, if nobody ends it.
-    let script = format!("echo $$ > session; exec sleep 60.{port}");
-    Command::new("setsid")
-        .args(["sh", "-c", &script])
-        .spawn()
-        .unwrap();
+    let script = "setsid sh -c 'echo $$ > session; exec sleep 60' &";
+    let status = Command::new("sh").args(["-c", script]).status().unwrap();
+    assert!(status.success());
     let listener = std::net::TcpListener::bind(("127.0.0.1", port)).unwrap();
     while let Ok((connection, _)) = listener.accept() {
         drop(connection);
