@@ -46,48 +46,61 @@ fn main() -> ExitCode {
 
 /// The text to be kept; how many points are beyond tolerance.
 fn report() -> Result<(String, usize), LabError> {
-    let table = reference::ns2()?;
-    let mut lines = String::new();
-    let mut summary = String::new();
-    let mut beyond = 0;
-    for overhead in [120, 0] {
-        let mut all = Comparison::default();
-        for seed in 1..=3 {
-            let part: Vec<&Reference> = table
-                .iter()
-                .filter(|r| r.overhead_us == overhead && r.seed == seed)
-                .collect();
-            all.add(&part)?;
-        }
-        lines += &all.lines;
-        beyond += all.beyond;
-        let _ = writeln!(
-            summary,
-            "host {overhead:>3}: goodput within {:.2} %, mean round trip within {:.2} %",
-            all.goodput * 100.0,
-            all.rtt * 100.0
-        );
-    }
-    let text = format!(
+    let (sweep, losses) = (reference::sweep()?, reference::losses()?);
+    let with = |overhead| sweep.iter().filter(move |r| r.overhead_us == overhead);
+    let parts = [
+        ("host 120", Comparison::of(with(120))?),
+        ("host 0  ", Comparison::of(with(0))?),
+        ("loss    ", Comparison::of(losses.iter())?),
+    ];
+    let mut text = format!(
         "Goodput (Mbit/s) and mean round trip (ms) of N connections: the simulator, and ns-2 2.35.\n\
-         Largest deviations (tolerated: {:.0} % and {:.0} %):\n\n{summary}\n{COLUMNS}\n{lines}",
+         Largest deviations (tolerated: {:.0} % and {:.0} %):\n\n",
         GOODPUT_TOLERANCE * 100.0,
         RTT_TOLERANCE * 100.0
     );
-    Ok((text, beyond))
+    for (name, part) in &parts {
+        let _ = writeln!(
+            text,
+            "{name}: goodput within {:.2} %, mean round trip within {:.2} %",
+            part.goodput * 100.0,
+            part.rtt * 100.0
+        );
+    }
+    let _ = writeln!(text, "\n{COLUMNS}");
+    for (_, part) in &parts {
+        text += &part.lines;
+    }
+    Ok((text, parts.iter().map(|(_, part)| part.beyond).sum()))
 }
 
 impl Comparison {
-    /// Simulates a part of the table, which differs in nothing but the number of connections.
-    fn add(&mut self, part: &[&Reference]) -> Result<(), LabError> {
-        let Some(first) = part.first() else {
-            return Ok(());
-        };
+    fn of<'r>(part: impl Iterator<Item = &'r Reference>) -> Result<Self, LabError> {
+        // What differs in nothing but the number of connections is simulated together.
+        let mut settings: Vec<(SimRequest, Vec<&Reference>)> = Vec::new();
+        for reference in part {
+            let setting = SimRequest {
+                flows: Flows::Auto,
+                ..reference.request()
+            };
+            match settings.iter_mut().find(|(known, _)| *known == setting) {
+                Some((_, same)) => same.push(reference),
+                None => settings.push((setting, vec![reference])),
+            }
+        }
+        let mut comparison = Self::default();
+        for (setting, references) in settings {
+            comparison.add(&setting, &references)?;
+        }
+        Ok(comparison)
+    }
+
+    fn add(&mut self, setting: &SimRequest, references: &[&Reference]) -> Result<(), LabError> {
         let report = simulate::run(&SimRequest {
-            flows: Flows::Counts(part.iter().map(|r| r.connections).collect()),
-            ..first.request()
+            flows: Flows::Counts(references.iter().map(|r| r.connections).collect()),
+            ..setting.clone()
         })?;
-        for (reference, ours) in part.iter().zip(&report.points) {
+        for (reference, ours) in references.iter().zip(&report.points) {
             let (goodput, rtt) = reference.deviations(ours);
             self.goodput = self.goodput.max(goodput.abs());
             self.rtt = self.rtt.max(rtt.abs());

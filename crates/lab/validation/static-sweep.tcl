@@ -1,6 +1,6 @@
 # Static sweep of parallel TCP connections in ns-2: one point of the reference table.
 #
-#   ns static-sweep.tcl CONNECTIONS SEED [TCP [OVERHEAD_US [WARM_UP [MEASURED]]]]
+#   ns static-sweep.tcl CONNECTIONS SEED [TCP [OVERHEAD_US [WARM_UP [MEASURED [LOSS [WINDOW]]]]]]
 #
 # The setting of Ito, Ohsaki and Imase (2008), section 4: a server and a client over two DropTail
 # routers, B = 100 Mbit/s, tau = 10 ms one way, 1 000 packets of buffer, W = 64 KB, packets of
@@ -16,9 +16,12 @@
 # Jacobson, On Traffic Phase Effects in Packet-Switched Gateways, 1991). 120, the time that the
 # bottleneck needs for one packet, is what they found enough to remove that.
 #
+# LOSS is the share of data packets that are lost at random behind the bottleneck, WINDOW the most
+# packets that a connection may have outstanding.
+#
 # Prints one CSV line:
 #   connections,overhead_us,seed,goodput_mbps,mean_rtt_ms,sampled_rtt_ms,drops,timeouts,jain,tcp,
-#   warm_up_s,measured_s,ns2
+#   warm_up_s,measured_s,ns2,loss,window
 #
 # goodput_mbps    payload acknowledged in the measured interval
 # mean_rtt_ms     round trip of a data packet at the mean queueing delay of the bottleneck, which is
@@ -40,8 +43,9 @@ set variant     [argument 2 "Sack1"]
 set overhead    [argument 3 0]
 set warm_up     [argument 4 20]
 set measured    [argument 5 60]
+set loss        [argument 6 0]
 if {$connections eq "" || $seed eq ""} {
-    puts stderr "usage: ns static-sweep.tcl CONNECTIONS SEED ?TCP? ?OVERHEAD_US? ?WARM_UP? ?MEASURED?"
+    puts stderr "usage: ns static-sweep.tcl CONNECTIONS SEED ?TCP? ?OVERHEAD_US? ?WARM_UP? ?MEASURED? ?LOSS? ?WINDOW?"
     exit 2
 }
 
@@ -55,7 +59,7 @@ set access_delay     0.001
 set packet           1500
 set header           40
 set payload          [expr {$packet - $header}]
-set window           [expr {65536 / $payload}]
+set window           [argument 7 [expr {65536 / $payload}]]
 
 Agent/TCP set packetSize_ $payload
 Agent/TCP set useHeaders_ true
@@ -84,6 +88,14 @@ $ns duplex-link $far $client $access_rate $access_delay DropTail
 $ns queue-limit $near $far $bottleneck_queue
 foreach {from to} [list $server $near $far $client $client $far $far $near $near $server] {
     $ns queue-limit $from $to 1000000
+}
+if {$loss > 0} {
+    set misfortune [new ErrorModel]
+    $misfortune unit pkt
+    $misfortune set rate_ $loss
+    $misfortune ranvar [new RandomVariable/Uniform]
+    $misfortune drop-target [new Agent/Null]
+    $ns link-lossmodel $misfortune $far $client
 }
 set monitor [$ns monitor-queue $near $far [open /dev/null w] 1]
 
@@ -135,7 +147,7 @@ proc begin {} {
 proc finish {} {
     global ns tcp connections monitor acked timeouts departed dropped
     global seed variant overhead warm_up measured
-    global rtt_sum rtt_samples payload packet header
+    global rtt_sum rtt_samples payload packet header loss window
     global bottleneck_rate bottleneck_delay access_rate access_delay
     set total 0.0
     set squares 0.0
@@ -151,7 +163,7 @@ proc finish {} {
     set waiting [expr {[$integral set sum_] / ([$monitor set pdepartures_] - $departed)}]
     set propagation [expr {2 * ($bottleneck_delay + 2 * $access_delay)}]
     set sending [expr {8.0 * ($packet + $header) * (1 / $bottleneck_rate + 2 / $access_rate)}]
-    puts [format "%d,%g,%d,%.3f,%.3f,%.3f,%d,%d,%.3f,%s,%g,%g,%s" \
+    puts [format "%d,%g,%d,%.3f,%.3f,%.3f,%d,%d,%.3f,%s,%g,%g,%s,%g,%d" \
         $connections $overhead $seed \
         [expr {$total * $payload * 8 / $measured / 1e6}] \
         [expr {1000 * ($propagation + $sending + $waiting)}] \
@@ -159,7 +171,7 @@ proc finish {} {
         [expr {int([$monitor set pdrops_] - $dropped)}] \
         $timer_runs \
         [expr {$total * $total / ($connections * $squares)}] \
-        $variant $warm_up $measured [ns-version]]
+        $variant $warm_up $measured [ns-version] $loss $window]
     exit 0
 }
 

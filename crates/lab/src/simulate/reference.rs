@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use sim::link::Loss;
+use sim::tcp::HEADERS;
+
 use super::report::SimPoint;
 use super::request::{Flows, SimRequest};
 use crate::LabError;
@@ -11,13 +14,22 @@ pub const GOODPUT_TOLERANCE: f64 = 0.05;
 /// The same for the mean round trip.
 pub const RTT_TOLERANCE: f64 = 0.10;
 
-/// The table, as `crates/lab/validation/remake.sh` writes it.
-const TABLE: &str = include_str!("../../validation/ns2-static-sweep.csv");
+/// The tables, as `crates/lab/validation/remake.sh` writes them.
+const SWEEP: (&str, &str) = (
+    "ns2-static-sweep.csv",
+    include_str!("../../validation/ns2-static-sweep.csv"),
+);
+const LOSS: (&str, &str) = (
+    "ns2-loss.csv",
+    include_str!("../../validation/ns2-loss.csv"),
+);
 
 /// Names over the lines of [`Reference::beside`]. `host`: the sending host holds packets back for
-/// up to so many microseconds.
-pub const COLUMNS: &str =
-    "   N host  seed   goodput     ns-2          mean RTT     ns-2           drops   ns-2";
+/// up to so many microseconds. `loss`: the share of data packets lost at random.
+pub const COLUMNS: &str = concat!(
+    "   N host   loss  seed   goodput     ns-2          mean RTT     ns-2",
+    "           drops   ns-2"
+);
 
 /// One simulation by ns-2; `static-sweep.tcl` says what its columns are.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,6 +38,14 @@ pub struct Reference {
     pub connections: u32,
     /// Largest random time in the sending host, microseconds.
     pub overhead_us: u32,
+    /// Share of data packets lost at random behind the bottleneck.
+    pub loss: f64,
+    /// Most packets that a connection may have outstanding.
+    pub window: u32,
+    /// Seconds of warm-up.
+    pub warm_up_s: u32,
+    /// Seconds measured after it.
+    pub measured_s: u32,
     /// Seed of the starts and of the random times.
     pub seed: u64,
     /// Payload that was acknowledged, Mbit/s.
@@ -40,18 +60,29 @@ pub struct Reference {
     pub jain: f64,
 }
 
-/// Every line of the table.
+/// The sweep of the number of connections: with and without a random time in the sending host.
 ///
 /// # Errors
 /// [`LabError::Usage`]: a line that is not one of the table's, which names it.
-pub fn ns2() -> Result<Vec<Reference>, LabError> {
-    let mut lines = TABLE.lines();
+pub fn sweep() -> Result<Vec<Reference>, LabError> {
+    table(SWEEP)
+}
+
+/// Random loss and windows that do not limit.
+///
+/// # Errors
+/// As [`sweep`].
+pub fn losses() -> Result<Vec<Reference>, LabError> {
+    table(LOSS)
+}
+
+fn table((name, text): (&str, &str)) -> Result<Vec<Reference>, LabError> {
+    let mut lines = text.lines();
     let names: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
     lines
         .map(|line| {
-            reference(&names, line).ok_or_else(|| {
-                LabError::Usage(format!("ns2-static-sweep.csv: cannot be read: '{line}'"))
-            })
+            reference(&names, line)
+                .ok_or_else(|| LabError::Usage(format!("{name}: cannot be read: '{line}'")))
         })
         .collect()
 }
@@ -65,6 +96,10 @@ fn reference(names: &[&str], line: &str) -> Option<Reference> {
     Some(Reference {
         connections: field("connections")?.parse().ok()?,
         overhead_us: field("overhead_us")?.parse().ok()?,
+        loss: field("loss")?.parse().ok()?,
+        window: field("window")?.parse().ok()?,
+        warm_up_s: field("warm_up_s")?.parse().ok()?,
+        measured_s: field("measured_s")?.parse().ok()?,
         seed: field("seed")?.parse().ok()?,
         goodput_mbps: field("goodput_mbps")?.parse().ok()?,
         mean_rtt_ms: field("mean_rtt_ms")?.parse().ok()?,
@@ -77,11 +112,21 @@ fn reference(names: &[&str], line: &str) -> Option<Reference> {
 impl Reference {
     /// The same simulation in ours.
     pub fn request(&self) -> SimRequest {
+        let setting = SimRequest::default();
+        let payload = setting.packet - HEADERS;
         SimRequest {
             flows: Flows::Counts(vec![self.connections]),
             jitter: Duration::from_micros(self.overhead_us.into()),
+            loss: if self.loss > 0.0 {
+                Loss::Independent(self.loss)
+            } else {
+                Loss::Never
+            },
+            window: u64::from(self.window) * u64::from(payload),
+            warm_up: Duration::from_secs(self.warm_up_s.into()),
+            duration: Duration::from_secs(self.measured_s.into()),
             seed: self.seed,
-            ..SimRequest::default()
+            ..setting
         }
     }
 
@@ -99,9 +144,10 @@ impl Reference {
     pub fn beside(&self, ours: &SimPoint) -> String {
         let (goodput, rtt) = self.deviations(ours);
         format!(
-            "{:>4} {:>4}  {:>4}  {:>8.3} {:>8.3} {:>+6.2}%  {:>8.3} {:>8.3} {:>+6.2}%  {:>6} {:>6}",
+            "{:>4} {:>4} {:>5}%  {:>4}  {:>8.3} {:>8.3} {:>+6.2}%  {:>8.3} {:>8.3} {:>+6.2}%  {:>6} {:>6}",
             self.connections,
             self.overhead_us,
+            self.loss * 100.0,
             self.seed,
             ours.goodput_mbps,
             self.goodput_mbps,
@@ -135,7 +181,7 @@ mod tests {
 
     #[test]
     fn the_table_has_every_number_of_connections() {
-        let table = ns2().unwrap();
+        let table = sweep().unwrap();
         for overhead in [0, 120] {
             for connections in 1..=64 {
                 assert!(
@@ -161,7 +207,7 @@ mod tests {
 
     #[test]
     fn a_deviation_beyond_tolerance_is_no_agreement() {
-        let reference = &ns2().unwrap()[0];
+        let reference = &sweep().unwrap()[0];
         let mut ours = simulate::run(&reference.request())
             .unwrap()
             .points
@@ -178,8 +224,8 @@ mod tests {
     }
 
     #[track_caller]
-    fn hold_against_ns2(chosen: impl Fn(&Reference) -> bool) {
-        for reference in ns2().unwrap().into_iter().filter(chosen) {
+    fn hold_against_ns2(table: Vec<Reference>, chosen: impl Fn(&Reference) -> bool) {
+        for reference in table.into_iter().filter(chosen) {
             let ours = simulate::run(&reference.request())
                 .unwrap()
                 .points
@@ -195,18 +241,26 @@ mod tests {
 
     #[test]
     fn agrees_with_ns2_at_a_few_points() {
-        hold_against_ns2(|r| r.seed == 1 && FEW.contains(&r.connections));
+        hold_against_ns2(sweep().unwrap(), |r| {
+            r.seed == 1 && FEW.contains(&r.connections)
+        });
+    }
+
+    #[test]
+    fn agrees_with_ns2_under_loss() {
+        hold_against_ns2(losses().unwrap(), |r| r.loss >= 0.01 && r.connections <= 8);
     }
 
     #[test]
     #[ignore = "minutes: all points and seeds; the example ns2-comparison does the same"]
     fn agrees_with_ns2_everywhere() {
-        hold_against_ns2(|_| true);
+        hold_against_ns2(sweep().unwrap(), |_| true);
+        hold_against_ns2(losses().unwrap(), |_| true);
     }
 
     #[test]
     fn the_experiments_show_this_table() {
-        let table = ns2().unwrap();
+        let table = sweep().unwrap();
         let jittered = || table.iter().filter(|r| r.overhead_us == 120);
         let goodput: Vec<f64> = jittered().map(|r| r.goodput_mbps).collect();
         let rtt: Vec<f64> = jittered().map(|r| r.mean_rtt_ms).collect();
