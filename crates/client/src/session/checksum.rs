@@ -14,8 +14,12 @@ impl Session {
     /// CKSM (GFD.47), or XCRC/XMD5/... on plain servers, as lower-case hex of full length. The
     /// time-out counts from the last 113 marker.
     ///
+    /// A server that announced the sum and then answers without one is asked a second time: a
+    /// command or reply that was damaged on the way must not pass for a server that cannot sum.
+    ///
     /// # Errors
-    /// `Protocol` when the server cannot compute the sum, otherwise the refusal by its class.
+    /// `Protocol` when the server cannot compute the sum, otherwise the refusal by its class;
+    /// `Integrity`, transient, when it says it did and no sum can be read.
     pub async fn checksum(
         &mut self,
         algorithm: Algorithm,
@@ -24,29 +28,46 @@ impl Session {
         path: &[u8],
     ) -> Result<String, Failure> {
         check_path(path)?;
-        let features = self.features();
-        let reply = if features.checksums.contains(&algorithm) {
+        let line = self.question(algorithm, offset, length, path)?;
+        if self.features().checksums.contains(&algorithm) {
             self.ask_for_markers().await?;
+        }
+        let first = self.ask(&line).await?;
+        if let Some(sum) = sum_in(algorithm, &first) {
+            return Ok(sum);
+        }
+        let second = self.ask(&line).await?;
+        sum_in(algorithm, &second).ok_or_else(|| self.no_sum(algorithm, path, &second))
+    }
+
+    async fn ask(&mut self, line: &[u8]) -> Result<Reply, Failure> {
+        self.control.send_line(line.to_vec()).await?;
+        self.control.final_reply().await
+    }
+
+    /// The command line that asks for the sum.
+    fn question(
+        &self,
+        algorithm: Algorithm,
+        offset: u64,
+        length: Option<u64>,
+        path: &[u8],
+    ) -> Result<Vec<u8>, Failure> {
+        let features = self.features();
+        if features.checksums.contains(&algorithm) {
             let command = Command::Cksm {
                 algorithm,
                 offset,
                 length,
                 path: path.to_vec(),
             };
-            self.control.call(&command).await?
-        } else if features.x_checksums.contains(&algorithm) && offset == 0 && length.is_none() {
-            let mut line = x_verb(algorithm)
-                .ok_or_else(|| self.cannot_sum(algorithm))?
-                .as_bytes()
-                .to_vec();
-            line.push(b' ');
-            line.extend_from_slice(path);
-            self.control.send_line(line).await?;
-            self.control.final_reply().await?
-        } else {
-            return Err(self.cannot_sum(algorithm));
-        };
-        self.read_sum(algorithm, path, &reply)
+            return Ok(command.encode());
+        }
+        let whole = offset == 0 && length.is_none();
+        let verb = x_verb(algorithm)
+            .filter(|_| whole && features.x_checksums.contains(&algorithm))
+            .ok_or_else(|| self.cannot_sum(algorithm))?;
+        Ok([verb.as_bytes(), b" ", path].concat())
     }
 
     /// Without markers a long sum is silent and indistinguishable from a dead server.
@@ -59,27 +80,22 @@ impl Session {
         Ok(())
     }
 
-    fn read_sum(
-        &self,
-        algorithm: Algorithm,
-        path: &[u8],
-        reply: &Reply,
-    ) -> Result<String, Failure> {
+    /// Why there is none.
+    fn no_sum(&self, algorithm: Algorithm, path: &[u8], reply: &Reply) -> Failure {
         if !reply.is_success() {
             let doing = format!("compute {} of {}", algorithm.name(), shown(path));
-            return Err(replies::refusal(self.name(), &doing, reply));
+            return replies::refusal(self.name(), &doing, reply);
         }
-        find_hex(algorithm, &reply.text()).ok_or_else(|| Failure {
-            exit: Exit::Protocol,
-            message: format!(
+        Failure::transient(
+            Exit::Integrity,
+            format!(
                 "{} answered no {} sum for {}: {}; use --verify none or another algorithm",
                 self.name(),
                 algorithm.name(),
                 shown(path),
                 replies::shown(reply)
             ),
-            transient: false,
-        })
+        )
     }
 
     fn cannot_sum(&self, algorithm: Algorithm) -> Failure {
@@ -105,6 +121,13 @@ fn x_verb(algorithm: Algorithm) -> Option<&'static str> {
         Algorithm::Sha512 => Some("XSHA512"),
         Algorithm::Adler32 | Algorithm::Crc32c | Algorithm::Blake3 => None,
     }
+}
+
+/// The sum that a reply carries.
+fn sum_in(algorithm: Algorithm, reply: &Reply) -> Option<String> {
+    reply
+        .is_success()
+        .then(|| find_hex(algorithm, &reply.text()))?
 }
 
 /// The sum in a reply's text: the first word that is hex of the right length. Sums of 32 bits come

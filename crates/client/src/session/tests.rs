@@ -202,6 +202,35 @@ async fn mkdir_of_a_directory_that_is_there() {
     fake.finish().await;
 }
 
+const NO_SUCH_FILE: &str = "500-Command failed\n500 No such file or directory";
+
+#[tokio::test]
+async fn a_damaged_sum_is_asked_for_again_and_never_means_that_there_is_none() {
+    let feat = "211-x\n CKSM CRC32C:1;\n211 End.";
+    let question = "CKSM CRC32C 0 -1 /f";
+    let acts = script([
+        login_with(feat),
+        call("OPTS CKSM Markers=", "200 ok"),
+        call(question, "213 8Nbe7658"),
+        call(question, "213 8bbe7658"),
+        call(question, "501 CKSM CR#32C: no such algorithm"),
+        call(question, "213 8bbe7658"),
+        call(question, "213 8Nbe7658"),
+        call(question, "213 x"),
+    ]);
+    let (mut session, fake) = opened(acts).await;
+    for _ in 0..2 {
+        let sum = session.checksum(Algorithm::Crc32c, 0, None, b"/f").await;
+        assert_eq!(sum.unwrap(), "8bbe7658");
+    }
+    let failure = session
+        .checksum(Algorithm::Crc32c, 0, None, b"/f")
+        .await
+        .unwrap_err();
+    assert_eq!((failure.exit, failure.transient), (Exit::Integrity, true));
+    fake.finish().await;
+}
+
 #[tokio::test]
 async fn checksum_markers_keep_a_long_sum_alive() {
     let feat = "211-x\n CKSM CRC32C:1;MD5:2;\n211 End.";
@@ -212,10 +241,8 @@ async fn checksum_markers_keep_a_long_sum_alive() {
         vec![Hear("CKSM CRC32C 0 -1 /f")],
         vec![Wait(250), Say(marker), Wait(250), Say(marker), Wait(250)],
         vec![Say("213 ABCDEF")],
-        call(
-            "CKSM MD5 0 5 /f",
-            "500-Command failed\n500 No such file or directory",
-        ),
+        call("CKSM MD5 0 5 /f", NO_SUCH_FILE),
+        call("CKSM MD5 0 5 /f", NO_SUCH_FILE),
     ]);
     let fake = Fake::start(acts).await;
     let patience = Duration::from_millis(400);
