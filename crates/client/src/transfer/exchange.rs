@@ -136,8 +136,15 @@ impl Session {
             return Err(Ended::thread_lost(self.name(), doing));
         };
         if moved.stopped {
-            // Whatever the server says of the closed connection (226, 426, 451): it said it.
             self.dialogue.channel_lost();
+            // An empty part is whole from the start; whether there is a file, the server says.
+            if moved.result.as_ref().is_ok_and(|report| report.bytes == 0)
+                && let Some(Ok(reply)) = &answer
+                && matches!(cause(reply), Cause::Missing | Cause::Denied)
+            {
+                return Err(verdict::refused(self.name(), doing, reply.clone()));
+            }
+            // Whatever else the server says of the closed connection (226, 426, 451): it said it.
             return moved
                 .result
                 .map_err(|error| verdict::broken(self.name(), doing, &error));
