@@ -15,6 +15,7 @@ const INVALID: u8 = 9;
 
 /// Runs a verb of the lab; the exit code.
 pub(crate) fn run(verb: LabVerb) -> u8 {
+    let starts = matches!(verb, LabVerb::Exec(_) | LabVerb::Init { .. });
     let done = match verb {
         LabVerb::Net(args) => net(&args),
         LabVerb::Exec(args) => {
@@ -30,7 +31,8 @@ pub(crate) fn run(verb: LabVerb) -> u8 {
     };
     done.unwrap_or_else(|error| {
         say(&format!("longhaul lab: {error}"));
-        exit_code(&error)
+        let as_a_shell = starts.then(|| lab::net::start_code(&error)).flatten();
+        as_a_shell.unwrap_or_else(|| exit_code(&error))
     })
 }
 
@@ -50,7 +52,7 @@ fn net(args: &NetArgs) -> Result<u8, LabError> {
     let outcome = lab::net::run(NetRequest {
         topology: args.topology()?,
         command: args.command.clone(),
-        wait: args.wait,
+        wait: args.wait.then_some(tell_wait as fn(&str)),
         environment: Vec::new(),
         program: None,
     })?;
@@ -64,6 +66,13 @@ fn net(args: &NetArgs) -> Result<u8, LabError> {
         0 if !outcome.report.invalid.is_empty() => INVALID,
         code => code,
     })
+}
+
+/// Says that another lab is waited for.
+pub(crate) fn tell_wait(holder: &str) {
+    say(&format!(
+        "longhaul: waiting for another lab to end ({holder})"
+    ));
 }
 
 /// Before the run: a report that cannot be written must not cost the run.
@@ -101,6 +110,9 @@ fn experiment(args: &RunArgs) -> Result<u8, LabError> {
 
 fn report(args: &ReportArgs) -> Result<u8, LabError> {
     let written = lab::report::write(&args.results, &args.out)?;
+    for skipped in &written.skipped {
+        say(&format!("longhaul lab report: {skipped}"));
+    }
     told(print(&written.page.display().to_string()))?;
     Ok(0)
 }

@@ -22,27 +22,28 @@ pub(super) struct Lock {
 }
 
 impl Lock {
-    /// Takes the machine's lock; with `wait`, when it is free.
+    /// Takes the machine's lock; with `wait`, when it is free. `wait` hears who holds it.
     ///
     /// # Errors
     /// [`LabError::Busy`] names the holder; [`LabError::System`]: the file cannot be opened.
-    pub(super) fn acquire(wait: bool) -> Result<Self, LabError> {
+    pub(super) fn acquire(wait: Option<fn(&str)>) -> Result<Self, LabError> {
         Self::acquire_file(Path::new(LOCK_FILE), wait)
     }
 
-    fn acquire_file(path: &Path, wait: bool) -> Result<Self, LabError> {
-        let operation = if wait {
-            FlockOperation::LockExclusive
-        } else {
-            FlockOperation::NonBlockingLockExclusive
-        };
+    fn acquire_file(path: &Path, wait: Option<fn(&str)>) -> Result<Self, LabError> {
+        let mut operation = FlockOperation::NonBlockingLockExclusive;
         loop {
             let file = open(path)?;
-            match flock(&file, operation) {
-                Ok(()) => {}
-                Err(Errno::INTR) => continue,
-                Err(Errno::WOULDBLOCK) => return Err(busy(&file)),
-                Err(e) => return Err(failed(path, e.into())),
+            match (flock(&file, operation), wait) {
+                (Ok(()), _) => {}
+                (Err(Errno::INTR), _) => continue,
+                (Err(Errno::WOULDBLOCK), Some(tell)) => {
+                    tell(&holder_of(&file));
+                    operation = FlockOperation::LockExclusive;
+                    continue;
+                }
+                (Err(Errno::WOULDBLOCK), None) => return Err(busy(&file)),
+                (Err(e), _) => return Err(failed(path, e.into())),
             }
             // Somebody who cleans the directory may have removed the file in the meantime.
             if same_file(&file, path) {
@@ -107,18 +108,23 @@ fn failed(path: &Path, error: std::io::Error) -> LabError {
 }
 
 fn busy(file: &File) -> LabError {
+    LabError::Busy(format!(
+        "another lab is running ({}), and two would disturb each other: wait for it with --wait",
+        holder_of(file)
+    ))
+}
+
+/// Who holds the lock, for people.
+fn holder_of(file: &File) -> String {
     let holder = std::fs::read_to_string("/proc/locks")
         .ok()
         .and_then(|table| holder(&table, file.metadata().ok()?.ino()))
         .and_then(|pid| Some((pid, command_line(pid)?)));
-    let who = match holder {
+    match holder {
         Some((pid, command)) => format!("process {pid}, `{command}`"),
         // Of another user's process namespace, or killed a moment ago while its lab still ends.
         None => "its process cannot be seen from here".to_owned(),
-    };
-    LabError::Busy(format!(
-        "another lab is running ({who}), and two would disturb each other: wait for it with --wait"
-    ))
+    }
 }
 
 /// `/proc/locks`: `1: FLOCK ADVISORY WRITE 1234 00:1f:5678 0 EOF`; the file is told as
@@ -160,23 +166,23 @@ mod tests {
     #[test]
     fn the_second_is_told_who_the_first_is() {
         let (_dir, path) = place();
-        let first = Lock::acquire_file(&path, false).unwrap();
-        let told = match Lock::acquire_file(&path, false) {
+        let first = Lock::acquire_file(&path, None).unwrap();
+        let told = match Lock::acquire_file(&path, None) {
             Err(LabError::Busy(told)) => told,
             other => panic!("{other:?}"),
         };
         let me = format!("process {},", std::process::id());
         assert!(told.contains(&me), "{told}");
         drop(first);
-        Lock::acquire_file(&path, false).unwrap();
+        Lock::acquire_file(&path, None).unwrap();
     }
 
     #[test]
     fn waiting_ends_when_the_lock_is_free() {
         let (_dir, path) = place();
-        let first = Lock::acquire_file(&path, false).unwrap();
+        let first = Lock::acquire_file(&path, None).unwrap();
         std::thread::scope(|scope| {
-            let second = scope.spawn(|| Lock::acquire_file(&path, true).map(drop));
+            let second = scope.spawn(|| Lock::acquire_file(&path, Some(|_| ())).map(drop));
             std::thread::sleep(std::time::Duration::from_millis(30));
             assert!(!second.is_finished());
             drop(first);
@@ -187,7 +193,7 @@ mod tests {
     #[test]
     fn everybody_can_take_it_later() {
         let (_dir, path) = place();
-        drop(Lock::acquire_file(&path, false).unwrap());
+        drop(Lock::acquire_file(&path, None).unwrap());
         assert_eq!(path.metadata().unwrap().mode() & 0o777, 0o644);
     }
 
@@ -197,7 +203,7 @@ mod tests {
         let target = dir.path().join("target");
         std::os::unix::fs::symlink(&target, &path).unwrap();
         assert!(matches!(
-            Lock::acquire_file(&path, false),
+            Lock::acquire_file(&path, None),
             Err(LabError::Refused(_))
         ));
         assert!(!target.exists());
@@ -211,7 +217,7 @@ mod tests {
         )
         .unwrap();
         assert!(matches!(
-            Lock::acquire_file(&path, false),
+            Lock::acquire_file(&path, None),
             Err(LabError::Refused(_))
         ));
     }
@@ -219,10 +225,10 @@ mod tests {
     #[test]
     fn a_file_that_was_removed_holds_nothing() {
         let (_dir, path) = place();
-        let first = Lock::acquire_file(&path, false).unwrap();
+        let first = Lock::acquire_file(&path, None).unwrap();
         std::fs::remove_file(&path).unwrap();
         assert!(!same_file(&first.file, &path));
-        let second = Lock::acquire_file(&path, false).unwrap();
+        let second = Lock::acquire_file(&path, None).unwrap();
         assert!(same_file(&second.file, &path));
     }
 

@@ -50,8 +50,8 @@ pub struct NetRequest {
     pub topology: Topology,
     /// Program and arguments; the caller's own network namespace, files and standard streams.
     pub command: Vec<OsString>,
-    /// Wait for another lab to end instead of refusing.
-    pub wait: bool,
+    /// Wait for another lab to end instead of refusing; hears who is waited for.
+    pub wait: Option<fn(&str)>,
     /// More environment for the command.
     pub environment: Vec<(String, OsString)>,
     /// Where `longhaul` is, for `lab exec` inside; `None`: this executable.

@@ -55,7 +55,7 @@ pub(super) fn run(args: &DemoArgs) -> Result<Exit, Failure> {
     let outcome = lab::net::run(NetRequest {
         topology,
         command: inner(&place.root)?,
-        wait: true,
+        wait: Some(crate::lab::tell_wait),
         environment: Vec::new(),
         program: None,
     })
@@ -77,11 +77,24 @@ pub(super) fn run(args: &DemoArgs) -> Result<Exit, Failure> {
 
 /// Two separate paths, each with its own bottleneck: a and b for stock FTP, c and d for longhaul.
 fn topology(args: &DemoArgs) -> Result<Topology, LabError> {
+    let congestion = if may_set_cubic() {
+        "cc = \"cubic\"\n"
+    } else {
+        ""
+    };
     let text = format!(
-        "cc = \"cubic\"\n[default]\nrtt = {:?}\nrate = {:?}\n[hosts.a]\n[hosts.b]\n[hosts.c]\n[hosts.d]\n",
+        "{congestion}[default]\nrtt = {:?}\nrate = {:?}\n[hosts.a]\n[hosts.b]\n[hosts.c]\n[hosts.d]\n",
         args.rtt, args.rate
     );
     Topology::parse(&text, Path::new("."))
+}
+
+/// Without root, hosts can use only what the system allows everybody; then the system's own has to
+/// do.
+fn may_set_cubic() -> bool {
+    rustix::process::geteuid().is_root()
+        || std::fs::read_to_string("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
+            .is_ok_and(|allowed| allowed.split_whitespace().any(|name| name == "cubic"))
 }
 
 fn inner(place: &Path) -> std::io::Result<Vec<OsString>> {
