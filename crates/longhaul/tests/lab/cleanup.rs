@@ -107,6 +107,7 @@ impl Lasting {
             .current_dir(place)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
+            .stderr(Stdio::null())
             .spawn()
             .unwrap()
     }

@@ -9,21 +9,23 @@ const OVERHEAD: f64 = 1.5;
 fn round_trip(milliseconds: f64) {
     let Some(turn) = Turn::take() else { return };
     let rtt = format!("{milliseconds}ms");
-    let run = Lab::new(&turn, &["--rtt", &rtt])
-        .run("probe b udp-echo 30 & probe a udp-ping $LAB_B 30 2000; wait $!");
-    let text = run.text("round-trips");
-    let found: Vec<f64> = text
-        .lines()
-        .map(|nanos| nanos.parse::<f64>().unwrap() / 1e6)
-        .collect();
-    // Nothing comes early, whatever the machine does.
-    let least = found.iter().copied().fold(f64::INFINITY, f64::min);
-    assert!(least >= milliseconds, "{least} ms over {rtt}");
-    let middle = median(found);
-    assert!(
-        middle <= milliseconds + OVERHEAD,
-        "{middle} ms over {rtt} in the median"
-    );
+    let script = "probe b udp-echo 20 & probe a udp-ping $LAB_B 20 2000; wait $!";
+    Lab::new(&turn, &["--rtt", &rtt]).check(script, |run| {
+        let text = run.text("round-trips");
+        let found: Vec<f64> = text
+            .lines()
+            .map(|nanos| nanos.parse::<f64>().unwrap() / 1e6)
+            .collect();
+        assert_eq!(found.len(), 20);
+        // Nothing comes early, whatever the machine does.
+        let least = found.iter().copied().fold(f64::INFINITY, f64::min);
+        assert!(least >= milliseconds, "{least} ms over {rtt}");
+        let middle = median(found);
+        assert!(
+            middle <= milliseconds + OVERHEAD,
+            "{middle} ms over {rtt} in the median"
+        );
+    });
 }
 
 #[test]

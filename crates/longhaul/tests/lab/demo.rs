@@ -1,7 +1,7 @@
 //! `longhaul demo`.
 
 use crate::harness::{Turn, directory, longhaul, stderr, stdout};
-use crate::unprivileged::as_nobody;
+use crate::unprivileged::{Device, as_nobody};
 
 /// `stock X Mb/s, longhaul Y Mb/s: Zx (stock was limited by ...)`
 fn rates(line: &str) -> (f64, f64, f64) {
@@ -49,7 +49,7 @@ fn where_no_network_can_be_built_it_says_why_and_shows_loopback() {
     let directory = directory();
     let output = as_nobody(
         directory.path(),
-        "600",
+        Device::Closed,
         "$LONGHAUL demo --size 20M --dir \"$PWD\"",
     );
     let told = stdout(&output);

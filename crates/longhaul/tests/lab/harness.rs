@@ -3,6 +3,7 @@
 use std::fs::{File, Permissions};
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,9 +16,9 @@ use tempfile::TempDir;
 /// The program under test.
 pub(crate) const LONGHAUL: &str = env!("CARGO_BIN_EXE_longhaul");
 
-/// So often is a run made whose report says that the machine spoilt it.
-const ATTEMPTS: u32 = 3;
-/// Before the second; twice as long before the third.
+/// Runs that do not pass, and that the machine spoilt.
+const ATTEMPTS: usize = 3;
+/// Between them.
 const PAUSE: Duration = Duration::from_secs(1);
 /// The exit code of such a run.
 const INVALID: i32 = 9;
@@ -59,17 +60,20 @@ pub(crate) fn skip<T>(why: &str) -> Option<T> {
         std::env::var_os("LONGHAUL_REQUIRE_PEERS").is_none_or(|value| value != "1"),
         "{why} (nothing may be missing while LONGHAUL_REQUIRE_PEERS=1)"
     );
+    not_applicable(why);
+    None
+}
+
+/// Says that there is nothing to test on such a machine, whatever is installed.
+pub(crate) fn not_applicable(why: &str) {
     let thread = std::thread::current();
     let test = thread.name().unwrap_or("test");
     let _ = writeln!(std::io::stderr(), "SKIPPED: {test}: {why}");
-    None
 }
 
 /// A network to run scripts over.
 pub(crate) struct Lab<'t> {
     options: Vec<String>,
-    /// The result depends on when packets come.
-    timed: bool,
     topology: Option<String>,
     files: Vec<(&'static str, String)>,
     _turn: &'t Turn,
@@ -87,7 +91,6 @@ impl<'t> Lab<'t> {
     pub(crate) fn new(turn: &'t Turn, options: &[&str]) -> Self {
         Self {
             options: options.iter().map(ToString::to_string).collect(),
-            timed: true,
             topology: None,
             files: Vec::new(),
             _turn: turn,
@@ -102,52 +105,48 @@ impl<'t> Lab<'t> {
         }
     }
 
-    /// Only what comes is of interest, not when: such a run is good on a busy machine too, unless
-    /// packets were lost on their way to the emulator.
-    pub(crate) fn counted(mut self) -> Self {
-        self.timed = false;
-        self
-    }
-
     /// With a file in the script's directory, which is the working directory.
     pub(crate) fn file(mut self, name: &'static str, text: impl Into<String>) -> Self {
         self.files.push((name, text.into()));
         self
     }
 
-    /// Runs a shell script to its end; it has to succeed.
+    /// Runs a shell script to its end, which has to succeed, and looks at what came of it. What does
+    /// not pass is tried again if the lab itself says that the machine spoilt the run, and fails at
+    /// once if it does not.
+    pub(crate) fn check<T>(&self, script: &str, look: impl Fn(&Run) -> T) -> T {
+        let mut spoilt = Vec::new();
+        loop {
+            let run = self.run_any(script);
+            let outcome = catch_unwind(AssertUnwindSafe(|| {
+                run.assert_success();
+                look(&run)
+            }));
+            let failure = match outcome {
+                Ok(value) => return value,
+                Err(failure) => failure,
+            };
+            if run.report.invalid.is_empty() {
+                resume_unwind(failure);
+            }
+            spoilt.push(run.report.invalid.join("; "));
+            assert!(
+                spoilt.len() < ATTEMPTS,
+                "{ATTEMPTS} runs did not pass, and the lab calls all of them invalid: {spoilt:#?}"
+            );
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    /// Runs a shell script to its end, which has to succeed; for what no load of the machine changes.
     pub(crate) fn run(&self, script: &str) -> Run {
         let run = self.run_any(script);
-        let code = run.output.status.code();
-        assert!(
-            code == Some(0) || (!self.timed && code == Some(INVALID)),
-            "the script failed ({}):\n{}\n{}",
-            run.output.status,
-            stdout(&run.output),
-            stderr(&run.output)
-        );
+        run.assert_success();
         run
     }
 
-    /// Runs a shell script to its end, again if the machine was too busy.
+    /// Runs a shell script to its end, whatever that is.
     pub(crate) fn run_any(&self, script: &str) -> Run {
-        let mut spoilt = Vec::new();
-        for attempt in 0..ATTEMPTS {
-            std::thread::sleep(PAUSE * attempt);
-            let run = self.attempt(script);
-            let good = match self.timed {
-                true => run.report.invalid.is_empty(),
-                false => run.report.overruns == 0,
-            };
-            if good {
-                return run;
-            }
-            spoilt.push(run.report.invalid.join("; "));
-        }
-        panic!("{ATTEMPTS} runs of the lab were invalid: {spoilt:#?}");
-    }
-
-    fn attempt(&self, script: &str) -> Run {
         let directory = directory();
         let place = directory.path();
         for (name, text) in &self.files {
@@ -178,6 +177,17 @@ impl<'t> Lab<'t> {
 }
 
 impl Run {
+    /// Whether the figures are good is not asked here.
+    fn assert_success(&self) {
+        assert!(
+            matches!(self.output.status.code(), Some(0 | INVALID)),
+            "the script failed ({}):\n{}\n{}",
+            self.output.status,
+            stdout(&self.output),
+            stderr(&self.output)
+        );
+    }
+
     /// A file that the script wrote.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)

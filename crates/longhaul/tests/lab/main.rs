@@ -4,6 +4,12 @@
 //! One lab at a time on a machine, so the tests take turns ([`harness::Turn`]). What cannot run here
 //! says `SKIPPED` and why; with `LONGHAUL_REQUIRE_PEERS=1` it fails.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test stops at the first surprise"
+)]
+
 mod arrivals;
 mod cleanup;
 mod corruption;

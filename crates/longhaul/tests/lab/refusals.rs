@@ -91,6 +91,8 @@ fn an_unknown_kernel_setting() {
     assert_refused(&output, 2, &["net.ipv4.tcp_warp"]);
     let output = net(&["--sysctl", "net.ipv4.tcp_sack=many"]);
     assert_refused(&output, 2, &["net.ipv4.tcp_sack", "'many'"]);
+    let output = net(&["--sysctl", "net.core.rmem_max=many"]);
+    assert_refused(&output, 2, &["net.core.rmem_max", "'many'"]);
 }
 
 #[test]
@@ -110,6 +112,12 @@ fn no_command() {
 fn exec_outside_a_lab() {
     let output = longhaul(&["lab", "exec", "a", "--", "true"]);
     assert_refused(&output, 2, &["inside a lab", "lab net"]);
+}
+
+#[test]
+fn init_is_not_for_users() {
+    let output = longhaul(&["lab", "init", "{}", "true"]);
+    assert_refused(&output, 2, &["lab net"]);
 }
 
 #[test]
@@ -142,8 +150,10 @@ fn commands_that_do_not_start() {
     let Some(_turn) = Turn::take() else { return };
     assert_refused(&quiet(&["/no/such"]), 127, &["/no/such"]);
     assert_refused(&quiet(&["/etc/passwd"]), 126, &["/etc/passwd"]);
-    let on_a_host = quiet(&[LONGHAUL, "lab", "exec", "a", "--", "/no/such"]);
-    assert_refused(&on_a_host, 127, &["/no/such"]);
+    for (program, code) in [("/no/such", 127), ("/etc/passwd", 126)] {
+        let on_a_host = quiet(&[LONGHAUL, "lab", "exec", "a", "--", program]);
+        assert_refused(&on_a_host, code, &[program]);
+    }
 }
 
 #[test]

@@ -13,6 +13,7 @@ fn holder(place: &Path) -> Child {
         .arg(": > ready; while [ ! -e end ]; do sleep 0.02; done; : > ended")
         .current_dir(place)
         .stdin(Stdio::null())
+        .stderr(Stdio::null())
         .spawn()
         .unwrap();
     let start = Instant::now();
@@ -45,6 +46,7 @@ fn the_second_is_refused_or_waits() {
             "lab", "net", "--wait", "--quiet", "--", "test", "-e", "ended",
         ])
         .current_dir(place)
+        .stderr(Stdio::null())
         .spawn()
         .unwrap();
     std::thread::sleep(Duration::from_millis(300));

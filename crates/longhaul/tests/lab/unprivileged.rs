@@ -1,34 +1,43 @@
 //! Without root.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use crate::harness::{LONGHAUL, Turn, directory, skip, stderr, stdout};
 
-/// Runs `script` as nobody in `place`; `$LONGHAUL` is the program. `mode`: of `/dev/net/tun`, which
-/// is a node of our own in a mount namespace of our own.
-pub(crate) fn as_nobody(place: &Path, mode: &str, script: &str) -> Output {
+/// What `/dev/net/tun` is to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Device {
+    /// For everybody, its usual mode.
+    Open,
+    /// For root only.
+    Closed,
+    /// Not there.
+    Missing,
+}
+
+/// Runs `script` as nobody in `place`; `$LONGHAUL` is the program. The device is one of our own, in
+/// a mount namespace of our own.
+pub(crate) fn as_nobody(place: &Path, device: Device, script: &str) -> Output {
     let preparation = r#"
         set -e
         mount -t tmpfs -o mode=755 none /mnt
-        mknod -m "$1" /mnt/tun c 10 200
-        mount --bind /mnt/tun /dev/net/tun
         : > /mnt/longhaul
         mount --bind "$2" /mnt/longhaul
+        mount -t tmpfs -o mode=755 none /dev/net
+        [ -z "$1" ] || mknod -m "$1" /dev/net/tun c 10 200
         export LONGHAUL=/mnt/longhaul HOME=/
         exec setpriv --reuid 65534 --regid 65534 --clear-groups sh -c "$3"
     "#;
+    let mode = match device {
+        Device::Open => "666",
+        Device::Closed => "600",
+        Device::Missing => "",
+    };
     Command::new("unshare")
-        .args([
-            "--mount",
-            "sh",
-            "-c",
-            preparation,
-            "sh",
-            mode,
-            LONGHAUL,
-            script,
-        ])
+        .args(["--mount", "sh", "-c", preparation, "sh"])
+        .args([mode, LONGHAUL, script])
         .current_dir(place)
         .stdin(Stdio::null())
         .output()
@@ -54,7 +63,7 @@ fn it_works_where_users_may_make_namespaces() {
     let directory = directory();
     let output = as_nobody(
         directory.path(),
-        "666",
+        Device::Open,
         "$LONGHAUL lab net --wait --rtt 30ms --report report.json -- sh -c '
             id -u
             $LAB_PROGRAM lab exec a -- ping -q -c 3 -i 0.2 $LAB_B
@@ -64,21 +73,24 @@ fn it_works_where_users_may_make_namespaces() {
     assert_eq!(output.status.code(), Some(5), "{told}\n{}", stderr(&output));
     assert!(told.contains(" 0% packet loss"), "{told}");
     assert!(told.contains(" = 30."), "{told}");
-    assert!(directory.path().join("report.json").exists());
+    let report = directory.path().join("report.json");
+    assert_eq!(report.metadata().unwrap().uid(), 65534);
 }
 
 #[test]
-fn a_device_that_is_closed_to_the_user_is_named() {
+fn a_device_that_is_closed_or_missing_is_named_with_the_remedy() {
     let Some(_turn) = Turn::take() else { return };
     let directory = directory();
-    let output = as_nobody(directory.path(), "600", "$LONGHAUL lab net --wait -- true");
-    let told = stderr(&output);
-    assert_eq!(output.status.code(), Some(3), "{told}");
-    assert_eq!(told.lines().count(), 1, "{told}");
-    assert!(
-        told.contains("/dev/net/tun") && told.contains("chmod 666"),
-        "{told}"
-    );
+    for (device, remedy) in [
+        (Device::Closed, "sudo chmod 666 /dev/net/tun"),
+        (Device::Missing, "sudo modprobe tun"),
+    ] {
+        let output = as_nobody(directory.path(), device, "$LONGHAUL lab net --wait -- true");
+        let told = stderr(&output);
+        assert_eq!(output.status.code(), Some(3), "{told}");
+        assert_eq!(told.lines().count(), 1, "{told}");
+        assert!(told.contains(remedy), "{told}");
+    }
 }
 
 #[test]
@@ -90,15 +102,22 @@ fn what_only_root_may_change_is_named() {
     let directory = directory();
     let output = as_nobody(
         directory.path(),
-        "666",
+        Device::Open,
         "$LONGHAUL lab net --wait --sysctl net.core.rmem_max=1234567 -- true",
     );
     let told = stderr(&output);
     assert_eq!(output.status.code(), Some(3), "{told}");
     assert!(
-        told.contains("net.core.rmem_max") && told.contains("root"),
+        told.contains("`sudo sysctl -w net.core.rmem_max='1234567'`"),
         "{told}"
     );
+    // What the machine has already needs nobody's permission.
+    let output = as_nobody(
+        directory.path(),
+        Device::Open,
+        "$LONGHAUL lab net --wait --sysctl net.core.rmem_max=$(cat /proc/sys/net/core/rmem_max) -- true",
+    );
+    assert!(output.status.success(), "{}", stderr(&output));
 }
 
 #[test]
