@@ -71,7 +71,10 @@ mod tests {
 
     #[test]
     fn unknown_verbs_are_named() {
-        let error = help(Some("frobnicate")).unwrap_err().to_string();
-        assert!(error.contains("frobnicate"), "{error}");
+        for unknown in [vec!["frobnicate"], vec!["lab", "frobnicate"]] {
+            let words: Vec<String> = unknown.into_iter().map(str::to_owned).collect();
+            let error = help(&words).unwrap_err().to_string();
+            assert!(error.contains("frobnicate"), "{error}");
+        }
     }
 }

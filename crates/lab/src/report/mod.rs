@@ -1,9 +1,9 @@
 //! The report: results as one self-contained HTML page, with tables, figures, SVG and CSV.
 //!
-//! [`load`] reads the results and [`grid`] sorts their cells. [`lines`] decides which go into which
-//! chart of a [`figure`]; [`chart`] draws one, [`poster`] makes an SVG file of several. [`table`] and [`csv`]
-//! write the numbers, [`summary`] says what they come to, [`page`] puts all together. Every string
-//! from a results file goes through [`markup`] or [`csv`], which escape it.
+//! `load` reads the results and `grid` sorts their cells. `lines` decides which go into which
+//! chart of a `figure`; `chart` draws one, `poster` makes an SVG file of several. `table` and `csv`
+//! write the numbers, `summary` says what they come to, `page` puts all together. Every string
+//! from a results file goes through `markup` or `csv`, which escape it.
 
 mod chart;
 mod csv;
