@@ -47,6 +47,7 @@ mod hosts;
 mod keys;
 mod queue;
 mod resolve;
+mod setting;
 mod shorthand;
 #[cfg(test)]
 mod tests;

@@ -4,9 +4,10 @@ use std::path::Path;
 
 use toml::Spanned;
 
+use super::fault::Fault;
 use super::file::{Field, PathTable, Quantity};
 use super::keys::Keys;
-use super::{fault::Fault, hosts};
+use super::setting;
 use crate::LabError;
 
 /// Options of a command line, as text; each holds for every host or every path.
@@ -64,10 +65,10 @@ impl Shorthand {
         let keys = Keys::read(&table, Path::new(""))?.over(&Keys::default())?;
         let mut sysctls = Vec::new();
         for text in &self.sysctls {
-            let (key, value) = setting(text).map_err(|f| f.within("sysctl"))?;
-            hosts::set(&mut sysctls, key, value);
+            let (key, value) = key_and_value(text).map_err(|f| f.within("sysctl"))?;
+            setting::set(&mut sysctls, key, value);
         }
-        let congestion = self.cc.as_deref().map(hosts::congestion_control);
+        let congestion = self.cc.as_deref().map(setting::congestion_control);
         Ok(Overrides {
             keys,
             sysctls,
@@ -78,9 +79,9 @@ impl Shorthand {
     }
 }
 
-fn setting(text: &str) -> Result<(String, String), Fault> {
+fn key_and_value(text: &str) -> Result<(String, String), Fault> {
     match text.split_once('=') {
-        Some((key, value)) => hosts::setting(key.trim(), value),
+        Some((key, value)) => setting::setting(key.trim(), value),
         None => Err(Fault::new(format!(
             "'{}' is no setting; write it like net.ipv4.tcp_sack=1",
             text.escape_debug()
