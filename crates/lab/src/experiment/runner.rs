@@ -61,7 +61,16 @@ pub(crate) fn run(request: &RunRequest, say: &mut dyn FnMut(&str)) -> Result<Sav
     };
     let points = sweep.points(&experiment.entrants);
     experiment.announce(&points, say);
-    experiment.visit(&points, say)?;
+    let visited = experiment.visit(&points, say);
+    experiment
+        .results
+        .cells
+        .retain(|cell| !cell.samples.is_empty());
+    if visited.is_err() && !experiment.results.cells.is_empty() {
+        // Why it ended matters more than whether this can be written.
+        let _ = experiment.save();
+    }
+    visited?;
     experiment.finish(say)
 }
 
@@ -172,7 +181,6 @@ impl Experiment<'_> {
                 let note = format!("Interrupted after {done} of {} points.", points.len());
                 say(&note);
                 self.results.notes.push(note);
-                self.results.cells.retain(|cell| !cell.samples.is_empty());
                 return Ok(());
             }
             self.save()?;
