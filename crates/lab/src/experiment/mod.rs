@@ -55,7 +55,7 @@ impl Mode {
 /// What `longhaul lab run` is told.
 #[derive(Debug, Clone)]
 pub struct RunRequest {
-    /// A name from [`catalog`], or the path of an experiment file (it ends in `.toml`).
+    /// A name from [`catalog()`], or the path of an experiment file (it ends in `.toml`).
     pub name: String,
     /// How much.
     pub mode: Mode,

@@ -269,11 +269,12 @@ impl Experiment<'_> {
         measurement::run(&runs, &entrant.program, &prepared, seed)
     }
 
-    /// One line a cell of `point`.
+    /// One line a cell of `point` that was measured.
     fn tell(&self, point: &Point, say: &mut dyn FnMut(&str)) {
         let cells = &self.results.cells;
         let first = cells.len().saturating_sub(point.entrants.len());
-        for (cell, index) in cells[first..].iter().zip(&point.entrants) {
+        let here = cells[first..].iter().zip(&point.entrants);
+        for (cell, index) in here.filter(|(cell, _)| !cell.samples.is_empty()) {
             let label = &self.entrants[*index].key;
             say(&tally::describe(cell, label, &self.results.unit));
         }
