@@ -23,12 +23,9 @@ struct NoLab {
 
 impl NoLab {
     fn wait() -> Self {
-        let lock = File::options()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(LOCK)
+        // The kernel may refuse to open another user's file there with a flag to create it.
+        let lock = File::open(LOCK)
+            .or_else(|_| File::create_new(LOCK))
             .unwrap();
         let start = Instant::now();
         while lock.try_lock().is_err() {
@@ -46,6 +43,12 @@ fn machine_setting() -> u64 {
     read(Path::new(MACHINE)).trim().parse().unwrap()
 }
 
+/// Namespaces that are kept by a mount, as `ip netns` does it.
+fn namespace_mounts() -> usize {
+    let mounts = read(Path::new("/proc/self/mountinfo"));
+    mounts.matches(" - nsfs ").count()
+}
+
 /// A lab that changes the machine's setting and has processes everywhere.
 struct Lasting {
     lab: Child,
@@ -54,6 +57,7 @@ struct Lasting {
     /// The hosts' network namespaces as `/proc/PID/ns/net` has them.
     namespaces: Vec<PathBuf>,
     setting_before: u64,
+    mounts_before: usize,
     directory: TempDir,
 }
 
@@ -72,9 +76,9 @@ impl Lasting {
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let mark = format!("86400.{}{count:03}", std::process::id());
         let directory = directory();
-        let setting_before = {
+        let (setting_before, mounts_before) = {
             let _no_lab = NoLab::wait();
-            machine_setting()
+            (machine_setting(), namespace_mounts())
         };
         let script = format!(
             "on() {{ $LAB_PROGRAM lab exec \"$@\"; }}
@@ -93,6 +97,7 @@ impl Lasting {
             mark,
             namespaces: Vec::new(),
             setting_before,
+            mounts_before,
             directory,
         };
         lasting.look(changed);
@@ -159,8 +164,7 @@ impl Lasting {
             Vec::<PathBuf>::new(),
             "are in the lab's namespaces"
         );
-        let mounts = read(Path::new("/proc/self/mountinfo"));
-        assert!(!mounts.contains(" - nsfs "), "{mounts}");
+        assert_eq!(namespace_mounts(), self.mounts_before, "mounts");
         assert_eq!(
             machine_setting(),
             self.setting_before,
