@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::harness::{LONGHAUL, Turn, directory, read, skip, stderr};
+use crate::harness::{LONGHAUL, Turn, directory, installed, read, stderr};
 
 #[test]
 fn a_cell_of_the_white_papers_table() {
@@ -38,12 +38,4 @@ fn a_cell_of_the_white_papers_table() {
         assert!(rate > 0.0 && rate < 1000.0, "{cell:#}");
         assert_eq!(cell["median"].as_f64(), Some(rate), "{cell:#}");
     }
-}
-
-fn installed(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path)
-        .chain(["/usr/sbin".into()])
-        .any(|d| d.join(program).is_file())
-        || skip::<()>(&format!("{program} is not installed")).is_some()
 }

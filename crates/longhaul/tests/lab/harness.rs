@@ -71,6 +71,15 @@ pub(crate) fn not_applicable(why: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED: {test}: {why}");
 }
 
+/// Whether a program is there; the test goes without it, or is skipped, if not.
+pub(crate) fn installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(["/usr/sbin".into()])
+        .any(|d| d.join(program).is_file())
+        || skip::<()>(&format!("{program} is not installed")).is_some()
+}
+
 /// A network to run scripts over.
 pub(crate) struct Lab<'t> {
     options: Vec<String>,

@@ -4,7 +4,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use crate::harness::{LONGHAUL, Turn, directory, skip, stderr, stdout};
+use crate::harness::{LONGHAUL, Turn, directory, installed, skip, stderr, stdout};
 
 /// What `/dev/net/tun` is to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +57,7 @@ fn allowed() -> bool {
 #[test]
 fn it_works_where_users_may_make_namespaces() {
     let Some(_turn) = Turn::take() else { return };
-    if !allowed() {
+    if !allowed() || !installed("ping") {
         return;
     }
     let directory = directory();
