@@ -71,6 +71,21 @@ pub struct RunRequest {
     pub programs: Vec<String>,
 }
 
+impl RunRequest {
+    /// What narrows or changes the run beyond mode and seed, as words of a command line.
+    fn options(&self) -> Vec<String> {
+        let repetitions = self.repetitions.map(|n| ("--repetitions", n.to_string()));
+        let only = self.only.iter().map(|point| ("--only", point.clone()));
+        let programs = self.programs.iter().map(|key| ("--program", key.clone()));
+        repetitions
+            .into_iter()
+            .chain(only)
+            .chain(programs)
+            .flat_map(|(option, value)| [option.to_owned(), value])
+            .collect()
+    }
+}
+
 /// An experiment that ships with the lab.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listing {

@@ -21,6 +21,9 @@ pub struct Results {
     pub seconds: f64,
     /// The seed that all random events come from.
     pub seed: u64,
+    /// What else was asked for, word by word as on the command line: `--only`, `p=1`.
+    #[serde(default)]
+    pub options: Vec<String>,
     /// Machine and programs.
     pub environment: Environment,
     /// What is measured: `Mbit/s`, `ms`, `%`.

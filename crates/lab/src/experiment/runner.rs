@@ -97,6 +97,7 @@ fn blank(
         started: now(),
         seconds: 0.0,
         seed: request.seed.unwrap_or(definition.seed),
+        options: request.options(),
         environment,
         unit: definition.unit.clone(),
         higher_is_better: definition.higher_is_better,

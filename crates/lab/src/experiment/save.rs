@@ -157,6 +157,7 @@ mod tests {
             programs: Vec::new(),
             cells: vec![cell],
             notes: Vec::new(),
+            options: Vec::new(),
         }
     }
 

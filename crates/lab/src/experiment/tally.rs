@@ -27,12 +27,15 @@ pub(crate) fn add(cell: &mut Cell, sample: Sample) {
     cell.cpu_per_gigabyte = median(&cpu);
 }
 
-/// Processor seconds for each GB (10⁹ bytes) of a run that moved something and did not fail.
+/// Below this many bytes, what a run costs is its start and end, not its bytes.
+const WORTH_COUNTING: u64 = 1 << 20;
+
+/// Processor seconds for each GB (10⁹ bytes) of a run that moved some and did not fail.
 #[allow(clippy::cast_precision_loss, reason = "file sizes are far below 2⁵³")]
 pub(crate) fn cpu_per_gigabyte(sample: &Sample) -> Option<f64> {
     sample.value?;
     let gigabytes = sample.bytes as f64 / 1e9;
-    (sample.bytes > 0).then_some(sample.cpu_seconds? / gigabytes)
+    (sample.bytes >= WORTH_COUNTING).then_some(sample.cpu_seconds? / gigabytes)
 }
 
 /// A cell in one line for people: program, point, median, published value, processor time.

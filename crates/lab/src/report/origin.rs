@@ -28,7 +28,12 @@ pub(super) fn command(results: &Results) -> String {
         "quick" => " --quick",
         _ => "",
     };
-    format!("longhaul lab run {name}{mode} --seed {}", results.seed)
+    let mut command = format!("longhaul lab run {name}{mode} --seed {}", results.seed);
+    for word in &results.options {
+        command.push(' ');
+        command.push_str(&shell_word(word));
+    }
+    command
 }
 
 /// A word as a POSIX shell reads it back.
@@ -48,12 +53,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_repeats_mode_and_seed() {
+    fn the_command_repeats_all_that_was_asked_for() {
         let mut results = samples::two_by_two();
         assert_eq!(
             command(&results),
             "longhaul lab run bbc-5.1 --quick --seed 7"
         );
+        results.options = ["--only", "p=1,4"].map(str::to_owned).to_vec();
+        assert_eq!(
+            command(&results),
+            "longhaul lab run bbc-5.1 --quick --seed 7 --only 'p=1,4'"
+        );
+        results.options.clear();
         results.mode = "full".to_owned();
         results.experiment = "it's; rm".to_owned();
         assert_eq!(

@@ -31,6 +31,7 @@ pub(super) fn two_by_two() -> Results {
         started: "2026-11-20T13:55:00Z".to_owned(),
         seconds: 724.0,
         seed: 7,
+        options: Vec::new(),
         environment: Environment {
             kernel: "6.18.0".to_owned(),
             cpus: 2,
