@@ -10,6 +10,7 @@ pub mod error;
 pub mod experiment;
 pub mod net;
 pub mod report;
+mod shell;
 pub mod simulate;
 pub mod topology;
 

@@ -16,14 +16,18 @@ pub(crate) fn help(verb: &[String]) -> Result<()> {
         return write(text.to_string().as_bytes());
     }
     let mut text = command.render_long_help().to_string();
-    for verb in command.get_subcommands_mut().filter(|c| !c.is_hide_set()) {
-        text.push_str(&format!(
-            "\n\n{0}\n\n{1}",
-            "-".repeat(72),
-            verb.render_long_help()
-        ));
-    }
+    append_verbs(&mut command, &mut text);
     write(text.as_bytes())
+}
+
+/// The manuals of a command's verbs, and of theirs.
+fn append_verbs(command: &mut clap::Command, text: &mut String) {
+    let rule = "-".repeat(72);
+    let shown = |verb: &&mut clap::Command| !verb.is_hide_set() && verb.get_name() != "help";
+    for verb in command.get_subcommands_mut().filter(shown) {
+        text.push_str(&format!("\n\n{rule}\n\n{}", verb.render_long_help()));
+        append_verbs(verb, text);
+    }
 }
 
 /// The man page of one verb, or of the program.

@@ -18,6 +18,7 @@ use super::program::ProgramDefinition;
 use super::results::Sample;
 use crate::LabError;
 use crate::net::NetReport;
+use crate::shell;
 
 /// What came of a run.
 #[derive(Debug)]
@@ -272,17 +273,7 @@ fn value(
 
 /// A command line as it is typed into a shell.
 fn command_line(argv: &[String]) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%,+".contains(c);
-    let words: Vec<String> = argv
-        .iter()
-        .map(|word| {
-            if !word.is_empty() && word.chars().all(plain) {
-                word.clone()
-            } else {
-                format!("'{}'", word.replace('\'', r"'\''"))
-            }
-        })
-        .collect();
+    let words: Vec<String> = argv.iter().map(|word| shell::word(word)).collect();
     words.join(" ")
 }
 

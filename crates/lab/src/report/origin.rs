@@ -2,6 +2,7 @@
 
 use super::number;
 use crate::experiment::results::Results;
+use crate::shell;
 
 /// One line: when, how much, on what.
 pub(super) fn line(results: &Results) -> String {
@@ -22,7 +23,7 @@ pub(super) fn line(results: &Results) -> String {
 
 /// The command that runs the experiment again.
 pub(super) fn command(results: &Results) -> String {
-    let name = shell_word(&results.experiment);
+    let name = shell::word(&results.experiment);
     let mode = match results.mode.as_str() {
         "full" => " --full",
         "quick" => " --quick",
@@ -31,20 +32,9 @@ pub(super) fn command(results: &Results) -> String {
     let mut command = format!("longhaul lab run {name}{mode} --seed {}", results.seed);
     for word in &results.options {
         command.push(' ');
-        command.push_str(&shell_word(word));
+        command.push_str(&shell::word(word));
     }
     command
-}
-
-/// A word as a POSIX shell reads it back.
-fn shell_word(word: &str) -> String {
-    let plain =
-        |character: char| character.is_ascii_alphanumeric() || "._-/+=:@%".contains(character);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', "'\\''"))
-    }
 }
 
 #[cfg(test)]
@@ -62,7 +52,7 @@ mod tests {
         results.options = ["--only", "p=1,4"].map(str::to_owned).to_vec();
         assert_eq!(
             command(&results),
-            "longhaul lab run bbc-5.1 --quick --seed 7 --only 'p=1,4'"
+            "longhaul lab run bbc-5.1 --quick --seed 7 --only p=1,4"
         );
         results.options.clear();
         results.mode = "full".to_owned();

@@ -1,0 +1,125 @@
+//! Listings in each form.
+
+use super::*;
+
+#[test]
+fn listings_of_each_form() {
+    let session = Session::new();
+    session.file("b", "12345");
+    fs::create_dir(session.host("a")).unwrap();
+    session.file("a/x\ny", "");
+    let names = |path| session.lines(list(path, ListForm::Names));
+    assert_eq!(names("/"), ["a", "b"]);
+    assert_eq!(names("/b"), ["b"]);
+    assert_eq!(names("/a"), ["x?y"], "no name makes two lines");
+    let long = session.lines(list("/", ListForm::Long));
+    assert!(
+        long[0].starts_with('d') && long[0].ends_with(" a"),
+        "{long:?}"
+    );
+    assert!(
+        long[1].starts_with('-') && long[1].ends_with(" b"),
+        "{long:?}"
+    );
+    let facts = FactSet::parse("Type;Size;X.count;");
+    let lines = session.lines(list("/a", ListForm::Facts(facts)));
+    assert_eq!(lines.len(), 3);
+    assert!(
+        lines[0].starts_with("Type=cdir;") && lines[0].ends_with("X.count=3; ."),
+        "{lines:?}"
+    );
+    assert!(
+        lines[1].starts_with("Type=pdir;") && lines[1].ends_with("; .."),
+        "{lines:?}"
+    );
+    assert_eq!(lines[2], "Type=file;Size=0; x?y");
+    assert!(facts.has(Fact::XCount));
+    let top = session.lines(list("/", ListForm::Facts(FactSet::parse("Type;"))));
+    assert_eq!(top, ["Type=cdir; .", "Type=dir; a", "Type=file; b"]);
+    let file = session.lines(list("/b", ListForm::Facts(FactSet::parse("Type;"))));
+    assert_eq!(file, ["Type=file; b"]);
+}
+
+#[test]
+fn recursive_listings_name_paths() {
+    let session = Session::new();
+    fs::create_dir_all(session.host("top/deep")).unwrap();
+    session.file("top/deep/x", "");
+    let request = ListRequest {
+        recursive: true,
+        ..list("/top", ListForm::Facts(FactSet::parse("Type;X.count;")))
+    };
+    assert_eq!(
+        session.lines(request),
+        [
+            "Type=cdir;X.count=3; .",
+            "Type=dir; deep",
+            "Type=file; deep/x"
+        ]
+    );
+}
+
+#[test]
+fn patterns_and_names_that_look_like_them() {
+    let session = Session::new();
+    for name in ["a.dat", "b.dat", "c[1].txt", "c1.txt"] {
+        session.file(name, "");
+    }
+    let matching = |pattern: &str| {
+        session.lines(ListRequest {
+            pattern: Some(pattern.into()),
+            ..list("/", ListForm::Names)
+        })
+    };
+    assert_eq!(matching("*.dat"), ["a.dat", "b.dat"]);
+    assert_eq!(
+        matching("c[1].txt"),
+        ["c[1].txt"],
+        "the very name comes first"
+    );
+    assert_eq!(matching("c[12].txt"), ["c1.txt"]);
+    assert!(matching("x*").is_empty());
+}
+
+#[test]
+fn listings_for_a_data_connection_have_line_ends() {
+    let session = Session::new();
+    session.file("a", "");
+    session.file("b", "");
+    let kind = TransferKind::List(list("/", ListForm::Names));
+    let Opened::Send(sending) = session.open(kind, Mode::Stream, Type::Ascii).unwrap() else {
+        panic!("not sending");
+    };
+    let mut text = [0; 100];
+    let n = sending.source.read_at(0, &mut text).unwrap();
+    assert_eq!(&text[..n], b"a\r\nb\r\n");
+    assert_eq!(sending.plan.ranges.to_string(), "0-6");
+    let kind = TransferKind::List(list("/none", ListForm::Names));
+    let error = session.open(kind, Mode::Stream, Type::Ascii).unwrap_err();
+    assert_eq!(error.kind, FileErrorKind::NotFound);
+}
+
+#[test]
+fn large_listings_share_a_bounded_memory() {
+    let session = Session::new();
+    for n in 0..5000 {
+        fs::File::create(session.host(&format!("{n:0>250}"))).unwrap();
+    }
+    let request = ListRequest {
+        path: VPath::root(),
+        pattern: None,
+        form: ListForm::Names,
+        recursive: false,
+    };
+    let (_, share) = session.files.list(&request).unwrap();
+    let error = session.files.list(&request).unwrap_err();
+    assert_eq!(error.kind, FileErrorKind::Busy, "{}", error.text);
+    let kind = TransferKind::List(request.clone());
+    let refused = session.open(kind.clone(), Mode::Stream, Type::Image);
+    assert_eq!(refused.unwrap_err().kind, FileErrorKind::Busy);
+    drop(share);
+    let sending = session.open(kind, Mode::Stream, Type::Image).unwrap();
+    session.files.list(&request).unwrap_err();
+    drop(sending);
+    session.files.list(&request).unwrap();
+}

@@ -1,0 +1,103 @@
+//! Requests that change or tell of files.
+
+use super::*;
+
+#[test]
+fn readers_change_nothing() {
+    let session = Session::with_rights(false);
+    session.file("f", "old");
+    let changes = [
+        FileRequest::MakeDir(v("d")),
+        FileRequest::RemoveDir(v("d")),
+        FileRequest::Delete(v("f")),
+        FileRequest::RemoveTree(v("f")),
+        FileRequest::Rename {
+            from: v("f"),
+            to: v("g"),
+        },
+        FileRequest::SetModified(v("f"), Timestamp(0)),
+        FileRequest::Chmod(v("f"), 0o777),
+        FileRequest::Chgrp(v("f"), "0".to_owned()),
+        FileRequest::Symlink {
+            target: b"f".to_vec(),
+            link: v("l"),
+        },
+        FileRequest::Truncate(v("f"), 0),
+    ];
+    for change in changes {
+        let error = session.run(&change).unwrap_err();
+        assert_eq!(error.kind, FileErrorKind::Denied, "{change:?}");
+        assert!(error.text.contains("Permission denied"), "{}", error.text);
+    }
+    for disposition in [
+        Disposition::Truncate,
+        Disposition::Append,
+        Disposition::Unique,
+    ] {
+        let opened = session.open(store("f", disposition), Mode::Stream, Type::Image);
+        assert_eq!(opened.unwrap_err().kind, FileErrorKind::Denied);
+    }
+    assert_eq!(session.content("f"), "old");
+    let FileAnswer::Entry(entry) = session.run(&FileRequest::Stat(v("f"))).unwrap() else {
+        panic!("not an entry");
+    };
+    assert!(entry.access.read && !entry.access.write);
+}
+
+#[test]
+fn requests_reach_the_root() {
+    let session = Session::new();
+    session.file("f", "12345");
+    for request in [
+        FileRequest::MakeDir(v("d")),
+        FileRequest::ChangeDir(v("d")),
+        FileRequest::Rename {
+            from: v("f"),
+            to: v("d/g"),
+        },
+        FileRequest::Truncate(v("d/g"), 3),
+        FileRequest::Chmod(v("d/g"), 0o600),
+        FileRequest::SetModified(v("d/g"), Timestamp(1_000_000_000)),
+        FileRequest::Symlink {
+            target: b"d".to_vec(),
+            link: v("l"),
+        },
+    ] {
+        assert_eq!(session.run(&request), Ok(FileAnswer::Done), "{request:?}");
+    }
+    let FileAnswer::Entry(entry) = session.run(&FileRequest::Stat(v("l/g"))).unwrap() else {
+        panic!("not an entry");
+    };
+    assert_eq!((entry.kind, entry.size, entry.mode), (Kind::File, 3, 0o600));
+    assert_eq!(entry.modified, Timestamp(1_000_000_000));
+    for request in [
+        FileRequest::Delete(v("l")),
+        FileRequest::RemoveTree(v("d")),
+        FileRequest::MakeDir(v("e")),
+        FileRequest::RemoveDir(v("e")),
+    ] {
+        assert_eq!(session.run(&request), Ok(FileAnswer::Done), "{request:?}");
+    }
+    let error = session.run(&FileRequest::Stat(v("d"))).unwrap_err();
+    assert_eq!(
+        (error.kind, error.errno),
+        (FileErrorKind::NotFound, Some(2))
+    );
+    assert!(
+        error.text.contains("No such file or directory"),
+        "{}",
+        error.text
+    );
+}
+
+#[test]
+fn times_before_1970_can_be_announced() {
+    let session = Session::new();
+    let mut kind = store("f", Disposition::Truncate);
+    if let TransferKind::Store { modify, .. } = &mut kind {
+        *modify = Some(Timestamp(-1000));
+    }
+    session.store(kind, "x").unwrap();
+    let modified = fs::metadata(session.host("f")).unwrap().modified().unwrap();
+    assert_eq!(modified, SystemTime::UNIX_EPOCH - Duration::from_secs(1000));
+}

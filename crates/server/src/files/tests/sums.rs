@@ -1,0 +1,155 @@
+//! Checksums: asked for, announced, remembered.
+
+use super::*;
+
+#[test]
+fn what_was_summed_while_stored_is_not_read_again() {
+    let session = Session::new();
+    let hex = session
+        .store(summed("f", Algorithm::Sha256), "hello")
+        .unwrap();
+    assert_eq!(hex, Some(digest(Algorithm::Sha256, "hello")));
+    assert_eq!(session.known("f", Algorithm::Sha256), hex);
+    for request in [
+        FileRequest::SetModified(v("f"), Timestamp(1_000_000_000)),
+        FileRequest::Chmod(v("f"), 0o600),
+        FileRequest::Rename {
+            from: v("f"),
+            to: v("g"),
+        },
+    ] {
+        session.run(&request).unwrap();
+    }
+    assert_eq!(session.known("g", Algorithm::Sha256), hex);
+    session
+        .store(store("g", Disposition::At(0)), "HELLO")
+        .unwrap();
+    assert_eq!(session.known("g", Algorithm::Sha256), None);
+    assert_eq!(
+        session.sum("g", Algorithm::Sha256).unwrap(),
+        digest(Algorithm::Sha256, "HELLO")
+    );
+}
+
+#[test]
+fn a_sum_of_a_part_is_not_the_files() {
+    let session = Session::new();
+    session.file("f", "0123456789");
+    let mut kind = summed("f", Algorithm::Md5);
+    if let TransferKind::Store { disposition, .. } = &mut kind {
+        *disposition = Disposition::At(0);
+    }
+    assert_eq!(session.store(kind.clone(), "abc").unwrap(), None);
+    assert_eq!(session.known("f", Algorithm::Md5), None);
+    if let TransferKind::Store { disposition, .. } = &mut kind {
+        *disposition = Disposition::Append;
+    }
+    assert_eq!(session.store(kind, "abc").unwrap(), None);
+}
+
+#[test]
+fn whole_sums_are_remembered_when_the_file_is_settled() {
+    let session = Session::new();
+    session.file("f", "hello");
+    let hex = digest(Algorithm::Adler32, "hello");
+    assert_eq!(session.sum("f", Algorithm::Adler32).unwrap(), hex);
+    assert_eq!(
+        session.known("f", Algorithm::Adler32),
+        None,
+        "changed just now"
+    );
+    std::thread::sleep(Duration::from_millis(80));
+    assert_eq!(session.sum("f", Algorithm::Adler32).unwrap(), hex);
+    assert_eq!(session.known("f", Algorithm::Adler32), Some(hex.clone()));
+    session.file("f", "other");
+    assert_eq!(
+        session.sum("f", Algorithm::Adler32).unwrap(),
+        digest(Algorithm::Adler32, "other")
+    );
+}
+
+#[test]
+fn checksums_of_parts() {
+    let session = Session::new();
+    session.file("f", "0123456789");
+    let part = |offset, length| {
+        session.run(&FileRequest::Checksum {
+            algorithm: Algorithm::Md5,
+            path: v("f"),
+            offset,
+            length,
+            marker_seconds: 0,
+        })
+    };
+    let is = |text| Ok(FileAnswer::Digest(digest(Algorithm::Md5, text)));
+    assert_eq!(part(2, Some(3)), is("234"));
+    assert_eq!(part(8, Some(30)), is("89"));
+    assert_eq!(part(7, None), is("789"));
+    assert_eq!(part(20, None), is(""));
+}
+
+#[test]
+fn a_checksum_can_be_stopped() {
+    let session = Session::new();
+    session.file("f", &"x".repeat(8 << 20));
+    let request = FileRequest::Checksum {
+        algorithm: Algorithm::Md5,
+        path: v("f"),
+        offset: 0,
+        length: None,
+        marker_seconds: 0,
+    };
+    let error = session.files.run(&request, &mut |_| false).unwrap_err();
+    assert_eq!(error.kind, FileErrorKind::Aborted, "{}", error.text);
+}
+
+#[test]
+fn announced_checksums_are_verified() {
+    let session = Session::new();
+    let expecting = |hex: String, disposition| TransferKind::Store {
+        path: v("f"),
+        disposition,
+        allocate: None,
+        sum: None,
+        expect: Some((Algorithm::Md5, hex)),
+        modify: Some(Timestamp(1_000_000_000)),
+    };
+    let right = digest(Algorithm::Md5, "hello").to_uppercase();
+    session
+        .store(expecting(right, Disposition::Truncate), "hello")
+        .unwrap();
+    let modified = fs::metadata(session.host("f")).unwrap().modified().unwrap();
+    assert_eq!(
+        modified,
+        SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000)
+    );
+    let wrong = digest(Algorithm::Md5, "HELLO");
+    let error = session
+        .store(expecting(wrong.clone(), Disposition::Truncate), "hello")
+        .unwrap_err();
+    assert_eq!(
+        error,
+        TransferError::Checksum {
+            computed: digest(Algorithm::Md5, "hello"),
+            expected: wrong,
+        }
+    );
+    assert_eq!(session.content("f"), "hello", "the file stays");
+    let whole = digest(Algorithm::Md5, "hello, world");
+    session
+        .store(expecting(whole, Disposition::Append), ", world")
+        .unwrap();
+}
+
+#[test]
+fn a_verification_can_be_stopped() {
+    let session = Session::new();
+    session.file("f", "hello");
+    let mut kind = store("f", Disposition::Append);
+    if let TransferKind::Store { expect, .. } = &mut kind {
+        *expect = Some((Algorithm::Md5, digest(Algorithm::Md5, "hello")));
+    }
+    let storing = session.storing(kind, Mode::Stream);
+    let stopped = storing.finish(&Report::default(), &mut |_| false);
+    assert_eq!(stopped, Err(TransferError::Aborted));
+}
