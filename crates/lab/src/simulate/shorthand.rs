@@ -11,6 +11,9 @@ use super::request::{SimRequest, congestion_named};
 use crate::LabError;
 use crate::topology::{Shorthand, Topology};
 
+/// How long a file may take if nobody says.
+const PATIENCE: Duration = Duration::from_secs(3600);
+
 /// What a command line, or the `simulation` table of an experiment, says of a simulation, as text;
 /// `None`: the default of [`SimRequest`].
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
@@ -43,7 +46,7 @@ pub struct SimShorthand {
     pub delayed_ack: bool,
     /// `--packet`: bytes of a full IP packet.
     pub packet: Option<String>,
-    /// `--time`: measured, `60s`.
+    /// `--time`: measured, `60s`; of a file the longest that it may take, an hour if left out.
     #[serde(rename = "time")]
     pub duration: Option<String>,
     /// `--warm-up`: before that, `20s`.
@@ -86,6 +89,9 @@ impl SimRequest {
         )?;
         read(&mut request.jitter, "--jitter", &said.jitter, units::time)?;
         request.bytes = optional("--bytes", &said.bytes, units::size)?;
+        if request.bytes.is_some() && said.duration.is_none() {
+            request.duration = PATIENCE;
+        }
         request.cross_traffic = optional("--cross-traffic", &said.cross_traffic, units::rate)?;
         if let Some(share) = optional("--loss", &said.loss, units::probability)? {
             request.loss = Loss::Independent(share);
@@ -240,6 +246,19 @@ mod tests {
         );
         assert_eq!(request.jitter, Duration::from_micros(12));
         assert_eq!(request.seed, 7);
+    }
+
+    #[test]
+    fn a_file_may_take_its_time() {
+        let said = |time: Option<String>| SimShorthand {
+            bytes: text("1GB"),
+            duration: time,
+            ..SimShorthand::default()
+        };
+        let patient = SimRequest::from_shorthand(&said(None)).unwrap();
+        assert_eq!(patient.duration, Duration::from_secs(3600));
+        let hasty = SimRequest::from_shorthand(&said(text("5s"))).unwrap();
+        assert_eq!(hasty.duration, Duration::from_secs(5));
     }
 
     #[test]

@@ -55,7 +55,8 @@ pub(crate) struct SimArgs {
     /// IP packet of a full segment [default: 1500]
     #[arg(long, value_name = "SIZE")]
     packet: Option<String>,
-    /// Measured time after the warm-up, or the longest that a file may take [default: 60s]
+    /// Measured time after the warm-up [default: 60s], or the longest that a file may take
+    /// [default: 1h]
     #[arg(long, value_name = "TIME")]
     time: Option<String>,
     /// Time before measurements begin [default: 20s]
