@@ -12,6 +12,7 @@ pub mod limits;
 pub mod transfer_log;
 pub mod users;
 
+mod clock;
 mod control;
 mod data_address;
 mod listen;

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use data::channel::{Channel, ListenOptions};
 use proto::server::{FileAnswer, FileError, FileErrorKind, FileRequest, Outcome};
@@ -186,13 +186,6 @@ fn ticker(seconds: u32) -> Option<Interval> {
         tick.reset();
         tick
     })
-}
-
-/// The clock of markers.
-pub(crate) fn seconds_since_1970() -> f64 {
-    SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .map_or(0.0, |since| since.as_secs_f64())
 }
 
 /// A blocking thread died (a defect; the panic hook logged it). The session goes on.

@@ -1,7 +1,5 @@
 //! FEAT (RFC 2389 §3): what existing clients decide by.
 
-use super::session::Session;
-use super::state::State;
 use crate::checksum::Algorithm;
 use crate::listing::FactSet;
 use crate::reply::Reply;
@@ -43,12 +41,9 @@ const FEATURES: [&str; 21] = [
     "PASV AllowDelayed;",
 ];
 
-/// The 211 reply. It is the same before and after login, since lftp asks only before.
-pub(super) fn reply(session: &Session) -> Reply {
-    let facts = match &session.state {
-        State::LoggedIn(login) => login.settings.facts,
-        _ => FactSet::default(),
-    };
+/// The 211 reply; `facts` are those that MLSD and MLST tell. It is the same before and after login,
+/// since lftp asks only before.
+pub(super) fn reply(facts: FactSet) -> Reply {
     let mut checksums = "CKSM ".to_owned();
     for (algorithm, rank) in CHECKSUMS {
         checksums.push_str(&format!("{}:{rank};", algorithm.name()));

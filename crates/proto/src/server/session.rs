@@ -7,6 +7,7 @@ use super::state::{Pending, State};
 use super::{Action, Outcome, features, help, options};
 use crate::command::{Command, CommandError, Opts, Site};
 use crate::line::LineEvent;
+use crate::listing::FactSet;
 use crate::reply::Reply;
 
 /// What a session needs to know of its server.
@@ -154,6 +155,14 @@ impl Session {
         vec![Action::Reply(answer)]
     }
 
+    /// The facts that listings tell (OPTS MLST changes them).
+    fn facts(&self) -> FactSet {
+        match &self.state {
+            State::LoggedIn(login) => login.settings.facts,
+            _ => FactSet::default(),
+        }
+    }
+
     fn on_command(&mut self, command: Command) -> Vec<Action> {
         if self.awaiting() != Awaiting::Line {
             return self.while_busy(&command);
@@ -163,7 +172,7 @@ impl Session {
             Command::Pass(password) => self.pass(password),
             Command::Quit => vec![Action::Reply(Reply::new(221, "Goodbye.")), Action::Close],
             Command::Noop => replies::reply(200, "NOOP command successful."),
-            Command::Feat => vec![Action::Reply(features::reply(self))],
+            Command::Feat => vec![Action::Reply(features::reply(self.facts()))],
             Command::Help(topic) => vec![Action::Reply(help::help(topic.as_deref()))],
             Command::Site(Site::Help) => vec![Action::Reply(help::site_help())],
             Command::Clnt(name) => {

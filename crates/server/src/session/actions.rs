@@ -5,13 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use data::channel::Channel;
-use proto::server::{
-    Action, FileError, FileErrorKind, FileRequest, ListenRequest, Outcome, TransferError,
-    TransferRequest,
-};
+use proto::server::{Action, FileRequest, ListenRequest, Outcome, TransferError, TransferRequest};
 use tokio::time::Instant;
 
-use super::order::busy;
+use super::order::{busy, not_logged_in};
 use super::{Driver, Who};
 use crate::transfer::{Running, Stop};
 use crate::work::{FileWork, Work};
@@ -110,13 +107,5 @@ impl Driver {
                 until: Instant::now() + self.shared.config.login_timeout,
             };
         }
-    }
-}
-
-pub(super) fn not_logged_in() -> FileError {
-    FileError {
-        kind: FileErrorKind::Denied,
-        errno: None,
-        text: "not logged in".to_owned(),
     }
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use data::job::Settings;
 use proto::server::{FileError, FileErrorKind, TransferRequest};
 
-use super::actions::not_logged_in;
 use super::{Driver, Who};
 use crate::transfer::{Delayed, Order};
 
@@ -63,5 +62,14 @@ pub(super) fn busy(text: String) -> FileError {
         kind: FileErrorKind::Busy,
         errno: None,
         text,
+    }
+}
+
+/// A refusal of what only a user may do.
+pub(super) fn not_logged_in() -> FileError {
+    FileError {
+        kind: FileErrorKind::Denied,
+        errno: None,
+        text: "not logged in".to_owned(),
     }
 }

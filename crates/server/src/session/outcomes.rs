@@ -8,10 +8,11 @@ use proto::server::{FileError, FileErrorKind, Outcome, Progress};
 use tokio::time::Instant;
 
 use super::{Driver, End, Who, record};
+use crate::clock::seconds_since_1970;
 use crate::data_address::told;
 use crate::login::Refusal;
 use crate::transfer::{Ended, Event, Seen};
-use crate::work::{Step, Work, seconds_since_1970};
+use crate::work::{Step, Work};
 
 impl Driver {
     pub(super) fn on_step(&mut self, step: Step) -> Result<(), End> {

@@ -225,7 +225,7 @@ impl Drop for Running {
 /// What a transfer has moved by now.
 fn progress(control: &Control) -> Progress {
     Progress {
-        now: crate::work::seconds_since_1970(),
+        now: crate::clock::seconds_since_1970(),
         bytes: control.bytes(),
         stored: control.stored(),
     }
