@@ -1,22 +1,19 @@
 #!/usr/bin/env python3
-"""Loopback speed and session cost of longhaul beside its peers.
+"""What longhaul alone is measured for: I/O methods on loopback, and what idle sessions cost.
 
-Prints the tables of docs/benchmarks.md. Every row is measured in turn with its rivals in one run;
-figures are medians. Run it on an otherwise idle machine:
+Prints tables of docs/benchmarks.md; beside its peers it is measured by `longhaul lab run loopback`.
+Every row is measured in turn with the others in one run; figures are medians. Run it on an otherwise
+idle machine:
 
-    cargo build --release && bench/loopback.py [--size 4G] [--runs 5] [--only get,io,tiny,idle]
-
-Peers that are not installed are left out and named. Needs root for the anonymous globus server.
+    cargo build --release && bench/longhaul-alone.py [--size 4G] [--runs 5] [--only io,idle]
 """
 
 import argparse
 import asyncio
 import atexit
-import json
 import os
 import resource
 import shutil
-import socket
 import statistics
 import subprocess
 import sys
@@ -27,28 +24,12 @@ from pathlib import Path
 TICKS = os.sysconf("SC_CLK_TCK")
 ROOT = Path(__file__).resolve().parent.parent
 LONGHAUL = os.environ.get("LONGHAUL_BIN", str(ROOT / "target/release/longhaul"))
-PEERS = Path(os.environ.get("LONGHAUL_PEERS", str(ROOT / "target/interop-peers")))
 
 
 def size(text):
     units = {"k": 10, "m": 20, "g": 30}
     unit = text[-1].lower()
     return int(text[:-1]) << units[unit] if unit in units else int(text)
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
-def wait_for(port):
-    for _ in range(200):
-        with socket.socket() as s:
-            if s.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.05)
-    sys.exit(f"nothing listens on port {port}")
 
 
 def cpu_of(pid):
@@ -75,16 +56,11 @@ def cpu_of(pid):
 class Server:
     """A server process and its address."""
 
-    def __init__(self, name, argv, port=None, ready_line=False):
-        self.name = name
-        out = subprocess.PIPE if ready_line else subprocess.DEVNULL
-        self.process = subprocess.Popen(argv, stdout=out, stderr=subprocess.DEVNULL)
+    def __init__(self, argv):
+        self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         atexit.register(self.process.kill)
-        if ready_line:
-            line = self.process.stdout.readline().decode()
-            port = int(line.strip().rsplit(":", 1)[1])
-        self.port = port
-        wait_for(port)
+        line = self.process.stdout.readline().decode()
+        self.port = int(line.strip().rsplit(":", 1)[1])
 
     def stop(self):
         self.process.kill()
@@ -93,40 +69,7 @@ class Server:
 
 def longhaul_server(root, *more):
     argv = [LONGHAUL, "serve", "--listen", "127.0.0.1:0", "--root", str(root), "--anonymous", "rw"]
-    return Server("longhaul", argv + list(more), ready_line=True)
-
-
-def globus_server():
-    if not shutil.which("globus-gridftp-server"):
-        return None
-    port = free_port()
-    argv = ["globus-gridftp-server", "-aa", "-p", str(port), "-control-interface", "127.0.0.1",
-            "-data-interface", "127.0.0.1"]
-    if os.geteuid() == 0:
-        argv += ["-anonymous-user", "nobody"]
-    return Server("globus", argv, port)
-
-
-def vsftpd_server(root, scratch):
-    program = shutil.which("vsftpd") or str(PEERS / "vsftpd/usr/sbin/vsftpd")
-    if not os.path.exists(program):
-        return None
-    port = free_port()
-    (scratch / "empty").mkdir()
-    conf = scratch / "vsftpd.conf"
-    conf.write_text(
-        f"listen=YES\nlisten_address=127.0.0.1\nlisten_port={port}\nbackground=NO\n"
-        f"anonymous_enable=YES\nanon_root={root}\nftp_username=daemon\nno_anon_password=YES\n"
-        f"secure_chroot_dir={scratch}/empty\nseccomp_sandbox=NO\npasv_address=127.0.0.1\n"
-        "xferlog_enable=NO\n")
-    return Server("vsftpd", [program, str(conf)], port)
-
-
-def iperf_server():
-    if not shutil.which("iperf3"):
-        return None
-    port = free_port()
-    return Server("iperf3", ["iperf3", "-s", "-B", "127.0.0.1", "-p", str(port)], port)
+    return Server(argv + list(more))
 
 
 def measure(server, argv):
@@ -146,7 +89,6 @@ def measure(server, argv):
 
 def table(title, nbytes, rows, runs, cleanup=None):
     """Rows are (label, server, argv); measured in turn, `runs` times after one warm-up."""
-    rows = [row for row in rows if row[1]]
     figures = {label: [] for label, _, _ in rows}
     for turn in range(runs + 1):
         for label, server, argv in rows:
@@ -166,49 +108,6 @@ def table(title, nbytes, rows, runs, cleanup=None):
               f"| {statistics.median(cpus):.3f} |", flush=True)
 
 
-def get_tables(args, scratch, source):
-    nbytes = args.size
-    longhaul = longhaul_server(source.parent)
-    globus, vsftpd, iperf = globus_server(), vsftpd_server(source.parent, scratch), iperf_server()
-    target = scratch / "target.dat"
-    cleanup = lambda: target.unlink(missing_ok=True)
-    name = source.name
-
-    def rows(destination, streams):
-        lh = [LONGHAUL, "cp", "-q", "-p", str(streams)]
-        url = f"ftp://127.0.0.1:{longhaul.port}/{name}"
-        found = [
-            ("longhaul, not verified", longhaul, lh + ["--verify", "none", url, str(destination)]),
-            ("longhaul, verified (default)", longhaul, lh + [url, str(destination)]),
-        ]
-        if globus:
-            p = ["-p", str(streams)] if streams > 1 else []
-            found.append((f"globus-url-copy, globus-gridftp-server", globus,
-                          ["globus-url-copy"] + p + [f"ftp://127.0.0.1:{globus.port}{source}",
-                                                     f"file://{destination}"]))
-        if vsftpd and streams == 1:
-            found.append(("curl, vsftpd", vsftpd,
-                          ["curl", "-s", f"ftp://127.0.0.1:{vsftpd.port}/{name}", "-o",
-                           str(destination)]))
-        if iperf and str(destination) == "/dev/null":
-            found.append(("iperf3 (the wire's limit)", iperf,
-                          ["iperf3", "-c", "127.0.0.1", "-p", str(iperf.port), "-R", "-n",
-                           str(nbytes), "-P", str(streams)]))
-        return found
-
-    for streams in (1, 4):
-        plural = "s" if streams > 1 else ""
-        table(f"get, {streams} stream{plural}, to /dev/null", nbytes,
-              rows("/dev/null", streams), args.runs)
-        table(f"get, {streams} stream{plural}, to a tmpfs file", nbytes,
-              rows(target, streams), args.runs, cleanup)
-    for server in (longhaul, globus, vsftpd, iperf):
-        if server:
-            server.stop()
-        else:
-            print("(a peer is missing: see tests/install-peers)")
-
-
 def io_tables(args, scratch, source):
     target = scratch / "target.dat"
     for destination in ("/dev/null", str(target)):
@@ -226,20 +125,6 @@ def io_tables(args, scratch, source):
               lambda: target.unlink(missing_ok=True))
         for server in servers.values():
             server.stop()
-
-
-def tiny(args, scratch, source):
-    (source.parent / "tiny.dat").write_bytes(b"tiny\n")
-    server = longhaul_server(source.parent)
-    url = f"ftp://127.0.0.1:{server.port}/tiny.dat"
-    walls = []
-    for _ in range(21):
-        start = time.monotonic()
-        subprocess.run([LONGHAUL, "cp", "-q", url, str(scratch / "tiny.out")], check=True)
-        walls.append((time.monotonic() - start) * 1000)
-    print(f"\n`longhaul cp` of one tiny file, wall time: median {statistics.median(walls[1:]):.1f} ms "
-          f"({min(walls[1:]):.1f}-{max(walls[1:]):.1f}), 20 runs")
-    server.stop()
 
 
 def idle(args, scratch, source):
@@ -281,7 +166,7 @@ def main():
     parser.add_argument("--size", type=size, default=4 << 30)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--sessions", type=int, default=10000)
-    parser.add_argument("--only", default="get,io,tiny,idle")
+    parser.add_argument("--only", default="io,idle")
     parser.add_argument("--tmpfs", default="/dev/shm", help="where the destination file goes")
     parser.add_argument("--dir", default=None, help="where the source file goes")
     args = parser.parse_args()
@@ -302,7 +187,7 @@ def main():
         load = os.getloadavg()[0]
         print(f"kernel {os.uname().release}, {os.cpu_count()} processors, load before {load:.2f}, "
               f"file {args.size} bytes, {args.runs} runs")
-        for name, part in (("get", get_tables), ("io", io_tables), ("tiny", tiny), ("idle", idle)):
+        for name, part in (("io", io_tables), ("idle", idle)):
             if name in args.only.split(","):
                 part(args, scratch, source)
     finally:
