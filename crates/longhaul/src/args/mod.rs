@@ -94,7 +94,8 @@ pub(crate) struct DemoArgs {
     /// No emulated path: one stream and several, both ways and between two servers, on loopback
     #[arg(long)]
     pub(crate) loopback: bool,
-    /// Directory for the demo's files (about twice --size); removed afterwards
+    /// Directory for the demo's files (about twice --size, on loopback five times); removed
+    /// afterwards
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<std::path::PathBuf>,
     /// The part that runs inside the emulated network

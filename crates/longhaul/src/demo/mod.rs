@@ -20,7 +20,8 @@ use crate::output::print;
 /// Runs the demo.
 pub(crate) fn run(args: &DemoArgs) -> Result<Exit> {
     if let Some(place) = &args.inside {
-        return race::run(place);
+        let rtt = sim::units::time(&args.rtt).context("--rtt")?;
+        return race::run(place, rtt);
     }
     if args.loopback {
         return loopback::run(args).map(|()| Exit::Done);

@@ -9,7 +9,7 @@ use lab::LabError;
 use lab::net::NetRequest;
 use lab::topology::Topology;
 
-use super::{Place, write_random};
+use super::{Place, race, write_random};
 use crate::args::DemoArgs;
 use crate::output::{print, say};
 use crate::units::show_bytes;
@@ -54,24 +54,32 @@ pub(super) fn run(args: &DemoArgs) -> Result<Exit, Failure> {
     write_random(&served.join("big.dat"), size)?;
     let outcome = lab::net::run(NetRequest {
         topology,
-        command: inner(&place.root)?,
+        command: inner(&place.root, &args.rtt)?,
         wait: Some(crate::lab::tell_wait),
-        environment: Vec::new(),
-        program: None,
     })
     .map_err(|error| match error {
         LabError::Refused(_) => Failure::NoNetwork(error),
         other => Failure::Other(anyhow!("{other}")),
     })?;
-    if let Some(reason) = outcome.report.invalid.last() {
-        print(&format!(
-            "But this machine was too busy for these figures to be trusted: {reason}"
-        ))?;
-    }
     match outcome.code {
-        0 => Ok(Exit::Done),
+        0 => {
+            let line = std::fs::read_to_string(place.root.join(race::LAST_LINE))
+                .context("the race left no result")?;
+            sum_up(&line, outcome.report.invalid.last())?;
+            Ok(Exit::Done)
+        }
         130 | 143 => Ok(Exit::Interrupted),
         _ => Ok(Exit::Local),
+    }
+}
+
+/// The last line, unless the emulator could not keep up: then the figures are no result.
+fn sum_up(line: &str, invalid: Option<&String>) -> std::io::Result<()> {
+    match invalid {
+        None => print(line),
+        Some(reason) => print(&format!(
+            "No result, since this machine was too busy; run it again on a quiet one. {reason}"
+        )),
     }
 }
 
@@ -97,10 +105,12 @@ fn may_set_cubic() -> bool {
             .is_ok_and(|allowed| allowed.split_whitespace().any(|name| name == "cubic"))
 }
 
-fn inner(place: &Path) -> std::io::Result<Vec<OsString>> {
+fn inner(place: &Path, rtt: &str) -> std::io::Result<Vec<OsString>> {
     Ok(vec![
         std::env::current_exe()?.into_os_string(),
         "demo".into(),
+        "--rtt".into(),
+        rtt.into(),
         "--inside".into(),
         place.into(),
     ])

@@ -33,9 +33,9 @@ fn a_cell_of_the_white_papers_table() {
             .last()
             .unwrap_or_else(|| panic!("no sample: {cell:#}"));
         assert_eq!(last["invalid"], Value::Array(Vec::new()), "{cell:#}");
-        // Mbit/s of a gigabit, most of which is acceleration here.
+        // A quiet machine comes to 280 to 300 Mbit/s, most of which is acceleration.
         let rate = last["value"].as_f64().unwrap();
-        assert!(rate > 0.0 && rate < 1000.0, "{cell:#}");
+        assert!((100.0..500.0).contains(&rate), "{cell:#}");
         assert_eq!(cell["median"].as_f64(), Some(rate), "{cell:#}");
     }
 }

@@ -29,6 +29,7 @@ mod statistics;
 mod trace;
 mod two_labs;
 mod unprivileged;
+mod verbs;
 
 /// The part of the tests that runs on the lab's hosts; does nothing by itself.
 #[test]

@@ -5,7 +5,7 @@ use std::process::Output;
 use crate::harness::{LONGHAUL, Turn, directory, longhaul, stderr};
 
 /// Fails unless the program ended with this code and one line that has all of these words.
-fn assert_refused(output: &Output, code: i32, words: &[&str]) {
+pub(crate) fn assert_refused(output: &Output, code: i32, words: &[&str]) {
     let told = stderr(output);
     assert_eq!(output.status.code(), Some(code), "{told}");
     assert_eq!(told.lines().count(), 1, "{told}");

@@ -1,0 +1,83 @@
+//! The lab's verbs that need no network: what they say, and what they refuse.
+
+use serde_json::Value;
+
+use crate::harness::{directory, longhaul, stderr, stdout};
+use crate::refusals::assert_refused;
+
+#[test]
+fn the_experiments_are_listed() {
+    let listed = stdout(&longhaul(&["lab", "list", "--json"]));
+    let names: Vec<String> = listed
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap())
+        .map(|experiment| experiment["name"].as_str().unwrap().to_owned())
+        .collect();
+    for name in ["bbc-5.1", "bbc-5.2", "bbc-5.3", "bbc-5.4", "loopback"] {
+        assert!(names.iter().any(|listed| listed == name), "{listed}");
+    }
+}
+
+#[test]
+fn one_simulated_connection_gets_a_window_a_round_trip() {
+    let output = longhaul(&[
+        "lab",
+        "sim",
+        "--flows",
+        "1",
+        "--time",
+        "5s",
+        "--warm-up",
+        "2s",
+        "--format",
+        "json",
+    ]);
+    let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    let goodput = report["points"][0]["goodput_mbps"].as_f64().unwrap();
+    // 44 segments of 1460 bytes every 24.2 ms.
+    assert!((20.9..21.5).contains(&goodput), "{report:#}");
+}
+
+#[test]
+fn results_are_drawn_and_said_how_to_be_had_again() {
+    let directory = directory();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let output = longhaul(&[
+        "lab",
+        "run",
+        "ns2-static",
+        "--only",
+        "connections=1",
+        "--out",
+        &path("r"),
+    ]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let output = longhaul(&[
+        "lab",
+        "report",
+        "--results",
+        &path("r"),
+        "--out",
+        &path("p"),
+    ]);
+    assert_eq!(stdout(&output).trim(), path("p/index.html"));
+    let page = std::fs::read_to_string(path("p/index.html")).unwrap();
+    assert!(page.contains("longhaul lab run ns2-static --quick --seed"));
+    assert!(page.contains("--only connections=1"));
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_in_one_line() {
+    for (arguments, code, word) in [
+        (&["lab", "run", "bbc-9"][..], 4, "bbc-9"),
+        (&["lab", "run", "no/such.toml"], 4, "no/such.toml"),
+        (&["lab", "run", "bbc-5.1", "--only", "latency=7"], 2, "7"),
+        (&["lab", "run", "bbc-5.1", "--program", "ftp"], 4, "ftp"),
+        (&["lab", "report", "--results", "no/where"], 4, "no/where"),
+        (&["lab", "sim", "--flows", "0"], 2, "--flows"),
+        (&["lab", "sim", "--rate", "0"], 2, "--rate"),
+        (&["lab", "trace", "mars"], 2, "mars"),
+    ] {
+        assert_refused(&longhaul(arguments), code, &[word]);
+    }
+}
