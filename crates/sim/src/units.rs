@@ -265,6 +265,39 @@ fn shown(text: &str) -> String {
     line
 }
 
+/// Bytes for people: `1.5 GB`, powers of ten.
+pub fn show_bytes(bytes: u64) -> String {
+    with_prefix(bytes, "B")
+}
+
+/// Bits per second for people: `942 Mbit/s`.
+pub fn show_rate(bits_per_second: f64) -> String {
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "rates are not negative and far below 2^64"
+    )]
+    let bits = bits_per_second.max(0.0) as u64;
+    with_prefix(bits, "bit/s")
+}
+
+fn with_prefix(value: u64, unit: &str) -> String {
+    const PREFIXES: [&str; 6] = ["", "k", "M", "G", "T", "P"];
+    #[allow(clippy::cast_precision_loss, reason = "three digits are shown")]
+    let mut scaled = value as f64;
+    let mut prefix = 0;
+    while scaled >= 999.5 && prefix + 1 < PREFIXES.len() {
+        scaled /= 1000.0;
+        prefix += 1;
+    }
+    match (prefix, scaled) {
+        (0, _) => format!("{value} {unit}"),
+        (_, s) if s < 9.995 => format!("{s:.2} {}{unit}", PREFIXES[prefix]),
+        (_, s) if s < 99.95 => format!("{s:.1} {}{unit}", PREFIXES[prefix]),
+        (_, s) => format!("{s:.0} {}{unit}", PREFIXES[prefix]),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -360,5 +393,14 @@ mod tests {
             let shown = Rate::bits_per_second(bits).to_string();
             prop_assert_eq!(rate(&shown).unwrap().as_bits_per_second(), bits);
         }
+    }
+
+    #[test]
+    fn people_see_three_digits() {
+        assert_eq!(show_bytes(999), "999 B");
+        assert_eq!(show_bytes(1_234_567), "1.23 MB");
+        assert_eq!(show_bytes(999_999), "1.00 MB");
+        assert_eq!(show_rate(942_000_000.0), "942 Mbit/s");
+        assert_eq!(show_rate(94_200_000.0), "94.2 Mbit/s");
     }
 }

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use sim::units::{show_bytes, show_rate};
+
 use super::report::{DirectionReport, NetReport};
 
 impl NetReport {
@@ -37,12 +39,12 @@ impl DirectionReport {
             self.from,
             self.to,
             self.packets,
-            bytes(self.bytes),
+            show_bytes(self.bytes),
             self.queue_drops,
             self.losses,
             share(self.losses, self.packets),
             self.delivered,
-            bytes(self.delivered_bytes),
+            show_bytes(self.delivered_bytes),
             rate(self.delivered_bytes, seconds),
         );
         for (count, what) in [
@@ -58,7 +60,7 @@ impl DirectionReport {
             text,
             "\n  peak queue {} packets ({}); delivered late by {} (median), {} (p99), {} (worst)",
             self.peak_queue_packets,
-            bytes(self.peak_queue_bytes),
+            show_bytes(self.peak_queue_bytes),
             micros(self.late_p50_us),
             micros(self.late_p99_us),
             micros(self.late_max_us),
@@ -71,32 +73,12 @@ impl DirectionReport {
     clippy::cast_precision_loss,
     reason = "three digits are shown; 2^52 bytes are 4 petabytes"
 )]
-fn scaled(value: u64, unit: &str) -> String {
-    let (divisor, prefix) = match value {
-        0..1_000 => return format!("{value} {unit}"),
-        1_000..1_000_000 => (1e3, "k"),
-        1_000_000..1_000_000_000 => (1e6, "M"),
-        _ => (1e9, "G"),
-    };
-    format!("{:.1} {prefix}{unit}", value as f64 / divisor)
-}
-
-fn bytes(value: u64) -> String {
-    scaled(value, "B")
-}
-
-#[allow(
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "three digits are shown; a rate is never negative"
-)]
 fn rate(value: u64, seconds: f64) -> String {
     if value == 0 || seconds <= 0.0 {
         return String::new();
     }
-    let bits_per_second = (value as f64 * 8.0 / seconds) as u64;
-    format!(", {} on average", scaled(bits_per_second, "bit/s"))
+    let bits_per_second = value as f64 * 8.0 / seconds;
+    format!(", {} on average", show_rate(bits_per_second))
 }
 
 #[allow(
@@ -162,7 +144,7 @@ mod tests {
             direction().to_text(10.0),
             "a to b: 10000 packets (15.0 MB) in, 7 dropped at the queue, 50 lost (0.50 %), 9943 \
              (14.9 MB, 11.9 Mbit/s on average) delivered, 2 corrupted\n  peak queue 833 packets \
-             (1.2 MB); delivered late by 12 us (median), 80 us (p99), 1.4 ms (worst)\n"
+             (1.25 MB); delivered late by 12 us (median), 80 us (p99), 1.4 ms (worst)\n"
         );
     }
 
