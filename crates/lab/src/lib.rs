@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod csv;
 pub mod error;
 pub mod experiment;
 pub mod net;

@@ -53,8 +53,6 @@ fn net(args: &NetArgs) -> Result<u8, LabError> {
         topology: args.topology()?,
         command: args.command.clone(),
         wait: args.wait.then_some(tell_wait as fn(&str)),
-        environment: Vec::new(),
-        program: None,
     })?;
     if let (Some(file), Some(path)) = (report_file, &args.report) {
         save(file, path, &outcome.report)?;

@@ -10,7 +10,7 @@
 
 use std::time::{Duration, Instant};
 
-use sim::link::{Conditions, Loss, Queue};
+use sim::link::{Conditions, Queue};
 use sim::rate::Rate;
 use sim::tcp::{Config, Congestion};
 use sim::world::{Access, FlowSpec, Scenario, Simulation};
@@ -23,11 +23,7 @@ fn main() {
         rate: Some(Rate::bits_per_second(100_000_000)),
         delay: Duration::from_millis(10),
         queue: Queue::Packets(1000),
-        loss: Loss::Never,
-        reorder: None,
-        duplicate: 0.0,
-        corrupt: 0.0,
-        trace: None,
+        ..Conditions::default()
     };
     let access = Access {
         rate: Some(Rate::bits_per_second(1_000_000_000)),

@@ -27,6 +27,7 @@ mod simulation;
 mod statistics;
 mod tally;
 mod template;
+mod variables;
 
 use std::path::{Path, PathBuf};
 

@@ -12,6 +12,7 @@ use super::plan::{At, Entrant};
 use super::program::{ProgramDefinition, ServerDefinition};
 use super::scratch::Scratch;
 use super::template::{self, TemplateError, Variables, Word};
+use super::variables;
 use crate::LabError;
 use crate::topology::Topology;
 
@@ -111,19 +112,7 @@ impl Setup<'_> {
         if rustix::process::geteuid().is_root() {
             variables.insert("user".to_owned(), "nobody".to_owned());
         }
-        for axis in self.definition.axes() {
-            let value = at.get(&axis.key).map_or("", String::as_str);
-            let meaning = template::expand(axis.meaning(value), &variables)
-                .map_err(|e| self.wrong(&axis.key, &e))?;
-            variables.insert(axis.key.clone(), meaning);
-        }
-        let mut all = variables.clone();
-        for (key, value) in &self.definition.parameters {
-            let value = template::expand(value, &variables)
-                .map_err(|e| self.wrong(&format!("parameters.{key}"), &e))?;
-            all.entry(key.clone()).or_insert(value);
-        }
-        Ok(all)
+        variables::at(self.name, self.definition, at, variables)
     }
 
     /// Makes the file to be moved and sets `bytes`, `name` and `file`.

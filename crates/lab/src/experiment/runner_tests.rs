@@ -79,7 +79,7 @@ fn a_request_changes_points_repetitions_and_seed() {
     assert_eq!((results.cells.len(), results.seed), (1, 9));
     let command = &results.cells[0].samples[0].command;
     assert!(
-        command.starts_with("longhaul lab sim --flows '2' --time '1s' --warm-up '1s' --seed "),
+        command.starts_with("longhaul lab sim --flows 2 --time 1s --warm-up 1s --seed "),
         "{command}"
     );
 }

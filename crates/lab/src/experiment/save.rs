@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::results::{Cell, Results, Sample};
 use crate::LabError;
+use crate::csv::{line, text as text_field};
 
 /// Writes `OUT/NAME-MODE.json` and `.csv`, replacing what was there at once.
 ///
@@ -62,10 +63,14 @@ fn csv(results: &Results) -> String {
         "limited_by",
         "command",
     ]);
-    let mut text = line(heading.iter().map(|h| (*h).to_owned()));
+    let mut text = line(heading.iter().map(|h| text_field(h)));
     for cell in &results.cells {
         for (index, sample) in cell.samples.iter().enumerate() {
-            text += &line(fields(results, &axes, cell, index, sample).into_iter());
+            text += &line(
+                fields(results, &axes, cell, index, sample)
+                    .iter()
+                    .map(|f| text_field(f)),
+            );
         }
     }
     text
@@ -102,19 +107,6 @@ fn fields(
         sample.command.clone(),
     ]);
     fields
-}
-
-fn line(fields: impl Iterator<Item = String>) -> String {
-    let quoted: Vec<_> = fields.map(|field| quote(&field)).collect();
-    quoted.join(",") + "\r\n"
-}
-
-fn quote(field: &str) -> String {
-    if field.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", field.replace('"', "\"\""))
-    } else {
-        field.to_owned()
-    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,9 @@ use super::document::mistake;
 use super::plan::At;
 use super::results::Sample;
 use super::template::{self, Variables};
+use super::variables;
 use crate::LabError;
+use crate::shell;
 use crate::simulate::{self, Measure, SimRequest, SimShorthand};
 
 /// Simulates one point.
@@ -23,11 +25,7 @@ pub(crate) fn run(
     let wrong = |what: String| mistake(name, "simulation", what);
     let measure = Measure::named(&definition.measure)
         .ok_or_else(|| mistake(name, "measure", "the simulator has no such measure"))?;
-    let mut variables: Variables = definition.parameters.clone();
-    for axis in definition.axes() {
-        let value = at.get(&axis.key).map_or("", String::as_str);
-        variables.insert(axis.key.clone(), axis.meaning(value).to_owned());
-    }
+    let variables = variables::at(name, definition, at, Variables::new())?;
     let table = definition.simulation.clone().unwrap_or_default();
     let filled = template::table(&table, &variables).map_err(|e| wrong(e.to_string()))?;
     let mut said: SimShorthand = filled
@@ -62,7 +60,7 @@ fn options(table: &toml::Table, seed: u64) -> String {
         match value {
             toml::Value::Boolean(true) => line += &format!(" --{key}"),
             toml::Value::Boolean(false) => {}
-            toml::Value::String(text) => line += &format!(" --{key} '{text}'"),
+            toml::Value::String(text) => line += &format!(" --{key} {}", shell::word(text)),
             other => line += &format!(" --{key} {other}"),
         }
     }

@@ -59,6 +59,7 @@ impl Load {
             self.machine.minus(start.machine),
             self.own.saturating_sub(start.own),
             rustix::param::clock_ticks_per_second(),
+            std::thread::available_parallelism().map_or(1, usize::from),
         )
     }
 }
@@ -106,7 +107,7 @@ impl Ticks {
     clippy::cast_precision_loss,
     reason = "ticks since boot are far below 2^52"
 )]
-fn shares(machine: Ticks, own: Duration, ticks_per_second: u64) -> Shares {
+fn shares(machine: Ticks, own: Duration, ticks_per_second: u64, processors: usize) -> Shares {
     if machine.total == 0 {
         return Shares::default();
     }
@@ -115,7 +116,7 @@ fn shares(machine: Ticks, own: Duration, ticks_per_second: u64) -> Shares {
     Shares {
         foreign: ((machine.busy as f64 - own) / total).clamp(0.0, 1.0),
         stolen: (machine.stolen as f64 / total).clamp(0.0, 1.0),
-        sound: total >= SOUND.as_secs_f64() * ticks_per_second as f64,
+        sound: total >= SOUND.as_secs_f64() * ticks_per_second as f64 * processors as f64,
     }
 }
 
@@ -156,7 +157,7 @@ mod tests {
             stolen: 10,
             total: 200,
         };
-        let told = shares(machine, Duration::from_millis(1100), 100);
+        let told = shares(machine, Duration::from_millis(1100), 100, 1);
         assert!((told.foreign - 0.2).abs() < 1e-9, "{told:?}");
         assert!((told.stolen - 0.05).abs() < 1e-9);
         assert!(told.sound);
@@ -169,13 +170,13 @@ mod tests {
             stolen: 0,
             total: 10,
         };
-        assert!(!shares(machine, Duration::ZERO, 100).sound);
+        assert!(!shares(machine, Duration::ZERO, 100, 1).sound);
         let nothing = Ticks {
             busy: 0,
             stolen: 0,
             total: 0,
         };
-        assert_eq!(shares(nothing, Duration::ZERO, 100), Shares::default());
+        assert_eq!(shares(nothing, Duration::ZERO, 100, 1), Shares::default());
     }
 
     #[test]
@@ -185,7 +186,12 @@ mod tests {
             stolen: 0,
             total: 200,
         };
-        assert!(shares(machine, Duration::from_secs(1), 100).foreign.abs() < 1e-9);
+        assert!(
+            shares(machine, Duration::from_secs(1), 100, 1)
+                .foreign
+                .abs()
+                < 1e-9
+        );
     }
 
     #[test]

@@ -5,7 +5,6 @@
 //! it; if this process is killed, the kernel takes all of it down the same.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 
 use crate::LabError;
 use crate::topology::Topology;
@@ -52,10 +51,6 @@ pub struct NetRequest {
     pub command: Vec<OsString>,
     /// Wait for another lab to end instead of refusing; hears who is waited for.
     pub wait: Option<fn(&str)>,
-    /// More environment for the command.
-    pub environment: Vec<(String, OsString)>,
-    /// Where `longhaul` is, for `lab exec` inside; `None`: this executable.
-    pub program: Option<PathBuf>,
 }
 
 /// How it went.
@@ -79,7 +74,7 @@ pub fn run(request: NetRequest) -> Result<Outcome, LabError> {
     if request.command.is_empty() {
         return Err(LabError::Usage("a command is missing".into()));
     }
-    let program = environment::program(request.program)?;
+    let program = environment::program()?;
     // What is declared later is undone earlier: the lock goes last.
     let lock = Lock::acquire(request.wait)?;
     machine::recover()?;
@@ -90,18 +85,19 @@ pub fn run(request: NetRequest) -> Result<Outcome, LabError> {
     let (namespaces, ports, borrowed) = host::build(&topology)?;
     let engine = Engine::start(&topology, ports)?;
     let start = Start {
-        environment: environment::of(&topology, &program, request.environment),
+        environment: environment::of(&topology, &program),
         program,
         command: &request.command,
         namespaces: &namespaces,
         changes: borrowed.changes(),
     };
     let observed = observe(start, &namespaces, &lock, &signals);
-    let engine_report = engine.stop();
+    // An engine that broke down is why the rest went wrong.
+    let engine_report = engine.stop()?;
     let (ended, circumstances) = observed?;
     Ok(Outcome {
         code: ended.code,
-        report: verdict::report(engine_report?, circumstances),
+        report: verdict::report(engine_report, circumstances),
     })
 }
 

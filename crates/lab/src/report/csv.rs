@@ -1,6 +1,7 @@
 //! A table as CSV: one line a cell (RFC 4180), so that any program can sort and plot it.
 
 use super::grid::{self, Grid, Runs};
+use crate::csv::{line, text};
 
 /// The file's text. Numbers are as exact as the results.
 pub(super) fn table(grid: &Grid<'_>) -> String {
@@ -24,7 +25,7 @@ pub(super) fn table(grid: &Grid<'_>) -> String {
     ] {
         header.push(name.to_owned());
     }
-    line(&mut out, header.iter().map(|name| text(name)));
+    out.push_str(&line(header.iter().map(|name| text(name))));
     for (place, cell) in grid.cells() {
         let mut fields = Vec::new();
         if let Some(down) = &results.down {
@@ -47,7 +48,7 @@ pub(super) fn table(grid: &Grid<'_>) -> String {
         fields.push(runs.valid.to_string());
         fields.push(runs.all.to_string());
         fields.push(text(&runs.reasons.join("; ")));
-        line(&mut out, fields.into_iter());
+        out.push_str(&line(fields.into_iter()));
     }
     out
 }
@@ -58,30 +59,8 @@ pub(super) fn ratio(measured: Option<f64>, published: Option<f64>) -> Option<f64
     ratio.is_finite().then_some(ratio)
 }
 
-fn line(out: &mut String, fields: impl Iterator<Item = String>) {
-    out.push_str(&fields.collect::<Vec<_>>().join(","));
-    out.push_str("\r\n");
-}
-
 fn number(value: Option<f64>) -> String {
     value.map_or_else(String::new, |value| format!("{value}"))
-}
-
-/// A field that holds text. A spreadsheet takes what begins like a formula for one, quoted or not:
-/// an apostrophe makes it text. Numbers stay numbers.
-fn text(field: &str) -> String {
-    let formula =
-        field.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']) && field.parse::<f64>().is_err();
-    let safe = if formula {
-        format!("'{field}")
-    } else {
-        field.to_owned()
-    };
-    if safe.contains([',', '"', '\r', '\n']) || safe.trim() != safe {
-        format!("\"{}\"", safe.replace('"', "\"\""))
-    } else {
-        safe
-    }
 }
 
 #[cfg(test)]

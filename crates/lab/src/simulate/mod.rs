@@ -19,10 +19,9 @@ mod setting;
 mod shorthand;
 
 pub use report::{Measure, SimPoint, SimReport};
-pub use request::{BLOCK, Flows, MOST_FLOWS, SimRequest};
+pub use request::{Flows, SimRequest};
 pub use setting::Setting;
 pub use shorthand::SimShorthand;
-pub use sim::tcp::Congestion;
 
 /// Simulates what was asked for, for each number of connections.
 ///

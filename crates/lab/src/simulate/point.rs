@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use sim::link::{Conditions, Loss, Queue};
+use sim::link::Conditions;
 use sim::rate::Rate;
 use sim::tcp::{Config, HEADERS};
-use sim::transfer::{Streams, Transfer};
+use sim::transfer::{Streams, Transfer, account};
 use sim::world::{Access, CrossTraffic, FlowSpec, FlowStats, Scenario, Simulation};
-use tune::limiter::{Limiter, Measured, Role, judge};
+use tune::limiter::{Limiter, judge};
 
 use super::report::SimPoint;
 use super::request::{BLOCK, SimRequest};
@@ -88,12 +88,7 @@ fn scenario(request: &SimRequest) -> Scenario {
     let back = Conditions {
         rate: Some(request.rate),
         delay: request.delay,
-        queue: Queue::Unlimited,
-        loss: Loss::Never,
-        reorder: None,
-        duplicate: 0.0,
-        corrupt: 0.0,
-        trace: None,
+        ..Conditions::default()
     };
     Scenario {
         forward: Conditions {
@@ -178,33 +173,18 @@ fn fairness(flows: &[FlowStats]) -> f64 {
     }
 }
 
-/// What the production rule makes of the senders' accounts; of several streams it is given the
-/// longest times, as from a real transfer.
+/// What the production rule makes of the senders' accounts.
 fn limiter(request: &SimRequest, flows: &[FlowStats]) -> Limiter {
-    let elapsed = request.duration;
-    let longest = |field: fn(&FlowStats) -> Duration| flows.iter().map(field).max();
-    let streams = flows.len() as u64;
-    let judged = judge(&Measured {
-        role: Role::Sender,
-        bytes: flows.iter().map(|f| f.delivered_bytes).sum(),
-        elapsed,
+    let bytes = flows.iter().map(|f| f.delivered_bytes).sum();
+    let streams = u32::try_from(flows.len()).unwrap_or(u32::MAX);
+    judge(&account(
+        flows,
+        bytes,
+        request.duration,
         streams,
-        retransmits: flows.iter().map(|f| f.sender.retransmits).sum(),
-        min_rtt: flows
-            .iter()
-            .filter_map(FlowStats::min_rtt)
-            .min()
-            .unwrap_or_default(),
-        buffer_bytes: request.window,
-        busy: longest(|f| f.sender.waits.busy).unwrap_or_default(),
-        rwnd_limited: longest(|f| f.sender.waits.rwnd_limited).unwrap_or_default(),
-        sndbuf_limited: longest(|f| f.sender.waits.sndbuf_limited).unwrap_or_default(),
-        // Simulated stores and processors take no time: every stream always waits for the wire.
-        store: Duration::ZERO,
-        wire: elapsed.mul_f64(streams as f64),
-        rate_limit: None,
-    });
-    judged.limiter
+        request.window,
+    ))
+    .limiter
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
+use sim::link::{Loss, Queue};
+
 use super::*;
-use crate::simulate::Congestion;
+use sim::tcp::Congestion;
 
 fn fixed(request: &SimRequest, flows: u32) -> SimPoint {
     simulate(request, Streams::Fixed(flows))

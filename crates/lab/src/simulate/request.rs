@@ -10,9 +10,9 @@ use sim::tcp::{Congestion, HEADERS};
 use crate::LabError;
 
 /// Most parallel connections in one simulation.
-pub const MOST_FLOWS: u32 = 1024;
+pub(super) const MOST_FLOWS: u32 = 1024;
 /// MODE E block: the default of `longhaul cp --block`.
-pub const BLOCK: usize = 1 << 20;
+pub(super) const BLOCK: usize = 1 << 20;
 /// Longest packet: what IPv4's length field can say.
 const MOST_PACKET: u32 = 65_535;
 /// Largest initial window, segments.
@@ -25,7 +25,7 @@ const MOST_DELAY: Duration = Duration::from_secs(600);
 /// How many parallel connections.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Flows {
-    /// One simulation for each of these numbers, in this order; each 1..=[`MOST_FLOWS`].
+    /// One simulation for each of these numbers, in this order; each 1 to 1024.
     Counts(Vec<u32>),
     /// The number that longhaul opens by itself on this path (`tune::streams`).
     Auto,

@@ -191,7 +191,9 @@ fn named(option: &str, error: impl std::fmt::Display) -> LabError {
 mod tests {
 
     use super::*;
-    use crate::simulate::{Congestion, Flows};
+    use sim::tcp::Congestion;
+
+    use crate::simulate::Flows;
 
     fn text(text: &str) -> Option<String> {
         Some(text.to_owned())

@@ -90,6 +90,12 @@ impl Keys {
         let replaced = Replaced::by(self.trace.as_deref());
         let of_trace = self.trace.as_ref().and_then(|trace| trace.mean_rate());
         let rate = of_trace.or(self.rate);
+        let sometimes = |trace: &Arc<Trace>| trace.points().iter().any(|p| p.rate.is_some());
+        if rate.is_none() && self.queue.is_none() && self.trace.as_ref().is_some_and(sometimes) {
+            return Err(Fault::new(
+                "rate: the trace leaves it out at times; give the path a rate or a queue too",
+            ));
+        }
         let queue = match self.queue {
             None => queue::default(rate, rtt),
             Some(length) => length

@@ -28,9 +28,10 @@ use crate::trace::Trace;
 /// How much may wait for the bottleneck. The packet being serialised waits, all of it, until its last
 /// bit has left; a packet that would exceed the limit is dropped, so a limit below one packet lets
 /// nothing pass.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Queue {
     /// No limit.
+    #[default]
     Unlimited,
     /// At most this many packets.
     Packets(u32),
@@ -39,9 +40,10 @@ pub enum Queue {
 }
 
 /// Random loss behind the bottleneck.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Loss {
     /// None.
+    #[default]
     Never,
     /// Each packet independently with this probability, 0..=1.
     Independent(f64),
@@ -68,8 +70,8 @@ pub struct Reorder {
     pub extra: Duration,
 }
 
-/// What one direction does to packets.
-#[derive(Debug, Clone, PartialEq)]
+/// What one direction does to packets; the default is nothing.
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Conditions {
     /// Bottleneck; `None`: no serialisation and no queue.
     pub rate: Option<Rate>,

@@ -8,13 +8,7 @@ use crate::trace::Point;
 fn plain(rate: Option<u64>) -> Conditions {
     Conditions {
         rate: rate.map(Rate::bits_per_second),
-        delay: Duration::ZERO,
-        queue: Queue::Unlimited,
-        loss: Loss::Never,
-        reorder: None,
-        duplicate: 0.0,
-        corrupt: 0.0,
-        trace: None,
+        ..Conditions::default()
     }
 }
 

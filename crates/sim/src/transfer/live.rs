@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use tune::limiter::{Measured, Role, judge};
+use tune::limiter::judge;
 use tune::streams;
 
-use super::{Outcome, Sample, Settings, Streams, Transfer};
+use super::{Outcome, Sample, Settings, Streams, Transfer, account};
 use crate::tcp::Config;
 use crate::world::{FlowId, FlowSpec, FlowStats, PoolId, Scenario, Simulation, Source};
 
@@ -166,9 +166,15 @@ impl Live {
         let arrived = self.simulation.pool_delivered_at(self.file);
         let end = arrived.unwrap_or(self.simulation.now());
         let elapsed = end.saturating_sub(self.opened);
-        let measured = self.measured(elapsed);
         let flow = |stream: &Stream| self.simulation.flow(stream.flow);
         let flows: Vec<FlowStats> = self.streams.iter().map(flow).collect();
+        let measured = account(
+            &flows,
+            self.simulation.pool_delivered(self.file),
+            elapsed,
+            self.streams_max,
+            self.settings.send_buffer.max(self.settings.receive_buffer),
+        );
         let seconds = elapsed.as_secs_f64();
         Outcome {
             complete: arrived.is_some(),
@@ -186,40 +192,6 @@ impl Live {
             limited_by: judge(&measured),
             flows,
         }
-    }
-
-    /// What the sending end of a real transfer would have summed up. Waits are the largest of any
-    /// stream's; threads need no time for the store and none to compute, so all they do is wait for
-    /// the wire.
-    fn measured(&self, elapsed: Duration) -> Measured {
-        let mut sum = Measured {
-            role: Role::Sender,
-            bytes: self.simulation.pool_delivered(self.file),
-            elapsed,
-            streams: self.streams_max.into(),
-            retransmits: 0,
-            min_rtt: Duration::ZERO,
-            buffer_bytes: self.settings.send_buffer.max(self.settings.receive_buffer),
-            busy: Duration::ZERO,
-            rwnd_limited: Duration::ZERO,
-            sndbuf_limited: Duration::ZERO,
-            store: Duration::ZERO,
-            wire: elapsed * self.streams_max,
-            rate_limit: None,
-        };
-        for stream in &self.streams {
-            let flow = self.simulation.flow(stream.flow);
-            let waits = flow.sender.waits;
-            sum.retransmits += flow.sender.retransmits;
-            sum.busy = sum.busy.max(waits.busy);
-            sum.rwnd_limited = sum.rwnd_limited.max(waits.rwnd_limited);
-            sum.sndbuf_limited = sum.sndbuf_limited.max(waits.sndbuf_limited);
-            sum.min_rtt = match (sum.min_rtt, flow.sender.rtt_min) {
-                (Duration::ZERO, rtt) | (rtt, Duration::ZERO) => rtt,
-                (a, b) => a.min(b),
-            };
-        }
-        sum
     }
 }
 

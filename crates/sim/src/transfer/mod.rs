@@ -5,6 +5,7 @@
 //! every tick the streams are sampled as TCP_INFO would show them; what the policy makes of a sample
 //! is applied before time goes on.
 
+mod account;
 mod live;
 mod sample;
 
@@ -15,6 +16,7 @@ use tune::limiter::Verdict;
 use crate::world::{FlowSpec, FlowStats, Scenario};
 use live::Live;
 
+pub use account::account;
 pub use sample::Sample;
 
 /// A file to send, and how.

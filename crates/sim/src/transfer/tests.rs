@@ -24,11 +24,7 @@ fn path(rate: Rate, rtt: u64) -> Scenario {
         rate: Some(rate),
         delay: ms(rtt) / 2,
         queue: Queue::Bytes(rate.bytes_in(ms(rtt)).max(30_000)),
-        loss: Loss::Never,
-        reorder: None,
-        duplicate: 0.0,
-        corrupt: 0.0,
-        trace: None,
+        ..Conditions::default()
     };
     Scenario {
         forward: direction.clone(),

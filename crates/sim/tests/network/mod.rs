@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use sim::link::{Conditions, Loss, Queue};
+use sim::link::{Conditions, Queue};
 use sim::rate::Rate;
 use sim::tcp::{Config, Congestion};
 use sim::world::{FlowSpec, FlowStats, Scenario, Simulation};
@@ -29,11 +29,7 @@ pub(crate) fn link(rate: Option<Rate>, delay: Duration, queue: Queue) -> Conditi
         rate,
         delay,
         queue,
-        loss: Loss::Never,
-        reorder: None,
-        duplicate: 0.0,
-        corrupt: 0.0,
-        trace: None,
+        ..Conditions::default()
     }
 }
 

@@ -163,14 +163,9 @@ fn directions_do_not_share_their_luck() {
 
 fn conditions_of_loss(loss: f64) -> Conditions {
     Conditions {
-        rate: None,
         delay: Duration::from_millis(1),
-        queue: Queue::Unlimited,
         loss: Loss::Independent(loss),
-        reorder: None,
-        duplicate: 0.0,
-        corrupt: 0.0,
-        trace: None,
+        ..Conditions::default()
     }
 }
 

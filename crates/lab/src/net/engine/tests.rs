@@ -21,14 +21,8 @@ struct Net {
 /// Nothing but a delay.
 fn delay_of(milliseconds: u64) -> Conditions {
     Conditions {
-        rate: None,
         delay: Duration::from_millis(milliseconds),
-        queue: Queue::Unlimited,
-        loss: Loss::Never,
-        reorder: None,
-        duplicate: 0.0,
-        corrupt: 0.0,
-        trace: None,
+        ..Conditions::default()
     }
 }
 
