@@ -150,6 +150,7 @@ fn spec(how: &[&str]) -> Result<TransferSpec, Box<dyn Error>> {
         rate: None,
         timeout: PATIENCE,
         buffer: None,
+        sizing: proto::sizing::Sizing::Auto,
         congestion: None,
         io: IoMethod::Auto,
         block: 256 << 10,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use data::job::IoMethod;
 use proto::checksum::Algorithm;
+use proto::sizing::Sizing;
 
 /// How many parallel streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -41,6 +42,39 @@ pub enum Verify {
     With(Algorithm),
 }
 
+/// Socket buffers of data connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Buffers {
+    /// Sized while data moves, by these rules.
+    Sized(Sizing),
+    /// This many bytes at both ends, from first to last.
+    Pinned(u64),
+}
+
+impl Default for Buffers {
+    fn default() -> Self {
+        Self::Sized(Sizing::Auto)
+    }
+}
+
+impl Buffers {
+    /// The size that was asked for.
+    pub fn pinned(self) -> Option<u64> {
+        match self {
+            Self::Sized(_) => None,
+            Self::Pinned(bytes) => Some(bytes),
+        }
+    }
+
+    /// Who sizes them.
+    pub fn sizing(self) -> Sizing {
+        match self {
+            Self::Sized(sizing) => sizing,
+            Self::Pinned(_) => Sizing::Kernel,
+        }
+    }
+}
+
 /// Everything `longhaul cp` can be told.
 #[derive(Debug, Clone)]
 pub struct CopyOptions {
@@ -48,8 +82,8 @@ pub struct CopyOptions {
     pub recursive: bool,
     /// `-p`
     pub parallelism: Parallelism,
-    /// `--buffer SIZE`: pinned socket buffers, bytes; `None`: the kernel's autotuning.
-    pub buffer: Option<u64>,
+    /// `--buffer`
+    pub buffer: Buffers,
     /// `--cc NAME`
     pub congestion: Option<String>,
     /// `--mode`

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use data::job::StreamSample;
 use data::os::TcpInfo;
 use serde::Serialize;
 
@@ -19,7 +20,7 @@ pub(crate) struct Trace {
 }
 
 #[derive(Serialize)]
-struct TransferSample<'a> {
+struct TransferLine<'a> {
     /// `transfer`
     sample: &'static str,
     /// Seconds since the run began.
@@ -43,7 +44,7 @@ struct TransferSample<'a> {
 }
 
 #[derive(Serialize)]
-struct StreamSample<'a> {
+struct StreamLine<'a> {
     /// `stream`
     sample: &'static str,
     time: f64,
@@ -85,7 +86,7 @@ pub(crate) struct Snapshot<'a> {
     /// Pinned buffer, bytes.
     pub(crate) buffer_set: Option<u64>,
     /// The streams.
-    pub(crate) streams: &'a [TcpInfo],
+    pub(crate) streams: &'a [StreamSample],
 }
 
 impl Trace {
@@ -100,8 +101,8 @@ impl Trace {
     /// Writes the lines of one moment. A trace that cannot be written does not stop a transfer.
     pub(crate) fn write(&self, snapshot: &Snapshot<'_>) {
         let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
-        for (stream, info) in snapshot.streams.iter().enumerate() {
-            line(&mut *out, &stream_sample(snapshot, stream, info));
+        for (stream, sample) in snapshot.streams.iter().enumerate() {
+            line(&mut *out, &stream_sample(snapshot, stream, &sample.info));
         }
         line(&mut *out, &transfer_sample(snapshot));
         if let Err(e) = out.flush() {
@@ -125,24 +126,29 @@ fn window(info: &TcpInfo) -> u64 {
     }
 }
 
-fn transfer_sample<'a>(snapshot: &Snapshot<'a>) -> TransferSample<'a> {
+fn transfer_sample<'a>(snapshot: &Snapshot<'a>) -> TransferLine<'a> {
     let seconds = snapshot.since.as_secs_f64().max(1e-6);
-    TransferSample {
+    TransferLine {
         sample: "transfer",
         time: snapshot.time.as_secs_f64(),
         file: snapshot.file,
         bytes: snapshot.bytes,
         bandwidth: snapshot.fresh as f64 * 8.0 / seconds,
-        rtt: snapshot.streams.iter().map(|s| s.rtt_us).max().unwrap_or(0),
-        window: snapshot.streams.iter().map(window).sum(),
+        rtt: snapshot
+            .streams
+            .iter()
+            .map(|s| s.info.rtt_us)
+            .max()
+            .unwrap_or(0),
+        window: snapshot.streams.iter().map(|s| window(&s.info)).sum(),
         buffer_set: snapshot.buffer_set,
         streams: snapshot.streams.len(),
         limiter: limiter(snapshot.streams).name(),
     }
 }
 
-fn stream_sample<'a>(snapshot: &Snapshot<'a>, stream: usize, info: &TcpInfo) -> StreamSample<'a> {
-    StreamSample {
+fn stream_sample<'a>(snapshot: &Snapshot<'a>, stream: usize, info: &TcpInfo) -> StreamLine<'a> {
+    StreamLine {
         sample: "stream",
         time: snapshot.time.as_secs_f64(),
         file: snapshot.file,
@@ -162,9 +168,9 @@ fn stream_sample<'a>(snapshot: &Snapshot<'a>, stream: usize, info: &TcpInfo) -> 
 }
 
 /// The limiter that the kernel's own accounts show on the senders' streams so far.
-fn limiter(streams: &[TcpInfo]) -> tune::limiter::Limiter {
+fn limiter(streams: &[StreamSample]) -> tune::limiter::Limiter {
     use tune::limiter::Limiter;
-    let sum = |field: fn(&TcpInfo) -> u64| streams.iter().map(field).sum::<u64>();
+    let sum = |field: fn(&TcpInfo) -> u64| streams.iter().map(|s| field(&s.info)).sum::<u64>();
     let busy = sum(|s| s.busy_us);
     let (rwnd, sndbuf) = (sum(|s| s.rwnd_limited_us), sum(|s| s.sndbuf_limited_us));
     if busy == 0 {
@@ -189,7 +195,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("t");
         let trace = Trace::create(&path).unwrap();
-        let sender = TcpInfo {
+        let info = TcpInfo {
             bytes_acked: 5_000_000,
             snd_cwnd: 10,
             snd_mss: 1_448,
@@ -197,6 +203,10 @@ mod tests {
             busy_us: 100,
             rwnd_limited_us: 90,
             ..TcpInfo::default()
+        };
+        let sender = StreamSample {
+            info,
+            ..StreamSample::default()
         };
         trace.write(&Snapshot {
             time: Duration::from_millis(1500),

@@ -140,6 +140,7 @@ fn measure(source: &Path, target: &Path, case: Case) -> Result<(f64, f64), Box<d
         accept: Accept::Any,
         send_buffer: None,
         receive_buffer: None,
+        sizing: proto::sizing::Sizing::Kernel,
     })?;
     let to = receiver.local_addr().ok_or("no listener")?;
     let mut sender = Channel::connect_to(vec![to], None);

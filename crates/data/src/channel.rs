@@ -11,6 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+use proto::sizing::Sizing;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::budget::{Permit, StreamBudget};
@@ -40,6 +41,8 @@ pub struct ListenOptions {
     /// Set before listen, bytes. Fixes the window scale of every connection for life; leave it
     /// `None` unless a user demands it.
     pub receive_buffer: Option<u64>,
+    /// Who will size the connections' buffers: decides what is asked for before listening.
+    pub sizing: Sizing,
 }
 
 /// Where the connections of a channel come from.
@@ -251,6 +254,7 @@ mod tests {
             accept: Accept::Any,
             send_buffer: None,
             receive_buffer: None,
+            sizing: Sizing::Kernel,
         }
     }
 

@@ -9,9 +9,10 @@ use proto::ranges::RangeSet;
 
 use crate::job::WireStats;
 use crate::lock::locked;
+use crate::os::tcp_info::{self, MemInfo, TcpInfo};
 use crate::os::wake::Wake;
-use crate::os::{TcpInfo, tcp_info};
 use crate::stream::Stream;
+use tune::sizing::{Decision, StreamId};
 
 /// Shared between a running transfer and whoever watches or stops it. One may serve several
 /// attempts in turn: bytes and stored ranges then add up. Once cancelled it stays so.
@@ -24,6 +25,17 @@ pub struct Control {
     wakes: Mutex<Vec<Weak<Wake>>>,
     peers: Mutex<Vec<IpAddr>>,
     wire: Mutex<WireStats>,
+}
+
+/// One stream as its kernel shows it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct StreamSample {
+    /// Which: unique in this process.
+    pub stream: StreamId,
+    /// TCP_INFO.
+    pub info: TcpInfo,
+    /// SO_MEMINFO.
+    pub memory: MemInfo,
 }
 
 /// Most hosts that [`Control::peers`] names.
@@ -61,6 +73,24 @@ impl Control {
         *locked(&self.wire)
     }
 
+    /// Calls `tell` with the new size, bytes, whenever this end, receiving with
+    /// [`proto::sizing::Sizing::Drs1`], has given its buffers one: the sender must be told.
+    pub fn on_resize(&self, tell: impl Fn(u64) + Send + Sync + 'static) {
+        let _ = tell;
+        todo!("drs1")
+    }
+
+    /// The peer's receiver has buffers of this size now (SBUF, 126): this end, sending, follows.
+    pub fn follow(&self, bytes: u64) {
+        let _ = bytes;
+        todo!("drs1")
+    }
+
+    /// What was decided about buffers since the last call, oldest first; bounded.
+    pub fn decisions(&self) -> Vec<Decision> {
+        Vec::new()
+    }
+
     /// Stops the transfer: wakes every blocked stream; the transfer returns
     /// [`crate::error::DataError::Aborted`]. A read of a pipe that has no data is not woken.
     pub fn cancel(&self) {
@@ -75,14 +105,20 @@ impl Control {
         self.cancelled.load(Ordering::SeqCst)
     }
 
-    /// TCP_INFO of all live streams now, for progress displays and `--trace`.
-    pub fn sample(&self) -> Vec<TcpInfo> {
+    /// What the kernel shows of all live streams now, for progress displays and `--trace`.
+    pub fn sample(&self) -> Vec<StreamSample> {
         let live: Vec<_> = locked(&self.live)
             .iter()
             .filter_map(Weak::upgrade)
             .collect();
         live.iter()
-            .filter_map(|stream| tcp_info::tcp_info(stream.as_fd()).ok())
+            .filter_map(|stream| {
+                Some(StreamSample {
+                    stream: stream.id(),
+                    info: tcp_info::tcp_info(stream.as_fd()).ok()?,
+                    memory: tcp_info::mem_info(stream.as_fd()).ok()?,
+                })
+            })
             .collect()
     }
 

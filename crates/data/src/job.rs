@@ -1,12 +1,15 @@
 //! What a transfer is told and what it tells: settings and report.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use proto::checksum::Algorithm;
 use proto::command::{Mode, Type};
 use proto::ranges::RangeSet;
+use proto::sizing::Sizing;
 
-pub use crate::control::Control;
+pub use crate::control::{Control, StreamSample};
+use crate::drs;
 
 /// How bytes go between file and socket. `Auto` picks the measured winner per case
 /// (docs/benchmarks.md); the others pin a method where it applies and fall back to `Copy` where it
@@ -52,6 +55,10 @@ pub struct Settings {
     pub send_buffer: Option<u64>,
     /// Receive buffer, likewise.
     pub receive_buffer: Option<u64>,
+    /// Who decides about buffers that are not pinned.
+    pub sizing: Sizing,
+    /// This end of the DRS channel ([`Sizing::Drs`]); `None`: the transfer goes on without.
+    pub drs: Option<Arc<drs::Endpoint>>,
     /// Congestion control by name; `None` leaves the system's.
     pub congestion: Option<String>,
     /// MODE E sending: set CLOSE in the end marks and close the connections after the transfer.
@@ -71,6 +78,9 @@ pub struct WireStats {
     pub rtt_us: u32,
     /// Largest send or receive buffer granted by the kernel, bytes (SO_MEMINFO).
     pub buffer_bytes: u64,
+    /// Most memory that the sockets of this end held at one moment, bytes, summed over streams
+    /// (SO_MEMINFO); 0 when nobody looked while data moved.
+    pub memory_bytes: u64,
     /// Time with data outstanding, microseconds, largest over streams (sender only).
     pub busy_us: u64,
     /// Of that, limited by the peer's window.
@@ -100,6 +110,8 @@ impl Default for Settings {
             connect: Duration::from_secs(30),
             send_buffer: None,
             receive_buffer: None,
+            sizing: Sizing::Kernel,
+            drs: None,
             congestion: None,
             close_after: false,
         }
@@ -121,4 +133,6 @@ pub struct Report {
     pub wire: WireStats,
     /// From the first connection to the last byte.
     pub elapsed: Duration,
+    /// A limit of this host that held the transfer back: which setting to raise, and for what gain.
+    pub remark: Option<String>,
 }

@@ -3,10 +3,13 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rustix::event::PollFlags;
 use socket2::{Socket, TcpKeepalive};
+
+use tune::sizing::StreamId;
 
 use crate::error::DataError;
 use crate::job::Settings;
@@ -20,10 +23,14 @@ const NOTSENT_LOWAT: u32 = 1 << 20;
 /// Idle time after which the kernel begins to ask whether the peer is still there.
 const KEEPALIVE: Duration = Duration::from_secs(60);
 
+/// The next stream's number.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
 /// One data TCP connection. The socket never blocks; waiting is `wire`'s business, so that every
 /// wait can be cancelled.
 #[derive(Debug)]
 pub struct Stream {
+    id: StreamId,
     socket: Socket,
     peer: SocketAddr,
 }
@@ -46,7 +53,16 @@ impl Stream {
             // clamp is lifted too.
             sockopt::set_window_clamp(socket.as_fd(), i32::try_from(bytes).unwrap_or(i32::MAX))?;
         }
-        Ok(Self { socket, peer })
+        Ok(Self {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            socket,
+            peer,
+        })
+    }
+
+    /// Unique in this process.
+    pub fn id(&self) -> StreamId {
+        self.id
     }
 
     /// The other end.

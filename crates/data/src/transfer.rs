@@ -166,6 +166,7 @@ impl Transfer {
                 stored: self.control.stored(),
                 digest,
                 wire: *locked(&self.stats),
+                remark: None,
                 elapsed: locked(&self.first_connection).map_or(Duration::ZERO, |t| t.elapsed()),
             }),
         }

@@ -296,6 +296,7 @@ impl<'t> Wire<'t> {
             },
             rtt_us: now.rtt_us,
             buffer_bytes: memory.sndbuf.max(memory.rcvbuf).into(),
+            memory_bytes: 0,
             busy_us: now.busy_us.saturating_sub(before.busy_us),
             rwnd_limited_us: now.rwnd_limited_us.saturating_sub(before.rwnd_limited_us),
             sndbuf_limited_us: now

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use data::job::IoMethod;
+use proto::sizing::Sizing;
 
 mod file;
 
@@ -78,6 +79,8 @@ pub struct ServerConfig {
     pub block: usize,
     /// How bytes move.
     pub io: IoMethod,
+    /// Who sizes the data connections' buffers where a client does not say: `Auto` or `Kernel`.
+    pub sizing: Sizing,
     /// Unprivileged account to become after binding (when started as root).
     pub run_as: Option<String>,
 }
@@ -110,6 +113,7 @@ impl Default for ServerConfig {
             range_marker_seconds: 5,
             block: 1 << 20,
             io: IoMethod::default(),
+            sizing: Sizing::Auto,
             run_as: None,
         }
     }

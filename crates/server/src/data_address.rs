@@ -45,6 +45,7 @@ impl Ends {
             },
             send_buffer: request.send_buffer,
             receive_buffer: request.receive_buffer,
+            sizing: request.sizing,
         })
     }
 
@@ -114,6 +115,7 @@ mod tests {
             any_host,
             receive_buffer: None,
             send_buffer: None,
+            sizing: proto::sizing::Sizing::Auto,
         }
     }
 

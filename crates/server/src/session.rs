@@ -293,6 +293,7 @@ fn machine_config(shared: &Shared, ends: &Ends) -> SessionConfig {
         max_streams: config.max_streams_per_transfer,
         max_login_failures: MAX_LOGIN_FAILURES,
         max_bad_lines: MAX_BAD_LINES,
+        sizing: config.sizing,
         max_idle_seconds: u32::try_from(config.idle_timeout.as_secs()).unwrap_or(u32::MAX),
     }
 }

@@ -7,4 +7,5 @@
 pub mod backoff;
 pub mod congestion;
 pub mod limiter;
+pub mod sizing;
 pub mod streams;

@@ -3,8 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use data::job::Control;
-use data::os::TcpInfo;
+use data::job::{Control, StreamSample};
 
 /// All files of a batch.
 #[derive(Debug, Default)]
@@ -69,7 +68,7 @@ impl Safe {
         Self::told(move || {
             let streams = control.sample();
             // The kernel counts the connection's SYN as a byte.
-            let payload = streams.iter().map(|s| s.bytes_acked.saturating_sub(1));
+            let payload = streams.iter().map(|s| s.info.bytes_acked.saturating_sub(1));
             let now = payload.sum::<u64>().min(control.bytes());
             // A connection that is closed is not in the sample any more.
             before + most.fetch_max(now, Ordering::Relaxed).max(now)
@@ -196,7 +195,7 @@ impl FileMeter {
     }
 
     /// The kernel's view of this file's streams.
-    pub(crate) fn sample(&self) -> Vec<TcpInfo> {
+    pub(crate) fn sample(&self) -> Vec<StreamSample> {
         let control = lock(&self.state).control.clone();
         control.map_or_else(Vec::new, |c| c.sample())
     }

@@ -8,7 +8,7 @@ pub(crate) fn options() -> CopyOptions {
     CopyOptions {
         recursive: false,
         parallelism: Parallelism::Auto,
-        buffer: None,
+        buffer: crate::Buffers::default(),
         congestion: None,
         mode: ModeChoice::Auto,
         offset: None,

@@ -48,7 +48,10 @@ impl Samples {
         let mut before = HashMap::new();
         for file in ctx.meter.active() {
             let streams = file.sample();
-            buffer = streams.iter().map(in_use).fold(buffer, u64::max);
+            buffer = streams
+                .iter()
+                .map(|s| in_use(&s.info))
+                .fold(buffer, u64::max);
             let Some(trace) = &ctx.trace else {
                 continue;
             };
@@ -60,7 +63,7 @@ impl Samples {
                 file: &file.name,
                 bytes,
                 fresh: bytes.saturating_sub(earlier),
-                buffer_set: ctx.options.buffer,
+                buffer_set: ctx.options.buffer.pinned(),
                 streams: &streams,
             });
             before.insert(file.name.clone(), bytes);

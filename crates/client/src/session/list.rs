@@ -181,6 +181,8 @@ fn settings(patience: Duration) -> Settings {
         connect: patience,
         send_buffer: None,
         receive_buffer: None,
+        sizing: proto::sizing::Sizing::Kernel,
+        drs: None,
         congestion: None,
         close_after: false,
     }

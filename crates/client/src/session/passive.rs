@@ -9,6 +9,7 @@ use data::channel::{Accept, Channel, ListenOptions};
 use proto::address::{PassiveAddress, find_in_227, find_in_229};
 use proto::command::{Command, EpsvArg};
 use proto::reply::Reply;
+use proto::sizing::Sizing;
 
 use super::{Session, replies};
 use crate::{Exit, Failure};
@@ -130,6 +131,7 @@ impl Session {
             accept: Accept::Only(self.control.peer().ip().to_canonical()),
             send_buffer: buffer,
             receive_buffer: buffer,
+            sizing: Sizing::Auto,
         };
         self.channel = None;
         let channel = Channel::listen(&options).map_err(|error| local(error.to_string()))?;

@@ -88,6 +88,8 @@ pub(super) fn settings(mode: Mode, spec: &TransferSpec, have: &RangeSet) -> Sett
         connect: spec.timeout,
         send_buffer: spec.buffer,
         receive_buffer: spec.buffer,
+        sizing: spec.sizing,
+        drs: None,
         congestion: spec.congestion.clone(),
         close_after: false,
     }

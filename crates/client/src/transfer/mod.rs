@@ -11,6 +11,7 @@ use std::time::Duration;
 use data::job::{IoMethod, Report};
 use proto::checksum::Algorithm;
 use proto::ranges::RangeSet;
+use proto::sizing::Sizing;
 
 use crate::ModeChoice;
 
@@ -51,6 +52,8 @@ pub struct TransferSpec {
     pub timeout: Duration,
     /// Pinned socket buffers, bytes.
     pub buffer: Option<u64>,
+    /// Who sizes buffers that are not pinned.
+    pub sizing: Sizing,
     /// Congestion control.
     pub congestion: Option<String>,
     /// How bytes move at this end.

@@ -30,6 +30,7 @@ fn spec() -> TransferSpec {
         rate: None,
         timeout: PATIENCE,
         buffer: None,
+        sizing: proto::sizing::Sizing::Auto,
         congestion: None,
         io: IoMethod::Copy,
         block: 64 << 10,

@@ -117,7 +117,7 @@ pub(crate) fn options() -> CopyOptions {
     CopyOptions {
         recursive: false,
         parallelism: Parallelism::Auto,
-        buffer: None,
+        buffer: client::Buffers::default(),
         congestion: None,
         mode: ModeChoice::Auto,
         offset: None,

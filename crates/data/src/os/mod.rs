@@ -1,6 +1,7 @@
 //! The few system calls that no safe crate wraps, each with its SAFETY comment.
 #![allow(unsafe_code, reason = "this is the one room for it")]
 
+pub mod caps;
 pub mod sockopt;
 pub mod tcp_info;
 pub mod wake;

@@ -23,6 +23,7 @@ pub(crate) fn listen(accept: Accept) -> (Channel, SocketAddr) {
         accept,
         send_buffer: None,
         receive_buffer: None,
+        sizing: proto::sizing::Sizing::Kernel,
     })
     .unwrap();
     let address = channel.local_addr().unwrap();

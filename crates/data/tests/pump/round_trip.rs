@@ -300,6 +300,7 @@ fn ipv6_and_mapped_peers() {
         accept: Accept::Only(only),
         send_buffer: None,
         receive_buffer: None,
+        sizing: proto::sizing::Sizing::Kernel,
     };
     let v6 = IpAddr::V6(Ipv6Addr::LOCALHOST);
     let any = IpAddr::V6(Ipv6Addr::UNSPECIFIED);

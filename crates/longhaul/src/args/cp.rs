@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use client::{CopyOptions, ModeChoice, Parallelism, Verify};
+use client::{Buffers, CopyOptions, ModeChoice, Parallelism, Verify};
 use data::job::IoMethod;
 use proto::checksum::Algorithm;
+use proto::sizing::Sizing;
 
 use crate::units;
 
@@ -30,9 +31,11 @@ pub(crate) struct CpArgs {
     /// Parallel streams: a number, or `auto` (one on short paths, several on long ones)
     #[arg(short = 'p', long = "parallel", value_name = "N|auto", default_value = "auto", value_parser = parallelism)]
     parallelism: Parallelism,
-    /// Socket buffers: `auto` and `kernel` leave them to the kernel's autotuning; a SIZE pins them
-    #[arg(long, value_name = "auto|kernel|SIZE", default_value = "auto", value_parser = buffer)]
-    buffer: BufferChoice,
+    /// Socket buffers while data moves: `auto` (watch the kernel's autotuning, take over where it is
+    /// too small), `kernel` (leave them to it), `drs` or `drs1` (dynamic right-sizing as published
+    /// in 2004 and 2003), or a SIZE that pins them
+    #[arg(long, value_name = "auto|kernel|drs|drs1|SIZE", default_value = "auto", value_parser = buffer)]
+    buffer: Buffers,
     /// Congestion control of this end's sockets: `auto` (the system's) or a name such as `bbr`
     #[arg(long, value_name = "auto|NAME", default_value = "auto")]
     cc: String,
@@ -93,13 +96,6 @@ pub(crate) struct CpArgs {
     paths: Vec<String>,
 }
 
-/// `--buffer`
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum BufferChoice {
-    Kernel,
-    Pinned(u64),
-}
-
 impl CpArgs {
     /// Sources and destination.
     pub(crate) fn ends(&self) -> (&[String], &str) {
@@ -114,10 +110,7 @@ impl CpArgs {
         CopyOptions {
             recursive: self.recursive,
             parallelism: self.parallelism,
-            buffer: match self.buffer {
-                BufferChoice::Kernel => None,
-                BufferChoice::Pinned(bytes) => Some(bytes),
-            },
+            buffer: self.buffer,
             congestion: (self.cc != "auto").then(|| self.cc.clone()),
             mode: self.mode,
             offset: self.offset,
@@ -148,10 +141,10 @@ fn parallelism(text: &str) -> Result<Parallelism, String> {
         .ok_or_else(|| format!("'{text}' is neither `auto` nor a number from 1 to 256"))
 }
 
-fn buffer(text: &str) -> Result<BufferChoice, String> {
-    match text {
-        "auto" | "kernel" => Ok(BufferChoice::Kernel),
-        _ => units::positive_size(text).map(BufferChoice::Pinned),
+fn buffer(text: &str) -> Result<Buffers, String> {
+    match Sizing::parse(text) {
+        Some(sizing) => Ok(Buffers::Sized(sizing)),
+        None => units::positive_size(text).map(Buffers::Pinned),
     }
 }
 

@@ -5,10 +5,12 @@ use std::net::SocketAddr;
 use crate::address::Family;
 use crate::checksum::Algorithm;
 use crate::command::{Mode, Type};
+use crate::drs::DrsAddress;
 use crate::listing::{Entry, FactSet};
 use crate::path::VPath;
 use crate::ranges::RangeSet;
 use crate::reply::Reply;
+use crate::sizing::Sizing;
 use crate::timestamp::Timestamp;
 
 /// One thing for the driver to do.
@@ -33,6 +35,16 @@ pub enum Action {
     ConnectTo(Vec<SocketAddr>),
     /// Close listener and all data connections.
     DropChannel,
+    /// Open a listener for the DRS channel (DPSV), closing the one before; outcome
+    /// [`Outcome::DrsListening`].
+    ListenDrs(Family),
+    /// From now on the DRS channel is made to this address (DPRT); closes the listener. No outcome.
+    ConnectDrs(DrsAddress),
+    /// Forget the DRS channel.
+    DropDrs,
+    /// The receiver of the running transfer has buffers of this size now, bytes (SBUF in a
+    /// transfer, 2003 paper §4.2).
+    FollowBuffer(u64),
     /// Run a transfer; outcomes [`Outcome::Opened`] (once, unless it fails before), then
     /// [`Outcome::Transferred`]. The session sends [`Action::DropChannel`] when the data channel
     /// is not to be used again (MODE S; failures after `Opened`); otherwise the driver keeps
@@ -60,6 +72,8 @@ pub struct ListenRequest {
     pub receive_buffer: Option<u64>,
     /// Send buffer, likewise.
     pub send_buffer: Option<u64>,
+    /// Who will size the connections' buffers.
+    pub sizing: Sizing,
 }
 
 /// Work on files that has no data channel. Paths are inside the session's root.
@@ -144,6 +158,8 @@ pub struct TransferRequest {
     pub send_buffer: Option<u64>,
     /// Buffer sizes for sockets, bytes.
     pub receive_buffer: Option<u64>,
+    /// Who sizes buffers that are not pinned.
+    pub sizing: Sizing,
     /// Seconds between 112 markers, 0 none.
     pub perf_marker_seconds: u32,
     /// Seconds between 111 markers, 0 none (stores in MODE E only).
@@ -231,6 +247,10 @@ pub enum Outcome {
     /// at once after [`Outcome::Opened`], and one before a failed [`Outcome::Transferred`] so that
     /// the last 111 tells everything that is safe.
     Progress(Progress),
+    /// Of [`Action::ListenDrs`].
+    DrsListening(Result<DrsAddress, FileError>),
+    /// This server, receiving with [`Sizing::Drs1`], has buffers of this size now, bytes (126).
+    Resized(u64),
     /// The transfer ended.
     Transferred(Result<TransferDone, TransferError>),
 }
@@ -251,6 +271,8 @@ pub struct Progress {
 pub struct TransferDone {
     /// Last state.
     pub progress: Progress,
+    /// For people, at the end of the 226: which limit of this host held the transfer back.
+    pub remark: Option<String>,
 }
 
 /// A login that was granted.

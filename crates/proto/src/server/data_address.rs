@@ -131,6 +131,7 @@ impl LoggedIn {
             any_host: self.rights.third_party,
             receive_buffer: self.settings.receive_buffer,
             send_buffer: self.settings.send_buffer,
+            sizing: self.settings.sizing,
         }
     }
 

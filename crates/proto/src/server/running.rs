@@ -120,6 +120,8 @@ impl LoggedIn {
             Outcome::Progress(_)
             | Outcome::Login(_)
             | Outcome::File(_)
+            | Outcome::DrsListening(_)
+            | Outcome::Resized(_)
             | Outcome::ChecksumProgress { .. } => Vec::new(),
         };
         self.pending = Pending::Transfer(running);

@@ -9,6 +9,7 @@ use crate::command::{Command, CommandError, Opts, Site};
 use crate::line::LineEvent;
 use crate::listing::FactSet;
 use crate::reply::Reply;
+use crate::sizing::Sizing;
 
 /// What a session needs to know of its server.
 #[derive(Debug, Clone)]
@@ -29,6 +30,8 @@ pub struct SessionConfig {
     pub max_login_failures: u32,
     /// Consecutive unrecognizable lines after which the session ends with 421; 0: never.
     pub max_bad_lines: u32,
+    /// Who sizes buffers until OPTS DRS says otherwise.
+    pub sizing: Sizing,
     /// Longest idle time-out that SITE IDLE gives, seconds.
     pub max_idle_seconds: u32,
 }

@@ -10,6 +10,7 @@ use crate::checksum::Algorithm;
 use crate::command::{Mode, Restart, Type};
 use crate::listing::FactSet;
 use crate::path::VPath;
+use crate::sizing::Sizing;
 use crate::timestamp::Timestamp;
 
 /// Where a control connection stands.
@@ -86,6 +87,8 @@ pub(super) struct Settings {
     pub(super) send_buffer: Option<u64>,
     /// Socket buffer for receiving, likewise.
     pub(super) receive_buffer: Option<u64>,
+    /// Who sizes buffers that are not pinned (`OPTS DRS`).
+    pub(super) sizing: Sizing,
     /// Seconds between 112 markers during stores, 0 none.
     pub(super) perf_seconds: u32,
     /// Seconds between 111 markers during stores, 0 none.
@@ -114,6 +117,7 @@ impl Settings {
             parallelism: 1,
             send_buffer: None,
             receive_buffer: None,
+            sizing: config.sizing,
             perf_seconds: config.perf_marker_seconds,
             range_seconds: config.range_marker_seconds,
             retrieve_perf_seconds: 0,

@@ -110,6 +110,7 @@ impl LoggedIn {
                 .then(|| self.listen_request()),
             send_buffer: settings.send_buffer,
             receive_buffer: settings.receive_buffer,
+            sizing: settings.sizing,
             perf_marker_seconds: perf,
             range_marker_seconds: range,
         }

@@ -23,6 +23,10 @@ impl Driver {
                 Action::File(request) => self.work = self.file_work(request),
                 Action::Listen(request) => self.listen(&request),
                 Action::ConnectTo(targets) => self.connect_to(targets),
+                Action::ListenDrs(_)
+                | Action::ConnectDrs(_)
+                | Action::DropDrs
+                | Action::FollowBuffer(_) => todo!("drs"),
                 Action::DropChannel => self.channel = None,
                 Action::Transfer(request) => self.work = self.transfer(*request),
                 Action::Abort => match &mut self.work {

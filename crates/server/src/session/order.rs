@@ -42,6 +42,8 @@ impl Driver {
             connect: config.stall_timeout,
             send_buffer: request.send_buffer,
             receive_buffer: request.receive_buffer,
+            sizing: request.sizing,
+            drs: None,
             congestion: None,
             close_after: false,
         };

@@ -60,6 +60,7 @@ pub(super) fn run(order: Order, control: &Arc<Control>, reports: &mpsc::Sender<E
     let ended = Ended {
         result: result.map(|()| TransferDone {
             progress: last.clone(),
+            remark: None,
         }),
         last,
         channel,

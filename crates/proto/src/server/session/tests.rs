@@ -19,6 +19,7 @@ fn config() -> SessionConfig {
         max_login_failures: 3,
         max_bad_lines: 0,
         max_idle_seconds: 7200,
+        sizing: crate::sizing::Sizing::Auto,
     }
 }
 

@@ -135,6 +135,7 @@ fn transferred(text: &str) -> Result<Result<TransferDone, TransferError>, String
     let (what, rest) = text.split_once(' ').unwrap_or((text, ""));
     Ok(match what {
         "ok" => Ok(TransferDone {
+            remark: None,
             progress: progress(rest)?,
         }),
         "aborted" => Err(TransferError::Aborted),

@@ -34,6 +34,7 @@ pub(crate) fn play(text: &str) -> Result<String, String> {
         max_login_failures: 3,
         max_bad_lines: 0,
         max_idle_seconds: 7200,
+        sizing: proto::sizing::Sizing::Auto,
     };
     let mut tree = Tree::new();
     let mut out = String::new();

@@ -98,6 +98,7 @@ impl Session {
             delayed_passive: None,
             send_buffer: None,
             receive_buffer: None,
+            sizing: proto::sizing::Sizing::Auto,
             perf_marker_seconds: 0,
             range_marker_seconds: 0,
         })

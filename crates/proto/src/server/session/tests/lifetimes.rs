@@ -37,7 +37,11 @@ fn finish(session: &mut Session) {
         bytes: 0,
         stored: RangeSet::new(),
     };
-    session.on_outcome(Outcome::Transferred(Ok(TransferDone { progress })));
+    session.on_outcome(Outcome::Transferred(Ok(TransferDone {
+        remark: None,
+        progress,
+        remark: None,
+    })));
     assert_eq!(session.awaiting(), Awaiting::Line);
 }
 

@@ -190,6 +190,7 @@ fn answer(choice: u8) -> FileAnswer {
 fn end(choice: u8, ok: bool) -> Outcome {
     Outcome::Transferred(match choice % 4 {
         _ if ok => Ok(TransferDone {
+            remark: None,
             progress: progress(choice),
         }),
         0 => Err(TransferError::File(file_error(choice))),
