@@ -32,7 +32,8 @@ pub enum ThirdParty {
     Users,
 }
 
-/// A running server's settings. Every field of the TOML file has the same name with `-`.
+/// A running server's settings. Every field of the TOML file has the same name with `-`, if
+/// nothing else is said.
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
     /// Where to listen.
@@ -79,7 +80,8 @@ pub struct ServerConfig {
     pub block: usize,
     /// How bytes move.
     pub io: IoMethod,
-    /// Who sizes the data connections' buffers where a client does not say: `Auto` or `Kernel`.
+    /// Who sizes the data connections' buffers where a client does not say (`buffer` in the file):
+    /// `Auto` or `Kernel`.
     pub sizing: Sizing,
     /// Unprivileged account to become after binding (when started as root).
     pub run_as: Option<String>,

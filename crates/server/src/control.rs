@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use proto::line::{LineEvent, LineReader};
 use proto::reply::Reply;
-use proto::server::Session;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -104,9 +103,9 @@ impl ControlConnection {
         self.take(0)
     }
 
-    /// The first waiting line that is taken even during a transfer.
-    pub(crate) fn next_urgent(&mut self) -> Option<LineEvent> {
-        let at = self.held.iter().position(Session::is_urgent)?;
+    /// The first waiting line that is `urgent`: taken even during a transfer.
+    pub(crate) fn next_urgent(&mut self, urgent: impl Fn(&LineEvent) -> bool) -> Option<LineEvent> {
+        let at = self.held.iter().position(urgent)?;
         self.take(at)
     }
 

@@ -34,7 +34,7 @@ impl Ends {
         request: &ListenRequest,
         config: &ServerConfig,
     ) -> Result<ListenOptions, FileError> {
-        let ip = address_in_family(self.local.ip(), request.family).ok_or_else(no_such_family)?;
+        let ip = self.listen_on(request.family)?;
         Ok(ListenOptions {
             ip,
             ports: config.data_ports.map(|(low, high)| low..=high),
@@ -47,6 +47,11 @@ impl Ends {
             receive_buffer: request.receive_buffer,
             sizing: request.sizing,
         })
+    }
+
+    /// The local address to listen on for a client or server that uses `family`.
+    pub(crate) fn listen_on(&self, family: Family) -> Result<IpAddr, FileError> {
+        address_in_family(self.local.ip(), family).ok_or_else(no_such_family)
     }
 
     /// Local address for outgoing data connections: the one the client knows, when they all go to

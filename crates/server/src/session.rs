@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use data::channel::Channel;
+use data::drs;
 use proto::server::{Awaiting, Session, SessionConfig};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -85,6 +86,8 @@ struct Driver {
     ends: Ends,
     who: Who,
     channel: Option<Channel>,
+    /// This end of the DRS channel, for all transfers from DPSV or DPRT on.
+    drs: Option<Arc<drs::Endpoint>>,
     /// Where data connections go to or are expected from, for the log of a transfer without any.
     data_peers: Vec<IpAddr>,
     work: Work,
@@ -116,6 +119,7 @@ impl Driver {
                 until: now + config.login_timeout,
             },
             channel: None,
+            drs: None,
             data_peers: Vec::new(),
             work: Work::None,
             notes: Notes::default(),
@@ -204,7 +208,7 @@ impl Driver {
             let line = match self.machine.awaiting() {
                 Awaiting::Line if self.phase > Phase::Serving && !self.follows_up() => None,
                 Awaiting::Line => self.control.next_line(),
-                Awaiting::Stoppable => self.control.next_urgent(),
+                Awaiting::Stoppable => self.control.next_urgent(Session::is_urgent),
                 Awaiting::Outcome => None,
             };
             let Some(line) = line else { break };

@@ -58,6 +58,8 @@ pub struct TransferRecord {
     pub block: usize,
     /// Kernel's view.
     pub wire: WireStats,
+    /// Who sized this end's buffers: the sizing's name, or `pinned`.
+    pub sizing: &'static str,
     /// What held the transfer back, if known.
     pub limiter: Option<&'static str>,
     /// Checksum of the whole file, if known.

@@ -1,12 +1,14 @@
 //! What a session's machine waits for: one piece of work at a time, off the reactor.
 
 use std::future::Future;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use data::channel::{Channel, ListenOptions};
+use data::drs;
 use proto::server::{FileAnswer, FileError, FileErrorKind, FileRequest, Outcome};
 use tokio::sync::Notify;
 use tokio::time::{Interval, MissedTickBehavior, interval};
@@ -26,6 +28,8 @@ pub(crate) enum Work {
     Login(Pending<Result<Login, Refusal>>),
     /// A listener is made.
     Listen(Pending<Result<Channel, FileError>>),
+    /// A listener for the DRS channel is made.
+    ListenDrs(Pending<Result<drs::Endpoint, FileError>>),
     /// Work on files.
     File(Box<FileWork>),
     /// A transfer.
@@ -43,6 +47,8 @@ pub(crate) enum Step {
     Login(Result<Login, Refusal>),
     /// The listener.
     Listen(Result<Channel, FileError>),
+    /// The DRS channel's listener.
+    ListenDrs(Result<drs::Endpoint, FileError>),
     /// Bytes of a checksum summed so far.
     Summed(u64),
     /// The answer of the files, and the memory that it takes until it is sent.
@@ -66,6 +72,20 @@ impl Work {
         }))
     }
 
+    /// Starts to make a listener for the DRS channel on `ip` and the configured data ports;
+    /// likewise.
+    pub(crate) fn listen_drs(ip: IpAddr, shared: &Arc<Shared>) -> Self {
+        let shared = Arc::clone(shared);
+        Self::ListenDrs(Box::pin(async move {
+            let _place = shared.listens.acquire().await;
+            let ports = shared.config.data_ports.map(|(low, high)| low..=high);
+            tokio::task::spawn_blocking(move || drs::Endpoint::listen(ip, ports))
+                .await
+                .map_err(|_| internal_error())?
+                .map_err(|error| file_error(&error))
+        }))
+    }
+
     /// Whether the machine waits for a line.
     pub(crate) fn is_none(&self) -> bool {
         matches!(self, Self::None)
@@ -78,6 +98,7 @@ impl Work {
             Self::Known(outcome) => Step::Known(outcome.clone()),
             Self::Login(answer) => Step::Login(answer.await),
             Self::Listen(answer) => Step::Listen(answer.await),
+            Self::ListenDrs(answer) => Step::ListenDrs(answer.await),
             Self::File(work) => work.next().await,
             Self::Transfer(running) => Step::Transfer(running.next().await),
         }

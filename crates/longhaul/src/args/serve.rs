@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use data::job::IoMethod;
+use proto::sizing::Sizing;
 use server::config::{Anonymous, FileConfig, ServerConfig, ThirdParty};
 
 use crate::units;
@@ -80,6 +81,11 @@ pub(crate) struct ServeArgs {
     /// How bytes get between file and socket: auto, copy, sendfile, splice, zerocopy
     #[arg(long, value_name = "METHOD", value_parser = super::cp::io_method)]
     io: Option<IoMethod>,
+    /// Socket buffers of data connections while data moves, where the client does not say: `auto`
+    /// (watch the kernel's autotuning, take over where it is too small) or `kernel` (leave them to
+    /// it) [default: auto]
+    #[arg(long, value_name = "auto|kernel", value_parser = buffer)]
+    buffer: Option<Sizing>,
     /// Account to become after the port is bound, when started as root
     #[arg(long, value_name = "USER")]
     run_as: Option<String>,
@@ -147,6 +153,7 @@ impl ServeArgs {
         set(&mut config.drain, self.drain);
         set(&mut config.block, self.block);
         set(&mut config.io, self.io);
+        set(&mut config.sizing, self.buffer);
         set(
             &mut config.third_party,
             self.third_party.map(|choice| match choice {
@@ -165,6 +172,14 @@ impl ServeArgs {
         config.transfer_log = self.transfer_log.or(config.transfer_log.take());
         config.ftp_info_log = self.ftp_info_log.or(config.ftp_info_log.take());
         config.run_as = self.run_as.or(config.run_as.take());
+    }
+}
+
+/// Right-sizing by the papers is a client's to ask for.
+fn buffer(text: &str) -> Result<Sizing, String> {
+    match Sizing::parse(text) {
+        Some(sizing) if !sizing.starts_small() => Ok(sizing),
+        _ => Err(format!("'{text}' is neither `auto` nor `kernel`")),
     }
 }
 

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use data::job::IoMethod;
+use proto::sizing::Sizing;
 use serde::Deserialize;
 
 use super::{Anonymous, ServerConfig, ThirdParty};
@@ -50,6 +51,7 @@ pub struct FileConfig {
     pub range_marker_seconds: Option<u32>,
     pub block: Option<Block>,
     pub io: Option<IoName>,
+    pub buffer: Option<BufferName>,
     pub run_as: Option<String>,
 }
 
@@ -133,6 +135,24 @@ impl From<IoName> for IoMethod {
     }
 }
 
+/// What [`Sizing`] a server may begin with: right-sizing by the papers is a client's to ask for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs, reason = "each is the sizing of its name")]
+pub enum BufferName {
+    Auto,
+    Kernel,
+}
+
+impl From<BufferName> for Sizing {
+    fn from(name: BufferName) -> Self {
+        match name {
+            BufferName::Auto => Self::Auto,
+            BufferName::Kernel => Self::Kernel,
+        }
+    }
+}
+
 /// Why a settings file could not be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
@@ -197,6 +217,7 @@ impl FileConfig {
         replace(&mut config.range_marker_seconds, self.range_marker_seconds);
         replace(&mut config.block, self.block.map(|b| b.0));
         replace(&mut config.io, self.io.map(IoMethod::from));
+        replace(&mut config.sizing, self.buffer.map(Sizing::from));
         config.anonymous = self.anonymous.or(config.anonymous);
         config.users = self.users.or(config.users.take());
         config.data_ports = self.data_ports.map(|r| (r.0, r.1)).or(config.data_ports);
@@ -241,7 +262,8 @@ mod tests {
             "max-sessions = 1\nmax-sessions-per-address = 2\nmax-sessions-per-user = 3\n",
             "max-streams = 4\nmax-streams-per-transfer = 5\nidle-timeout = 6\n",
             "login-timeout = 7\nstall-timeout = 8\ndrain = 9\nperf-marker-seconds = 10\n",
-            "range-marker-seconds = 11\nblock = 65536\nio = \"copy\"\nrun-as = \"ftp\"\n",
+            "range-marker-seconds = 11\nblock = 65536\nio = \"copy\"\nbuffer = \"kernel\"\n",
+            "run-as = \"ftp\"\n",
         ))
         .unwrap();
         let expected = ServerConfig {
@@ -267,6 +289,7 @@ mod tests {
             range_marker_seconds: 11,
             block: 65_536,
             io: IoMethod::Copy,
+            sizing: Sizing::Kernel,
             run_as: Some("ftp".into()),
         };
         assert_eq!(format!("{config:?}"), format!("{expected:?}"));
@@ -279,6 +302,7 @@ mod tests {
             ("\nidle-timeout = \"soon\"\n", "soon"),
             ("\ndata-ports = \"9-1\"\n", "9-1"),
             ("\nblock = 12\n", "12"),
+            ("\nbuffer = \"drs\"\n", "drs"),
             ("\nanonymous = \"yes\"\n", "yes"),
         ] {
             let error = load(text).unwrap_err().to_string();

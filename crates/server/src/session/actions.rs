@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use data::channel::Channel;
+use data::drs;
+use proto::address::Family;
 use proto::server::{Action, FileRequest, ListenRequest, Outcome, TransferError, TransferRequest};
 use tokio::time::Instant;
 
@@ -23,10 +25,16 @@ impl Driver {
                 Action::File(request) => self.work = self.file_work(request),
                 Action::Listen(request) => self.listen(&request),
                 Action::ConnectTo(targets) => self.connect_to(targets),
-                Action::ListenDrs(_)
-                | Action::ConnectDrs(_)
-                | Action::DropDrs
-                | Action::FollowBuffer(_) => todo!("drs"),
+                Action::ListenDrs(family) => self.listen_drs(family),
+                Action::ConnectDrs(to) => {
+                    self.drs = Some(Arc::new(drs::Endpoint::connect(to.at, to.nonce)));
+                }
+                Action::DropDrs => self.drs = None,
+                Action::FollowBuffer(bytes) => {
+                    if let Work::Transfer(running) = &self.work {
+                        running.follow_buffer(bytes);
+                    }
+                }
                 Action::DropChannel => self.channel = None,
                 Action::Transfer(request) => self.work = self.transfer(*request),
                 Action::Abort => match &mut self.work {
@@ -60,6 +68,14 @@ impl Driver {
         self.work = match self.ends.listen_options(request, &self.shared.config) {
             Ok(options) => Work::listen(options, &self.shared),
             Err(error) => Work::Known(Outcome::Listening(Err(error))),
+        };
+    }
+
+    fn listen_drs(&mut self, family: Family) {
+        self.drs = None;
+        self.work = match self.ends.listen_on(family) {
+            Ok(ip) => Work::listen_drs(ip, &self.shared),
+            Err(error) => Work::Known(Outcome::DrsListening(Err(error))),
         };
     }
 

@@ -1,8 +1,11 @@
 //! What comes of work, told to the machine.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use data::channel::Channel;
+use data::drs;
+use proto::drs::DrsAddress;
 use proto::ranges::RangeSet;
 use proto::server::{FileError, FileErrorKind, Outcome, Progress};
 use tokio::time::Instant;
@@ -30,6 +33,10 @@ impl Driver {
             Step::Listen(made) => {
                 let made = made.and_then(|channel| self.keep_listener(channel));
                 self.done(Outcome::Listening(made))
+            }
+            Step::ListenDrs(made) => {
+                let told = made.map(|endpoint| self.keep_drs(endpoint));
+                self.done(Outcome::DrsListening(told))
             }
             Step::Login(Ok(login)) => {
                 let grant = login.grant.clone();
@@ -64,9 +71,20 @@ impl Driver {
         Ok(told(address, self.shared.config.public_address))
     }
 
+    /// The address to tell is the one that data connections are told.
+    fn keep_drs(&mut self, endpoint: drs::Endpoint) -> DrsAddress {
+        let address = endpoint.address();
+        self.drs = Some(Arc::new(endpoint));
+        DrsAddress {
+            at: told(address.at, self.shared.config.public_address),
+            ..address
+        }
+    }
+
     pub(super) fn on_transfer(&mut self, seen: Seen) -> Result<(), End> {
         match seen {
             Seen::Tick(progress) => self.report(Outcome::Progress(progress)),
+            Seen::Resized(bytes) => self.report(Outcome::Resized(bytes)),
             Seen::Event(Event::Listening(Ok(address))) => {
                 self.report(Outcome::Listening(Ok(address)));
             }

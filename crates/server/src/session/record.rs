@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use data::job::Settings;
 use proto::server::{Action, TransferError};
 
 use super::{Driver, Who};
 use crate::transfer::{Summary, limiter};
-use crate::transfer_log::TransferRecord;
+use crate::transfer_log::{Direction, TransferRecord};
 
 impl Driver {
     /// Writes the record, on a blocking thread: the disk may be slow.
@@ -33,6 +34,7 @@ impl Driver {
             mode: settings.mode,
             streams: u32::try_from(settings.streams).unwrap_or(u32::MAX),
             block: settings.block,
+            sizing: sizing_name(summary.direction, &settings),
             limiter: limiter(summary.direction, &summary.wire),
             wire: summary.wire,
             checksum: settings.sum.zip(summary.digest),
@@ -45,6 +47,18 @@ impl Driver {
         self.recording = Some(tokio::task::spawn_blocking(move || {
             shared.log.record(&record);
         }));
+    }
+}
+
+/// Who sized the buffers that the transfer depended on at this end.
+fn sizing_name(direction: Direction, settings: &Settings) -> &'static str {
+    let pinned = match direction {
+        Direction::Store => settings.receive_buffer,
+        Direction::Retrieve | Direction::List => settings.send_buffer,
+    };
+    match pinned {
+        Some(_) => "pinned",
+        None => settings.sizing.name(),
     }
 }
 

@@ -10,7 +10,8 @@ use data::channel::{Channel, ListenOptions};
 use data::job::{Control, Settings};
 use proto::path::VPath;
 use proto::server::{FileError, Progress, TransferDone, TransferError, TransferRequest};
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use proto::sizing::Sizing;
+use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use crate::data_address::told;
@@ -136,6 +137,8 @@ pub(crate) enum Stop {
 pub(crate) struct Running {
     control: Arc<Control>,
     events: mpsc::Receiver<Event>,
+    /// The newest size of a receiver's buffers, bytes.
+    resized: watch::Receiver<u64>,
     tick: Interval,
     stopped: Option<Stop>,
     opened: bool,
@@ -148,6 +151,8 @@ pub(crate) enum Seen {
     Event(Event),
     /// It is time to look at the progress.
     Tick(Progress),
+    /// This end, receiving, has buffers of this size now, bytes: the sender must be told.
+    Resized(u64),
     /// The worker died without a report (a defect; it was logged by the panic hook).
     Lost,
 }
@@ -160,6 +165,13 @@ impl Running {
     pub(crate) fn start(order: Order) -> io::Result<Self> {
         let control = Arc::new(Control::new());
         let (reports, events) = mpsc::channel(EVENTS);
+        // Whoever sizes buffers is not to wait for the session, and only the newest size counts.
+        let (size, resized) = watch::channel(0);
+        if order.settings.sizing == Sizing::Drs1 {
+            control.on_resize(move |bytes| {
+                size.send_replace(bytes);
+            });
+        }
         let shared = Arc::clone(&control);
         std::thread::Builder::new()
             .name("transfer".to_owned())
@@ -169,6 +181,7 @@ impl Running {
         Ok(Self {
             control,
             events,
+            resized,
             tick,
             stopped: None,
             opened: false,
@@ -187,8 +200,16 @@ impl Running {
                 }
                 None => Seen::Lost,
             },
+            Ok(()) = self.resized.changed(), if self.opened => {
+                Seen::Resized(*self.resized.borrow_and_update())
+            }
             _ = self.tick.tick(), if self.opened => Seen::Tick(progress(&self.control)),
         }
+    }
+
+    /// The peer's receiver has buffers of this size now, bytes.
+    pub(crate) fn follow_buffer(&self, bytes: u64) {
+        self.control.follow(bytes);
     }
 
     /// Stops the transfer; [`Event::Ended`] follows soon. The first cause counts.

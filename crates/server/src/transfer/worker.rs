@@ -58,9 +58,9 @@ pub(super) fn run(order: Order, control: &Arc<Control>, reports: &mpsc::Sender<E
     summary.peers = control.peers();
     let last = progress(control);
     let ended = Ended {
-        result: result.map(|()| TransferDone {
+        result: result.map(|remark| TransferDone {
             progress: last.clone(),
-            remark: None,
+            remark,
         }),
         last,
         channel,
@@ -86,7 +86,8 @@ impl Transfer<'_> {
         }
     }
 
-    fn carry_out(&mut self, opened: Opened) -> Result<(), TransferError> {
+    /// Gives the remark on the transfer, if there is one.
+    fn carry_out(&mut self, opened: Opened) -> Result<Option<String>, TransferError> {
         match opened {
             Opened::Send(sending) => {
                 self.summary.path = sending.path;
@@ -94,13 +95,13 @@ impl Transfer<'_> {
                 self.with_channel(|channel, settings, control| {
                     send::run(channel, &sending.source, &sending.plan, settings, control)
                 })
-                .map(|_| ())
+                .map(|report| report.remark)
             }
             Opened::Receive(storing) => self.store(storing),
         }
     }
 
-    fn store(&mut self, storing: Storing) -> Result<(), TransferError> {
+    fn store(&mut self, storing: Storing) -> Result<Option<String>, TransferError> {
         self.summary.path = storing.path.clone();
         self.summary.settings.sum = storing.sum;
         let unique_name = storing.unique.then(|| storing.path.clone());
@@ -109,7 +110,7 @@ impl Transfer<'_> {
             recv::run(channel, &storing.sink, &storing.plan, settings, control)
         })?;
         self.summary.digest = storing.finish(&report, &mut |_| !self.control.cancelled())?;
-        Ok(())
+        Ok(report.remark)
     }
 
     fn announce(&self, sending: bool, unique_name: Option<VPath>) {

@@ -30,6 +30,9 @@ struct Line<'a> {
     streams: u64,
     block: usize,
     buffer: u64,
+    sizing: &'static str,
+    /// Null when nobody looked while data moved.
+    memory_bytes: Option<u64>,
     min_rtt_us: Option<u32>,
     retransmits: u64,
     limiter: Option<&'static str>,
@@ -79,6 +82,8 @@ pub(super) fn line(record: &TransferRecord) -> serde_json::Result<Vec<u8>> {
         streams: record.streams_used(),
         block: record.block,
         buffer: wire.buffer_bytes,
+        sizing: record.sizing,
+        memory_bytes: (wire.memory_bytes > 0).then_some(wire.memory_bytes),
         min_rtt_us: (wire.min_rtt_us > 0).then_some(wire.min_rtt_us),
         retransmits: wire.retransmits,
         limiter: record.limiter,

@@ -18,10 +18,12 @@ fn record() -> TransferRecord {
         block: 262_144,
         wire: WireStats {
             buffer_bytes: 131_072,
+            memory_bytes: 65_536,
             min_rtt_us: 31,
             retransmits: 2,
             ..WireStats::default()
         },
+        sizing: "auto",
         limiter: None,
         checksum: Some((Algorithm::Adler32, "00000001".to_owned())),
         code: 226,
@@ -79,6 +81,8 @@ fn json_line_has_every_field() {
             "streams": 4,
             "block": 262_144,
             "buffer": 131_072,
+            "sizing": "auto",
+            "memory_bytes": 65_536,
             "min_rtt_us": 31,
             "retransmits": 2,
             "limiter": null,
