@@ -1,0 +1,343 @@
+use super::*;
+use crate::drs::{MAX_LINE, MAX_SIZE};
+use proptest::prelude::*;
+
+const HEX: &str = "000102030405060708090a0b0c0d0eff";
+
+fn nonce() -> Nonce {
+    Nonce::parse(HEX).unwrap()
+}
+
+fn at(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// Takes all that is to be sent.
+fn flush(channel: &mut Channel) -> Vec<u8> {
+    let bytes = channel.unsent().to_vec();
+    channel.sent(bytes.len());
+    bytes
+}
+
+fn hear(channel: &mut Channel, now: Duration, bytes: &[u8]) -> Result<Vec<Event>, Violation> {
+    let mut events = Vec::new();
+    channel.receive(now, bytes, &mut events).map(|()| events)
+}
+
+/// A channel that has been greeted.
+fn open(end: End) -> Channel {
+    let mut channel = Channel::connecting(end, nonce());
+    flush(&mut channel);
+    channel
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+#[test]
+fn the_dialogue_when_the_data_receiver_connects() {
+    let mut receiver = Channel::connecting(End::Receiver, nonce());
+    let mut sender = Channel::listening(End::Sender, nonce());
+    assert!(receiver.is_open() && !sender.is_open());
+
+    assert!(receiver.announce(at(12), 65_536));
+    let wire = flush(&mut receiver);
+    assert_eq!(
+        text(&wire),
+        "DRS 000102030405060708090a0b0c0d0eff\r\nSBUF 0.012000 65536\r\n"
+    );
+    let heard = hear(&mut sender, at(3), &wire);
+    assert_eq!(heard, Ok(vec![Event::Proven, Event::Size(65_536)]));
+    assert!(sender.is_open() && sender.unsent().is_empty());
+    sender.applied();
+    let wire = flush(&mut sender);
+    assert_eq!(text(&wire), "SBUF 0.012000 65536\r\n");
+    let heard = hear(&mut receiver, at(112), &wire);
+    assert_eq!(heard, Ok(vec![Event::Echo(at(100))]));
+}
+
+#[test]
+fn the_dialogue_when_the_data_sender_connects() {
+    let mut sender = Channel::connecting(End::Sender, nonce());
+    let mut receiver = Channel::listening(End::Receiver, nonce());
+    assert!(!receiver.announce(at(1), 65_536));
+    assert!(receiver.unsent().is_empty());
+    let heard = hear(&mut receiver, at(2), &flush(&mut sender));
+    assert_eq!(heard, Ok(vec![Event::Proven]));
+    assert!(receiver.announce(at(1234), 1 << 20));
+    let wire = flush(&mut receiver);
+    assert_eq!(text(&wire), "SBUF 1.234000 1048576\r\n");
+    assert_eq!(
+        hear(&mut sender, at(0), &wire),
+        Ok(vec![Event::Size(1 << 20)])
+    );
+}
+
+#[test]
+fn an_echo_is_the_line_as_it_came_and_leaves_when_the_size_is_set() {
+    let mut sender = open(End::Sender);
+    let line = b"sbuf 1700000000.123456789012 00000000000000065537\n";
+    let heard = hear(&mut sender, at(0), line);
+    assert_eq!(heard, Ok(vec![Event::Size(65_537)]));
+    assert!(sender.unsent().is_empty());
+    sender.applied();
+    assert_eq!(flush(&mut sender), line);
+    sender.applied();
+    assert!(sender.unsent().is_empty());
+}
+
+#[test]
+fn several_messages_may_be_under_way_and_each_echo_is_a_round_trip() {
+    let (mut receiver, mut sender) = (open(End::Receiver), open(End::Sender));
+    for millis in [0, 20, 40] {
+        assert!(receiver.announce(at(millis), 65_536));
+    }
+    hear(&mut sender, at(0), &flush(&mut receiver)).unwrap();
+    sender.applied();
+    let echoes = flush(&mut sender);
+    let heard = hear(&mut receiver, at(140), &echoes).unwrap();
+    let trips = [140, 120, 100].map(|millis| Event::Echo(at(millis)));
+    assert_eq!(heard, trips);
+}
+
+#[test]
+fn only_the_greeting_opens() {
+    for greeting in [
+        "DRS 000102030405060708090a0b0c0d0efe\r\n".to_owned(),
+        "DRS \r\n".into(),
+        format!("drs {HEX}\r\n"),
+        format!("DRS  {HEX}\r\n"),
+        format!("DRS {HEX} \r\n"),
+        format!("DRS {HEX}{HEX}\r\n"),
+        "SBUF 1.0 65536\r\n".into(),
+        "GET / HTTP/1.1\r\n".into(),
+        "\r\n".into(),
+    ] {
+        let mut channel = Channel::listening(End::Sender, nonce());
+        let heard = hear(&mut channel, at(0), greeting.as_bytes());
+        assert!(heard.is_err() && !channel.is_open(), "{greeting}");
+        assert!(channel.unsent().is_empty());
+    }
+    let mut silent = Channel::listening(End::Receiver, nonce());
+    let endless = [b'D'; MAX_LINE];
+    assert_eq!(hear(&mut silent, at(0), &endless), Err(Violation::TooLong));
+}
+
+#[test]
+fn nonsense_and_a_second_greeting_close() {
+    for line in ["\n", "HELO\n", "SBUF 1.0\n", "SBUF 1.0 65536\0\n"] {
+        for end in [End::Receiver, End::Sender] {
+            let heard = hear(&mut open(end), at(0), line.as_bytes());
+            assert_eq!(heard, Err(Violation::Malformed), "{line:?}");
+        }
+    }
+    let mut channel = Channel::listening(End::Sender, nonce());
+    let greeting = format!("DRS {HEX}\r\n").repeat(2);
+    let heard = hear(&mut channel, at(0), greeting.as_bytes());
+    assert_eq!(heard, Err(Violation::Malformed));
+}
+
+#[test]
+fn absurd_sizes_are_bounded() {
+    let heard = hear(
+        &mut open(End::Sender),
+        at(0),
+        b"SBUF 1.0 99999999999999999999999\n",
+    );
+    assert_eq!(heard, Ok(vec![Event::Size(MAX_SIZE)]));
+}
+
+#[test]
+fn an_echo_of_what_was_not_announced_closes() {
+    let unasked = |receiver: &mut Channel, line: &[u8]| {
+        assert_eq!(hear(receiver, at(5000), line), Err(Violation::Unasked));
+    };
+    unasked(&mut open(End::Receiver), b"SBUF 0.0 65536\n");
+
+    let mut receiver = open(End::Receiver);
+    assert!(receiver.announce(at(1000), 65_536));
+    // Between the last message and now, then beyond now.
+    unasked(&mut receiver, b"SBUF 1.000001 65536\n");
+    unasked(&mut receiver, b"SBUF 6.0 65536\n");
+
+    let mut receiver = open(End::Receiver);
+    assert!(receiver.announce(at(1000), 65_536));
+    let echo = b"SBUF 1.000000 65536\n";
+    hear(&mut receiver, at(1100), echo).unwrap();
+    unasked(&mut receiver, echo);
+}
+
+#[test]
+fn the_size_in_an_echo_is_ignored() {
+    let mut receiver = open(End::Receiver);
+    assert!(receiver.announce(at(1000), 65_536));
+    let heard = hear(&mut receiver, at(1100), b"SBUF 1.000000 4\n");
+    assert_eq!(heard, Ok(vec![Event::Echo(at(100))]));
+}
+
+#[test]
+fn an_echo_of_a_minute_ago_is_no_round_trip() {
+    let mut receiver = open(End::Receiver);
+    assert!(receiver.announce(at(1000), 65_536) && receiver.announce(at(2000), 65_536));
+    let echoes = b"SBUF 1.000000 65536\nSBUF 2.000000 65536\n";
+    let heard = hear(&mut receiver, at(62_000), echoes);
+    assert_eq!(heard, Ok(vec![Event::Echo(at(60_000))]));
+}
+
+#[test]
+fn a_flood_closes() {
+    let mut sender = open(End::Sender);
+    for second in 0..200 {
+        let begin = at(1000 * second);
+        for _ in 0..50 {
+            hear(&mut sender, begin, b"SBUF 1.0 65536\n").unwrap();
+        }
+        sender.applied();
+        flush(&mut sender);
+    }
+    let flood = b"SBUF 1.0 65536\n".repeat(2000);
+    let heard = hear(&mut sender, at(200_000), &flood);
+    assert_eq!(heard, Err(Violation::Flood));
+}
+
+#[test]
+fn a_peer_that_does_not_read_loses_the_channel() {
+    let mut sender = open(End::Sender);
+    let line = b"SBUF 1700000000.123456789012345678901234 0000000000065536\r\n";
+    for millis in (0..).step_by(10) {
+        let heard = hear(&mut sender, at(millis), line);
+        sender.applied();
+        assert!(sender.unsent().len() <= MAX_UNSENT);
+        if heard.is_err() {
+            assert_eq!(heard, Err(Violation::Deaf));
+            return;
+        }
+    }
+}
+
+#[test]
+fn announcements_keep_their_pace_and_stop_when_nobody_answers() {
+    let mut receiver = open(End::Receiver);
+    let in_a_second = (0..1000)
+        .filter(|millis| receiver.announce(at(*millis), 65_536))
+        .count();
+    assert!((100..=132).contains(&in_a_second), "{in_a_second}");
+    for millis in 1000..60_000 {
+        receiver.announce(at(millis), 65_536);
+    }
+    let lines = receiver.unsent().iter().filter(|b| **b == b'\n').count();
+    assert_eq!(lines, 512);
+    let first = receiver.unsent().split_inclusive(|b| *b == b'\n').next();
+    let first = first.unwrap().to_vec();
+    assert!(!receiver.announce(at(61_000), 65_536));
+    hear(&mut receiver, at(61_000), &first).unwrap();
+    assert!(receiver.announce(at(61_000), 65_536));
+}
+
+#[test]
+fn a_sender_announces_nothing_and_a_receiver_has_nothing_to_apply() {
+    let (mut sender, mut receiver) = (open(End::Sender), open(End::Receiver));
+    assert!(!sender.announce(at(0), 65_536));
+    receiver.applied();
+    assert!(sender.unsent().is_empty() && receiver.unsent().is_empty());
+}
+
+/// What a path does between two honest ends.
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    /// Time passes, and the receiver announces as often as it can.
+    Announce(u64),
+    /// So much of what is under way arrives at the sender, however it is cut.
+    Deliver(usize),
+    /// The echoes arrive.
+    Return,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (0u64..300).prop_map(Step::Announce),
+        2 => (0usize..40_000).prop_map(Step::Deliver),
+        1 => Just(Step::Return),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn honest_ends_never_fall_out(steps in proptest::collection::vec(step(), 1..400)) {
+        let (mut receiver, mut sender) = (open(End::Receiver), open(End::Sender));
+        let (mut now, mut sent, mut echoed) = (at(0), 0, 0);
+        for step in steps {
+            match step {
+                Step::Announce(millis) => {
+                    for _ in 0..millis {
+                        now += at(1);
+                        sent += usize::from(receiver.announce(now, 1 << 20));
+                    }
+                }
+                Step::Deliver(count) => {
+                    let count = count.min(receiver.unsent().len());
+                    let wire = receiver.unsent()[..count].to_vec();
+                    receiver.sent(count);
+                    prop_assert!(hear(&mut sender, now, &wire).is_ok());
+                    sender.applied();
+                }
+                Step::Return => {
+                    let wire = flush(&mut sender);
+                    prop_assert!(hear(&mut receiver, now, &wire).is_ok());
+                    echoed += wire.iter().filter(|b| **b == b'\n').count();
+                }
+            }
+            prop_assert!(echoed <= sent && sent <= echoed + 512);
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_bounded(
+        pieces in proptest::collection::vec(
+            prop_oneof![
+                proptest::collection::vec(any::<u8>(), 0..300),
+                "SBUF [0-9.]{1,20} [0-9]{1,30}\r\n".prop_map(String::into_bytes),
+                Just(format!("DRS {HEX}\n").into_bytes()),
+            ],
+            0..60,
+        ),
+        sends: bool,
+        listens: bool,
+    ) {
+        let end = if sends { End::Sender } else { End::Receiver };
+        let mut channel = if listens {
+            Channel::listening(end, nonce())
+        } else {
+            open(end)
+        };
+        for (millis, piece) in (0..).zip(pieces) {
+            channel.announce(at(millis), 65_536);
+            if hear(&mut channel, at(millis), &piece).is_err() {
+                break;
+            }
+            channel.applied();
+            prop_assert!(channel.unsent().len() <= MAX_UNSENT);
+        }
+    }
+
+    #[test]
+    fn any_split_means_the_same(
+        sizes in proptest::collection::vec(0u64..1 << 31, 0..20),
+        cut: prop::sample::Index,
+    ) {
+        let messages: String = sizes.iter().map(|size| format!("SBUF 1.5 {size}\r\n")).collect();
+        let wire = format!("DRS {HEX}\r\n{messages}").into_bytes();
+        let (head, tail) = wire.split_at(cut.index(wire.len()));
+        let mut whole = Channel::listening(End::Sender, nonce());
+        let mut split = Channel::listening(End::Sender, nonce());
+        let expected = hear(&mut whole, at(0), &wire).unwrap();
+        let mut heard = hear(&mut split, at(0), head).unwrap();
+        heard.extend(hear(&mut split, at(0), tail).unwrap());
+        prop_assert_eq!(heard, expected);
+        whole.applied();
+        split.applied();
+        prop_assert_eq!(whole.unsent(), split.unsent());
+        prop_assert_eq!(whole.unsent(), messages.as_bytes());
+    }
+}

@@ -1,0 +1,162 @@
+//! `SBUF <timestamp> <buffer-size>` (2004 paper, §4).
+
+use std::time::Duration;
+
+/// Largest size that is taken from a message, bytes; more is read as this much. What setsockopt(2)
+/// can express when the kernel doubles it.
+pub const MAX_SIZE: u64 = 1 << 30;
+
+/// Smallest size that is taken from a message, bytes; less is read as this much. Below it not even
+/// one segment would fit.
+pub const MIN_SIZE: u64 = 4 << 10;
+
+/// The one message. The data receiver says what it has done, the data sender repeats the line once
+/// it has done the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Message {
+    /// When the receiver sent it, by the receiver's clock, which nobody else interprets.
+    pub timestamp: Duration,
+    /// Size of a stream's socket buffer, bytes as given to setsockopt(2);
+    /// [`MIN_SIZE`]..=[`MAX_SIZE`] when read.
+    pub size: u64,
+}
+
+impl Message {
+    /// Reads a line without its ending. The timestamp is in seconds with an optional fraction, of
+    /// which nanoseconds count; the verb may be in any case.
+    pub fn parse(line: &str) -> Option<Self> {
+        let mut words = line.split(' ');
+        let verb = words.next()?;
+        let timestamp = seconds(words.next()?)?;
+        let size = size(words.next()?)?;
+        (verb.eq_ignore_ascii_case("SBUF") && words.next().is_none())
+            .then_some(Self { timestamp, size })
+    }
+
+    /// Writes the line without its ending, the timestamp to the microsecond.
+    pub fn format(&self) -> String {
+        let (seconds, micros) = (self.timestamp.as_secs(), self.timestamp.subsec_micros());
+        format!("SBUF {seconds}.{micros:06} {}", self.size)
+    }
+}
+
+fn seconds(text: &str) -> Option<Duration> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    if !is_digits(whole) || !is_digits(fraction) {
+        return None;
+    }
+    let nanos = format!("{:0<9.9}", fraction).parse().ok()?;
+    Some(Duration::new(whole.parse().ok()?, nanos))
+}
+
+fn size(text: &str) -> Option<u64> {
+    // All digits: what does not fit is too large.
+    let size = is_digits(text).then(|| text.parse().unwrap_or(u64::MAX))?;
+    Some(size.clamp(MIN_SIZE, MAX_SIZE))
+}
+
+fn is_digits(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn message(timestamp: Duration, size: u64) -> Message {
+        Message { timestamp, size }
+    }
+
+    #[test]
+    fn is_the_papers() {
+        let m = message(Duration::new(12, 345_678_000), 262_144);
+        assert_eq!(m.format(), "SBUF 12.345678 262144");
+        assert_eq!(Message::parse("SBUF 12.345678 262144"), Some(m));
+        assert_eq!(
+            message(Duration::from_micros(7), 65_536).format(),
+            "SBUF 0.000007 65536"
+        );
+    }
+
+    #[test]
+    fn any_precision_of_the_clock_is_read() {
+        for (text, nanos) in [
+            ("1", 1_000_000_000),
+            ("1.5", 1_500_000_000),
+            ("0.000000001", 1),
+            ("0.0000000019999", 1),
+            ("1700000000.25", 1_700_000_000_250_000_000),
+        ] {
+            let read = Message::parse(&format!("sbuf {text} 65536"));
+            assert_eq!(read.unwrap().timestamp, Duration::from_nanos(nanos));
+        }
+    }
+
+    #[test]
+    fn absurd_sizes_are_clamped() {
+        for (text, size) in [
+            ("0", MIN_SIZE),
+            ("4097", 4097),
+            ("1073741824", MAX_SIZE),
+            ("18446744073709551616", MAX_SIZE),
+            ("99999999999999999999999999999999999999", MAX_SIZE),
+        ] {
+            let read = Message::parse(&format!("SBUF 1.0 {text}"));
+            assert_eq!(read.unwrap().size, size);
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for line in [
+            "",
+            "SBUF",
+            "SBUF 1.0",
+            "SBUF 1.0 ",
+            "SBUF  1.0 65536",
+            "SBUF 1.0 65536 ",
+            "SBUF 1.0 65536 1",
+            " SBUF 1.0 65536",
+            "SBUF 1. 65536",
+            "SBUF .5 65536",
+            "SBUF 1.0.0 65536",
+            "SBUF -1 65536",
+            "SBUF +1 65536",
+            "SBUF 1e3 65536",
+            "SBUF nan 65536",
+            "SBUF inf 65536",
+            "SBUF 1.0 -65536",
+            "SBUF 1.0 64k",
+            "SBUF 1.0 0x10000",
+            "SBUF 99999999999999999999 65536",
+            "SBUF\t1.0\t65536",
+            "SBUFF 1.0 65536",
+            "DRS 000102030405060708090a0b0c0d0eff",
+        ] {
+            assert_eq!(Message::parse(line), None, "{line:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_and_fits_a_line(
+            seconds: u64,
+            micros in 0u32..1_000_000,
+            size in MIN_SIZE..=MAX_SIZE,
+        ) {
+            let sent = message(Duration::new(seconds, micros * 1000), size);
+            let line = sent.format();
+            prop_assert!(line.len() + 2 <= super::super::MAX_LINE);
+            prop_assert_eq!(Message::parse(&line), Some(sent));
+        }
+
+        #[test]
+        fn any_line_is_read_or_refused(line in "\\PC*", near in "SBUF [0-9.+e]{0,30} [0-9.+e]{0,30}") {
+            let _ = Message::parse(&line);
+            if let Some(read) = Message::parse(&near) {
+                prop_assert!((MIN_SIZE..=MAX_SIZE).contains(&read.size));
+            }
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! How often something may happen.
+
+use std::time::Duration;
+
+/// A token bucket, kept as the time at which it will be full again.
+#[derive(Debug, Clone)]
+pub(super) struct Pace {
+    every: Duration,
+    burst: u32,
+    full_at: Duration,
+}
+
+impl Pace {
+    /// One each `every`, and up to `burst` at once.
+    pub(super) const fn new(every: Duration, burst: u32) -> Self {
+        Self {
+            every,
+            burst,
+            full_at: Duration::ZERO,
+        }
+    }
+
+    /// Takes one at the time `now` if it is there.
+    pub(super) fn take(&mut self, now: Duration) -> bool {
+        let full_at = self.full_at.max(now).saturating_add(self.every);
+        let there = full_at.saturating_sub(now) <= self.every * self.burst;
+        if there {
+            self.full_at = full_at;
+        }
+        there
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const EVERY: Duration = Duration::from_millis(10);
+
+    #[test]
+    fn a_burst_then_one_at_a_time() {
+        let mut pace = Pace::new(EVERY, 3);
+        let at = Duration::from_secs(1);
+        let taken = |pace: &mut Pace, at| (0..10).filter(|_| pace.take(at)).count();
+        assert_eq!(taken(&mut pace, at), 3);
+        assert_eq!(taken(&mut pace, at + EVERY / 2), 0);
+        assert_eq!(taken(&mut pace, at + EVERY), 1);
+        assert_eq!(taken(&mut pace, at + EVERY * 3), 2);
+        assert_eq!(taken(&mut pace, at * 100), 3);
+    }
+
+    proptest! {
+        #[test]
+        fn never_more_than_the_burst_and_the_rate(
+            steps in proptest::collection::vec(0u64..30_000_000, 1..300),
+            burst in 1u32..20,
+        ) {
+            let mut pace = Pace::new(EVERY, burst);
+            let (mut now, mut taken) = (Duration::ZERO, 0);
+            for step in steps {
+                now += Duration::from_nanos(step);
+                taken += u128::from(pace.take(now));
+                prop_assert!(taken <= u128::from(burst) + now.as_nanos() / EVERY.as_nanos());
+            }
+        }
+
+        #[test]
+        fn no_time_is_too_late(now: u64) {
+            prop_assert!(Pace::new(EVERY, 1).take(Duration::new(now, 999_999_999)));
+        }
+    }
+}
