@@ -2,6 +2,7 @@
 
 use crate::checksum::Algorithm;
 use crate::reply::Reply;
+use crate::sizing::{self, Sizing};
 
 /// A server's announced abilities. Default: a plain RFC 959 server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -45,6 +46,8 @@ pub struct Features {
     pub stor_checksum: bool,
     /// The non-standard `XCRC` (CRC-32), `XMD5`, `XSHA1`, `XSHA256` verbs of plain FTP servers.
     pub x_checksums: Vec<Algorithm>,
+    /// What `OPTS DRS` takes (longhaul's ` DRS auto;kernel;drs1;drs;` line).
+    pub drs: Vec<Sizing>,
     /// All lines, trimmed.
     pub lines: Vec<String>,
 }
@@ -65,6 +68,11 @@ impl Features {
             features.lines.push(line);
         }
         features
+    }
+
+    /// Whether `OPTS DRS` takes this policy.
+    pub fn offers(&self, sizing: Sizing) -> bool {
+        self.drs.contains(&sizing)
     }
 
     fn note(&mut self, line: &str) {
@@ -88,6 +96,7 @@ impl Features {
             "PASV" if parameters.contains("ALLOWDELAYED") => self.delayed_passive = true,
             "CKSM" | "CKSUM" => self.checksums = algorithms(&parameters),
             "CKSM.STOR" => self.stor_checksum = true,
+            "DRS" => self.drs = sizing::parse_names(&parameters),
             "XCRC" => self.note_x(Algorithm::Crc32),
             "XMD5" => self.note_x(Algorithm::Md5),
             "XSHA" | "XSHA1" => self.note_x(Algorithm::Sha1),

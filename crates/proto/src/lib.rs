@@ -19,6 +19,7 @@ pub mod listing;
 pub mod marker;
 pub mod path;
 pub mod ranges;
+pub mod remark;
 pub mod reply;
 pub mod server;
 pub mod sizing;

@@ -1,4 +1,19 @@
-//! How socket buffers are sized while data moves: what `OPTS DRS` and `--buffer` name.
+//! How socket buffers are sized while data moves: what `OPTS DRS` and `--buffer` name, and the two
+//! forms in which a size travels on the control channel (2003 paper §4.2).
+//!
+//! ```text
+//! C->S SBUF 262144                   the client receives; no reply during a transfer
+//! S->C 126 Buffer Size (262144)      the server receives
+//! ```
+
+use crate::reply::Reply;
+
+/// Largest buffer that is asked of the kernel on a peer's word, bytes; its own limit is usually
+/// lower.
+pub const MAX_BUFFER: u64 = 1 << 30;
+
+/// What a 126 says before the size.
+const HEAD: &str = "Buffer Size";
 
 /// Who decides about a data connection's socket buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -40,5 +55,122 @@ impl Sizing {
     /// it later (RFC 7323 §2.2: the scale is fixed by the SYN), and then be set back.
     pub const fn starts_small(self) -> bool {
         matches!(self, Self::Drs1 | Self::Drs)
+    }
+
+    /// Whether the two ends have to work together, so that both must have agreed to it.
+    pub const fn needs_peer(self) -> bool {
+        matches!(self, Self::Drs1 | Self::Drs)
+    }
+}
+
+/// The FEAT line `DRS auto;kernel;drs1;drs;`: what `OPTS DRS` takes.
+pub fn feature_line() -> String {
+    let names: Vec<&str> = Sizing::ALL.iter().map(|sizing| sizing.name()).collect();
+    format!("DRS {};", names.join(";"))
+}
+
+/// The policies named in a FEAT line, after its first word; names that are not known are left out,
+/// and so is a name's second mention.
+pub fn parse_names(text: &str) -> Vec<Sizing> {
+    let mut known = Vec::new();
+    for name in text.split(';') {
+        if let Some(sizing) = Sizing::parse(name.trim())
+            && !known.contains(&sizing)
+        {
+            known.push(sizing);
+        }
+    }
+    known
+}
+
+/// `126 Buffer Size (n)`: the server, receiving, has buffers of `bytes` now (2003 paper §4.2).
+pub fn buffer_reply(bytes: u64) -> Reply {
+    Reply::new(126, format!("{HEAD} ({bytes})"))
+}
+
+/// The size in a 126 reply, bytes, at most [`MAX_BUFFER`]; `None` for anything else and for 0.
+pub fn parse_buffer_reply(reply: &Reply) -> Option<u64> {
+    if reply.code != 126 {
+        return None;
+    }
+    let text = reply.text();
+    let (head, size) = text.trim().split_at_checked(HEAD.len())?;
+    if !head.eq_ignore_ascii_case(HEAD) {
+        return None;
+    }
+    let digits = size.trim().strip_prefix('(')?.strip_suffix(')')?;
+    if !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    let bytes: u64 = digits.parse().ok()?;
+    (bytes > 0).then_some(bytes.min(MAX_BUFFER))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_have_no_case_and_are_read_back() {
+        for sizing in Sizing::ALL {
+            assert_eq!(Sizing::parse(sizing.name()), Some(sizing));
+            assert_eq!(
+                Sizing::parse(&sizing.name().to_ascii_uppercase()),
+                Some(sizing)
+            );
+        }
+        for text in ["", "drs2", "drs ", "auto;"] {
+            assert_eq!(Sizing::parse(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn the_feature_line_is_read_back_and_may_grow() {
+        assert_eq!(feature_line(), "DRS auto;kernel;drs1;drs;");
+        let names = feature_line();
+        let (_, names) = names.split_once(' ').unwrap();
+        assert_eq!(parse_names(names), Sizing::ALL);
+        assert_eq!(
+            parse_names("DRS9; Auto;x;;AUTO;drs"),
+            [Sizing::Auto, Sizing::Drs]
+        );
+        assert!(parse_names("").is_empty());
+    }
+
+    #[test]
+    fn a_buffer_reply_is_written_as_the_paper_has_it() {
+        let reply = buffer_reply(262_144);
+        assert_eq!(
+            (reply.code, reply.text().as_str()),
+            (126, "Buffer Size (262144)")
+        );
+        assert_eq!(parse_buffer_reply(&reply), Some(262_144));
+    }
+
+    #[test]
+    fn a_buffer_reply_is_bounded_and_nonsense_is_none() {
+        let of = |text: &str| parse_buffer_reply(&Reply::new(126, text));
+        assert_eq!(of("buffer size ( 7 )"), None);
+        assert_eq!(of(" buffer size (7) "), Some(7));
+        assert_eq!(of("Buffer Size (18446744073709551615)"), Some(MAX_BUFFER));
+        for text in [
+            "",
+            "Buffer Size",
+            "Buffer Size ()",
+            "Buffer Size (0)",
+            "Buffer Size (+7)",
+            "Buffer Size (-7)",
+            "Buffer Size (18446744073709551616)",
+            "Buffer Size (7",
+            "Buffer Size 7",
+            "Buffer Sizé (7)",
+            "(7)",
+        ] {
+            assert_eq!(of(text), None, "{text}");
+        }
+        assert_eq!(
+            parse_buffer_reply(&Reply::new(226, "Buffer Size (7)")),
+            None
+        );
     }
 }

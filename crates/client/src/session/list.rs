@@ -113,6 +113,7 @@ impl Session {
             mode: Mode::Stream,
             streams: 1,
             buffer: None,
+            sizing: None,
             allocate: None,
             store_sum: None,
             restart: None,

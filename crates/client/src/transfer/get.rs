@@ -123,6 +123,7 @@ async fn agree(
             mode,
             streams: choice::streams(mode, spec),
             buffer: spec.buffer,
+            sizing: Some(spec.sizing),
             allocate: None,
             store_sum: None,
             restart: retrieval.restart.clone(),

@@ -49,6 +49,7 @@ impl Session {
                         return Ok(other);
                     }
                 }
+                Step::DrsListen => {}
                 Step::Listen => {
                     alternative = self.open_passive().await?;
                     self.dialogue.address_given(need);

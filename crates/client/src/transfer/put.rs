@@ -124,6 +124,7 @@ async fn agree(
             mode,
             streams: choice::streams(mode, spec),
             buffer: spec.buffer,
+            sizing: Some(spec.sizing),
             allocate: size,
             store_sum: spec.remote_sum,
             restart: restart(mode, &have),

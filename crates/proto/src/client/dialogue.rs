@@ -1,5 +1,6 @@
 //! What a server is known to be set to.
 
+use super::right_sizing::RightSizing;
 use super::{Direction, Need, Refusal, Step};
 use crate::checksum::Algorithm;
 use crate::command::{BufferSide, Command, Mode, Opts, Restart, RetrOption, Site, TrevEvent, Type};
@@ -20,7 +21,8 @@ const MARKER_SECONDS: u32 = 1;
 /// The settings of one control connection.
 #[derive(Debug, Clone)]
 pub struct Dialogue {
-    features: Features,
+    pub(super) features: Features,
+    pub(super) right_sizing: RightSizing,
     type_: Option<Type>,
     mode: Mode,
     parallelism: Option<u32>,
@@ -48,6 +50,7 @@ impl Dialogue {
     pub fn new(features: Features) -> Self {
         Self {
             features,
+            right_sizing: RightSizing::default(),
             type_: None,
             mode: Mode::Stream,
             parallelism: None,
@@ -77,12 +80,13 @@ impl Dialogue {
         self.extended_refused
     }
 
-    /// The steps that bring the server to `need` and start the transfer: TYPE, MODE, buffer, OPTS,
-    /// data address, ALLO, REST, verb. Settings that are in force already are left out, and the
+    /// The steps that bring the server to `need` and start the transfer: TYPE, MODE, OPTS DRS, buffer,
+    /// OPTS, DRS channel, data address, ALLO, REST, verb. Settings that are in force already are left out, and the
     /// data address when open connections can be used again (MODE E, same direction, same number
     /// of streams; GFD.20 §3.4.3).
     pub fn plan(&self, need: &Need) -> Vec<Step> {
         let mut steps = self.settings(need);
+        steps.extend(self.drs_step(need));
         if !self.reuses(need) {
             steps.push(if need.server_listens {
                 Step::Listen
@@ -126,6 +130,8 @@ impl Dialogue {
             };
             steps.push(Step::Set(Command::Mode(need.mode), refusal));
         }
+        // Before the buffer: with drs1 in force SBUF pins nothing.
+        steps.extend(self.sizing_step(need));
         steps.extend(self.buffer_step(need));
         steps.extend(self.option_step(need));
         steps.extend(self.marker_steps(need));
@@ -222,6 +228,7 @@ impl Dialogue {
                 }
             }
             Command::Opts(Opts::StorChecksum(sum)) => self.store_sum = *sum,
+            Command::Opts(Opts::Sizing(sizing)) => self.sizing_accepted(*sizing),
             Command::Trev(..) => self.markers_asked = true,
             _ => {}
         }
@@ -240,6 +247,8 @@ impl Dialogue {
                 }
             }
             Command::Opts(Opts::StorChecksum(_)) => self.features.stor_checksum = false,
+            Command::Opts(Opts::Sizing(sizing)) => self.sizing_refused(*sizing),
+            Command::Dpsv | Command::Dprt(_) => self.drs_refused(),
             Command::Trev(..) => self.markers_asked = true,
             _ => {}
         }

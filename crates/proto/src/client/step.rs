@@ -2,6 +2,7 @@
 
 use crate::checksum::Algorithm;
 use crate::command::{Command, Mode, Restart};
+use crate::sizing::Sizing;
 
 /// Which way the bytes go, seen from the server that is spoken to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub struct Need {
     pub streams: u32,
     /// Size of the server's socket buffers, bytes; `None` leaves them to it.
     pub buffer: Option<u64>,
+    /// Who is to size the socket buffers of both ends; `None`: as it happens to be set (listings).
+    pub sizing: Option<Sizing>,
     /// Size announced with ALLO (stores).
     pub allocate: Option<u64>,
     /// Sum that the server computes while it stores, if it announced that it can.
@@ -58,6 +61,9 @@ pub enum Refusal {
 pub enum Step {
     /// Send the command and read its final reply.
     Set(Command, Refusal),
+    /// Ask the server where it listens for the DRS channel (DPSV), once a session. To be left out
+    /// unless [`super::Dialogue::may_open_drs`]; without an address the transfer goes on.
+    DrsListen,
     /// Ask the server where it listens (PASV, EPSV).
     Listen,
     /// Tell the server where to connect (PORT, EPRT).

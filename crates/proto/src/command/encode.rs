@@ -88,6 +88,7 @@ fn parameter_text(command: &Command) -> Option<String> {
         C::Port(addr) => address::format_port(*addr).unwrap_or_else(|| address::format_eprt(*addr)),
         C::Eprt(addr) => address::format_eprt(*addr),
         C::Spor(stripes) => spor_list(stripes),
+        C::Dprt(address) => address.format(),
         C::Rest(Restart::Offset(n)) => n.to_string(),
         C::Rest(Restart::Ranges(ranges)) if ranges.is_empty() => "0-0".to_owned(),
         C::Rest(Restart::Ranges(ranges)) => ranges.to_string(),

@@ -1,7 +1,8 @@
 //! Commands: the text of a line to a value that cannot hold nonsense, and back.
 //!
 //! Sources: RFC 959 §5.3, RFC 2228, 2389, 2428, 3659; GFD.20 §3, §4; GFD.47 (CKSM, SCKS);
-//! the SITE and OPTS forms that existing clients send.
+//! Engelhart, Gardner and Feng 2004 §3.2 (DPSV, DPRT); the SITE and OPTS forms that existing clients
+//! send.
 //!
 //! Verbs are case-insensitive and end at the first space; a TAB separates nothing. A path runs to
 //! the end of the line, trailing spaces included. Commands without argument ignore one.
@@ -21,6 +22,7 @@ pub use site::{BufferSide, Site};
 
 use crate::address::{AddressError, Family};
 use crate::checksum::Algorithm;
+use crate::drs::DrsAddress;
 use crate::timestamp::Timestamp;
 
 /// A path or other argument as it stood on the line.
@@ -55,7 +57,7 @@ pub enum Command {
     Mode(Mode),
     Stru(char),
     Allo(u64),
-    /// `SBUF n` (GFD.20 §4.1)
+    /// `SBUF n`, bytes (GFD.20 §4.1; during a transfer: Gardner, Feng and Fisk 2003 §4.2)
     Sbuf(u64),
     Dcau(Dcau),
     /// `PBSZ n`, 0..=2^32-1
@@ -69,6 +71,10 @@ pub enum Command {
     Port(SocketAddr),
     Eprt(SocketAddr),
     Spor(Vec<SocketAddr>),
+    /// Listen for the DRS channel.
+    Dpsv,
+    /// `DPRT |1|host|port|nonce|`: connect the DRS channel there. Logs do not show the nonce.
+    Dprt(DrsAddress),
     Retr(Bytes),
     Stor(Bytes),
     Appe(Bytes),
@@ -202,6 +208,8 @@ impl Command {
             Self::Port(..) => "PORT",
             Self::Eprt(..) => "EPRT",
             Self::Spor(..) => "SPOR",
+            Self::Dpsv => "DPSV",
+            Self::Dprt(..) => "DPRT",
             Self::Retr(..) => "RETR",
             Self::Stor(..) => "STOR",
             Self::Appe(..) => "APPE",

@@ -5,6 +5,7 @@ use super::CommandError;
 use super::words::{Words, parse_number};
 use crate::checksum::Algorithm;
 use crate::eblock::MAX_STREAMS;
+use crate::sizing::Sizing;
 
 /// OPTS forms (names and values are case-insensitive).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub enum Opts {
     ChecksumMarkers(u32),
     /// `OPTS UTF8 [ON|OFF|NLST]`
     Utf8(bool),
+    /// `OPTS DRS auto|kernel|drs1|drs` (longhaul): who sizes the buffers of data connections.
+    Sizing(Sizing),
     /// Anything else; answered 501.
     Unknown(String),
 }
@@ -55,6 +58,7 @@ impl Opts {
             "MLST" | "MLSD" | "MLSR" => facts(&options),
             "CKSM" => cksm(&options),
             "UTF8" | "UTF-8" => utf8(&options),
+            "DRS" => sizing(&options),
             _ => Ok(Self::Unknown(whole.clone())),
         };
         match parsed {
@@ -82,6 +86,7 @@ impl Opts {
             Self::Mlsr => "MLSR OnError=Continue;".to_owned(),
             Self::ChecksumMarkers(seconds) => format!("CKSM Markers={seconds};"),
             Self::Utf8(on) => format!("UTF8 {}", if *on { "ON" } else { "OFF" }),
+            Self::Sizing(sizing) => format!("DRS {}", sizing.name()),
             Self::Unknown(text) => text.clone(),
         }
     }
@@ -244,4 +249,10 @@ fn utf8(options: &str) -> Result<Opts, Refusal> {
         "OFF" => Ok(Opts::Utf8(false)),
         _ => Err(Refusal::Unknown),
     }
+}
+
+fn sizing(options: &str) -> Result<Opts, Refusal> {
+    Sizing::parse(options)
+        .map(Opts::Sizing)
+        .ok_or(Refusal::Value("DRS"))
 }

@@ -5,6 +5,7 @@ use super::words::{Words, parse_number, split_at_space};
 use super::{Bytes, Command, CommandError, MAX_NUMBER, Opts, Parsed, Secret, Site};
 use crate::address::{self, AddressError, Family};
 use crate::checksum::Algorithm;
+use crate::drs::DrsAddress;
 use crate::ranges::RangeSet;
 use crate::timestamp::Timestamp;
 
@@ -30,6 +31,8 @@ pub(super) const VERBS: &[(&str, Parser)] = &[
     ("CWD", |w| w.path().map(Command::Cwd)),
     ("DCAU", dcau),
     ("DELE", |w| w.path().map(Command::Dele)),
+    ("DPRT", dprt),
+    ("DPSV", |_| Ok(Command::Dpsv)),
     ("ENC", security),
     ("EPRT", eprt),
     ("EPSV", epsv),
@@ -231,6 +234,17 @@ fn spor(w: Words<'_>) -> Parsed {
     address::parse_spor(&text)
         .map(Command::Spor)
         .map_err(|e| address_error(&w, e))
+}
+
+/// `DPRT |1|host|port|nonce|`
+fn dprt(mut w: Words<'_>) -> Parsed {
+    let text = w.word("DRS address")?;
+    DrsAddress::parse(text)
+        .map(Command::Dprt)
+        .map_err(|e| match e {
+            AddressError::Protocol => CommandError::Address(e),
+            AddressError::Malformed => w.syntax("malformed DRS address"),
+        })
 }
 
 fn epsv(mut w: Words<'_>) -> Parsed {

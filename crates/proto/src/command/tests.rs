@@ -1,5 +1,6 @@
 use super::*;
 use crate::ranges::RangeSet;
+use crate::sizing::Sizing;
 
 fn ok(line: &str) -> Command {
     Command::parse(line.as_bytes()).unwrap_or_else(|e| panic!("{line}: {e}"))
@@ -251,6 +252,49 @@ fn addresses() {
             "{line}"
         );
     }
+}
+
+const NONCE: &str = "000102030405060708090a0b0c0d0eff";
+
+#[test]
+fn right_sizing() {
+    assert_eq!(ok("dpsv"), Command::Dpsv);
+    let Command::Dprt(to) = ok(&format!("DPRT |1|127.0.0.1|256|{NONCE}|")) else {
+        panic!("no DPRT");
+    };
+    assert_eq!(to.at, "127.0.0.1:256".parse().unwrap());
+    assert_eq!(
+        Command::parse(format!("DPRT |3|::1|99|{NONCE}|").as_bytes()),
+        Err(CommandError::Address(AddressError::Protocol))
+    );
+    all_syntax(&[
+        "DPRT",
+        "DPRT |1|127.0.0.1|256|",
+        "DPRT |1|127.0.0.1|256||",
+        "DPRT |1|127.0.0.1|256|xyz|",
+        &format!("DPRT |1|127.0.0.1|256|{NONCE}0|"),
+        &format!("DPRT 127,0,0,1,1,0 {NONCE}"),
+    ]);
+    for sizing in Sizing::ALL {
+        let line = format!("opts drs {}", sizing.name().to_uppercase());
+        assert_eq!(opts(&line), Opts::Sizing(sizing), "{line}");
+    }
+    all_syntax(&[
+        "OPTS DRS",
+        "OPTS DRS drs2",
+        "OPTS DRS drs x",
+        "OPTS DRS =drs",
+    ]);
+}
+
+#[test]
+fn a_nonce_is_not_shown() {
+    let line = format!("DPRT |1|127.0.0.1|256|{NONCE}|");
+    let shown = format!("{:?}", ok(&line));
+    assert!(!shown.contains(&NONCE[..8]), "{shown}");
+    let spoiled = format!("DPRT |1|127.0.0.1|256|{NONCE}");
+    let error = Command::parse(spoiled.as_bytes()).unwrap_err();
+    assert!(!format!("{error:?}").contains(&NONCE[..8]), "{error:?}");
 }
 
 #[test]

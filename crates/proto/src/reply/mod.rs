@@ -89,6 +89,18 @@ impl Reply {
         parts.join(" / ")
     }
 
+    /// As [`Self::summary`], for logs: the address in a 229 that has a nonce (DPSV) is a secret of
+    /// the two ends of a transfer.
+    pub fn for_log(&self) -> String {
+        let text = self.summary();
+        match text.split_once('(') {
+            Some((head, inside)) if self.code == 229 && inside.matches('|').count() > 4 => {
+                format!("{head}(...)")
+            }
+            _ => text,
+        }
+    }
+
     /// Appends the wire form, with CR LF. Inner lines that start with a space are written as they
     /// are, others after `ddd-`; CR, LF and NUL become `?` whoever put them there.
     pub fn encode(&self, out: &mut Vec<u8>) {
@@ -192,6 +204,20 @@ mod tests {
             lines: vec![name.as_bytes().to_vec()],
         };
         assert_eq!(wire(&by_hand).matches('\n').count(), 1);
+    }
+
+    #[test]
+    fn a_log_shows_no_nonce() {
+        let nonce = "000102030405060708090a0b0c0d0eff";
+        let text = format!("Entering DRS Passive Mode (|1|192.0.2.7|41000|{nonce}|)");
+        let drs = Reply::new(229, text);
+        assert_eq!(drs.for_log(), "Entering DRS Passive Mode (...)");
+        for text in [
+            "Entering Extended Passive Mode (|||6446|)",
+            "(|2|::1|6446|)",
+        ] {
+            assert_eq!(Reply::new(229, text).for_log(), text);
+        }
     }
 
     #[test]

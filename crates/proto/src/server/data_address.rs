@@ -131,7 +131,7 @@ impl LoggedIn {
             any_host: self.rights.third_party,
             receive_buffer: self.settings.receive_buffer,
             send_buffer: self.settings.send_buffer,
-            sizing: self.settings.sizing,
+            sizing: self.sizing_of_listener(),
         }
     }
 
@@ -168,7 +168,7 @@ impl LoggedIn {
     }
 
     /// Why data may not be sent to an address.
-    fn objection(&self, address: SocketAddr) -> Option<&'static str> {
+    pub(super) fn objection(&self, address: SocketAddr) -> Option<&'static str> {
         let host = address.ip().to_canonical();
         if address.port() < LOWEST_PORT {
             return Some("ports below 1024 are refused");
@@ -189,14 +189,14 @@ impl LoggedIn {
         None
     }
 
-    fn after_epsv_all(&self, verb: &str) -> Option<Vec<Action>> {
+    pub(super) fn after_epsv_all(&self, verb: &str) -> Option<Vec<Action>> {
         self.settings
             .epsv_only
             .then(|| replies::reply(503, format!("{verb} is refused after EPSV ALL.")))
     }
 
     /// The control connection's family; the peer's address is canonical already.
-    fn family(&self) -> Family {
+    pub(super) fn family(&self) -> Family {
         match self.peer {
             IpAddr::V4(_) => Family::V4,
             IpAddr::V6(_) => Family::V6,

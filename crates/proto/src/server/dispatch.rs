@@ -4,7 +4,7 @@ use super::parameters::{dcau, language, prot, structure};
 use super::replies::{self, Step};
 use super::state::{LoggedIn, Pending};
 use super::{Action, Outcome, SessionConfig};
-use crate::command::{BufferSide, Command, Mode, Type};
+use crate::command::{Command, Mode, Type};
 use crate::marker::checksum_reply;
 use crate::reply::Reply;
 
@@ -67,10 +67,7 @@ impl LoggedIn {
             Command::Stru(code) => structure(code),
             Command::Rest(restart) => self.rest(restart),
             Command::Allo(bytes) => self.allo(bytes),
-            Command::Sbuf(bytes) => {
-                self.set_buffer(BufferSide::Both, bytes);
-                replies::reply(200, "SBUF Command Successful.")
-            }
+            Command::Sbuf(bytes) => self.sbuf(bytes),
             Command::Dcau(mode) => dcau(&mode),
             Command::Pbsz(size) => replies::reply(200, format!("PBSZ={size}")),
             Command::Prot(level) => prot(level),
@@ -80,6 +77,8 @@ impl LoggedIn {
             Command::Port(address) => self.port("PORT", vec![address]),
             Command::Eprt(address) => self.port("EPRT", vec![address]),
             Command::Spor(addresses) => self.port("SPOR", addresses),
+            Command::Dpsv => self.dpsv(),
+            Command::Dprt(address) => self.dprt(address),
             Command::Scks(algorithm, hex) => self.scks(algorithm, hex),
             Command::Trev(event, seconds) => self.trev(event, seconds),
             other => replies::reply(503, format!("{} is not possible now.", other.verb())),
@@ -116,6 +115,7 @@ impl LoggedIn {
             (Pending::Listen(form), Outcome::Listening(address)) => {
                 self.on_listening(form, address)
             }
+            (Pending::ListenDrs, Outcome::DrsListening(address)) => self.on_drs_listening(address),
             (Pending::Transfer(running), outcome) => self.on_running(running, outcome),
             (pending, _) => {
                 self.pending = pending;

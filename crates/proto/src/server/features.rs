@@ -3,6 +3,7 @@
 use crate::checksum::Algorithm;
 use crate::listing::FactSet;
 use crate::reply::Reply;
+use crate::sizing;
 
 /// The CKSM line: algorithms with the globus form's preference number.
 const CHECKSUMS: [(Algorithm, u32); 8] = [
@@ -54,5 +55,6 @@ pub(super) fn reply(facts: FactSet) -> Reply {
         facts.feature_line().into_bytes(),
     ];
     lines.extend(FEATURES.iter().map(|f| f.as_bytes().to_vec()));
+    lines.push(sizing::feature_line().into_bytes());
     Reply::data(211, "Extensions supported", lines, "End.")
 }

@@ -6,7 +6,7 @@
 use crate::reply::Reply;
 
 /// Verbs and their arguments, in the notation of RFC 959 §5.3.1.
-const COMMANDS: [(&str, &str); 57] = [
+const COMMANDS: [(&str, &str); 59] = [
     ("ABOR", ""),
     ("ACCT", "<sp> account-information"),
     ("ALLO", "<sp> size"),
@@ -21,6 +21,8 @@ const COMMANDS: [(&str, &str); 57] = [
     ("CWD", "<sp> pathname"),
     ("DCAU", "<sp> N"),
     ("DELE", "<sp> pathname"),
+    ("DPRT", "<sp> |family|address|port|nonce|"),
+    ("DPSV", ""),
     ("EPRT", "<sp> |family|address|port|"),
     ("EPSV", "[<sp> 1|2|ALL]"),
     ("ERET", "<sp> P <sp> offset <sp> length <sp> pathname"),

@@ -66,8 +66,13 @@ impl Session {
 
     /// REIN: back to the state after the greeting; a login limit goes on counting.
     pub(super) fn rein(&mut self) -> Vec<Action> {
+        let mut actions = vec![Action::DropChannel];
+        if let State::LoggedIn(login) = &mut self.state {
+            actions.extend(login.drop_drs());
+        }
         self.state = State::Connected;
-        vec![Action::DropChannel, Action::Reply(self.greeting())]
+        actions.push(Action::Reply(self.greeting()));
+        actions
     }
 }
 

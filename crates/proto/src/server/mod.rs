@@ -7,12 +7,12 @@
 //! Contract with the driver:
 //! - The driver sends [`Session::greeting`] first, then feeds every line to [`Session::on_line`].
 //! - While [`Session::awaiting`] says that an outcome is pending, the driver holds further lines
-//!   back (in order), except during what ABOR stops ([`Awaiting::Stoppable`]): there it feeds ABOR
-//!   and STAT at once ([`Session::is_urgent`]), others wait. QUIT waits like any other, so that what
-//!   was pipelined before it is done (RFC 959 §4.1.1).
+//!   back (in order), except during what ABOR stops ([`Awaiting::Stoppable`]): there it feeds what
+//!   is urgent at once ([`Session::is_urgent`]: ABOR, STAT, SBUF with drs1), others wait. QUIT waits
+//!   like any other, so that what was pipelined before it is done (RFC 959 §4.1.1).
 //! - Actions are carried out in order. At most one of them has an outcome
-//!   ([`Action::Authenticate`], [`Action::File`], [`Action::Listen`], [`Action::Transfer`]), and it
-//!   is the last.
+//!   ([`Action::Authenticate`], [`Action::File`], [`Action::Listen`], [`Action::ListenDrs`],
+//!   [`Action::Transfer`]), and it is the last.
 //! - An outcome that nothing waits for is ignored; after [`Action::Close`] so is everything.
 //!
 //! One module per subject of RFC 959 and GFD.20; `replies` alone decides which code a failure
@@ -34,6 +34,7 @@ mod navigation;
 mod options;
 mod parameters;
 mod replies;
+mod right_sizing;
 mod running;
 mod session;
 mod site;

@@ -4,9 +4,7 @@ use super::Action;
 use super::replies;
 use super::state::{Channel, LoggedIn};
 use crate::command::{BufferSide, Dcau, Mode, Prot, Restart, TrevEvent, Type};
-
-/// Largest socket buffer passed on, bytes; the kernel's own limit is usually lower.
-const MAX_BUFFER: u64 = 1 << 30;
+use crate::sizing::MAX_BUFFER;
 
 impl LoggedIn {
     /// TYPE

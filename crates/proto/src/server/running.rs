@@ -4,10 +4,12 @@ use super::aborts::Aborts;
 use super::data_address::PassiveForm;
 use super::markers::Markers;
 use super::replies::{self, Failure, Subject};
+use super::right_sizing::Told;
 use super::state::{Channel, LoggedIn, Pending};
 use super::{Action, Outcome, TransferDone, TransferError, TransferRequest};
 use crate::command::Mode;
 use crate::path::VPath;
+use crate::remark;
 use crate::reply::Reply;
 
 /// A transfer that the driver runs.
@@ -19,6 +21,8 @@ pub(super) struct Running {
     /// Delayed passive: how the address is to be told.
     delayed: Option<PassiveForm>,
     markers: Markers,
+    /// Buffer sizes on the control channel (drs1).
+    told: Option<Told>,
     /// ABORs to be answered at the end.
     pub(super) aborts: Aborts,
 }
@@ -45,6 +49,7 @@ impl Running {
             stage: Stage::Opening,
             delayed,
             markers: Markers::new(request),
+            told: Told::new(request),
             aborts: Aborts::default(),
         }
     }
@@ -61,6 +66,17 @@ impl Running {
             format!(" {stage}, {} bytes moved.", self.markers.bytes()).as_bytes(),
         );
         replies::reply(213, text)
+    }
+
+    /// SBUF during a transfer: no reply, whatever becomes of it (2003 paper §4.2).
+    pub(super) fn follow(&mut self, bytes: u64) -> Vec<Action> {
+        let size = self.told.as_mut().and_then(|told| told.follow(bytes));
+        size.map(Action::FollowBuffer).into_iter().collect()
+    }
+
+    fn resized(&mut self, bytes: u64) -> Vec<Action> {
+        let reply = self.told.as_mut().and_then(|told| told.tell(bytes));
+        reply.map(Action::Reply).into_iter().collect()
     }
 
     fn is_open(&self) -> bool {
@@ -82,13 +98,15 @@ impl Running {
         reply
     }
 
-    fn complete_reply(&self) -> Reply {
-        let mut text = b"Transfer Complete.".to_vec();
-        if let Stage::Open(Some(name)) = &self.stage {
-            text.extend_from_slice(b" FILE: ");
-            text.extend_from_slice(name.as_bytes());
+    /// The name of a unique store runs to the end of the line, so there is no room for a remark.
+    fn complete_reply(&self, remark: Option<&str>) -> Reply {
+        match &self.stage {
+            Stage::Open(Some(name)) => {
+                let text = [b"Transfer Complete. FILE: ".as_slice(), name.as_bytes()].concat();
+                Reply::new(226, text)
+            }
+            _ => Reply::new(226, remark::complete_text(remark)),
         }
-        Reply::new(226, text)
     }
 }
 
@@ -117,6 +135,7 @@ impl LoggedIn {
             Outcome::Progress(progress) if running.is_open() => {
                 as_actions(running.markers.on_progress(progress))
             }
+            Outcome::Resized(bytes) if running.is_open() => running.resized(bytes),
             Outcome::Progress(_)
             | Outcome::Login(_)
             | Outcome::File(_)
@@ -143,7 +162,8 @@ impl LoggedIn {
         match result {
             Ok(done) => {
                 actions.extend(as_actions(running.markers.on_end(done.progress)));
-                actions.push(Action::Reply(running.complete_reply()));
+                let complete = running.complete_reply(done.remark.as_deref());
+                actions.push(Action::Reply(complete));
             }
             Err(error) => {
                 actions.extend(as_actions(running.markers.on_failure()));

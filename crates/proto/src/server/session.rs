@@ -30,7 +30,8 @@ pub struct SessionConfig {
     pub max_login_failures: u32,
     /// Consecutive unrecognizable lines after which the session ends with 421; 0: never.
     pub max_bad_lines: u32,
-    /// Who sizes buffers until OPTS DRS says otherwise.
+    /// Who sizes buffers until OPTS DRS says otherwise: [`Sizing::Auto`] or [`Sizing::Kernel`]; the
+    /// others are the client's to ask for and count as `Auto`.
     pub sizing: Sizing,
     /// Longest idle time-out that SITE IDLE gives, seconds.
     pub max_idle_seconds: u32,
@@ -123,7 +124,7 @@ impl Session {
             State::LoggedIn(login) => match login.pending {
                 Pending::Nothing => Awaiting::Line,
                 Pending::File(ref task) if task.is_stoppable() => Awaiting::Stoppable,
-                Pending::File(_) | Pending::Listen(_) => Awaiting::Outcome,
+                Pending::File(_) | Pending::Listen(_) | Pending::ListenDrs => Awaiting::Outcome,
                 Pending::Transfer(_) => Awaiting::Stoppable,
             },
         }
@@ -134,16 +135,25 @@ impl Session {
         matches!(self.state, State::LoggedIn(_))
     }
 
-    /// Whether a line that arrives during [`Awaiting::Stoppable`] is to be fed at once: ABOR, and
-    /// STAT without path. QUIT is not: it must not overtake transfers that were pipelined before it.
-    pub fn is_urgent(line: &LineEvent) -> bool {
+    /// Whether a line that arrives during [`Awaiting::Stoppable`] is to be fed at once: ABOR, STAT
+    /// without path, and in a transfer under `OPTS DRS drs1` SBUF. QUIT is not: it must not overtake
+    /// transfers that were pipelined before it; neither is SBUF in any other session, nor one whose
+    /// argument is wrong: its 501 would be taken for the transfer's end.
+    pub fn is_urgent(&self, line: &LineEvent) -> bool {
         let LineEvent::Line(bytes) = line else {
             return false;
         };
         let text = bytes.trim_ascii_end();
         let end = text.iter().position(|b| *b == b' ').unwrap_or(text.len());
         let verb = &text[..end];
-        verb.eq_ignore_ascii_case(b"ABOR") || text.eq_ignore_ascii_case(b"STAT")
+        let is_size = || matches!(Command::parse(bytes), Ok(Command::Sbuf(_)));
+        verb.eq_ignore_ascii_case(b"ABOR")
+            || text.eq_ignore_ascii_case(b"STAT")
+            || (verb.eq_ignore_ascii_case(b"SBUF") && self.takes_sizes() && is_size())
+    }
+
+    fn takes_sizes(&self) -> bool {
+        matches!(&self.state, State::LoggedIn(login) if login.takes_sizes())
     }
 
     /// Junk is answered so many times in a row (a port scan, a client that speaks HTTP).
@@ -202,14 +212,18 @@ impl Session {
         }
     }
 
-    /// During what ABOR stops the driver hands over ABOR and STAT only; anything else is its
+    /// During what ABOR stops the driver hands over what is urgent only; anything else is its
     /// mistake, answered all the same.
     fn while_busy(&mut self, command: &Command) -> Vec<Action> {
         let out_of_turn = || replies::reply(503, "The previous command is not finished.");
+        let takes_sizes = self.takes_sizes();
         let State::LoggedIn(login) = &mut self.state else {
             return out_of_turn();
         };
         match (&mut login.pending, command) {
+            (Pending::Transfer(running), Command::Sbuf(bytes)) if takes_sizes => {
+                running.follow(*bytes)
+            }
             (Pending::Transfer(running), Command::Abor) => running.aborts.take(),
             (Pending::Transfer(running), Command::Stat(None)) => running.status(),
             (Pending::File(task), Command::Abor) if task.is_stoppable() => task.aborts.take(),

@@ -47,6 +47,8 @@ pub(super) struct LoggedIn {
     pub(super) next: NextTransfer,
     /// How the next data connection is made.
     pub(super) channel: Channel,
+    /// The driver holds an address of the DRS channel (DPSV, DPRT).
+    pub(super) has_drs: bool,
     /// RNFR was accepted for this path; lives until RNTO.
     pub(super) rename_from: Option<VPath>,
     /// SITE SYMLINKFROM was accepted for this path; lives until SITE SYMLINKTO.
@@ -67,6 +69,7 @@ impl LoggedIn {
             settings: Settings::new(config),
             next: NextTransfer::default(),
             channel: Channel::None,
+            has_drs: false,
             rename_from: None,
             link_from: None,
             pending: Pending::Nothing,
@@ -117,7 +120,11 @@ impl Settings {
             parallelism: 1,
             send_buffer: None,
             receive_buffer: None,
-            sizing: config.sizing,
+            // A client that has not asked for it knows nothing of right-sizing.
+            sizing: match config.sizing {
+                sizing if sizing.needs_peer() => Sizing::Auto,
+                sizing => sizing,
+            },
             perf_seconds: config.perf_marker_seconds,
             range_seconds: config.range_marker_seconds,
             retrieve_perf_seconds: 0,
@@ -192,6 +199,8 @@ pub(super) enum Pending {
     File(Box<FileTask>),
     /// Opening a listener; the form of the reply that tells its address.
     Listen(PassiveForm),
+    /// Opening a listener for the DRS channel.
+    ListenDrs,
     /// A transfer.
     Transfer(Box<Running>),
 }

@@ -96,6 +96,7 @@ impl LoggedIn {
 
     fn transfer_request(&self, what: TransferKind) -> TransferRequest {
         let settings = &self.settings;
+        let sizing = self.sizing_of(&what);
         let (perf, range) = match (settings.mode, &what) {
             (Mode::Stream, _) | (_, TransferKind::List(_)) => (0, 0),
             (_, TransferKind::Retrieve { .. }) => (settings.retrieve_perf_seconds, 0),
@@ -110,7 +111,7 @@ impl LoggedIn {
                 .then(|| self.listen_request()),
             send_buffer: settings.send_buffer,
             receive_buffer: settings.receive_buffer,
-            sizing: settings.sizing,
+            sizing,
             perf_marker_seconds: perf,
             range_marker_seconds: range,
         }

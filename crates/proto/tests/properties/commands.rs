@@ -10,7 +10,9 @@ use proto::command::{
     BufferSide, Command, Dcau, EpsvArg, MAX_NUMBER, Mode, Opts, Prot, Restart, RetrOption,
     Retrieve, Secret, Site, TrevEvent, Type,
 };
+use proto::drs::{DrsAddress, Nonce};
 use proto::ranges::RangeSet;
+use proto::sizing::Sizing;
 use proto::timestamp::Timestamp;
 
 /// A path as the wire can carry it: any bytes but line ends and NUL, no leading space or `-`.
@@ -84,6 +86,7 @@ fn argumentless() -> impl Strategy<Value = Command> {
         C::Syst,
         C::Abor,
         C::Pasv,
+        C::Dpsv,
         C::Cdup,
         C::Pwd,
         C::Type(Type::Ascii),
@@ -163,6 +166,12 @@ fn with_parameter() -> impl Strategy<Value = Command> {
         option::of(family()).prop_map(C::Spas),
         v4().prop_map(C::Port),
         socket().prop_map(C::Eprt),
+        (socket(), any::<[u8; 16]>()).prop_map(|(at, nonce)| {
+            C::Dprt(DrsAddress {
+                at,
+                nonce: Nonce::new(nonce),
+            })
+        }),
         vec(socket(), 1..4).prop_map(C::Spor),
         number().prop_map(|n| C::Rest(Restart::Offset(n))),
         ranges().prop_map(|r| C::Rest(Restart::Ranges(r))),
@@ -192,6 +201,7 @@ fn opts() -> impl Strategy<Value = Opts> {
         Just(Opts::Mlsr),
         any::<u32>().prop_map(Opts::ChecksumMarkers),
         any::<bool>().prop_map(Opts::Utf8),
+        select(&Sizing::ALL).prop_map(Opts::Sizing),
         "FOO [a-z]{1,8}".prop_map(Opts::Unknown),
     ]
 }

@@ -7,7 +7,9 @@ use proto::marker::{
 };
 use proto::path::{MAX_PATH, VPath};
 use proto::ranges::RangeSet;
+use proto::remark;
 use proto::reply::Reply;
+use proto::sizing::{MAX_BUFFER, buffer_reply, parse_buffer_reply, parse_names};
 use proto::timestamp::Timestamp;
 
 fn is_normal(path: &VPath) -> bool {
@@ -48,6 +50,23 @@ proptest! {
     }
 
     #[test]
+    fn buffer_sizes_come_back_bounded(bytes in prop_oneof![0..=2 * MAX_BUFFER, any::<u64>()]) {
+        let told = parse_buffer_reply(&buffer_reply(bytes));
+        prop_assert_eq!(told, (bytes > 0).then_some(bytes.min(MAX_BUFFER)));
+    }
+
+    #[test]
+    fn remarks_are_bounded_lines(text in "\\PC{0,500}|[ -~\r\n\t\u{0}\u{9b}]{0,500}", ) {
+        let Some(line) = remark::printable(&text) else { return Ok(()) };
+        prop_assert!(!line.chars().any(char::is_control) && !line.is_empty());
+        prop_assert!(line.chars().count() <= 400);
+        let reply = Reply::new(226, format!("Transfer Complete. {line}"));
+        if !line.starts_with("FILE:") {
+            prop_assert_eq!(remark::of_reply(&reply), Some(line));
+        }
+    }
+
+    #[test]
     fn times_come_back(seconds in -62_167_219_200..=253_402_300_799i64) {
         let time = Timestamp(seconds);
         prop_assert_eq!(Timestamp::parse(&time.format()), Some(time));
@@ -80,6 +99,8 @@ proptest! {
         let _ = (Timestamp::parse(&text), VPath::root().resolve(text.as_bytes()));
         let reply = Reply::new(code, &text);
         let _ = (PerfMarker::from_reply(&reply), parse_range_reply(&reply), reply.summary());
+        let _ = (parse_buffer_reply(&reply), remark::of_reply(&reply), reply.for_log());
+        let _ = parse_names(&text);
         let _ = Features::from_reply(&Reply::data(211, &text, vec![text.clone().into()], &text));
     }
 }

@@ -1,9 +1,11 @@
 //! Command lists for the servers that exist, as their FEAT replies describe them.
 
 use super::*;
-use crate::client::{retrieval, usable_ranges};
+use crate::client::{DrsEnd, retrieval, usable_ranges};
+use crate::drs::{DrsAddress, Nonce};
 use crate::ranges::RangeSet;
 use crate::reply::Reply;
+use crate::sizing::Sizing;
 
 fn server(lines: &[&str]) -> Dialogue {
     let inner = lines.iter().map(|l| l.as_bytes().to_vec()).collect();
@@ -61,6 +63,13 @@ fn longhaul() -> Dialogue {
     ])
 }
 
+fn drs_address(port: u16) -> DrsAddress {
+    DrsAddress {
+        at: ([192, 0, 2, 7], port).into(),
+        nonce: Nonce::new([7; 16]),
+    }
+}
+
 /// No FEAT at all.
 fn ancient() -> Dialogue {
     Dialogue::new(Features::default())
@@ -73,6 +82,7 @@ fn get(dialogue: &Dialogue, mode: Mode, part: Option<(u64, u64)>, have: &RangeSe
         mode,
         streams: if mode == Mode::Extended { 4 } else { 1 },
         buffer: None,
+        sizing: Some(Sizing::Auto),
         allocate: None,
         store_sum: None,
         restart: chosen.restart,
@@ -88,6 +98,7 @@ fn put(mode: Mode, restart: Option<Restart>) -> Need {
         mode,
         streams: if mode == Mode::Extended { 4 } else { 1 },
         buffer: None,
+        sizing: Some(Sizing::Auto),
         allocate: Some(300),
         store_sum: Some(Algorithm::Crc32c),
         restart,
@@ -104,6 +115,7 @@ fn lines(steps: &[Step]) -> Vec<String> {
             Step::Set(command, _) | Step::Transfer(command) => {
                 String::from_utf8(command.encode()).unwrap()
             }
+            Step::DrsListen => "<drs>".to_owned(),
             Step::Listen => "<listen>".to_owned(),
             Step::Connect => "<connect>".to_owned(),
         })
@@ -116,6 +128,7 @@ fn run(dialogue: &mut Dialogue, need: &Need) -> Vec<String> {
     for step in &steps {
         match step {
             Step::Set(command, _) => dialogue.accepted(command),
+            Step::DrsListen => dialogue.drs_given(DrsEnd::Listens(drs_address(1))),
             Step::Listen | Step::Connect => dialogue.address_given(need),
             Step::Transfer(_) => dialogue.transferred(),
         }

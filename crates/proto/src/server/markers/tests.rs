@@ -3,6 +3,7 @@ use crate::command::{Mode, Type};
 use crate::path::VPath;
 use crate::ranges::RangeSet;
 use crate::server::{Disposition, Progress, TransferKind, TransferRequest};
+use crate::sizing::Sizing;
 
 use proptest::prelude::*;
 
@@ -22,6 +23,7 @@ fn markers(perf: u32, range: u32) -> Markers {
         delayed_passive: None,
         send_buffer: None,
         receive_buffer: None,
+        sizing: Sizing::Auto,
         perf_marker_seconds: perf,
         range_marker_seconds: range,
     })

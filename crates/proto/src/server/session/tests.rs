@@ -63,13 +63,14 @@ fn code(actions: &[Action]) -> u16 {
 
 #[test]
 fn abor_and_plain_stat_are_urgent() {
+    let session = logged_in();
     for text in ["ABOR", "abor", "STAT", "stat ", "ABOR x"] {
-        assert!(Session::is_urgent(&line(text)), "{text}");
+        assert!(session.is_urgent(&line(text)), "{text}");
     }
     for text in ["", "STAT /x", "NOOP", "QUIT", "ABORT", "RETR ABOR", " "] {
-        assert!(!Session::is_urgent(&line(text)), "{text}");
+        assert!(!session.is_urgent(&line(text)), "{text}");
     }
-    assert!(!Session::is_urgent(&LineEvent::TooLong));
+    assert!(!session.is_urgent(&LineEvent::TooLong));
 }
 
 #[test]

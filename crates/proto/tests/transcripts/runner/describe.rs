@@ -5,6 +5,7 @@ use proto::server::{
     Action, Disposition, FileRequest, ListForm, ListRequest, ListenRequest, TransferKind,
     TransferRequest,
 };
+use proto::sizing::Sizing;
 
 use crate::script::escape;
 
@@ -33,12 +34,17 @@ fn other(action: &Action) -> String {
             let to: Vec<String> = to.iter().map(ToString::to_string).collect();
             format!("ConnectTo {}", to.join(" "))
         }
+        Action::ListenDrs(family) => format!("ListenDrs {family:?}"),
+        Action::ConnectDrs(to) => format!("ConnectDrs {}", to.format()),
+        Action::FollowBuffer(bytes) => format!("FollowBuffer {bytes}"),
         Action::Transfer(request) => format!("Transfer {}", transfer(request)),
         Action::Note(key, value) => format!("Note {key}: {value}"),
         Action::IdleTimeout(seconds) => format!("IdleTimeout {seconds}"),
-        Action::DropChannel | Action::Abort | Action::Close | Action::Reply(_) => {
-            format!("{action:?}")
-        }
+        Action::DropChannel
+        | Action::DropDrs
+        | Action::Abort
+        | Action::Close
+        | Action::Reply(_) => format!("{action:?}"),
     }
 }
 
@@ -57,16 +63,20 @@ fn listen(request: &ListenRequest) -> String {
     if request.any_host {
         text.push_str(" any-host");
     }
-    text + &buffers(request.send_buffer, request.receive_buffer)
+    text + &buffers(request.send_buffer, request.receive_buffer, request.sizing)
 }
 
-fn buffers(send: Option<u64>, receive: Option<u64>) -> String {
+/// What is not left to `auto`.
+fn buffers(send: Option<u64>, receive: Option<u64>, sizing: Sizing) -> String {
     let mut text = String::new();
     if let Some(bytes) = send {
         text.push_str(&format!(" send-buffer={bytes}"));
     }
     if let Some(bytes) = receive {
         text.push_str(&format!(" receive-buffer={bytes}"));
+    }
+    if sizing != Sizing::Auto {
+        text.push_str(&format!(" sizing={}", sizing.name()));
     }
     text
 }
@@ -95,7 +105,7 @@ fn transfer(request: &TransferRequest) -> String {
             text.push_str(&format!(" {name}-every={seconds}"));
         }
     }
-    text + &buffers(request.send_buffer, request.receive_buffer)
+    text + &buffers(request.send_buffer, request.receive_buffer, request.sizing)
 }
 
 fn kind(kind: &TransferKind) -> String {

@@ -1,11 +1,14 @@
 //! `>` lines: what the driver reports.
 
+use proto::drs::DrsAddress;
 use proto::path::VPath;
 use proto::ranges::RangeSet;
 use proto::server::{
     FileAnswer, FileError, FileErrorKind, Grant, Outcome, Progress, Rights, TransferDone,
     TransferError,
 };
+
+use crate::script::unescape;
 
 /// Reads the text after `> `.
 pub(crate) fn parse(text: &str) -> Result<Outcome, String> {
@@ -15,6 +18,8 @@ pub(crate) fn parse(text: &str) -> Result<Outcome, String> {
         "File" => file(rest),
         "ChecksumProgress" => checksum_progress(rest),
         "Listening" => listening(rest),
+        "DrsListening" => drs_listening(rest),
+        "Resized" => number(Some(rest)).map(Outcome::Resized),
         "Opened" => opened(rest),
         "Progress" => progress(rest).map(Outcome::Progress),
         "Transferred" => transferred(rest).map(Outcome::Transferred),
@@ -110,6 +115,15 @@ fn listening(text: &str) -> Result<Outcome, String> {
     Ok(Outcome::Listening(answer))
 }
 
+/// `|FAMILY|HOST|PORT|NONCE|` or `failed ERROR`.
+fn drs_listening(text: &str) -> Result<Outcome, String> {
+    let answer = match text.strip_prefix("failed ") {
+        Some(error) => Err(file_error(error)?),
+        None => Ok(DrsAddress::parse(text).map_err(|_| format!("no DRS address: {text}"))?),
+    };
+    Ok(Outcome::DrsListening(answer))
+}
+
 /// Nothing, `reused` or `as PATH`.
 fn opened(text: &str) -> Result<Outcome, String> {
     let unique_name = text.strip_prefix("as ").map(path).transpose()?;
@@ -134,10 +148,16 @@ fn progress(text: &str) -> Result<Progress, String> {
 fn transferred(text: &str) -> Result<Result<TransferDone, TransferError>, String> {
     let (what, rest) = text.split_once(' ').unwrap_or((text, ""));
     Ok(match what {
-        "ok" => Ok(TransferDone {
-            remark: None,
-            progress: progress(rest)?,
-        }),
+        "ok" => {
+            let (moved, remark) = match rest.split_once(" | ") {
+                Some((moved, remark)) => (moved, Some(unescape(remark)?)),
+                None => (rest, None),
+            };
+            Ok(TransferDone {
+                remark: remark.map(|text| String::from_utf8_lossy(&text).into_owned()),
+                progress: progress(moved)?,
+            })
+        }
         "aborted" => Err(TransferError::Aborted),
         "broken" => Err(TransferError::Broken(rest.to_owned())),
         "no-connection" => Err(TransferError::NoConnection(rest.to_owned())),

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 
 use proto::line::LineEvent;
 use proto::server::{Action, Awaiting, Grant, Outcome, Rights, Session, SessionConfig};
+use proto::sizing::Sizing;
 
 use crate::describe::describe;
 use crate::outcome;
@@ -34,7 +35,7 @@ pub(crate) fn play(text: &str) -> Result<String, String> {
         max_login_failures: 3,
         max_bad_lines: 0,
         max_idle_seconds: 7200,
-        sizing: proto::sizing::Sizing::Auto,
+        sizing: Sizing::Auto,
     };
     let mut tree = Tree::new();
     let mut out = String::new();
@@ -74,6 +75,9 @@ fn configure(setting: &str, config: &mut SessionConfig, tree: &mut Tree) -> Resu
             config.perf_marker_seconds = number(perf)?;
             config.range_marker_seconds = number(range)?;
         }
+        ["sizing", name] => {
+            config.sizing = Sizing::parse(name).ok_or_else(|| format!("no sizing: {name}"))?;
+        }
         ["dir", path] => tree.add_dir(path),
         ["file", path, content] => tree.add_file(path, content),
         _ => return Err(format!("unknown setting: {setting}")),
@@ -91,7 +95,7 @@ impl Player {
         for (at, line) in lines.iter().enumerate() {
             self.out.push_str(&line.source);
             self.out.push('\n');
-            let scripted = scripted_answer(&lines[at + 1..]);
+            let scripted = self.scripted_answer(&lines[at + 1..]);
             match &line.step {
                 Step::Text(_) => {}
                 Step::Setting(setting) => self.login(setting)?,
@@ -115,7 +119,7 @@ impl Player {
     fn line(&mut self, line: LineEvent, scripted: bool) {
         let take = match self.session.awaiting() {
             Awaiting::Line => true,
-            Awaiting::Stoppable => Session::is_urgent(&line),
+            Awaiting::Stoppable => self.session.is_urgent(&line),
             Awaiting::Outcome => false,
         };
         if take {
@@ -177,17 +181,17 @@ impl Player {
         self.session.on_outcome(Outcome::Login(Ok(grant)));
         Ok(())
     }
-}
 
-/// Whether the next step answers work on files by hand; ABOR and STAT may come before it.
-fn scripted_answer(rest: &[Line]) -> bool {
-    let next = rest.iter().find(|l| match &l.step {
-        Step::Text(_) => false,
-        Step::Client(line) => !Session::is_urgent(&LineEvent::Line(line.clone())),
-        _ => true,
-    });
-    matches!(
-        next.map(|l| &l.step),
-        Some(Step::Outcome(text)) if text.starts_with("File") || text.starts_with("ChecksumProgress")
-    )
+    /// Whether the next step answers work on files by hand; ABOR and STAT may come before it.
+    fn scripted_answer(&self, rest: &[Line]) -> bool {
+        let next = rest.iter().find(|l| match &l.step {
+            Step::Text(_) => false,
+            Step::Client(line) => !self.session.is_urgent(&LineEvent::Line(line.clone())),
+            _ => true,
+        });
+        matches!(
+            next.map(|l| &l.step),
+            Some(Step::Outcome(text)) if text.starts_with("File") || text.starts_with("ChecksumProgress")
+        )
+    }
 }

@@ -40,7 +40,6 @@ fn finish(session: &mut Session) {
     session.on_outcome(Outcome::Transferred(Ok(TransferDone {
         remark: None,
         progress,
-        remark: None,
     })));
     assert_eq!(session.awaiting(), Awaiting::Line);
 }

@@ -6,6 +6,8 @@ use std::net::SocketAddr;
 use proptest::prelude::*;
 
 use super::{config, grant};
+use crate::command::{Command, Opts};
+use crate::drs::{DrsAddress, Nonce};
 use crate::line::LineEvent;
 use crate::path::VPath;
 use crate::ranges::RangeSet;
@@ -14,6 +16,7 @@ use crate::server::{
     Action, FileAnswer, FileError, FileErrorKind, FileRequest, Outcome, Progress, TransferDone,
     TransferError,
 };
+use crate::sizing::Sizing;
 
 /// What the driver was asked for and has not reported yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +26,7 @@ enum Asked {
     File,
     Checksum,
     Listen,
+    ListenDrs,
     Transfer,
 }
 
@@ -56,6 +60,14 @@ const LINES: &[&str] = &[
     "OPTS PASV AllowDelayed=0;",
     "OPTS CKSM Markers=1;",
     "OPTS STOR Checksum=MD5;",
+    "OPTS DRS auto",
+    "OPTS DRS drs1",
+    "OPTS DRS drs1",
+    "OPTS DRS drs",
+    "OPTS DRS x",
+    "DPSV",
+    "DPRT |1|127.0.0.1|4000|000102030405060708090a0b0c0d0e0f|",
+    "DPRT |1|10.0.0.1|4000|000102030405060708090a0b0c0d0e0f|",
     "LANG",
     "CLNT x",
     "AUTH TLS",
@@ -179,6 +191,13 @@ fn address() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 40_000))
 }
 
+fn drs_address() -> DrsAddress {
+    DrsAddress {
+        at: address(),
+        nonce: Nonce::new([7; 16]),
+    }
+}
+
 fn answer(choice: u8) -> FileAnswer {
     match choice % 3 {
         0 => FileAnswer::Done,
@@ -190,7 +209,7 @@ fn answer(choice: u8) -> FileAnswer {
 fn end(choice: u8, ok: bool) -> Outcome {
     Outcome::Transferred(match choice % 4 {
         _ if ok => Ok(TransferDone {
-            remark: None,
+            remark: ok.then(|| "226 a\r\nremark".to_owned()),
             progress: progress(choice),
         }),
         0 => Err(TransferError::File(file_error(choice))),
@@ -207,6 +226,8 @@ struct Checked {
     /// Lines given and final replies seen.
     lines: usize,
     finals: usize,
+    /// OPTS DRS drs1 was given.
+    right_sized: bool,
     closed: bool,
 }
 
@@ -217,6 +238,7 @@ impl Checked {
             let asked = match action {
                 Action::Reply(reply) => {
                     self.finals += usize::from(reply.code >= 200);
+                    assert!(reply.code != 126 || self.right_sized, "126 unasked");
                     assert!(!self.closed, "a reply after Close: {actions:?}");
                     continue;
                 }
@@ -228,6 +250,11 @@ impl Checked {
                 Action::File(FileRequest::Checksum { .. }) => Asked::Checksum,
                 Action::File(_) => Asked::File,
                 Action::Listen(_) => Asked::Listen,
+                Action::ListenDrs(_) => Asked::ListenDrs,
+                Action::FollowBuffer(_) => {
+                    assert!(self.right_sized, "a size was followed unasked");
+                    continue;
+                }
                 Action::Transfer(_) => Asked::Transfer,
                 _ => continue,
             };
@@ -239,14 +266,22 @@ impl Checked {
             _ if self.closed => Awaiting::Line,
             Asked::Nothing => Awaiting::Line,
             Asked::Transfer | Asked::Checksum => Awaiting::Stoppable,
-            Asked::Login | Asked::File | Asked::Listen => Awaiting::Outcome,
+            Asked::Login | Asked::File | Asked::Listen | Asked::ListenDrs => Awaiting::Outcome,
         };
         assert_eq!(self.session.awaiting(), awaiting);
     }
 
     fn line(&mut self, bytes: &[u8]) {
+        let command = Command::parse(bytes);
+        self.right_sized |= command == Ok(Command::Opts(Opts::Sizing(Sizing::Drs1)));
+        // The one line that has no reply (2003 paper §4.2).
+        let tells_size = self.asked == Asked::Transfer && matches!(command, Ok(Command::Sbuf(_)));
         let actions = self.session.on_line(&LineEvent::Line(bytes.to_vec()));
-        self.lines += 1;
+        if tells_size {
+            assert!(self.right_sized && actions.len() <= 1, "{actions:?}");
+        } else {
+            self.lines += 1;
+        }
         self.take(&actions);
     }
 
@@ -293,6 +328,14 @@ impl Checked {
                 };
                 self.outcome(Outcome::Listening(result), true);
             }
+            Asked::ListenDrs => {
+                let result = if ok {
+                    Ok(drs_address())
+                } else {
+                    Err(file_error(choice))
+                };
+                self.outcome(Outcome::DrsListening(result), true);
+            }
             Asked::Transfer => self.transfer_step(line, choice, ok),
         }
     }
@@ -311,10 +354,11 @@ impl Checked {
                     false,
                 );
             }
-            3 | 4 => self.outcome(Outcome::Progress(progress(choice)), false),
+            3 => self.outcome(Outcome::Resized(choice.into()), false),
+            4 => self.outcome(Outcome::Progress(progress(choice)), false),
             5 => self.line(b"ABOR"),
             6 => self.line(b"STAT"),
-            _ if Session::is_urgent(&LineEvent::Line(line.to_vec())) => self.line(line),
+            _ if self.session.is_urgent(&LineEvent::Line(line.to_vec())) => self.line(line),
             _ => self.outcome(Outcome::Progress(progress(choice)), false),
         }
     }
@@ -342,6 +386,7 @@ proptest! {
             asked: Asked::Nothing,
             lines: 0,
             finals: 0,
+            right_sized: false,
             closed: false,
         };
         if logged_in {

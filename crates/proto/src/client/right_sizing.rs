@@ -1,0 +1,111 @@
+//! What a server is known to have agreed to of dynamic right-sizing: OPTS DRS, the DRS channel's
+//! address. A server that does not announce it is never asked.
+
+use super::{Dialogue, Need, Refusal, Step};
+use crate::command::{Command, Opts};
+use crate::drs::DrsAddress;
+use crate::sizing::Sizing;
+
+/// What the user is told, after the server's name, when [`Sizing::Drs1`] or [`Sizing::Drs`] is
+/// wanted and the server has no part in it.
+pub const NO_RIGHT_SIZING: &str =
+    "does not offer this way of right-sizing buffers; each end sizes its own (--buffer auto)";
+
+/// The DRS channel's address that a server holds. It serves one transfer after the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DrsEnd {
+    /// The server listens there (DPSV): whoever is the other end of the data channel connects.
+    Listens(DrsAddress),
+    /// The server connects there (DPRT).
+    Connects(DrsAddress),
+}
+
+/// The state of one control connection.
+#[derive(Debug, Clone, Default)]
+pub(super) struct RightSizing {
+    /// The policy that OPTS DRS set; `None`: the server's own, which it does not tell.
+    in_force: Option<Sizing>,
+    end: Option<DrsEnd>,
+    channel_refused: bool,
+}
+
+impl Dialogue {
+    /// Who will size the buffers of a transfer for which `wish` was asked: `wish` itself where the
+    /// server has a part in it or need not, else [`Sizing::Auto`].
+    pub fn agreed(&self, wish: Sizing) -> Sizing {
+        if wish.needs_peer() && !self.features.offers(wish) {
+            Sizing::Auto
+        } else {
+            wish
+        }
+    }
+
+    /// Whether the server may be asked for a DRS channel (DPSV, DPRT): OPTS DRS drs is in force, and
+    /// the channel was not refused before.
+    pub fn may_open_drs(&self) -> bool {
+        self.right_sizing.in_force == Some(Sizing::Drs) && !self.right_sizing.channel_refused
+    }
+
+    /// The DRS channel's address that the server holds.
+    pub fn drs(&self) -> Option<DrsEnd> {
+        self.right_sizing.end
+    }
+
+    /// Notes that the server took DPSV or DPRT.
+    pub fn drs_given(&mut self, end: DrsEnd) {
+        self.right_sizing.end = Some(end);
+    }
+
+    /// Notes that the DRS channel's address has led nowhere, so that another is asked for.
+    pub fn drs_lost(&mut self) {
+        self.right_sizing.end = None;
+    }
+
+    /// OPTS DRS, when the server announced it and is not known to be set so already. A fresh login
+    /// has the server's own default, which is right for [`Sizing::Auto`] and for a pinned size.
+    pub(super) fn sizing_step(&self, need: &Need) -> Option<Step> {
+        let wish = self.agreed(need.sizing?);
+        let fits = match self.right_sizing.in_force {
+            Some(in_force) => in_force == wish,
+            None => wish == Sizing::Auto || need.buffer.is_some(),
+        };
+        if fits || !self.features.offers(wish) {
+            return None;
+        }
+        let refusal = if wish.needs_peer() {
+            Refusal::Warn(NO_RIGHT_SIZING)
+        } else {
+            Refusal::Harmless
+        };
+        Some(Step::Set(Command::Opts(Opts::Sizing(wish)), refusal))
+    }
+
+    /// DPSV, when this end can reach the server's DRS channel only by a new address.
+    pub(super) fn drs_step(&self, need: &Need) -> Option<Step> {
+        let wanted = need.sizing.map(|wish| self.agreed(wish)) == Some(Sizing::Drs);
+        let listens = matches!(self.right_sizing.end, Some(DrsEnd::Listens(_)));
+        (wanted && !listens && !self.right_sizing.channel_refused).then_some(Step::DrsListen)
+    }
+
+    /// Notes OPTS DRS. Data connections that were opened for another policy cannot be used: the
+    /// window scale was fixed when they were made (RFC 7323 §2.2).
+    pub(super) fn sizing_accepted(&mut self, sizing: Sizing) {
+        if sizing != Sizing::Drs {
+            self.right_sizing.end = None;
+        }
+        if self.right_sizing.in_force.replace(sizing) != Some(sizing) {
+            self.channel_lost();
+        }
+    }
+
+    /// Notes that OPTS DRS was refused with this policy.
+    pub(super) fn sizing_refused(&mut self, sizing: Sizing) {
+        self.features.drs.retain(|offered| *offered != sizing);
+    }
+
+    /// Notes that DPSV or DPRT was refused.
+    pub(super) fn drs_refused(&mut self) {
+        self.right_sizing.channel_refused = true;
+        self.right_sizing.end = None;
+    }
+}
