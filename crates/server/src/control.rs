@@ -120,7 +120,7 @@ impl ControlConnection {
 
     /// Adds a reply to what [`ControlConnection::flush`] sends.
     pub(crate) fn queue(&mut self, reply: &Reply) {
-        tracing::trace!(code = reply.code, text = %reply.text(), "reply");
+        tracing::trace!(code = reply.code, text = %reply.for_log(), "reply");
         reply.encode(&mut self.replies);
     }
 

@@ -89,10 +89,14 @@ impl Reply {
         parts.join(" / ")
     }
 
-    /// As [`Self::summary`], for logs: the address in a 229 that has a nonce (DPSV) is a secret of
-    /// the two ends of a transfer.
+    /// For logs: what an error tells, the first line of any other reply. The address in a 229 that
+    /// has a nonce (DPSV) is a secret of the two ends of a transfer.
     pub fn for_log(&self) -> String {
-        let text = self.summary();
+        let text = if self.code >= 400 {
+            self.summary()
+        } else {
+            self.text()
+        };
         match text.split_once('(') {
             Some((head, inside)) if self.code == 229 && inside.matches('|').count() > 4 => {
                 format!("{head}(...)")
