@@ -3,7 +3,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use proto::remark;
 use proto::reply::{Reply, ReplyReader};
+use proto::sizing::{MAX_BUFFER, parse_buffer_reply};
 
 fn read(pieces: &[&[u8]]) -> Vec<Reply> {
     let mut reader = ReplyReader::new();
@@ -29,7 +31,13 @@ fuzz_target!(|data: &[u8]| {
     let replies = read(&[wire]);
     assert_eq!(read(&[head, tail]), replies);
     for reply in replies {
-        let _ = reply.summary();
+        let _ = (reply.summary(), reply.for_log());
+        if let Some(bytes) = parse_buffer_reply(&reply) {
+            assert!((1..=MAX_BUFFER).contains(&bytes));
+        }
+        if let Some(remark) = remark::of_reply(&reply) {
+            assert!(!remark.chars().any(char::is_control));
+        }
         let mut written = Vec::new();
         reply.encode(&mut written);
         let back = read(&[&written]);

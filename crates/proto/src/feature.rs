@@ -188,6 +188,16 @@ mod tests {
     }
 
     #[test]
+    fn reads_the_policies_of_right_sizing() {
+        let f = features(&["DRS auto;kernel;drs1;drs;"]);
+        assert_eq!(f.drs, Sizing::ALL);
+        let f = features(&["drs DRS;drs2;;Auto"]);
+        assert_eq!(f.drs, [Sizing::Drs, Sizing::Auto]);
+        assert!(f.offers(Sizing::Drs) && !f.offers(Sizing::Drs1));
+        assert!(features(&["DRS", "XDRS auto"]).drs.is_empty());
+    }
+
+    #[test]
     fn a_refusal_or_an_empty_list_announces_nothing() {
         assert_eq!(
             Features::from_reply(&Reply::new(500, "SIZE")),

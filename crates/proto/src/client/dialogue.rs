@@ -108,12 +108,15 @@ impl Dialogue {
         steps
     }
 
-    /// Whether the transfer would go over the data connections of the last one.
+    /// Whether the transfer would go over the data connections of the last one: they must have been
+    /// opened for it, with the buffers that it is to have.
     pub fn reuses(&self, need: &Need) -> bool {
         need.reusable
             && need.mode == Mode::Extended
             && self.mode == Mode::Extended
             && self.channel == Address::Given(need.direction, Mode::Extended, need.streams)
+            && self.sizing_step(need).is_none()
+            && self.buffer_step(need).is_none()
     }
 
     /// The session-long settings alone, for transfers whose other steps are interleaved with

@@ -1,5 +1,7 @@
 //! Command lists for the servers that exist, as their FEAT replies describe them.
 
+mod right_sizing;
+
 use super::*;
 use crate::client::{DrsEnd, retrieval, usable_ranges};
 use crate::drs::{DrsAddress, Nonce};

@@ -74,6 +74,34 @@ fn abor_and_plain_stat_are_urgent() {
 }
 
 #[test]
+fn a_size_is_urgent_in_transfers_of_drs1_sessions_only() {
+    let after = |lines: &[&str]| {
+        let mut session = logged_in();
+        for text in lines {
+            session.on_line(&line(text));
+        }
+        session
+    };
+    let size = line("SBUF 65536");
+    let (port, drs1) = ("PORT 127,0,0,1,156,64", "OPTS DRS drs1");
+    let running = after(&[port, drs1, "RETR /f"]);
+    assert!(running.is_urgent(&size));
+    for text in ["SBUF", "SBUF x", "SBUFX 1", "SITE SBUF 1"] {
+        assert!(!running.is_urgent(&line(text)), "{text}");
+    }
+    for other in [
+        after(&[port, "RETR /f"]),
+        after(&[port, "OPTS DRS drs", "RETR /f"]),
+        after(&[port, drs1, "OPTS DRS auto", "RETR /f"]),
+        after(&[port, drs1]),
+        after(&[drs1, "CKSM MD5 0 -1 /f"]),
+        Session::new(config()),
+    ] {
+        assert!(!other.is_urgent(&size), "{other:?}");
+    }
+}
+
+#[test]
 fn an_outcome_that_nothing_waits_for_changes_nothing() {
     let mut session = logged_in();
     assert!(session.on_outcome(Outcome::Login(Ok(grant()))).is_empty());
