@@ -7,6 +7,7 @@
 //! Sizes are those given to setsockopt(2). Linux keeps and reports twice as much (socket(7)) and
 //! offers between half and two thirds of that as window.
 
+mod arrivals;
 pub mod auto;
 pub mod caps;
 pub mod drs;

@@ -1,0 +1,162 @@
+//! What arrived on a stream, and when: the measure that both papers' loops decide on.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// Looks that are kept at most: a bound on memory, far above what is asked for.
+const KEPT: usize = 512;
+
+/// The latest looks at a counter of bytes. Between two looks the bytes are taken to have come
+/// evenly.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Arrivals {
+    looks: VecDeque<(Duration, u64)>,
+}
+
+impl Arrivals {
+    /// Notes a look and forgets what is older than `keep`. The counter never goes back: one that
+    /// does stands still, and so does time.
+    pub(super) fn note(&mut self, at: Duration, bytes: u64, keep: Duration) {
+        match self.looks.back_mut() {
+            Some(last) if at <= last.0 => last.1 = last.1.max(bytes),
+            Some(&mut (_, before)) => self.looks.push_back((at, bytes.max(before))),
+            None => self.looks.push_back((at, bytes)),
+        }
+        let oldest = self.end().saturating_sub(keep);
+        while self.looks.len() > KEPT || self.looks.get(1).is_some_and(|(at, _)| *at <= oldest) {
+            self.looks.pop_front();
+        }
+    }
+
+    /// When the latest look was taken; zero before the first.
+    pub(super) fn end(&self) -> Duration {
+        self.looks.back().map_or(Duration::ZERO, |(at, _)| *at)
+    }
+
+    /// Bytes of the latest `span`.
+    pub(super) fn latest(&self, span: Duration) -> u64 {
+        self.before(Duration::ZERO, span)
+    }
+
+    /// Bytes of a `span` that ended so long `ago`, counted from the latest look.
+    pub(super) fn before(&self, ago: Duration, span: Duration) -> u64 {
+        let to = self.end().saturating_sub(ago);
+        self.counted(to)
+            .saturating_sub(self.counted(to.saturating_sub(span)))
+    }
+
+    /// The most that came between two successive looks of the latest `span`, were it to last for
+    /// `length`, bytes.
+    pub(super) fn peak(&self, span: Duration, length: Duration) -> u64 {
+        let oldest = self.end().saturating_sub(span);
+        let later = self.looks.iter().skip(1);
+        let pairs = self.looks.iter().zip(later);
+        pairs
+            .filter(|(_, (at, _))| *at > oldest)
+            .map(|((from, before), (to, after))| {
+                scaled(after - before, length, to.saturating_sub(*from))
+            })
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// The counter at a time: that of the first look for all before it.
+    fn counted(&self, at: Duration) -> u64 {
+        let next = self.looks.partition_point(|(look, _)| *look <= at);
+        match (
+            next.checked_sub(1).map(|last| self.looks[last]),
+            self.looks.get(next),
+        ) {
+            (Some((from, before)), Some((to, after))) => {
+                let come = scaled(after - before, at - from, to.saturating_sub(from));
+                before + come.min(after - before)
+            }
+            (Some((_, bytes)), None) | (None, Some(&(_, bytes))) => bytes,
+            (None, None) => 0,
+        }
+    }
+}
+
+/// `bytes · part / whole`; nothing if there is no whole.
+pub(super) fn scaled(bytes: u64, part: Duration, whole: Duration) -> u64 {
+    let product = u128::from(bytes).saturating_mul(part.as_nanos());
+    let scaled = product.checked_div(whole.as_nanos()).unwrap_or(0);
+    u64::try_from(scaled).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn ms(n: u64) -> Duration {
+        Duration::from_millis(n)
+    }
+
+    fn arrivals(looks: &[(u64, u64)]) -> Arrivals {
+        let mut arrivals = Arrivals::default();
+        for (at, bytes) in looks {
+            arrivals.note(ms(*at), *bytes, ms(1000));
+        }
+        arrivals
+    }
+
+    #[test]
+    fn sums_slide_and_share_what_came_between_looks() {
+        let a = arrivals(&[(0, 0), (100, 1000), (150, 1000), (250, 3000)]);
+        assert_eq!(a.latest(ms(100)), 2000);
+        assert_eq!(a.latest(ms(50)), 1000);
+        assert_eq!(a.latest(ms(200)), 2500);
+        assert_eq!(a.before(ms(100), ms(100)), 500);
+        assert_eq!(a.latest(ms(5000)), 3000);
+        assert_eq!(a.before(ms(5000), ms(5000)), 0);
+    }
+
+    #[test]
+    fn the_peak_is_of_one_gap() {
+        let a = arrivals(&[(0, 0), (100, 1000), (150, 1500), (250, 1600)]);
+        assert_eq!(a.peak(ms(250), ms(100)), 1000);
+        assert_eq!(a.peak(ms(100), ms(100)), 100);
+        assert_eq!(Arrivals::default().peak(ms(100), ms(100)), 0);
+    }
+
+    #[test]
+    fn what_is_old_is_forgotten_but_not_before_it_is_asked_for() {
+        let mut a = Arrivals::default();
+        for n in 0..10_000 {
+            a.note(ms(n), n * 10, ms(100));
+        }
+        assert_eq!(a.looks.len(), 101);
+        assert_eq!(a.latest(ms(100)), 1000);
+        for n in 10_000..20_000 {
+            a.note(ms(n), n * 10, Duration::MAX);
+        }
+        assert_eq!(a.looks.len(), KEPT);
+    }
+
+    #[test]
+    fn neither_time_nor_counter_goes_back() {
+        let a = arrivals(&[(0, 0), (100, 1000), (100, 1200), (50, 3), (200, 900)]);
+        assert_eq!(a.looks, [(ms(0), 0), (ms(100), 1200), (ms(200), 1200)]);
+    }
+
+    proptest! {
+        #[test]
+        fn no_sum_exceeds_what_came(
+            looks in prop::collection::vec((any::<u64>(), any::<u64>()), 0..50),
+            ago in any::<u64>(),
+            span in any::<u64>(),
+        ) {
+            let mut a = Arrivals::default();
+            for (at, bytes) in &looks {
+                a.note(Duration::from_nanos(*at), *bytes, Duration::MAX);
+            }
+            let most = looks.iter().map(|(_, bytes)| *bytes).max().unwrap_or(0);
+            let (ago, span) = (Duration::from_nanos(ago), Duration::from_nanos(span));
+            prop_assert!(a.before(ago, span) <= most);
+            prop_assert!(a.latest(span) <= a.latest(Duration::MAX));
+            let _ = a.peak(span, ago);
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! The round trip that a buffer is reckoned from.
+//!
+//! Echoes share the path's queue with the data, and the queue is as long as the window makes it: a
+//! buffer that follows them upwards without question grows until the queue overflows. The smallest
+//! round trip is the one to reckon with, until the path itself becomes longer. The two cannot be told
+//! apart by a round trip alone, but by what a larger window brings: on a longer path more bytes, and
+//! on a longer queue nothing. So a longer round trip is tried, and kept if it won something.
+
+use std::collections::VecDeque;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+/// Round trips that are reckoned with. Below a millisecond hosts need longer than paths.
+const RECKONED: RangeInclusive<Duration> = Duration::from_millis(1)..=LONGEST;
+/// A longer echo is not believed.
+const LONGEST: Duration = Duration::from_secs(60);
+/// The papers' path, while nothing is known.
+const UNKNOWN: Duration = Duration::from_millis(100);
+/// The smallest of so many echoes is how long the round trip is now.
+const ECHOES: usize = 4;
+/// How long after a new size the queue may still fill up.
+const SETTLING: Duration = Duration::from_secs(3);
+/// How long a trial lasts at least, at most, and in round trips.
+const TRIAL: (Duration, Duration) = (Duration::from_secs(3), Duration::from_secs(6));
+const TRIAL_ROUND_TRIPS: u32 = 8;
+/// When a round trip is tried again that is explained by the queue, at first and at last.
+const AGAIN: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(240));
+
+/// Estimates a path's round trip.
+#[derive(Debug, Clone)]
+pub(super) struct RoundTrip {
+    reckoned: Option<Duration>,
+    /// The latest, oldest first.
+    echoes: VecDeque<Duration>,
+    /// The longest that the round trip became after the latest new size: what the queue explains.
+    explained: Duration,
+    resized: Duration,
+    trial: Option<Trial>,
+    /// When a trial may begin in any case.
+    again: Duration,
+    pause: Duration,
+}
+
+/// A longer round trip on trial.
+#[derive(Debug, Clone, Copy)]
+struct Trial {
+    begun: Duration,
+    lasts: Duration,
+    /// What was reckoned with before.
+    shorter: Option<Duration>,
+    /// Bytes that came in [`RoundTrip::window`] before.
+    brought: u64,
+    window: Duration,
+}
+
+/// What becomes of a trial.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// It begins.
+    Begins,
+    /// It is over.
+    Ends {
+        /// More came than before.
+        won: bool,
+    },
+}
+
+impl RoundTrip {
+    pub(super) fn new() -> Self {
+        Self {
+            reckoned: None,
+            echoes: VecDeque::with_capacity(ECHOES + 1),
+            explained: Duration::ZERO,
+            resized: Duration::ZERO,
+            trial: None,
+            again: AGAIN.0,
+            pause: AGAIN.0,
+        }
+    }
+
+    /// The round trip of a handshake, if known.
+    pub(super) fn on_handshake(&mut self, rtt: Duration) {
+        if !rtt.is_zero() && rtt <= LONGEST {
+            self.shorten(rtt);
+        }
+    }
+
+    /// The round trip of a message, if it can be.
+    pub(super) fn on_echo(&mut self, rtt: Duration) {
+        if rtt.is_zero() || rtt > LONGEST {
+            return;
+        }
+        self.echoes.push_back(rtt);
+        if self.echoes.len() > ECHOES {
+            self.echoes.pop_front();
+        }
+        self.shorten(rtt);
+    }
+
+    /// A buffer has a new size.
+    pub(super) fn on_resize(&mut self, at: Duration) {
+        self.resized = at;
+        self.explained = Duration::ZERO;
+    }
+
+    /// What is reckoned with, if anything was measured.
+    pub(super) fn known(&self) -> Option<Duration> {
+        self.reckoned
+    }
+
+    /// What is reckoned with.
+    pub(super) fn reckoned(&self) -> Duration {
+        self.reckoned.unwrap_or(UNKNOWN)
+    }
+
+    /// Whether it is time for a trial to begin or end. `limited` says whether the window limits
+    /// some stream at a round trip, `came` how many bytes came in the latest time.
+    pub(super) fn turn(
+        &mut self,
+        at: Duration,
+        limited: impl Fn(Duration) -> bool,
+        came: impl Fn(Duration) -> u64,
+    ) -> Option<Turn> {
+        let now = self.now()?;
+        if let Some(trial) = self.trial {
+            return self.judge(at, trial, came(trial.window), now);
+        }
+        if at.saturating_sub(self.resized) < SETTLING {
+            self.explained = self.explained.max(now);
+        }
+        let explained = now <= longer(self.explained) && at < self.again;
+        if explained || now <= longer(self.reckoned()) || !limited(now) {
+            return None;
+        }
+        let window = 2 * now;
+        self.trial = Some(Trial {
+            begun: at,
+            lasts: (TRIAL_ROUND_TRIPS * now).clamp(TRIAL.0, TRIAL.1),
+            shorter: self.reckoned,
+            brought: came(window),
+            window,
+        });
+        self.reckoned = Some(now);
+        Some(Turn::Begins)
+    }
+
+    fn judge(&mut self, at: Duration, trial: Trial, came: u64, now: Duration) -> Option<Turn> {
+        let lasted = at.saturating_sub(trial.begun);
+        let won = lasted > trial.window && came > trial.brought.saturating_add(trial.brought / 10);
+        if !won && lasted < trial.lasts {
+            return None;
+        }
+        self.trial = None;
+        self.explained = now;
+        if won {
+            self.pause = AGAIN.0;
+        } else {
+            self.reckoned = self.reckoned.min(trial.shorter);
+            self.pause = (2 * self.pause).min(AGAIN.1);
+        }
+        self.again = at.saturating_add(self.pause);
+        Some(Turn::Ends { won })
+    }
+
+    /// How long the round trip is now, queue included.
+    fn now(&self) -> Option<Duration> {
+        let least = self.echoes.iter().min().copied();
+        least.filter(|_| self.echoes.len() == ECHOES)
+    }
+
+    fn shorten(&mut self, rtt: Duration) {
+        let rtt = rtt.clamp(*RECKONED.start(), *RECKONED.end());
+        self.reckoned = Some(self.reckoned.map_or(rtt, |known| known.min(rtt)));
+    }
+}
+
+/// What is no longer the same round trip.
+fn longer(rtt: Duration) -> Duration {
+    rtt + rtt / 4
+}
