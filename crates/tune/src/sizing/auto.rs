@@ -1,38 +1,175 @@
 //! The default: the kernel's autotuning, watched, and overruled only where that wins.
+//!
+//! Never worse than the kernel means: a buffer is taken over only where autotuning is at its end, the
+//! buffer (and not the path, the peer or a program) is what limits, and more can be had; it is
+//! never made smaller; a receive buffer that was raised without effect goes back to the kernel.
+//! What is made smaller is the window, in two cases in which that cannot cost any speed.
+
+mod account;
+mod clamp;
+mod class;
+mod meter;
+mod receiver;
+mod sender;
+mod standing;
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 
+pub use self::account::Bound;
+use self::account::{Account, Setting};
+use self::class::{Class, Tally, Verdict};
+use self::meter::{Meter, Trip};
+use self::receiver::Receiver;
+use self::sender::Sender;
+use self::standing::Standing;
 use super::caps::Caps;
-use super::{Decision, Look};
+use super::{Change, Decision, Look};
 use crate::limiter::Role;
 
 /// One end of one stream.
 #[derive(Debug, Clone)]
 pub struct Auto {
-    role: Role,
     caps: Caps,
+    end: End,
+    meter: Meter,
+    tally: Tally,
+    standing: Standing,
+    account: Account,
+    last: Option<Look>,
+}
+
+#[derive(Debug, Clone)]
+enum End {
+    Sender(Sender),
+    Receiver(Receiver),
+}
+
+/// What an end wants done.
+#[derive(Debug)]
+struct Action {
+    change: Option<Change>,
+    class: Class,
+    reason: String,
 }
 
 impl Auto {
     /// A stream that has just been opened.
     pub fn new(role: Role, caps: Caps) -> Self {
-        Self { role, caps }
+        Self {
+            caps,
+            end: match role {
+                Role::Sender => End::Sender(Sender::default()),
+                Role::Receiver => End::Receiver(Receiver::default()),
+            },
+            meter: Meter::default(),
+            tally: Tally::default(),
+            standing: Standing::default(),
+            account: Account::default(),
+            last: None,
+        }
     }
 
     /// Takes a look. A decision comes when something is to be done, and when the limiter changes.
+    /// Looks that are older than the last are ignored.
     pub fn on_look(&mut self, look: &Look) -> Option<Decision> {
-        let _ = (look, self.role, &self.caps);
-        todo!("auto")
+        let stale = |last: &Look| look.at <= last.at || look.bytes < last.bytes;
+        if self.last.as_ref().is_some_and(stale) {
+            return None;
+        }
+        self.last = Some(*look);
+        let trip = Trip::of(look);
+        self.meter.on_look(look, trip);
+        let verdict = self.tally.on_look(self.role(), look);
+        if let Some(verdict) = verdict {
+            let setting = self.bound_by(look, verdict.class);
+            self.account.note(look, verdict, setting);
+        }
+        if let Some(action) = self.act(look, trip) {
+            self.standing.tell(look.at, action.class);
+            return Some(decision(look, action));
+        }
+        let Verdict { class, rate, .. } = verdict?;
+        self.standing.on_class(look.at, class).then(|| {
+            decision(
+                look,
+                Action {
+                    change: None,
+                    class,
+                    reason: class.reason(self.role(), look, rate),
+                },
+            )
+        })
     }
 
-    /// When the next look is due, after the last.
+    /// When the next look is due, after the last: four times a round trip, so that a buffer that
+    /// fills is seen within one, and more seldom where nothing changes.
     pub fn due(&self) -> Duration {
-        todo!("auto")
+        const EAGER: Duration = Duration::from_millis(10);
+        const CALM: Duration = Duration::from_millis(100);
+        let Some(look) = &self.last else {
+            return EAGER;
+        };
+        let trip = Trip::of(look);
+        if trip.base.is_zero() {
+            return EAGER;
+        }
+        if trip.is_short() {
+            return CALM;
+        }
+        let quarter = (trip.base / 4).clamp(EAGER, CALM);
+        if self.standing.is_old(look.at) {
+            (quarter * 2).max(CALM / 2)
+        } else {
+            quarter
+        }
+    }
+
+    /// A limit of this host that holds the stream back now, and that more streams would get
+    /// around.
+    pub fn bound(&self) -> Option<Bound> {
+        self.account.bound
     }
 
     /// A limit of this host that held the stream back: which setting to raise, to what, for what gain,
     /// in plain words.
     pub fn remark(&self) -> Option<String> {
-        todo!("auto")
+        self.account.remark(&self.caps)
+    }
+
+    fn role(&self) -> Role {
+        match self.end {
+            End::Sender(_) => Role::Sender,
+            End::Receiver(_) => Role::Receiver,
+        }
+    }
+
+    fn act(&mut self, look: &Look, trip: Trip) -> Option<Action> {
+        match &mut self.end {
+            End::Sender(sender) => sender.on_look(look, trip, self.meter.lately(), &self.caps),
+            End::Receiver(receiver) => receiver.on_look(look, trip, &self.meter, &self.caps),
+        }
+    }
+
+    fn bound_by(&self, look: &Look, class: Class) -> Option<Setting> {
+        if Trip::of(look).is_short() {
+            return None;
+        }
+        match (&self.end, class) {
+            (End::Sender(sender), Class::SendBuffer) => sender.bound_by(look, &self.caps),
+            (End::Receiver(receiver), Class::Window) => receiver.bound_by(look, &self.caps),
+            _ => None,
+        }
+    }
+}
+
+fn decision(look: &Look, action: Action) -> Decision {
+    Decision {
+        stream: look.stream,
+        at: look.at,
+        change: action.change,
+        limiter: action.class.limiter(),
+        reason: action.reason,
     }
 }

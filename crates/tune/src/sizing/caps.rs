@@ -1,5 +1,13 @@
 //! How far a host lets buffers grow.
 
+/// The largest buffer that a privileged process gives itself, bytes as reported: in flight it
+/// carries 10 Gbit/s over 130 ms. The kernel would grant 2 GB, of memory that is not swapped.
+pub const FORCED_LARGEST: u64 = 256 << 20;
+
+/// Of a machine's memory, a privileged process lets no buffer exceed this part: twice what the
+/// kernel's own autotuning may (a 128th, `tcp_init` in net/ipv4/tcp.c).
+pub const FORCED_PART: u64 = 64;
+
 /// The limits of one host and process, bytes as SO_MEMINFO shows buffers (twice what is asked for).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Caps {
@@ -15,4 +23,75 @@ pub struct Caps {
     pub receive_autotunes: bool,
     /// This process may exceed `net.core.wmem_max` and `rmem_max` (CAP_NET_ADMIN).
     pub forced: bool,
+    /// The first two values of `net.ipv4.tcp_wmem`: what is kept when the third is raised.
+    pub send_first: [u64; 2],
+    /// The first two values of `net.ipv4.tcp_rmem`; the second is every connection's first buffer.
+    pub receive_first: [u64; 2],
+}
+
+impl Default for Caps {
+    /// What tcp(7) and socket(7) document as the defaults, and what most kernels in use have: a
+    /// host that does not tell is taken for one of those.
+    fn default() -> Self {
+        Self {
+            send_autotuned: 4 << 20,
+            send_settable: 2 * 212_992,
+            receive_autotuned: 6 << 20,
+            receive_settable: 2 * 212_992,
+            receive_autotunes: true,
+            forced: false,
+            send_first: [4096, 16_384],
+            receive_first: [4096, 131_072],
+        }
+    }
+}
+
+impl Caps {
+    /// The largest send buffer that a connection can have, by autotuning or set.
+    pub fn send_reachable(&self) -> u64 {
+        self.send_autotuned.max(self.send_settable)
+    }
+
+    /// The largest receive buffer, likewise.
+    pub fn receive_reachable(&self) -> u64 {
+        self.receive_untouched().max(self.receive_settable)
+    }
+
+    /// The largest receive buffer of a connection that is left alone.
+    pub fn receive_untouched(&self) -> u64 {
+        if self.receive_autotunes {
+            self.receive_autotuned
+        } else {
+            self.receive_first[1]
+        }
+    }
+}
+
+/// What a send buffer keeps in flight, bytes: writers are woken only when a third of it is free.
+pub fn carried(send_buffer: u64) -> u64 {
+    send_buffer / 3 * 2
+}
+
+/// The window that a receive buffer offers, bytes: Linux measures how much of it is payload, and
+/// comes to about two thirds with full segments.
+pub fn offered(receive_buffer: u64) -> u64 {
+    receive_buffer / 100 * 66
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_reachable_is_the_larger_of_autotuned_and_set() {
+        let caps = Caps::default();
+        assert_eq!(caps.send_reachable(), 4 << 20);
+        assert_eq!(caps.receive_reachable(), 6 << 20);
+        let fixed = Caps {
+            receive_autotunes: false,
+            ..caps
+        };
+        assert_eq!(fixed.receive_untouched(), 131_072);
+        assert_eq!(fixed.receive_reachable(), 425_984);
+    }
 }

@@ -7,11 +7,13 @@
 //! Sizes are those given to setsockopt(2). Linux keeps and reports twice as much (socket(7)) and
 //! offers between half and two thirds of that as window.
 
+pub mod advice;
 mod arrivals;
 pub mod auto;
 pub mod caps;
 pub mod drs;
 pub mod drs1;
+mod figures;
 
 use std::time::Duration;
 

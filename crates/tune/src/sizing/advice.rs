@@ -1,0 +1,269 @@
+//! What one stream can reach over a path with a host's limits, and which setting would change it.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::caps::{Caps, carried, offered};
+use super::figures::{bits, bytes_in};
+
+/// A path as its user knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Path {
+    /// Its bottleneck, bits per second.
+    pub rate_bps: u64,
+    /// Its round trip without queues.
+    pub rtt: Duration,
+}
+
+impl Path {
+    /// Bandwidth-delay product, bytes.
+    pub fn product(&self) -> u64 {
+        bytes_in(self.rate_bps / 8, self.rtt)
+    }
+
+    /// The rate of one stream with so many bytes in flight, bits per second.
+    fn reached_with(&self, in_flight: u64) -> u64 {
+        let bits = u128::from(in_flight) * 8 * 1_000_000_000;
+        let reached = bits.checked_div(self.rtt.as_nanos());
+        reached.map_or(self.rate_bps, |bps| {
+            u64::try_from(bps).unwrap_or(u64::MAX).min(self.rate_bps)
+        })
+    }
+}
+
+/// What one stream of this host gets out of a path; no more than the path has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reach {
+    /// Sending, with the largest send buffer that can be had, bits per second.
+    pub send_bps: u64,
+    /// Receiving, with the largest receive buffer that can be had, bits per second.
+    pub receive_bps: u64,
+    /// Settings that hold it back, sending first; empty: none does.
+    pub advice: Vec<Advice>,
+}
+
+/// A setting to raise.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Advice {
+    /// Its name for sysctl(8).
+    pub sysctl: &'static str,
+    /// Its new value, as sysctl(8) takes it.
+    pub value: String,
+    /// Its value now.
+    pub now: String,
+    /// What one stream reaches now, bits per second.
+    pub from_bps: u64,
+    /// What it may reach then.
+    pub to_bps: u64,
+}
+
+impl fmt::Display for Advice {
+    /// `sysctl -w net.ipv4.tcp_wmem="4096 16384 33554432" (now 4096 16384 4194304): 447 Mbit/s
+    /// a stream becomes up to 1.0 Gbit/s`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "sysctl -w {}=\"{}\" (now {}): {} a stream becomes up to {}",
+            self.sysctl,
+            self.value,
+            self.now,
+            bits(self.from_bps),
+            bits(self.to_bps),
+        )
+    }
+}
+
+/// The largest value that these settings are worth: a TCP window ends at 1 GB (RFC 7323 §2.2).
+const LARGEST: u64 = 1 << 30;
+
+/// What one stream reaches over `path` from and to a host with these limits, when `auto` sizes its
+/// buffers.
+pub fn reach(caps: &Caps, path: Path) -> Reach {
+    Reach {
+        send_bps: path.reached_with(carried(caps.send_reachable())),
+        receive_bps: path.reached_with(offered(caps.receive_reachable())),
+        advice: sending(caps, path)
+            .into_iter()
+            .chain(receiving(caps, path))
+            .collect(),
+    }
+}
+
+/// What to raise so that one sending stream fills the path; `None`: nothing, or nothing helps.
+pub fn sending(caps: &Caps, path: Path) -> Option<Advice> {
+    // Three times the product: two thirds of a buffer are in flight, and a congestion window
+    // swings to twice the product.
+    let enough = rounded_up(path.product().saturating_mul(3));
+    let from_bps = path.reached_with(carried(caps.send_reachable()));
+    let to_bps = path.reached_with(carried(enough));
+    (to_bps > from_bps).then(|| Advice {
+        sysctl: "net.ipv4.tcp_wmem",
+        value: triple(caps.send_first, enough),
+        now: triple(caps.send_first, caps.send_autotuned),
+        from_bps,
+        to_bps,
+    })
+}
+
+/// What to raise so that one receiving stream fills the path; `None`: nothing, or nothing helps.
+pub fn receiving(caps: &Caps, path: Path) -> Option<Advice> {
+    // Twice the product: at least half of a buffer is offered as window.
+    let enough = rounded_up(path.product().saturating_mul(2));
+    let from_bps = path.reached_with(offered(caps.receive_reachable()));
+    if from_bps >= path.rate_bps {
+        return None;
+    }
+    if !caps.receive_autotunes && caps.receive_autotuned > caps.receive_reachable() {
+        return Some(Advice {
+            sysctl: "net.ipv4.tcp_moderate_rcvbuf",
+            value: "1".to_owned(),
+            now: "0".to_owned(),
+            from_bps,
+            to_bps: path.reached_with(offered(caps.receive_autotuned)),
+        });
+    }
+    let to_bps = path.reached_with(offered(enough));
+    let raise = |sysctl, value, now| Advice {
+        sysctl,
+        value,
+        now,
+        from_bps,
+        to_bps,
+    };
+    (to_bps > from_bps).then(|| {
+        if caps.receive_autotunes {
+            let triple = |third| triple(caps.receive_first, third);
+            raise(
+                "net.ipv4.tcp_rmem",
+                triple(enough),
+                triple(caps.receive_autotuned),
+            )
+        } else {
+            // Reported buffers are twice what the setting says.
+            let half = |bytes: u64| (bytes / 2).to_string();
+            let now = half(caps.receive_settable);
+            raise("net.core.rmem_max", half(enough), now)
+        }
+    })
+}
+
+fn rounded_up(bytes: u64) -> u64 {
+    bytes
+        .clamp(1, LARGEST)
+        .checked_next_power_of_two()
+        .unwrap_or(LARGEST)
+}
+
+fn triple([first, second]: [u64; 2], third: u64) -> String {
+    format!("{first} {second} {third}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn gigabit(ms: u64) -> Path {
+        Path {
+            rate_bps: 1_000_000_000,
+            rtt: Duration::from_millis(ms),
+        }
+    }
+
+    /// Linux 6.18 as it ships.
+    fn shipped() -> Caps {
+        Caps {
+            send_settable: 8 << 20,
+            receive_autotuned: 32 << 20,
+            receive_settable: 8 << 20,
+            ..Caps::default()
+        }
+    }
+
+    #[test]
+    fn a_short_path_needs_nothing() {
+        let reach = reach(&shipped(), gigabit(20));
+        assert_eq!(reach.send_bps, 1_000_000_000);
+        assert_eq!(reach.receive_bps, 1_000_000_000);
+        assert_eq!(reach.advice, []);
+    }
+
+    #[test]
+    fn a_long_path_needs_a_larger_send_buffer() {
+        let reach = reach(&shipped(), gigabit(100));
+        // 5.6 MB in flight every 100 ms.
+        assert!((440_000_000..450_000_000).contains(&reach.send_bps));
+        assert_eq!(reach.receive_bps, 1_000_000_000);
+        let [advice] = reach.advice.as_slice() else {
+            panic!("{:?}", reach.advice);
+        };
+        assert_eq!(advice.sysctl, "net.ipv4.tcp_wmem");
+        assert_eq!(advice.value, "4096 16384 67108864");
+        assert_eq!(advice.now, "4096 16384 4194304");
+        assert_eq!(advice.to_bps, 1_000_000_000);
+        assert_eq!(
+            advice.to_string(),
+            "sysctl -w net.ipv4.tcp_wmem=\"4096 16384 67108864\" (now 4096 16384 4194304): \
+             447 Mbit/s a stream becomes up to 1.0 Gbit/s"
+        );
+    }
+
+    #[test]
+    fn an_old_receiver_needs_a_larger_receive_buffer() {
+        let advice = receiving(&Caps::default(), gigabit(100)).unwrap();
+        assert_eq!(advice.sysctl, "net.ipv4.tcp_rmem");
+        assert_eq!(advice.value, "4096 131072 33554432");
+        assert!((320_000_000..340_000_000).contains(&advice.from_bps));
+    }
+
+    #[test]
+    fn autotuning_that_was_switched_off_is_switched_on_first() {
+        let off = Caps {
+            receive_autotunes: false,
+            ..shipped()
+        };
+        let advice = receiving(&off, gigabit(100)).unwrap();
+        assert_eq!(advice.sysctl, "net.ipv4.tcp_moderate_rcvbuf");
+        let small = Caps {
+            receive_autotuned: 65_536,
+            ..off
+        };
+        let advice = receiving(&small, gigabit(100)).unwrap();
+        assert_eq!(advice.sysctl, "net.core.rmem_max");
+        assert_eq!(
+            (advice.now.as_str(), advice.value.as_str()),
+            ("4194304", "16777216")
+        );
+    }
+
+    #[test]
+    fn a_round_trip_of_nothing_is_no_limit() {
+        let reach = reach(&shipped(), gigabit(0));
+        assert_eq!(reach.send_bps, 1_000_000_000);
+        assert_eq!(reach.advice, []);
+    }
+
+    proptest! {
+        /// Who follows the advice reaches what it promised, and is told nothing more.
+        #[test]
+        fn advice_is_enough(rate_bps in 1_u64..100_000_000_000, us in 1_u64..2_000_000) {
+            let path = Path { rate_bps, rtt: Duration::from_micros(us) };
+            let mut caps = shipped();
+            let before = reach(&caps, path);
+            for advice in &before.advice {
+                prop_assert!(advice.to_bps > advice.from_bps);
+                let third = advice.value.rsplit(' ').next().unwrap().parse().unwrap();
+                match advice.sysctl {
+                    "net.ipv4.tcp_wmem" => caps.send_autotuned = third,
+                    "net.ipv4.tcp_rmem" => caps.receive_autotuned = third,
+                    other => panic!("{other}"),
+                }
+            }
+            let after = reach(&caps, path);
+            prop_assert_eq!(&after.advice, &[]);
+            if path.product() < LARGEST / 3 {
+                prop_assert_eq!(after.send_bps.min(after.receive_bps), path.rate_bps);
+            }
+        }
+    }
+}

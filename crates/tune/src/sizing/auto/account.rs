@@ -1,0 +1,128 @@
+//! The limit of this host that held a stream back, and for how long.
+
+use std::time::Duration;
+
+use super::super::Look;
+use super::super::advice::{self, Path};
+use super::super::caps::{Caps, carried};
+use super::super::figures::{bits, bytes, bytes_in, span};
+use super::class::Verdict;
+use super::meter::Trip;
+use crate::limiter::Limiter;
+
+/// A limit is worth a remark from this part of the time on: one in so many.
+const PART: u32 = 5;
+/// A remark's advice is for a path of so many times the rate that was reached.
+const HEADROOM: u64 = 4;
+
+/// What holds a stream back for good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Setting {
+    SendBuffer,
+    ReceiveBuffer,
+    /// Chosen by the SYN.
+    WindowScale,
+}
+
+/// A stream that a limit of this host holds back, and that no buffer can help: more streams can.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bound {
+    /// The send buffer or the receive window.
+    pub limiter: Limiter,
+    /// What one stream can keep in flight, bytes.
+    pub in_flight: u64,
+    /// What this one does, bits per second: the path has room for more.
+    pub stream_bps: u64,
+}
+
+/// A limit as it was last seen.
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    setting: Setting,
+    bound: Bound,
+    buffer: u64,
+    rtt: Duration,
+}
+
+/// How long a limit of this host held the stream back.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Account {
+    observed: Duration,
+    held: Duration,
+    /// The last limit, as it was last seen.
+    last: Option<Held>,
+    /// The limit that holds now.
+    pub(super) bound: Option<Bound>,
+}
+
+impl Account {
+    pub(super) fn note(&mut self, look: &Look, verdict: Verdict, setting: Option<Setting>) {
+        self.observed += verdict.time;
+        let Some(setting) = setting else {
+            self.bound = None;
+            return;
+        };
+        self.held += verdict.time;
+        let (limiter, buffer, most) = match setting {
+            Setting::SendBuffer => (
+                Limiter::SendBuffer,
+                look.send_buffer,
+                carried(look.send_buffer),
+            ),
+            Setting::ReceiveBuffer | Setting::WindowScale => {
+                (Limiter::ReceiveWindow, look.receive_buffer, look.window)
+            }
+        };
+        let rtt = Trip::of(look).base;
+        let bound = Bound {
+            limiter,
+            in_flight: most.max(bytes_in(verdict.rate, rtt)),
+            stream_bps: verdict.rate.saturating_mul(8),
+        };
+        self.bound = Some(bound);
+        self.last = Some(Held {
+            setting,
+            bound,
+            buffer,
+            rtt,
+        });
+    }
+
+    /// The limit with its remedies, if it held for long enough.
+    pub(super) fn remark(&self, caps: &Caps) -> Option<String> {
+        let held = self.held * PART >= self.observed;
+        let Held {
+            setting,
+            bound,
+            buffer,
+            rtt,
+        } = self.last.filter(|_| held)?;
+        let path = Path {
+            rate_bps: bound.stream_bps.saturating_mul(HEADROOM),
+            rtt,
+        };
+        let (what, advice) = match setting {
+            Setting::SendBuffer => ("send buffer", advice::sending(caps, path)),
+            Setting::ReceiveBuffer | Setting::WindowScale => {
+                ("receive buffer", advice::receiving(caps, path))
+            }
+        };
+        let mut remark = format!(
+            "limited by the {what} of this host ({}: {} in flight, {} a stream at {})",
+            bytes(buffer),
+            bytes(bound.in_flight),
+            bits(bound.stream_bps),
+            span(rtt)
+        );
+        if let Some(advice) = advice {
+            remark.push_str(&format!(
+                "; an administrator can lift that to {} with `sysctl -w {}=\"{}\"`",
+                bits(advice.to_bps),
+                advice.sysctl,
+                advice.value
+            ));
+        }
+        remark.push_str("; more streams are the other way");
+        Some(remark)
+    }
+}

@@ -1,0 +1,261 @@
+//! The receive buffer. Autotuning is left alone while it can grow; it is taken over at its end, and
+//! repaired when it shrank or stands still.
+
+use std::time::Duration;
+
+use super::super::caps::Caps;
+use super::super::figures::{bits, bytes, bytes_in};
+use super::super::{Change, Look};
+use super::clamp::Clamp;
+use super::class::{Class, fills_window, is_backed_up};
+use super::meter::{Meter, Trip};
+use super::{Action, Setting};
+
+/// A kernel that goes on shrinking the buffer is left alone after so many repairs.
+const REPAIRS: u32 = 4;
+/// Time between two of them.
+const REPAIR_PAUSE: Duration = Duration::from_secs(1);
+/// A window follows a raised buffer within this time, or two round trips, or never.
+const VERIFY: Duration = Duration::from_millis(500);
+/// Autotuning that has not grown a full window for four round trips and this time stands still.
+const STUCK: Duration = Duration::from_millis(300);
+
+/// One stream's receive buffer.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Receiver {
+    clamp: Clamp,
+    /// The buffer's size, and since when it has it.
+    buffer: u64,
+    unchanged_since: Duration,
+    /// The widest window so far.
+    widest: u64,
+    /// The window has been full since then.
+    full_since: Option<Duration>,
+    /// This end has set the buffer: autotuning is off.
+    taken: bool,
+    /// The window before the buffer was raised, until it is seen to have followed.
+    unverified: Option<(Duration, u64)>,
+    /// Raising did not help.
+    gave_up: bool,
+    repairs: u32,
+    repaired_at: Option<Duration>,
+}
+
+impl Receiver {
+    pub(super) fn on_look(
+        &mut self,
+        look: &Look,
+        trip: Trip,
+        meter: &Meter,
+        caps: &Caps,
+    ) -> Option<Action> {
+        if look.receive_buffer == 0 {
+            return None;
+        }
+        let fell = self.observe(look, trip, meter);
+        if let Some(action) = self.clamp.on_look(look, trip, meter) {
+            return Some(action);
+        }
+        if self.clamp.in_force() || is_backed_up(look) {
+            return None;
+        }
+        self.verify(look, trip, caps)
+            .or_else(|| fell.and_then(|before| self.repair_fall(look, before, caps)))
+            .or_else(|| self.grow(look, trip, meter, caps))
+            .or_else(|| self.repair_stuck(look, trip, caps))
+    }
+
+    /// The setting that holds this stream back for good, if its window does.
+    pub(super) fn bound_by(&self, look: &Look, caps: &Caps) -> Option<Setting> {
+        if look.window_ceiling > 0 && look.window >= look.window_ceiling / 10 * 9 {
+            return Some(Setting::WindowScale);
+        }
+        let at_end = self.taken || self.at_end(look, caps);
+        let reachable = room(look, caps) > 0 && !self.gave_up;
+        (at_end && !reachable).then_some(Setting::ReceiveBuffer)
+    }
+
+    /// Notes sizes; the buffer before, if the kernel made it smaller.
+    fn observe(&mut self, look: &Look, trip: Trip, meter: &Meter) -> Option<u64> {
+        let before = self.buffer;
+        if look.receive_buffer != before {
+            self.buffer = look.receive_buffer;
+            self.unchanged_since = look.at;
+        }
+        self.widest = self.widest.max(look.window);
+        self.full_since = if fills_window(look, trip, meter.latest()) {
+            self.full_since.or(Some(look.at))
+        } else {
+            None
+        };
+        (look.receive_buffer < before / 10 * 9).then_some(before)
+    }
+
+    fn at_end(&self, look: &Look, caps: &Caps) -> bool {
+        look.receive_buffer >= caps.receive_untouched() / 10 * 9
+    }
+
+    fn is_full_for(&self, look: &Look, time: Duration) -> bool {
+        self.full_since
+            .is_some_and(|since| look.at.saturating_sub(since) >= time)
+    }
+
+    /// A raised buffer is of use only when the window follows.
+    fn verify(&mut self, look: &Look, trip: Trip, caps: &Caps) -> Option<Action> {
+        let (at, window) = self.unverified?;
+        if look.at.saturating_sub(at) < VERIFY.max(trip.now * 2) {
+            return None;
+        }
+        self.unverified = None;
+        if look.window > window / 100 * 105 {
+            return None;
+        }
+        self.gave_up = true;
+        self.taken = !caps.receive_autotunes;
+        Some(Action {
+            change: caps.receive_autotunes.then_some(Change::Regrow(window)),
+            class: Class::Window,
+            reason: format!(
+                "the window stayed at {} although the buffer was raised to {}; left to the kernel from \
+                 now on",
+                bytes(look.window),
+                bytes(look.receive_buffer)
+            ),
+        })
+    }
+
+    /// Linux 6.17 to 7.0 may cut an autotuned buffer down to what it holds.
+    fn repair_fall(&mut self, look: &Look, before: u64, caps: &Caps) -> Option<Action> {
+        if !self.may_repair(look, caps) {
+            return None;
+        }
+        Some(self.repair(
+            look,
+            self.widest,
+            format!(
+                "receive buffer fell from {} to {}, which the kernel does not make good",
+                bytes(before),
+                bytes(look.receive_buffer)
+            ),
+        ))
+    }
+
+    /// Autotuning grows only when a round trip brings more than any before, which a full window
+    /// prevents once it has shrunk.
+    fn repair_stuck(&mut self, look: &Look, trip: Trip, caps: &Caps) -> Option<Action> {
+        let patience = STUCK.max(trip.now * 4);
+        let still = look.at.saturating_sub(self.unchanged_since) >= patience;
+        if trip.is_short()
+            || !still
+            || !self.is_full_for(look, patience)
+            || self.at_end(look, caps)
+            || !self.may_repair(look, caps)
+        {
+            return None;
+        }
+        let window = ceiling(look).min(look.window.saturating_mul(2));
+        Some(self.repair(
+            look,
+            window,
+            format!(
+                "the window of {} is full and autotuning stands still with a buffer of {}",
+                bytes(look.window),
+                bytes(look.receive_buffer)
+            ),
+        ))
+    }
+
+    fn may_repair(&self, look: &Look, caps: &Caps) -> bool {
+        let rested = self
+            .repaired_at
+            .is_none_or(|at| look.at.saturating_sub(at) >= REPAIR_PAUSE);
+        caps.receive_autotunes && !self.taken && self.repairs < REPAIRS && rested
+    }
+
+    fn repair(&mut self, look: &Look, window: u64, what: String) -> Action {
+        self.repairs += 1;
+        self.repaired_at = Some(look.at);
+        Action {
+            change: Some(Change::Regrow(window)),
+            class: Class::Window,
+            reason: format!("{what}; given room for {} again", bytes(window)),
+        }
+    }
+
+    /// Takes over where autotuning ends and SO_RCVBUF may go further.
+    fn grow(&mut self, look: &Look, trip: Trip, meter: &Meter, caps: &Caps) -> Option<Action> {
+        if self.gave_up || trip.is_short() || !(self.taken || self.at_end(look, caps)) {
+            return None;
+        }
+        // The argument shall be twice what a round trip brings (DRS); four times, as reported.
+        let paper = bytes_in(meter.lately(), trip.judged()).saturating_mul(4);
+        let wanted = if caps.receive_autotunes {
+            // Autotuning has kept the buffer ahead of the path so far: only a full window is a
+            // reason to end that.
+            if !self.is_full_for(look, trip.now * 2) {
+                return None;
+            }
+            paper.max(look.receive_buffer.saturating_mul(2))
+        } else {
+            paper
+        };
+        let size = wanted.min(look.receive_buffer.saturating_add(room(look, caps)));
+        if size < look.receive_buffer / 4 * 5 {
+            return None;
+        }
+        let reason = self.reason_to_grow(look, meter.lately(), size, caps);
+        self.taken = true;
+        self.full_since = None;
+        self.unverified = self.unverified.or(Some((look.at, look.window)));
+        Some(Action {
+            change: Some(Change::ReceiveBuffer(size / 2)),
+            class: Class::Window,
+            reason,
+        })
+    }
+
+    fn reason_to_grow(&self, look: &Look, rate: u64, size: u64, caps: &Caps) -> String {
+        let what = if !caps.receive_autotunes {
+            "autotuning is off on this host"
+        } else if self.taken {
+            "its window is full again"
+        } else {
+            "it is all that autotuning gives (tcp_rmem), and its window is full"
+        };
+        let mut reason = format!(
+            "receive buffer {} at {}: {what}; set to {}",
+            bytes(look.receive_buffer),
+            bits(rate.saturating_mul(8)),
+            bytes(size)
+        );
+        if size >= most_usable(look) {
+            reason.push_str(&format!(
+                ", all that the connection's window scale can use (a window of {})",
+                bytes(look.window_ceiling)
+            ));
+        }
+        reason
+    }
+}
+
+fn ceiling(look: &Look) -> u64 {
+    if look.window_ceiling == 0 {
+        u64::MAX
+    } else {
+        look.window_ceiling
+    }
+}
+
+/// The largest buffer whose window the connection can express: at least half of it is offered.
+fn most_usable(look: &Look) -> u64 {
+    ceiling(look).saturating_mul(2)
+}
+
+/// By how much the buffer can be raised to some use.
+fn room(look: &Look, caps: &Caps) -> u64 {
+    caps.receive_settable
+        .min(most_usable(look))
+        .checked_sub(look.receive_buffer)
+        .filter(|room| *room >= look.receive_buffer / 4)
+        .unwrap_or(0)
+}

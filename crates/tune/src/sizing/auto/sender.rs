@@ -1,0 +1,123 @@
+//! The send buffer. Autotuning stops at `tcp_wmem`, of which two thirds are in flight; SO_SNDBUF
+//! may go further.
+//!
+//! The buffer is raised when it has been full for a round trip and the path still shows no queue.
+//! Waiting for that round trip costs next to nothing, because meanwhile slow start lets the
+//! congestion window grow to twice what is in flight (`tcp_is_cwnd_limited`); raising at once would
+//! also raise it on paths that the old buffer fills exactly, and there only queues would grow.
+
+use std::time::Duration;
+
+use super::super::caps::{Caps, carried};
+use super::super::figures::{bits, bytes, bytes_in, span};
+use super::super::{Change, Look};
+use super::class::{Class, is_pressed};
+use super::meter::Trip;
+use super::{Action, Setting};
+
+/// One stream's send buffer.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Sender {
+    /// Since when the writer waits for room, and when it was last seen to.
+    pressed: Option<(Duration, Duration)>,
+    /// What was asked for last, as reported.
+    asked: Option<u64>,
+    /// The kernel granted less than it said it would.
+    refused: bool,
+}
+
+impl Sender {
+    pub(super) fn on_look(
+        &mut self,
+        look: &Look,
+        trip: Trip,
+        rate: u64,
+        caps: &Caps,
+    ) -> Option<Action> {
+        let since = self.pressed_since(look, trip)?;
+        let waited = look.at.saturating_sub(since) >= trip.now;
+        if !waited || trip.is_short() || trip.has_queue() || !self.has_room(look, caps) {
+            return None;
+        }
+        if let Some(asked) = self
+            .asked
+            .take_if(|asked| look.send_buffer < *asked / 10 * 9)
+        {
+            self.refused = true;
+            return Some(Action {
+                change: None,
+                class: Class::SendBuffer,
+                reason: format!(
+                    "send buffer stays at {}: {} were asked for and not granted",
+                    bytes(look.send_buffer),
+                    bytes(asked)
+                ),
+            });
+        }
+        let size = self.wanted(look, trip, rate, caps);
+        let reason = self.reason(look, trip, rate, size);
+        self.asked = Some(size);
+        self.pressed = None;
+        Some(Action {
+            change: Some(Change::SendBuffer(size / 2)),
+            class: Class::SendBuffer,
+            reason,
+        })
+    }
+
+    /// The setting that holds this stream back for good, if its buffer does.
+    pub(super) fn bound_by(&self, look: &Look, caps: &Caps) -> Option<Setting> {
+        let growing = self.asked.is_none() && look.send_buffer < caps.send_autotuned / 4 * 3;
+        (!growing && !self.has_room(look, caps)).then_some(Setting::SendBuffer)
+    }
+
+    /// Autotuning is at its end, and this process may go on.
+    fn has_room(&self, look: &Look, caps: &Caps) -> bool {
+        let at_end = self.asked.is_some() || look.send_buffer >= caps.send_autotuned / 4 * 3;
+        at_end
+            && !self.refused
+            && caps.send_settable > caps.send_autotuned
+            && caps.send_settable > look.send_buffer / 10 * 11
+    }
+
+    /// A single look may miss: the writer has just been woken.
+    fn pressed_since(&mut self, look: &Look, trip: Trip) -> Option<Duration> {
+        if is_pressed(look) {
+            let since = self.pressed.map_or(look.at, |(since, _)| since);
+            self.pressed = Some((since, look.at));
+            return Some(since);
+        }
+        self.pressed = self
+            .pressed
+            .filter(|(_, last)| look.at.saturating_sub(*last) <= trip.now / 2);
+        None
+    }
+
+    /// Three times the bandwidth-delay product as seen so far, and at least twice as much as
+    /// before, or four times while slow start would soon fill that too. What is not in flight stays
+    /// with the program (TCP_NOTSENT_LOWAT), so that a buffer too large costs nothing.
+    fn wanted(&self, look: &Look, trip: Trip, rate: u64, caps: &Caps) -> u64 {
+        let factor = if look.slow_start { 4 } else { 2 };
+        bytes_in(rate, trip.base)
+            .saturating_mul(3)
+            .max(look.send_buffer.saturating_mul(factor))
+            .max(caps.send_autotuned)
+            .min(caps.send_settable)
+    }
+
+    fn reason(&self, look: &Look, trip: Trip, rate: u64, size: u64) -> String {
+        let (buffer, size) = (bytes(look.send_buffer), bytes(size));
+        if self.asked.is_none() {
+            return format!(
+                "send buffer {buffer} is all that autotuning gives (tcp_wmem), it keeps {} in flight; \
+                 set to {size}",
+                bytes(carried(look.send_buffer))
+            );
+        }
+        format!(
+            "send buffer {buffer} is full with {} at {} and nothing queues on the path; set to {size}",
+            bits(rate.saturating_mul(8)),
+            span(trip.now)
+        )
+    }
+}
