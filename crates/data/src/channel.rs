@@ -19,8 +19,8 @@ pub use crate::connect::Accept;
 use crate::connect::{accept_one, connect_all};
 use crate::error::DataError;
 use crate::job::Settings;
+use crate::sizing::handshake;
 pub use crate::stream::Stream;
-use crate::stream::pin_buffers;
 use crate::transfer::Transfer;
 
 /// Connections that may wait to be accepted: more than any client opens at once, so that a port
@@ -209,7 +209,7 @@ fn open(
     }
 }
 
-fn bind_any(options: &ListenOptions) -> Result<Socket, DataError> {
+pub(crate) fn bind_any(options: &ListenOptions) -> Result<Socket, DataError> {
     let Some(range) = &options.ports else {
         return bind(options, 0);
     };
@@ -236,7 +236,12 @@ fn bind(options: &ListenOptions, port: u16) -> Result<Socket, DataError> {
         Socket::new(Domain::for_address(at), Type::STREAM, Some(Protocol::TCP)).map_err(fail)?;
     // A port whose last connection is still in TIME_WAIT is free for a new listener.
     socket.set_reuse_address(true).map_err(fail)?;
-    pin_buffers(&socket, options.send_buffer, options.receive_buffer)?;
+    handshake::before(
+        &socket,
+        options.sizing.starts_small(),
+        options.send_buffer,
+        options.receive_buffer,
+    )?;
     socket.set_nonblocking(true).map_err(fail)?;
     socket.bind(&at.into()).map_err(fail)?;
     socket.listen(BACKLOG).map_err(fail)?;

@@ -1,16 +1,17 @@
 //! The handle between a running transfer and whoever watches or stops it.
 
 use std::net::IpAddr;
-use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
+use std::time::Instant;
 
 use proto::ranges::RangeSet;
 
 use crate::job::WireStats;
 use crate::lock::locked;
-use crate::os::tcp_info::{self, MemInfo, TcpInfo};
+use crate::os::tcp_info::{MemInfo, TcpInfo};
 use crate::os::wake::Wake;
+use crate::sizing::board::Board;
 use crate::stream::Stream;
 use tune::sizing::{Decision, StreamId};
 
@@ -25,6 +26,8 @@ pub struct Control {
     wakes: Mutex<Vec<Weak<Wake>>>,
     peers: Mutex<Vec<IpAddr>>,
     wire: Mutex<WireStats>,
+    begun: Mutex<Option<Instant>>,
+    board: Board,
 }
 
 /// One stream as its kernel shows it.
@@ -68,6 +71,12 @@ impl Control {
         locked(&self.peers).clone()
     }
 
+    /// When the last attempt began to look for connections: the moment that
+    /// [`Decision::at`] counts from.
+    pub fn begun(&self) -> Option<Instant> {
+        *locked(&self.begun)
+    }
+
     /// The kernel's view of the last attempt that ended, failed or not.
     pub fn wire(&self) -> WireStats {
         *locked(&self.wire)
@@ -76,19 +85,17 @@ impl Control {
     /// Calls `tell` with the new size, bytes, whenever this end, receiving with
     /// [`proto::sizing::Sizing::Drs1`], has given its buffers one: the sender must be told.
     pub fn on_resize(&self, tell: impl Fn(u64) + Send + Sync + 'static) {
-        let _ = tell;
-        todo!("drs1")
+        self.board.listen(tell);
     }
 
     /// The peer's receiver has buffers of this size now (SBUF, 126): this end, sending, follows.
     pub fn follow(&self, bytes: u64) {
-        let _ = bytes;
-        todo!("drs1")
+        self.board.follow(bytes);
     }
 
     /// What was decided about buffers since the last call, oldest first; bounded.
     pub fn decisions(&self) -> Vec<Decision> {
-        Vec::new()
+        self.board.take_decisions()
     }
 
     /// Stops the transfer: wakes every blocked stream; the transfer returns
@@ -107,19 +114,19 @@ impl Control {
 
     /// What the kernel shows of all live streams now, for progress displays and `--trace`.
     pub fn sample(&self) -> Vec<StreamSample> {
-        let live: Vec<_> = locked(&self.live)
-            .iter()
-            .filter_map(Weak::upgrade)
-            .collect();
-        live.iter()
-            .filter_map(|stream| {
-                Some(StreamSample {
-                    stream: stream.id(),
-                    info: tcp_info::tcp_info(stream.as_fd()).ok()?,
-                    memory: tcp_info::mem_info(stream.as_fd()).ok()?,
-                })
-            })
-            .collect()
+        let live = self.live();
+        live.iter().filter_map(|s| s.sample().ok()).collect()
+    }
+
+    /// The streams at work now.
+    pub(crate) fn live(&self) -> Vec<Arc<Stream>> {
+        let live = locked(&self.live);
+        live.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// What is said between this handle and the sizing thread.
+    pub(crate) fn board(&self) -> &Board {
+        &self.board
     }
 
     /// From now on [`Control::cancel`] rings this, at once if it was called before.
@@ -150,7 +157,13 @@ impl Control {
         if peers.len() < MOST_PEERS && !peers.contains(&host) {
             peers.push(host);
         }
+        drop(peers);
         locked(&self.live).push(Arc::downgrade(stream));
+        self.board.ring();
+    }
+
+    pub(crate) fn note_begin(&self, at: Instant) {
+        *locked(&self.begun) = Some(at);
     }
 
     pub(crate) fn note_wire(&self, stats: WireStats) {

@@ -11,10 +11,12 @@ use socket2::{Socket, TcpKeepalive};
 
 use tune::sizing::StreamId;
 
+use crate::control::StreamSample;
 use crate::error::DataError;
 use crate::job::Settings;
-use crate::os::tcp_info::tcp_info;
+use crate::os::tcp_info::{mem_info, tcp_info};
 use crate::os::{sockopt, wake};
+use crate::sizing::handshake;
 
 /// Unsent bytes that may queue in the kernel: bounds memory and keeps progress figures honest
 /// even with a large send buffer, without costing throughput on fast paths.
@@ -33,6 +35,8 @@ pub struct Stream {
     id: StreamId,
     socket: Socket,
     peer: SocketAddr,
+    /// The receive buffer as last reported to whoever changed it, bytes; 0: nobody did.
+    receive_buffer: AtomicU64,
 }
 
 impl Stream {
@@ -48,6 +52,7 @@ impl Stream {
         if settings.congestion.is_none() {
             leave_timers_to_long_paths(&socket);
         }
+        handshake::after(&socket, settings)?;
         if let Some(bytes) = settings.receive_buffer {
             // Before Linux 7.1 the window of a live connection only follows the buffer when the
             // clamp is lifted too.
@@ -57,6 +62,7 @@ impl Stream {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             socket,
             peer,
+            receive_buffer: AtomicU64::new(0),
         })
     }
 
@@ -75,6 +81,25 @@ impl Stream {
         let here = self.socket.local_addr().ok().and_then(|a| a.as_socket());
         self.peer.ip().to_canonical().is_loopback()
             || here.is_some_and(|here| same_host(here.ip(), self.peer.ip()))
+    }
+
+    /// What the kernel shows of it now.
+    pub(crate) fn sample(&self) -> io::Result<StreamSample> {
+        Ok(StreamSample {
+            stream: self.id,
+            info: tcp_info(self.as_fd())?,
+            memory: mem_info(self.as_fd())?,
+        })
+    }
+
+    /// The receive buffer was changed to this size, as reported, bytes.
+    pub(crate) fn note_receive_buffer(&self, reported: u64) {
+        self.receive_buffer.store(reported, Ordering::Relaxed);
+    }
+
+    /// See [`Stream::note_receive_buffer`]; 0 if it was never changed.
+    pub(crate) fn receive_buffer(&self) -> u64 {
+        self.receive_buffer.load(Ordering::Relaxed)
     }
 
     pub(crate) fn socket(&self) -> &Socket {
@@ -110,7 +135,12 @@ impl AsFd for Stream {
 /// Options that act on the handshake, to be set before connect, and again on accepted sockets
 /// whose listener was made before the settings were known.
 pub(crate) fn tune(socket: &Socket, settings: &Settings) -> Result<(), DataError> {
-    pin_buffers(socket, settings.send_buffer, settings.receive_buffer)?;
+    handshake::before(
+        socket,
+        settings.sizing.starts_small(),
+        settings.send_buffer,
+        settings.receive_buffer,
+    )?;
     if let Some(name) = &settings.congestion {
         socket
             .set_tcp_congestion(name.as_bytes())

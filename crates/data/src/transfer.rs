@@ -33,6 +33,11 @@ pub(crate) struct Transfer {
     stopped: AtomicBool,
     failure: Mutex<Option<DataError>>,
     stats: Mutex<WireStats>,
+    /// Memory that the streams' sockets hold, as far as each stream last looked, bytes.
+    held: AtomicU64,
+    /// The most that they held at one moment, bytes.
+    most_held: AtomicU64,
+    remark: Mutex<Option<String>>,
     first_connection: Mutex<Option<Instant>>,
 }
 
@@ -42,10 +47,12 @@ impl Transfer {
         let stop = Arc::new(stop);
         control.ring_on_cancel(&stop);
         let bucket = settings.rate.map(TokenBucket::new);
+        let begin = Instant::now();
+        control.note_begin(begin);
         Ok(Self {
             control: Arc::clone(control),
             clock: StallClock::new(settings.stall),
-            begin: Instant::now(),
+            begin,
             step: bucket.as_ref().map_or(STEP, |b| b.step().min(STEP)),
             bucket: bucket.map(Mutex::new),
             moved: AtomicU64::new(0),
@@ -53,6 +60,9 @@ impl Transfer {
             stopped: AtomicBool::new(false),
             failure: Mutex::new(None),
             stats: Mutex::default(),
+            held: AtomicU64::new(0),
+            most_held: AtomicU64::new(0),
+            remark: Mutex::new(None),
             first_connection: Mutex::new(None),
         })
     }
@@ -132,6 +142,23 @@ impl Transfer {
         locked(&self.stats).streams += 1;
     }
 
+    /// A stream's socket, which held `before` bytes of memory at its last look, holds `now`.
+    pub(crate) fn update_memory(&self, before: u64, now: u64) {
+        let change = now.wrapping_sub(before);
+        let held = self.held.fetch_add(change, Ordering::Relaxed);
+        self.note_memory(held.wrapping_add(change));
+    }
+
+    /// All streams' sockets hold `bytes` of memory at this moment.
+    pub(crate) fn note_memory(&self, bytes: u64) {
+        self.most_held.fetch_max(bytes, Ordering::Relaxed);
+    }
+
+    /// What the report says of this host's limits.
+    pub(crate) fn note_remark(&self, remark: String) {
+        locked(&self.remark).get_or_insert(remark);
+    }
+
     /// Adds what one stream measured.
     pub(crate) fn add_stats(&self, one: &WireStats) {
         let mut all = locked(&self.stats);
@@ -154,7 +181,11 @@ impl Transfer {
         self,
         result: Result<Option<String>, DataError>,
     ) -> Result<Report, DataError> {
-        self.control.note_wire(*locked(&self.stats));
+        let wire = WireStats {
+            memory_bytes: self.most_held.into_inner(),
+            ..*locked(&self.stats)
+        };
+        self.control.note_wire(wire);
         let failure = self.failure.into_inner();
         let failure = failure.unwrap_or_else(PoisonError::into_inner);
         match (failure, result) {
@@ -165,8 +196,8 @@ impl Transfer {
                 bytes: self.moved.into_inner(),
                 stored: self.control.stored(),
                 digest,
-                wire: *locked(&self.stats),
-                remark: None,
+                wire,
+                remark: locked(&self.remark).take(),
                 elapsed: locked(&self.first_connection).map_or(Duration::ZERO, |t| t.elapsed()),
             }),
         }

@@ -17,6 +17,9 @@ use crate::os::wake::{self, Wake};
 use crate::stream::Stream;
 use crate::transfer::Transfer;
 
+/// A request for input that may leave a queue worth measuring, bytes.
+const LONG_INPUT: usize = 128 << 10;
+
 /// How often a waiting stream looks whether the kernel made progress that no call showed.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -30,6 +33,8 @@ pub(crate) struct Wire<'t> {
     stream: Arc<Stream>,
     before: TcpInfo,
     kernel_bytes: u64,
+    /// Memory that the socket held at the last look, bytes.
+    held: u64,
     wire_time: Duration,
     store_time: Duration,
     _permit: Permit,
@@ -53,6 +58,7 @@ impl<'t> Wire<'t> {
             transfer,
             stream,
             kernel_bytes: 0,
+            held: 0,
             wire_time: Duration::ZERO,
             store_time: Duration::ZERO,
             _permit: permit,
@@ -121,7 +127,9 @@ impl<'t> Wire<'t> {
 
     /// Receives what is there, waiting for the first byte; 0 is the peer's FIN.
     pub(crate) fn recv(&mut self, buf: &mut [u8]) -> Result<usize, DataError> {
-        self.when(PollFlags::IN, |s| recv(s, buf))
+        let n = self.when(PollFlags::IN, |s| recv(s, buf))?;
+        self.after_input(n, buf.len());
+        Ok(n)
     }
 
     /// As [`Wire::recv`], but `other` ends the wait too while nothing has come.
@@ -148,10 +156,26 @@ impl<'t> Wire<'t> {
         pipe: BorrowedFd<'_>,
         len: usize,
     ) -> Result<usize, DataError> {
-        self.when(PollFlags::IN, |s| {
+        let n = self.when(PollFlags::IN, |s| {
             let flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
             Ok(rustix::pipe::splice(s, None, pipe, None, len, flags)?)
-        })
+        })?;
+        self.after_input(n, len);
+        Ok(n)
+    }
+
+    /// A large request that was met in full leaves more behind: the receiving queue is long.
+    fn after_input(&mut self, got: usize, wanted: usize) {
+        if got == wanted && wanted >= LONG_INPUT {
+            self.look_at_memory();
+        }
+    }
+
+    fn look_at_memory(&mut self) {
+        if let Ok(memory) = tcp_info::mem_info(self.stream.as_fd()) {
+            self.transfer.update_memory(self.held, memory.held());
+            self.held = memory.held();
+        }
     }
 
     /// Work at this end that may take long and is not the wire's fault (a disk, a hash).
@@ -215,6 +239,10 @@ impl<'t> Wire<'t> {
     /// Waits for the socket, for a stop, or for `other`; true if `other` came.
     fn wait(&mut self, ready: PollFlags, other: Option<&Wake>) -> Result<bool, DataError> {
         self.check_stall()?;
+        if ready == PollFlags::OUT {
+            // A sender that has to wait has filled its queue.
+            self.look_at_memory();
+        }
         let stop = self.transfer.stop_wake();
         let fds = [
             (self.stream.as_fd(), ready),
@@ -311,6 +339,7 @@ impl<'t> Wire<'t> {
 impl Drop for Wire<'_> {
     fn drop(&mut self) {
         self.transfer.add_stats(&self.stats());
+        self.transfer.update_memory(self.held, 0);
         self.transfer.control().detach(&self.stream);
     }
 }

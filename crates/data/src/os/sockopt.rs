@@ -41,6 +41,88 @@ pub fn set_window_clamp(fd: BorrowedFd<'_>, bytes: i32) -> io::Result<()> {
     set_int(fd, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, bytes)
 }
 
+/// One of a socket's two buffers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Buffer {
+    /// SO_SNDBUF.
+    Send,
+    /// SO_RCVBUF.
+    Receive,
+}
+
+impl Buffer {
+    const fn option(self) -> i32 {
+        match self {
+            Self::Send => libc::SO_SNDBUF,
+            Self::Receive => libc::SO_RCVBUF,
+        }
+    }
+
+    const fn force_option(self) -> i32 {
+        match self {
+            Self::Send => libc::SO_SNDBUFFORCE,
+            Self::Receive => libc::SO_RCVBUFFORCE,
+        }
+    }
+
+    /// Its bit in SO_BUF_LOCK (linux/socket.h).
+    const fn lock_bit(self) -> i32 {
+        match self {
+            Self::Send => 1,
+            Self::Receive => 2,
+        }
+    }
+}
+
+/// A buffer's size as the kernel reports it, bytes: twice what was asked for (socket(7)).
+pub fn buffer_size(fd: BorrowedFd<'_>, buffer: Buffer) -> io::Result<u64> {
+    get_int(fd, libc::SOL_SOCKET, buffer.option()).map(|n| u64::try_from(n).unwrap_or(0))
+}
+
+/// Asks for a buffer of `bytes`, which also ends its autotuning, and returns what the kernel
+/// reports afterwards. It cuts the size to `net.core.wmem_max` or `rmem_max` without a word.
+pub fn set_buffer(fd: BorrowedFd<'_>, buffer: Buffer, bytes: u64) -> io::Result<u64> {
+    set_int(fd, libc::SOL_SOCKET, buffer.option(), int(bytes))?;
+    buffer_size(fd, buffer)
+}
+
+/// As [`set_buffer`], beyond the system's limits.
+///
+/// # Errors
+/// `PermissionDenied` without CAP_NET_ADMIN in the initial user namespace.
+pub fn force_buffer(fd: BorrowedFd<'_>, buffer: Buffer, bytes: u64) -> io::Result<u64> {
+    set_int(fd, libc::SOL_SOCKET, buffer.force_option(), int(bytes))?;
+    buffer_size(fd, buffer)
+}
+
+/// Gives a buffer back to autotuning (SO_BUF_LOCK); its size stays until the kernel changes it.
+///
+/// # Errors
+/// Linux before 5.15 does not know the option.
+pub fn unlock_buffer(fd: BorrowedFd<'_>, buffer: Buffer) -> io::Result<()> {
+    let locked = get_int(fd, libc::SOL_SOCKET, libc::SO_BUF_LOCK)?;
+    let rest = locked & !buffer.lock_bit();
+    set_int(fd, libc::SOL_SOCKET, libc::SO_BUF_LOCK, rest)
+}
+
+/// Grows an unlocked receive buffer until it holds a window of `bytes`, at most half of
+/// `net.ipv4.tcp_rmem`'s largest, and leaves it to autotuning (SO_RCVLOWAT, there and back).
+pub fn grow_receive_buffer(fd: BorrowedFd<'_>, bytes: u64) -> io::Result<()> {
+    set_int(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT, int(bytes))?;
+    set_int(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT, 1)
+}
+
+fn get_int(fd: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<i32> {
+    let mut out = [0; size_of::<i32>()];
+    get(fd, level, name, &mut out)?;
+    Ok(i32::from_ne_bytes(out))
+}
+
+/// Options take a C int; the kernel doubles a buffer's.
+fn int(bytes: u64) -> i32 {
+    i32::try_from(bytes).unwrap_or(i32::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -61,6 +143,55 @@ mod tests {
         assert_eq!(n.unwrap(), 4);
         assert_eq!(i32::from_ne_bytes(out), 1);
         set_window_clamp(socket.as_fd(), 1 << 20).unwrap();
+    }
+
+    fn tcp() -> socket2::Socket {
+        socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap()
+    }
+
+    #[test]
+    fn buffers_are_reported_as_twice_what_was_asked_for() {
+        for buffer in [Buffer::Send, Buffer::Receive] {
+            let socket = tcp();
+            let reported = set_buffer(socket.as_fd(), buffer, 50_000).unwrap();
+            assert_eq!(reported, 100_000);
+            assert_eq!(buffer_size(socket.as_fd(), buffer).unwrap(), 100_000);
+            // What no system allows is cut, not refused.
+            let most = set_buffer(socket.as_fd(), buffer, u64::MAX).unwrap();
+            assert!((100_000..1 << 31).contains(&most), "{most}");
+        }
+    }
+
+    #[test]
+    fn force_exceeds_the_limit_or_says_that_it_may_not() {
+        let socket = tcp();
+        let cut = set_buffer(socket.as_fd(), Buffer::Send, 1 << 29).unwrap();
+        match force_buffer(socket.as_fd(), Buffer::Send, 1 << 29) {
+            Ok(forced) => assert!(forced >= cut, "{forced} {cut}"),
+            Err(e) => assert_eq!(e.kind(), io::ErrorKind::PermissionDenied),
+        }
+    }
+
+    #[test]
+    fn unlocking_one_buffer_leaves_the_other_locked() {
+        let socket = tcp();
+        for buffer in [Buffer::Send, Buffer::Receive] {
+            set_buffer(socket.as_fd(), buffer, 50_000).unwrap();
+        }
+        unlock_buffer(socket.as_fd(), Buffer::Receive).unwrap();
+        let locked = get_int(socket.as_fd(), libc::SOL_SOCKET, libc::SO_BUF_LOCK).unwrap();
+        assert_eq!(locked, Buffer::Send.lock_bit());
+    }
+
+    #[test]
+    fn an_unlocked_receive_buffer_grows_without_being_locked() {
+        let socket = tcp();
+        set_buffer(socket.as_fd(), Buffer::Receive, 20_000).unwrap();
+        unlock_buffer(socket.as_fd(), Buffer::Receive).unwrap();
+        grow_receive_buffer(socket.as_fd(), 200_000).unwrap();
+        assert!(buffer_size(socket.as_fd(), Buffer::Receive).unwrap() >= 200_000);
+        let low_water = get_int(socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVLOWAT).unwrap();
+        assert_eq!(low_water, 1);
     }
 
     #[test]

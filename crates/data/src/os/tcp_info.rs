@@ -22,6 +22,7 @@ pub struct TcpInfo {
     pub snd_mss: u32,
     pub rcv_mss: u32,
     pub unacked: u32,
+    pub sacked: u32,
     pub lost: u32,
     pub retrans: u32,
     pub rtt_us: u32,
@@ -57,6 +58,13 @@ pub struct MemInfo {
     pub sndbuf: u32,
     /// Queued to send.
     pub wmem_queued: u32,
+}
+
+impl MemInfo {
+    /// Memory that the socket's two queues hold now, bytes.
+    pub fn held(&self) -> u64 {
+        u64::from(self.rmem_alloc) + u64::from(self.wmem_queued)
+    }
 }
 
 /// `state` of a connection that is open in both directions.
@@ -122,6 +130,7 @@ fn parse(raw: &Raw) -> TcpInfo {
         snd_mss: raw.u32(16),
         rcv_mss: raw.u32(20),
         unacked: raw.u32(24),
+        sacked: raw.u32(28),
         lost: raw.u32(32),
         retrans: raw.u32(36),
         rtt_us: raw.u32(68),

@@ -9,11 +9,13 @@ mod stream_mode;
 use std::sync::Arc;
 
 use proto::command::{Mode, Type};
+use tune::limiter::Role;
 
 use crate::ascii::AsciiSink;
 use crate::channel::Channel;
 use crate::error::DataError;
 use crate::job::{Control, Report, Settings};
+use crate::sizing;
 use crate::store::Sink;
 use crate::sum::{Sum, WORTH_A_FOLLOWER};
 use crate::transfer::Transfer;
@@ -44,9 +46,13 @@ pub fn run(
     control: &Arc<Control>,
 ) -> Result<Report, DataError> {
     let transfer = Transfer::new(settings, control)?;
-    let result = transfer.check().and_then(|()| match settings.type_ {
-        Type::Image => receive(channel, sink, plan, settings, &transfer),
-        Type::Ascii => receive_text(channel, sink, plan, settings, &transfer),
+    let result = transfer.check().and_then(|()| {
+        sizing::beside(&transfer, settings, Role::Receiver, || {
+            match settings.type_ {
+                Type::Image => receive(channel, sink, plan, settings, &transfer),
+                Type::Ascii => receive_text(channel, sink, plan, settings, &transfer),
+            }
+        })
     });
     transfer.finish(result)
 }

@@ -10,11 +10,13 @@ use std::sync::Arc;
 
 use proto::command::{Mode, Type};
 use proto::ranges::RangeSet;
+use tune::limiter::Role;
 
 use crate::ascii::AsciiSource;
 use crate::channel::Channel;
 use crate::error::DataError;
 use crate::job::{Control, Report, Settings};
+use crate::sizing;
 use crate::store::Source;
 use crate::sum::{Sum, WORTH_A_FOLLOWER};
 use crate::transfer::Transfer;
@@ -48,9 +50,11 @@ pub fn run(
     let result = transfer
         .check()
         .and_then(|()| Job::new(source, plan, settings, &transfer))
-        .and_then(|job| match settings.mode {
-            Mode::Stream => stream_mode::send(channel, job),
-            Mode::Extended => extended::send(channel, job),
+        .and_then(|job| {
+            sizing::beside(&transfer, settings, Role::Sender, || match settings.mode {
+                Mode::Stream => stream_mode::send(channel, job),
+                Mode::Extended => extended::send(channel, job),
+            })
         });
     transfer.finish(result)
 }

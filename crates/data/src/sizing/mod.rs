@@ -1,20 +1,107 @@
 //! Sizes the socket buffers of a transfer while it runs: one thread a transfer, beside the
 //! streams' own. It looks at each stream's kernel state, asks a controller of `tune::sizing`, and
 //! sets the options that this answers; with a DRS channel it also speaks there.
+//!
+//! [`handshake`] is what has to be set before there is a stream to look at; `policy` is what the
+//! thread drives, one file a policy.
 
+mod apply;
+mod auto;
+pub(crate) mod board;
+mod drs;
+mod drs1;
+mod follow;
+pub(crate) mod handshake;
+mod look;
+mod policy;
+mod watch;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use proto::sizing::Sizing;
 use tune::limiter::Role;
 
 use crate::error::DataError;
 use crate::job::Settings;
+use crate::os::wake::Wake;
 use crate::transfer::Transfer;
+use policy::Policy;
+use watch::Watch;
 
-/// Runs `work` (the streams) with its buffers sized as `settings.sizing` says.
+/// Runs `work` (the streams) with its buffers sized as `settings.sizing` says. Nothing that fails
+/// here fails the transfer: its buffers then stay as they are.
 pub(crate) fn beside<T>(
     transfer: &Transfer,
     settings: &Settings,
     role: Role,
     work: impl FnOnce() -> Result<T, DataError>,
 ) -> Result<T, DataError> {
-    let _ = (transfer, settings, role);
-    work()
+    let Some(policy) = policy(settings, role) else {
+        return work();
+    };
+    let bell = match Wake::new() {
+        Ok(bell) => Arc::new(bell),
+        Err(error) => {
+            tracing::warn!(%error, "buffers are not sized");
+            return work();
+        }
+    };
+    transfer.control().board().begin(&bell);
+    let over = AtomicBool::new(false);
+    let end = End {
+        over: &over,
+        bell: &bell,
+    };
+    std::thread::scope(|scope| {
+        let watch = Watch::new(transfer, role, policy, &end);
+        let spawned = std::thread::Builder::new()
+            .name("sizing".to_owned())
+            .spawn_scoped(scope, || watch.run());
+        let done = {
+            // The thread must hear of the end also when the work panics.
+            let _tell = Tell(&end);
+            work()
+        };
+        let ended = spawned.map(std::thread::ScopedJoinHandle::join);
+        if !matches!(ended, Ok(Ok(()))) {
+            tracing::warn!("buffers were not sized to the end");
+        }
+        done
+    })
+}
+
+/// What decides about this end's buffers; `None` when nobody is to.
+fn policy(settings: &Settings, role: Role) -> Option<Box<dyn Policy>> {
+    let pinned = match role {
+        Role::Sender => settings.send_buffer.is_some(),
+        Role::Receiver => settings.receive_buffer.is_some(),
+    };
+    let endpoint = settings.drs.as_ref();
+    // A pinned end still serves the other one: it tells sizes, and echoes.
+    Some(match (settings.sizing, role) {
+        (Sizing::Kernel, _) => return None,
+        (Sizing::Auto, _) if pinned => return None,
+        (Sizing::Auto, role) => Box::new(auto::AutoPolicy::new(role)),
+        (Sizing::Drs1, Role::Receiver) => Box::new(drs1::Drs1Receiver::new(pinned)),
+        (Sizing::Drs1, Role::Sender) => Box::new(follow::Drs1Sender::new(pinned)),
+        (Sizing::Drs, Role::Receiver) => Box::new(drs::DrsReceiver::new(endpoint, pinned)),
+        (Sizing::Drs, Role::Sender) => Box::new(drs::DrsSender::new(endpoint, pinned)),
+    })
+}
+
+/// Whether the work is over; the bell rings when it is, and when there is news.
+struct End<'e> {
+    over: &'e AtomicBool,
+    bell: &'e Wake,
+}
+
+/// Tells that the work is over, by being dropped.
+struct Tell<'e>(&'e End<'e>);
+
+impl Drop for Tell<'_> {
+    fn drop(&mut self) {
+        self.0.over.store(true, Ordering::SeqCst);
+        self.0.bell.ring();
+    }
 }

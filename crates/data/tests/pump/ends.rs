@@ -100,17 +100,27 @@ impl Transfer {
 
     /// Runs both ends.
     pub(crate) fn run(&self, sender: &mut Channel, receiver: &mut Channel) -> (Outcome, Outcome) {
-        let control = || Arc::new(Control::new());
+        let controls = [(); 2].map(|()| Arc::new(Control::new()));
+        self.run_with(sender, receiver, &controls)
+    }
+
+    /// Runs both ends with the sender's and the receiver's handles.
+    pub(crate) fn run_with(
+        &self,
+        sender: &mut Channel,
+        receiver: &mut Channel,
+        [at_sender, at_receiver]: &[Arc<Control>; 2],
+    ) -> (Outcome, Outcome) {
         std::thread::scope(|scope| {
             let sending = scope.spawn(|| {
-                data::send::run(sender, &self.source, &self.send, &self.sender, &control())
+                data::send::run(sender, &self.source, &self.send, &self.sender, at_sender)
             });
             let received = data::recv::run(
                 receiver,
                 &self.sink,
                 &self.receive,
                 &self.receiver,
-                &control(),
+                at_receiver,
             );
             (sending.join().unwrap(), received)
         })

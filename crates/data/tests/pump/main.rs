@@ -11,4 +11,6 @@ mod reuse;
 #[cfg(test)]
 mod round_trip;
 #[cfg(test)]
+mod sizing;
+#[cfg(test)]
 mod stopping;

@@ -1,0 +1,136 @@
+//! What the sizing thread of a transfer and its [`Control`](crate::job::Control) tell each other.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+use tune::sizing::Decision;
+
+use crate::lock::locked;
+use crate::os::wake::Wake;
+
+/// Decisions that wait to be read; older ones are dropped.
+const MOST_DECISIONS: usize = 4096;
+
+/// Part of [`Control`](crate::job::Control).
+#[derive(Debug, Default)]
+pub(crate) struct Board {
+    decisions: Mutex<VecDeque<Decision>>,
+    listener: Mutex<Listener>,
+    /// The size that the other end told, bytes; 0: none yet.
+    followed: AtomicU64,
+    bell: Mutex<Weak<Wake>>,
+}
+
+/// Who is told of this end's sizes.
+#[derive(Default)]
+struct Listener(Option<Arc<dyn Fn(u64) + Send + Sync>>);
+
+impl fmt::Debug for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = if self.0.is_some() { "Some" } else { "None" };
+        f.debug_tuple(name).finish()
+    }
+}
+
+impl Board {
+    /// A transfer begins, whose sizing thread is woken by `bell`.
+    pub(super) fn begin(&self, bell: &Arc<Wake>) {
+        self.followed.store(0, Ordering::SeqCst);
+        *locked(&self.bell) = Arc::downgrade(bell);
+    }
+
+    /// Wakes the sizing thread: a stream joined, or there is something to follow.
+    pub(crate) fn ring(&self) {
+        if let Some(bell) = locked(&self.bell).upgrade() {
+            bell.ring();
+        }
+    }
+
+    /// See [`Control::on_resize`](crate::job::Control::on_resize).
+    pub(crate) fn listen(&self, tell: impl Fn(u64) + Send + Sync + 'static) {
+        locked(&self.listener).0 = Some(Arc::new(tell));
+    }
+
+    /// This end's buffers have this size now, bytes.
+    pub(super) fn tell(&self, bytes: u64) {
+        // The listener may take its time; nobody has to wait for it.
+        let listener = locked(&self.listener).0.clone();
+        if let Some(tell) = listener {
+            tell(bytes);
+        }
+    }
+
+    /// See [`Control::follow`](crate::job::Control::follow).
+    pub(crate) fn follow(&self, bytes: u64) {
+        self.followed.store(bytes, Ordering::SeqCst);
+        self.ring();
+    }
+
+    /// The other end's size, bytes.
+    pub(super) fn followed(&self) -> Option<u64> {
+        Some(self.followed.load(Ordering::SeqCst)).filter(|bytes| *bytes > 0)
+    }
+
+    /// Notes a decision.
+    pub(super) fn note(&self, decision: Decision) {
+        let mut decisions = locked(&self.decisions);
+        if decisions.len() == MOST_DECISIONS {
+            decisions.pop_front();
+        }
+        decisions.push_back(decision);
+    }
+
+    /// See [`Control::decisions`](crate::job::Control::decisions).
+    pub(crate) fn take_decisions(&self) -> Vec<Decision> {
+        std::mem::take(&mut *locked(&self.decisions)).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+    use tune::limiter::Limiter;
+
+    #[test]
+    fn decisions_are_bounded_and_the_latest_stay() {
+        let board = Board::default();
+        for stream in 0..10_000 {
+            board.note(Decision {
+                stream,
+                at: Duration::ZERO,
+                change: None,
+                limiter: Limiter::Unknown,
+                reason: String::new(),
+            });
+        }
+        let kept = board.take_decisions();
+        assert_eq!(kept.len(), MOST_DECISIONS);
+        assert_eq!(kept.last().unwrap().stream, 9_999);
+        assert!(board.take_decisions().is_empty());
+    }
+
+    #[test]
+    fn what_was_told_in_an_earlier_transfer_is_not_followed() {
+        let board = Board::default();
+        board.follow(1 << 20);
+        let bell = Arc::new(Wake::new().unwrap());
+        board.begin(&bell);
+        assert_eq!(board.followed(), None);
+        board.follow(2 << 20);
+        assert_eq!(board.followed(), Some(2 << 20));
+    }
+
+    #[test]
+    fn without_a_listener_nobody_is_told() {
+        let board = Board::default();
+        board.tell(7);
+        let heard = Arc::new(AtomicU64::new(0));
+        let ear = Arc::clone(&heard);
+        board.listen(move |bytes| ear.store(bytes, Ordering::SeqCst));
+        board.tell(8);
+        assert_eq!(heard.load(Ordering::SeqCst), 8);
+    }
+}

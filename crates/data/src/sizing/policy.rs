@@ -1,0 +1,86 @@
+//! What a sizing policy is to the thread that drives it.
+
+use std::net::IpAddr;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::event::PollFlags;
+use tune::sizing::{Look, StreamId};
+
+use super::board::Board;
+use crate::control::Control;
+use crate::stream::Stream;
+
+/// A transfer's live streams at one moment.
+pub(super) struct Scene<'t> {
+    /// Since the transfer began.
+    pub(super) at: Duration,
+    pub(super) seen: Vec<Seen>,
+    pub(super) board: &'t Board,
+}
+
+/// One of them.
+pub(super) struct Seen {
+    pub(super) stream: Arc<Stream>,
+    pub(super) look: Look,
+}
+
+impl Scene<'_> {
+    /// Whether a stream is still there.
+    pub(super) fn has(&self, id: StreamId) -> bool {
+        self.seen.iter().any(|seen| seen.look.stream == id)
+    }
+
+    pub(super) fn streams(&self) -> Vec<Arc<Stream>> {
+        self.seen
+            .iter()
+            .map(|seen| Arc::clone(&seen.stream))
+            .collect()
+    }
+}
+
+/// What came from elsewhere than the streams.
+pub(super) struct News<'t> {
+    /// Since the transfer began.
+    pub(super) at: Duration,
+    pub(super) control: &'t Control,
+}
+
+impl News<'_> {
+    pub(super) fn board(&self) -> &Board {
+        self.control.board()
+    }
+
+    pub(super) fn streams(&self) -> Vec<Arc<Stream>> {
+        self.control.live()
+    }
+
+    pub(super) fn peers(&self) -> Vec<IpAddr> {
+        self.control.peers()
+    }
+}
+
+/// One end of one transfer under a sizing policy.
+pub(super) trait Policy: Send {
+    /// Looks at all live streams, at least one, and does what is to be done.
+    fn on_look(&mut self, scene: &Scene<'_>);
+
+    /// When the next look is due, after the last.
+    fn due(&self) -> Duration;
+
+    /// What else to wait for.
+    fn watch(&self) -> Vec<(BorrowedFd<'_>, PollFlags)> {
+        Vec::new()
+    }
+
+    /// Hears what came since the last call, if anything.
+    fn on_news(&mut self, news: &News<'_>) {
+        let _ = news;
+    }
+
+    /// What the user should know at the end.
+    fn remark(&mut self) -> Option<String> {
+        None
+    }
+}

@@ -1,0 +1,314 @@
+//! Buffers that are sized while data moves: what is sent arrives, and the buffers follow.
+
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use data::channel::{Accept, Channel, ListenOptions};
+use data::drs::Endpoint;
+use data::error::DataError;
+use data::job::{Control, Settings, StreamSample};
+use data::os::sockopt::{self, Buffer};
+use proto::command::Mode;
+use proto::sizing::Sizing;
+use tune::sizing::{Bounds, Change};
+
+use crate::blocks::{DATA, block, connect};
+use crate::ends::{LOCALHOST, Transfer, pattern, settings, sink};
+
+const BOTH: [Mode; 2] = [Mode::Stream, Mode::Extended];
+
+/// As the kernel reports the papers' first size.
+const INITIAL: u64 = 128 << 10;
+
+fn listen(sizing: Sizing) -> (Channel, SocketAddr) {
+    let channel = Channel::listen(&ListenOptions {
+        ip: LOCALHOST,
+        ports: None,
+        accept: Accept::Only(LOCALHOST),
+        send_buffer: None,
+        receive_buffer: None,
+        sizing,
+    })
+    .unwrap();
+    let address = channel.local_addr().unwrap();
+    (channel, address)
+}
+
+fn pair(sizing: Sizing) -> (Channel, Channel) {
+    let (receiver, address) = listen(sizing);
+    (Channel::connect_to(vec![address], None), receiver)
+}
+
+/// Both ends' handles, the receiver's sizes going to the sender as the control channel takes them.
+fn controls() -> [Arc<Control>; 2] {
+    let [sender, receiver] = [(); 2].map(|()| Arc::new(Control::new()));
+    let follower = Arc::clone(&sender);
+    receiver.on_resize(move |bytes| follower.follow(bytes));
+    [sender, receiver]
+}
+
+/// Both ends under a policy, with a channel between them where that needs one.
+fn sized(mut transfer: Transfer, sizing: Sizing) -> Transfer {
+    transfer.sender.sizing = sizing;
+    transfer.receiver.sizing = sizing;
+    if sizing == Sizing::Drs {
+        let listening = Endpoint::listen(LOCALHOST, None).unwrap();
+        let address = listening.address();
+        transfer.receiver.drs = Some(Arc::new(Endpoint::connect(address.at, address.nonce)));
+        transfer.sender.drs = Some(Arc::new(listening));
+    }
+    transfer
+}
+
+#[test]
+fn every_policy_moves_every_byte() {
+    for sizing in Sizing::ALL {
+        for (mode, streams) in [(Mode::Stream, 1), (Mode::Extended, 1), (Mode::Extended, 4)] {
+            let (mut sender, mut receiver) = pair(sizing);
+            for len in [0, 10_000, 3_000_001] {
+                let bytes = pattern(len);
+                let (stored, target) = sink();
+                let mut transfer = sized(Transfer::new(&bytes, target, mode), sizing);
+                transfer.sender.streams = streams;
+                let controls = controls();
+                let (sent, received) = transfer.run_with(&mut sender, &mut receiver, &controls);
+                let case = format!("{sizing:?} {mode:?} {streams} streams {len} bytes");
+                let (sent, received) = (sent.expect(&case), received.expect(&case));
+                assert!(stored.bytes() == bytes, "{case}");
+                assert_eq!(
+                    (sent.bytes, received.bytes),
+                    (len as u64, len as u64),
+                    "{case}"
+                );
+                if mode == Mode::Stream {
+                    (sender, receiver) = pair(sizing);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_receiver_of_the_first_drsftp_grows_and_its_sender_follows() {
+    for (mode, streams) in [(Mode::Stream, 1), (Mode::Extended, 4)] {
+        let (mut sender, mut receiver) = pair(Sizing::Drs1);
+        let bytes = pattern(48 << 20);
+        let (stored, target) = sink();
+        let mut transfer = sized(Transfer::new(&bytes, target, mode), Sizing::Drs1);
+        transfer.sender.streams = streams;
+        let controls = controls();
+        let (sent, received) = transfer.run_with(&mut sender, &mut receiver, &controls);
+        let (sent, received) = (sent.unwrap(), received.unwrap());
+        assert!(stored.bytes() == bytes);
+        let [at_sender, at_receiver] = controls.map(|c| c.decisions());
+        let grown = |d: &tune::sizing::Decision| matches!(d.change, Some(Change::ReceiveBuffer(n)) if n >= 4 * Bounds::default().initial);
+        assert!(at_receiver.iter().any(grown), "{at_receiver:?}");
+        assert!(received.wire.buffer_bytes > INITIAL, "{received:?}");
+        let followed = at_sender.iter().filter_map(|d| d.change);
+        assert!(
+            followed.clone().count() > 0
+                && followed.clone().all(|c| matches!(c, Change::SendBuffer(_)))
+        );
+        assert!(sent.wire.buffer_bytes > INITIAL, "{sent:?}");
+    }
+}
+
+/// Receives from a peer that sends a little and then waits; hands the live stream's sample to
+/// `check` before the peer goes on.
+fn while_receiving(sizing: Sizing, mode: Mode, check: impl Fn(&StreamSample)) {
+    let (mut channel, address) = listen(sizing);
+    let control = Arc::new(Control::new());
+    let mut settings = settings(mode);
+    settings.sizing = sizing;
+    std::thread::scope(|scope| {
+        let receiving = scope.spawn(|| {
+            let (_, target) = sink();
+            data::recv::run(
+                &mut channel,
+                &target,
+                &crate::ends::ANY,
+                &settings,
+                &control,
+            )
+        });
+        let peer = match mode {
+            Mode::Stream => connect(address, b"some"),
+            Mode::Extended => connect(address, &block(DATA, 0, b"some")),
+        };
+        check(&one_sample(&control));
+        control.cancel();
+        assert!(matches!(receiving.join().unwrap(), Err(DataError::Aborted)));
+        drop(peer);
+    });
+}
+
+fn one_sample(control: &Control) -> StreamSample {
+    let begin = Instant::now();
+    loop {
+        if let Some(sample) = control.sample().pop() {
+            return sample;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(5), "no stream");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn small_buffers_to_begin_with_do_not_cost_the_window_scale() {
+    let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let largest = Bounds::default().largest;
+    let granted = sockopt::set_buffer(socket.as_fd(), Buffer::Receive, largest).unwrap();
+    for mode in BOTH {
+        for sizing in [Sizing::Drs1, Sizing::Drs] {
+            while_receiving(sizing, mode, |sample| {
+                // The kernel makes a window of half of a buffer at first, and scales for that.
+                let ceiling = 65_536 << sample.info.rcv_wscale;
+                assert!(ceiling >= granted / 2, "{sample:?} {granted}");
+                assert_eq!(u64::from(sample.memory.rcvbuf), INITIAL);
+            });
+        }
+    }
+}
+
+#[test]
+fn auto_sets_nothing_before_the_handshake() {
+    let untouched = AtomicU64::new(0);
+    while_receiving(Sizing::Kernel, Mode::Stream, |sample| {
+        untouched.store(sample.info.rcv_wscale.into(), Ordering::SeqCst);
+    });
+    while_receiving(Sizing::Auto, Mode::Stream, |sample| {
+        assert_eq!(
+            u64::from(sample.info.rcv_wscale),
+            untouched.load(Ordering::SeqCst)
+        );
+    });
+}
+
+/// Sends to a peer that does not read, and calls `meanwhile`; the transfer is then cancelled.
+fn while_sending(settings: &Settings, streams: usize, meanwhile: impl Fn(&Control)) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut channel = Channel::connect_to(vec![listener.local_addr().unwrap()], None);
+    let control = Arc::new(Control::new());
+    let mut settings = settings.clone();
+    settings.streams = streams;
+    let source = crate::ends::memory(&[7; 48 << 20]);
+    std::thread::scope(|scope| {
+        let sending = scope.spawn(|| {
+            let plan = crate::ends::whole(48 << 20);
+            data::send::run(&mut channel, &source, &plan, &settings, &control)
+        });
+        let begin = Instant::now();
+        while control.streams() < streams as u64 {
+            assert!(begin.elapsed() < Duration::from_secs(5), "no stream");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        meanwhile(&control);
+        control.cancel();
+        assert!(matches!(sending.join().unwrap(), Err(DataError::Aborted)));
+    });
+}
+
+/// Waits until all streams' send buffers are reported as this large.
+fn await_send_buffers(control: &Control, reported: u64) {
+    let begin = Instant::now();
+    loop {
+        let sizes: Vec<_> = control
+            .sample()
+            .iter()
+            .map(|s| u64::from(s.memory.sndbuf))
+            .collect();
+        if sizes.iter().all(|size| *size == reported) {
+            return;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(5), "{sizes:?}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_sender_follows_what_it_is_told() {
+    for (mode, streams) in [(Mode::Stream, 1), (Mode::Extended, 4)] {
+        let mut settings = settings(mode);
+        settings.sizing = Sizing::Drs1;
+        while_sending(&settings, streams, |control| {
+            await_send_buffers(control, INITIAL);
+            control.follow(512 << 10);
+            await_send_buffers(control, 1 << 20);
+            // Sizes may fall, too.
+            control.follow(100_000);
+            await_send_buffers(control, 200_000);
+        });
+    }
+}
+
+#[test]
+fn a_pinned_buffer_stays_whatever_the_peer_tells() {
+    let mut settings = settings(Mode::Stream);
+    settings.sizing = Sizing::Drs1;
+    settings.send_buffer = Some(150_000);
+    while_sending(&settings, 1, |control| {
+        control.follow(512 << 10);
+        std::thread::sleep(Duration::from_millis(50));
+        await_send_buffers(control, 300_000);
+        assert!(control.decisions().is_empty());
+    });
+}
+
+#[test]
+fn a_transfer_without_streams_ends_for_its_own_reason() {
+    for mode in BOTH {
+        for sizing in Sizing::ALL {
+            let mut settings = settings(mode);
+            settings.sizing = sizing;
+            settings.connect = Duration::from_millis(30);
+            let (_, target) = sink();
+            let control = Arc::default();
+            let outcome = data::recv::run(
+                &mut listen(sizing).0,
+                &target,
+                &crate::ends::ANY,
+                &settings,
+                &control,
+            );
+            assert!(
+                matches!(outcome, Err(DataError::NoPeer { .. })),
+                "{outcome:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn cancelling_is_not_held_up() {
+    for sizing in Sizing::ALL {
+        let mut settings = settings(Mode::Extended);
+        settings.sizing = sizing;
+        let cancelled = AtomicU64::new(0);
+        let begin = Instant::now();
+        while_sending(&settings, 2, |_| {
+            let at = u64::try_from(begin.elapsed().as_millis()).unwrap();
+            cancelled.store(at, Ordering::SeqCst);
+        });
+        let took = begin.elapsed() - Duration::from_millis(cancelled.load(Ordering::SeqCst));
+        assert!(took < Duration::from_millis(500), "{sizing:?} {took:?}");
+    }
+}
+
+#[test]
+fn memory_is_measured_while_data_moves() {
+    for sizing in Sizing::ALL {
+        let mut settings = settings(Mode::Stream);
+        settings.sizing = sizing;
+        let wire = Arc::new(std::sync::Mutex::new(None));
+        while_sending(&settings, 1, |control| {
+            // The queue is full when the sender waits.
+            std::thread::sleep(Duration::from_millis(30));
+            *wire.lock().unwrap() = control.sample().pop();
+        });
+        let sample = wire.lock().unwrap().take().unwrap();
+        assert!(sample.memory.wmem_queued > 0, "{sample:?}");
+    }
+}
