@@ -125,6 +125,13 @@ fn only_the_greeting_opens() {
 }
 
 #[test]
+fn the_nonce_does_not_show() {
+    let channel = Channel::connecting(End::Receiver, nonce());
+    let shown = format!("{channel:?}");
+    assert_eq!(shown, "Channel { open: true, unsent: 38, .. }");
+}
+
+#[test]
 fn nonsense_and_a_second_greeting_close() {
     for line in ["\n", "HELO\n", "SBUF 1.0\n", "SBUF 1.0 65536\0\n"] {
         for end in [End::Receiver, End::Sender] {

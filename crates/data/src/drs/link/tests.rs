@@ -1,0 +1,469 @@
+use super::*;
+use crate::os::wake;
+use proto::drs::Nonce;
+use rustix::event::PollFd;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::time::Instant;
+
+const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
+
+/// A listening end, as one of a session.
+fn listening() -> Arc<Endpoint> {
+    Arc::new(Endpoint::listen(HERE, None).unwrap())
+}
+
+/// The connecting end that belongs to it.
+fn connecting(to: &Endpoint) -> Arc<Endpoint> {
+    let address = to.address();
+    Arc::new(Endpoint::connect(address.at, address.nonce))
+}
+
+fn greeting(endpoint: &Endpoint) -> String {
+    format!("DRS {}\r\n", endpoint.address().nonce.to_hex())
+}
+
+/// A connection from anybody.
+fn caller(to: SocketAddr, from: IpAddr, words: &str) -> TcpStream {
+    let kind = (socket2::Domain::IPV4, socket2::Type::STREAM);
+    let socket = socket2::Socket::new(kind.0, kind.1, None).unwrap();
+    socket.bind(&SocketAddr::new(from, 0).into()).unwrap();
+    socket.connect(&to.into()).unwrap();
+    let mut stream = TcpStream::from(socket);
+    stream.write_all(words.as_bytes()).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(5)))
+        .unwrap();
+    stream
+}
+
+/// Links with a clock, driven as the sizing thread does.
+struct Table {
+    begin: Instant,
+    links: Vec<Link>,
+    events: Vec<(usize, Event)>,
+    peers: Vec<IpAddr>,
+}
+
+impl Table {
+    fn new(links: Vec<Link>) -> Self {
+        Self {
+            begin: Instant::now(),
+            links,
+            events: Vec::new(),
+            peers: vec![HERE],
+        }
+    }
+
+    /// One wake.
+    fn turn(&mut self) {
+        let now = self.begin.elapsed();
+        for (at, link) in self.links.iter_mut().enumerate() {
+            let events = link.on_ready(now, &self.peers);
+            self.events
+                .extend(events.into_iter().map(|event| (at, event)));
+        }
+        let mut fds: Vec<_> = self
+            .links
+            .iter()
+            .flat_map(Link::watch)
+            .map(|(fd, flags)| PollFd::from_borrowed_fd(fd, flags))
+            .collect();
+        wake::wait_any(&mut fds, Duration::from_millis(5)).unwrap();
+    }
+
+    /// Turns until something has happened.
+    fn until(&mut self, what: impl Fn(&Self) -> bool) {
+        let begin = Instant::now();
+        while !what(self) {
+            assert!(
+                begin.elapsed() < Duration::from_secs(5),
+                "{:?}",
+                self.events
+            );
+            self.turn();
+        }
+    }
+
+    fn until_event(&mut self, at: usize, what: impl Fn(&Event) -> bool) {
+        self.until(|table| {
+            table
+                .events
+                .iter()
+                .any(|(i, event)| *i == at && what(event))
+        });
+    }
+
+    fn turns(&mut self, count: usize) {
+        for _ in 0..count {
+            self.turn();
+        }
+    }
+
+    fn now(&self) -> Duration {
+        self.begin.elapsed()
+    }
+
+    /// The peer of link 0 speaks and is heard: the channel is there.
+    fn check_sender_hears(&mut self, peer: &mut TcpStream, size: u64) {
+        peer.write_all(format!("SBUF 1.0 {size}\r\n").as_bytes())
+            .unwrap();
+        self.until_event(0, |event| *event == Event::Size(size));
+    }
+}
+
+fn is_echo(event: &Event) -> bool {
+    matches!(event, Event::Echo(_))
+}
+
+#[test]
+fn sizes_go_one_way_and_echoes_the_other_whoever_listens() {
+    for receiver_listens in [true, false] {
+        let endpoint = listening();
+        let other = connecting(&endpoint);
+        let (at_receiver, at_sender) = if receiver_listens {
+            (endpoint, other)
+        } else {
+            (other, endpoint)
+        };
+        let receiver = Link::new(at_receiver, Role::Receiver);
+        let sender = Link::new(at_sender, Role::Sender);
+        let mut table = Table::new(vec![receiver, sender]);
+        for size in [65_536, 1 << 20] {
+            table.events.clear();
+            let now = table.now();
+            table.links[0].announce(now, size);
+            table.until_event(1, |event| *event == Event::Size(size));
+            table.turns(2);
+            assert_eq!(table.events.len(), 1, "echoed before it was applied");
+            table.links[1].applied();
+            table.until_event(0, is_echo);
+            assert_eq!(table.events.len(), 2);
+        }
+    }
+}
+
+#[test]
+fn of_sizes_announced_before_there_is_a_channel_the_newest_is_told() {
+    let endpoint = listening();
+    let sender = Link::new(connecting(&endpoint), Role::Sender);
+    let mut table = Table::new(vec![Link::new(endpoint, Role::Receiver), sender]);
+    for size in [1, 2, 3] {
+        table.links[0].announce(Duration::ZERO, size << 16);
+    }
+    table.until_event(1, |event| matches!(event, Event::Size(_)));
+    assert_eq!(table.events, [(1, Event::Size(3 << 16))]);
+}
+
+#[test]
+fn nobody_is_connected_to_without_a_data_connection_there() {
+    let listener = TcpListener::bind((HERE, 0)).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let at = listener.local_addr().unwrap();
+    let endpoint = Arc::new(Endpoint::connect(at, Nonce::new([7; 16])));
+    let mut link = Link::new(endpoint, Role::Receiver);
+    for peers in [&[][..], &[ELSEWHERE]] {
+        assert!(link.on_ready(Duration::ZERO, peers).is_empty());
+        assert_eq!(link.watch().count(), 0);
+    }
+    assert!(listener.accept().is_err());
+    link.on_ready(Duration::ZERO, &[ELSEWHERE, HERE]);
+    assert_eq!(link.watch().count(), 1);
+}
+
+#[test]
+fn who_comes_before_the_first_data_connection_waits() {
+    let endpoint = listening();
+    let mut peer = caller(endpoint.address().at, HERE, &greeting(&endpoint));
+    let mut table = Table::new(vec![Link::new(endpoint, Role::Sender)]);
+    table.peers.clear();
+    table.turns(2);
+    assert_eq!(table.links[0].watch().count(), 0);
+    table.peers.push(HERE);
+    table.check_sender_hears(&mut peer, 1 << 20);
+}
+
+#[test]
+fn strangers_are_closed_and_do_not_keep_the_peer_out() {
+    let endpoint = listening();
+    let at = endpoint.address().at;
+    let hello = greeting(&endpoint);
+    let wrong = Nonce::new([7; 16]).to_hex();
+    let mut closed = vec![
+        caller(at, ELSEWHERE, &hello),
+        caller(at, HERE, &format!("DRS {wrong}\r\n")),
+        caller(at, HERE, &"x".repeat(4000)),
+        caller(at, HERE, "SBUF 1.0 4096\r\n"),
+    ];
+    let _slow: Vec<_> = (0..30).map(|_| caller(at, HERE, "DRS ")).collect();
+    let _silent: Vec<_> = (0..30).map(|_| caller(at, HERE, "")).collect();
+    let mut table = Table::new(vec![Link::new(Arc::clone(&endpoint), Role::Sender)]);
+    table.turns(4);
+    for stream in &mut closed {
+        // What was not read makes it a reset.
+        assert!(!matches!(stream.read(&mut [0; 64]), Ok(1..)));
+    }
+    let watched = table.links[0].watch().count();
+    assert!((1..=9).contains(&watched), "{watched}");
+    let mut peer = caller(at, HERE, &hello);
+    table.check_sender_hears(&mut peer, 1 << 20);
+    assert_eq!(table.events.len(), 1);
+}
+
+#[test]
+fn who_does_not_finish_the_greeting_is_closed_in_time() {
+    let endpoint = listening();
+    let mut slow = caller(endpoint.address().at, HERE, "DRS ");
+    let mut link = Link::new(endpoint, Role::Sender);
+    let begin = Instant::now();
+    while link.watch().count() < 2 {
+        link.on_ready(Duration::ZERO, &[HERE]);
+        assert!(begin.elapsed() < Duration::from_secs(5));
+    }
+    link.on_ready(Duration::from_secs(2), &[HERE]);
+    assert_eq!(link.watch().count(), 2);
+    link.on_ready(Duration::from_secs(4), &[HERE]);
+    assert_eq!(link.watch().count(), 1);
+    assert!(matches!(slow.read(&mut [0; 64]), Ok(0)));
+}
+
+#[test]
+fn what_a_transfer_before_left_behind_is_not_taken() {
+    let endpoint = listening();
+    let at = endpoint.address().at;
+    let hello = greeting(&endpoint);
+    for size in 1..=5 {
+        drop(caller(
+            at,
+            HERE,
+            &format!("{hello}SBUF 1.0 {size}000000\r\n"),
+        ));
+    }
+    let mut table = Table::new(vec![Link::new(Arc::clone(&endpoint), Role::Sender)]);
+    table.turns(3);
+    // One whose end has not been noticed, then the peer.
+    let mut late = caller(at, HERE, &hello);
+    table.check_sender_hears(&mut late, 1 << 19);
+    let mut peer = caller(at, HERE, &hello);
+    table.check_sender_hears(&mut peer, 1 << 20);
+    drop(late);
+    table.turns(3);
+    table.links[0].applied();
+    assert_eq!(
+        table.events,
+        [(0, Event::Size(1 << 19)), (0, Event::Size(1 << 20))]
+    );
+    let mut echo = [0; 64];
+    let count = peer.read(&mut echo).unwrap();
+    assert_eq!(&echo[..count], b"SBUF 1.0 1048576\r\n");
+}
+
+#[test]
+fn one_endpoint_serves_one_transfer_after_the_other() {
+    let endpoint = listening();
+    let other = connecting(&endpoint);
+    for transfer in 1..=3 {
+        let receiver = Link::new(Arc::clone(&other), Role::Receiver);
+        let sender = Link::new(Arc::clone(&endpoint), Role::Sender);
+        let mut table = Table::new(vec![receiver, sender]);
+        table.links[0].announce(Duration::ZERO, transfer << 20);
+        table.until_event(1, |event| *event == Event::Size(transfer << 20));
+        assert_eq!(table.events.len(), 1);
+    }
+}
+
+/// A data sender that listens, and its peer.
+fn greeted() -> (Table, TcpStream) {
+    let endpoint = listening();
+    let mut peer = caller(endpoint.address().at, HERE, &greeting(&endpoint));
+    let mut table = Table::new(vec![Link::new(endpoint, Role::Sender)]);
+    table.check_sender_hears(&mut peer, 65_536);
+    table.links[0].applied();
+    table.events.clear();
+    (table, peer)
+}
+
+#[test]
+fn a_peer_that_floods_or_talks_nonsense_loses_the_channel_for_good() {
+    for words in [
+        "SBUF 1.0 65536\r\n".repeat(3000),
+        "SBUF 1.0 65536 1\r\n".into(),
+        "x".repeat(100_000),
+        "\r\n".into(),
+    ] {
+        let (mut table, mut peer) = greeted();
+        let writing = std::thread::spawn(move || {
+            let _ = peer.write_all(words.as_bytes());
+            peer
+        });
+        table.until_event(0, |event| *event == Event::Lost);
+        let sizes = table.events.iter().filter(|e| e.1 != Event::Lost);
+        assert!(sizes.count() < 10, "{:?}", table.events);
+        assert_eq!(table.links[0].watch().count(), 0);
+        assert!(table.links[0].on_ready(table.now(), &[HERE]).is_empty());
+        drop(writing.join().unwrap());
+    }
+}
+
+#[test]
+fn of_many_sizes_at_once_the_newest_counts_and_all_are_echoed() {
+    let (mut table, mut peer) = greeted();
+    let mut first = [0; 64];
+    let _ = peer.read(&mut first).unwrap();
+    let lines: String = (1..=100)
+        .map(|n| format!("SBUF {n}.5 {}\r\n", n << 16))
+        .collect();
+    peer.write_all(lines.as_bytes()).unwrap();
+    table.until_event(0, |event| *event == Event::Size(100 << 16));
+    assert!(table.events.len() < 5, "{:?}", table.events);
+    table.links[0].applied();
+    let mut echoes = vec![0; lines.len()];
+    peer.read_exact(&mut echoes).unwrap();
+    assert_eq!(echoes, lines.as_bytes());
+}
+
+#[test]
+fn a_peer_that_does_not_read_loses_the_channel() {
+    let (mut table, mut peer) = greeted();
+    peer.set_nonblocking(true).unwrap();
+    let line = "SBUF 1700000000.123456789012345678901234 0000000000065536\r\n".repeat(100);
+    let begin = Instant::now();
+    // A receiver with all the time in the world, so that it is no flood.
+    for second in 1.. {
+        let _ = peer.write(line.as_bytes());
+        let events = table.links[0].on_ready(Duration::from_secs(second * 10), &[HERE]);
+        table.links[0].applied();
+        if events.contains(&Event::Lost) {
+            return;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(20));
+    }
+}
+
+#[test]
+fn a_forged_echo_loses_the_channel() {
+    let endpoint = listening();
+    let at = endpoint.address().at;
+    let hello = greeting(&endpoint);
+    for forged in ["SBUF 0.0 65536\r\n", "SBUF 999999.0 65536\r\n"] {
+        let mut peer = caller(at, HERE, &hello);
+        let mut table = Table::new(vec![Link::new(Arc::clone(&endpoint), Role::Receiver)]);
+        table.links[0].announce(Duration::ZERO, 65_536);
+        table.until(|table| table.links[0].wire.is_some());
+        peer.write_all(forged.repeat(2).as_bytes()).unwrap();
+        table.until_event(0, |event| *event == Event::Lost);
+        assert_eq!(table.links[0].watch().count(), 0);
+    }
+}
+
+#[test]
+fn a_cut_channel_is_told_and_a_listening_end_takes_the_peer_back() {
+    let endpoint = listening();
+    let at = endpoint.address().at;
+    let mut peer = caller(at, HERE, &greeting(&endpoint));
+    let mut table = Table::new(vec![Link::new(Arc::clone(&endpoint), Role::Sender)]);
+    table.check_sender_hears(&mut peer, 65_536);
+    drop(peer);
+    table.until_event(0, |event| *event == Event::Lost);
+    table.turns(3);
+    assert_eq!(table.events.len(), 2);
+    let mut again = caller(at, HERE, &greeting(&endpoint));
+    table.check_sender_hears(&mut again, 1 << 20);
+}
+
+/// A data receiver that connects to a listener of the test's.
+fn dialing() -> (TcpListener, Table) {
+    let listener = TcpListener::bind((HERE, 0)).unwrap();
+    let at = listener.local_addr().unwrap();
+    let endpoint = Arc::new(Endpoint::connect(at, Nonce::new([7; 16])));
+    let mut table = Table::new(vec![Link::new(endpoint, Role::Receiver)]);
+    table.links[0].announce(Duration::ZERO, 65_536);
+    table.turns(3);
+    (listener, table)
+}
+
+#[test]
+fn a_connecting_end_that_was_turned_away_tries_again() {
+    let (listener, mut table) = dialing();
+    drop(listener.accept().unwrap());
+    let accepting = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut words = [0; 38];
+        stream.read_exact(&mut words).unwrap();
+        (stream, words)
+    });
+    table.until(|_| accepting.is_finished());
+    let (_stream, words) = accepting.join().unwrap();
+    let nonce = Nonce::new([7; 16]).to_hex();
+    assert_eq!(words, format!("DRS {nonce}\r\n").as_bytes());
+    table.turns(2);
+    assert!(table.events.is_empty());
+}
+
+#[test]
+fn a_connecting_end_gives_up_in_the_end() {
+    let (listener, mut table) = dialing();
+    drop(listener);
+    let begin = Instant::now();
+    for second in 1.. {
+        let events = table.links[0].on_ready(Duration::from_secs(second), &[HERE]);
+        if events.contains(&Event::Lost) {
+            assert!(second >= 4, "{second}");
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+        assert!(begin.elapsed() < Duration::from_secs(5));
+    }
+    assert_eq!(table.links[0].watch().count(), 0);
+}
+
+#[test]
+fn a_connecting_end_whose_channel_is_cut_does_not_come_back() {
+    let (listener, mut table) = dialing();
+    let (mut stream, _) = listener.accept().unwrap();
+    let mut words = [0; 64];
+    let mut said = String::new();
+    while said.matches('\n').count() < 2 {
+        let count = stream.read(&mut words).unwrap();
+        said.push_str(std::str::from_utf8(&words[..count]).unwrap());
+        table.turn();
+    }
+    let echo = said.lines().nth(1).unwrap();
+    stream.write_all(format!("{echo}\r\n").as_bytes()).unwrap();
+    table.until_event(0, is_echo);
+    drop(stream);
+    table.until_event(0, |event| *event == Event::Lost);
+    table.turns(2);
+    assert_eq!(table.links[0].watch().count(), 0);
+    listener.set_nonblocking(true).unwrap();
+    assert!(listener.accept().is_err());
+}
+
+#[test]
+fn the_connecting_end_comes_from_where_its_data_comes_from() {
+    let listener = TcpListener::bind((HERE, 0)).unwrap();
+    let at = listener.local_addr().unwrap();
+    for (local, from) in [
+        (ELSEWHERE, ELSEWHERE),
+        (Ipv4Addr::LOCALHOST.to_ipv6_mapped().into(), HERE),
+    ] {
+        let endpoint = Endpoint::connect(at, Nonce::new([7; 16])).bound_to(local);
+        let mut table = Table::new(vec![Link::new(Arc::new(endpoint), Role::Sender)]);
+        table.turns(2);
+        let (_, peer) = listener.accept().unwrap();
+        assert_eq!(peer.ip(), from);
+    }
+}
+
+#[test]
+fn dropping_the_link_closes_the_channel_and_leaves_the_endpoint() {
+    let endpoint = listening();
+    let at = endpoint.address().at;
+    let mut peer = caller(at, HERE, &greeting(&endpoint));
+    let mut table = Table::new(vec![Link::new(Arc::clone(&endpoint), Role::Sender)]);
+    table.check_sender_hears(&mut peer, 65_536);
+    drop(table);
+    assert!(matches!(peer.read(&mut [0; 64]), Ok(0)));
+    assert!(TcpStream::connect(at).is_ok());
+}
