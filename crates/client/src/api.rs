@@ -66,6 +66,14 @@ impl Buffers {
         }
     }
 
+    /// `auto`, `kernel`, `drs1`, `drs`, or `pinned`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sized(sizing) => sizing.name(),
+            Self::Pinned(_) => "pinned",
+        }
+    }
+
     /// Who sizes them.
     pub fn sizing(self) -> Sizing {
         match self {
@@ -209,7 +217,7 @@ pub enum Event {
         safe: u64,
         /// Streams open now.
         streams: u64,
-        /// Largest socket buffer now, bytes.
+        /// Largest socket buffer in its stream's direction now, bytes.
         buffer_bytes: u64,
     },
     /// A file is done and verified as asked.
@@ -269,8 +277,14 @@ pub struct Summary {
     pub goodput_bps: f64,
     /// Most data connections at once.
     pub streams_max: u64,
-    /// Largest socket buffer, bytes.
+    /// Who sized the buffers of the transfers: [`Buffers::name`], or `mixed`. What a server does
+    /// not have is replaced with `auto`.
+    pub buffer: &'static str,
+    /// Largest socket buffer that this end's kernel granted for a stream's direction, bytes (twice
+    /// what was asked for).
     pub buffer_bytes_max: u64,
+    /// Most memory that this end's sockets were seen to hold at one moment, bytes (SO_MEMINFO).
+    pub memory_bytes_max: u64,
     /// Segments sent again, as far as this end's kernel saw.
     pub retransmits: u64,
     /// `crc32c`, `size`, `none`, `mixed`.

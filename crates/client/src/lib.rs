@@ -15,6 +15,7 @@ pub mod location;
 mod netrc;
 mod partial;
 mod retry;
+mod sample;
 pub mod session;
 mod trace;
 pub mod transfer;

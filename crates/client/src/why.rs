@@ -5,8 +5,10 @@ use std::time::Duration;
 use data::job::WireStats;
 use tune::limiter::{Limiter, Measured, Role, Verdict, judge};
 
+use crate::transfer::Remark;
+
 /// What the transfers of a batch measured, summed.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Account {
     /// What this end did, when it was the same in all transfers and not a third party's.
     role: Option<Role>,
@@ -14,6 +16,8 @@ pub(crate) struct Account {
     moving: Duration,
     /// What third-party transfers told.
     between: Option<Between>,
+    /// What hosts said of their limits, the last word of each.
+    remarks: Vec<Remark>,
     /// Sums and maxima over the transfers.
     pub(crate) wire: WireStats,
 }
@@ -49,6 +53,14 @@ impl Account {
         match (self.role, self.between) {
             (None, Some(_)) => BETWEEN,
             _ => verdict.limiter.name(),
+        }
+    }
+
+    /// Keeps the last word of each host.
+    pub(crate) fn note(&mut self, remarks: Vec<Remark>) {
+        for remark in remarks {
+            self.remarks.retain(|r| r.host != remark.host);
+            self.remarks.push(remark);
         }
     }
 
@@ -102,9 +114,18 @@ impl Account {
 
     /// The line for `--why`.
     pub(crate) fn line(&self, goodput_bps: f64, verdict: Verdict) -> String {
-        if let (None, Some(between)) = (self.role, self.between) {
-            return between.line(goodput_bps);
+        let mut line = match (self.role, self.between) {
+            (None, Some(between)) => between.line(goodput_bps),
+            _ => self.seen_here(goodput_bps, verdict),
+        };
+        for remark in &self.remarks {
+            let host = remark.host.as_deref().unwrap_or("this machine");
+            line.push_str(&format!("; {host}: {}", remark.text));
         }
+        line
+    }
+
+    fn seen_here(&self, goodput_bps: f64, verdict: Verdict) -> String {
         let mut line = bits(goodput_bps);
         if self.wire.streams > 0 {
             line.push_str(&format!(" over {}", streams(self.wire.streams)));
@@ -241,6 +262,22 @@ mod tests {
         let line = silent.line(2_500.0, verdict);
         assert!(line.contains("1 stream between"), "{line}");
         assert!(line.contains("MODE S the servers tell nothing"), "{line}");
+    }
+
+    #[test]
+    fn each_hosts_last_word_is_in_the_line() {
+        let mut account = Account::default();
+        let remark = |host: Option<&str>, text: &str| Remark {
+            host: host.map(str::to_owned),
+            text: text.to_owned(),
+        };
+        account.note(vec![remark(None, "old"), remark(Some("h:21"), "raise x")]);
+        account.note(vec![remark(None, "raise y")]);
+        let line = account.line(0.0, account.verdict(None));
+        assert!(
+            line.ends_with("; h:21: raise x; this machine: raise y"),
+            "{line}"
+        );
     }
 
     #[test]

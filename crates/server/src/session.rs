@@ -208,7 +208,9 @@ impl Driver {
             let line = match self.machine.awaiting() {
                 Awaiting::Line if self.phase > Phase::Serving && !self.follows_up() => None,
                 Awaiting::Line => self.control.next_line(),
-                Awaiting::Stoppable => self.control.next_urgent(|line| self.machine.is_urgent(line)),
+                Awaiting::Stoppable => self
+                    .control
+                    .next_urgent(|line| self.machine.is_urgent(line)),
                 Awaiting::Outcome => None,
             };
             let Some(line) = line else { break };

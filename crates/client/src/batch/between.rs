@@ -14,7 +14,7 @@ use super::silent::{Growth, Sign};
 use super::sums::End;
 use super::upload::{Finish, Upload};
 use super::watch::Watch;
-use super::{Context, Item, Measured, Outcome, unchanged};
+use super::{Context, Item, Measured, Outcome, Seen, unchanged};
 use crate::journal::Identity;
 use crate::location::Server;
 use crate::session::Session;
@@ -72,8 +72,7 @@ impl<'a> Between<'a> {
             self.prepare(from, to).await?;
             let mut measured = None;
             if !self.upload.is_whole(self.span) {
-                let seen = self.transfer(from, to, check).await?;
-                measured = Some(Measured::Between(seen));
+                measured = Some(self.transfer(from, to, check).await?);
             }
             let verified = self.verify(from, to, check).await;
             let label = self.upload.judged(verified)?;
@@ -155,7 +154,7 @@ impl<'a> Between<'a> {
         from: &mut Session,
         to: &mut Session,
         check: Check,
-    ) -> Result<why::Between, Failure> {
+    ) -> Result<Measured, Failure> {
         // Nothing runs here that a Control could stop; it carries the byte count's epoch.
         let control = Arc::new(Control::new());
         let lanes = self.lanes.unwrap_or_default();
@@ -187,11 +186,15 @@ impl<'a> Between<'a> {
         self.meter.report(attempt.report.bytes);
         self.meter.confirm();
         self.ctx.warn_all(attempt.warnings);
-        Ok(why::Between {
-            bytes: attempt.report.bytes,
-            elapsed: start.elapsed(),
-            streams: attempt.streams,
-            markers: attempt.extended,
+        Ok(Measured {
+            seen: Seen::Between(why::Between {
+                bytes: attempt.report.bytes,
+                elapsed: start.elapsed(),
+                streams: attempt.streams,
+                markers: attempt.extended,
+            }),
+            buffers: attempt.buffers.name(),
+            remarks: attempt.remarks,
         })
     }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use data::job::{Control, Report};
+use data::job::Control;
 use data::store::file::{FileSink, FileSource};
 use data::store::{Sink, Source};
 use proto::checksum::Algorithm;
@@ -21,7 +21,7 @@ use crate::journal::{self, Identity, Journal};
 use crate::location::Server;
 use crate::partial::{Partial, Target, local};
 use crate::session::Session;
-use crate::transfer;
+use crate::transfer::{self, Attempt};
 use crate::tree::Facts;
 use crate::verify::{CONCURRENT_FROM, Check, choose, compare, sum_local};
 use crate::{Exit, Failure};
@@ -51,8 +51,8 @@ pub(super) struct Get<'a> {
 /// What one transfer brought.
 #[derive(Default)]
 struct Moved {
-    /// This end's report; `None` when all was here already.
-    report: Option<Report>,
+    /// The attempt that ended well; `None` when all was here already.
+    attempt: Option<Attempt>,
     /// The file's sum at the server, if it came in time.
     remote: Option<String>,
 }
@@ -117,7 +117,7 @@ impl<'a> Get<'a> {
             partial.finish(&sink, self.item.facts.modified)?;
         }
         self.forget_journal();
-        let measured = moved.report.map(|report| Measured::received(&report));
+        let measured = moved.attempt.map(Measured::received);
         Ok(Outcome::done(self.meter.moved(), label, measured))
     }
 
@@ -294,10 +294,10 @@ impl<'a> Get<'a> {
         );
         let result = alongside(watch.run(moving), early).await;
         self.have = safe();
-        let (attempt, remote) = result?;
-        self.ctx.warn_all(attempt.warnings);
+        let (mut attempt, remote) = result?;
+        self.ctx.warn_all(std::mem::take(&mut attempt.warnings));
         Ok(Moved {
-            report: Some(attempt.report),
+            attempt: Some(attempt),
             remote,
         })
     }
@@ -335,7 +335,8 @@ impl<'a> Get<'a> {
         let Some(algorithm) = check.algorithm() else {
             return Ok(check.size_label(self.span.size.is_some()));
         };
-        let inline = moved.report.as_ref().and_then(|r| r.digest.clone());
+        let inline = moved.attempt.as_ref();
+        let inline = inline.and_then(|a| a.report.digest.clone());
         let Some(copy) = self.copy_sum(algorithm, inline).await? else {
             return self.without_sum(check, "what was written cannot be read again");
         };

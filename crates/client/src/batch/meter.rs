@@ -2,8 +2,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use data::job::{Control, StreamSample};
+use tune::sizing::Decision;
 
 /// All files of a batch.
 #[derive(Debug, Default)]
@@ -13,6 +15,19 @@ pub(crate) struct Meter {
     moved: AtomicU64,
     /// Safe bytes of files that are no longer active.
     safe: AtomicU64,
+    /// What was decided about the buffers of files that are no longer active.
+    decided: Mutex<Vec<Decided>>,
+}
+
+/// A decision about a file's buffers.
+#[derive(Debug)]
+pub(crate) struct Decided {
+    /// For traces.
+    pub(crate) file: String,
+    /// When it was made.
+    pub(crate) at: Instant,
+    /// What it is.
+    pub(crate) decision: Decision,
 }
 
 /// Totals at one moment.
@@ -48,6 +63,8 @@ struct State {
     control: Option<Arc<Control>>,
     /// Bytes that the servers of a third-party transfer reported.
     reported: u64,
+    /// Decisions of attempts that are over.
+    decided: Vec<(Instant, Decision)>,
 }
 
 /// How many bytes are safe at the destination: what `--resume` would build on.
@@ -115,6 +132,15 @@ impl Meter {
         totals
     }
 
+    /// What was decided about buffers since the last call, by each file in its order.
+    pub(crate) fn decisions(&self) -> Vec<Decided> {
+        let mut all = std::mem::take(&mut *lock(&self.decided));
+        for file in lock(&self.active).iter() {
+            file.drain_decisions(&mut all);
+        }
+        all
+    }
+
     /// The files in flight now.
     pub(crate) fn active(&self) -> Vec<Arc<FileMeter>> {
         lock(&self.active).clone()
@@ -140,6 +166,7 @@ impl Drop for Metered {
     fn drop(&mut self) {
         let mut active = lock(&self.meter.active);
         active.retain(|file| !Arc::ptr_eq(file, &self.file));
+        self.file.drain_decisions(&mut lock(&self.meter.decided));
         let relaxed = Ordering::Relaxed;
         self.meter.moved.fetch_add(self.file.moved(), relaxed);
         self.meter.safe.fetch_add(self.file.safe(), relaxed);
@@ -150,6 +177,7 @@ impl FileMeter {
     /// An attempt begins.
     pub(crate) fn attempt(&self, control: Arc<Control>, safe: Safe) {
         let mut state = lock(&self.state);
+        state.collect_decisions();
         state.earlier += state.current();
         state.reported = 0;
         state.confirmed = false;
@@ -166,6 +194,7 @@ impl FileMeter {
     /// The running attempt was refused before it began: what it handed to the kernel went nowhere.
     pub(crate) fn discard(&self) {
         let mut state = lock(&self.state);
+        state.collect_decisions();
         state.control = None;
         state.reported = 0;
     }
@@ -194,6 +223,16 @@ impl FileMeter {
         state.control.as_ref().map_or(0, |c| c.streams())
     }
 
+    fn drain_decisions(&self, into: &mut Vec<Decided>) {
+        let mut state = lock(&self.state);
+        state.collect_decisions();
+        into.extend(state.decided.drain(..).map(|(at, decision)| Decided {
+            file: self.name.clone(),
+            at,
+            decision,
+        }));
+    }
+
     /// The kernel's view of this file's streams.
     pub(crate) fn sample(&self) -> Vec<StreamSample> {
         let control = lock(&self.state).control.clone();
@@ -205,6 +244,16 @@ impl State {
     fn current(&self) -> u64 {
         let local = self.control.as_ref().map_or(0, |c| c.bytes());
         local.max(self.reported)
+    }
+
+    /// Takes the running attempt's decisions.
+    fn collect_decisions(&mut self) {
+        let Some(control) = &self.control else {
+            return;
+        };
+        let begun = control.begun().unwrap_or_else(Instant::now);
+        let decisions = control.decisions().into_iter();
+        self.decided.extend(decisions.map(|d| (begun + d.at, d)));
     }
 }
 

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use data::job::{Report, WireStats};
+use data::job::WireStats;
 use proto::listing::RemoteEntry;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
@@ -15,6 +15,7 @@ use crate::location::{Location, Server};
 use crate::retry::Retries;
 use crate::session::Session;
 use crate::trace::Trace;
+use crate::transfer::{Attempt, Remark};
 use crate::tree::Facts;
 use crate::why::Between;
 use crate::{CopyOptions, Event, Exit, Failure, Observer, Summary};
@@ -162,9 +163,19 @@ impl Outcome {
     }
 }
 
+/// What was seen of a transfer, and who had a hand in it.
+#[derive(Debug)]
+struct Measured {
+    seen: Seen,
+    /// Who sized the buffers.
+    buffers: &'static str,
+    /// Limits of hosts that held it back.
+    remarks: Vec<Remark>,
+}
+
 /// What was seen of a transfer.
-#[derive(Debug, Clone, Copy)]
-enum Measured {
+#[derive(Debug)]
+enum Seen {
     /// By this end of it.
     Here(Here),
     /// By listening to both servers.
@@ -172,7 +183,7 @@ enum Measured {
 }
 
 /// What this end saw of a transfer.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct Here {
     role: Role,
     bytes: u64,
@@ -181,21 +192,26 @@ struct Here {
 }
 
 impl Measured {
-    fn received(report: &Report) -> Self {
-        Self::of(Role::Receiver, report)
+    fn received(attempt: Attempt) -> Self {
+        Self::here(Role::Receiver, attempt)
     }
 
-    fn sent(report: &Report) -> Self {
-        Self::of(Role::Sender, report)
+    fn sent(attempt: Attempt) -> Self {
+        Self::here(Role::Sender, attempt)
     }
 
-    fn of(role: Role, report: &Report) -> Self {
-        Self::Here(Here {
-            role,
-            bytes: report.bytes,
-            elapsed: report.elapsed,
-            wire: report.wire,
-        })
+    fn here(role: Role, attempt: Attempt) -> Self {
+        let report = &attempt.report;
+        Self {
+            seen: Seen::Here(Here {
+                role,
+                bytes: report.bytes,
+                elapsed: report.elapsed,
+                wire: report.wire,
+            }),
+            buffers: attempt.buffers.name(),
+            remarks: attempt.remarks,
+        }
     }
 }
 
@@ -207,7 +223,7 @@ pub(crate) async fn copy(
     observer: Arc<dyn Observer>,
 ) -> Summary {
     let started = Instant::now();
-    let tally = Arc::new(Mutex::new(Tally::default()));
+    let tally = Arc::new(Mutex::new(Tally::new(options.buffer)));
     if let Err(failure) = run(sources, destination, options, &observer, &tally).await {
         let source = sources.first().map_or("", String::as_str);
         fail(&observer, &tally, shown(source), failure);

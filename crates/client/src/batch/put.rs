@@ -23,7 +23,7 @@ use crate::journal::Identity;
 use crate::location::{Location, Server};
 use crate::partial::local;
 use crate::session::Session;
-use crate::transfer;
+use crate::transfer::{self, Attempt};
 use crate::tree::Facts;
 use crate::verify::{Check, choose, compare, sum_local};
 use crate::{Exit, Failure};
@@ -82,13 +82,14 @@ impl<'a> Put<'a> {
         }
         loop {
             self.prepare(session).await?;
-            let report = self.transfer(session, check).await?;
-            let verified = self.verify(session, check, report.as_ref()).await;
+            let attempt = self.transfer(session, check).await?;
+            let report = attempt.as_ref().map(|attempt| &attempt.report);
+            let verified = self.verify(session, check, report).await;
             let label = self.upload.judged(verified)?;
             self.check_source()?;
             let modified = self.facts.and_then(|f| f.modified);
             if self.upload.finish(self.ctx, session, modified).await? == Finish::InPlace {
-                let measured = report.map(|report| Measured::sent(&report));
+                let measured = attempt.map(Measured::sent);
                 return Ok(Outcome::done(self.meter.moved(), label, measured));
             }
             if self.consumed {
@@ -167,7 +168,7 @@ impl<'a> Put<'a> {
         &mut self,
         session: &mut Session,
         check: Check,
-    ) -> Result<Option<Report>, Failure> {
+    ) -> Result<Option<Attempt>, Failure> {
         if self.upload.is_whole(self.span) {
             return Ok(None);
         }
@@ -199,10 +200,10 @@ impl<'a> Put<'a> {
         if attempt.is_err() && !begun.load(Ordering::Relaxed) {
             self.meter.discard();
         }
-        let attempt = attempt?;
+        let mut attempt = attempt?;
         self.meter.confirm();
-        self.ctx.warn_all(attempt.warnings);
-        Ok(Some(attempt.report))
+        self.ctx.warn_all(std::mem::take(&mut attempt.warnings));
+        Ok(Some(attempt))
     }
 
     /// Compares both ends; says what was compared.

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::Measured;
+use super::{Measured, Seen};
 use crate::why::Account;
-use crate::{Exit, Failure, Summary};
+use crate::{Buffers, Exit, Failure, Summary};
 
 /// What has happened so far.
 #[derive(Debug, Default)]
@@ -15,6 +15,11 @@ pub(super) struct Tally {
     bytes: u64,
     streams_max: u64,
     buffer_max: u64,
+    memory_max: u64,
+    /// Who was to size buffers.
+    wanted: Buffers,
+    /// Who did: `None` before the first transfer, `Some(None)` when they differ.
+    sized: Option<Option<&'static str>>,
     /// `None` before the first file, `Some(None)` when they differ.
     verified: Option<Option<String>>,
     /// Class of the failures, `Partial` when they differ.
@@ -25,7 +30,26 @@ pub(super) struct Tally {
     rate: Option<u64>,
 }
 
+/// What was seen at one moment of all files in flight.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Moment {
+    /// Streams open.
+    pub(super) streams: u64,
+    /// Largest buffer in its stream's direction, bytes.
+    pub(super) buffer: u64,
+    /// Memory that the streams' sockets held, bytes.
+    pub(super) memory: u64,
+}
+
 impl Tally {
+    /// Nothing happened yet; buffers are `wanted` to be sized so.
+    pub(super) fn new(wanted: Buffers) -> Self {
+        Self {
+            wanted,
+            ..Self::default()
+        }
+    }
+
     /// Each transfer is limited to `rate` bytes per second.
     pub(super) fn limit(&mut self, rate: Option<u64>) {
         self.rate = rate;
@@ -39,11 +63,19 @@ impl Tally {
             None => Some(verified.to_owned()),
             Some(label) => label.filter(|label| label == verified),
         });
-        match measured {
-            Some(Measured::Here(m)) => self.account.add(m.role, m.bytes, m.elapsed, &m.wire),
-            Some(Measured::Between(between)) => self.account.add_between(&between),
-            None => {}
+        let Some(measured) = measured else { return };
+        match measured.seen {
+            Seen::Here(m) => {
+                self.account.add(m.role, m.bytes, m.elapsed, &m.wire);
+                self.memory_max = self.memory_max.max(m.wire.memory_bytes);
+            }
+            Seen::Between(between) => self.account.add_between(&between),
         }
+        self.account.note(measured.remarks);
+        self.sized = Some(match self.sized {
+            None => Some(measured.buffers),
+            Some(name) => name.filter(|name| *name == measured.buffers),
+        });
     }
 
     /// A file was left alone.
@@ -68,9 +100,10 @@ impl Tally {
     }
 
     /// What was seen while files moved.
-    pub(super) fn see(&mut self, streams: u64, buffer: u64) {
-        self.streams_max = self.streams_max.max(streams);
-        self.buffer_max = self.buffer_max.max(buffer);
+    pub(super) fn see(&mut self, seen: Moment) {
+        self.streams_max = self.streams_max.max(seen.streams);
+        self.buffer_max = self.buffer_max.max(seen.buffer);
+        self.memory_max = self.memory_max.max(seen.memory);
     }
 
     /// Everything failed alike: that class; some did: partial.
@@ -92,7 +125,12 @@ impl Tally {
             seconds,
             goodput_bps,
             streams_max: self.streams_max.max(self.account.wire.streams),
+            buffer: match self.sized {
+                None => self.wanted.name(),
+                Some(name) => name.unwrap_or("mixed"),
+            },
             buffer_bytes_max: self.buffer_max.max(self.account.wire.buffer_bytes),
+            memory_bytes_max: self.memory_max,
             retransmits: self.account.wire.retransmits,
             verified: match &self.verified {
                 None => "none".to_owned(),

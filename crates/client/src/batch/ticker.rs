@@ -4,15 +4,16 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use data::os::TcpInfo;
-
-use super::tally::Tally;
+use super::tally::{Moment, Tally};
 use super::{Context, every, lock};
-use crate::Event;
-use crate::trace::Snapshot;
+use crate::trace::{Snapshot, Trace};
+use crate::{Event, sample};
 
-/// Between two progress events, and between two samples of a trace.
+/// Between two progress events.
 const PERIOD: Duration = Duration::from_millis(200);
+/// Samples of a trace between two progress events: buffers that follow a path change every round
+/// trip.
+const TRACED: u32 = 4;
 
 /// Reports until `work` ends.
 pub(super) async fn while_running(
@@ -20,17 +21,36 @@ pub(super) async fn while_running(
     work: impl Future<Output = ()>,
     tally: &Mutex<Tally>,
 ) {
-    let mut timer = every(PERIOD);
+    let finer = if ctx.trace.is_some() { TRACED } else { 1 };
+    let mut timer = every(PERIOD / finer);
+    let mut ticks = 0;
     let mut samples = Samples::default();
     tokio::pin!(work);
     loop {
         tokio::select! {
             biased;
             () = &mut work => break,
-            _ = timer.tick() => samples.take(ctx, tally),
+            _ = timer.tick() => {
+                let seen = samples.take(ctx, tally);
+                ticks += 1;
+                if ticks % finer == 0 {
+                    progress(ctx, seen);
+                }
+            }
         }
     }
-    samples.take(ctx, tally);
+    let seen = samples.take(ctx, tally);
+    progress(ctx, seen);
+}
+
+fn progress(ctx: &Context, seen: Moment) {
+    let totals = ctx.meter.totals();
+    ctx.observer.event(Event::Progress {
+        bytes: totals.moved,
+        safe: totals.safe,
+        streams: totals.streams,
+        buffer_bytes: seen.buffer,
+    });
 }
 
 /// What the previous tick saw of each file.
@@ -41,17 +61,18 @@ struct Samples {
 }
 
 impl Samples {
-    fn take(&mut self, ctx: &Context, tally: &Mutex<Tally>) {
+    fn take(&mut self, ctx: &Context, tally: &Mutex<Tally>) -> Moment {
         let now = Instant::now();
         let since = now - self.last.replace(now).unwrap_or(ctx.started);
-        let mut buffer = 0;
+        let mut seen = Moment::default();
         let mut before = HashMap::new();
         for file in ctx.meter.active() {
             let streams = file.sample();
-            buffer = streams
-                .iter()
-                .map(|s| in_use(&s.info))
-                .fold(buffer, u64::max);
+            seen.streams += streams.len() as u64;
+            for stream in &streams {
+                seen.buffer = seen.buffer.max(sample::buffer(stream));
+                seen.memory += stream.memory.held();
+            }
             let Some(trace) = &ctx.trace else {
                 continue;
             };
@@ -69,23 +90,18 @@ impl Samples {
             before.insert(file.name.clone(), bytes);
         }
         self.before = before;
-        let totals = ctx.meter.totals();
-        lock(tally).see(totals.streams, buffer);
-        ctx.observer.event(Event::Progress {
-            bytes: totals.moved,
-            safe: totals.safe,
-            streams: totals.streams,
-            buffer_bytes: buffer,
-        });
+        write_decisions(ctx, ctx.trace.as_ref());
+        lock(tally).see(seen);
+        seen
     }
 }
 
-/// Bytes of buffer that a stream uses: what the receiver's autotuning has reached, or what the
-/// sender holds for its window.
-fn in_use(info: &TcpInfo) -> u64 {
-    let window = u64::from(info.snd_cwnd) * u64::from(info.snd_mss);
-    match info.bytes_acked > info.bytes_received {
-        true => window + u64::from(info.notsent_bytes),
-        false => u64::from(info.rcv_space),
+/// They are taken also when nobody wants them: those of files that ended are kept until then.
+fn write_decisions(ctx: &Context, trace: Option<&Trace>) {
+    for decided in ctx.meter.decisions() {
+        if let Some(trace) = trace {
+            let time = decided.at.saturating_duration_since(ctx.started);
+            trace.decided(time, &decided.file, &decided.decision);
+        }
     }
 }

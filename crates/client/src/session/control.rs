@@ -36,6 +36,9 @@ pub(crate) struct ControlChannel {
     /// A command's final reply is still to come: when a caller gave up on it, later replies would
     /// be taken for answers to other commands.
     awaiting: bool,
+    /// Commands sent while another ran (SBUF) whose answers may come behind that one's, or not at
+    /// all.
+    unanswered: usize,
 }
 
 impl ControlChannel {
@@ -100,6 +103,7 @@ impl ControlChannel {
             patience,
             lost: false,
             awaiting: true,
+            unanswered: 0,
         })
     }
 
@@ -130,7 +134,7 @@ impl ControlChannel {
 
     /// Whether the next command can be sent: nothing was given up, no reply is outstanding.
     pub(crate) fn is_usable(&self) -> bool {
-        !self.lost && !self.awaiting
+        !self.lost && !self.awaiting && self.unanswered == 0
     }
 
     /// Gives the connection up: every later use fails at once.
@@ -145,7 +149,7 @@ impl ControlChannel {
     }
 
     /// Sends a line as it is; CR LF is added.
-    pub(crate) async fn send_line(&mut self, mut line: Vec<u8>) -> Result<(), Failure> {
+    pub(crate) async fn send_line(&mut self, line: Vec<u8>) -> Result<(), Failure> {
         if self.lost {
             return Err(self.gone("the control connection was given up after a failure"));
         }
@@ -154,6 +158,47 @@ impl ControlChannel {
         }
         self.drop_unasked()?;
         self.awaiting = true;
+        self.write_line(line).await
+    }
+
+    /// Sends SBUF while a transfer runs. A server that takes it then does not answer; one whose
+    /// transfer ended meanwhile says 200 (2003 paper §4.2). [`ControlChannel::settle`] is due
+    /// after the transfer's final reply.
+    pub(crate) async fn tell_buffer(&mut self, bytes: u64) -> Result<(), Failure> {
+        if self.lost {
+            return Err(self.gone("the control connection was given up after a failure"));
+        }
+        let command = Command::Sbuf(bytes);
+        tracing::debug!(server = %self.name, ?command, "command");
+        self.unanswered += 1;
+        self.write_line(command.encode()).await
+    }
+
+    /// Finds the place behind all answers to [`ControlChannel::tell_buffer`]: a PWD has an answer
+    /// of its own code. Without success the connection is given up.
+    pub(crate) async fn settle(&mut self) {
+        if self.unanswered == 0 {
+            return;
+        }
+        let most = self.unanswered + 1;
+        if self.send(&Command::Pwd).await.is_err() {
+            return;
+        }
+        for _ in 0..most {
+            match self.final_reply().await {
+                Ok(reply) if reply.code == 257 => {
+                    self.unanswered = 0;
+                    return;
+                }
+                // One that answers SBUF with something else; the next may be PWD's.
+                Ok(_) => self.awaiting = true,
+                Err(_) => return,
+            }
+        }
+        self.abandon();
+    }
+
+    async fn write_line(&mut self, mut line: Vec<u8>) -> Result<(), Failure> {
         line.extend_from_slice(b"\r\n");
         match timeout(self.patience, self.stream.write_all(&line)).await {
             Ok(Ok(())) => Ok(()),
@@ -165,7 +210,7 @@ impl ControlChannel {
     /// Replies that nobody asked for belong to no command; 421 announces the end.
     fn drop_unasked(&mut self) -> Result<(), Failure> {
         while let Some(reply) = self.ready.pop_front() {
-            tracing::debug!(server = %self.name, ?reply, "reply nobody asked for");
+            tracing::debug!(server = %self.name, code = reply.code, text = %reply.for_log(), "reply nobody asked for");
             if reply.code == 421 {
                 return Err(self.gone(&super::replies::shown(&reply)));
             }
@@ -178,7 +223,10 @@ impl ControlChannel {
         let mut buffer = vec![0; READ_SIZE];
         loop {
             if let Some(reply) = self.ready.pop_front() {
-                tracing::debug!(server = %self.name, code = reply.code, text = %reply.summary(), "reply");
+                tracing::debug!(server = %self.name, code = reply.code, text = %reply.for_log(), "reply");
+                if reply.code == 200 && self.unanswered > 0 {
+                    continue;
+                }
                 self.lost |= reply.code == 421;
                 self.awaiting &= reply.is_preliminary();
                 return Ok(reply);

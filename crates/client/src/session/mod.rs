@@ -22,6 +22,7 @@ mod list;
 mod login;
 pub(crate) mod passive;
 pub(crate) mod replies;
+mod right_sizing;
 mod stat;
 
 use control::ControlChannel;

@@ -2,7 +2,7 @@
 //!
 //! Sources: RFC 959 §4.1.2, RFC 2428 §2-3, RFC 1123 §4.1.2.6.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
 
 use data::channel::{Accept, Channel, ListenOptions};
@@ -87,9 +87,17 @@ impl Session {
     }
 
     fn complete(&self, told: PassiveAddress) -> SocketAddr {
+        let unspecified = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+        self.complete_address(SocketAddr::new(told.ip.unwrap_or(unspecified), told.port))
+    }
+
+    /// The address as told, with the control connection's host where none was.
+    pub(super) fn complete_address(&self, told: SocketAddr) -> SocketAddr {
         let peer = self.control.peer().ip().to_canonical();
-        let ip = told.ip.filter(|ip| !ip.is_unspecified()).unwrap_or(peer);
-        SocketAddr::new(ip, told.port)
+        match told.ip().is_unspecified() {
+            true => SocketAddr::new(peer, told.port()),
+            false => told,
+        }
     }
 
     /// Asks the server to listen, for data connections from this machine. Gives the address to
@@ -112,11 +120,13 @@ impl Session {
         Channel::connect_to(vec![target], local)
     }
 
-    /// Listens on the control connection's local address.
+    /// Listens on the control connection's local address, for connections whose buffers are
+    /// pinned to `buffer` bytes or sized by `sizing`.
     pub(crate) fn listen(
         &mut self,
         ports: Option<(u16, u16)>,
         buffer: Option<u64>,
+        sizing: Sizing,
     ) -> Result<SocketAddr, Failure> {
         let local = |reason: String| Failure {
             exit: Exit::Local,
@@ -131,7 +141,7 @@ impl Session {
             accept: Accept::Only(self.control.peer().ip().to_canonical()),
             send_buffer: buffer,
             receive_buffer: buffer,
-            sizing: Sizing::Auto,
+            sizing,
         };
         self.channel = None;
         let channel = Channel::listen(&options).map_err(|error| local(error.to_string()))?;
@@ -168,7 +178,7 @@ impl Session {
 
 /// Which of two addresses to try first: the told one, unless it is less reachable than the
 /// control connection's.
-fn in_order(told: SocketAddr, peer: SocketAddr) -> (SocketAddr, SocketAddr) {
+pub(super) fn in_order(told: SocketAddr, peer: SocketAddr) -> (SocketAddr, SocketAddr) {
     if reach(told.ip()) < reach(peer.ip()) {
         (peer, told)
     } else {

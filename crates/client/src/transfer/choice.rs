@@ -4,10 +4,11 @@ use data::job::Settings;
 use proto::client::{Need, usable_ranges};
 use proto::command::{Mode, Type};
 use proto::ranges::RangeSet;
+use proto::sizing::Sizing;
 
 use super::TransferSpec;
 use crate::session::Session;
-use crate::{Exit, Failure, ModeChoice};
+use crate::{Buffers, Exit, Failure, ModeChoice};
 
 /// What the user is told when extended block mode was wanted and cannot be had.
 pub(super) const NO_EXTENDED: &str =
@@ -74,8 +75,22 @@ pub(super) fn streams(mode: Mode, spec: &TransferSpec) -> u32 {
     }
 }
 
-/// The data side's settings.
-pub(super) fn settings(mode: Mode, spec: &TransferSpec, have: &RangeSet) -> Settings {
+/// Who sizes the buffers, after the server was asked.
+pub(super) fn buffers(session: &Session, spec: &TransferSpec) -> Buffers {
+    match spec.buffer {
+        Some(bytes) => Buffers::Pinned(bytes),
+        None => Buffers::Sized(session.dialogue.agreed(spec.sizing)),
+    }
+}
+
+/// The data side's settings, after the server was asked for its part.
+pub(super) fn settings(
+    session: &Session,
+    mode: Mode,
+    spec: &TransferSpec,
+    have: &RangeSet,
+) -> Settings {
+    let sizing = buffers(session, spec).sizing();
     Settings {
         mode,
         type_: Type::Image,
@@ -88,8 +103,8 @@ pub(super) fn settings(mode: Mode, spec: &TransferSpec, have: &RangeSet) -> Sett
         connect: spec.timeout,
         send_buffer: spec.buffer,
         receive_buffer: spec.buffer,
-        sizing: spec.sizing,
-        drs: None,
+        sizing,
+        drs: session.drs().filter(|_| sizing == Sizing::Drs),
         congestion: spec.congestion.clone(),
         close_after: false,
     }

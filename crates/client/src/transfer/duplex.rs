@@ -9,6 +9,7 @@ use proto::ranges::RangeSet;
 use proto::reply::Reply;
 use tokio::time::{Instant, sleep_until};
 
+use super::Remark;
 use crate::Failure;
 use crate::session::Session;
 use crate::session::control::unreachable;
@@ -91,8 +92,9 @@ enum Side {
 }
 
 impl Duplex<'_> {
-    /// Waits for both final replies. A side that gave none when the other failed is given up.
-    pub(super) async fn run(self, progress: &mut Progress<'_>) -> Result<(), Failure> {
+    /// Waits for both final replies and gives what they say of the servers' limits. A side that
+    /// gave none when the other failed is given up.
+    pub(super) async fn run(self, progress: &mut Progress<'_>) -> Result<Vec<Remark>, Failure> {
         let mut sent: Option<Answer> = None;
         let mut received: Option<Answer> = None;
         let mut first: Option<Side> = None;
@@ -135,7 +137,7 @@ impl Duplex<'_> {
         first: Option<Side>,
         sent: Option<Answer>,
         received: Option<Answer>,
-    ) -> Result<(), Failure> {
+    ) -> Result<Vec<Remark>, Failure> {
         if !matches!(sent, Some(Ok(_))) {
             self.source.control.abandon();
         }
@@ -145,7 +147,12 @@ impl Duplex<'_> {
         let (source, destination) = (self.source.name(), self.destination.name());
         let Some(first) = first else {
             let silent = match (&sent, &received) {
-                (Some(_), Some(_)) => return Ok(()),
+                (Some(sent), Some(received)) => {
+                    let sent = sent.as_ref().ok().and_then(|r| self.source.remark(r));
+                    let received = received.as_ref().ok();
+                    let received = received.and_then(|r| self.destination.remark(r));
+                    return Ok(sent.into_iter().chain(received).collect());
+                }
                 (None, Some(_)) => format!("{source} did not finish to {}", self.sending),
                 (Some(_), None) => format!("{destination} did not finish to {}", self.receiving),
                 (None, None) => format!(

@@ -13,10 +13,14 @@ use data::send::{self, SendPlan};
 use data::store::{Sink, Source};
 use proto::marker::parse_range_reply;
 use proto::ranges::RangeSet;
+use proto::remark;
 use proto::reply::Reply;
+use proto::sizing::{Sizing, parse_buffer_reply};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use super::Remark;
 use super::verdict::{self, Ended};
 use crate::Failure;
 use crate::session::Session;
@@ -80,6 +84,8 @@ pub(crate) struct Told<'a> {
     pub(crate) begun: Option<&'a AtomicBool>,
     /// Takes the ranges of 111 replies.
     pub(crate) marked: Option<&'a Mutex<RangeSet>>,
+    /// Follows the sizes of 126 replies.
+    pub(crate) follow: Option<&'a Control>,
 }
 
 impl Told<'_> {
@@ -94,6 +100,45 @@ impl Told<'_> {
                 .unwrap_or_else(PoisonError::into_inner)
                 .extend(&ranges);
         }
+        if let (Some(control), Some(bytes)) = (self.follow, parse_buffer_reply(reply)) {
+            control.follow(bytes);
+        }
+    }
+}
+
+/// A transfer that ended well.
+#[derive(Debug)]
+pub(crate) struct Done {
+    /// This end's report.
+    pub(crate) report: Report,
+    /// Limits of both hosts.
+    pub(crate) remarks: Vec<Remark>,
+}
+
+/// Sizes of this end's receive buffers that the server is to be told (2003 paper §4.2). Only the
+/// newest counts.
+struct Sizes(Option<watch::Receiver<u64>>);
+
+impl Sizes {
+    fn of(job: &Job, settings: &Settings, control: &Control) -> Self {
+        if settings.sizing != Sizing::Drs1 || !matches!(job, Job::Receive { .. }) {
+            return Self(None);
+        }
+        let (size, sizes) = watch::channel(0);
+        control.on_resize(move |bytes| {
+            size.send_replace(bytes);
+        });
+        Self(Some(sizes))
+    }
+
+    /// The next size, bytes; pends for ever when none will come. Cancel-safe.
+    async fn next(&mut self) -> u64 {
+        if let Some(sizes) = &mut self.0
+            && sizes.changed().await.is_ok()
+        {
+            return *sizes.borrow_and_update();
+        }
+        std::future::pending().await
     }
 }
 
@@ -109,7 +154,7 @@ impl Session {
     /// Moves the bytes while the control connection is read, and gives the verdict of both. After
     /// a failure the data connections are gone; the session itself survives only when the server
     /// gave its final reply.
-    pub(crate) async fn exchange(&mut self, exchange: Exchange<'_>) -> Result<Report, Ended> {
+    pub(crate) async fn exchange(&mut self, exchange: Exchange<'_>) -> Result<Done, Ended> {
         let Some(channel) = self.channel.take() else {
             return Err(Ended::no_channel(self.name(), exchange.doing));
         };
@@ -127,10 +172,19 @@ impl Session {
         } else {
             None
         };
+        let follows = settings.sizing == Sizing::Drs1 && matches!(job, Job::Send { .. });
+        let told = Told {
+            follow: follows.then_some(&**control),
+            ..told
+        };
+        let sizes = Sizes::of(&job, &settings, control);
         let mut guard = CancelOnDrop(Some(Arc::clone(control)));
         let data = start(job, channel, alternative, settings, Arc::clone(control));
-        let (moved, answer) = self.race(data, answer, control, told).await;
+        let (moved, answer) = self.race(data, answer, control, told, sizes).await;
         guard.0 = None;
+        if matches!(&answer, Some(Ok(_))) {
+            self.control.settle().await;
+        }
         let Some(moved) = moved else {
             self.control.abandon();
             return Err(Ended::thread_lost(self.name(), doing));
@@ -147,12 +201,17 @@ impl Session {
             // Whatever else the server says of the closed connection (226, 426, 451): it said it.
             return moved
                 .result
+                .map(|report| self.done(report, None))
                 .map_err(|error| verdict::broken(self.name(), doing, &error));
         }
         let Moved {
             channel, result, ..
         } = moved;
         let answered = matches!(&answer, Some(Ok(_)));
+        let said = match &answer {
+            Some(Ok(reply)) => self.remark(reply),
+            _ => None,
+        };
         let outcome = verdict::of(self.name(), doing, result, answer);
         if outcome.is_ok() {
             self.channel = Some(channel);
@@ -163,7 +222,30 @@ impl Session {
                 self.control.abandon();
             }
         }
-        outcome
+        outcome.map(|report| self.done(report, said))
+    }
+
+    /// What the server's last reply says of its limits. Only those that announce `DRS` are known to
+    /// do so.
+    pub(super) fn remark(&self, reply: &Reply) -> Option<Remark> {
+        if self.features().drs.is_empty() {
+            return None;
+        }
+        Some(Remark {
+            host: Some(self.name().to_owned()),
+            text: remark::of_reply(reply)?,
+        })
+    }
+
+    fn done(&self, report: Report, said: Option<Remark>) -> Done {
+        let here = report
+            .remark
+            .clone()
+            .map(|text| Remark { host: None, text });
+        Done {
+            report,
+            remarks: here.into_iter().chain(said).collect(),
+        }
     }
 
     /// The reply that says whether the transfer begins; given back when it is the final one.
@@ -207,6 +289,7 @@ impl Session {
         mut answer: Option<Result<Reply, Failure>>,
         control: &Control,
         told: Told<'_>,
+        mut sizes: Sizes,
     ) -> (Option<Moved>, Option<Result<Reply, Failure>>) {
         let mut moved: Option<Moved> = None;
         loop {
@@ -230,6 +313,10 @@ impl Session {
                         Err(_) => return (None, None),
                     },
                     reply = self.control.next_reply() => reply,
+                    bytes = sizes.next() => match self.control.tell_buffer(bytes).await {
+                        Ok(()) => continue,
+                        Err(lost) => Err(lost),
+                    },
                 },
             };
             match reply {

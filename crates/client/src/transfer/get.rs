@@ -10,7 +10,7 @@ use proto::command::Mode;
 use proto::ranges::RangeSet;
 
 use super::choice;
-use super::exchange::{Exchange, Job, Told};
+use super::exchange::{Done, Exchange, Job, Told};
 use super::prepare::{Ends, Prepared};
 use super::verdict::Ended;
 use super::{Attempt, TransferSpec};
@@ -85,18 +85,20 @@ async fn attempt(
     };
     let exchange = Exchange {
         job,
-        settings: choice::settings(agreed.mode, spec, &agreed.have),
+        settings: choice::settings(session, agreed.mode, spec, &agreed.have),
         control,
         told: Told::default(),
         alternative: agreed.alternative,
         await_start: agreed.mode == Mode::Extended,
         doing: &doing,
     };
-    let report = session.exchange(exchange).await?;
+    let Done { report, remarks } = session.exchange(exchange).await?;
     check_whole(session.name(), &doing, &agreed, size, &report)?;
     Ok(Attempt {
         extended: agreed.mode == Mode::Extended,
         streams: report.wire.streams.max(1),
+        buffers: choice::buffers(session, spec),
+        remarks,
         report,
         warnings: Vec::new(),
     })
@@ -111,6 +113,7 @@ async fn agree(
 ) -> Result<Agreed, Failure> {
     let mut mode = choice::mode_of_get(session, spec, warnings);
     let mut have = choice::have_for(mode, &spec.have);
+    let sizing = session.agree_sizing(spec.sizing, warnings);
     let ends = Ends {
         ports: spec.data_ports,
         buffer: spec.buffer,
@@ -123,7 +126,7 @@ async fn agree(
             mode,
             streams: choice::streams(mode, spec),
             buffer: spec.buffer,
-            sizing: Some(spec.sizing),
+            sizing: Some(sizing),
             allocate: None,
             store_sum: None,
             restart: retrieval.restart.clone(),

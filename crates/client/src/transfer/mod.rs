@@ -13,7 +13,7 @@ use proto::checksum::Algorithm;
 use proto::ranges::RangeSet;
 use proto::sizing::Sizing;
 
-use crate::ModeChoice;
+use crate::{Buffers, ModeChoice};
 
 mod choice;
 mod duplex;
@@ -77,8 +77,21 @@ pub struct Attempt {
     pub extended: bool,
     /// Streams opened.
     pub streams: u64,
+    /// Who sized the buffers: what was asked for, or what took its place.
+    pub buffers: Buffers,
+    /// Limits of hosts that held the transfer back.
+    pub remarks: Vec<Remark>,
     /// Warnings for the user (a fallback that was taken), each said once per session.
     pub warnings: Vec<String>,
+}
+
+/// A limit of a host that held a transfer back: which setting to raise there, and for what gain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Remark {
+    /// The server's name; `None`: this machine.
+    pub host: Option<String>,
+    /// In plain words.
+    pub text: String,
 }
 
 #[cfg(test)]

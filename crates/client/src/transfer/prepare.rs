@@ -49,13 +49,16 @@ impl Session {
                         return Ok(other);
                     }
                 }
-                Step::DrsListen => {}
+                Step::DrsListen => {
+                    self.ask_drs(warnings).await?;
+                }
                 Step::Listen => {
                     alternative = self.open_passive().await?;
                     self.dialogue.address_given(need);
                 }
                 Step::Connect => {
-                    let address = self.listen(ends.ports, ends.buffer)?;
+                    let sizing = self.dialogue.agreed(need.sizing.unwrap_or_default());
+                    let address = self.listen(ends.ports, ends.buffer, sizing)?;
                     self.tell_active(address).await?;
                     self.dialogue.address_given(need);
                 }

@@ -10,7 +10,7 @@ use proto::command::{Command, Mode, Restart};
 use proto::ranges::RangeSet;
 
 use super::choice;
-use super::exchange::{Exchange, Job, Told};
+use super::exchange::{Done, Exchange, Job, Told};
 use super::prepare::{Ends, Prepared};
 use super::{Attempt, TransferSpec};
 use crate::session::{Session, check_path, shown};
@@ -53,17 +53,18 @@ pub async fn put(
     };
     let exchange = Exchange {
         job,
-        settings: choice::settings(agreed.mode, spec, &agreed.have),
+        settings: choice::settings(session, agreed.mode, spec, &agreed.have),
         control,
         told: Told {
             begun: Some(&spec.begun),
             marked: Some(&spec.marked),
+            ..Told::default()
         },
         alternative: agreed.alternative,
         await_start: false,
         doing: &doing,
     };
-    let report = session.exchange(exchange).await?;
+    let Done { report, remarks } = session.exchange(exchange).await?;
     if let Some(expected) = missing.map(|ranges| ranges.bytes())
         && report.bytes != expected
     {
@@ -77,6 +78,8 @@ pub async fn put(
     Ok(Attempt {
         extended: agreed.mode == Mode::Extended,
         streams: report.wire.streams.max(1),
+        buffers: choice::buffers(session, spec),
+        remarks,
         report,
         warnings,
     })
@@ -118,13 +121,14 @@ async fn agree(
 ) -> Result<Agreed, Failure> {
     let mut mode = choice::mode(session, spec, warnings);
     let mut have = choice::have_for(mode, &spec.have);
+    let sizing = session.agree_sizing(spec.sizing, warnings);
     loop {
         let mut need = Need {
             direction: Direction::Receive,
             mode,
             streams: choice::streams(mode, spec),
             buffer: spec.buffer,
-            sizing: Some(spec.sizing),
+            sizing: Some(sizing),
             allocate: size,
             store_sum: spec.remote_sum,
             restart: restart(mode, &have),

@@ -14,6 +14,7 @@ use crate::{Exit, Failure, ModeChoice};
 use Act::{Give, Hear, Hold, Listen, Say, Take, Wait};
 
 mod between_servers;
+mod right_sizing;
 
 const PATIENCE: Duration = Duration::from_secs(5);
 const GRIDFTP: &str = "211-x\n PARALLEL\n SIZE\n ERET\n REST STREAM\n211 End.";

@@ -4,21 +4,23 @@
 //! sent without waiting for its 150, which comes only when the source has connected.
 
 use data::job::Report;
-use proto::client::{Direction, Need, NoPartial, Refusal, Retrieval, Step, retrieval};
+use proto::client::{Direction, DrsEnd, Need, NoPartial, Refusal, Retrieval, Step, retrieval};
 use proto::command::{Command, Mode, Restart};
 use proto::ranges::RangeSet;
+use proto::sizing::Sizing;
 
 use super::duplex::{Duplex, Progress};
 use super::prepare::Prepared;
 use super::{Attempt, TransferSpec, choice, put};
 use crate::session::{Session, check_path, shown};
-use crate::{Exit, Failure};
+use crate::{Buffers, Exit, Failure};
 
 /// What both servers were brought to.
 struct Agreed {
     mode: Mode,
     retrieval: Retrieval,
     have: RangeSet,
+    sizing: Sizing,
 }
 
 /// Server to server. Progress arrives by 112 markers (MODE E) in `progress`, bytes so far;
@@ -61,7 +63,7 @@ pub async fn third_party(
     .run(&mut watch)
     .await;
     sides.forget_channels();
-    outcome?;
+    let remarks = outcome?;
     let bytes = sides.moved(&agreed, &receiving, watch.bytes())?;
     Ok(Attempt {
         report: Report {
@@ -70,6 +72,11 @@ pub async fn third_party(
         },
         extended: agreed.mode == Mode::Extended,
         streams: u64::from(choice::streams(agreed.mode, spec)),
+        buffers: match spec.buffer {
+            Some(bytes) => Buffers::Pinned(bytes),
+            None => Buffers::Sized(agreed.sizing),
+        },
+        remarks,
         warnings,
     })
 }
@@ -86,7 +93,13 @@ struct Sides<'a> {
 enum Again {
     StreamMode,
     StartOver,
+    /// One of them has no part in the right-sizing that was wanted.
+    Sizing,
 }
+
+/// What the user is told when [`Sizing::Drs1`] is wanted between two servers.
+const NOT_BETWEEN: &str = "cannot be told buffer sizes on the control channel while another server \
+     receives (the first drsFTP knows no third party); each server sizes its own (--buffer auto)";
 
 impl Sides<'_> {
     /// Brings both servers to the same mode, the destination to listen and the source to know
@@ -98,6 +111,7 @@ impl Sides<'_> {
         }
         let mut have = choice::have_for(mode, &self.spec.have);
         loop {
+            let sizing = self.agree_sizing(warnings);
             let retrieval = self.retrieval(mode, &have).await?;
             let mut kept = RangeSet::new();
             kept.insert(0, retrieval.start);
@@ -105,6 +119,7 @@ impl Sides<'_> {
                 mode,
                 have: if mode == Mode::Stream { kept } else { have },
                 retrieval,
+                sizing,
             };
             match self.set_up(&agreed, warnings).await? {
                 None => return Ok(agreed),
@@ -116,7 +131,42 @@ impl Sides<'_> {
                     return Err(self.no_partial());
                 }
                 Some(Again::StartOver) => have = RangeSet::new(),
+                Some(Again::Sizing) => have = agreed.have,
             }
+        }
+    }
+
+    /// Who sizes the servers' buffers. Where both must have a part in it, one that has none is
+    /// enough to leave it to each of them.
+    fn agree_sizing(&mut self, warnings: &mut Vec<String>) -> Sizing {
+        let wish = self.spec.sizing;
+        match wish {
+            Sizing::Auto | Sizing::Kernel => wish,
+            Sizing::Drs1 => {
+                self.source.warn(warnings, NOT_BETWEEN);
+                Sizing::Auto
+            }
+            Sizing::Drs => {
+                let source = self.source.agree_sizing(wish, warnings);
+                let destination = self.destination.agree_sizing(wish, warnings);
+                if source == destination {
+                    source
+                } else {
+                    Sizing::Auto
+                }
+            }
+        }
+    }
+
+    /// The DRS channel between the servers: the source connects to the destination.
+    async fn join_drs(&mut self, warnings: &mut Vec<String>) -> Result<(), Failure> {
+        let listens = match self.destination.dialogue.drs() {
+            Some(DrsEnd::Listens(address)) => Some(address),
+            _ => self.destination.ask_drs(warnings).await?,
+        };
+        match listens {
+            Some(address) => self.source.tell_drs(address, warnings).await,
+            None => Ok(()),
         }
     }
 
@@ -167,6 +217,16 @@ impl Sides<'_> {
                 return Ok(Some(again));
             }
         }
+        if agreed.sizing == Sizing::Drs {
+            let ends = [&*self.source, &*self.destination];
+            if ends
+                .iter()
+                .any(|s| s.dialogue.agreed(Sizing::Drs) != Sizing::Drs)
+            {
+                return Ok(Some(Again::Sizing));
+            }
+            self.join_drs(warnings).await?;
+        }
         let address = self.destination.ask_passive().await?;
         let mut steps = Vec::new();
         if let Some(size) = self.spec.size {
@@ -187,7 +247,7 @@ impl Sides<'_> {
             mode: agreed.mode,
             streams: 1,
             buffer: self.spec.buffer,
-            sizing: Some(self.spec.sizing),
+            sizing: Some(agreed.sizing),
             allocate: self.spec.size,
             store_sum: self.spec.remote_sum,
             restart: put::restart(agreed.mode, &agreed.have),
@@ -203,7 +263,7 @@ impl Sides<'_> {
             mode: agreed.mode,
             streams: choice::streams(agreed.mode, self.spec),
             buffer: self.spec.buffer,
-            sizing: Some(self.spec.sizing),
+            sizing: Some(agreed.sizing),
             allocate: None,
             store_sum: None,
             restart: agreed.retrieval.restart.clone(),

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use data::job::Settings;
-use proto::server::TransferKind;
 use proto::server::{FileError, FileErrorKind, TransferRequest};
 use proto::sizing::Sizing;
 
@@ -32,7 +31,6 @@ impl Driver {
                 streams: self.shared.streams.clone(),
             }),
         };
-        let sizing = sizing(&request);
         let settings = Settings {
             mode: request.mode,
             type_: request.type_,
@@ -45,8 +43,8 @@ impl Driver {
             connect: config.stall_timeout,
             send_buffer: request.send_buffer,
             receive_buffer: request.receive_buffer,
-            sizing,
-            drs: self.drs.clone().filter(|_| sizing == Sizing::Drs),
+            sizing: request.sizing,
+            drs: self.drs.clone().filter(|_| request.sizing == Sizing::Drs),
             congestion: None,
             close_after: false,
         };
@@ -58,14 +56,6 @@ impl Driver {
             settings,
             place,
         })
-    }
-}
-
-/// A listing ends before anything could be learnt about its path.
-fn sizing(request: &TransferRequest) -> Sizing {
-    match request.what {
-        TransferKind::List(_) => Sizing::Kernel,
-        TransferKind::Retrieve { .. } | TransferKind::Store { .. } => request.sizing,
     }
 }
 

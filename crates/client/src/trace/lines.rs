@@ -1,0 +1,178 @@
+//! The lines of a trace. Times are seconds since the run began, sizes bytes, round trips
+//! microseconds, rates bits per second; docs/buffers.md explains them to users.
+
+use std::time::Duration;
+
+use data::job::StreamSample;
+use data::os::TcpInfo;
+use serde::Serialize;
+use tune::limiter::Limiter;
+use tune::sizing::{Change, Decision, StreamId};
+
+use super::Snapshot;
+use crate::sample;
+
+/// A transfer at one moment.
+#[derive(Serialize)]
+pub(super) struct TransferLine<'a> {
+    /// `transfer`
+    sample: &'static str,
+    time: f64,
+    /// Source.
+    file: &'a str,
+    /// Moved so far.
+    bytes: u64,
+    /// Since the previous sample.
+    bandwidth: f64,
+    /// Largest smoothed round trip.
+    rtt: u32,
+    /// Sum of the streams' windows.
+    window: u64,
+    /// Largest buffer of a stream in the transfer's direction.
+    buffer: u64,
+    /// Sum of what the streams' sockets hold.
+    memory: u64,
+    /// Buffer that was pinned; null: none was.
+    buffer_set: Option<u64>,
+    /// Open now.
+    streams: usize,
+    /// What the kernel's accounts say holds the transfer back so far.
+    limiter: &'static str,
+}
+
+/// One stream at one moment.
+#[derive(Serialize)]
+pub(super) struct StreamLine<'a> {
+    /// `stream`
+    sample: &'static str,
+    time: f64,
+    file: &'a str,
+    /// The same stream has the same number in all lines.
+    stream: StreamId,
+    /// Sent and acknowledged, or received.
+    bytes: u64,
+    /// The kernel's delivery rate (senders; 0 otherwise).
+    bandwidth: u64,
+    rtt: u32,
+    min_rtt: u32,
+    /// A receiver's own estimate, with its queueing; 0: none.
+    receive_rtt: u32,
+    /// Congestion window of a sender, announced window of a receiver.
+    window: u64,
+    /// Granted in the stream's direction (twice what was asked for); 0 before bytes moved.
+    buffer: u64,
+    /// Granted for each direction.
+    buffer_send: u32,
+    buffer_receive: u32,
+    /// What the socket holds: queued to send, received and not read.
+    memory: u64,
+    in_flight: u64,
+    retransmits: u32,
+    /// Microseconds with data outstanding; of that limited by the peer's window, by the send
+    /// buffer.
+    busy: u64,
+    rwnd_limited: u64,
+    sndbuf_limited: u64,
+}
+
+/// A decision about a stream's buffers.
+#[derive(Serialize)]
+pub(super) struct DecisionLine<'a> {
+    /// `decision`
+    sample: &'static str,
+    time: f64,
+    file: &'a str,
+    stream: StreamId,
+    limiter: &'static str,
+    /// What is done; null: nothing, on purpose.
+    change: Option<String>,
+    reason: &'a str,
+}
+
+pub(super) fn transfer<'a>(snapshot: &Snapshot<'a>) -> TransferLine<'a> {
+    let streams = snapshot.streams;
+    let seconds = snapshot.since.as_secs_f64().max(1e-6);
+    TransferLine {
+        sample: "transfer",
+        time: snapshot.time.as_secs_f64(),
+        file: snapshot.file,
+        bytes: snapshot.bytes,
+        bandwidth: snapshot.fresh as f64 * 8.0 / seconds,
+        rtt: streams.iter().map(|s| s.info.rtt_us).max().unwrap_or(0),
+        window: streams.iter().map(|s| sample::window(&s.info)).sum(),
+        buffer: streams.iter().map(sample::buffer).max().unwrap_or(0),
+        memory: streams.iter().map(|s| s.memory.held()).sum(),
+        buffer_set: snapshot.buffer_set,
+        streams: streams.len(),
+        limiter: limiter(streams).name(),
+    }
+}
+
+pub(super) fn stream<'a>(snapshot: &Snapshot<'a>, one: &StreamSample) -> StreamLine<'a> {
+    let info = &one.info;
+    StreamLine {
+        sample: "stream",
+        time: snapshot.time.as_secs_f64(),
+        file: snapshot.file,
+        stream: one.stream,
+        bytes: info.bytes_acked.max(info.bytes_received),
+        bandwidth: info.delivery_rate.saturating_mul(8),
+        rtt: info.rtt_us,
+        min_rtt: info.min_rtt_us,
+        receive_rtt: info.rcv_rtt_us,
+        window: sample::window(info),
+        buffer: sample::buffer(one),
+        buffer_send: one.memory.sndbuf,
+        buffer_receive: one.memory.rcvbuf,
+        memory: one.memory.held(),
+        in_flight: u64::from(info.unacked) * u64::from(info.snd_mss),
+        retransmits: info.total_retrans,
+        busy: info.busy_us,
+        rwnd_limited: info.rwnd_limited_us,
+        sndbuf_limited: info.sndbuf_limited_us,
+    }
+}
+
+pub(super) fn decision<'a>(
+    time: Duration,
+    file: &'a str,
+    decision: &'a Decision,
+) -> DecisionLine<'a> {
+    DecisionLine {
+        sample: "decision",
+        time: time.as_secs_f64(),
+        file,
+        stream: decision.stream,
+        limiter: decision.limiter.name(),
+        change: decision.change.map(change),
+        reason: &decision.reason,
+    }
+}
+
+fn change(change: Change) -> String {
+    let (what, bytes) = match change {
+        Change::SendBuffer(bytes) => ("send buffer", bytes),
+        Change::ReceiveBuffer(bytes) => ("receive buffer", bytes),
+        Change::Window(bytes) => ("window", bytes),
+        Change::Regrow(bytes) => ("regrow", bytes),
+    };
+    format!("{what} {bytes}")
+}
+
+/// The limiter that the kernel's own accounts show on the senders' streams so far.
+fn limiter(streams: &[StreamSample]) -> Limiter {
+    let sum = |field: fn(&TcpInfo) -> u64| streams.iter().map(|s| field(&s.info)).sum::<u64>();
+    let busy = sum(|s| s.busy_us);
+    let (rwnd, sndbuf) = (sum(|s| s.rwnd_limited_us), sum(|s| s.sndbuf_limited_us));
+    if busy == 0 {
+        Limiter::Unknown
+    } else if rwnd >= sndbuf && rwnd * 2 >= busy {
+        Limiter::ReceiveWindow
+    } else if sndbuf * 2 >= busy {
+        Limiter::SendBuffer
+    } else if sum(|s| u64::from(s.total_retrans)) > 0 {
+        Limiter::Loss
+    } else {
+        Limiter::CongestionWindow
+    }
+}

@@ -1,0 +1,310 @@
+//! Dynamic right-sizing: what is asked of whom, and what a refusal costs.
+
+use proto::command::Command;
+use proto::sizing::Sizing;
+
+use super::*;
+use crate::Buffers;
+
+const DRS: &str =
+    "211-x\n PARALLEL\n SIZE\n ERET\n REST STREAM\n DRS auto;kernel;drs1;drs;\n211 End.";
+const NONCE: &str = "000102030405060708090a0b0c0d0eff";
+
+fn sized(sizing: Sizing) -> TransferSpec {
+    TransferSpec { sizing, ..spec() }
+}
+
+fn got(bytes: &[u8]) -> Vec<Act> {
+    vec![
+        Listen("PASV"),
+        Hear("RETR /f"),
+        Say("150 go"),
+        Give(bytes.to_vec()),
+        Say("226 done"),
+    ]
+}
+
+#[tokio::test]
+async fn a_stock_server_hears_nothing_new_and_the_user_is_told_once() {
+    for sizing in [Sizing::Drs, Sizing::Drs1] {
+        let acts = vec![login_with(GRIDFTP), got(b"hello"), got(b"hello")];
+        let (mut session, fake) = opened(acts).await;
+        let attempt = fetch(&mut session, &sink(), &sized(sizing)).await.unwrap();
+        assert_eq!(attempt.buffers, Buffers::Sized(Sizing::Auto));
+        let [warning] = attempt.warnings.as_slice() else {
+            panic!("{:?}", attempt.warnings);
+        };
+        assert!(
+            warning.contains("does not offer") && warning.contains("auto"),
+            "{warning}"
+        );
+        let again = fetch(&mut session, &sink(), &sized(sizing)).await.unwrap();
+        assert_eq!(again.warnings, Vec::<String>::new());
+        fake.finish().await;
+    }
+}
+
+#[tokio::test]
+async fn one_that_offers_it_hears_nothing_when_it_is_not_wanted() {
+    let (mut session, fake) = opened(vec![
+        login_with(DRS),
+        got(b"hello"),
+        call("OPTS DRS kernel", "200 ok"),
+        got(b"hello"),
+        got(b"hello"),
+        call("OPTS DRS auto", "200 ok"),
+        got(b"hello"),
+    ])
+    .await;
+    for sizing in [Sizing::Auto, Sizing::Kernel, Sizing::Kernel, Sizing::Auto] {
+        let attempt = fetch(&mut session, &sink(), &sized(sizing)).await.unwrap();
+        assert_eq!(attempt.buffers, Buffers::Sized(sizing));
+        assert_eq!(attempt.warnings, Vec::<String>::new());
+    }
+    fake.finish().await;
+}
+
+#[tokio::test]
+async fn a_policy_that_is_refused_after_all_costs_a_warning() {
+    let (mut session, fake) = opened(vec![
+        login_with(DRS),
+        call("OPTS DRS drs", "501 not today"),
+        got(b"hello"),
+        got(b"hello"),
+    ])
+    .await;
+    for warnings in [1, 0] {
+        let attempt = fetch(&mut session, &sink(), &sized(Sizing::Drs))
+            .await
+            .unwrap();
+        assert_eq!(attempt.buffers, Buffers::Sized(Sizing::Auto));
+        assert_eq!(attempt.warnings.len(), warnings, "{:?}", attempt.warnings);
+    }
+    fake.finish().await;
+}
+
+#[tokio::test]
+async fn a_channel_that_is_refused_or_told_in_no_known_form_is_done_without() {
+    for reply in ["425 no port", "229 Entering DRS Passive Mode (|||5|)"] {
+        let (mut session, fake) = opened(vec![
+            login_with(DRS),
+            call("OPTS DRS drs", "200 ok"),
+            call("DPSV", reply),
+            got(b"hello"),
+            got(b"hello"),
+        ])
+        .await;
+        for warnings in [1, 0] {
+            let attempt = fetch(&mut session, &sink(), &sized(Sizing::Drs))
+                .await
+                .unwrap();
+            assert_eq!(attempt.buffers, Buffers::Sized(Sizing::Drs));
+            assert_eq!(attempt.warnings.len(), warnings, "{:?}", attempt.warnings);
+        }
+        fake.finish().await;
+    }
+}
+
+#[tokio::test]
+async fn a_channel_that_leads_nowhere_does_not_hurt() {
+    // Nobody listens there; the address is asked for once a session.
+    let nowhere = format!("229 Entering DRS Passive Mode (|1|127.0.0.1|9|{NONCE}|)").leak();
+    let (mut session, fake) = opened(vec![
+        login_with(DRS),
+        call("OPTS DRS drs", "200 ok"),
+        call("DPSV", nowhere),
+        got(b"hello"),
+        vec![
+            Listen("PASV"),
+            Hear("ALLO 5"),
+            Say("200 ok"),
+            Hear("STOR /f"),
+        ],
+        vec![Say("150 go"), Take, Say("226 done")],
+    ])
+    .await;
+    let spec = sized(Sizing::Drs);
+    let attempt = fetch(&mut session, &sink(), &spec).await.unwrap();
+    assert_eq!(attempt.warnings, Vec::<String>::new());
+    store(&mut session, b"bytes", &spec).await.unwrap();
+    assert_eq!(fake.finish().await, b"bytes");
+}
+
+#[tokio::test]
+async fn sizes_of_a_receiving_server_are_no_final_reply() {
+    let (mut session, fake) = opened(vec![
+        login_with(DRS),
+        call("OPTS DRS drs1", "200 ok"),
+        vec![
+            Listen("PASV"),
+            Hear("ALLO 5"),
+            Say("200 ok"),
+            Hear("STOR /f"),
+        ],
+        vec![Say("150 go"), Say("126 Buffer Size (262144)"), Take],
+        vec![Say("126 Buffer Size (lots)"), Say("226 done")],
+    ])
+    .await;
+    let attempt = store(&mut session, b"bytes", &sized(Sizing::Drs1))
+        .await
+        .unwrap();
+    assert_eq!(attempt.buffers, Buffers::Sized(Sizing::Drs1));
+    assert_eq!(fake.finish().await, b"bytes");
+}
+
+/// Says two sizes into a transfer; the second comes too late for it.
+async fn tell_sizes(session: &mut Session) {
+    let control = &mut session.control;
+    control.send(&Command::Retr(b"/f".to_vec())).await.unwrap();
+    assert_eq!(control.reply().await.unwrap().code, 150);
+    control.tell_buffer(262_144).await.unwrap();
+    assert_eq!(control.reply().await.unwrap().code, 226);
+    control.tell_buffer(524_288).await.unwrap();
+    assert!(!control.is_usable());
+    control.settle().await;
+}
+
+#[tokio::test]
+async fn answers_to_sizes_that_cross_the_end_are_left_out() {
+    let (mut session, fake) = opened(vec![
+        login_with(DRS),
+        vec![
+            Hear("RETR /f"),
+            Say("150 go"),
+            Hear("SBUF 262144"),
+            Say("226 done"),
+        ],
+        vec![Hear("SBUF 524288"), Wait(50), Say("200 late")],
+        call("PWD", "257 \"/\""),
+        call("DELE /g", "250 gone"),
+    ])
+    .await;
+    tell_sizes(&mut session).await;
+    assert!(session.is_usable());
+    session.delete(b"/g").await.unwrap();
+    fake.finish().await;
+}
+
+#[tokio::test]
+async fn a_session_whose_place_is_not_found_is_not_used_again() {
+    let (mut session, fake) = opened(vec![
+        login_with(DRS),
+        vec![
+            Hear("RETR /f"),
+            Say("150 go"),
+            Hear("SBUF 262144"),
+            Say("226 done"),
+        ],
+        vec![Hear("SBUF 524288"), Hear("PWD")],
+        vec![Say("500 what"), Say("500 what"), Say("500 what")],
+    ])
+    .await;
+    tell_sizes(&mut session).await;
+    assert!(!session.is_usable());
+    assert!(session.delete(b"/g").await.unwrap_err().transient);
+    fake.finish().await;
+}
+
+#[tokio::test]
+async fn what_a_server_says_of_its_limits_counts_only_where_it_is_known_to() {
+    const REMARK: &str = "226 Transfer Complete. Raise net.ipv4.tcp_wmem.";
+    for (features, remarks) in [(DRS, 1), (GRIDFTP, 0)] {
+        let (mut session, fake) = opened(vec![
+            login_with(features),
+            vec![Listen("PASV"), Hear("RETR /f"), Say("150 go")],
+            vec![Give(b"hello".to_vec()), Say(REMARK)],
+        ])
+        .await;
+        let attempt = fetch(&mut session, &sink(), &spec()).await.unwrap();
+        assert_eq!(attempt.remarks.len(), remarks);
+        if let Some(remark) = attempt.remarks.first() {
+            assert_eq!(remark.host.as_deref(), Some(session.name()));
+            assert_eq!(remark.text, "Raise net.ipv4.tcp_wmem.");
+        }
+        fake.finish().await;
+    }
+}
+
+/// One of two servers in a transfer from `/s` to `/d`.
+fn between(features: &'static str, before: Vec<Vec<Act>>, receives: bool) -> Vec<Vec<Act>> {
+    let mut acts = vec![login_with(features)];
+    acts.extend(before);
+    acts.push(match receives {
+        true => vec![
+            Listen("PASV"),
+            Hear("ALLO 5"),
+            Say("200 ok"),
+            Hear("STOR /d"),
+        ],
+        false => [call("PORT 127,0,0,1,", "200 ok"), vec![Hear("RETR /s")]].concat(),
+    });
+    acts.push(vec![Say("150 go"), Say("226 done")]);
+    acts
+}
+
+async fn pass_on(
+    sizing: Sizing,
+    source: Vec<Vec<Act>>,
+    destination: Vec<Vec<Act>>,
+) -> (Buffers, Vec<String>) {
+    let (mut a, first) = opened(source).await;
+    let (mut b, second) = opened(destination).await;
+    let spec = TransferSpec {
+        size: Some(5),
+        ..sized(sizing)
+    };
+    let attempt = third_party(&mut a, b"/s", &mut b, b"/d", &spec, &|_| ()).await;
+    let attempt = attempt.unwrap();
+    first.finish().await;
+    second.finish().await;
+    (attempt.buffers, attempt.warnings)
+}
+
+#[tokio::test]
+async fn between_servers_the_destination_listens_and_the_source_is_told() {
+    let told = format!("229 Entering DRS Passive Mode (|1|127.0.0.1|41000|{NONCE}|)").leak();
+    let passed_on = format!("DPRT |1|127.0.0.1|41000|{NONCE}|\r\n").leak();
+    let drs = || call("OPTS DRS drs", "200 ok");
+    let source = between(DRS, vec![drs(), call(passed_on, "200 ok")], false);
+    let destination = between(DRS, vec![drs(), call("DPSV", told)], true);
+    let (buffers, warnings) = pass_on(Sizing::Drs, source, destination).await;
+    assert_eq!(buffers, Buffers::Sized(Sizing::Drs));
+    assert_eq!(warnings, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn between_servers_both_must_offer_it() {
+    for (from, to) in [(GRIDFTP, DRS), (DRS, GRIDFTP)] {
+        let source = between(from, Vec::new(), false);
+        let destination = between(to, Vec::new(), true);
+        let (buffers, warnings) = pass_on(Sizing::Drs, source, destination).await;
+        assert_eq!(buffers, Buffers::Sized(Sizing::Auto));
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+    }
+}
+
+#[tokio::test]
+async fn between_servers_a_late_refusal_is_taken_back_at_the_other() {
+    let source = between(
+        DRS,
+        vec![
+            call("OPTS DRS drs", "200 ok"),
+            call("OPTS DRS auto", "200 ok"),
+        ],
+        false,
+    );
+    let destination = between(DRS, vec![call("OPTS DRS drs", "501 no")], true);
+    let (buffers, warnings) = pass_on(Sizing::Drs, source, destination).await;
+    assert_eq!(buffers, Buffers::Sized(Sizing::Auto));
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+}
+
+#[tokio::test]
+async fn between_servers_the_first_drsftp_is_declined_here() {
+    let source = between(DRS, Vec::new(), false);
+    let destination = between(DRS, Vec::new(), true);
+    let (buffers, warnings) = pass_on(Sizing::Drs1, source, destination).await;
+    assert_eq!(buffers, Buffers::Sized(Sizing::Auto));
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].contains("no third party"), "{warnings:?}");
+}
