@@ -301,7 +301,8 @@ fn a_peer_that_floods_or_talks_nonsense_loses_the_channel_for_good() {
         let sizes = table.events.iter().filter(|e| e.1 != Event::Lost);
         assert!(sizes.count() < 10, "{:?}", table.events);
         assert_eq!(table.links[0].watch().count(), 0);
-        assert!(table.links[0].on_ready(table.now(), &[HERE]).is_empty());
+        let now = table.now();
+        assert!(table.links[0].on_ready(now, &[HERE]).is_empty());
         drop(writing.join().unwrap());
     }
 }
