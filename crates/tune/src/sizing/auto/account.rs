@@ -103,8 +103,15 @@ impl Account {
         };
         let (what, advice) = match setting {
             Setting::SendBuffer => ("send buffer", advice::sending(caps, path)),
-            Setting::ReceiveBuffer | Setting::WindowScale => {
-                ("receive buffer", advice::receiving(caps, path))
+            Setting::ReceiveBuffer => ("receive buffer", advice::receiving(caps, path)),
+            Setting::WindowScale => {
+                // It follows from what autotuning may reach, whatever can be set later.
+                let untouched = Caps {
+                    receive_settable: 0,
+                    ..*caps
+                };
+                let advice = advice::receiving(&untouched, path);
+                ("window scale and receive buffer", advice)
             }
         };
         let mut remark = format!(

@@ -33,6 +33,8 @@ pub(super) struct Receiver {
     full_since: Option<Duration>,
     /// This end has set the buffer: autotuning is off.
     taken: bool,
+    /// What was asked for last, as reported.
+    asked: u64,
     /// The window before the buffer was raised, until it is seen to have followed.
     unverified: Option<(Duration, u64)>,
     /// Raising did not help.
@@ -103,11 +105,12 @@ impl Receiver {
     /// A raised buffer is of use only when the window follows.
     fn verify(&mut self, look: &Look, trip: Trip, caps: &Caps) -> Option<Action> {
         let (at, window) = self.unverified?;
-        if look.at.saturating_sub(at) < VERIFY.max(trip.now * 2) {
+        let followed = look.window > window / 100 * 105;
+        if !followed && look.at.saturating_sub(at) < VERIFY.max(trip.now * 2) {
             return None;
         }
         self.unverified = None;
-        if look.window > window / 100 * 105 {
+        if followed {
             return None;
         }
         self.gave_up = true;
@@ -191,8 +194,8 @@ impl Receiver {
         let paper = bytes_in(meter.lately(), trip.judged()).saturating_mul(4);
         let wanted = if caps.receive_autotunes {
             // Autotuning has kept the buffer ahead of the path so far: only a full window is a
-            // reason to end that.
-            if !self.is_full_for(look, trip.now * 2) {
+            // reason to end that, and only one that follows a reason to go on.
+            if self.unverified.is_some() || !self.is_full_for(look, trip.now * 2) {
                 return None;
             }
             paper.max(look.receive_buffer.saturating_mul(2))
@@ -203,6 +206,10 @@ impl Receiver {
         if size < look.receive_buffer / 4 * 5 {
             return None;
         }
+        if look.receive_buffer < self.asked / 10 * 9 {
+            return Some(self.refused(look));
+        }
+        self.asked = size;
         let reason = self.reason_to_grow(look, meter.lately(), size, caps);
         self.taken = true;
         self.full_since = None;
@@ -212,6 +219,19 @@ impl Receiver {
             class: Class::Window,
             reason,
         })
+    }
+
+    fn refused(&mut self, look: &Look) -> Action {
+        self.gave_up = true;
+        Action {
+            change: None,
+            class: Class::Window,
+            reason: format!(
+                "receive buffer stays at {}: {} were asked for and not granted",
+                bytes(look.receive_buffer),
+                bytes(self.asked)
+            ),
+        }
     }
 
     fn reason_to_grow(&self, look: &Look, rate: u64, size: u64, caps: &Caps) -> String {
@@ -253,9 +273,10 @@ fn most_usable(look: &Look) -> u64 {
 
 /// By how much the buffer can be raised to some use.
 fn room(look: &Look, caps: &Caps) -> u64 {
+    let expressed = look.window >= ceiling(look) / 10 * 9;
     caps.receive_settable
         .min(most_usable(look))
         .checked_sub(look.receive_buffer)
-        .filter(|room| *room >= look.receive_buffer / 4)
+        .filter(|room| *room >= look.receive_buffer / 4 && !expressed)
         .unwrap_or(0)
 }

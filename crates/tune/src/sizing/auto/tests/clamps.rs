@@ -1,0 +1,154 @@
+//! Windows made smaller, and given back.
+
+use super::*;
+use crate::limiter::Role;
+
+/// A receiver with 32 MB over 20 ms, of which `queued` wait.
+fn reading(at: Duration, rate: u64, queued: u64) -> Look {
+    Look {
+        at,
+        bytes: moved(rate, at),
+        rtt: ms(20),
+        min_rtt: ms(20),
+        receive_buffer: 32 * MB,
+        receive_queued: queued,
+        window: 2 * MB,
+        window_ceiling: 65_535 << 10,
+        ..Look::default()
+    }
+}
+
+#[test]
+fn a_slow_reader_gets_the_window_that_it_needs() {
+    let mut auto = Auto::new(Role::Receiver, shipped());
+    let decisions = watch(&mut auto, ms(3000), |at| reading(at, 20_000_000, 20 * MB));
+    let [Change::Window(window)] = changes(&decisions)[..] else {
+        panic!("{decisions:?}");
+    };
+    // A pause of the reader of 100 ms, which is more than two round trips.
+    assert!((1_900_000..=2_100_000).contains(&window), "{window}");
+    let clamped = decisions.iter().find(|d| d.change.is_some()).unwrap();
+    assert_eq!(clamped.limiter, Limiter::StoreWrite);
+    assert!(clamped.at >= ms(1000));
+    assert!(
+        clamped.reason.contains("wait to be read"),
+        "{}",
+        clamped.reason
+    );
+}
+
+#[test]
+fn a_pause_of_the_reader_is_no_reason() {
+    let mut auto = Auto::new(Role::Receiver, shipped());
+    let decisions = watch(&mut auto, ms(6000), |at| {
+        let paused = at.as_millis() % 1000 < 600;
+        reading(at, 20_000_000, if paused { 20 * MB } else { 0 })
+    });
+    assert_eq!(changes(&decisions), []);
+}
+
+#[test]
+fn it_is_lifted_when_the_reader_keeps_up_and_set_more_reluctantly() {
+    let mut auto = Auto::new(Role::Receiver, shipped());
+    let decisions = watch(&mut auto, ms(60_000), |at| {
+        let slow = at.as_millis() % 8000 < 4000;
+        reading(at, 20_000_000, if slow { 20 * MB } else { 0 })
+    });
+    let windows: Vec<u64> = changes(&decisions)
+        .into_iter()
+        .map(|change| match change {
+            Change::Window(window) => window,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let lifts = windows.iter().filter(|w| **w > 32 * MB).count();
+    // After 1 and 2 s of four, but not after 4 s and more.
+    assert!((2..=3).contains(&lifts), "{windows:?}");
+    assert!(windows.len() <= 2 * lifts + 1, "{windows:?}");
+}
+
+#[test]
+fn it_is_repeated_when_the_kernel_has_forgotten_it() {
+    let mut auto = Auto::new(Role::Receiver, shipped());
+    let decisions = watch(&mut auto, ms(4000), |at| Look {
+        receive_buffer: if at < ms(2500) { 24 * MB } else { 32 * MB },
+        ..reading(at, 20_000_000, 16 * MB)
+    });
+    let changes = changes(&decisions);
+    assert_eq!(changes.len(), 2, "{decisions:?}");
+    assert_eq!(changes[0], changes[1]);
+}
+
+/// 1 Mbit/s over 150 ms with so long a round trip.
+fn modem(at: Duration, rate: u64, rtt: Duration) -> Look {
+    Look {
+        at,
+        bytes: moved(rate, at),
+        rtt,
+        min_rtt: ms(150),
+        receive_buffer: MB,
+        window: 300_000,
+        window_ceiling: 65_535 << 10,
+        ..Look::default()
+    }
+}
+
+#[test]
+fn a_modems_queue_is_drained_at_full_rate() {
+    let mut auto = Auto::new(Role::Receiver, shipped());
+    let (mut at, mut window, mut set) = (Duration::ZERO, 300_000, Vec::new());
+    while at < ms(20_000) {
+        let rtt = Duration::from_secs_f64(window as f64 / 125_000.0).max(ms(150));
+        let look = Look {
+            window,
+            ..modem(at, 125_000, rtt)
+        };
+        if let Some(Change::Window(size)) = auto.on_look(&look).and_then(|d| d.change) {
+            window = size;
+            set.push(size);
+        }
+        at += auto.due();
+    }
+    // Twice the product, set once.
+    assert!(
+        set.len() == 1 && (37_000..38_000).contains(&set[0]),
+        "{set:?}"
+    );
+}
+
+#[test]
+fn a_modem_never_gets_less_than_ten_segments() {
+    let mut auto = Auto::new(Role::Receiver, shipped());
+    let decisions = watch(&mut auto, ms(20_000), |at| modem(at, 7_000, ms(2900)));
+    assert_eq!(changes(&decisions)[0], Change::Window(14_600));
+}
+
+#[test]
+fn a_queue_on_a_fast_path_is_not_this_streams_business() {
+    let mut auto = Auto::new(Role::Receiver, shipped());
+    let decisions = watch(&mut auto, ms(20_000), |at| modem(at, 300_000, ms(2900)));
+    assert_eq!(changes(&decisions), []);
+    assert_eq!(limiters(&decisions), [Limiter::CongestionWindow]);
+}
+
+#[test]
+fn a_slow_path_that_becomes_fast_gets_its_window_back() {
+    let mut auto = Auto::new(Role::Receiver, shipped());
+    let (mut at, mut bytes, mut clamped, mut last) = (Duration::ZERO, 0, false, None);
+    while at < ms(30_000) {
+        let fast = at > ms(10_000);
+        let rtt = if clamped { ms(300) } else { ms(2400) };
+        let look = Look {
+            bytes,
+            rtt: if fast { ms(150) } else { rtt },
+            window: if clamped { 37_500 } else { 300_000 },
+            ..modem(at, 0, rtt)
+        };
+        if let Some(Change::Window(size)) = auto.on_look(&look).and_then(|d| d.change) {
+            (clamped, last) = (size < 100_000, Some(size));
+        }
+        bytes += moved(if fast && clamped { 250_000 } else { 125_000 }, auto.due());
+        at += auto.due();
+    }
+    assert!(last.unwrap() > 300_000, "{last:?}");
+}

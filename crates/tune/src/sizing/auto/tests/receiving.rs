@@ -1,0 +1,245 @@
+//! The receiver's rules.
+
+use super::super::super::caps::offered;
+use super::*;
+use crate::limiter::Role;
+
+/// A receiver over 100 ms with so large a buffer, whose window comes in every round trip.
+fn full(at: Duration, buffer: u64) -> Look {
+    let window = offered(buffer);
+    Look {
+        at,
+        bytes: moved(window * 10, at),
+        rtt: ms(100),
+        min_rtt: ms(100),
+        receive_buffer: buffer,
+        window,
+        window_ceiling: 65_535 << 10,
+        ..Look::default()
+    }
+}
+
+fn receiver(caps: Caps) -> Auto {
+    Auto::new(Role::Receiver, caps)
+}
+
+/// Old `tcp_rmem` and a raised `rmem_max`.
+fn raised() -> Caps {
+    Caps {
+        receive_settable: 32 * MB,
+        ..Caps::default()
+    }
+}
+
+#[test]
+fn autotuning_that_keeps_ahead_is_left_alone() {
+    let mut auto = receiver(privileged());
+    let decisions = watch(&mut auto, ms(5000), |at| Look {
+        // Half of what the window would allow.
+        bytes: moved(offered(32 * MB) * 5, at),
+        ..full(at, 32 * MB)
+    });
+    assert_eq!(changes(&decisions), []);
+    assert_eq!(limiters(&decisions), [Limiter::ServerCap]);
+    assert_eq!(auto.remark(), None);
+}
+
+#[test]
+fn it_is_taken_over_at_its_end_and_the_window_is_watched() {
+    let mut auto = receiver(raised());
+    let mut buffer = 6 * MB;
+    let (mut at, mut bytes, mut sizes) = (Duration::ZERO, 0, Vec::new());
+    while at < ms(5000) {
+        let decision = auto.on_look(&Look {
+            bytes,
+            ..full(at, buffer)
+        });
+        if let Some(Change::ReceiveBuffer(size)) = decision.as_ref().and_then(|d| d.change) {
+            if sizes.is_empty() {
+                assert!(
+                    at >= ms(200),
+                    "not before the window was full for two round trips"
+                );
+                assert!(
+                    decision
+                        .unwrap()
+                        .reason
+                        .contains("all that autotuning gives (tcp_rmem)")
+                );
+            }
+            buffer = size * 2;
+            sizes.push(buffer);
+        } else {
+            assert_eq!(decision.and_then(|d| d.change), None);
+        }
+        bytes += moved(offered(buffer) * 10, auto.due());
+        at += auto.due();
+    }
+    assert!(sizes.len() <= 3 && sizes.is_sorted(), "{sizes:?}");
+    assert_eq!(sizes.last(), Some(&(32 * MB)));
+    assert!(auto.remark().unwrap().contains("net.ipv4.tcp_rmem"));
+}
+
+#[test]
+fn a_window_that_does_not_follow_goes_back_to_the_kernel_once() {
+    let mut auto = receiver(raised());
+    let mut taken = false;
+    let before = full(Duration::ZERO, 6 * MB).window;
+    let (mut at, mut decisions) = (Duration::ZERO, Vec::new());
+    while at < ms(9000) {
+        let look = Look {
+            receive_buffer: if taken { 16 * MB } else { 6 * MB },
+            ..full(at, 6 * MB)
+        };
+        let decision = auto.on_look(&look);
+        taken |= decision.as_ref().is_some_and(|d| d.change.is_some());
+        decisions.extend(decision);
+        at += auto.due();
+    }
+    let [Change::ReceiveBuffer(_), Change::Regrow(window)] = changes(&decisions)[..] else {
+        panic!("{decisions:?}");
+    };
+    assert_eq!(window, before);
+}
+
+#[test]
+fn where_less_can_be_set_than_autotuning_gives_nothing_is_set() {
+    for caps in [Caps::default(), shipped()] {
+        let mut auto = receiver(caps);
+        let decisions = watch(&mut auto, ms(5000), |at| full(at, caps.receive_autotuned));
+        assert_eq!(changes(&decisions), [], "{caps:?}");
+        assert_eq!(limiters(&decisions), [Limiter::ReceiveWindow]);
+        let remark = auto.remark().unwrap();
+        assert!(remark.contains("net.ipv4.tcp_rmem"), "{remark}");
+        assert_eq!(auto.bound().unwrap().limiter, Limiter::ReceiveWindow);
+    }
+}
+
+#[test]
+fn no_buffer_helps_beyond_the_window_scale() {
+    let mut auto = receiver(privileged());
+    let decisions = watch(&mut auto, ms(5000), |at| Look {
+        window_ceiling: offered(32 * MB),
+        ..full(at, 32 * MB)
+    });
+    assert_eq!(changes(&decisions), []);
+    assert_eq!(limiters(&decisions), [Limiter::ReceiveWindow]);
+    assert_eq!(auto.bound().unwrap().limiter, Limiter::ReceiveWindow);
+    let remark = auto.remark().unwrap();
+    assert!(
+        remark.contains("window scale") && remark.contains("tcp_rmem"),
+        "{remark}"
+    );
+    // Half as much again can be expressed: no more is asked for.
+    let mut auto = receiver(privileged());
+    let ceiling = offered(48 * MB);
+    let decisions = watch(&mut auto, ms(600), |at| Look {
+        window_ceiling: ceiling,
+        ..full(at, 32 * MB)
+    });
+    assert_eq!(changes(&decisions), [Change::ReceiveBuffer(ceiling)]);
+    assert!(
+        decisions[0].reason.contains("window scale"),
+        "{decisions:?}"
+    );
+}
+
+#[test]
+fn what_is_not_granted_is_not_asked_for_again() {
+    let caps = Caps {
+        receive_autotunes: false,
+        ..raised()
+    };
+    let mut auto = receiver(caps);
+    let decisions = watch(&mut auto, ms(5000), |at| full(at, MB));
+    assert!(
+        matches!(changes(&decisions)[..], [Change::ReceiveBuffer(_)]),
+        "{decisions:?}"
+    );
+    assert!(
+        decisions.iter().any(|d| d.reason.contains("not granted")),
+        "{decisions:?}"
+    );
+}
+
+#[test]
+fn a_buffer_that_fell_is_repaired_and_not_for_ever() {
+    let mut auto = receiver(shipped());
+    let decisions = watch(&mut auto, ms(20_000), |at| {
+        // Cut every second, repaired in between.
+        let cut = at.as_millis() % 1000 >= 500;
+        Look {
+            bytes: moved(MB, at),
+            receive_buffer: if cut { MB / 4 } else { 6 * MB },
+            window: if cut { MB / 8 } else { 4 * MB },
+            ..full(at, 6 * MB)
+        }
+    });
+    assert_eq!(changes(&decisions), [Change::Regrow(4 * MB); 4]);
+    assert!(
+        decisions
+            .iter()
+            .any(|d| d.reason.starts_with("receive buffer fell from 6.3 MB"))
+    );
+}
+
+#[test]
+fn autotuning_that_stands_still_is_helped() {
+    let mut auto = receiver(shipped());
+    let window = full(Duration::ZERO, MB).window;
+    let decisions = watch(&mut auto, ms(1200), |at| full(at, MB));
+    assert_eq!(changes(&decisions), [Change::Regrow(window * 2)]);
+    assert!(decisions[0].at >= ms(400), "four round trips are its due");
+    // One that grows is not.
+    let mut auto = receiver(shipped());
+    let decisions = watch(&mut auto, ms(1200), |at| {
+        full(
+            at,
+            MB + MB / 16 * (u64::try_from(at.as_millis()).unwrap() / 200),
+        )
+    });
+    assert_eq!(changes(&decisions), []);
+}
+
+#[test]
+fn without_autotuning_it_follows_the_path_by_itself() {
+    let caps = Caps {
+        receive_autotunes: false,
+        receive_autotuned: 6 * MB,
+        receive_settable: 32 * MB,
+        receive_first: [4096, 65_536],
+        ..Caps::default()
+    };
+    let mut auto = receiver(caps);
+    // 100 Mbit/s over 100 ms: a product of 1.25 MB.
+    let line = 12_500_000;
+    let (mut at, mut buffer, mut bytes, mut sizes) = (Duration::ZERO, 65_536, 0, vec![65_536]);
+    while at < ms(3000) {
+        let look = Look {
+            bytes,
+            ..full(at, buffer)
+        };
+        if let Some(Change::ReceiveBuffer(size)) = auto.on_look(&look).and_then(|d| d.change) {
+            buffer = size * 2;
+            sizes.push(buffer);
+        }
+        bytes += moved(line.min(offered(buffer) * 10), auto.due());
+        at += auto.due();
+    }
+    assert!(sizes.is_sorted() && sizes.len() <= 8, "{sizes:?}");
+    let last = *sizes.last().unwrap();
+    // Twice the product as argument, four times as reported, and no more.
+    assert!((4_000_000..=5_200_000).contains(&last), "{sizes:?}");
+}
+
+#[test]
+fn a_short_path_is_left_alone() {
+    let mut auto = receiver(raised());
+    let decisions = watch(&mut auto, ms(5000), |at| Look {
+        rtt: Duration::from_micros(200),
+        min_rtt: Duration::from_micros(50),
+        bytes: moved(2_000 * MB, at),
+        ..full(at, 6 * MB)
+    });
+    assert_eq!(changes(&decisions), []);
+}

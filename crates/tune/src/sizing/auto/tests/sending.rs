@@ -1,0 +1,232 @@
+//! The sender's rules.
+
+use super::super::super::caps::carried;
+use super::*;
+use crate::limiter::Role;
+
+/// A sender whose buffer of `buffer` is full, over 100 ms: two thirds of it every round trip.
+fn full(at: Duration, buffer: u64) -> Look {
+    let rate = carried(buffer) * 10;
+    Look {
+        at,
+        bytes: moved(rate, at),
+        rtt: ms(100),
+        min_rtt: ms(100),
+        send_buffer: buffer,
+        send_queued: buffer / 4 * 3,
+        in_flight: carried(buffer),
+        congestion_window: carried(buffer) * 2,
+        peer_window: 1 << 30,
+        busy: at,
+        ..Look::default()
+    }
+}
+
+fn sender(caps: Caps) -> Auto {
+    Auto::new(Role::Sender, caps)
+}
+
+#[test]
+fn a_full_buffer_at_autotunings_end_is_raised_within_two_round_trips() {
+    let mut auto = sender(shipped());
+    let mut buffer = 4 * MB;
+    let decisions = watch(&mut auto, ms(5000), |at| {
+        if at > ms(200) {
+            buffer = 8 * MB;
+        }
+        full(at, buffer)
+    });
+    assert_eq!(changes(&decisions), [Change::SendBuffer(4 * MB)]);
+    assert!(decisions[0].at <= ms(150), "{:?}", decisions[0]);
+    assert_eq!(
+        decisions[0].reason,
+        "send buffer 4.2 MB is all that autotuning gives (tcp_wmem), it keeps 2.8 MB in flight; set \
+         to 8.4 MB"
+    );
+}
+
+#[test]
+fn what_is_too_small_still_is_said_in_the_end() {
+    let mut auto = sender(shipped());
+    assert_eq!(auto.remark(), None);
+    watch(&mut auto, ms(5000), |at| full(at, 8 * MB));
+    assert_eq!(
+        auto.remark().unwrap(),
+        "limited by the send buffer of this host (8.4 MB: 5.6 MB in flight, 447 Mbit/s a stream at \
+         100 ms); an administrator can lift that to 1.8 Gbit/s with `sysctl -w \
+         net.ipv4.tcp_wmem=\"4096 16384 67108864\"`; more streams are the other way"
+    );
+    let bound = auto.bound().unwrap();
+    assert_eq!(bound.limiter, Limiter::SendBuffer);
+    assert_eq!(bound.in_flight, carried(8 * MB));
+    assert!((440_000_000..450_000_000).contains(&bound.stream_bps));
+}
+
+#[test]
+fn a_buffer_that_autotuning_can_still_raise_is_left_alone() {
+    let mut auto = sender(privileged());
+    let decisions = watch(&mut auto, ms(5000), |at| full(at, 2 * MB));
+    assert_eq!(changes(&decisions), []);
+    assert_eq!(auto.remark(), None);
+    assert_eq!(auto.bound(), None);
+}
+
+#[test]
+fn where_less_can_be_set_than_autotuning_gives_nothing_is_set() {
+    let mut auto = sender(Caps::default());
+    let decisions = watch(&mut auto, ms(5000), |at| full(at, 4 * MB));
+    assert_eq!(changes(&decisions), []);
+    assert_eq!(limiters(&decisions), [Limiter::SendBuffer]);
+    assert!(auto.remark().unwrap().contains("tcp_wmem"));
+    assert!(auto.bound().is_some());
+}
+
+#[test]
+fn a_path_that_queues_is_full() {
+    let mut auto = sender(privileged());
+    let decisions = watch(&mut auto, ms(5000), |at| Look {
+        rtt: ms(112),
+        ..full(at, 4 * MB)
+    });
+    assert_eq!(changes(&decisions), []);
+    assert_eq!(limiters(&decisions), [Limiter::CongestionWindow]);
+    assert_eq!(auto.remark(), None);
+}
+
+#[test]
+fn a_full_window_of_the_peer_is_not_the_buffer() {
+    let mut auto = sender(privileged());
+    let decisions = watch(&mut auto, ms(5000), |at| {
+        let look = full(at, 4 * MB);
+        Look {
+            peer_window: look.in_flight,
+            rwnd_limited: at / 2,
+            ..look
+        }
+    });
+    assert_eq!(changes(&decisions), []);
+    assert_eq!(limiters(&decisions), [Limiter::ReceiveWindow]);
+    assert!(decisions[0].reason.contains("receiver's window of 2.8 MB"));
+}
+
+#[test]
+fn a_writer_that_has_room_is_not_held_by_the_buffer() {
+    let unsent = |at| Look {
+        unsent: MB,
+        congestion_window: 3 * MB,
+        slow_start: true,
+        ..full(at, 4 * MB)
+    };
+    let mut auto = sender(privileged());
+    let decisions = watch(&mut auto, ms(5000), unsent);
+    assert_eq!(changes(&decisions), []);
+    assert_eq!(limiters(&decisions), [Limiter::CongestionWindow]);
+}
+
+#[test]
+fn nothing_is_done_on_a_short_path() {
+    let mut auto = sender(privileged());
+    let decisions = watch(&mut auto, ms(5000), |at| Look {
+        rtt: Duration::from_micros(900),
+        min_rtt: Duration::from_micros(300),
+        ..full(at, 4 * MB)
+    });
+    assert_eq!(changes(&decisions), []);
+}
+
+#[test]
+fn a_privileged_sender_doubles_until_the_path_queues() {
+    let mut auto = sender(privileged());
+    let path = 40 * MB;
+    let (mut at, mut buffer, mut sizes) = (Duration::ZERO, 4 * MB, Vec::new());
+    while at < ms(5000) {
+        let look = full(at, buffer);
+        // In flight beyond the path's product is queue; the rate does not matter any more.
+        let rtt = ms(100).mul_f64((carried(buffer) as f64 / path as f64).max(1.0));
+        let decision = auto.on_look(&Look {
+            rtt,
+            bytes: moved(path * 10, at),
+            ..look
+        });
+        if let Some(Change::SendBuffer(size)) = decision.and_then(|d| d.change) {
+            buffer = size * 2;
+            sizes.push(buffer / MB);
+        }
+        at += auto.due();
+    }
+    // Three times the product at once, since the rate is known; then nothing.
+    assert_eq!(sizes, [120]);
+}
+
+#[test]
+fn it_doubles_while_it_stays_the_limit_and_four_times_in_slow_start() {
+    let grown = |slow_start| {
+        let mut auto = sender(privileged());
+        let (mut at, mut buffer, mut bytes) = (Duration::ZERO, 4 * MB, 0);
+        let mut sizes = Vec::new();
+        while at < ms(3000) {
+            let look = Look {
+                slow_start,
+                bytes,
+                ..full(at, buffer)
+            };
+            if let Some(Change::SendBuffer(size)) = auto.on_look(&look).and_then(|d| d.change) {
+                buffer = size * 2;
+                sizes.push(buffer / MB);
+            }
+            bytes += moved(carried(buffer) * 10, auto.due());
+            at += auto.due();
+        }
+        sizes
+    };
+    assert_eq!(grown(true), [16, 64, 256]);
+    assert_eq!(grown(false), [8, 16, 32, 64, 128, 256]);
+}
+
+#[test]
+fn what_is_not_granted_is_not_asked_for_again() {
+    let mut auto = sender(shipped());
+    let decisions = watch(&mut auto, ms(5000), |at| full(at, 4 * MB));
+    assert_eq!(changes(&decisions), [Change::SendBuffer(4 * MB)]);
+    assert!(decisions[1].reason.contains("not granted"), "{decisions:?}");
+    assert!(auto.remark().is_some());
+}
+
+#[test]
+fn a_program_that_writes_slowly_is_named() {
+    let mut auto = sender(privileged());
+    let decisions = watch(&mut auto, ms(5000), |at| Look {
+        send_queued: 100_000,
+        in_flight: 80_000,
+        busy: at / 2,
+        ..full(at, 4 * MB)
+    });
+    assert_eq!(changes(&decisions), []);
+    assert_eq!(limiters(&decisions), [Limiter::StoreRead]);
+}
+
+#[test]
+fn losses_without_a_queue_are_named() {
+    let mut auto = sender(privileged());
+    let decisions = watch(&mut auto, ms(5000), |at| Look {
+        send_queued: 2 * MB,
+        unsent: MB,
+        in_flight: MB,
+        congestion_window: MB,
+        retransmits: u64::try_from(at.as_millis()).unwrap() / 20,
+        ..full(at, 4 * MB)
+    });
+    assert_eq!(changes(&decisions), []);
+    assert_eq!(limiters(&decisions), [Limiter::Loss]);
+}
+
+#[test]
+fn an_old_kernel_that_tells_little_is_left_alone() {
+    let mut auto = sender(privileged());
+    let decisions = watch(&mut auto, ms(5000), |at| Look {
+        at,
+        bytes: moved(10 * MB, at),
+        ..Look::default()
+    });
+    assert_eq!(changes(&decisions), []);
+}
