@@ -4,6 +4,7 @@
 
 mod args;
 mod demo;
+mod doctor;
 mod help;
 mod lab;
 mod output;
@@ -40,6 +41,7 @@ fn run(verb: Verb) -> Result<u8> {
         Verb::Cp(args) => copy(&args),
         Verb::Serve(args) => serve(*args),
         Verb::Demo(args) => demo::run(&args),
+        Verb::Doctor(args) => doctor::run(&args),
         Verb::User(args) => user::run(args).map(|()| Exit::Done),
         Verb::Help(args) => help::help(&args.verb).map(|()| Exit::Done),
         Verb::Man(args) => help::man(&args.verb).map(|()| Exit::Done),

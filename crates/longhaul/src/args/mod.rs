@@ -1,6 +1,7 @@
 //! Every verb and flag, defined once; help, man pages and completions follow from here.
 
 mod cp;
+mod doctor;
 pub(crate) mod lab;
 pub(crate) mod lab_sim;
 mod remote;
@@ -10,6 +11,7 @@ mod user;
 use clap::{Parser, Subcommand};
 
 pub(crate) use cp::CpArgs;
+pub(crate) use doctor::DoctorArgs;
 pub(crate) use remote::{CksumArgs, LsArgs, MkdirArgs, MvArgs, RmArgs, StatArgs};
 pub(crate) use serve::{LogFormat, ServeArgs};
 pub(crate) use user::{UserArgs, UserVerb};
@@ -64,6 +66,7 @@ pub(crate) enum Verb {
     Mv(MvArgs),
     Cksum(CksumArgs),
     User(UserArgs),
+    Doctor(DoctorArgs),
     Lab(lab::LabArgs),
     Help(HelpArgs),
     /// Print a man page (roff) on standard output
