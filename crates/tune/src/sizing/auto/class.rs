@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use super::super::Look;
-use super::super::figures::{bits, bytes, rate_of, span};
+use super::super::caps::carried;
+use super::super::figures::{bits, bytes, bytes_in, rate_of, span};
 use super::meter::Trip;
 use crate::limiter::{Limiter, Role};
 
@@ -106,6 +107,12 @@ pub(super) fn is_pressed(look: &Look) -> bool {
         && (look.peer_window == 0 || look.in_flight < look.peer_window / 10 * 9)
 }
 
+/// The rate, bytes per second, is one that the send buffer could limit. During loss recovery a
+/// buffer is full of what arrived after a gap, at whatever rate.
+pub(super) fn explains(look: &Look, trip: Trip, rate: u64) -> bool {
+    bytes_in(rate, trip.now) >= carried(look.send_buffer) / 2
+}
+
 /// Half of what the receive buffer can hold waits to be read.
 pub(super) fn is_backed_up(look: &Look) -> bool {
     look.receive_buffer > 0 && look.receive_queued >= look.receive_buffer / 2
@@ -113,7 +120,7 @@ pub(super) fn is_backed_up(look: &Look) -> bool {
 
 /// One window a round trip explains the rate, bytes per second.
 pub(super) fn fills_window(look: &Look, trip: Trip, rate: u64) -> bool {
-    let in_flight = super::super::figures::bytes_in(rate, trip.judged());
+    let in_flight = bytes_in(rate, trip.judged());
     look.window > 0 && in_flight >= look.window / 100 * 85
 }
 
@@ -151,8 +158,8 @@ impl Tally {
         };
         self.looks += 1;
         self.pressed += u32::from(is_pressed(look));
-        self.idle +=
-            u32::from(look.unsent == 0 && look.in_flight < look.congestion_window / 10 * 7);
+        let idle = look.unsent == 0 && look.in_flight < look.congestion_window / 10 * 7;
+        self.idle += u32::from(idle && !is_pressed(look));
         self.backed_up += u32::from(is_backed_up(look));
         let trip = Trip::of(look);
         let time = look.at.saturating_sub(first.at);
@@ -162,7 +169,7 @@ impl Tally {
         let moved = look.bytes.saturating_sub(first.bytes);
         let rate = rate_of(moved, time);
         let class = match role {
-            Role::Sender => self.sender(&first, look, trip, time),
+            Role::Sender => self.sender(&first, look, trip, time, rate),
             Role::Receiver => self.receiver(look, trip, rate),
         };
         *self = Self {
@@ -172,13 +179,13 @@ impl Tally {
         (moved > 0).then_some(Verdict { class, time, rate })
     }
 
-    fn sender(&self, first: &Look, look: &Look, trip: Trip, time: Duration) -> Class {
+    fn sender(&self, first: &Look, look: &Look, trip: Trip, time: Duration, rate: u64) -> Class {
         let busy = look.busy.saturating_sub(first.busy);
         let held = look.rwnd_limited.saturating_sub(first.rwnd_limited);
         if !busy.is_zero() && held * 10 > busy * 3 {
             return Class::Window;
         }
-        if self.pressed * 2 >= self.looks {
+        if self.pressed * 2 >= self.looks && explains(look, trip, rate) {
             return if trip.has_queue() {
                 Class::PathFull
             } else {

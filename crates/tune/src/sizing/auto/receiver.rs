@@ -135,7 +135,7 @@ impl Receiver {
         Some(self.repair(
             look,
             self.widest,
-            format!(
+            &format!(
                 "receive buffer fell from {} to {}, which the kernel does not make good",
                 bytes(before),
                 bytes(look.receive_buffer)
@@ -160,7 +160,7 @@ impl Receiver {
         Some(self.repair(
             look,
             window,
-            format!(
+            &format!(
                 "the window of {} is full and autotuning stands still with a buffer of {}",
                 bytes(look.window),
                 bytes(look.receive_buffer)
@@ -175,7 +175,7 @@ impl Receiver {
         caps.receive_autotunes && !self.taken && self.repairs < REPAIRS && rested
     }
 
-    fn repair(&mut self, look: &Look, window: u64, what: String) -> Action {
+    fn repair(&mut self, look: &Look, window: u64, what: &str) -> Action {
         self.repairs += 1;
         self.repaired_at = Some(look.at);
         Action {

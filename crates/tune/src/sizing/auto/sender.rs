@@ -11,19 +11,40 @@ use std::time::Duration;
 use super::super::caps::{Caps, carried};
 use super::super::figures::{bits, bytes, bytes_in, span};
 use super::super::{Change, Look};
-use super::class::{Class, is_pressed};
+use super::class::{Class, explains, is_pressed};
 use super::meter::Trip;
 use super::{Action, Setting};
 
 /// One stream's send buffer.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Sender {
-    /// Since when the writer waits for room, and when it was last seen to.
-    pressed: Option<(Duration, Duration)>,
+    /// The writer waits for room.
+    pressed: Option<Pressed>,
     /// What was asked for last, as reported.
     asked: Option<u64>,
     /// The kernel granted less than it said it would.
     refused: bool,
+}
+
+/// How long a writer has waited.
+#[derive(Debug, Clone, Copy)]
+struct Pressed {
+    since: Duration,
+    /// When it was last seen to wait.
+    last: Duration,
+    /// Round trips meanwhile: their sum and number. A burst's own queue comes and goes within each.
+    trips: Duration,
+    looks: u32,
+}
+
+impl Pressed {
+    /// The mean round trip.
+    fn trip(&self, base: Duration) -> Trip {
+        Trip {
+            base,
+            now: self.trips / self.looks.max(1),
+        }
+    }
 }
 
 impl Sender {
@@ -34,9 +55,11 @@ impl Sender {
         rate: u64,
         caps: &Caps,
     ) -> Option<Action> {
-        let since = self.pressed_since(look, trip)?;
-        let waited = look.at.saturating_sub(since) >= trip.now;
-        if !waited || trip.is_short() || trip.has_queue() || !self.has_room(look, caps) {
+        let pressed = self.pressed(look, trip)?;
+        let trip = pressed.trip(trip.base);
+        let waited = look.at.saturating_sub(pressed.since) >= trip.now;
+        let needed = !trip.is_short() && !trip.has_queue() && explains(look, trip, rate);
+        if !waited || !needed || !self.has_room(look, caps) {
             return None;
         }
         if let Some(asked) = self
@@ -81,16 +104,25 @@ impl Sender {
     }
 
     /// A single look may miss: the writer has just been woken.
-    fn pressed_since(&mut self, look: &Look, trip: Trip) -> Option<Duration> {
-        if is_pressed(look) {
-            let since = self.pressed.map_or(look.at, |(since, _)| since);
-            self.pressed = Some((since, look.at));
-            return Some(since);
-        }
-        self.pressed = self
+    fn pressed(&mut self, look: &Look, trip: Trip) -> Option<Pressed> {
+        let recent = self
             .pressed
-            .filter(|(_, last)| look.at.saturating_sub(*last) <= trip.now / 2);
-        None
+            .filter(|pressed| look.at.saturating_sub(pressed.last) <= trip.now / 2);
+        if !is_pressed(look) {
+            self.pressed = recent;
+            return None;
+        }
+        let mut pressed = recent.unwrap_or(Pressed {
+            since: look.at,
+            last: look.at,
+            trips: Duration::ZERO,
+            looks: 0,
+        });
+        pressed.last = look.at;
+        pressed.trips += trip.now;
+        pressed.looks += 1;
+        self.pressed = Some(pressed);
+        Some(pressed)
     }
 
     /// Three times the bandwidth-delay product as seen so far, and at least twice as much as

@@ -94,6 +94,18 @@ fn a_path_that_queues_is_full() {
 }
 
 #[test]
+fn a_buffer_that_loss_recovery_fills_is_no_limit() {
+    let mut auto = sender(privileged());
+    let decisions = watch(&mut auto, ms(5000), |at| Look {
+        bytes: moved(MB, at),
+        retransmits: u64::try_from(at.as_millis()).unwrap() / 20,
+        ..full(at, 4 * MB)
+    });
+    assert_eq!(changes(&decisions), []);
+    assert_eq!(limiters(&decisions), [Limiter::Loss]);
+}
+
+#[test]
 fn a_full_window_of_the_peer_is_not_the_buffer() {
     let mut auto = sender(privileged());
     let decisions = watch(&mut auto, ms(5000), |at| {
