@@ -1,0 +1,217 @@
+//! One end of a transfer under test, with the test as the other end.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use data::channel::{Accept, Channel, ListenOptions};
+use data::drs::Endpoint;
+use data::error::DataError;
+use data::job::{Control, Report, Settings};
+use data::recv::RecvPlan;
+use data::send::SendPlan;
+use data::store::Source;
+use data::store::memory::{MemorySink, MemorySource};
+use proto::command::Mode;
+use proto::drs::Nonce;
+use proto::ranges::RangeSet;
+use proto::sizing::Sizing;
+
+pub(crate) const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+pub(crate) const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
+
+/// What takes longer hangs.
+pub(crate) const LONG: Duration = Duration::from_secs(10);
+
+/// More than the buffers between two ends hold: a transfer lasts until the test lets it end.
+pub(crate) const MUCH: usize = 8 << 20;
+
+pub(crate) type Outcome = Result<Report, DataError>;
+
+pub(crate) fn settings(mode: Mode, drs: Option<&Arc<Endpoint>>) -> Settings {
+    Settings {
+        mode,
+        block: 64 << 10,
+        stall: LONG,
+        connect: LONG,
+        sizing: Sizing::Drs,
+        drs: drs.map(Arc::clone),
+        ..Settings::default()
+    }
+}
+
+pub(crate) fn listen() -> (Channel, SocketAddr) {
+    let channel = Channel::listen(&ListenOptions {
+        ip: HERE,
+        ports: None,
+        accept: Accept::Any,
+        send_buffer: None,
+        receive_buffer: None,
+        sizing: Sizing::Drs,
+    })
+    .unwrap();
+    let address = channel.local_addr().unwrap();
+    (channel, address)
+}
+
+/// The DRS channel's listening end.
+pub(crate) fn listening() -> Arc<Endpoint> {
+    Arc::new(Endpoint::listen(HERE, None).unwrap())
+}
+
+/// A connecting end, and the listener that it connects to.
+pub(crate) fn connecting() -> (Arc<Endpoint>, TcpListener) {
+    let listener = TcpListener::bind((HERE, 0)).unwrap();
+    let nonce = Nonce::new([7; 16]);
+    let endpoint = Endpoint::connect(listener.local_addr().unwrap(), nonce);
+    (Arc::new(endpoint), listener)
+}
+
+/// Bytes in which every block differs from every other.
+pub(crate) fn pattern(len: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_u32;
+    (0..len)
+        .map(|_| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 24) as u8
+        })
+        .collect()
+}
+
+pub(crate) fn memory(bytes: Vec<u8>) -> Arc<dyn Source> {
+    Arc::new(MemorySource::new(bytes, "source"))
+}
+
+pub(crate) fn plan(len: usize) -> SendPlan {
+    let mut ranges = RangeSet::new();
+    ranges.insert(0, len as u64);
+    SendPlan { ranges, origin: 0 }
+}
+
+pub(crate) const ANY: RecvPlan = RecvPlan {
+    origin: 0,
+    stream_start: 0,
+    limit: None,
+};
+
+/// An end under test at work in MODE S, and the test's data connection to it.
+pub(crate) struct Running {
+    pub(crate) control: Arc<Control>,
+    pub(crate) data: TcpStream,
+    thread: JoinHandle<Outcome>,
+    begin: Instant,
+}
+
+impl Running {
+    /// Sends `bytes`.
+    pub(crate) fn sender(bytes: Vec<u8>, drs: &Arc<Endpoint>) -> Self {
+        let settings = settings(Mode::Stream, Some(drs));
+        Self::new(move |channel, control| {
+            let plan = plan(bytes.len());
+            data::send::run(channel, &memory(bytes), &plan, &settings, control)
+        })
+    }
+
+    /// Stores what comes.
+    pub(crate) fn receiver(sink: MemorySink, drs: &Arc<Endpoint>) -> Self {
+        let settings = settings(Mode::Stream, Some(drs));
+        Self::new(move |channel, control| {
+            data::recv::run(channel, &(Arc::new(sink) as _), &ANY, &settings, control)
+        })
+    }
+
+    fn new(run: impl FnOnce(&mut Channel, &Arc<Control>) -> Outcome + Send + 'static) -> Self {
+        let (mut channel, address) = listen();
+        let control = Arc::new(Control::new());
+        let begin = Instant::now();
+        let thread = {
+            let control = Arc::clone(&control);
+            std::thread::spawn(move || run(&mut channel, &control))
+        };
+        let data = TcpStream::connect(address).unwrap();
+        Self {
+            control,
+            data,
+            thread,
+            begin,
+        }
+    }
+
+    /// Reads all that a sender sends, and its outcome.
+    pub(crate) fn drain(mut self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.data.read_to_end(&mut bytes).unwrap();
+        self.end();
+        bytes
+    }
+
+    /// Sends a receiver the rest, and takes its outcome.
+    pub(crate) fn feed(mut self, bytes: &[u8]) {
+        self.data.write_all(bytes).unwrap();
+        self.end();
+    }
+
+    fn end(self) {
+        drop(self.data);
+        self.thread.join().unwrap().unwrap();
+        assert!(self.begin.elapsed() < LONG, "{:?}", self.begin.elapsed());
+        assert_eq!(self.control.streams(), 0);
+    }
+}
+
+/// The test's end of a DRS channel.
+pub(crate) struct Voice(BufReader<TcpStream>);
+
+impl Voice {
+    pub(crate) fn new(stream: TcpStream) -> Self {
+        stream.set_read_timeout(Some(LONG)).unwrap();
+        Self(BufReader::new(stream))
+    }
+
+    /// Connects from an address to where the endpoint listens, and says something.
+    pub(crate) fn from(ip: IpAddr, to: &Endpoint, words: &str) -> Self {
+        let kind = (socket2::Domain::IPV4, socket2::Type::STREAM);
+        let socket = socket2::Socket::new(kind.0, kind.1, None).unwrap();
+        socket.bind(&SocketAddr::new(ip, 0).into()).unwrap();
+        socket.connect(&to.address().at.into()).unwrap();
+        let mut voice = Self::new(socket.into());
+        voice.say(words);
+        voice
+    }
+
+    /// As the peer.
+    pub(crate) fn peer(to: &Endpoint) -> Self {
+        Self::from(HERE, to, &greeting(to))
+    }
+
+    /// Speaks to whoever may have hung up already.
+    pub(crate) fn say(&mut self, words: &str) {
+        let _ = self.0.get_mut().write_all(words.as_bytes());
+    }
+
+    /// The next line as it comes.
+    pub(crate) fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.0.read_line(&mut line).unwrap();
+        line
+    }
+
+    pub(crate) fn hang_up(&self) {
+        self.0.get_ref().shutdown(Shutdown::Both).unwrap();
+    }
+
+    /// Waits for the other end to hang up; what it says until then is ignored.
+    pub(crate) fn hears_end(&mut self) {
+        let mut ignored = Vec::new();
+        if let Err(error) = self.0.read_to_end(&mut ignored) {
+            // What the other end did not read makes its close a reset.
+            assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+        }
+    }
+}
+
+pub(crate) fn greeting(endpoint: &Endpoint) -> String {
+    format!("DRS {}\r\n", endpoint.address().nonce.to_hex())
+}
