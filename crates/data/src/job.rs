@@ -76,7 +76,7 @@ pub struct WireStats {
     pub min_rtt_us: u32,
     /// Largest smoothed RTT seen, microseconds.
     pub rtt_us: u32,
-    /// Largest send or receive buffer granted by the kernel, bytes (SO_MEMINFO).
+    /// Largest buffer that the kernel granted for the transfer's direction, bytes (SO_MEMINFO).
     pub buffer_bytes: u64,
     /// Most memory that the sockets of this end held at one moment, bytes, summed over streams
     /// (SO_MEMINFO); 0 when nobody looked while data moved.

@@ -323,7 +323,11 @@ impl<'t> Wire<'t> {
                 now.min_rtt_us
             },
             rtt_us: now.rtt_us,
-            buffer_bytes: memory.sndbuf.max(memory.rcvbuf).into(),
+            // The other direction carries acknowledgements; its buffer says nothing.
+            buffer_bytes: match now.bytes_sent > now.bytes_received {
+                true => memory.sndbuf.into(),
+                false => memory.rcvbuf.into(),
+            },
             memory_bytes: 0,
             busy_us: now.busy_us.saturating_sub(before.busy_us),
             rwnd_limited_us: now.rwnd_limited_us.saturating_sub(before.rwnd_limited_us),

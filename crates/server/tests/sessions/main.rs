@@ -24,5 +24,6 @@ mod lines;
 mod listings;
 mod login;
 mod restart;
+mod right_sizing;
 mod shutdown;
 mod stream_mode;

@@ -1,0 +1,322 @@
+//! Dynamic right-sizing seen from the wire: the DRS channel, and sizes on the control channel.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use crate::client::Client;
+use crate::data_port;
+use crate::running::{Running, eventually, sample};
+
+const NONCE: &str = "000102030405060708090a0b0c0d0eff";
+/// Larger than what sockets hold, so that the transfer is still running when it is spoken of.
+const LARGE: usize = 24 << 20;
+
+/// A session with this policy in force.
+fn session(server: &Running, policy: &str) -> Client {
+    let mut client = server.anonymous();
+    client.expect(&format!("OPTS DRS {policy}"), 200);
+    client
+}
+
+/// DPSV's address and nonce.
+fn dpsv(client: &mut Client) -> (SocketAddr, String) {
+    let text = client.expect("DPSV", 229).text;
+    let inner = &text[text.find('(').unwrap() + 1..text.find(')').unwrap()];
+    let fields: Vec<&str> = inner.split('|').collect();
+    let at = SocketAddr::new(fields[2].parse().unwrap(), fields[3].parse().unwrap());
+    (at, fields[4].to_owned())
+}
+
+/// The other end of a DRS channel.
+struct Peer(BufReader<TcpStream>);
+
+impl Peer {
+    fn new(stream: TcpStream) -> Self {
+        stream
+            .set_read_timeout(Some(Duration::from_secs(10)))
+            .unwrap();
+        Self(BufReader::new(stream))
+    }
+
+    fn connect(to: SocketAddr, nonce: &str) -> Self {
+        let mut peer = Self::new(TcpStream::connect(to).unwrap());
+        peer.say(&format!("DRS {nonce}\r\n"));
+        peer
+    }
+
+    fn say(&mut self, line: &str) {
+        self.0.get_mut().write_all(line.as_bytes()).unwrap();
+    }
+
+    /// The next line; empty at the end of the connection.
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        match self.0.read_line(&mut line) {
+            Ok(_) => line,
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => String::new(),
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+#[test]
+fn it_is_announced_and_asked_for() {
+    let server = Running::start();
+    let mut client = server.anonymous();
+    let features = client.expect("FEAT", 211).text;
+    assert!(
+        features.contains("\n DRS auto;kernel;drs1;drs;"),
+        "{features}"
+    );
+    client.expect("DPSV", 503);
+    client.expect("OPTS DRS none", 501);
+    client.expect("OPTS DRS drs", 200);
+    let (at, nonce) = dpsv(&mut client);
+    assert_eq!(at.ip(), server.ip());
+    let (_, another) = dpsv(&mut client);
+    assert_ne!(nonce, another);
+    assert!(
+        TcpStream::connect(at).is_err(),
+        "the old listener is closed"
+    );
+}
+
+#[test]
+fn the_channel_uses_the_ports_and_the_address_of_data_connections() {
+    let ports = (40_300, 40_399);
+    let server = Running::with(|config| {
+        config.data_ports = Some(ports);
+        config.public_address = Some("192.0.2.7".parse().unwrap());
+    });
+    let (at, _) = dpsv(&mut session(&server, "drs"));
+    assert_eq!(at.ip().to_string(), "192.0.2.7");
+    assert!((ports.0..=ports.1).contains(&at.port()), "{at}");
+}
+
+#[test]
+fn a_sender_sets_what_it_is_told_and_echoes_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = directory.path().join("log");
+    let server = Running::with(|config| config.transfer_log = Some(log.clone()));
+    let bytes = server.file("f", LARGE);
+    let mut client = session(&server, "drs");
+    let (at, nonce) = dpsv(&mut client);
+    // The address serves one transfer after the other.
+    for time in ["1.5", "12345.678901"] {
+        let address = client.pasv();
+        client.send("RETR f");
+        let data = data_port::connect(address);
+        client.next(150);
+        let mut peer = Peer::connect(at, &nonce);
+        let line = format!("SBUF {time} 262144\r\n");
+        peer.say(&line);
+        assert_eq!(peer.line(), line);
+        assert!(data_port::drain(data) == bytes);
+        client.next(226);
+    }
+    eventually("both are in the log with twice what was set", || {
+        let text = std::fs::read_to_string(&log).unwrap_or_default();
+        text.matches("\"buffer\":524288").count() == 2
+    });
+}
+
+#[test]
+fn a_receiver_tells_its_sizes() {
+    let server = Running::start();
+    let bytes = sample(LARGE);
+    let mut client = session(&server, "drs");
+    let (at, nonce) = dpsv(&mut client);
+    let address = client.pasv();
+    client.send("STOR f");
+    let mut data = data_port::connect(address);
+    client.next(150);
+    let mut peer = Peer::connect(at, &nonce);
+    let (first, rest) = bytes.split_at(LARGE / 2);
+    data.write_all(first).unwrap();
+    let line = peer.line();
+    assert!(line.starts_with("SBUF "), "{line:?}");
+    peer.say(&line);
+    data_port::pour(data, rest);
+    client.next(226);
+    assert!(server.stored("f") == bytes);
+}
+
+#[test]
+fn strangers_on_the_channel_are_turned_away_and_nothing_else() {
+    let server = Running::start();
+    let bytes = server.file("f", LARGE);
+    let mut client = session(&server, "drs");
+    let (at, nonce) = dpsv(&mut client);
+    let address = client.pasv();
+    client.send("RETR f");
+    let data = data_port::connect(address);
+    client.next(150);
+    let mut guesser = Peer::connect(at, NONCE);
+    let mut stray = Peer::new(data_port::connect_from("127.0.0.2".parse().unwrap(), at));
+    let _ = stray
+        .0
+        .get_mut()
+        .write_all(format!("DRS {nonce}\r\n").as_bytes());
+    assert_eq!(guesser.line(), "");
+    assert_eq!(stray.line(), "");
+    let mut peer = Peer::connect(at, &nonce);
+    peer.say("SBUF 1 131072\r\n");
+    assert_eq!(peer.line(), "SBUF 1 131072\r\n");
+    peer.say("what is this\r\n");
+    assert_eq!(peer.line(), "", "nonsense closes the channel");
+    assert!(data_port::drain(data) == bytes);
+    client.next(226);
+}
+
+#[test]
+fn without_a_peer_on_the_channel_transfers_go_on() {
+    let server = Running::start();
+    let bytes = server.file("f", 300_000);
+    let mut client = session(&server, "drs");
+    dpsv(&mut client);
+    let address = client.pasv();
+    client.send("RETR f");
+    assert_eq!(data_port::drain(data_port::connect(address)), bytes);
+    client.next(150);
+    client.next(226);
+    let address = client.pasv();
+    client.send("STOR g");
+    data_port::pour(data_port::connect(address), &bytes);
+    client.next(150);
+    client.next(226);
+    assert_eq!(server.stored("g"), bytes);
+}
+
+#[test]
+fn a_server_that_was_told_an_address_connects_there() {
+    let server = Running::start();
+    let bytes = server.file("f", LARGE);
+    let mut client = session(&server, "drs");
+    let listener = data_port::listen(server.ip());
+    let port = listener.local_addr().unwrap().port();
+    client.expect(&format!("DPRT |1|127.0.0.1|{port}|{NONCE}|"), 200);
+    let address = client.pasv();
+    client.send("RETR f");
+    let data = data_port::connect(address);
+    client.next(150);
+    let mut peer = Peer::new(listener.accept().unwrap().0);
+    assert_eq!(peer.line(), format!("DRS {NONCE}\r\n"));
+    peer.say("SBUF 7.0 65536\r\n");
+    assert_eq!(peer.line(), "SBUF 7.0 65536\r\n");
+    assert!(data_port::drain(data) == bytes);
+    client.next(226);
+}
+
+#[test]
+fn the_channel_is_no_way_to_other_hosts() {
+    let server = Running::start();
+    let mut client = session(&server, "drs");
+    client.expect(&format!("DPRT |1|192.0.2.9|4000|{NONCE}|"), 501);
+    client.expect(&format!("DPRT |1|127.0.0.1|25|{NONCE}|"), 501);
+    client.expect("DPRT |1|127.0.0.1|4000|short|", 501);
+}
+
+#[test]
+fn another_policy_and_another_login_forget_the_channel() {
+    let server = Running::start();
+    for ending in ["OPTS DRS auto", "REIN"] {
+        let mut client = session(&server, "drs");
+        let (at, _) = dpsv(&mut client);
+        let reply = client.ask(ending);
+        assert!(matches!(reply.code, 200 | 220), "{reply:?}");
+        eventually("the listener is closed", || TcpStream::connect(at).is_err());
+    }
+}
+
+#[test]
+fn with_drs1_sizes_are_taken_during_a_transfer_without_a_word() {
+    let server = Running::start();
+    let bytes = server.file("f", LARGE);
+    let mut client = session(&server, "drs1");
+    let address = client.pasv();
+    client.send("RETR f");
+    let mut data = data_port::connect(address);
+    client.next(150);
+    client.send("SBUF 131072");
+    client.send("SBUF 262144");
+    client.quiet();
+    let mut got = Vec::new();
+    data.read_to_end(&mut got).unwrap();
+    assert!(got == bytes);
+    client.next(226);
+    client.expect("SBUF 524288", 200);
+}
+
+#[test]
+fn without_it_a_size_waits_for_the_end_of_the_transfer() {
+    let server = Running::start();
+    let bytes = server.file("f", LARGE);
+    let mut client = server.anonymous();
+    let address = client.pasv();
+    client.send("RETR f");
+    let data = data_port::connect(address);
+    client.next(150);
+    client.send("SBUF 131072");
+    client.quiet();
+    assert!(data_port::drain(data) == bytes);
+    client.next(226);
+    client.next(200);
+}
+
+#[test]
+fn the_log_names_the_policy() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = directory.path().join("log");
+    let server = Running::with(|config| config.transfer_log = Some(log.clone()));
+    server.file("f", 100);
+    for (policy, pinned, named) in [
+        ("drs", false, "drs"),
+        ("drs1", false, "drs1"),
+        ("kernel", false, "kernel"),
+        ("auto", true, "pinned"),
+    ] {
+        let mut client = session(&server, policy);
+        if pinned {
+            client.expect("SBUF 65536", 200);
+        }
+        let address = client.pasv();
+        client.send("RETR f");
+        data_port::drain(data_port::connect(address));
+        client.next(150);
+        client.next(226);
+        let named = format!("\"sizing\":\"{named}\"");
+        eventually("the record is written", || {
+            let text = std::fs::read_to_string(&log).unwrap_or_default();
+            text.lines()
+                .last()
+                .is_some_and(|line| line.contains(&named))
+        });
+    }
+}
+
+#[test]
+fn with_drs1_a_receiver_tells_its_sizes_in_replies() {
+    let server = Running::start();
+    let bytes = sample(LARGE);
+    let mut client = session(&server, "drs1");
+    let address = client.pasv();
+    client.send("STOR f");
+    data_port::pour(data_port::connect(address), &bytes);
+    client.next(150);
+    let mut sizes: Vec<u64> = Vec::new();
+    let last = loop {
+        let reply = client.reply();
+        match reply.text.strip_prefix("Buffer Size (") {
+            Some(size) if reply.code == 126 => {
+                sizes.push(size.trim_end_matches(')').parse().unwrap());
+            }
+            _ => break reply,
+        }
+    };
+    assert_eq!(last.code, 226);
+    // Four times as large each time, from 64 KiB on (2003 paper §4.1).
+    assert_eq!(sizes.first(), Some(&262_144), "{sizes:?}");
+    assert!(sizes.is_sorted_by(|a, b| a < b), "{sizes:?}");
+    assert!(server.stored("f") == bytes);
+}
