@@ -1,7 +1,7 @@
 //! One TCP connection of a DRS channel: what the protocol says, put through a socket that never
 //! blocks.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
@@ -120,7 +120,9 @@ impl Wire {
 
     fn flush(&mut self) -> io::Result<()> {
         while !self.channel.unsent().is_empty() {
-            match self.socket.write(self.channel.unsent()) {
+            // A peer that is gone is an error here and no signal.
+            let unsent = self.channel.unsent();
+            match self.socket.send_with_flags(unsent, libc::MSG_NOSIGNAL) {
                 Ok(count) => self.channel.sent(count),
                 Err(error) if is_transient(&error) => break,
                 Err(error) => return Err(error),

@@ -197,7 +197,8 @@ fn strangers_are_closed_and_do_not_keep_the_peer_out() {
         caller(at, HERE, "SBUF 1.0 4096\r\n"),
     ];
     let _slow: Vec<_> = (0..30).map(|_| caller(at, HERE, "DRS ")).collect();
-    let _silent: Vec<_> = (0..30).map(|_| caller(at, HERE, "")).collect();
+    // More than fit into the backlog.
+    let _silent: Vec<_> = (0..300).map(|_| caller(at, HERE, "")).collect();
     let mut table = Table::new(vec![Link::new(Arc::clone(&endpoint), Role::Sender)]);
     table.turns(4);
     for stream in &mut closed {
