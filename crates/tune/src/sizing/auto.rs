@@ -11,6 +11,7 @@ mod class;
 mod meter;
 mod receiver;
 mod sender;
+mod spell;
 mod standing;
 #[cfg(test)]
 mod tests;

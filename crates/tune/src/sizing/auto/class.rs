@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use super::super::Look;
 use super::super::caps::carried;
-use super::super::figures::{bits, bytes, bytes_in, rate_of, span};
+use super::super::figures::{bits, bytes, bytes_in, span};
 use super::meter::Trip;
+use super::spell::Spell;
 use crate::limiter::{Limiter, Role};
 
 /// What limits a stream.
@@ -127,7 +128,7 @@ pub(super) fn fills_window(look: &Look, trip: Trip, rate: u64) -> bool {
 /// Looks over two round trips, at least a tenth of a second.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Tally {
-    first: Option<Look>,
+    spell: Option<Spell>,
     looks: u32,
     pressed: u32,
     idle: u32,
@@ -152,47 +153,51 @@ const FEWEST: u32 = 3;
 impl Tally {
     /// Takes a look; a verdict when the time is up and something moved.
     pub(super) fn on_look(&mut self, role: Role, look: &Look) -> Option<Verdict> {
-        let Some(first) = self.first else {
-            self.first = Some(*look);
+        let Some(spell) = &mut self.spell else {
+            self.spell = Some(Spell::new(look));
             return None;
         };
+        spell.on_look(look);
+        let spell = *spell;
         self.looks += 1;
         self.pressed += u32::from(is_pressed(look));
         let idle = look.unsent == 0 && look.in_flight < look.congestion_window / 10 * 7;
         self.idle += u32::from(idle && !is_pressed(look));
         self.backed_up += u32::from(is_backed_up(look));
-        let trip = Trip::of(look);
-        let time = look.at.saturating_sub(first.at);
-        if time < SHORTEST.max(trip.now * 2) || self.looks < FEWEST {
+        let time = spell.time();
+        if time < SHORTEST.max(spell.trip().now * 2) || self.looks < FEWEST {
             return None;
         }
-        let moved = look.bytes.saturating_sub(first.bytes);
-        let rate = rate_of(moved, time);
         let class = match role {
-            Role::Sender => self.sender(&first, look, trip, time, rate),
-            Role::Receiver => self.receiver(look, trip, rate),
+            Role::Sender => self.sender(&spell, look),
+            Role::Receiver => self.receiver(look, spell.trip(), spell.rate()),
         };
         *self = Self {
-            first: Some(*look),
+            spell: Some(Spell::new(look)),
             ..Self::default()
         };
-        (moved > 0).then_some(Verdict { class, time, rate })
+        (spell.moved() > 0).then_some(Verdict {
+            class,
+            time,
+            rate: spell.rate(),
+        })
     }
 
-    fn sender(&self, first: &Look, look: &Look, trip: Trip, time: Duration, rate: u64) -> Class {
+    fn sender(&self, spell: &Spell, look: &Look) -> Class {
+        let (first, trip) = (&spell.first, spell.trip());
         let busy = look.busy.saturating_sub(first.busy);
         let held = look.rwnd_limited.saturating_sub(first.rwnd_limited);
         if !busy.is_zero() && held * 10 > busy * 3 {
             return Class::Window;
         }
-        if self.pressed * 2 >= self.looks && explains(look, trip, rate) {
-            return if trip.has_queue() {
+        if self.pressed * 2 >= self.looks && explains(look, trip, spell.rate()) {
+            return if spell.fills_path() {
                 Class::PathFull
             } else {
                 Class::SendBuffer
             };
         }
-        if busy * 10 < time * 7 || self.idle * 3 >= self.looks * 2 {
+        if busy * 10 < spell.time() * 7 || self.idle * 3 >= self.looks * 2 {
             return Class::Source;
         }
         if trip.is_congested() {

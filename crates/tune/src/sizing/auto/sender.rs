@@ -1,7 +1,8 @@
 //! The send buffer. Autotuning stops at `tcp_wmem`, of which two thirds are in flight; SO_SNDBUF
 //! may go further.
 //!
-//! The buffer is raised when it has been full for a round trip and the path still shows no queue.
+//! The buffer is raised when it has been full for a round trip and the path still shows no queue,
+//! or gaps between what arrives.
 //! Waiting for that round trip costs next to nothing, because meanwhile slow start lets the
 //! congestion window grow to twice what is in flight (`tcp_is_cwnd_limited`); raising at once would
 //! also raise it on paths that the old buffer fills exactly, and there only queues would grow.
@@ -13,38 +14,20 @@ use super::super::figures::{bits, bytes, bytes_in, span};
 use super::super::{Change, Look};
 use super::class::{Class, explains, is_pressed};
 use super::meter::Trip;
+use super::spell::Spell;
 use super::{Action, Setting};
 
 /// One stream's send buffer.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Sender {
-    /// The writer waits for room.
-    pressed: Option<Pressed>,
+    /// The writer waits for room: since when, and when it was last seen to.
+    pressed: Option<(Spell, Duration)>,
+    /// How often in turn a spell of that has ended on a path with queues.
+    queued: u32,
     /// What was asked for last, as reported.
     asked: Option<u64>,
     /// The kernel granted less than it said it would.
     refused: bool,
-}
-
-/// How long a writer has waited.
-#[derive(Debug, Clone, Copy)]
-struct Pressed {
-    since: Duration,
-    /// When it was last seen to wait.
-    last: Duration,
-    /// Round trips meanwhile: their sum and number. A burst's own queue comes and goes within each.
-    trips: Duration,
-    looks: u32,
-}
-
-impl Pressed {
-    /// The mean round trip.
-    fn trip(&self, base: Duration) -> Trip {
-        Trip {
-            base,
-            now: self.trips / self.looks.max(1),
-        }
-    }
 }
 
 impl Sender {
@@ -55,11 +38,14 @@ impl Sender {
         rate: u64,
         caps: &Caps,
     ) -> Option<Action> {
-        let pressed = self.pressed(look, trip)?;
-        let trip = pressed.trip(trip.base);
-        let waited = look.at.saturating_sub(pressed.since) >= trip.now;
-        let needed = !trip.is_short() && !trip.has_queue() && explains(look, trip, rate);
-        if !waited || !needed || !self.has_room(look, caps) {
+        let spell = self.pressed(look, trip)?;
+        let trip = spell.trip();
+        if trip.is_short() || spell.time() < trip.now {
+            return None;
+        }
+        self.pressed = Some((Spell::new(look), look.at));
+        let rate = rate.max(spell.rate());
+        if !explains(look, trip, rate) || self.may_be_full(&spell) || !self.has_room(look, caps) {
             return None;
         }
         if let Some(asked) = self
@@ -80,7 +66,7 @@ impl Sender {
         let size = self.wanted(look, trip, rate, caps);
         let reason = self.reason(look, trip, rate, size);
         self.asked = Some(size);
-        self.pressed = None;
+        (self.pressed, self.queued) = (None, 0);
         Some(Action {
             change: Some(Change::SendBuffer(size / 2)),
             class: Class::SendBuffer,
@@ -103,26 +89,34 @@ impl Sender {
             && caps.send_settable > look.send_buffer / 10 * 11
     }
 
-    /// A single look may miss: the writer has just been woken.
-    fn pressed(&mut self, look: &Look, trip: Trip) -> Option<Pressed> {
-        let recent = self
+    /// The present round trip of waiting; a single look may miss, when the writer has just been
+    /// woken.
+    fn pressed(&mut self, look: &Look, trip: Trip) -> Option<Spell> {
+        self.pressed = self
             .pressed
-            .filter(|pressed| look.at.saturating_sub(pressed.last) <= trip.now / 2);
-        if !is_pressed(look) {
-            self.pressed = recent;
-            return None;
+            .filter(|(_, last)| look.at.saturating_sub(*last) <= trip.now / 2);
+        let waits = is_pressed(look);
+        if let Some((spell, last)) = &mut self.pressed {
+            spell.on_look(look);
+            if waits {
+                *last = look.at;
+            }
+        } else if waits {
+            self.pressed = Some((Spell::new(look), look.at));
+            self.queued = 0;
         }
-        let mut pressed = recent.unwrap_or(Pressed {
-            since: look.at,
-            last: look.at,
-            trips: Duration::ZERO,
-            looks: 0,
-        });
-        pressed.last = look.at;
-        pressed.trips += trip.now;
-        pressed.looks += 1;
-        self.pressed = Some(pressed);
-        Some(pressed)
+        self.pressed.filter(|_| waits).map(|(spell, _)| spell)
+    }
+
+    /// Whether there may be nothing to gain. Where packets queue, gaps between bursts tell that the
+    /// path has room, but the first round trip may still have those of slow start.
+    fn may_be_full(&mut self, spell: &Spell) -> bool {
+        if !spell.trip().has_queue() {
+            self.queued = 0;
+            return false;
+        }
+        self.queued = self.queued.saturating_add(1);
+        self.queued < 2 || spell.fills_path()
     }
 
     /// Three times the bandwidth-delay product as seen so far, and at least twice as much as
