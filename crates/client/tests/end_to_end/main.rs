@@ -13,6 +13,7 @@ mod integrity;
 mod liar;
 mod moves;
 mod resume;
+mod right_sizing;
 mod support;
 mod trees;
 mod verbs;

@@ -1,0 +1,289 @@
+//! `--buffer drs` and `--buffer drs1` against our own server: every way a file can go.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use client::{Buffers, CopyOptions, Exit, ModeChoice, Parallelism, Summary};
+use proto::sizing::Sizing;
+use serde_json::Value;
+
+use crate::liar::Liar;
+use crate::support::{Server, copy, copy_cut, names, noise, options};
+
+/// Long enough for sizes to be told.
+const SIZE: usize = 24 << 20;
+
+fn sized(sizing: Sizing, streams: u32) -> CopyOptions {
+    CopyOptions {
+        buffer: Buffers::Sized(sizing),
+        parallelism: Parallelism::Fixed(streams),
+        ..options()
+    }
+}
+
+/// A server with a transfer log.
+struct Logged {
+    server: Server,
+    log: PathBuf,
+    _directory: tempfile::TempDir,
+}
+
+impl Logged {
+    async fn start() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let log = directory.path().join("log");
+        let to = log.clone();
+        Self {
+            server: Server::with(|config| config.transfer_log = Some(to)).await,
+            log,
+            _directory: directory,
+        }
+    }
+
+    /// A field of the last record.
+    fn last(&self, field: &str) -> Value {
+        lines(&self.log).last().unwrap()[field].clone()
+    }
+
+    /// What the log says of `files` transfers of files: who sized their buffers.
+    async fn sizings(&self, files: usize) -> Vec<String> {
+        for _ in 0..200 {
+            let sizings: Vec<String> = lines(&self.log)
+                .iter()
+                .filter(|line| line["direction"] != "list")
+                .map(|line| line["sizing"].as_str().unwrap().to_owned())
+                .collect();
+            if sizings.len() >= files {
+                return sizings;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        panic!("the log has fewer than {files} records");
+    }
+}
+
+/// A file of JSON lines.
+fn lines(path: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+fn assert_done(summary: &Summary, sizing: Sizing) {
+    assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+    assert_eq!(summary.buffer, sizing.name());
+    assert!(summary.memory_bytes_max > 0);
+    assert!(summary.buffer_bytes_max > 0);
+}
+
+/// Reasons of the decisions in a trace.
+fn reasons(trace: &Path) -> Vec<String> {
+    lines(trace)
+        .iter()
+        .filter(|line| line["sample"] == "decision")
+        .map(|line| line["reason"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn gets_and_puts_with_one_stream_and_several() {
+    let logged = Logged::start().await;
+    let server = &logged.server;
+    let here = tempfile::tempdir().unwrap();
+    let bytes = noise(SIZE);
+    server.store("f", &bytes);
+    let trace = here.path().join("trace");
+    for sizing in [Sizing::Drs, Sizing::Drs1] {
+        for streams in [1, 4] {
+            let options = CopyOptions {
+                trace: Some(trace.clone()),
+                ..sized(sizing, streams)
+            };
+            let to = here.path().join("to");
+            let (get, seen) = copy(&[&server.url("f")], to.to_str().unwrap(), &options).await;
+            assert_done(&get, sizing);
+            assert_eq!(seen.warnings(), Vec::<String>::new());
+            assert!(std::fs::read(&to).unwrap() == bytes);
+            let why = reasons(&trace);
+            assert!(!why.is_empty(), "{sizing:?} over {streams}: no decision");
+
+            let (put, seen) = copy(&[to.to_str().unwrap()], &server.url("g"), &options).await;
+            assert_done(&put, sizing);
+            assert_eq!(seen.warnings(), Vec::<String>::new());
+            assert!(server.read("g") == bytes);
+            // What the server told arrived here and was followed.
+            let why = reasons(&trace);
+            assert!(
+                why.iter().any(|why| why.contains("the receiver's buffer")),
+                "{sizing:?} over {streams}: {why:?}"
+            );
+        }
+    }
+    let sizings = logged.sizings(8).await;
+    assert_eq!(
+        sizings,
+        ["drs", "drs", "drs", "drs", "drs1", "drs1", "drs1", "drs1"]
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_receivers_round_trip_is_that_of_the_channel() {
+    let server = Server::start().await;
+    let here = tempfile::tempdir().unwrap();
+    let trace = here.path().join("trace");
+    server.store("f", &noise(SIZE));
+    let options = CopyOptions {
+        trace: Some(trace.clone()),
+        ..sized(Sizing::Drs, 1)
+    };
+    let to = here.path().join("to");
+    let (summary, _) = copy(&[&server.url("f")], to.to_str().unwrap(), &options).await;
+    assert_done(&summary, Sizing::Drs);
+    // Before the first echo it is the handshake's.
+    let why = reasons(&trace);
+    assert!(why.iter().any(|why| why.ends_with(" ms")), "{why:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn between_servers_over_a_channel_of_their_own() {
+    let (a, b) = (Logged::start().await, Logged::start().await);
+    let bytes = noise(SIZE);
+    a.server.store("f", &bytes);
+    // The source's buffer is as large as the destination's only when that told it, and was heard:
+    // the last word may come too late.
+    let mut followed = false;
+    for (n, streams) in [1, 4, 1, 1, 1].into_iter().enumerate() {
+        let n = n + 1;
+        let (from, to) = (a.server.user_url("f"), b.server.user_url("g"));
+        let (summary, seen) = copy(&[&from], &to, &sized(Sizing::Drs, streams)).await;
+        assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+        assert_eq!(summary.buffer, "drs");
+        assert_eq!(seen.warnings(), Vec::<String>::new());
+        assert!(b.server.read("g") == bytes);
+        assert_eq!(a.sizings(n).await, vec!["drs"; n]);
+        assert_eq!(b.sizings(n).await, vec!["drs"; n]);
+        followed |= a.last("buffer") == b.last("buffer");
+    }
+    assert!(followed);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn between_servers_the_first_drsftp_is_replaced() {
+    let (a, b) = (Logged::start().await, Logged::start().await);
+    a.server.store("f", &noise(100_000));
+    let (from, to) = (a.server.user_url("f"), b.server.user_url("g"));
+    let (summary, seen) = copy(&[&from], &to, &sized(Sizing::Drs1, 1)).await;
+    assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+    assert_eq!(summary.buffer, "auto");
+    assert_eq!(seen.warnings().len(), 1, "{:?}", seen.warnings());
+    assert_eq!(a.sizings(1).await, ["auto"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_server_does_its_own_without_agreement() {
+    let (a, b) = (Logged::start().await, Logged::start().await);
+    a.server.store("f", &noise(100_000));
+    let (from, to) = (a.server.user_url("f"), b.server.user_url("g"));
+    let (summary, _) = copy(&[&from], &to, &sized(Sizing::Kernel, 1)).await;
+    assert_eq!((summary.exit, summary.buffer), (Exit::Done, "kernel"));
+    assert_eq!(a.sizings(1).await, ["kernel"]);
+    assert_eq!(b.sizings(1).await, ["kernel"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn trees_use_sessions_and_connections_again() {
+    for (sizing, streams) in [(Sizing::Drs, 1), (Sizing::Drs, 3), (Sizing::Drs1, 3)] {
+        let logged = Logged::start().await;
+        let server = &logged.server;
+        let here = tempfile::tempdir().unwrap();
+        for n in 0..12 {
+            let size = if n % 3 == 0 { 2 << 20 } else { 1_000 * n };
+            server.store(&format!("tree/{}/{n}", n % 2), &noise(size));
+        }
+        let options = CopyOptions {
+            recursive: true,
+            concurrency: 2,
+            mode: if streams > 1 {
+                ModeChoice::Extended
+            } else {
+                ModeChoice::Auto
+            },
+            ..sized(sizing, streams)
+        };
+        let to = here.path().join("tree");
+        let (get, _) = copy(&[&server.url("tree")], to.to_str().unwrap(), &options).await;
+        assert_done(&get, sizing);
+        let (put, _) = copy(&[to.to_str().unwrap()], &server.url("back"), &options).await;
+        assert_done(&put, sizing);
+        for n in 0..12 {
+            let name = format!("{}/{n}", n % 2);
+            let bytes = server.read(&format!("tree/{name}"));
+            assert!(server.read(&format!("back/{name}")) == bytes, "{name}");
+        }
+        let sizings = logged.sizings(24).await;
+        assert!(
+            sizings.iter().all(|name| *name == sizing.name()),
+            "{sizings:?}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cut_transfers_go_on() {
+    let server = Server::start().await;
+    let bytes = noise(SIZE);
+    server.store("f", &bytes);
+    for (sizing, streams) in [(Sizing::Drs, 1), (Sizing::Drs, 4), (Sizing::Drs1, 1)] {
+        let here = tempfile::tempdir().unwrap();
+        let to = here.path().join("t");
+        let slow = CopyOptions {
+            limit_rate: Some(12 << 20),
+            ..sized(sizing, streams)
+        };
+        let cut = Duration::from_millis(1200);
+        copy_cut(&server.url("f"), to.to_str().unwrap(), &slow, cut).await;
+        let resume = CopyOptions {
+            resume: true,
+            ..sized(sizing, streams)
+        };
+        let (summary, _) = copy(&[&server.url("f")], to.to_str().unwrap(), &resume).await;
+        assert_done(&summary, sizing);
+        assert!(
+            summary.bytes > 0 && summary.bytes < 20 << 20,
+            "{}",
+            summary.bytes
+        );
+        assert!(std::fs::read(&to).unwrap() == bytes);
+        assert_eq!(names(here.path()), ["t"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plain_server_hears_nothing_of_it_also_when_it_is_tried_again() {
+    let bytes = noise(5 << 20);
+    for sizing in [Sizing::Drs, Sizing::Drs1] {
+        let liar = Liar {
+            size: bytes.len(),
+            sent: bytes.clone(),
+            cut_at: Some(3 << 20),
+            ..Liar::default()
+        };
+        let here = tempfile::tempdir().unwrap();
+        let to = here.path().join("f");
+        let url = format!("ftp://{}/f", liar.start());
+        let (summary, seen) = copy(&[&url], to.to_str().unwrap(), &sized(sizing, 1)).await;
+        assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+        assert_eq!(summary.buffer, "auto");
+        assert!(std::fs::read(&to).unwrap() == bytes);
+        let warnings = seen.warnings();
+        let about: Vec<_> = warnings
+            .iter()
+            .filter(|w| w.contains("does not offer"))
+            .collect();
+        assert_eq!(about.len(), 1, "{warnings:?}");
+        for verb in ["OPTS", "DPSV", "DPRT", "SBUF"] {
+            assert_eq!(liar.commands(verb), Vec::<String>::new());
+        }
+    }
+}
