@@ -1,0 +1,152 @@
+//! Strangers, what is left over, and a peer that breaks the rules.
+
+use super::*;
+
+#[test]
+fn strangers_are_closed_and_do_not_keep_the_peer_out() {
+    let endpoint = listening();
+    let at = endpoint.address().at;
+    let hello = greeting(&endpoint);
+    let wrong = Nonce::new([7; 16]).to_hex();
+    let mut closed = vec![
+        caller(at, ELSEWHERE, &hello),
+        caller(at, HERE, &format!("DRS {wrong}\r\n")),
+        caller(at, HERE, &"x".repeat(4000)),
+        caller(at, HERE, "SBUF 1.0 4096\r\n"),
+    ];
+    let _slow: Vec<_> = (0..30).map(|_| caller(at, HERE, "DRS ")).collect();
+    // More than fit into the backlog.
+    let _silent: Vec<_> = (0..300).map(|_| caller(at, HERE, "")).collect();
+    let mut table = Table::new(vec![Link::new(Arc::clone(&endpoint), Role::Sender)]);
+    table.turns(4);
+    for stream in &mut closed {
+        // What was not read makes it a reset.
+        assert!(!matches!(stream.read(&mut [0; 64]), Ok(1..)));
+    }
+    let watched = table.links[0].watch().count();
+    assert!((1..=9).contains(&watched), "{watched}");
+    let mut peer = caller(at, HERE, &hello);
+    table.check_sender_hears(&mut peer, 1 << 20);
+    assert_eq!(table.events.len(), 1);
+}
+
+#[test]
+fn who_does_not_finish_the_greeting_is_closed_in_time() {
+    let endpoint = listening();
+    let mut slow = caller(endpoint.address().at, HERE, "DRS ");
+    let mut link = Link::new(endpoint, Role::Sender);
+    let begin = Instant::now();
+    while link.watch().count() < 2 {
+        link.on_ready(Duration::ZERO, &[HERE]);
+        assert!(begin.elapsed() < Duration::from_secs(5));
+    }
+    link.on_ready(Duration::from_secs(2), &[HERE]);
+    assert_eq!(link.watch().count(), 2);
+    link.on_ready(Duration::from_secs(4), &[HERE]);
+    assert_eq!(link.watch().count(), 1);
+    assert!(matches!(slow.read(&mut [0; 64]), Ok(0)));
+}
+
+#[test]
+fn what_a_transfer_before_left_behind_is_not_taken() {
+    let endpoint = listening();
+    let at = endpoint.address().at;
+    let hello = greeting(&endpoint);
+    for size in 1..=5 {
+        drop(caller(
+            at,
+            HERE,
+            &format!("{hello}SBUF 1.0 {size}000000\r\n"),
+        ));
+    }
+    let mut table = Table::new(vec![Link::new(Arc::clone(&endpoint), Role::Sender)]);
+    table.turns(3);
+    // One whose end has not been noticed, then the peer.
+    let mut late = caller(at, HERE, &hello);
+    table.check_sender_hears(&mut late, 1 << 19);
+    let mut peer = caller(at, HERE, &hello);
+    table.check_sender_hears(&mut peer, 1 << 20);
+    drop(late);
+    table.turns(3);
+    table.links[0].applied();
+    assert_eq!(
+        table.events,
+        [(0, Event::Size(1 << 19)), (0, Event::Size(1 << 20))]
+    );
+    let mut echo = [0; 64];
+    let count = peer.read(&mut echo).unwrap();
+    assert_eq!(&echo[..count], b"SBUF 1.0 1048576\r\n");
+}
+
+#[test]
+fn of_several_that_know_the_nonce_the_newest_is_the_peer() {
+    let endpoint = listening();
+    let hello = greeting(&endpoint);
+    let _callers: Vec<_> = (1..=3)
+        .map(|n| {
+            let words = format!("{hello}SBUF 1.0 {n}00000\r\n");
+            caller(endpoint.address().at, HERE, &words)
+        })
+        .collect();
+    let mut table = Table::new(vec![Link::new(endpoint, Role::Sender)]);
+    table.until_event(0, |event| matches!(event, Event::Size(_)));
+    table.turns(2);
+    assert_eq!(table.events, [(0, Event::Size(300_000))]);
+}
+
+#[test]
+fn a_peer_that_floods_or_talks_nonsense_loses_the_channel_for_good() {
+    for words in [
+        "SBUF 1.0 65536\r\n".repeat(3000),
+        "SBUF 1.0 65536 1\r\n".into(),
+        "x".repeat(100_000),
+        "\r\n".into(),
+    ] {
+        let (mut table, mut peer) = greeted();
+        let writing = std::thread::spawn(move || {
+            let _ = peer.write_all(words.as_bytes());
+            peer
+        });
+        table.until_event(0, |event| *event == Event::Lost);
+        let sizes = table.events.iter().filter(|e| e.1 != Event::Lost);
+        assert!(sizes.count() < 10, "{:?}", table.events);
+        assert_eq!(table.links[0].watch().count(), 0);
+        let now = table.now();
+        assert!(table.links[0].on_ready(now, &[HERE]).is_empty());
+        drop(writing.join().unwrap());
+    }
+}
+
+#[test]
+fn a_peer_that_does_not_read_loses_the_channel() {
+    let (mut table, mut peer) = greeted();
+    peer.set_nonblocking(true).unwrap();
+    let line = "SBUF 1700000000.123456789012345678901234 0000000000065536\r\n".repeat(100);
+    let begin = Instant::now();
+    // A receiver with all the time in the world, so that it is no flood.
+    for second in 1.. {
+        let _ = peer.write(line.as_bytes());
+        let events = table.links[0].on_ready(Duration::from_secs(second * 10), &[HERE]);
+        table.links[0].applied();
+        if events.contains(&Event::Lost) {
+            return;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(20));
+    }
+}
+
+#[test]
+fn a_forged_echo_loses_the_channel() {
+    let endpoint = listening();
+    let at = endpoint.address().at;
+    let hello = greeting(&endpoint);
+    for forged in ["SBUF 0.0 65536\r\n", "SBUF 999999.0 65536\r\n"] {
+        let mut peer = caller(at, HERE, &hello);
+        let mut table = Table::new(vec![Link::new(Arc::clone(&endpoint), Role::Receiver)]);
+        table.links[0].announce(Duration::ZERO, 65_536);
+        table.until(|table| table.links[0].wire.is_some());
+        peer.write_all(forged.repeat(2).as_bytes()).unwrap();
+        table.until_event(0, |event| *event == Event::Lost);
+        assert_eq!(table.links[0].watch().count(), 0);
+    }
+}
