@@ -33,6 +33,11 @@ impl Arrivals {
         self.looks.back().map_or(Duration::ZERO, |(at, _)| *at)
     }
 
+    /// The counter at the latest look; `None` before the first.
+    pub(super) fn counter(&self) -> Option<u64> {
+        self.looks.back().map(|(_, bytes)| *bytes)
+    }
+
     /// Bytes of the latest `span`.
     pub(super) fn latest(&self, span: Duration) -> u64 {
         self.before(Duration::ZERO, span)
@@ -45,19 +50,14 @@ impl Arrivals {
             .saturating_sub(self.counted(to.saturating_sub(span)))
     }
 
-    /// The most that came between two successive looks of the latest `span`, were it to last for
-    /// `length`, bytes.
+    /// The most that came in any quarter of `length` that ended with a look of the latest `span`, were
+    /// it to go on for all of `length`, bytes.
     pub(super) fn peak(&self, span: Duration, length: Duration) -> u64 {
         let oldest = self.end().saturating_sub(span);
-        let later = self.looks.iter().skip(1);
-        let pairs = self.looks.iter().zip(later);
-        pairs
-            .filter(|(_, (at, _))| *at > oldest)
-            .map(|((from, before), (to, after))| {
-                scaled(after - before, length, to.saturating_sub(*from))
-            })
-            .max()
-            .unwrap_or(0)
+        let looks = self.looks.iter().filter(|(at, _)| *at > oldest);
+        let quarters = looks
+            .map(|(at, bytes)| bytes - self.counted(at.saturating_sub(length / 4)).min(*bytes));
+        quarters.max().unwrap_or(0).saturating_mul(4)
     }
 
     /// The counter at a time: that of the first look for all before it.
@@ -114,10 +114,12 @@ mod tests {
     }
 
     #[test]
-    fn the_peak_is_of_one_gap() {
-        let a = arrivals(&[(0, 0), (100, 1000), (150, 1500), (250, 1600)]);
-        assert_eq!(a.peak(ms(250), ms(100)), 1000);
-        assert_eq!(a.peak(ms(100), ms(100)), 100);
+    fn the_peak_is_of_a_quarter_however_often_it_was_looked_at() {
+        let a = arrivals(&[(0, 0), (25, 1000), (50, 1100), (75, 1100), (100, 1200)]);
+        assert_eq!(a.peak(ms(100), ms(100)), 4000);
+        assert_eq!(a.peak(ms(50), ms(100)), 400);
+        let often = arrivals(&[(0, 0), (24, 900), (25, 1000), (50, 1100), (75, 1100)]);
+        assert_eq!(often.peak(ms(100), ms(100)), 4000);
         assert_eq!(Arrivals::default().peak(ms(100), ms(100)), 0);
     }
 

@@ -16,6 +16,7 @@ mod stream;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::arrivals::Arrivals;
 use super::{Bounds, Look, StreamId};
 use round_trip::{RoundTrip, Turn};
 use stream::Stream;
@@ -25,6 +26,9 @@ pub use interval::Interval;
 /// Least and most time between messages while no size changes. They go about once a round trip.
 const PROBES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
 
+/// Arrivals are kept for this long at least: a path may become several times longer.
+const HISTORY: Duration = Duration::from_secs(4);
+
 /// All streams of a transfer at its receiving end.
 #[derive(Debug, Clone)]
 pub struct Drs {
@@ -32,6 +36,8 @@ pub struct Drs {
     interval: Interval,
     round_trip: RoundTrip,
     streams: BTreeMap<StreamId, Stream>,
+    /// Of all streams together.
+    arrivals: Arrivals,
     /// The latest message: when, and what it said.
     announced: Option<(Duration, u64)>,
 }
@@ -54,6 +60,7 @@ impl Drs {
             interval,
             round_trip: RoundTrip::new(),
             streams: BTreeMap::new(),
+            arrivals: Arrivals::default(),
             announced: None,
         }
     }
@@ -66,36 +73,43 @@ impl Drs {
 
     /// Looks at all live streams; those that are not among them are over.
     pub fn on_look(&mut self, at: Duration, streams: &[Look]) -> Step {
-        self.note(streams);
-        let mut step = Step::default();
+        self.note(at, streams);
         let turn = self.round_trip.turn(
             at,
             |rtt| self.streams.values().any(|s| s.fills_window(rtt)),
-            |time| {
-                self.streams
-                    .values()
-                    .map(|s| s.bandwidth().latest(time))
-                    .sum()
-            },
+            |time| self.arrivals.latest(time),
         );
         let rtt = self.round_trip.reckoned();
+        let resize = self.resize(at, rtt, turn);
+        let announce = self.announce(at, rtt);
+        Step { resize, announce }
+    }
+
+    fn resize(&mut self, at: Duration, rtt: Duration, turn: Option<Turn>) -> Vec<(StreamId, u64)> {
+        let product = |stream: &Stream| stream.bandwidth().product(rtt);
+        let products = self.streams.values().map(product);
+        let products = products.fold(0, u64::saturating_add);
+        // Twice: when flights of several streams are spread over the round trip, what comes between
+        // two looks does not show the line.
+        let line = self.arrivals.peak(rtt, rtt).saturating_mul(2);
+        let mut sizes = Vec::new();
         for (id, stream) in &mut self.streams {
-            let taken_back = match turn {
-                Some(Turn::Begins) => {
-                    stream.begin_trial();
-                    None
-                }
+            let before = stream.size();
+            match turn {
+                Some(Turn::Begins) => stream.begin_trial(),
                 Some(Turn::Ends { won }) => stream.end_trial(won),
-                None => None,
-            };
-            let size = stream.resize(at, rtt).or(taken_back);
-            step.resize.extend(size.map(|size| (*id, size)));
+                None => {}
+            }
+            let share = part(line, stream.bandwidth().product(rtt), products);
+            stream.resize(at, rtt, share);
+            if stream.size() != before {
+                sizes.push((*id, stream.size()));
+            }
+            if stream.size() > before {
+                self.round_trip.on_growth(at);
+            }
         }
-        if !step.resize.is_empty() {
-            self.round_trip.on_resize(at);
-        }
-        step.announce = self.announce(at, rtt);
-        step
+        sizes
     }
 
     /// When the next look is due, after the last.
@@ -111,16 +125,21 @@ impl Drs {
         self.round_trip.known()
     }
 
-    fn note(&mut self, looks: &[Look]) {
+    fn note(&mut self, at: Duration, looks: &[Look]) {
         self.streams
             .retain(|id, _| looks.iter().any(|look| look.stream == *id));
+        let mut come = self.arrivals.counter().unwrap_or(0);
         for look in looks {
-            let stream = self.streams.entry(look.stream).or_insert_with(|| {
+            let fresh = !self.streams.contains_key(&look.stream);
+            if fresh || self.round_trip.known().is_none() {
                 self.round_trip.on_handshake(look.min_rtt);
-                Stream::new(self.bounds, self.interval)
-            });
-            stream.note(look, self.round_trip.reckoned());
+            }
+            let stream = self.streams.entry(look.stream);
+            let stream = stream.or_insert_with(|| Stream::new(self.bounds, self.interval));
+            come = come.saturating_add(stream.note(look, self.round_trip.present()));
         }
+        self.arrivals
+            .note(at, come, HISTORY.max(2 * self.round_trip.present()));
     }
 
     fn announce(&mut self, at: Duration, rtt: Duration) -> Option<u64> {
@@ -136,5 +155,12 @@ impl Drs {
     }
 }
 
+/// Of `all`, the part that `share` is of `shares`.
+fn part(all: u64, share: u64, shares: u64) -> u64 {
+    let product = u128::from(all) * u128::from(share);
+    u64::try_from(product / u128::from(shares.max(1))).unwrap_or(u64::MAX)
+}
+
 #[cfg(test)]
+#[allow(clippy::cast_possible_truncation, reason = "times and sizes are small")]
 mod tests;

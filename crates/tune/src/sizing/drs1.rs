@@ -96,4 +96,5 @@ fn threshold(size: u64) -> u64 {
 }
 
 #[cfg(test)]
+#[allow(clippy::cast_possible_truncation, reason = "times and sizes are small")]
 mod tests;

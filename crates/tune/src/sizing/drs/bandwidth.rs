@@ -51,9 +51,12 @@ impl Bandwidth {
         }
     }
 
-    /// Takes a look: so many bytes have arrived.
-    pub(super) fn note(&mut self, at: Duration, bytes: u64, round_trip: Duration) {
+    /// Takes a look: so many bytes have arrived; how many of them since the look before.
+    /// `round_trip` is that of now, queue included: flights come once in it, and a shorter sample may
+    /// hold one flight whole.
+    pub(super) fn note(&mut self, at: Duration, bytes: u64, round_trip: Duration) -> u64 {
         let length = self.length(round_trip);
+        let seen = self.arrivals.counter();
         self.arrivals
             .note(at, bytes, HISTORY.max(4 * length.max(round_trip)));
         let now = self.arrivals.latest(length);
@@ -65,6 +68,7 @@ impl Bandwidth {
             self.compare(before, now);
         }
         self.sample(without_backlog(before, now), length, round_trip);
+        seen.map_or(0, |seen| bytes.saturating_sub(seen))
     }
 
     /// Bytes in a round trip that the receive buffer must be twice of: the most of the latest.
@@ -82,14 +86,14 @@ impl Bandwidth {
 
     /// What the next round trips bring if the sender is in slow start. Its next flight is twice the
     /// last, and it must already be allowed twice that when the next flight is acknowledged; but
-    /// never faster than the line shows to be inside a flight.
-    pub(super) fn outlook(&self, round_trip: Duration) -> u64 {
+    /// never faster than the line shows to be inside a flight, or more than `share`.
+    pub(super) fn outlook(&self, round_trip: Duration, share: u64) -> u64 {
         let product = self.product(round_trip);
         if !self.growing {
             return product;
         }
         let line = self.arrivals.peak(round_trip, round_trip);
-        product.max(product.saturating_mul(2).min(line))
+        product.max(product.saturating_mul(2).min(line).min(share))
     }
 
     /// Bytes of the latest `span`.

@@ -44,3 +44,50 @@ impl Interval {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(n: u64) -> Duration {
+        Duration::from_millis(n)
+    }
+
+    #[test]
+    fn adaptive_follows_the_round_trip() {
+        let a = Interval::Adaptive;
+        assert_eq!(
+            (a.length(ms(100), 0), a.pause(ms(100), 500)),
+            (ms(100), ms(25))
+        );
+        assert_eq!((a.length(ms(20), 0), a.pause(ms(20), 500)), (ms(20), ms(5)));
+        assert_eq!((a.length(ms(1), 0), a.pause(ms(1), 500)), (ms(5), ms(5)));
+        let hour = Duration::from_secs(3600);
+        assert_eq!((a.length(hour, 0), a.pause(hour, 500)), (LONGEST, ms(250)));
+    }
+
+    #[test]
+    fn samples_that_scatter_are_longer_and_steady_ones_are_rarer() {
+        let a = Interval::Adaptive;
+        assert_eq!(
+            (a.length(ms(100), 300), a.pause(ms(100), 300)),
+            (ms(130), ms(25))
+        );
+        assert_eq!(
+            (a.length(ms(100), u32::MAX), a.pause(ms(100), 50)),
+            (ms(200), ms(50))
+        );
+    }
+
+    #[test]
+    fn fixed_is_fixed() {
+        let fixed = Interval::Fixed(ms(70));
+        for rtt in [ms(1), ms(1000)] {
+            assert_eq!(
+                (fixed.length(rtt, 900), fixed.pause(rtt, 900)),
+                (ms(70), ms(70))
+            );
+        }
+        assert_eq!(Interval::Fixed(Duration::ZERO).pause(ms(1), 0), ms(5));
+    }
+}

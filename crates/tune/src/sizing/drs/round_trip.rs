@@ -18,7 +18,7 @@ const LONGEST: Duration = Duration::from_secs(60);
 const UNKNOWN: Duration = Duration::from_millis(100);
 /// The smallest of so many echoes is how long the round trip is now.
 const ECHOES: usize = 4;
-/// How long after a new size the queue may still fill up.
+/// How long after buffers grew the queue may still fill up.
 const SETTLING: Duration = Duration::from_secs(3);
 /// How long a trial lasts at least, at most, and in round trips.
 const TRIAL: (Duration, Duration) = (Duration::from_secs(3), Duration::from_secs(6));
@@ -32,9 +32,9 @@ pub(super) struct RoundTrip {
     reckoned: Option<Duration>,
     /// The latest, oldest first.
     echoes: VecDeque<Duration>,
-    /// The longest that the round trip became after the latest new size: what the queue explains.
+    /// The longest that the round trip became after buffers grew last: what the queue explains.
     explained: Duration,
-    resized: Duration,
+    grown: Duration,
     trial: Option<Trial>,
     /// When a trial may begin in any case.
     again: Duration,
@@ -71,7 +71,7 @@ impl RoundTrip {
             reckoned: None,
             echoes: VecDeque::with_capacity(ECHOES + 1),
             explained: Duration::ZERO,
-            resized: Duration::ZERO,
+            grown: Duration::ZERO,
             trial: None,
             again: AGAIN.0,
             pause: AGAIN.0,
@@ -97,9 +97,9 @@ impl RoundTrip {
         self.shorten(rtt);
     }
 
-    /// A buffer has a new size.
-    pub(super) fn on_resize(&mut self, at: Duration) {
-        self.resized = at;
+    /// A buffer has grown.
+    pub(super) fn on_growth(&mut self, at: Duration) {
+        self.grown = at;
         self.explained = Duration::ZERO;
     }
 
@@ -111,6 +111,11 @@ impl RoundTrip {
     /// What is reckoned with.
     pub(super) fn reckoned(&self) -> Duration {
         self.reckoned.unwrap_or(UNKNOWN)
+    }
+
+    /// How long it is now, queue included.
+    pub(super) fn present(&self) -> Duration {
+        self.now().unwrap_or_default().max(self.reckoned())
     }
 
     /// Whether it is time for a trial to begin or end. `limited` says whether the window limits
@@ -125,7 +130,7 @@ impl RoundTrip {
         if let Some(trial) = self.trial {
             return self.judge(at, trial, came(trial.window), now);
         }
-        if at.saturating_sub(self.resized) < SETTLING {
+        if at.saturating_sub(self.grown) < SETTLING {
             self.explained = self.explained.max(now);
         }
         let explained = now <= longer(self.explained) && at < self.again;

@@ -6,8 +6,8 @@ use super::bandwidth::Bandwidth;
 use super::interval::Interval;
 use crate::sizing::{Bounds, Look};
 
-/// A buffer of which less than a quarter was needed for so long is halved.
-const TOO_LARGE_FOR: Duration = Duration::from_secs(3);
+/// A buffer of which less than half was needed for so long is halved.
+const TOO_LARGE_FOR: Duration = Duration::from_secs(5);
 /// Or for so many round trips, if that is longer.
 const TOO_LARGE_ROUND_TRIPS: u32 = 8;
 /// A raise by less than 1/n of the size is not worth a system call and a message.
@@ -23,6 +23,8 @@ pub(super) struct Stream {
     bandwidth: Bandwidth,
     /// The window as the kernel shows it, bytes.
     window: u64,
+    /// The round trip as it is now, queue included.
+    present: Duration,
     /// Since when the buffer has been too large.
     too_large: Option<Duration>,
     /// What the size was when a trial of a longer round trip began.
@@ -38,6 +40,7 @@ impl Stream {
             ceiling: bounds.largest,
             bandwidth: Bandwidth::new(interval),
             window: 0,
+            present: Duration::ZERO,
             too_large: None,
             before_trial: None,
         }
@@ -51,15 +54,16 @@ impl Stream {
         &self.bandwidth
     }
 
-    /// Takes a look.
-    pub(super) fn note(&mut self, look: &Look, round_trip: Duration) {
+    /// Takes a look; how many bytes came since the look before.
+    pub(super) fn note(&mut self, look: &Look, round_trip: Duration) -> u64 {
         let granted = look.receive_buffer / 2;
         if granted > 0 && granted < self.size {
             self.size = granted;
             self.ceiling = granted;
         }
         self.window = look.window;
-        self.bandwidth.note(look.at, look.bytes, round_trip);
+        self.present = round_trip;
+        self.bandwidth.note(look.at, look.bytes, round_trip)
     }
 
     /// Whether the window is what limits the stream, if its round trip is `round_trip` now.
@@ -74,41 +78,41 @@ impl Stream {
         self.bandwidth.start_over();
     }
 
-    /// The trial is over; the new size if it won nothing and grew the buffer.
-    pub(super) fn end_trial(&mut self, won: bool) -> Option<u64> {
-        let before = self.before_trial.take()?;
-        if won {
-            return None;
+    /// The trial is over. If it won nothing, what it made the buffer grow is taken back.
+    pub(super) fn end_trial(&mut self, won: bool) {
+        let before = self.before_trial.take();
+        if !won {
+            self.size = self.size.min(before.unwrap_or(self.size));
+            self.bandwidth.start_over();
         }
-        self.bandwidth.start_over();
-        if before >= self.size {
-            return None;
-        }
-        self.size = before;
-        Some(before)
     }
 
-    /// The new size, if there is to be one.
-    pub(super) fn resize(&mut self, at: Duration, round_trip: Duration) -> Option<u64> {
-        let need = self.within(self.bandwidth.outlook(round_trip).saturating_mul(2));
-        let size = if need > self.size.saturating_add(self.size / LEAST_RAISE) {
-            need
-        } else {
-            self.shrunk(at, need, round_trip)?
-        };
-        self.too_large = None;
-        (std::mem::replace(&mut self.size, size) != size).then_some(size)
-    }
-
-    /// Half the size, if so much was not needed for long.
-    fn shrunk(&mut self, at: Duration, need: u64, round_trip: Duration) -> Option<u64> {
-        if need >= self.size / 4 {
+    /// Gives the buffer the size that it needs now. `share` bounds what the stream may come to bring
+    /// in a round trip.
+    pub(super) fn resize(&mut self, at: Duration, round_trip: Duration, share: u64) {
+        let outlook = self.bandwidth.outlook(round_trip, share);
+        let need = self.within(outlook.saturating_mul(2));
+        if need > self.size.saturating_add(self.size / LEAST_RAISE) {
+            self.size = need;
             self.too_large = None;
-            return None;
+        } else {
+            self.shrink(at, need, round_trip);
+        }
+    }
+
+    /// Halves the size, if so much was not needed for long.
+    fn shrink(&mut self, at: Duration, need: u64, round_trip: Duration) {
+        let used = self.bandwidth.latest(self.present);
+        if need.max(used.saturating_add(used / 4)) >= self.size / 2 {
+            self.too_large = None;
+            return;
         }
         let since = *self.too_large.get_or_insert(at);
         let patience = TOO_LARGE_FOR.max(TOO_LARGE_ROUND_TRIPS * round_trip);
-        (at.saturating_sub(since) >= patience).then(|| self.within((self.size / 2).max(need)))
+        if at.saturating_sub(since) >= patience {
+            self.size = self.within(self.size / 2);
+            self.too_large = None;
+        }
     }
 
     fn within(&self, size: u64) -> u64 {
