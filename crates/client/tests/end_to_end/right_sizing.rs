@@ -40,9 +40,9 @@ impl Logged {
         }
     }
 
-    /// A field of the last record.
-    fn last(&self, field: &str) -> Value {
-        lines(&self.log).last().unwrap()[field].clone()
+    /// The largest buffer of the last transfer, bytes.
+    fn last_buffer(&self) -> u64 {
+        lines(&self.log).last().unwrap()["buffer"].as_u64().unwrap()
     }
 
     /// What the log says of `files` transfers of files: who sized their buffers.
@@ -73,7 +73,6 @@ fn lines(path: &Path) -> Vec<Value> {
 fn assert_done(summary: &Summary, sizing: Sizing) {
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!(summary.buffer, sizing.name());
-    assert!(summary.memory_bytes_max > 0);
     assert!(summary.buffer_bytes_max > 0);
 }
 
@@ -111,6 +110,8 @@ async fn gets_and_puts_with_one_stream_and_several() {
             let (put, seen) = copy(&[to.to_str().unwrap()], &server.url("g"), &options).await;
             assert_done(&put, sizing);
             assert_eq!(seen.warnings(), Vec::<String>::new());
+            // A receiver that is never behind holds nothing; a sender always does.
+            assert!(put.memory_bytes_max > 0);
             assert!(server.read("g") == bytes);
             // What the server told arrived here and was followed.
             let why = reasons(&trace);
@@ -150,11 +151,11 @@ async fn between_servers_over_a_channel_of_their_own() {
     let (a, b) = (Logged::start().await, Logged::start().await);
     let bytes = noise(SIZE);
     a.server.store("f", &bytes);
-    // The source's buffer is as large as the destination's only when that told it, and was heard:
-    // the last word may come too late.
+    // Only a source that is told by the destination has a buffer like that one's; the last word
+    // may come too late.
     let mut followed = false;
-    for (n, streams) in [1, 4, 1, 1, 1].into_iter().enumerate() {
-        let n = n + 1;
+    for n in 1..=8 {
+        let streams = if n % 2 == 0 { 4 } else { 1 };
         let (from, to) = (a.server.user_url("f"), b.server.user_url("g"));
         let (summary, seen) = copy(&[&from], &to, &sized(Sizing::Drs, streams)).await;
         assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
@@ -163,9 +164,13 @@ async fn between_servers_over_a_channel_of_their_own() {
         assert!(b.server.read("g") == bytes);
         assert_eq!(a.sizings(n).await, vec!["drs"; n]);
         assert_eq!(b.sizings(n).await, vec!["drs"; n]);
-        followed |= a.last("buffer") == b.last("buffer");
+        let sizes = [a.last_buffer(), b.last_buffer()];
+        followed |= sizes[0].abs_diff(sizes[1]) < sizes[1] / 4;
+        if followed && n > 1 {
+            return;
+        }
     }
-    assert!(followed);
+    panic!("the destination's sizes were never followed");
 }
 
 #[tokio::test(flavor = "multi_thread")]
