@@ -31,16 +31,18 @@ fn with_server(
 #[test]
 fn files() {
     with_server("files", globus::start, |cells, target| {
-        let rows: [&[&str]; 5] = [
+        let rows: [&[&str]; 6] = [
             &[],
             &["-p", "4"],
             &["--mode", "e", "-p", "1"],
             &["--verify", "sha256"],
             &["-p", "4", "--buffer", "1Mi"],
+            &["-p", "4", "--buffer", "drs"],
         ];
         for options in rows {
             rows::get_and_put(cells, target, options, &sample::SIZES);
         }
+        rows::right_sizing_is_declined(cells, target);
     });
 }
 

@@ -28,6 +28,7 @@ fn everything(
     rows::get_and_put(&mut cells, &target, &[], &sample::SIZES);
     // MODE E is not there: one stream and a warning.
     rows::get_and_put(&mut cells, &target, &["-p", "4"], &sample::SIZES);
+    rows::right_sizing_is_declined(&mut cells, &target);
     rows::parts(&mut cells, &target, &[]);
     rows::resume(&mut cells, &target, &[]);
     rows::trees(&mut cells, &target, &Tree::thousand(), &[]);

@@ -14,10 +14,11 @@ use interop::sample;
 use interop::tree::Tree;
 
 /// MODE S, and MODE E with four streams, in each driver's words.
-const LONGHAUL_ROWS: [&[&str]; 3] = [
+const LONGHAUL_ROWS: [&[&str]; 4] = [
     &["--mode", "s"],
     &["-p", "4"],
     &["-p", "4", "--verify", "none"],
+    &["-p", "4", "--buffer", "drs"],
 ];
 const GLOBUS_ROWS: [&[&str]; 3] = [&[], &["-p", "4"], &["-fast", "-p", "4"]];
 

@@ -46,6 +46,8 @@ pub struct Summary {
     pub streams: u64,
     /// How the copy was verified.
     pub verified: String,
+    /// Who sized the socket buffers.
+    pub buffer: String,
 }
 
 /// The last line of `--json`, which is the summary whatever happened.
@@ -71,7 +73,21 @@ pub fn summary(finished: &Finished) -> Result<Summary> {
         failed: number("failed")?,
         streams: number("streams_max")?,
         verified: value["verified"].as_str().unwrap_or_default().to_owned(),
+        buffer: value["buffer"].as_str().unwrap_or_default().to_owned(),
     })
+}
+
+/// What a copy warned of.
+#[must_use]
+pub fn warnings(finished: &Finished) -> Vec<String> {
+    let text = finished.text();
+    let events = text
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok());
+    events
+        .filter(|event: &Value| event["event"] == "warning")
+        .filter_map(|event| event["text"].as_str().map(str::to_owned))
+        .collect()
 }
 
 /// The reason of a failure that the summary gives.

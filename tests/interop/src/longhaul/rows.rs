@@ -80,6 +80,26 @@ pub fn trees(cells: &mut Cells, target: &Target<'_>, tree: &Tree, options: &[&st
     });
 }
 
+/// The right-sizing of the papers, which the server has no part in: every size arrives, and the
+/// user is told once.
+pub fn right_sizing_is_declined(cells: &mut Cells, target: &Target<'_>) {
+    for name in ["drs", "drs1"] {
+        let options = ["--buffer", name];
+        get_and_put(cells, target, &options, &[0, 65_536, sample::LARGE]);
+        cells.check(format!("{name} is declined"), || {
+            let url = (target.url)(&format!("src/{}", sample::name(65_536)));
+            let to = text(&target.store.local());
+            let copied = copy::run(&[&options[..], &[&url, &to]].concat())?.success()?;
+            let summary = copy::summary(&copied)?;
+            ensure!(summary.buffer == "auto", "{summary:?}");
+            let warnings = copy::warnings(&copied);
+            let about = warnings.iter().filter(|w| w.contains("right-sizing"));
+            ensure!(about.count() == 1, "{warnings:?}");
+            Ok(())
+        });
+    }
+}
+
 /// A copy is killed when a part is safe and then resumed: the file is right, and the part is not
 /// moved again.
 pub fn resume(cells: &mut Cells, target: &Target<'_>, options: &[&str]) {
