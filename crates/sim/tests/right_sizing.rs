@@ -1,0 +1,350 @@
+//! The papers' two right-sizing loops on simulated paths.
+//!
+//! A size is a setsockopt argument. The simulated window is the whole receive buffer, and the
+//! simulated sender fills its whole send buffer, both in payload; Linux gives a window of one to four
+//! thirds of the argument. Where nothing else is said a size is set one to one, which is the least
+//! that it gives, and the loops are shown twice of it, as Linux reports it. Sizes are told to the
+//! sender half a round trip later; round trips are measured by messages on a connection beside
+//! the data's, which waits in the same queue.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "sizes and numbers of streams are small"
+)]
+
+mod network;
+mod transfer;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use network::{fairness, flow, link, mbit, megabits, ms, seconds};
+use sim::link::{Conditions, Queue};
+use sim::rate::Rate;
+use sim::tcp::Congestion;
+use sim::trace::{Point, Trace, shipped};
+use sim::world::{FlowSpec, FlowStats, Scenario, Simulation};
+use transfer::{Policy, Run, Setup, Transfer, run};
+use tune::sizing::drs::Interval;
+
+const MB: u64 = 1 << 20;
+/// Buffers of a stock FTP.
+const STOCK: Policy = Policy::Static(64 << 10);
+/// The papers' over-provisioned ones.
+const LARGE: Policy = Policy::Static(16 * MB);
+/// The highest product that ping and iperf showed on the papers' live WAN.
+const BEST_STATIC: Policy = Policy::Static(268_000);
+const DRS1: Policy = Policy::Drs1;
+const DRS: Policy = Policy::Drs(Interval::Adaptive);
+
+fn setup(bytes: u64, streams: u64, policy: Policy) -> Setup {
+    Setup {
+        bytes,
+        streams,
+        policy,
+        window: (1, 1),
+        jitter: Duration::from_micros(100),
+    }
+}
+
+/// One direction with a bottleneck, the other without.
+fn one_bottleneck(forward: Conditions) -> Scenario {
+    Scenario {
+        reverse: Conditions {
+            rate: None,
+            queue: Queue::Unlimited,
+            ..forward.clone()
+        },
+        forward,
+        flows: Vec::new(),
+        cross: Vec::new(),
+        seed: 1,
+    }
+}
+
+/// `rate` with a round trip of `rtt` milliseconds and a queue of so many bandwidth-delay products.
+fn path(rate: Rate, rtt: u64, queue: f64) -> Scenario {
+    let product = rate.bytes_in(ms(rtt)) as f64;
+    let queue = Queue::Bytes((product * queue) as u64);
+    one_bottleneck(link(Some(rate), ms(rtt) / 2, queue))
+}
+
+/// The papers' emulated WAN.
+fn emulated() -> Scenario {
+    path(mbit(100), 100, 1.0)
+}
+
+/// A path that varies, with a queue of one mean bandwidth-delay product.
+fn varying(trace: Arc<Trace>) -> Scenario {
+    let (rate, rtt) = (trace.mean_rate().unwrap(), trace.mean_rtt().unwrap());
+    one_bottleneck(Conditions {
+        queue: Queue::Bytes(rate.bytes_in(rtt)),
+        trace: Some(trace),
+        ..Conditions::default()
+    })
+}
+
+/// What a transfer without end brings in `time`.
+fn endless(scenario: &Scenario, policy: Policy, time: Duration) -> Run {
+    let mut simulation = Simulation::new(scenario);
+    let mut transfer = Transfer::begin(&mut simulation, setup(1 << 40, 1, policy));
+    transfer.run_until(&mut simulation, time);
+    transfer.report(&simulation)
+}
+
+/// Time of the first as a multiple of the second's.
+fn times(a: &Run, b: &Run) -> f64 {
+    a.elapsed.as_secs_f64() / b.elapsed.as_secs_f64()
+}
+
+#[test]
+fn a_long_transfer_by_drs_fills_the_line_with_a_fraction_of_the_memory() {
+    let of = |policy| run(&emulated(), setup(128 * MB, 1, policy));
+    let (stock, large, drs) = (of(STOCK), of(LARGE), of(DRS));
+    assert!(drs.goodput() > 15.0 * stock.goodput(), "{}", drs.goodput());
+    let steady = drs.goodput_between(seconds(2), seconds(11));
+    assert!(steady > 92.0, "{steady}");
+    assert!(times(&drs, &large) < 1.03, "{}", times(&drs, &large));
+    assert!(drs.largest_buffer < 3_000_000, "{}", drs.largest_buffer);
+    assert!(drs.efficiency() > 5.0 * large.efficiency());
+}
+
+#[test]
+fn a_short_transfer_by_drs_is_not_held_back_either() {
+    for megabytes in [1, 2, 4] {
+        let of = |policy| run(&emulated(), setup(megabytes * MB, 1, policy));
+        let (large, drs) = (of(LARGE), of(DRS));
+        assert!(times(&drs, &large) < 1.01, "{megabytes} MB");
+        assert!(drs.largest_buffer < 2_500_000, "{}", drs.largest_buffer);
+        if megabytes == 1 {
+            assert!(drs.largest_buffer < 2_000_000, "{}", drs.largest_buffer);
+            assert!(drs.efficiency() > 20.0 * large.efficiency());
+        }
+    }
+}
+
+/// What the loss that ends slow start costs depends on how it falls; with two products a window has
+/// little room to go on in while it is repaired.
+#[test]
+fn drs_is_about_as_fast_as_large_buffers_at_every_size() {
+    for window in [(1, 1), (4, 3)] {
+        for queue in [0.5, 1.5] {
+            let path = path(mbit(100), 100, queue);
+            for megabytes in [8, 16, 32] {
+                let drs = run(
+                    &path,
+                    Setup {
+                        window,
+                        ..setup(megabytes * MB, 1, DRS)
+                    },
+                );
+                let large = run(&path, setup(megabytes * MB, 1, LARGE));
+                let times = times(&drs, &large);
+                assert!(times < 1.05, "{megabytes} MB, {window:?}, {queue}: {times}");
+            }
+        }
+    }
+}
+
+#[test]
+fn drs1_gets_there_too_a_round_trip_later_each_step() {
+    let of = |policy| run(&emulated(), setup(100 * MB, 1, policy));
+    let (stock, large, drs1) = (of(STOCK), of(LARGE), of(DRS1));
+    assert!(drs1.goodput() > 15.0 * stock.goodput());
+    assert!(times(&drs1, &large) < 1.03, "{}", times(&drs1, &large));
+    // 64 KB times four, as often as it takes to more than the line brings in a round trip.
+    assert_eq!(drs1.largest_buffer, 4 * MB);
+}
+
+#[test]
+fn drs1_stops_at_the_first_size_that_the_path_does_not_fill() {
+    let sizes = [
+        (10, 50, 256 << 10),
+        (10, 200, MB),
+        (100, 20, MB),
+        (1000, 20, 4 * MB),
+    ];
+    for (rate, rtt, size) in sizes {
+        // A queue that holds all that the window allows: it must not count as path.
+        let run = endless(&path(mbit(rate), rtt, 10.0), DRS1, seconds(5));
+        let largest = run.largest_buffer;
+        assert!(largest <= size, "{rate} Mbit/s, {rtt} ms: {largest}");
+        let share = run.goodput_between(seconds(3), seconds(5)) / rate as f64;
+        assert!(share > 0.95, "{rate} Mbit/s, {rtt} ms: {share}");
+    }
+}
+
+#[test]
+fn streams_share_what_the_path_needs() {
+    for policy in [DRS, DRS1] {
+        let of = |policy| run(&emulated(), setup(64 * MB, 4, policy));
+        let (large, sized) = (of(LARGE), of(policy));
+        assert!(times(&sized, &large) < 1.03, "{}", times(&sized, &large));
+        // Four streams at 16 MB are 64.
+        assert!(sized.largest_buffer < 6_500_000, "{}", sized.largest_buffer);
+    }
+}
+
+#[test]
+fn drs_fits_paths_of_all_sizes() {
+    for (rate, rtt) in [
+        (10, 50),
+        (10, 200),
+        (100, 10),
+        (100, 200),
+        (1000, 10),
+        (1000, 50),
+    ] {
+        let path = path(mbit(rate), rtt, 1.0);
+        let (large, drs) = (
+            endless(&path, LARGE, seconds(8)),
+            endless(&path, DRS, seconds(8)),
+        );
+        let share = drs.bytes as f64 / large.bytes as f64;
+        assert!(share > 0.97, "{rate} Mbit/s, {rtt} ms: {share}");
+        let most = (mbit(rate).bytes_in(ms(rtt)) * 9 / 4).max(250_000);
+        let largest = drs.largest_buffer;
+        assert!(largest < most, "{rate} Mbit/s, {rtt} ms: {largest}");
+    }
+}
+
+/// Figure 5 of the 2004 paper: 55 Mbit/s against 33 for the best static buffer.
+#[test]
+fn drs_beats_the_best_static_buffer_on_the_live_wan() {
+    let path = varying(shipped("drsftp-wan").unwrap());
+    let of = |policy| endless(&path, policy, seconds(120));
+    let (best, large, drs) = (of(BEST_STATIC), of(LARGE), of(DRS));
+    let gain = drs.goodput() / best.goodput();
+    assert!(gain > 1.5, "{gain}");
+    assert!(drs.goodput() > 0.97 * large.goodput());
+    assert!(drs.efficiency() > 5.0 * large.efficiency());
+}
+
+/// What large buffers get on this path is 1.25 times what the static ones get.
+#[test]
+fn drs_is_never_below_the_best_static_buffer_on_the_varying_path() {
+    let path = varying(shipped("drsftp-path").unwrap());
+    let of = |policy| endless(&path, policy, seconds(400));
+    let (best, large, drs) = (of(BEST_STATIC), of(LARGE), of(DRS));
+    assert!(drs.goodput() > 0.98 * large.goodput());
+    assert!(drs.goodput() > 1.2 * best.goodput());
+    assert!(drs.mean_buffer < 1_000_000.0, "{}", drs.mean_buffer);
+    // The conditions hold for 20 s each.
+    for stretch in 0..20 {
+        let (from, to) = (seconds(20 * stretch), seconds(20 * stretch + 20));
+        let (best, drs) = (
+            best.goodput_between(from, to),
+            drs.goodput_between(from, to),
+        );
+        assert!(drs > 0.97 * best, "stretch {stretch}: {drs} and {best}");
+    }
+}
+
+#[test]
+fn a_path_that_becomes_longer_is_filled_again() {
+    for (before, after) in [
+        ((20, 119), (20, 475)),
+        ((20, 119), (20, 300)),
+        ((80, 50), (20, 200)),
+    ] {
+        let point = |at, (rate, rtt)| Point {
+            at: seconds(at),
+            rate: Some(mbit(rate)),
+            rtt: Some(ms(rtt)),
+            loss: None,
+        };
+        let points = vec![point(0, before), point(20, after), point(50, after)];
+        let path = one_bottleneck(Conditions {
+            queue: Queue::Bytes(mbit(20).bytes_in(ms(150))),
+            trace: Some(Arc::new(Trace::new(points).unwrap())),
+            ..Conditions::default()
+        });
+        let of = |policy| endless(&path, policy, seconds(50));
+        let (large, drs) = (of(LARGE), of(DRS));
+        let after = |run: &Run| run.goodput_between(seconds(20), seconds(50));
+        let share = after(&drs) / after(&large);
+        assert!(share > 0.9, "{share}");
+        assert!(drs.largest_buffer < 4 * MB, "{}", drs.largest_buffer);
+    }
+}
+
+/// Time and mean buffer of ten transfers in ten stretches of a path that varies.
+fn ten_transfers(path: &Scenario, bytes: u64, policy: Policy) -> (f64, f64) {
+    let mut simulation = Simulation::new(path);
+    let (mut time, mut buffer_seconds) = (0.0, 0.0);
+    for n in 0..10 {
+        simulation.run_until(seconds(100 * n));
+        let mut transfer = Transfer::begin(&mut simulation, setup(bytes, 1, policy));
+        transfer.run_until(&mut simulation, seconds(100 * n + 100));
+        let run = transfer.report(&simulation);
+        time += run.elapsed.as_secs_f64();
+        buffer_seconds += run.mean_buffer * run.elapsed.as_secs_f64();
+    }
+    (time, buffer_seconds / time)
+}
+
+/// The 2004 paper's future work (§6): a fixed interval is too short for memory or too long for
+/// speed; one that follows the path is neither.
+#[test]
+fn an_adaptive_interval_beats_fixed_ones() {
+    for name in ["drsftp-path", "drsftp-wan"] {
+        let path = varying(shipped(name).unwrap());
+        let of = |policy| ten_transfers(&path, MB, policy);
+        let (large, _) = of(LARGE);
+        let (time, buffer) = of(DRS);
+        assert!(time < 1.02 * large, "{name}: {time} and {large}");
+        for short in [10, 20] {
+            let (_, fixed) = of(Policy::Drs(Interval::Fixed(ms(short))));
+            assert!(
+                fixed > 1.2 * buffer,
+                "{name}, {short} ms: {fixed} and {buffer}"
+            );
+        }
+        for long in [100, 200, 500, 1000] {
+            let (fixed, _) = of(Policy::Drs(Interval::Fixed(ms(long))));
+            assert!(fixed > 1.08 * time, "{name}, {long} ms: {fixed} and {time}");
+        }
+    }
+}
+
+/// What four stock flows and a transfer's four streams do between 10 s and 70 s on one path.
+fn beside_stock(policy: Policy, seed: u64) -> Vec<FlowStats> {
+    // Hosts that are never quite in step: drop-tail queues favour some of those that are.
+    let jitter = ms(3);
+    let stock = (0..4).map(|n| {
+        let mut spec = flow(Congestion::Cubic);
+        (spec.tcp.send_buffer, spec.tcp.receive_buffer) = (64 << 10, 64 << 10);
+        (spec.start, spec.jitter) = (ms(130 * n), jitter);
+        spec
+    });
+    let mut scenario = path(mbit(20), 50, 1.0);
+    scenario.flows = stock.collect::<Vec<FlowSpec>>();
+    scenario.seed = seed;
+    let mut simulation = Simulation::new(&scenario);
+    let sized = Setup {
+        jitter,
+        ..setup(1 << 40, 4, policy)
+    };
+    let mut transfer = Transfer::begin(&mut simulation, sized);
+    transfer.run_until(&mut simulation, seconds(10));
+    let flows: Vec<_> = (0..4).chain(transfer.flows()).collect();
+    let before: Vec<FlowStats> = flows.iter().map(|f| simulation.flow(*f)).collect();
+    transfer.run_until(&mut simulation, seconds(70));
+    let since = flows.iter().zip(&before);
+    since.map(|(f, b)| simulation.flow(*f).since(b)).collect()
+}
+
+/// §3.5: on a full path N flows, right-sized or not, each get 1/N.
+#[test]
+fn right_sized_and_stock_flows_share_a_full_path() {
+    for policy in [DRS, DRS1] {
+        for seed in 1..=3 {
+            let flows = beside_stock(policy, seed);
+            let index = fairness(&flows);
+            assert!(index > 0.95, "{policy:?}, seed {seed}: {index}");
+            let full = megabits(&flows);
+            assert!(full > 18.0, "{policy:?}, seed {seed}: {full} Mbit/s");
+        }
+    }
+}
