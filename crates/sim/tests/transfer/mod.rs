@@ -113,7 +113,7 @@ struct Stream {
 enum Sizing {
     Static,
     Drs1(Vec<Drs1>),
-    Drs(Drs),
+    Drs(Box<Drs>),
 }
 
 /// The DRS channel: a connection beside the data's, on the same path.
@@ -148,7 +148,7 @@ impl Transfer {
             sizing: match setup.policy {
                 Policy::Static(_) => Sizing::Static,
                 Policy::Drs1 => Sizing::Drs1(vec![Drs1::new(bounds); streams.len()]),
-                Policy::Drs(interval) => Sizing::Drs(Drs::new(bounds, interval)),
+                Policy::Drs(interval) => Sizing::Drs(Box::new(Drs::new(bounds, interval))),
             },
             streams,
             channel,
