@@ -183,3 +183,104 @@ impl RoundTrip {
 fn longer(rtt: Duration) -> Duration {
     rtt + rtt / 4
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(n: u64) -> Duration {
+        Duration::from_millis(n)
+    }
+
+    fn seconds(n: u64) -> Duration {
+        Duration::from_secs(n)
+    }
+
+    /// With a handshake of 100 ms, and so many milliseconds in every echo since.
+    fn measured(echo: u64) -> RoundTrip {
+        let mut rtt = RoundTrip::new();
+        rtt.on_handshake(ms(100));
+        hear(&mut rtt, echo);
+        rtt
+    }
+
+    fn hear(rtt: &mut RoundTrip, echo: u64) {
+        for _ in 0..ECHOES {
+            rtt.on_echo(ms(echo));
+        }
+    }
+
+    /// Asked at a time, with a full window; so many bytes came lately.
+    fn ask(rtt: &mut RoundTrip, at: Duration, came: u64) -> Option<Turn> {
+        rtt.turn(at, |_| true, |_| came)
+    }
+
+    #[test]
+    fn the_smallest_is_reckoned_with_and_the_present_one_is_known() {
+        let mut rtt = measured(180);
+        assert_eq!((rtt.reckoned(), rtt.present()), (ms(100), ms(180)));
+        rtt.on_echo(ms(80));
+        assert_eq!((rtt.reckoned(), rtt.present()), (ms(80), ms(80)));
+        let unknown = RoundTrip::new();
+        assert_eq!((unknown.known(), unknown.reckoned()), (None, ms(100)));
+    }
+
+    #[test]
+    fn a_longer_path_is_tried_and_kept_if_more_comes() {
+        let mut rtt = measured(400);
+        assert_eq!(ask(&mut rtt, seconds(10), 1000), Some(Turn::Begins));
+        assert_eq!(rtt.reckoned(), ms(400));
+        assert_eq!(ask(&mut rtt, ms(10_500), 2000), None, "too early to tell");
+        assert_eq!(ask(&mut rtt, seconds(11), 1050), None, "not yet more");
+        assert_eq!(
+            ask(&mut rtt, seconds(12), 1200),
+            Some(Turn::Ends { won: true })
+        );
+        assert_eq!(rtt.reckoned(), ms(400));
+    }
+
+    #[test]
+    fn a_trial_that_wins_nothing_is_over_and_not_soon_repeated() {
+        let mut rtt = measured(400);
+        assert_eq!(ask(&mut rtt, seconds(10), 1000), Some(Turn::Begins));
+        let over = Some(Turn::Ends { won: false });
+        assert_eq!(ask(&mut rtt, seconds(14), 1050), over);
+        assert_eq!(rtt.reckoned(), ms(100));
+        assert_eq!(ask(&mut rtt, seconds(73), 1000), None);
+        hear(&mut rtt, 480);
+        assert_eq!(ask(&mut rtt, seconds(73), 1000), None, "still explained");
+        assert_eq!(ask(&mut rtt, seconds(74), 1000), Some(Turn::Begins));
+        assert_eq!(ask(&mut rtt, seconds(80), 1000), over);
+        assert_eq!(ask(&mut rtt, seconds(199), 1000), None, "twice as long");
+        hear(&mut rtt, 900);
+        let longer = ask(&mut rtt, seconds(199), 1000);
+        assert_eq!(longer, Some(Turn::Begins), "longer again");
+    }
+
+    #[test]
+    fn a_queue_that_came_with_a_larger_buffer_is_explained() {
+        let mut rtt = measured(100);
+        rtt.on_growth(seconds(5));
+        hear(&mut rtt, 200);
+        assert_eq!(ask(&mut rtt, seconds(6), 1000), None);
+        assert_eq!(ask(&mut rtt, seconds(20), 1000), None);
+        hear(&mut rtt, 300);
+        assert_eq!(ask(&mut rtt, seconds(21), 1000), Some(Turn::Begins));
+    }
+
+    #[test]
+    fn nothing_is_tried_while_the_window_does_not_limit() {
+        let mut rtt = measured(400);
+        assert_eq!(rtt.turn(seconds(100), |_| false, |_| 0), None);
+    }
+
+    #[test]
+    fn an_echo_shorter_than_the_trials_counts_at_once() {
+        let mut rtt = measured(400);
+        ask(&mut rtt, seconds(10), 1000);
+        rtt.on_echo(ms(120));
+        assert_eq!(rtt.reckoned(), ms(120));
+        ask(&mut rtt, seconds(20), 1000);
+        assert_eq!(rtt.reckoned(), ms(100));
+    }
+}
