@@ -54,9 +54,11 @@ impl Pool {
         }
     }
 
-    /// Puts a session back whose last command was answered. After a failure it is dropped
-    /// instead.
+    /// Puts a session back. One whose last command was not answered is dropped instead.
     pub(crate) fn give(&self, server: &Server, session: Session) {
+        if !session.is_usable() {
+            return;
+        }
         lock(&self.idle)
             .entry(server.clone())
             .or_default()

@@ -12,8 +12,9 @@ use proto::listing::{Kind, RemoteEntry, parse_ls, parse_mlsx};
 
 use super::replies::{self, Cause, cause};
 use super::{Session, check_path, shown};
-use crate::transfer::exchange::{Exchange, Job, Told};
+use crate::transfer::exchange::{Exchange, Job};
 use crate::transfer::prepare::{Ends, Prepared};
+use crate::transfer::told::Told;
 use crate::{Exit, Failure};
 
 /// Largest listing taken, bytes: about two million entries.

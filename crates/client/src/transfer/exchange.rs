@@ -1,8 +1,7 @@
 //! One transfer whose command is sent: data and replies side by side.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use data::channel::Channel;
@@ -11,16 +10,12 @@ use data::job::{Control, Report, Settings};
 use data::recv::{self, RecvPlan};
 use data::send::{self, SendPlan};
 use data::store::{Sink, Source};
-use proto::marker::parse_range_reply;
-use proto::ranges::RangeSet;
-use proto::remark;
 use proto::reply::Reply;
-use proto::sizing::{Sizing, parse_buffer_reply};
-use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::Remark;
+use super::told::{Sizes, Told};
 use super::verdict::{self, Ended};
 use crate::Failure;
 use crate::session::Session;
@@ -77,35 +72,6 @@ pub(crate) struct Exchange<'a> {
     pub(crate) doing: &'a str,
 }
 
-/// Where to keep what preliminary replies tell.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Told<'a> {
-    /// Set when the transfer begins.
-    pub(crate) begun: Option<&'a AtomicBool>,
-    /// Takes the ranges of 111 replies.
-    pub(crate) marked: Option<&'a Mutex<RangeSet>>,
-    /// Follows the sizes of 126 replies.
-    pub(crate) follow: Option<&'a Control>,
-}
-
-impl Told<'_> {
-    /// Keeps what a preliminary reply says; 112 tells nothing new about a transfer with this end.
-    fn note(self, reply: &Reply) {
-        if let Some(begun) = self.begun {
-            begun.store(true, Ordering::Relaxed);
-        }
-        if let (Some(marked), Some(ranges)) = (self.marked, parse_range_reply(reply)) {
-            marked
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .extend(&ranges);
-        }
-        if let (Some(control), Some(bytes)) = (self.follow, parse_buffer_reply(reply)) {
-            control.follow(bytes);
-        }
-    }
-}
-
 /// A transfer that ended well.
 #[derive(Debug)]
 pub(crate) struct Done {
@@ -115,30 +81,16 @@ pub(crate) struct Done {
     pub(crate) remarks: Vec<Remark>,
 }
 
-/// Sizes of this end's receive buffers that the server is to be told (2003 paper §4.2). Only the
-/// newest counts.
-struct Sizes(Option<watch::Receiver<u64>>);
-
-impl Sizes {
-    fn of(job: &Job, settings: &Settings, control: &Control) -> Self {
-        if settings.sizing != Sizing::Drs1 || !matches!(job, Job::Receive { .. }) {
-            return Self(None);
+impl Done {
+    fn new(report: Report, said: Option<Remark>) -> Self {
+        let here = report
+            .remark
+            .clone()
+            .map(|text| Remark { host: None, text });
+        Self {
+            report,
+            remarks: here.into_iter().chain(said).collect(),
         }
-        let (size, sizes) = watch::channel(0);
-        control.on_resize(move |bytes| {
-            size.send_replace(bytes);
-        });
-        Self(Some(sizes))
-    }
-
-    /// The next size, bytes; pends for ever when none will come. Cancel-safe.
-    async fn next(&mut self) -> u64 {
-        if let Some(sizes) = &mut self.0
-            && sizes.changed().await.is_ok()
-        {
-            return *sizes.borrow_and_update();
-        }
-        std::future::pending().await
     }
 }
 
@@ -172,11 +124,7 @@ impl Session {
         } else {
             None
         };
-        let follows = settings.sizing == Sizing::Drs1 && matches!(job, Job::Send { .. });
-        let told = Told {
-            follow: follows.then_some(&**control),
-            ..told
-        };
+        let told = told.following(&job, &settings, control);
         let sizes = Sizes::of(&job, &settings, control);
         let mut guard = CancelOnDrop(Some(Arc::clone(control)));
         let data = start(job, channel, alternative, settings, Arc::clone(control));
@@ -190,31 +138,16 @@ impl Session {
             return Err(Ended::thread_lost(self.name(), doing));
         };
         if moved.stopped {
-            self.dialogue.channel_lost();
-            // An empty part is whole from the start; whether there is a file, the server says.
-            if moved.result.as_ref().is_ok_and(|report| report.bytes == 0)
-                && let Some(Ok(reply)) = &answer
-                && matches!(cause(reply), Cause::Missing | Cause::Denied)
-            {
-                return Err(verdict::refused(self.name(), doing, reply.clone()));
-            }
-            // Whatever else the server says of the closed connection (226, 426, 451): it said it.
-            return moved
-                .result
-                .map(|report| self.done(report, None))
-                .map_err(|error| verdict::broken(self.name(), doing, &error));
+            return self.had_enough(moved, answer.as_ref(), doing);
         }
-        let Moved {
-            channel, result, ..
-        } = moved;
         let answered = matches!(&answer, Some(Ok(_)));
         let said = match &answer {
             Some(Ok(reply)) => self.remark(reply),
             _ => None,
         };
-        let outcome = verdict::of(self.name(), doing, result, answer);
+        let outcome = verdict::of(self.name(), doing, moved.result, answer);
         if outcome.is_ok() {
-            self.channel = Some(channel);
+            self.channel = Some(moved.channel);
             self.dialogue.transferred();
         } else {
             self.dialogue.channel_lost();
@@ -222,30 +155,29 @@ impl Session {
                 self.control.abandon();
             }
         }
-        outcome.map(|report| self.done(report, said))
+        outcome.map(|report| Done::new(report, said))
     }
 
-    /// What the server's last reply says of its limits. Only those that announce `DRS` are known to
-    /// do so.
-    pub(super) fn remark(&self, reply: &Reply) -> Option<Remark> {
-        if self.features().drs.is_empty() {
-            return None;
+    /// The verdict when this end closed the data connection.
+    fn had_enough(
+        &mut self,
+        moved: Moved,
+        answer: Option<&Result<Reply, Failure>>,
+        doing: &str,
+    ) -> Result<Done, Ended> {
+        self.dialogue.channel_lost();
+        // An empty part is whole from the start; whether there is a file, the server says.
+        if moved.result.as_ref().is_ok_and(|report| report.bytes == 0)
+            && let Some(Ok(reply)) = answer
+            && matches!(cause(reply), Cause::Missing | Cause::Denied)
+        {
+            return Err(verdict::refused(self.name(), doing, reply.clone()));
         }
-        Some(Remark {
-            host: Some(self.name().to_owned()),
-            text: remark::of_reply(reply)?,
-        })
-    }
-
-    fn done(&self, report: Report, said: Option<Remark>) -> Done {
-        let here = report
-            .remark
-            .clone()
-            .map(|text| Remark { host: None, text });
-        Done {
-            report,
-            remarks: here.into_iter().chain(said).collect(),
-        }
+        // Whatever else the server says of the closed connection (226, 426, 451): it said it.
+        moved
+            .result
+            .map(|report| Done::new(report, None))
+            .map_err(|error| verdict::broken(self.name(), doing, &error))
     }
 
     /// The reply that says whether the transfer begins; given back when it is the final one.

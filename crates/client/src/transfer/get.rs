@@ -10,8 +10,9 @@ use proto::command::Mode;
 use proto::ranges::RangeSet;
 
 use super::choice;
-use super::exchange::{Done, Exchange, Job, Told};
+use super::exchange::{Done, Exchange, Job};
 use super::prepare::{Ends, Prepared};
+use super::told::Told;
 use super::verdict::Ended;
 use super::{Attempt, TransferSpec};
 use crate::session::replies::{Cause, cause};

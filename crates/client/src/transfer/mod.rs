@@ -22,6 +22,7 @@ mod get;
 pub(crate) mod prepare;
 mod put;
 mod third_party;
+pub(crate) mod told;
 mod verdict;
 
 pub use get::get;

@@ -10,8 +10,9 @@ use proto::command::{Command, Mode, Restart};
 use proto::ranges::RangeSet;
 
 use super::choice;
-use super::exchange::{Done, Exchange, Job, Told};
+use super::exchange::{Done, Exchange, Job};
 use super::prepare::{Ends, Prepared};
+use super::told::Told;
 use super::{Attempt, TransferSpec};
 use crate::session::{Session, check_path, shown};
 use crate::{Exit, Failure};

@@ -1,0 +1,96 @@
+//! What the two ends tell each other on the control channel while data moves, and at its end.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use data::job::{Control, Settings};
+use proto::marker::parse_range_reply;
+use proto::ranges::RangeSet;
+use proto::remark;
+use proto::reply::Reply;
+use proto::sizing::{Sizing, parse_buffer_reply};
+use tokio::sync::watch;
+
+use super::Remark;
+use super::exchange::Job;
+use crate::session::Session;
+
+/// Where to keep what preliminary replies tell.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Told<'a> {
+    /// Set when the transfer begins.
+    pub(crate) begun: Option<&'a AtomicBool>,
+    /// Takes the ranges of 111 replies.
+    pub(crate) marked: Option<&'a Mutex<RangeSet>>,
+    /// Follows the sizes of 126 replies.
+    pub(crate) follow: Option<&'a Control>,
+}
+
+impl<'a> Told<'a> {
+    /// Makes the data side follow what a server tells that receives with [`Sizing::Drs1`].
+    pub(super) fn following(self, job: &Job, settings: &Settings, control: &'a Control) -> Self {
+        let follows = settings.sizing == Sizing::Drs1 && matches!(job, Job::Send { .. });
+        Self {
+            follow: follows.then_some(control),
+            ..self
+        }
+    }
+
+    /// Keeps what a preliminary reply says; 112 tells nothing new about a transfer with this end.
+    pub(super) fn note(self, reply: &Reply) {
+        if let Some(begun) = self.begun {
+            begun.store(true, Ordering::Relaxed);
+        }
+        if let (Some(marked), Some(ranges)) = (self.marked, parse_range_reply(reply)) {
+            marked
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .extend(&ranges);
+        }
+        if let (Some(control), Some(bytes)) = (self.follow, parse_buffer_reply(reply)) {
+            control.follow(bytes);
+        }
+    }
+}
+
+/// Sizes of this end's receive buffers that the server is to be told (2003 paper §4.2). Only the
+/// newest counts.
+pub(super) struct Sizes(Option<watch::Receiver<u64>>);
+
+impl Sizes {
+    /// Those of a transfer in which the server is to be told.
+    pub(super) fn of(job: &Job, settings: &Settings, control: &Control) -> Self {
+        if settings.sizing != Sizing::Drs1 || !matches!(job, Job::Receive { .. }) {
+            return Self(None);
+        }
+        let (size, sizes) = watch::channel(0);
+        control.on_resize(move |bytes| {
+            size.send_replace(bytes);
+        });
+        Self(Some(sizes))
+    }
+
+    /// The next size, bytes; pends for ever when none will come. Cancel-safe.
+    pub(super) async fn next(&mut self) -> u64 {
+        if let Some(sizes) = &mut self.0
+            && sizes.changed().await.is_ok()
+        {
+            return *sizes.borrow_and_update();
+        }
+        std::future::pending().await
+    }
+}
+
+impl Session {
+    /// What the server's last reply says of its limits. Only those that announce `DRS` are known to
+    /// do so.
+    pub(super) fn remark(&self, reply: &Reply) -> Option<Remark> {
+        if self.features().drs.is_empty() {
+            return None;
+        }
+        Some(Remark {
+            host: Some(self.name().to_owned()),
+            text: remark::of_reply(reply)?,
+        })
+    }
+}
