@@ -19,6 +19,14 @@ macro_rules! shipped {
 /// In the order `longhaul lab list` shows them.
 pub(crate) const EXPERIMENTS: &[Shipped] = shipped!["experiments":
     "bbc-5.1", "bbc-5.2", "bbc-5.3", "bbc-5.4",
+    "drs2003-kernel",
+    "drs2003-drsftp",
+    "drsftp2004-emulated",
+    "drsftp2004-wan",
+    "drsftp2004-traces",
+    "drsftp2004-memory",
+    "drsftp2004-third-party",
+    "auto-vs-kernel",
     "loopback", "loopback-latency",
     "calibration-ping",
     "calibration-udp",
@@ -31,6 +39,9 @@ pub(crate) const EXPERIMENTS: &[Shipped] = shipped!["experiments":
 /// Programs under test.
 pub(crate) const PROGRAMS: &[Shipped] = shipped!["programs":
     "longhaul", "longhaul-auto", "longhaul-unverified",
+    "longhaul-buffers",
+    "longhaul-buffers-put",
+    "longhaul-buffers-third-party",
     "globus", "curl", "lftp", "aria2",
     "iperf3", "iperf3-steady", "iperf3-udp", "ping", "simulator",
 ];
@@ -126,7 +137,8 @@ mod tests {
             let (_, definition) = experiment(name).unwrap();
             for mode in [Mode::Full, Mode::Quick] {
                 for key in definition.programs.of(mode) {
-                    program(None, key).unwrap();
+                    let variant = definition.variants.get(key);
+                    program(None, variant.map_or(key, |v| &v.program)).unwrap();
                 }
             }
         }

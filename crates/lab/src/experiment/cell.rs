@@ -1,4 +1,4 @@
-//! One measurement, in the process that makes it: starts the server, waits until it accepts, runs
+//! One measurement, in the process that makes it: starts the servers, waits until they accept, runs
 //! the client, counts time and processor time, ends everything.
 
 use std::collections::BTreeMap;
@@ -23,15 +23,24 @@ pub(crate) struct Process {
     pub(crate) argv: Vec<String>,
 }
 
+/// A server, its name and where it listens.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Server {
+    /// Of the files with its output.
+    pub(crate) name: String,
+    /// How it is started.
+    pub(crate) process: Process,
+    /// TCP port on which it listens when it is ready.
+    pub(crate) port: u16,
+}
+
 /// What to measure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Job {
     /// The `longhaul` that has `lab exec`; `None`: there is no lab, everything runs here.
     pub(crate) lab: Option<PathBuf>,
     /// What the client talks to.
-    pub(crate) server: Option<Process>,
-    /// TCP port on which the server listens when it is ready.
-    pub(crate) port: u16,
+    pub(crate) servers: Vec<Server>,
     /// What is measured.
     pub(crate) client: Process,
     /// When the client is ended, seconds.
@@ -144,16 +153,9 @@ pub(crate) fn run(file: &Path) -> Result<(), LabError> {
     process::adopt_orphans().map_err(observed)?;
     let settings = record(&job)?;
     let before = process::ended_children_cpu().map_err(observed)?;
-    let mut server = job
-        .server
-        .as_ref()
-        .map(|s| job.start(s, "server"))
-        .transpose()?;
-    let measured = match &mut server {
-        Some(server) => wait_for(&job, server).and_then(|()| client(&job)),
-        None => client(&job),
-    };
-    if let Some(mut server) = server {
+    let mut started = Vec::new();
+    let measured = start_all(&job, &mut started).and_then(|()| client(&job));
+    for mut server in started {
         process::end(&mut server).map_err(observed)?;
     }
     process::end_orphans().map_err(observed)?;
@@ -181,23 +183,37 @@ fn read(file: &Path) -> Result<Job, LabError> {
 /// How long a server may take until it accepts.
 const START: Duration = Duration::from_secs(20);
 
-/// Waits until the server listens.
-fn wait_for(job: &Job, server: &mut Child) -> Result<(), LabError> {
+/// Starts the servers, then waits for each. Those that were started are in `started` whatever
+/// happens.
+fn start_all(job: &Job, started: &mut Vec<Child>) -> Result<(), LabError> {
+    for server in &job.servers {
+        started.push(job.start(&server.process, &server.name)?);
+    }
+    for (server, child) in job.servers.iter().zip(started) {
+        wait_for(job, server, child)?;
+    }
+    Ok(())
+}
+
+/// Waits until a server listens.
+fn wait_for(job: &Job, server: &Server, child: &mut Child) -> Result<(), LabError> {
     let give_up = Instant::now() + START;
-    let refused =
-        |why: &str| LabError::Program(format!("the server {why}: {}", job.last_words("server")));
+    let refused = |why: &str| {
+        let words = job.last_words(&server.name);
+        LabError::Program(format!("the server {why}: {words}"))
+    };
     loop {
-        if listening::on(server.id(), job.port, job.lab.is_some()) {
+        if listening::on(child.id(), server.port, job.lab.is_some()) {
             return Ok(());
         }
-        let ended = server
+        let ended = child
             .try_wait()
             .map_err(|e| LabError::system("cannot observe the server", e))?;
         if ended.is_some() {
             return Err(refused("ended before it listened"));
         }
         if Instant::now() > give_up {
-            return Err(refused(&format!("does not listen on port {}", job.port)));
+            return Err(refused(&format!("does not listen on port {}", server.port)));
         }
         std::thread::sleep(Duration::from_millis(2));
     }

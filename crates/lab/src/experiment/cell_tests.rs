@@ -5,8 +5,7 @@ use super::*;
 fn job(directory: &TempDir, script: &str) -> Job {
     Job {
         lab: None,
-        server: None,
-        port: 0,
+        servers: Vec::new(),
         client: Process {
             host: "a".into(),
             argv: ["sh", "-c", script].map(str::to_owned).into(),
@@ -74,16 +73,26 @@ fn on_a_host_a_command_goes_through_the_lab() {
 #[test]
 fn a_server_that_gives_up_is_not_waited_for() {
     let directory = tempfile::tempdir().unwrap();
-    let job = job(&directory, "true");
-    let program = Process {
-        host: "b".into(),
-        argv: ["sh", "-c", "echo 'port taken' >&2"]
-            .map(str::to_owned)
-            .into(),
+    let mut job = job(&directory, "true");
+    let server = |name: &str, script: &str| Server {
+        name: name.to_owned(),
+        process: Process {
+            host: "b".into(),
+            argv: ["sh", "-c", script].map(str::to_owned).into(),
+        },
+        port: 0,
     };
-    let mut server = job.start(&program, "server").unwrap();
-    let message = wait_for(&job, &mut server).unwrap_err().to_string();
+    job.servers = vec![
+        server("server-one", "echo 'port taken' >&2"),
+        server("server-two", "exec sleep 60"),
+    ];
+    let mut started = Vec::new();
+    let message = start_all(&job, &mut started).unwrap_err().to_string();
     assert_eq!(message, "the server ended before it listened: port taken");
+    assert_eq!(started.len(), 2, "the other one is there to be ended");
+    for mut child in started {
+        process::end(&mut child).unwrap();
+    }
 }
 
 #[test]
@@ -143,10 +152,13 @@ fn a_cell_leaves_nothing_behind() {
     let script = "until test -s session; do sleep 0.01; done
         i=0; while [ $i -lt 100000 ]; do i=$((i + 1)); done; echo $i";
     let mut job = job(&directory, script);
-    job.port = port;
-    job.server = Some(Process {
-        host: "b".into(),
-        argv: part("part_server"),
+    job.servers.push(Server {
+        name: "server".into(),
+        process: Process {
+            host: "b".into(),
+            argv: part("part_server"),
+        },
+        port,
     });
     let file = directory.path().join("job.json");
     std::fs::write(&file, serde_json::to_vec(&job).unwrap()).unwrap();

@@ -6,7 +6,10 @@ use serde::Deserialize;
 
 use super::Mode;
 use super::document::{self, mistake};
+use super::measures::{self, AlsoDefinition, Ratios};
+use super::series::SeriesDefinition;
 use super::template::Variables;
+use super::variant::VariantDefinition;
 use crate::LabError;
 use crate::simulate::Measure;
 
@@ -63,6 +66,9 @@ pub(crate) struct AxisDefinition {
     /// What a value stands for in command lines and networks, where it is not itself.
     #[serde(default)]
     pub(crate) means: BTreeMap<String, String>,
+    /// Value → further variables that it sets.
+    #[serde(default)]
+    pub(crate) sets: BTreeMap<String, Variables>,
 }
 
 impl AxisDefinition {
@@ -92,8 +98,9 @@ impl AxisDefinition {
                 ));
             }
         }
-        let known = |value: &&String| !self.full.contains(value);
-        if let Some(odd) = self.quick.iter().chain(self.means.keys()).find(known) {
+        let unknown = |value: &&String| !self.full.contains(value);
+        let named = self.quick.iter().chain(self.means.keys());
+        if let Some(odd) = named.chain(self.sets.keys()).find(unknown) {
             let what = format!("'{odd}' is not among the values of '{axis}.full'");
             return Err(mistake(file, axis, what));
         }
@@ -112,21 +119,36 @@ pub(crate) struct Definition {
     pub(crate) source: String,
     /// Where it runs.
     pub(crate) kind: Kind,
-    /// What is measured: `goodput`, `cpu_per_gigabyte`, `wall`, or a reading of its programs; in
-    /// the simulator a [`Measure`].
+    /// What is measured: `goodput`, `cpu_per_gigabyte`, `seconds`, `wall`, one of `ratios`, or a
+    /// reading of its programs; in the simulator a [`Measure`].
     pub(crate) measure: String,
     /// Unit of the measured value.
     pub(crate) unit: String,
     /// Larger values are better.
     #[serde(default = "yes")]
     pub(crate) higher_is_better: bool,
+    /// What the same runs measure, too.
+    #[serde(default)]
+    pub(crate) also: Vec<AlsoDefinition>,
+    /// Measures that are made of two others.
+    #[serde(default)]
+    pub(crate) ratios: Ratios,
+    /// What is kept over time from the clients' traces.
+    #[serde(default)]
+    pub(crate) series: Vec<SeriesDefinition>,
+    /// Programs that take part several times, with settings of their own.
+    #[serde(default)]
+    pub(crate) variants: BTreeMap<String, VariantDefinition>,
+    /// Key of the program or variant that others are compared with.
+    #[serde(default)]
+    pub(crate) baseline: Option<String>,
     /// The seed of all random events.
     #[serde(default = "one")]
     pub(crate) seed: u64,
     /// Remarks for the reader of the results.
     #[serde(default)]
     pub(crate) notes: Vec<String>,
-    /// Keys of the programs, in the order they are shown.
+    /// Keys of the programs and variants, in the order they are shown.
     pub(crate) programs: ByMode<Vec<String>>,
     /// Runs of each program at each point.
     pub(crate) repetitions: ByMode<u32>,
@@ -182,15 +204,31 @@ impl Definition {
         self.down.iter().chain([&self.across])
     }
 
-    /// The published value at a point of the sweep.
-    pub(crate) fn published(&self, at: &BTreeMap<String, String>) -> Option<f64> {
-        let row = match &self.down {
-            Some(down) => at.get(&down.key)?,
-            None => ONLY_ROW,
-        };
+    /// The published value of a measure of a program or variant at a point of the sweep: the
+    /// variant's own, else what was published of the experiment's measure whoever was measured.
+    pub(crate) fn published(
+        &self,
+        key: &str,
+        measure: &str,
+        at: &BTreeMap<String, String>,
+    ) -> Option<f64> {
         let value = at.get(&self.across.key)?;
         let column = self.across.full.iter().position(|v| v == value)?;
-        self.paper.get(row)?.get(column).copied()
+        let own = self.variants.get(key).and_then(|v| v.paper.get(measure));
+        let row = match (own, &self.down) {
+            (Some(own), _) => Some(own),
+            (None, _) if measure != self.measure => None,
+            (None, Some(down)) => self.paper.get(at.get(&down.key)?),
+            (None, None) => self.paper.get(ONLY_ROW),
+        };
+        let value = row?.get(column).copied();
+        value.filter(|number| number.is_finite())
+    }
+
+    /// Every measure: the experiment's first, then the further ones.
+    pub(crate) fn measures(&self) -> impl Iterator<Item = &str> {
+        let also = self.also.iter().map(|also| also.measure.as_str());
+        std::iter::once(self.measure.as_str()).chain(also)
     }
 
     /// Size of the moved file as written; an axis with the key `bytes` sweeps it instead.
@@ -209,7 +247,36 @@ impl Definition {
         self.check_counts(file)?;
         self.check_kind(file)?;
         self.check_unit(file)?;
+        measures::check(self, file)?;
+        self.check_variants(file)?;
         self.check_paper(file)
+    }
+
+    fn check_variants(&self, file: &str) -> Result<(), LabError> {
+        let columns = self.down.is_none().then_some(self.across.full.len());
+        let measures: Vec<&str> = self.measures().collect();
+        for (key, variant) in &self.variants {
+            variant.check(file, key, columns, &measures)?;
+            if variant.published_ratio.is_some() && self.baseline.is_none() {
+                let key = format!("variants.{key}.published_ratio");
+                return Err(mistake(file, &key, "needs a 'baseline'"));
+            }
+        }
+        let programs: Vec<&String> = self
+            .programs
+            .full
+            .iter()
+            .chain(&self.programs.quick)
+            .collect();
+        for (index, series) in self.series.iter().enumerate() {
+            series.check(file, index, &programs)?;
+        }
+        match &self.baseline {
+            Some(odd) if !programs.contains(&odd) => {
+                Err(mistake(file, "baseline", format!("'{odd}' takes no part")))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn check_counts(&self, file: &str) -> Result<(), LabError> {
@@ -242,6 +309,10 @@ impl Definition {
             ("network", self.network.is_some(), Kind::Net),
             ("simulation", self.simulation.is_some(), Kind::Sim),
         ];
+        if self.kind == Kind::Sim && !(self.also.is_empty() && self.variants.is_empty()) {
+            let what = "the simulator has neither 'also' nor 'variants'";
+            return Err(mistake(file, "kind", what));
+        }
         for (key, present, kind) in tables {
             if present != (self.kind == kind) {
                 let what = if present {
@@ -306,6 +377,7 @@ pub(crate) fn built_in_unit(measure: &str) -> Option<&'static str> {
     match measure {
         "goodput" => Some("Mbit/s"),
         "cpu_per_gigabyte" => Some("s/GB"),
+        "seconds" => Some("s"),
         "wall" => Some("ms"),
         _ => None,
     }

@@ -50,9 +50,9 @@ fn a_good_file_is_understood() {
     assert_eq!(d.bytes(Mode::Full), Some("1GiB"));
     assert_eq!(d.bytes(Mode::Quick), Some("64MiB"));
     assert_eq!(d.across.values(Mode::Quick), ["1", "10"]);
-    assert_eq!(d.published(&at("256KB", "5")), Some(2.5));
-    assert_eq!(d.published(&at("1MB", "5")), None);
-    assert_eq!(d.published(&at("256KB", "7")), None);
+    assert_eq!(d.published("x", "goodput", &at("256KB", "5")), Some(2.5));
+    assert_eq!(d.published("x", "goodput", &at("1MB", "5")), None);
+    assert_eq!(d.published("x", "goodput", &at("256KB", "7")), None);
     let down = d.down.unwrap();
     assert_eq!(down.meaning("256KB"), "262144");
     assert_eq!(down.meaning("1MB"), "1MB");
@@ -96,7 +96,7 @@ fn without_rows_the_published_numbers_are_called_values() {
     let flat = format!("{}{}", &GOOD[..start], &GOOD[end..]);
     assert!(refusal(&flat).contains("'values'"));
     let d = Definition::parse("x.toml", &flat.replace("\"256KB\"", "values")).unwrap();
-    assert_eq!(d.published(&at("", "10")), Some(3.0));
+    assert_eq!(d.published("x", "goodput", &at("", "10")), Some(3.0));
 }
 
 proptest! {

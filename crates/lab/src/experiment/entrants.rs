@@ -40,7 +40,9 @@ pub(crate) fn gather(
     let search = Search::from_environment();
     let mut entrants = Entrants::default();
     for key in keys {
-        let program = catalog::program(beside, key)?;
+        let variant = definition.variants.get(key);
+        let program = variant.map_or(key, |variant| &variant.program);
+        let program = catalog::program(beside, program)?;
         if program.client.is_none() != (definition.kind == Kind::Sim) {
             return Err(mistake(
                 &request.name,
@@ -61,7 +63,16 @@ pub(crate) fn gather(
                 continue;
             }
         };
-        entrants.notes.extend(program.note.clone());
+        let remarks = [
+            program.note.clone(),
+            variant.and_then(|variant| variant.note(request.mode)),
+        ];
+        for remark in remarks.into_iter().flatten() {
+            // Variants of one program share its remark.
+            if !entrants.notes.contains(&remark) {
+                entrants.notes.push(remark);
+            }
+        }
         binaries.insert("longhaul".to_owned(), longhaul.display().to_string());
         if let Some(version) = environment::version(&program.version, &binaries) {
             entrants.versions.push((key.clone(), version));
@@ -70,6 +81,7 @@ pub(crate) fn gather(
             key: key.clone(),
             program,
             binaries,
+            variant: variant.cloned(),
         });
     }
     if entrants.all.is_empty() {

@@ -10,12 +10,13 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal};
 
 use super::cell::Outcome;
-use super::definition::built_in_unit;
+use super::definition::{Definition, built_in_unit};
 use super::interrupt::Interrupts;
+use super::plan::Entrant;
 use super::preparation::Prepared;
 use super::process::{self, Wait};
-use super::program::ProgramDefinition;
-use super::results::Sample;
+use super::results::{Sample, Series};
+use super::series;
 use crate::LabError;
 use crate::net::NetReport;
 use crate::shell;
@@ -38,6 +39,8 @@ pub(crate) struct Made {
     pub(crate) settings: BTreeMap<String, String>,
     /// The lab could not keep up: another try may go better.
     pub(crate) overloaded: bool,
+    /// What the client's trace says over time.
+    pub(crate) series: Vec<Series>,
 }
 
 impl Made {
@@ -47,6 +50,7 @@ impl Made {
             sample,
             settings: BTreeMap::new(),
             overloaded: false,
+            series: Vec::new(),
         }
     }
 }
@@ -60,8 +64,8 @@ const PATIENCE: Duration = Duration::from_secs(600);
 pub(crate) struct Runs<'a> {
     /// The `longhaul` that has the lab.
     pub(crate) longhaul: &'a Path,
-    /// What to read in the clients' output.
-    pub(crate) measure: &'a str,
+    /// What to measure.
+    pub(crate) definition: &'a Definition,
     /// Tells when the user wants to stop.
     pub(crate) interrupts: &'a Interrupts,
     /// Nothing was measured yet: what keeps the lab from running now is told instead of waited for.
@@ -69,14 +73,14 @@ pub(crate) struct Runs<'a> {
 }
 
 /// Makes a run in a fresh process (and over a fresh network, if it has one) and reads what
-/// `program` measured.
+/// `entrant` measured.
 ///
 /// # Errors
 /// The lab refuses to run at all: a mistake in a file, a privilege that is missing, before the
 /// first run another lab.
 pub(crate) fn run(
     runs: &Runs<'_>,
-    program: &ProgramDefinition,
+    entrant: &Entrant,
     prepared: &Prepared,
     seed: u64,
 ) -> Result<Run, LabError> {
@@ -97,12 +101,9 @@ pub(crate) fn run(
         }
     };
     let outcome = outcome(prepared, code, runs.first)?;
+    let definition = runs.definition;
     Ok(Run::Made(judge(
-        program,
-        runs.measure,
-        prepared,
-        seed,
-        outcome,
+        entrant, definition, prepared, seed, outcome,
     )))
 }
 
@@ -188,8 +189,8 @@ fn outcome(prepared: &Prepared, code: Option<i32>, first: bool) -> Result<Outcom
 
 /// Turns what was seen into a sample.
 fn judge(
-    program: &ProgramDefinition,
-    measure: &str,
+    entrant: &Entrant,
+    definition: &Definition,
     prepared: &Prepared,
     seed: u64,
     outcome: Outcome,
@@ -197,37 +198,54 @@ fn judge(
     let output = std::fs::read(prepared.job.client_output()).unwrap_or_default();
     let output = String::from_utf8_lossy(&output);
     let spoiled = spoiled(prepared);
-    let moved = program.reads.get("bytes").and_then(|r| r.number(&output));
+    let reads = &entrant.program.reads;
+    let moved = reads.get("bytes").and_then(|r| r.number(&output));
     #[allow(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "a count of bytes"
     )]
     let bytes = moved.map_or(prepared.bytes, |bytes| bytes as u64);
+    let seen = Seen {
+        entrant,
+        definition,
+        output: &output,
+        outcome: &outcome,
+        bytes,
+    };
+    let measure = &definition.measure;
     let failure = outcome.failure.clone().or_else(|| incomplete(prepared));
     let (value, failure) = match failure {
         Some(why) => (None, Some(why)),
-        None => match value(program, measure, &output, &outcome, bytes) {
+        None => match seen.value(measure) {
             Some(value) => (Some(value), None),
             None => (None, Some(format!("its output has no {measure}"))),
         },
     };
-    let limited_by = program.reads.get("limited_by");
-    let bytes = if failure.is_none() { bytes } else { 0 };
+    let also = match failure {
+        Some(_) => BTreeMap::new(),
+        None => seen.also(),
+    };
+    let series = match (&prepared.trace, &failure) {
+        (Some(trace), None) => series::read(&definition.series, &entrant.key, trace),
+        _ => Vec::new(),
+    };
     let sample = Sample {
         value,
+        bytes: if failure.is_none() { bytes } else { 0 },
         invalid: failure.into_iter().chain(spoiled.iter().cloned()).collect(),
         seconds: outcome.seconds,
-        bytes,
         cpu_seconds: Some(outcome.cpu_seconds),
         seed,
         command: command_line(&prepared.job.client.argv),
-        limited_by: limited_by.and_then(|reading| reading.text(&output)),
+        limited_by: reads.get("limited_by").and_then(|r| r.text(&output)),
+        also,
     };
     Made {
         sample,
         settings: outcome.settings,
         overloaded: !spoiled.is_empty(),
+        series,
     }
 }
 
@@ -250,24 +268,47 @@ fn incomplete(prepared: &Prepared) -> Option<String> {
     (there != prepared.bytes).then(|| format!("received {there} of {} bytes", prepared.bytes))
 }
 
-/// The measured value: as the program says it, else from the clock.
-#[allow(clippy::cast_precision_loss, reason = "file sizes are far below 2⁵³")]
-fn value(
-    program: &ProgramDefinition,
-    measure: &str,
-    output: &str,
-    outcome: &Outcome,
+/// A run that did not fail.
+struct Seen<'a> {
+    entrant: &'a Entrant,
+    definition: &'a Definition,
+    output: &'a str,
+    outcome: &'a Outcome,
     bytes: u64,
-) -> Option<f64> {
-    if let Some(reading) = program.reads.get(measure) {
-        return reading.number(output);
+}
+
+impl Seen<'_> {
+    /// A measured value: a ratio of two others, as the program says it, else from the clock.
+    fn value(&self, measure: &str) -> Option<f64> {
+        let Some(ratio) = self.definition.ratios.get(measure) else {
+            return self.simple(measure);
+        };
+        let ratio = self.simple(&ratio.of)? / self.simple(&ratio.to)?;
+        ratio.is_finite().then_some(ratio)
     }
-    built_in_unit(measure)?;
-    let bytes = bytes as f64;
-    match measure {
-        "wall" => Some(outcome.seconds * 1e3),
-        "goodput" => (bytes > 0.0).then(|| bytes * 8.0 / outcome.seconds / 1e6),
-        _ => (bytes > 0.0).then(|| outcome.cpu_seconds / (bytes / 1e9)),
+
+    #[allow(clippy::cast_precision_loss, reason = "file sizes are far below 2⁵³")]
+    fn simple(&self, measure: &str) -> Option<f64> {
+        if let Some(reading) = self.entrant.program.reads.get(measure) {
+            return reading.number(self.output);
+        }
+        built_in_unit(measure)?;
+        let bytes = self.bytes as f64;
+        let seconds = self.outcome.seconds;
+        match measure {
+            "wall" => Some(seconds * 1e3),
+            "seconds" => Some(seconds),
+            "goodput" => (bytes > 0.0).then(|| bytes * 8.0 / seconds / 1e6),
+            _ => (bytes > 0.0).then(|| self.outcome.cpu_seconds / (bytes / 1e9)),
+        }
+    }
+
+    /// The further measures that this program has.
+    fn also(&self) -> BTreeMap<String, f64> {
+        let further = self.definition.also.iter();
+        further
+            .filter_map(|also| Some((also.measure.clone(), self.value(&also.measure)?)))
+            .collect()
     }
 }
 

@@ -4,6 +4,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::experiment::cell::{Job, Process};
+use crate::experiment::program::ProgramDefinition;
 
 const PROGRAM: &str = r#"
 label = "X"
@@ -12,6 +13,7 @@ host = "a"
 argv = ["x"]
 [reads]
 rtt = { after = "time=" }
+buffer = { json = "buffer" }
 limited_by = { json = "limited_by" }
 "#;
 
@@ -30,8 +32,7 @@ fn fake(network: bool, script: &str) -> Fake {
     std::fs::set_permissions(&longhaul, std::fs::Permissions::from_mode(0o755)).unwrap();
     let job = Job {
         lab: None,
-        server: None,
-        port: 1,
+        servers: Vec::new(),
         client: Process {
             host: "a".into(),
             argv: vec!["x".into(), "a b".into()],
@@ -47,6 +48,7 @@ fn fake(network: bool, script: &str) -> Fake {
             topology: network.then(|| directory.path().join("topology.toml")),
             bytes: 1_000_000,
             received: None,
+            trace: Some(directory.path().join("trace")),
         },
         directory,
     }
@@ -54,18 +56,70 @@ fn fake(network: bool, script: &str) -> Fake {
 
 const DONE: &str = r#"echo '{"seconds": 0.5, "cpu_seconds": 0.02, "settings": {"a: k": "v"}}' > $DIR/outcome.json"#;
 
+/// An experiment that measures `measure`.
+fn definition(measure: &str) -> Definition {
+    let unit = built_in_unit(measure).unwrap_or("ms");
+    let text = format!(
+        r#"
+title = "T"
+kind = "loopback"
+measure = "{measure}"
+unit = "{unit}"
+programs = {{ full = ["x"], quick = ["x"] }}
+repetitions = {{ full = 1, quick = 1 }}
+limit = {{ full = 1, quick = 1 }}
+[across]
+key = "p"
+label = "streams"
+full = ["1"]
+quick = ["1"]
+[[also]]
+measure = "hue"
+label = "hue"
+unit = "nm"
+[[also]]
+measure = "efficiency"
+label = "per byte of buffer"
+unit = "Mbit/s/B"
+[[also]]
+measure = "useless"
+label = "per nothing"
+unit = "Mbit/s"
+[ratios]
+efficiency = {{ of = "goodput", to = "buffer" }}
+useless = {{ of = "goodput", to = "hue" }}
+[[series]]
+title = "Window"
+unit = "kB"
+scale = 0.001
+where = {{ sample = "stream" }}
+lines = {{ window = "window" }}
+"#
+    );
+    Definition::parse("x.toml", &text).unwrap()
+}
+
+fn entrant() -> Entrant {
+    Entrant {
+        key: "x".to_owned(),
+        program: ProgramDefinition::parse("x.toml", PROGRAM).unwrap(),
+        binaries: Default::default(),
+        variant: None,
+    }
+}
+
 /// In a thread of its own, whose signals are held back.
 fn measured(fake: &Fake, measure: &str, first: bool) -> Result<Made, LabError> {
-    let program = ProgramDefinition::parse("x.toml", PROGRAM).unwrap();
+    let definition = definition(measure);
     std::thread::scope(|scope| {
         let run = scope.spawn(|| {
             let runs = Runs {
                 longhaul: &fake.longhaul,
-                measure,
+                definition: &definition,
                 interrupts: &Interrupts::hold().unwrap(),
                 first,
             };
-            match run(&runs, &program, &fake.prepared, 7)? {
+            match run(&runs, &entrant(), &fake.prepared, 7)? {
                 Run::Made(made) => Ok(made),
                 Run::Interrupted => panic!("no signal was sent"),
             }
@@ -80,11 +134,13 @@ fn measure(fake: &Fake, measure: &str) -> Result<Made, LabError> {
 
 #[test]
 fn values_come_from_the_clock_or_the_output() {
-    let output = r#"printf 'time=3 ms\ntime=5 ms\n{"limited_by": "loss"}\n' > $DIR/client.out"#;
+    let output =
+        r#"printf 'time=3 ms\ntime=5 ms\n{"limited_by": "loss", "buffer": 8}\n' > $DIR/client.out"#;
     let fake = fake(false, &format!("{DONE}\n{output}"));
     for (name, value) in [
         ("goodput", 16.0),
         ("wall", 500.0),
+        ("seconds", 0.5),
         ("cpu_per_gigabyte", 20.0),
         ("rtt", 4.0),
     ] {
@@ -101,6 +157,19 @@ fn values_come_from_the_clock_or_the_output() {
         (odd.value, odd.invalid),
         (None, vec!["its output has no colour".to_owned()])
     );
+}
+
+#[test]
+fn further_measures_are_those_that_the_program_has() {
+    let output = r#"printf '{"buffer": 8}\n' > $DIR/client.out"#;
+    let trace = r#"printf '{"sample": "stream", "time": 0.5, "window": 64000}\n' > $DIR/trace"#;
+    let fake = fake(false, &format!("{DONE}\n{output}\n{trace}"));
+    let made = measure(&fake, "wall").unwrap();
+    assert_eq!(made.sample.also, [("efficiency".to_owned(), 2.0)].into());
+    let [series] = made.series.as_slice() else {
+        panic!("{:?}", made.series);
+    };
+    assert_eq!((series.times[0], series.values[0]), (0.5, 64.0));
 }
 
 #[test]
@@ -171,18 +240,18 @@ fn the_lab_is_asked_for_the_network_and_the_seed() {
 #[test]
 fn a_signal_ends_what_runs() {
     let fake = fake(false, "sleep 60 & wait");
-    let program = ProgramDefinition::parse("x.toml", PROGRAM).unwrap();
+    let definition = definition("wall");
     let thread = std::thread::spawn(move || {
         // The signal goes to this thread alone, where it is held back.
         let interrupts = Interrupts::hold().unwrap();
         nix::sys::signal::raise(nix::sys::signal::Signal::SIGTERM).unwrap();
         let runs = Runs {
             longhaul: &fake.longhaul,
-            measure: "wall",
+            definition: &definition,
             interrupts: &interrupts,
             first: true,
         };
-        let run = run(&runs, &program, &fake.prepared, 7);
+        let run = run(&runs, &entrant(), &fake.prepared, 7);
         assert!(matches!(run, Ok(Run::Interrupted)));
         assert!(interrupts.came());
         // Taken here, so that it does not end the test.

@@ -14,6 +14,7 @@ mod environment;
 mod interrupt;
 mod listening;
 mod measurement;
+mod measures;
 mod plan;
 mod preparation;
 mod process;
@@ -23,11 +24,13 @@ pub mod results;
 mod runner;
 mod save;
 mod scratch;
+mod series;
 mod simulation;
 mod statistics;
 mod tally;
 mod template;
 mod variables;
+mod variant;
 
 use std::path::{Path, PathBuf};
 

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use super::Mode;
 use super::definition::{AxisDefinition, Definition, Kind};
 use super::program::ProgramDefinition;
-use super::template::Variables;
+use super::results::Program;
+use super::template::{self, Variables};
+use super::variables;
+use super::variant::VariantDefinition;
 use crate::LabError;
 
 /// Axis key → value, as written in the experiment.
@@ -20,6 +23,31 @@ pub(crate) struct Entrant {
     pub(crate) program: ProgramDefinition,
     /// Where its executables are: variable → path.
     pub(crate) binaries: Variables,
+    /// What sets it apart from the program, if it is a variant of it.
+    pub(crate) variant: Option<VariantDefinition>,
+}
+
+impl Entrant {
+    /// As it is kept with the results.
+    pub(crate) fn shown(&self) -> Program {
+        let variant = self.variant.as_ref();
+        Program {
+            key: self.key.clone(),
+            label: variant.map_or(&self.program.label, |v| &v.label).clone(),
+            published_ratio: variant.and_then(|v| v.published_ratio),
+        }
+    }
+
+    /// Repetitions in `mode`, if they are its own.
+    pub(crate) fn repetitions(&self, mode: Mode) -> Option<u32> {
+        self.variant.as_ref()?.repetitions(mode)
+    }
+
+    /// Size of the file that it moves where the point asks for `bytes`.
+    pub(crate) fn bytes(&self, mode: Mode, bytes: u64) -> u64 {
+        let largest = self.variant.as_ref().and_then(|v| v.largest(mode));
+        largest.map_or(bytes, |largest| bytes.min(largest))
+    }
 }
 
 /// One point of the sweep and the entrants that run there, in the order they are shown.
@@ -157,25 +185,46 @@ const OVERHEAD_SECONDS: f64 = 1.0;
 /// The rate that is assumed where nothing is published, bit/s: of a network, and of loopback.
 const ASSUMED_RATES: (f64, f64) = (300e6, 10e9);
 
-/// A guess of how long one run lasts: from the published rate if there is one.
+/// A guess of how long one run of the program or variant `key` lasts. `bytes` is the size of its file.
 #[allow(clippy::cast_precision_loss, reason = "a guess")]
-pub(crate) fn expected_seconds(definition: &Definition, mode: Mode, at: &At, bytes: u64) -> f64 {
+pub(crate) fn expected_seconds(
+    definition: &Definition,
+    mode: Mode,
+    key: &str,
+    at: &At,
+    bytes: u64,
+) -> f64 {
     let fixed = definition.parameters.get("seconds");
     let moving = match fixed.and_then(|seconds| seconds.parse().ok()) {
         Some(seconds) => seconds,
-        None => {
-            let published = definition
-                .published(at)
-                .filter(|_| definition.measure == "goodput");
-            let assumed = match definition.kind {
-                Kind::Loopback => ASSUMED_RATES.1,
-                Kind::Net | Kind::Sim => ASSUMED_RATES.0,
-            };
-            let rate = published.map_or(assumed, |megabits| megabits * 1e6);
-            bytes as f64 * 8.0 / rate.max(1.0)
-        }
+        None => bytes as f64 * 8.0 / expected_rate(definition, key, at).max(1.0),
     };
     moving.min(f64::from(*definition.limit.of(mode))) + OVERHEAD_SECONDS
+}
+
+/// The rate at which a program is expected to move its file, bit/s: what its variant says, or what
+/// was published, or the network's.
+fn expected_rate(definition: &Definition, key: &str, at: &At) -> f64 {
+    let variant = definition.variants.get(key);
+    let said = variant.and_then(|variant| variant.expects);
+    let known = said.or_else(|| definition.published(key, "goodput", at));
+    if let Some(megabits) = known {
+        return megabits * 1e6;
+    }
+    let assumed = match definition.kind {
+        Kind::Loopback => ASSUMED_RATES.1,
+        Kind::Net | Kind::Sim => ASSUMED_RATES.0,
+    };
+    bottleneck(definition, at).map_or(assumed, |rate| rate.min(assumed))
+}
+
+/// The rate of a network's usual path, bit/s, if the point alone says it.
+fn bottleneck(definition: &Definition, at: &At) -> Option<f64> {
+    let network = definition.network.as_ref()?;
+    let rate = network.get("default")?.get("rate")?.as_str()?;
+    let rate = template::expand(rate, &variables::of_point(definition, at)).ok()?;
+    let rate = sim::units::rate(&rate).ok()?;
+    Some(rate.as_bits_per_second() as f64)
 }
 
 #[cfg(test)]

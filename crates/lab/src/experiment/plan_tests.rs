@@ -35,6 +35,7 @@ fn entrant(key: &str, more: &str) -> Entrant {
         key: key.to_owned(),
         program: ProgramDefinition::parse("p.toml", &text).unwrap(),
         binaries: Variables::new(),
+        variant: None,
     }
 }
 
@@ -138,10 +139,10 @@ fn seeds_differ_by_point_repetition_and_seed() {
 #[test]
 fn a_run_is_expected_to_last_as_long_as_published() {
     let d = definition();
-    let seconds = expected_seconds(&d, Mode::Full, &at("4", "5"), 450_000_000);
+    let seconds = expected_seconds(&d, Mode::Full, "x", &at("4", "5"), 450_000_000);
     assert!((seconds - 9.0).abs() < 1e-9, "{seconds}");
     // Never longer than the limit.
-    let slow = expected_seconds(&d, Mode::Quick, &at("4", "10"), 450_000_000);
+    let slow = expected_seconds(&d, Mode::Quick, "x", &at("4", "10"), 450_000_000);
     assert!((slow - 61.0).abs() < 1e-9, "{slow}");
 }
 

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 
 use super::Mode;
-use super::cell::{Job, Process};
+use super::cell::{Job, Process, Server};
 use super::definition::{Definition, Kind};
 use super::document::mistake;
 use super::plan::{At, Entrant};
@@ -27,6 +27,8 @@ pub(crate) struct Prepared {
     pub(crate) bytes: u64,
     /// The client has to leave a file of that size here.
     pub(crate) received: Option<PathBuf>,
+    /// Where the client writes samples over time.
+    pub(crate) trace: Option<PathBuf>,
 }
 
 /// What all runs of an experiment share.
@@ -44,21 +46,22 @@ pub(crate) struct Setup<'a> {
     pub(crate) scratch: &'a Scratch,
 }
 
-/// The control port of every server on an emulated host, where it is free.
+/// The control port of every server on an emulated host, where it is free; each has its own host.
 const PORT: u16 = 2811;
 
 /// Settings that are noted of every host, beside those that the experiment changes.
-const NOTED: [&str; 6] = [
+const NOTED: [&str; 7] = [
     "net.core.rmem_max",
     "net.core.wmem_max",
     "net.ipv4.tcp_congestion_control",
+    "net.ipv4.tcp_moderate_rcvbuf",
     "net.ipv4.tcp_no_metrics_save",
     "net.ipv4.tcp_rmem",
     "net.ipv4.tcp_wmem",
 ];
 
 impl Setup<'_> {
-    /// Prepares a run of `entrant` at `at`. With `record` it notes the hosts' kernel settings.
+    /// Prepares a run of `entrant` at `at` with a seed. With `record` it notes the hosts' kernel settings.
     ///
     /// # Errors
     /// A mistake in the experiment's or the program's file, or a full disk.
@@ -66,32 +69,42 @@ impl Setup<'_> {
         &self,
         entrant: &Entrant,
         at: &At,
+        seed: u64,
         record: bool,
     ) -> Result<Prepared, LabError> {
         let directory = self.scratch.clear()?;
-        let mut variables = self.variables(at)?;
+        let mut variables = self.variables(entrant, at, seed)?;
         variables.extend(entrant.binaries.clone());
         variables.insert("scratch".to_owned(), text(&directory));
-        let bytes = self.payload(&mut variables)?;
+        let bytes = self.payload(entrant, &mut variables)?;
         let network = self.network(&variables)?;
         let hosts = hosts(network.as_ref());
         let topology = match &network {
             Some(network) => Some(write_topology(&directory, network)?),
             None => None,
         };
-        let port = self.addresses(&mut variables, &hosts)?;
-        let job = self.job(&entrant.program, &mut variables, directory, port, |job| {
-            if let Some(network) = network.as_ref().filter(|_| record) {
-                job.record = noted(network, &hosts);
-            }
+        self.addresses(&mut variables, &hosts);
+        let program = &entrant.program;
+        let servers = self.servers(program, &mut variables, &directory)?;
+        let client = program.client.as_ref().ok_or_else(|| {
+            let what = format!("{} has no client", program.label);
+            mistake(self.name, "programs", what)
         })?;
+        let noted = network.as_ref().filter(|_| record);
+        let job = Job {
+            lab: (self.definition.kind == Kind::Net).then(|| self.longhaul.to_owned()),
+            servers,
+            client: self.process(program, &client.host, &client.argv, &variables)?,
+            limit_seconds: *self.definition.limit.of(self.mode),
+            record: noted.map_or_else(Vec::new, |network| self::noted(network, &hosts)),
+            directory,
+        };
         let sink = self.scratch.sink();
-        let received = job
-            .client
-            .argv
-            .iter()
-            .any(|word| word.contains(&text(&sink)));
+        let names_sink = |word: &String| word.contains(&text(&sink));
+        let received = job.client.argv.iter().any(names_sink);
+        let trace = client.trace.as_ref();
         Ok(Prepared {
+            trace: trace.map(|name| job.directory.join(name)),
             job,
             topology,
             bytes,
@@ -99,12 +112,15 @@ impl Setup<'_> {
         })
     }
 
-    /// The point of the sweep, the experiment's parameters, and what every experiment has.
-    fn variables(&self, at: &At) -> Result<Variables, LabError> {
+    /// The point of the sweep, the experiment's parameters, the variant's settings, and what every
+    /// experiment has.
+    fn variables(&self, entrant: &Entrant, at: &At, seed: u64) -> Result<Variables, LabError> {
         let mut variables = Variables::new();
         variables.insert("longhaul".to_owned(), text(self.longhaul));
         variables.insert("sink".to_owned(), text(&self.scratch.sink()));
         variables.insert("root".to_owned(), text(&self.scratch.served()));
+        variables.insert("seed".to_owned(), seed.to_string());
+        variables.insert("inbox".to_owned(), text(&self.scratch.inbox()));
         if let Some(bytes) = self.definition.bytes(self.mode) {
             variables.insert("bytes".to_owned(), bytes.to_owned());
         }
@@ -112,15 +128,18 @@ impl Setup<'_> {
         if rustix::process::geteuid().is_root() {
             variables.insert("user".to_owned(), "nobody".to_owned());
         }
-        variables::at(self.name, self.definition, at, variables)
+        let none = Variables::new();
+        let own = entrant.variant.as_ref().map_or(&none, |v| &v.sets);
+        variables::at(self.name, self.definition, at, variables, own)
     }
 
     /// Makes the file to be moved and sets `bytes`, `name` and `file`.
-    fn payload(&self, variables: &mut Variables) -> Result<u64, LabError> {
+    fn payload(&self, entrant: &Entrant, variables: &mut Variables) -> Result<u64, LabError> {
         let Some(size) = variables.get("bytes") else {
             return Ok(0);
         };
         let bytes = sim::units::size(size).map_err(|e| mistake(self.name, "bytes", e))?;
+        let bytes = entrant.bytes(self.mode, bytes);
         let file = self.scratch.payload(bytes)?;
         let name = file
             .file_name()
@@ -142,8 +161,8 @@ impl Setup<'_> {
             .map_err(|e| self.wrong("network", &e))
     }
 
-    /// Sets `address.HOST` for every host; the servers' port.
-    fn addresses(&self, variables: &mut Variables, hosts: &[String]) -> Result<u16, LabError> {
+    /// Sets `address.HOST` for every host.
+    fn addresses(&self, variables: &mut Variables, hosts: &[String]) {
         let emulated = self.definition.kind == Kind::Net;
         for (index, host) in hosts.iter().enumerate() {
             let address = if emulated {
@@ -153,57 +172,64 @@ impl Setup<'_> {
             };
             variables.insert(format!("address.{host}"), address.to_string());
         }
-        let port = if emulated {
-            PORT
-        } else {
+        if !emulated {
             let here = Ipv4Addr::LOCALHOST.to_string();
             variables.insert("loopback".to_owned(), here);
-            free_port()?
-        };
-        variables.insert("port".to_owned(), port.to_string());
-        Ok(port)
+        }
     }
 
-    fn job(
+    /// The servers of `program`; sets `host` and `port`, for those with names `host.NAME` and
+    /// `port.NAME`. In what is theirs `host` and `port` are their own.
+    fn servers(
         &self,
         program: &ProgramDefinition,
         variables: &mut Variables,
-        directory: PathBuf,
-        port: u16,
-        finish: impl FnOnce(&mut Job),
-    ) -> Result<Job, LabError> {
-        let client = program.client.as_ref().ok_or_else(|| {
-            mistake(
-                self.name,
-                "programs",
-                format!("{} has no client", program.label),
-            )
-        })?;
-        if let Some(server) = &program.server {
-            let address = self.address(variables, &server.host)?;
-            variables.insert("host".to_owned(), address);
-            self.write_files(server, variables, &directory)?;
+        directory: &Path,
+    ) -> Result<Vec<Server>, LabError> {
+        let mut places = Vec::new();
+        for (name, server) in program.all_servers() {
+            let ending = name.map(|name| format!(".{name}")).unwrap_or_default();
+            let (address, port) = (self.address(variables, &server.host)?, self.port()?);
+            variables.insert(format!("host{ending}"), address.clone());
+            variables.insert(format!("port{ending}"), port.to_string());
+            places.push((address, port));
         }
-        let process = |host: &str, argv: &[Word]| {
-            let argv = template::command(argv, variables)
-                .map_err(|e| self.wrong(&format!("argv of {}", program.label), &e))?;
-            Ok::<_, LabError>(Process {
-                host: host.to_owned(),
-                argv,
-            })
-        };
-        let server = program.server.as_ref();
-        let mut job = Job {
-            lab: (self.definition.kind == Kind::Net).then(|| self.longhaul.to_owned()),
-            server: server.map(|s| process(&s.host, &s.argv)).transpose()?,
-            port,
-            client: process(&client.host, &client.argv)?,
-            limit_seconds: *self.definition.limit.of(self.mode),
-            directory,
-            record: Vec::new(),
-        };
-        finish(&mut job);
-        Ok(job)
+        let mut servers = Vec::new();
+        for ((name, server), (address, port)) in program.all_servers().zip(places) {
+            let mut own = variables.clone();
+            own.insert("host".to_owned(), address);
+            own.insert("port".to_owned(), port.to_string());
+            self.write_files(server, &own, directory)?;
+            servers.push(Server {
+                name: name.map_or("server".to_owned(), |name| format!("server-{name}")),
+                process: self.process(program, &server.host, &server.argv, &own)?,
+                port,
+            });
+        }
+        Ok(servers)
+    }
+
+    /// Where a server listens: on a host of its own where it always does.
+    fn port(&self) -> Result<u16, LabError> {
+        match self.definition.kind {
+            Kind::Net => Ok(PORT),
+            Kind::Loopback | Kind::Sim => free_port(),
+        }
+    }
+
+    fn process(
+        &self,
+        program: &ProgramDefinition,
+        host: &str,
+        argv: &[Word],
+        variables: &Variables,
+    ) -> Result<Process, LabError> {
+        let argv = template::command(argv, variables)
+            .map_err(|e| self.wrong(&format!("argv of {}", program.label), &e))?;
+        Ok(Process {
+            host: host.to_owned(),
+            argv,
+        })
     }
 
     fn address(&self, variables: &Variables, host: &str) -> Result<String, LabError> {

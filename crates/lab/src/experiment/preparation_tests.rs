@@ -1,5 +1,6 @@
 use super::*;
 use crate::experiment::program::ProgramDefinition;
+use crate::experiment::variant::VariantDefinition;
 
 const EXPERIMENT: &str = r#"
 title = "Throughput"
@@ -50,6 +51,7 @@ fn entrant() -> Entrant {
         key: "x".into(),
         program: ProgramDefinition::parse("x.toml", PROGRAM).unwrap(),
         binaries: [("tool".to_owned(), "/bin/x".to_owned())].into(),
+        variant: None,
     }
 }
 
@@ -66,7 +68,7 @@ fn prepare(text: &str, entrant: &Entrant, at: [&str; 2]) -> (Scratch, Result<Pre
         longhaul: Path::new("/opt/longhaul"),
         scratch: &scratch,
     };
-    let prepared = setup.prepare(entrant, &at, true);
+    let prepared = setup.prepare(entrant, &at, 7, true);
     (scratch, prepared)
 }
 
@@ -81,10 +83,13 @@ fn a_point_becomes_a_network_and_command_lines() {
     let job = &prepared.job;
     assert_eq!(job.lab.as_deref(), Some(Path::new("/opt/longhaul")));
     assert_eq!(job.limit_seconds, 60);
-    let server = job.server.as_ref().unwrap();
-    assert_eq!(server.host, "b");
+    let [server] = job.servers.as_slice() else {
+        panic!("{:?}", job.servers);
+    };
+    assert_eq!((&*server.name, server.port), ("server", 2811));
+    assert_eq!(server.process.host, "b");
     assert_eq!(
-        server.argv,
+        server.process.argv,
         ["serve", "10.99.0.2", "2811", &text(&scratch.served())]
     );
     assert_eq!(
@@ -137,12 +142,12 @@ fn on_loopback_the_port_is_free_and_nothing_is_noted() {
     let prepared = prepared.unwrap();
     assert!(prepared.topology.is_none() && prepared.job.lab.is_none());
     assert!(prepared.job.record.is_empty());
-    let server = prepared.job.server.unwrap();
+    let server = &prepared.job.servers[0];
     assert_eq!(
-        server.argv[1..3],
-        ["127.0.0.1".to_owned(), prepared.job.port.to_string()]
+        server.process.argv[1..3],
+        ["127.0.0.1".to_owned(), server.port.to_string()]
     );
-    TcpListener::bind((Ipv4Addr::LOCALHOST, prepared.job.port)).unwrap();
+    TcpListener::bind((Ipv4Addr::LOCALHOST, server.port)).unwrap();
 }
 
 #[test]
@@ -173,4 +178,87 @@ fn mistakes_name_experiment_and_place() {
         message.contains("argv of X") && message.contains("{tool}"),
         "{message}"
     );
+}
+
+#[test]
+fn several_servers_have_hosts_and_ports_of_their_own() {
+    let text = EXPERIMENT.replace("[network.default]", "[network.hosts.c]\n[network.default]");
+    let program = r#"
+label = "X"
+[servers.source]
+host = "b"
+argv = ["serve", "{host}:{port}"]
+[servers.destination]
+host = "c"
+argv = ["serve", "{host}:{port}", "{inbox}"]
+[client]
+host = "a"
+argv = ["cp", "{host.source}:{port.source}", "{host.destination}:{port.destination}"]
+trace = "samples"
+"#;
+    let mut third_party = entrant();
+    third_party.program = ProgramDefinition::parse("x.toml", program).unwrap();
+    let (scratch, prepared) = prepare(&text, &third_party, ["5", "nowhere"]);
+    let prepared = prepared.unwrap();
+    let servers: Vec<(&str, &str, &[String])> = prepared
+        .job
+        .servers
+        .iter()
+        .map(|s| (&*s.name, &*s.process.host, s.process.argv.as_slice()))
+        .collect();
+    let inbox = super::text(&scratch.inbox());
+    // Hosts have addresses in the order of the network, servers come in that of their names.
+    assert_eq!(
+        servers,
+        [
+            (
+                "server-destination",
+                "c",
+                &["serve".to_owned(), "10.99.0.3:2811".into(), inbox][..]
+            ),
+            (
+                "server-source",
+                "b",
+                &["serve".to_owned(), "10.99.0.2:2811".into()][..]
+            ),
+        ]
+    );
+    assert_eq!(
+        prepared.job.client.argv[1..],
+        ["10.99.0.2:2811", "10.99.0.3:2811"]
+    );
+    assert_eq!(prepared.trace, Some(prepared.job.directory.join("samples")));
+}
+
+#[test]
+fn a_variant_has_its_settings_and_at_most_its_largest_file() {
+    let mut variant = entrant();
+    variant.variant = Some(VariantDefinition {
+        program: "x".into(),
+        label: "Y".into(),
+        sets: [("p".to_owned(), "{8*latency}".to_owned())].into(),
+        quick_largest: Some("500B".into()),
+        ..VariantDefinition::default()
+    });
+    let text = EXPERIMENT.replace("[parameters]", "[parameters]\np = \"1\"");
+    let (_scratch, prepared) = prepare(&text, &variant, ["0.5", "nowhere"]);
+    let prepared = prepared.unwrap();
+    assert_eq!(prepared.bytes, 500);
+    assert_eq!(prepared.job.client.argv[..3], ["/bin/x", "-p", "4"]);
+}
+
+#[test]
+fn a_value_of_an_axis_may_set_more_than_itself() {
+    let text = EXPERIMENT.replace(
+        "quick = [\"5\"]",
+        "quick = [\"5\"]\nsets.\"5\" = { bytes = \"2000B\", cc = \"reno\" }",
+    );
+    let text = text.replace("cc = \"cubic\"", "cc = \"{cc}\"");
+    let (_scratch, prepared) = prepare(&text, &entrant(), ["5", "nowhere"]);
+    let prepared = prepared.unwrap();
+    assert_eq!(prepared.bytes, 2000);
+    let topology = std::fs::read_to_string(prepared.topology.unwrap()).unwrap();
+    assert!(topology.contains("cc = \"reno\""), "{topology}");
+    let (_scratch, other) = prepare(&text, &entrant(), ["0.5", "nowhere"]);
+    assert!(other.unwrap_err().to_string().contains("{cc}"));
 }

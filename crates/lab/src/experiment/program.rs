@@ -46,6 +46,9 @@ pub(crate) struct ProgramDefinition {
     /// What is started first; none: nothing.
     #[serde(default)]
     pub(crate) server: Option<ServerDefinition>,
+    /// Further servers by name, for clients that need several.
+    #[serde(default)]
+    pub(crate) servers: BTreeMap<String, ServerDefinition>,
     /// What is measured; none: the simulator.
     #[serde(default)]
     pub(crate) client: Option<ClientDefinition>,
@@ -75,6 +78,9 @@ pub(crate) struct ClientDefinition {
     pub(crate) host: String,
     /// Its command line.
     pub(crate) argv: Vec<Word>,
+    /// File in `{scratch}` to which it writes samples over time: JSON, one a line.
+    #[serde(default)]
+    pub(crate) trace: Option<String>,
 }
 
 impl ProgramDefinition {
@@ -86,6 +92,16 @@ impl ProgramDefinition {
         let program: Self = document::parse(file, text)?;
         if program.client.as_ref().is_some_and(|c| c.argv.is_empty()) {
             return Err(mistake(file, "client.argv", "is empty"));
+        }
+        for (name, server) in program.all_servers() {
+            let key = name.map_or("server".to_owned(), |name| format!("servers.{name}"));
+            if server.argv.is_empty() {
+                return Err(mistake(file, &format!("{key}.argv"), "is empty"));
+            }
+            let legal = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            if !name.is_none_or(|name| !name.is_empty() && name.chars().all(legal)) {
+                return Err(mistake(file, &key, "name it with letters and digits"));
+            }
         }
         for (name, places) in &program.binaries {
             if places.is_empty() {
@@ -102,6 +118,13 @@ impl ProgramDefinition {
             }
         }
         Ok(program)
+    }
+
+    /// Every server, the one without a name first.
+    pub(crate) fn all_servers(&self) -> impl Iterator<Item = (Option<&str>, &ServerDefinition)> {
+        let named = self.servers.iter();
+        let named = named.map(|(name, server)| (Some(name.as_str()), server));
+        self.server.iter().map(|server| (None, server)).chain(named)
     }
 
     /// Whether it can be run at a point of the sweep.

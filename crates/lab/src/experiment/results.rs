@@ -30,6 +30,15 @@ pub struct Results {
     pub unit: String,
     /// Larger values are better.
     pub higher_is_better: bool,
+    /// What the same runs measured, too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<Also>,
+    /// Charts over time; [`Series::chart`] is an index into it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub charts: Vec<Chart>,
+    /// Key of the program that the others are compared with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<String>,
     /// The axis along the table's columns and the figure's x.
     pub across: Axis,
     /// The axis along the table's rows: one line in the figure each. `None`: one row a program.
@@ -40,6 +49,28 @@ pub struct Results {
     pub cells: Vec<Cell>,
     /// Remarks for the reader: what was left out and why.
     pub notes: Vec<String>,
+}
+
+/// A further measure of the same runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Also {
+    /// Key in [`Cell::also`] and [`Sample::also`].
+    pub key: String,
+    /// For people: `time`.
+    pub label: String,
+    /// Of its values.
+    pub unit: String,
+    /// Larger values are better.
+    pub higher_is_better: bool,
+}
+
+/// A chart over time, one for each cell that has [`Series`] for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Chart {
+    /// For people: `Window and flight size`.
+    pub title: String,
+    /// Of the drawn values.
+    pub unit: String,
 }
 
 /// What the figures were made on.
@@ -77,6 +108,9 @@ pub struct Program {
     pub key: String,
     /// For people: `globus-url-copy with globus-gridftp-server`.
     pub label: String,
+    /// How many times the value of [`Results::baseline`] was published for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub published_ratio: Option<f64>,
 }
 
 /// One point of the sweep for one program.
@@ -96,8 +130,40 @@ pub struct Cell {
     /// the valid samples that know it.
     #[serde(default)]
     pub cpu_per_gigabyte: Option<f64>,
+    /// Further measures: their key → what the valid samples come to.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub also: BTreeMap<String, AlsoValue>,
+    /// Lines over time, from the first runs that count.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub series: Vec<Series>,
     /// Every run, valid or not.
     pub samples: Vec<Sample>,
+}
+
+/// A further measure of a cell.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct AlsoValue {
+    /// Median of the valid samples.
+    pub median: Option<f64>,
+    /// Half-width of the 95 % confidence interval of the mean.
+    pub half_width: Option<f64>,
+    /// The published value.
+    pub paper: Option<f64>,
+}
+
+/// A line over time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Series {
+    /// Index into [`Results::charts`].
+    pub chart: usize,
+    /// What it is called in the chart.
+    pub line: String,
+    /// Which of the runs that are kept over time, from 0.
+    pub run: usize,
+    /// Seconds, as long as `values`.
+    pub times: Vec<f64>,
+    /// In the chart's unit.
+    pub values: Vec<f64>,
 }
 
 /// One run of one program.
@@ -119,4 +185,7 @@ pub struct Sample {
     pub command: String,
     /// What the program said limited it, if it says so.
     pub limited_by: Option<String>,
+    /// Further measures: their key → value.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub also: BTreeMap<String, f64>,
 }

@@ -1,5 +1,6 @@
 //! Runs an experiment, point by point, and keeps what is done at every moment.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -7,15 +8,20 @@ use super::definition::{AxisDefinition, Definition, Kind};
 use super::entrants::{self, Entrants};
 use super::interrupt::Interrupts;
 use super::measurement::{self, Made, Run, Runs};
+use super::measures::AlsoDefinition;
 use super::plan::{self, At, Entrant, Point, Sweep};
 use super::preparation::Setup;
-use super::results::{Axis, Program, Results};
+use super::results::{AlsoValue, Axis, Cell, Results, Series};
 use super::scratch::Scratch;
-use super::{RunRequest, Saved, catalog, environment, save, simulation, tally};
+use super::series::SeriesDefinition;
+use super::{Mode, RunRequest, Saved, catalog, environment, save, simulation, tally, variables};
 use crate::LabError;
 
 /// How often a run is made again because the lab could not keep up.
 const RETRIES: u32 = 2;
+
+/// Measures whose published values hold for the published file's size only.
+const TIMES: [&str; 2] = ["seconds", "wall"];
 
 /// What is being run, and what has come of it.
 struct Experiment<'a> {
@@ -101,16 +107,16 @@ fn blank(
         environment,
         unit: definition.unit.clone(),
         higher_is_better: definition.higher_is_better,
+        also: definition.also.iter().map(AlsoDefinition::shown).collect(),
+        charts: definition
+            .series
+            .iter()
+            .map(SeriesDefinition::chart)
+            .collect(),
+        baseline: definition.baseline.clone(),
         across: axis(&definition.across),
         down: definition.down.as_ref().map(axis),
-        programs: entrants
-            .all
-            .iter()
-            .map(|entrant| Program {
-                key: entrant.key.clone(),
-                label: entrant.program.label.clone(),
-            })
-            .collect(),
+        programs: entrants.all.iter().map(Entrant::shown).collect(),
         cells: Vec::new(),
         notes,
     }
@@ -141,31 +147,45 @@ fn now() -> String {
 }
 
 impl Experiment<'_> {
-    fn repetitions(&self) -> u32 {
-        let own = *self.definition.repetitions.of(self.request.mode);
-        self.request.repetitions.unwrap_or(own).max(1)
+    /// Runs of an entrant at each point.
+    fn repetitions(&self, entrant: &Entrant) -> u32 {
+        let own = entrant.repetitions(self.request.mode);
+        let usual = *self.definition.repetitions.of(self.request.mode);
+        self.request
+            .repetitions
+            .unwrap_or(own.unwrap_or(usual))
+            .max(1)
+    }
+
+    /// Size of the file that is asked for at a point; 0: none.
+    fn asked(&self, mode: Mode, at: &At) -> u64 {
+        variables::bytes(&self.definition, mode, at).unwrap_or(0)
     }
 
     /// Says what is coming and how long it will take.
     fn announce(&self, points: &[Point], say: &mut dyn FnMut(&str)) {
-        let runs: usize = points.iter().map(|point| point.entrants.len()).sum();
-        let each = self.repetitions();
-        let bytes = self.definition.bytes(self.request.mode);
-        let bytes = bytes.and_then(|b| sim::units::size(b).ok()).unwrap_or(0);
-        let seconds: f64 = points
-            .iter()
-            .map(|point| {
+        let cells: usize = points.iter().map(|point| point.entrants.len()).sum();
+        let (mut runs, mut seconds) = (BTreeSet::new(), 0.0);
+        for point in points {
+            for index in &point.entrants {
+                let entrant = &self.entrants[*index];
+                let each = self.repetitions(entrant);
                 let mode = self.request.mode;
-                let one = plan::expected_seconds(&self.definition, mode, &point.at, bytes);
-                one * point.entrants.len() as f64 * f64::from(each)
-            })
-            .sum();
+                let bytes = entrant.bytes(mode, self.asked(mode, &point.at));
+                let (definition, key) = (&self.definition, &entrant.key);
+                let one = plan::expected_seconds(definition, mode, key, &point.at, bytes);
+                seconds += one * f64::from(each);
+                runs.insert(each);
+            }
+        }
+        let runs: Vec<String> = runs.iter().map(u32::to_string).collect();
         say(&format!(
-            "{} ({}): {} points, {} programs, {runs} cells of {each} runs; about {}",
+            "{} ({}): {} points, {} programs, {cells} cells of {} runs; about {}",
             self.results.experiment,
             self.results.mode,
             points.len(),
             self.entrants.len(),
+            runs.join(" or "),
             span(seconds),
         ));
         for note in &self.results.notes {
@@ -197,27 +217,54 @@ impl Experiment<'_> {
         Ok(())
     }
 
-    /// Every program in turn, as often as there are repetitions.
+    /// Every program in turn, as often as it has repetitions.
     fn visit_one(&mut self, point: &Point) -> Result<Next, LabError> {
         for index in &point.entrants {
-            let entrant = &self.entrants[*index];
-            let at = entrant.program.shown_at(&point.at);
-            let paper = self.definition.published(&at);
-            self.results
-                .cells
-                .push(tally::empty(&entrant.key, at, paper));
+            let cell = self.blank_cell(&self.entrants[*index], point);
+            self.results.cells.push(cell);
         }
         let first = self.results.cells.len() - point.entrants.len();
-        for repetition in 0..self.repetitions() {
+        let each = |index: &usize| self.repetitions(&self.entrants[*index]);
+        let repetitions: Vec<u32> = point.entrants.iter().map(each).collect();
+        for repetition in 0..repetitions.iter().copied().max().unwrap_or(0) {
             let seed = plan::run_seed(self.results.seed, &point.at, repetition);
             for index in plan::rotated(&point.entrants, repetition) {
                 let place = point.entrants.iter().position(|i| *i == index).unwrap_or(0);
+                if repetition >= repetitions[place] {
+                    continue;
+                }
                 if self.sample(index, first + place, seed)? == Next::Stop {
                     return Ok(Next::Stop);
                 }
             }
         }
         Ok(Next::Continue)
+    }
+
+    /// The cell of an entrant at a point, with what was published.
+    fn blank_cell(&self, entrant: &Entrant, point: &Point) -> Cell {
+        let at = entrant.program.shown_at(&point.at);
+        let mode = self.request.mode;
+        let moved = entrant.bytes(mode, self.asked(mode, &point.at));
+        let whole = moved == self.asked(Mode::Full, &point.at);
+        let published = |measure: &str| {
+            let paper = self.definition.published(&entrant.key, measure, &at);
+            // The time for a part of the file is not the published one.
+            paper.filter(|_| whole || !TIMES.contains(&measure))
+        };
+        let paper = published(&self.definition.measure);
+        let also = self.definition.also.iter().map(|also| {
+            let value = AlsoValue {
+                paper: published(&also.measure),
+                ..AlsoValue::default()
+            };
+            (also.measure.clone(), value)
+        });
+        let also = also.collect();
+        Cell {
+            also,
+            ..tally::empty(&entrant.key, at, paper)
+        }
     }
 
     /// Runs a program once, and again if the lab could not keep up; every run is kept.
@@ -233,6 +280,10 @@ impl Experiment<'_> {
             };
             let known = &mut self.results.environment.sysctls;
             known.extend(made.settings);
+            if made.sample.invalid.is_empty() {
+                let kept = &mut self.results.cells[cell].series;
+                keep(&self.definition, kept, made.series);
+            }
             tally::add(&mut self.results.cells[cell], made.sample);
             if !made.overloaded {
                 break;
@@ -256,10 +307,10 @@ impl Experiment<'_> {
             scratch: &self.scratch,
         };
         let record = self.results.environment.sysctls.is_empty();
-        let prepared = setup.prepare(entrant, at, record)?;
+        let prepared = setup.prepare(entrant, at, seed, record)?;
         let runs = Runs {
             longhaul: &self.longhaul,
-            measure: &self.definition.measure,
+            definition: &self.definition,
             interrupts: &self.interrupts,
             first: self
                 .results
@@ -267,7 +318,7 @@ impl Experiment<'_> {
                 .iter()
                 .all(|cell| cell.samples.is_empty()),
         };
-        measurement::run(&runs, &entrant.program, &prepared, seed)
+        measurement::run(&runs, entrant, &prepared, seed)
     }
 
     /// One line a cell of `point` that was measured.
@@ -277,7 +328,12 @@ impl Experiment<'_> {
         let here = cells[first..].iter().zip(&point.entrants);
         for (cell, index) in here.filter(|(cell, _)| !cell.samples.is_empty()) {
             let label = &self.entrants[*index].key;
-            say(&tally::describe(cell, label, &self.results.unit));
+            say(&tally::describe(
+                cell,
+                label,
+                &self.results.unit,
+                &self.results.also,
+            ));
         }
     }
 
@@ -297,6 +353,18 @@ impl Experiment<'_> {
             json,
             csv,
         })
+    }
+}
+
+/// Keeps what a run says over time, if its chart still lacks a run.
+fn keep(definition: &Definition, kept: &mut Vec<Series>, fresh: Vec<Series>) {
+    for mut series in fresh {
+        let same = |other: &&Series| other.chart == series.chart && other.line == series.line;
+        series.run = kept.iter().filter(same).count();
+        let wanted = definition.series.get(series.chart).map_or(0, |s| s.runs);
+        if series.run < wanted {
+            kept.push(series);
+        }
     }
 }
 

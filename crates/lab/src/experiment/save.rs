@@ -48,6 +48,11 @@ fn csv(results: &Results) -> String {
         .chain([&results.across])
         .map(|axis| axis.key.as_str())
         .collect();
+    let also: Vec<String> = results
+        .also
+        .iter()
+        .map(|also| format!("{} ({})", also.label, also.unit))
+        .collect();
     let mut heading = vec!["experiment", "mode", "program"];
     heading.extend(&axes);
     heading.extend([
@@ -63,6 +68,7 @@ fn csv(results: &Results) -> String {
         "limited_by",
         "command",
     ]);
+    heading.extend(also.iter().map(String::as_str));
     let mut text = line(heading.iter().map(|h| text_field(h)));
     for cell in &results.cells {
         for (index, sample) in cell.samples.iter().enumerate() {
@@ -106,13 +112,15 @@ fn fields(
         sample.limited_by.clone().unwrap_or_default(),
         sample.command.clone(),
     ]);
+    let also = results.also.iter();
+    fields.extend(also.map(|also| number(sample.also.get(&also.key).copied())));
     fields
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::results::Axis;
+    use crate::experiment::results::{Also, Axis, Chart, Series};
 
     fn results() -> Results {
         let mut cell = super::super::tally::empty("x", [("p".into(), "4".into())].into(), None);
@@ -126,6 +134,14 @@ mod tests {
             seed: 3,
             command: "cp a b".into(),
             limited_by: Some("loss".into()),
+            also: [("seconds".into(), 2.5)].into(),
+        });
+        cell.series.push(Series {
+            chart: 0,
+            line: "window".into(),
+            run: 0,
+            times: vec![0.5, 1.0],
+            values: vec![64.0, 128.0],
         });
         Results {
             experiment: "e".into(),
@@ -150,6 +166,17 @@ mod tests {
             cells: vec![cell],
             notes: Vec::new(),
             options: Vec::new(),
+            also: vec![Also {
+                key: "seconds".into(),
+                label: "time".into(),
+                unit: "s".into(),
+                higher_is_better: false,
+            }],
+            charts: vec![Chart {
+                title: "Window".into(),
+                unit: "kB".into(),
+            }],
+            baseline: Some("x".into()),
         }
     }
 
@@ -164,8 +191,8 @@ mod tests {
         assert_eq!(
             std::fs::read_to_string(lines).unwrap(),
             "experiment,mode,program,p,sample,value,unit,paper,invalid,seconds,bytes,cpu_seconds,\
-             seed,limited_by,command\r\n\
-             e,quick,x,4,1,1.25,Mbit/s,9.5,\"late, \"\"very\"\"\",2.000000,7,,3,loss,cp a b\r\n"
+             seed,limited_by,command,time (s)\r\n\
+             e,quick,x,4,1,1.25,Mbit/s,9.5,\"late, \"\"very\"\"\",2.000000,7,,3,loss,cp a b,2.5\r\n"
         );
         assert_eq!(std::fs::read_dir(out.path()).unwrap().count(), 2);
     }

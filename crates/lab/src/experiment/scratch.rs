@@ -57,7 +57,12 @@ impl Scratch {
         self.memory.path().join("received")
     }
 
-    /// A fresh, empty directory for one measurement; the sink is gone, too.
+    /// The directory, in memory, into which servers write; empty before every measurement.
+    pub(crate) fn inbox(&self) -> PathBuf {
+        self.memory.path().join("inbox")
+    }
+
+    /// A fresh, empty directory for one measurement; the sink is gone and the inbox empty, too.
     ///
     /// # Errors
     /// A full file system.
@@ -67,10 +72,15 @@ impl Scratch {
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
             _ => Ok(()),
         };
-        emptied(std::fs::remove_dir_all(&cell))
+        // Sessions of a server that gave up root write into the inbox.
+        let make = |directory: &Path, mode: u32| {
+            emptied(std::fs::remove_dir_all(directory))
+                .and_then(|()| std::fs::create_dir(directory))
+                .and_then(|()| std::fs::set_permissions(directory, Permissions::from_mode(mode)))
+        };
+        make(&cell, 0o755)
+            .and_then(|()| make(&self.inbox(), 0o777))
             .and_then(|()| emptied(std::fs::remove_file(self.sink())))
-            .and_then(|()| std::fs::create_dir(&cell))
-            .and_then(|()| std::fs::set_permissions(&cell, Permissions::from_mode(0o755)))
             .map_err(|e| LabError::system(format!("cannot empty {}", cell.display()), e))?;
         Ok(cell)
     }
@@ -128,9 +138,11 @@ mod tests {
         let cell = scratch.clear().unwrap();
         std::fs::write(cell.join("client.out"), "old").unwrap();
         std::fs::write(scratch.sink(), "old").unwrap();
+        std::fs::write(scratch.inbox().join("sent"), "old").unwrap();
         let again = scratch.clear().unwrap();
         assert_eq!(std::fs::read_dir(again).unwrap().count(), 0);
         assert!(!scratch.sink().exists());
+        assert_eq!(std::fs::read_dir(scratch.inbox()).unwrap().count(), 0);
         let (a, b) = (scratch.served(), scratch.sink());
         drop(scratch);
         assert!(!a.parent().unwrap().exists() && !b.parent().unwrap().exists());

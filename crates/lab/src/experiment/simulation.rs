@@ -25,7 +25,7 @@ pub(crate) fn run(
     let wrong = |what: String| mistake(name, "simulation", what);
     let measure = Measure::named(&definition.measure)
         .ok_or_else(|| mistake(name, "measure", "the simulator has no such measure"))?;
-    let variables = variables::at(name, definition, at, Variables::new())?;
+    let variables = variables::at(name, definition, at, Variables::new(), &Variables::new())?;
     let table = definition.simulation.clone().unwrap_or_default();
     let filled = template::table(&table, &variables).map_err(|e| wrong(e.to_string()))?;
     let mut said: SimShorthand = filled
@@ -50,6 +50,7 @@ pub(crate) fn run(
         seed,
         command: format!("longhaul lab sim{}", options(&filled, seed)),
         limited_by: Some(point.limited_by.clone()),
+        also: Default::default(),
     })
 }
 

@@ -1,7 +1,7 @@
 //! Samples become cells: what counts, its median, and how far it can be trusted.
 
 use super::plan::At;
-use super::results::{Cell, Sample};
+use super::results::{Also, AlsoValue, Cell, Sample};
 use super::statistics::{half_width, median};
 
 /// A cell without samples.
@@ -13,6 +13,8 @@ pub(crate) fn empty(program: &str, at: At, paper: Option<f64>) -> Cell {
         half_width: None,
         paper,
         cpu_per_gigabyte: None,
+        also: Default::default(),
+        series: Vec::new(),
         samples: Vec::new(),
     }
 }
@@ -24,7 +26,24 @@ pub(crate) fn add(cell: &mut Cell, sample: Sample) {
     let values: Vec<f64> = valid().filter_map(|s| s.value).collect();
     let cpu: Vec<f64> = valid().filter_map(cpu_per_gigabyte).collect();
     (cell.median, cell.half_width) = (median(&values), half_width(&values));
+    let also: Vec<(String, Vec<f64>)> = cell
+        .also
+        .keys()
+        .map(|key| {
+            let values = valid().filter_map(|s| s.also.get(key).copied());
+            (key.clone(), values.collect())
+        })
+        .collect();
     cell.cpu_per_gigabyte = median(&cpu);
+    for (key, values) in also {
+        let paper = cell.also.get(&key).and_then(|known| known.paper);
+        let summed = AlsoValue {
+            median: median(&values),
+            half_width: half_width(&values),
+            paper,
+        };
+        cell.also.insert(key, summed);
+    }
 }
 
 /// Below this many bytes, what a run costs is its start and end, not its bytes.
@@ -38,8 +57,9 @@ pub(crate) fn cpu_per_gigabyte(sample: &Sample) -> Option<f64> {
     (sample.bytes >= WORTH_COUNTING).then_some(sample.cpu_seconds? / gigabytes)
 }
 
-/// A cell in one line for people: program, point, median, published value, processor time.
-pub(crate) fn describe(cell: &Cell, label: &str, unit: &str) -> String {
+/// A cell in one line for people: program, point, median, published value, further measures,
+/// processor time.
+pub(crate) fn describe(cell: &Cell, label: &str, unit: &str, also: &[Also]) -> String {
     let at: Vec<String> = cell
         .at
         .iter()
@@ -54,6 +74,13 @@ pub(crate) fn describe(cell: &Cell, label: &str, unit: &str) -> String {
         .paper
         .map(|p| format!("  (published {})", short(p)))
         .unwrap_or_default();
+    let also: String = also
+        .iter()
+        .filter_map(|also| {
+            let median = cell.also.get(&also.key)?.median?;
+            Some(format!("  {} {} {}", also.label, short(median), also.unit))
+        })
+        .collect();
     let spoiled = cell
         .samples
         .iter()
@@ -68,7 +95,7 @@ pub(crate) fn describe(cell: &Cell, label: &str, unit: &str) -> String {
         .map(|seconds| format!("  {seconds:.2} CPU s/GB"))
         .unwrap_or_default();
     format!(
-        "{label:<20} {:<20} {value}{paper}{cpu}{spoiled}",
+        "{label:<20} {:<20} {value}{paper}{also}{cpu}{spoiled}",
         at.join(", ")
     )
 }
@@ -103,6 +130,7 @@ mod tests {
             seed: 7,
             command: "cp".into(),
             limited_by: None,
+            also: [("seconds".to_owned(), 3.0)].into(),
         }
     }
 
@@ -115,7 +143,7 @@ mod tests {
         let mut cell = empty("x", at(), Some(90.0));
         add(&mut cell, sample(Some(500.0), &["late"]));
         assert_eq!((cell.median, cell.cpu_per_gigabyte), (None, None));
-        assert!(describe(&cell, "X", "Mbit/s").contains("no result: late"));
+        assert!(describe(&cell, "X", "Mbit/s", &[]).contains("no result: late"));
         for value in [1.0, 2.0, 3.0] {
             add(&mut cell, sample(Some(value), &[]));
         }
@@ -124,7 +152,7 @@ mod tests {
         assert!((cell.half_width.unwrap() - 2.484).abs() < 1e-3);
         assert_eq!(cell.cpu_per_gigabyte, Some(0.5));
         assert_eq!(cell.samples.len(), 5);
-        let line = describe(&cell, "X", "Mbit/s");
+        let line = describe(&cell, "X", "Mbit/s", &[]);
         assert!(
             line.contains("p 4") && line.contains("2.000 ± 2.484 Mbit/s"),
             "{line}"
@@ -132,6 +160,25 @@ mod tests {
         assert!(
             line.contains("(published 90.00)") && line.contains("2 of 5"),
             "{line}"
+        );
+    }
+
+    #[test]
+    fn further_measures_are_summed_up_like_the_first() {
+        let mut cell = empty("x", at(), None);
+        let published = AlsoValue {
+            paper: Some(9.0),
+            ..AlsoValue::default()
+        };
+        cell.also.insert("seconds".to_owned(), published);
+        add(&mut cell, sample(Some(1.0), &["late"]));
+        assert_eq!(cell.also["seconds"].median, None);
+        add(&mut cell, sample(Some(1.0), &[]));
+        add(&mut cell, sample(Some(1.0), &[]));
+        let seconds = cell.also["seconds"];
+        assert_eq!(
+            (seconds.median, seconds.half_width, seconds.paper),
+            (Some(3.0), Some(0.0), Some(9.0))
         );
     }
 

@@ -1,4 +1,5 @@
-//! Text with holes: `{name}` is replaced by a variable, `{2*name}` by that many times its number.
+//! Text with holes: `{name}` is replaced by a variable, `{250*rate*rtt}` by a product of numbers and
+//! variables.
 //!
 //! `{{` and `}}` stand for single braces. A command line is a list of such texts; a nested list in
 //! it is left out as a whole when one of its variables has no value.
@@ -20,12 +21,10 @@ pub(crate) enum TemplateError {
     #[error("'{0}' is no variable; write {{name}}, {{2*name}}, or {{{{ for a brace")]
     Malformed(String),
     /// `{2*name}` of something that is no number.
-    #[error("'{{{factor}*{name}}}': '{value}' is not a number")]
+    #[error("'{{{product}}}': '{value}' is not a number")]
     NotANumber {
-        /// The factor as written.
-        factor: String,
-        /// The variable.
-        name: String,
+        /// The product as written.
+        product: String,
         /// Its value.
         value: String,
     },
@@ -56,29 +55,39 @@ pub(crate) fn expand(text: &str, variables: &Variables) -> Result<String, Templa
 
 /// What stands for the inside of a pair of braces.
 fn value(hole: &str, variables: &Variables) -> Result<String, TemplateError> {
-    let (factor, name) = match hole.split_once('*') {
-        Some((factor, name)) => (Some(factor.trim()), name.trim()),
-        None => (None, hole),
-    };
+    if !hole.contains('*') {
+        return variable(hole, hole, variables).cloned();
+    }
+    let mut product = 1.0;
+    for factor in hole.split('*').map(str::trim) {
+        product *= match factor.parse::<f64>() {
+            Ok(number) => number,
+            Err(_) => number(hole, variable(hole, factor, variables)?)?,
+        };
+    }
+    Ok(format!("{product}"))
+}
+
+/// The variable called `name` in `hole`.
+fn variable<'a>(
+    hole: &str,
+    name: &str,
+    variables: &'a Variables,
+) -> Result<&'a String, TemplateError> {
     let legal = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
     if name.is_empty() || !name.chars().all(legal) {
         return Err(TemplateError::Malformed(format!("{{{hole}}}")));
     }
-    let value = variables
+    variables
         .get(name)
-        .ok_or_else(|| TemplateError::Unset(name.to_owned()))?;
-    let Some(factor) = factor else {
-        return Ok(value.clone());
-    };
-    let times: f64 = factor
-        .parse()
-        .map_err(|_| TemplateError::Malformed(format!("{{{hole}}}")))?;
-    let number: f64 = value.parse().map_err(|_| TemplateError::NotANumber {
-        factor: factor.to_owned(),
-        name: name.to_owned(),
-        value: value.clone(),
-    })?;
-    Ok(format!("{}", times * number))
+        .ok_or_else(|| TemplateError::Unset(name.to_owned()))
+}
+
+fn number(hole: &str, value: &str) -> Result<f64, TemplateError> {
+    value.parse().map_err(|_| TemplateError::NotANumber {
+        product: hole.to_owned(),
+        value: value.to_owned(),
+    })
 }
 
 /// A word of a command line, or words that belong together.
@@ -154,6 +163,7 @@ mod tests {
         assert_eq!(expand("-p {p}", &v), Ok("-p 4".into()));
         assert_eq!(expand("{2*latency}ms", &v), Ok("0.5ms".into()));
         assert_eq!(expand("{1.5*p}", &v), Ok("6".into()));
+        assert_eq!(expand("{8*p*latency}", &v), Ok("8".into()));
         assert_eq!(expand("{{{p}}}", &v), Ok("{4}".into()));
     }
 
@@ -161,7 +171,8 @@ mod tests {
     fn mistakes_are_named() {
         let v = variables();
         assert_eq!(expand("{q}", &v), Err(TemplateError::Unset("q".into())));
-        for bad in ["{p", "p}", "{}", "{a b}", "{x*p}", "{*p}"] {
+        assert_eq!(expand("{x*p}", &v), Err(TemplateError::Unset("x".into())));
+        for bad in ["{p", "p}", "{}", "{a b}", "{*p}", "{2*}"] {
             assert!(
                 matches!(expand(bad, &v), Err(TemplateError::Malformed(_))),
                 "{bad}"

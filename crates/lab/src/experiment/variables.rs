@@ -1,17 +1,42 @@
 //! What the holes of an experiment's texts stand for at a point of its sweep.
 
+use super::Mode;
 use super::definition::Definition;
 use super::document::mistake;
 use super::plan::At;
 use super::template::{self, Variables};
 use crate::LabError;
 
-/// `given`, then the point's axes, which may refer to it, then the experiment's parameters, which
-/// may refer to both and replace neither.
+/// `given`, then the point's axes and what their values set, which may refer to it, then `own`, a
+/// variant's settings, which may refer to all these, then the experiment's parameters, which may
+/// refer to the point. What comes first stays, but for `given`.
 ///
 /// # Errors
 /// A hole that nothing fills.
 pub(crate) fn at(
+    name: &str,
+    definition: &Definition,
+    at: &At,
+    given: Variables,
+    own: &Variables,
+) -> Result<Variables, LabError> {
+    let variables = of_axes(name, definition, at, given)?;
+    let mut all = variables.clone();
+    let expanded = |table: &str, key: &str, text: &str| {
+        template::expand(text, &variables).map_err(|e| mistake(name, &format!("{table}.{key}"), e))
+    };
+    for (key, text) in own {
+        all.insert(key.clone(), expanded("variants.sets", key, text)?);
+    }
+    for (key, text) in &definition.parameters {
+        let text = expanded("parameters", key, text)?;
+        all.entry(key.clone()).or_insert(text);
+    }
+    Ok(all)
+}
+
+/// `given`, then the point's axes and what their values set.
+fn of_axes(
     name: &str,
     definition: &Definition,
     at: &At,
@@ -23,12 +48,32 @@ pub(crate) fn at(
         let meaning = template::expand(axis.meaning(value), &variables)
             .map_err(|e| mistake(name, &axis.key, e))?;
         variables.insert(axis.key.clone(), meaning);
+        for (key, text) in axis.sets.get(value).into_iter().flatten() {
+            let text = template::expand(text, &variables)
+                .map_err(|e| mistake(name, &format!("sets.{value}.{key}"), e))?;
+            variables.insert(key.clone(), text);
+        }
     }
-    let mut all = variables.clone();
-    for (key, value) in &definition.parameters {
-        let value = template::expand(value, &variables)
-            .map_err(|e| mistake(name, &format!("parameters.{key}"), e))?;
-        all.entry(key.clone()).or_insert(value);
+    Ok(variables)
+}
+
+/// What the axes of a point say as it is written, with nothing filled in.
+pub(crate) fn of_point(definition: &Definition, at: &At) -> Variables {
+    let mut known = Variables::new();
+    for axis in definition.axes() {
+        let value = at.get(&axis.key).map_or("", String::as_str);
+        known.insert(axis.key.clone(), axis.meaning(value).to_owned());
+        known.extend(axis.sets.get(value).cloned().unwrap_or_default());
     }
-    Ok(all)
+    known
+}
+
+/// Size of the file that is moved at a point: an axis's, else the experiment's. `None`: no file, or
+/// it depends on what is known only when a run is prepared.
+pub(crate) fn bytes(definition: &Definition, mode: Mode, at: &At) -> Option<u64> {
+    let known = of_point(definition, at);
+    let size = known.get("bytes").map(String::as_str);
+    let size = size.or_else(|| definition.bytes(mode))?;
+    let size = template::expand(size, &known).ok()?;
+    sim::units::size(&size).ok()
 }

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use super::Skipped;
+use super::{Skipped, also};
 use crate::LabError;
 use crate::experiment::results::Results;
 
@@ -20,6 +20,20 @@ pub(super) struct Loaded {
     pub(super) name: String,
     /// Its content.
     pub(super) results: Results,
+    /// The same for each of [`Results::also`], in their order.
+    pub(super) also: Vec<Results>,
+}
+
+impl Loaded {
+    /// `results` under a name that is unique.
+    pub(super) fn new(name: String, results: Results) -> Self {
+        let also = also::all(&results);
+        Self {
+            name,
+            results,
+            also,
+        }
+    }
 }
 
 /// All results in `directory`, by file name, and the `*.json` files that hold none.
@@ -35,7 +49,7 @@ pub(super) fn all(directory: &Path) -> Result<(Vec<Loaded>, Vec<Skipped>), LabEr
             Ok(results) => {
                 let stem = path.file_stem().unwrap_or_default().to_string_lossy();
                 let name = unique(&file_name(&stem), &mut names);
-                loaded.push(Loaded { name, results });
+                loaded.push(Loaded::new(name, results));
             }
             Err(why) => skipped.push(Skipped { file: path, why }),
         }
@@ -102,7 +116,7 @@ fn nothing(directory: &Path, skipped: &[Skipped]) -> LabError {
 }
 
 /// A part of a file name, an anchor and an XML name at once.
-fn file_name(stem: &str) -> String {
+pub(super) fn file_name(stem: &str) -> String {
     let plain: String = stem
         .chars()
         .map(|character| match character {

@@ -1,10 +1,13 @@
 //! The report: results as one self-contained HTML page, with tables, figures, SVG and CSV.
 //!
-//! `load` reads the results and `grid` sorts their cells. `lines` decides which go into which
+//! `load` reads the results, `also` makes results of what the same runs measured beside, and `grid`
+//! sorts their cells. `lines` decides which go into which
 //! chart of a `figure`; `chart` draws one, `poster` makes an SVG file of several. `table` and `csv`
-//! write the numbers, `summary` says what they come to, `page` puts all together. Every string
+//! write the numbers, `timeline` draws what was kept over time, `summary` says what the numbers come
+//! to, `page` puts all together. Every string
 //! from a results file goes through `markup` or `csv`, which escape it.
 
+mod also;
 mod chart;
 mod csv;
 mod figure;
@@ -26,15 +29,17 @@ mod svg;
 mod table;
 mod theme;
 mod ticks;
+mod timeline;
 mod tip;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::LabError;
+use crate::experiment::results::Results;
 use grid::Grid;
 use load::Loaded;
-use page::Section;
+use page::{Part, Section};
 use theme::Palette;
 
 /// What was written.
@@ -67,7 +72,8 @@ impl fmt::Display for Skipped {
 /// Draws every results file (`*.json`) in `results` into `out`, which is made if missing.
 ///
 /// `NAME.json` becomes a section of `index.html`, `NAME.svg` (with a second figure
-/// `NAME-programs.svg` where there is one) and `NAME-table.csv`. Other `*.json` files are skipped and
+/// `NAME-programs.svg` where there is one) and `NAME-table.csv`; what its runs measured beside has
+/// files called `NAME-MEASURE...`. Other `*.json` files are skipped and
 /// named in [`Written::skipped`].
 ///
 /// # Errors
@@ -81,11 +87,13 @@ pub fn write(results: &Path, out: &Path) -> Result<Written, LabError> {
         .map_err(|error| LabError::system(format!("cannot make {}", out.display()), error))?;
     let mut files = Vec::new();
     for section in &sections {
-        for (figure, name) in &section.figures {
-            let text = poster::file(&section.loaded.results, figure);
-            files.push(save(out, name, &text)?);
+        for part in &section.parts {
+            for (figure, name) in &part.figures {
+                let text = poster::file(part.grid.results, figure);
+                files.push(save(out, name, &text)?);
+            }
+            files.push(save(out, &part.csv, &csv::table(&part.grid))?);
         }
-        files.push(save(out, &section.csv, &csv::table(&section.grid))?);
     }
     // Last: who finds the page finds its files.
     let page = save(
@@ -105,25 +113,40 @@ fn plan<'a>(loaded: &'a [Loaded], palette: &Palette) -> Vec<Section<'a>> {
     loaded
         .iter()
         .map(|one| {
-            let grid = Grid::of(&one.results);
-            let drawn = lines::all(&grid, palette);
-            let named = drawn.into_iter().enumerate().map(|(index, figure)| {
-                let file = match index {
-                    0 => format!("{}.svg", one.name),
-                    _ => format!("{}-{}.svg", one.name, figure.split.name()),
-                };
-                (figure, file)
+            let first = part(&one.results, one.name.clone(), String::new(), palette);
+            let named = one.results.also.iter().zip(&one.also);
+            let further = named.map(|(also, results)| {
+                let name = format!("{}-{}", one.name, load::file_name(&also.key));
+                part(results, name, also.label.clone(), palette)
             });
-            let figures = named.collect();
-            // Not NAME.csv: an experiment keeps its samples under that name.
             Section {
                 loaded: one,
-                grid,
-                figures,
-                csv: format!("{}-table.csv", one.name),
+                parts: std::iter::once(first).chain(further).collect(),
             }
         })
         .collect()
+}
+
+/// What is drawn from one measure, into files whose names begin with `name`.
+fn part<'a>(results: &'a Results, name: String, heading: String, palette: &Palette) -> Part<'a> {
+    let grid = Grid::of(results);
+    let drawn = lines::all(&grid, palette);
+    let named = drawn.into_iter().enumerate().map(|(index, figure)| {
+        let file = match index {
+            0 => format!("{name}.svg"),
+            _ => format!("{name}-{}.svg", figure.split.name()),
+        };
+        (figure, file)
+    });
+    let figures = named.collect();
+    Part {
+        heading,
+        grid,
+        figures,
+        // Not NAME.csv: an experiment keeps its samples under that name.
+        csv: format!("{name}-table.csv"),
+        name,
+    }
 }
 
 fn save(out: &Path, name: &str, text: &str) -> Result<PathBuf, LabError> {
@@ -173,6 +196,26 @@ mod tests {
         // What an experiment wrote beside its results stays as it was.
         let kept = std::fs::read_to_string(results.path().join("bbc-5.1-quick.csv")).unwrap();
         assert_eq!(kept, "samples");
+    }
+
+    #[test]
+    fn what_was_measured_beside_has_files_of_its_own() {
+        let results = tempfile::tempdir().unwrap();
+        let json = serde_json::to_string(&samples::with_more()).unwrap();
+        std::fs::write(results.path().join("a.json"), json).unwrap();
+        let written = write(results.path(), results.path()).unwrap();
+        for name in [
+            "a-seconds.svg",
+            "a-seconds-programs.svg",
+            "a-seconds-table.csv",
+        ] {
+            assert!(
+                written.files.iter().any(|file| file.ends_with(name)),
+                "{name}"
+            );
+        }
+        let table = std::fs::read_to_string(results.path().join("a-seconds-table.csv")).unwrap();
+        assert!(table.contains("median (s)"), "{table}");
     }
 
     #[test]

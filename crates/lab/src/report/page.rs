@@ -6,7 +6,7 @@ use super::load::Loaded;
 use super::markup::Markup;
 use super::summary::{self, Statement, Summary};
 use super::theme::{self, Palette};
-use super::{Skipped, chart, number, origin, strip, table};
+use super::{Skipped, chart, number, origin, strip, table, timeline};
 use crate::experiment::results::Results;
 
 /// Layout and looks of everything but charts.
@@ -24,12 +24,30 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 
 pub(super) struct Section<'a> {
     /// Where it comes from.
     pub(super) loaded: &'a Loaded,
+    /// Its measures: what it is about, then what was measured beside.
+    pub(super) parts: Vec<Part<'a>>,
+}
+
+/// One measure of an experiment.
+#[derive(Debug)]
+pub(super) struct Part<'a> {
+    /// Begins the names of its files and its anchors.
+    pub(super) name: String,
+    /// What is measured; empty for the first, which has the experiment's title.
+    pub(super) heading: String,
     /// Its cells.
     pub(super) grid: Grid<'a>,
     /// Its figures, with the names of their SVG files.
     pub(super) figures: Vec<(Figure, String)>,
     /// The name of its CSV file.
     pub(super) csv: String,
+}
+
+impl<'a> Section<'a> {
+    /// The cells of what the experiment is about.
+    fn grid(&self) -> Option<&Grid<'a>> {
+        self.parts.first().map(|part| &part.grid)
+    }
 }
 
 /// The page's text.
@@ -146,11 +164,14 @@ fn overview(markup: &mut Markup, sections: &[Section<'_>], skipped: &[Skipped]) 
 
 fn line(markup: &mut Markup, section: &Section<'_>) {
     let results = &section.loaded.results;
+    let Some(grid) = section.grid() else {
+        return;
+    };
     let Summary {
         papers,
         peers,
         coverage,
-    } = summary::of(&section.grid);
+    } = summary::of(grid);
     markup.element("li", &[], |item| {
         item.element("div", &[("class", "which")], |which| {
             let target = format!("#{}", section.loaded.name);
@@ -195,22 +216,42 @@ fn experiment(markup: &mut Markup, section: &Section<'_>, palette: &Palette) {
                 heading.leaf("span", &[], &short_name(results));
             });
             about(part, results);
-            part.element("div", &[("class", "views")], |views| {
-                for (figure, file) in &section.figures {
-                    view(views, figure, name, file);
-                }
-            });
-            if section.figures.is_empty() {
-                part.leaf("p", &[("class", "quiet")], "There is no value to draw.");
+            for measured in &section.parts {
+                measure(part, measured);
             }
-            table::write(part, &section.grid, &format!("{name}-table"));
-            part.element("p", &[("class", "files")], |files| {
-                files.leaf("a", &[("href", &section.csv)], "This table as CSV");
-            });
+            for (index, timeline) in section
+                .grid()
+                .iter()
+                .flat_map(|g| timeline::all(g))
+                .enumerate()
+            {
+                timeline.write(part, &format!("{name}-time-{index}"));
+            }
             notes(part, section);
             machine(part, results, palette);
         },
     );
+}
+
+/// Figures and table of one measure.
+fn measure(markup: &mut Markup, measured: &Part<'_>) {
+    let name = &measured.name;
+    if !measured.heading.is_empty() {
+        markup.leaf("h3", &[("id", name)], &capitalised(&measured.heading));
+    }
+    markup.element("div", &[("class", "views")], |views| {
+        for (figure, file) in &measured.figures {
+            view(views, figure, name, file);
+        }
+    });
+    if measured.figures.is_empty() {
+        let nothing = "There is no value to draw.";
+        markup.leaf("p", &[("class", "quiet")], nothing);
+    }
+    table::write(markup, &measured.grid, &format!("{name}-table"));
+    markup.element("p", &[("class", "files")], |files| {
+        files.leaf("a", &[("href", &measured.csv)], "This table as CSV");
+    });
 }
 
 fn about(markup: &mut Markup, results: &Results) {
@@ -281,8 +322,9 @@ fn legend(markup: &mut Markup, entries: &[Entry]) {
 
 fn notes(markup: &mut Markup, section: &Section<'_>) {
     let mut notes = section.loaded.results.notes.clone();
-    if section.grid.strays > 0 {
-        let cells = number::count(section.grid.strays, "cell");
+    let strays = section.grid().map_or(0, |grid| grid.strays);
+    if strays > 0 {
+        let cells = number::count(strays, "cell");
         notes.push(format!(
             "{cells} of the results file fit no point of the sweep, or come twice."
         ));
@@ -335,10 +377,7 @@ mod tests {
     use super::*;
 
     fn page(results: Results) -> String {
-        let loaded = [Loaded {
-            name: "one".to_owned(),
-            results,
-        }];
+        let loaded = [Loaded::new("one".to_owned(), results)];
         let palette = Palette::of(&loaded);
         let skipped = [Skipped {
             file: PathBuf::from("x<y>.json"),
@@ -364,6 +403,21 @@ mod tests {
         }
         assert!(!page.contains("http://") && !page.contains("https://"));
         assert_eq!(page.matches("class=\"chart\"").count(), 4);
+    }
+
+    #[test]
+    fn what_was_measured_beside_and_over_time_is_on_the_page() {
+        let page = page(samples::with_more());
+        assert!(page.contains("<h3 id=\"one-seconds\">Time</h3>"));
+        assert!(page.contains("href=\"one-seconds-table.csv\""));
+        assert!(page.contains("Window and flight size over time"));
+        assert_eq!(page.matches("class=\"chart\"").count(), 9);
+        let ids: Vec<&str> = page.split(" id=\"").skip(1).collect();
+        let mut names: Vec<&str> = ids.iter().filter_map(|id| id.split('"').next()).collect();
+        names.sort_unstable();
+        let all = names.len();
+        names.dedup();
+        assert_eq!(names.len(), all, "every id once");
     }
 
     #[test]

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::experiment::results::{Axis, Cell, Environment, Program, Results, Sample};
+use crate::experiment::results::{
+    Also, AlsoValue, Axis, Cell, Chart, Environment, Program, Results, Sample, Series,
+};
 
 /// Two programs, two stream counts, two latencies, three runs each. Cells are in the order of
 /// program, row, column; medians are 100, 200, ... 800.
@@ -13,6 +15,7 @@ pub(super) fn two_by_two() -> Results {
         [("longhaul", "longhaul"), ("guc", "globus-url-copy")].map(|(key, label)| Program {
             key: key.to_owned(),
             label: label.to_owned(),
+            published_ratio: None,
         });
     let mut cells = Vec::new();
     for program in &programs {
@@ -39,6 +42,9 @@ pub(super) fn two_by_two() -> Results {
         },
         unit: "Mbit/s".to_owned(),
         higher_is_better: true,
+        also: Vec::new(),
+        charts: Vec::new(),
+        baseline: None,
         across,
         down: Some(down),
         programs: programs.to_vec(),
@@ -55,12 +61,54 @@ pub(super) fn with_auto() -> Results {
     results.programs.push(Program {
         key: key.to_owned(),
         label: "longhaul, which chooses".to_owned(),
+        published_ratio: None,
     });
     if let Some(down) = &mut results.down {
         down.values.push("auto".to_owned());
     }
     for (column, median) in [("1", 900.0), ("50", 1000.0)] {
         results.cells.push(cell(key, "auto", column, median));
+    }
+    results
+}
+
+/// [`two_by_two`] whose runs also measured a time, 1 s for each 100 Mbit/s, and the first cell's
+/// window over time.
+pub(super) fn with_more() -> Results {
+    let mut results = two_by_two();
+    results.also.push(Also {
+        key: "seconds".to_owned(),
+        label: "time".to_owned(),
+        unit: "s".to_owned(),
+        higher_is_better: false,
+    });
+    results.charts.push(Chart {
+        title: "Window and flight size".to_owned(),
+        unit: "kB".to_owned(),
+    });
+    for cell in &mut results.cells {
+        let value = AlsoValue {
+            median: cell.median.map(|median| median / 100.0),
+            half_width: Some(0.5),
+            paper: None,
+        };
+        cell.also.insert("seconds".to_owned(), value);
+        for sample in &mut cell.samples {
+            let seconds = sample.value.unwrap_or(0.0) / 100.0;
+            sample.also.insert("seconds".to_owned(), seconds);
+        }
+    }
+    for (line, values) in [
+        ("window", [64.0, 128.0, 512.0]),
+        ("flight size", [10.0, 90.0, 500.0]),
+    ] {
+        results.cells[0].series.push(Series {
+            chart: 0,
+            line: line.to_owned(),
+            run: 0,
+            times: vec![0.2, 0.4, 0.6],
+            values: values.to_vec(),
+        });
     }
     results
 }
@@ -85,6 +133,7 @@ fn cell(program: &str, row: &str, column: &str, median: f64) -> Cell {
         seed: 7,
         command: format!("{program} -p {row}"),
         limited_by: None,
+        also: BTreeMap::new(),
     };
     Cell {
         program: program.to_owned(),
@@ -96,6 +145,8 @@ fn cell(program: &str, row: &str, column: &str, median: f64) -> Cell {
         half_width: Some(median / 20.0),
         paper: (program == "guc").then_some(median / 1.25),
         cpu_per_gigabyte: None,
+        also: BTreeMap::new(),
+        series: Vec::new(),
         samples: vec![run(median * 0.97), run(median), run(median * 1.02)],
     }
 }

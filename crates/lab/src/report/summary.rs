@@ -56,7 +56,8 @@ pub(super) struct Statement {
 pub(super) struct Summary {
     /// The programs that reproduce published values, against them.
     pub(super) papers: Vec<Statement>,
-    /// longhaul against the best other program at each point.
+    /// Every program against the experiment's baseline, or longhaul against the best other program
+    /// at each point.
     pub(super) peers: Vec<Statement>,
     /// How much was measured and how much of it does not count.
     pub(super) coverage: String,
@@ -109,6 +110,9 @@ fn reproducers<'a>(grid: &Grid<'a>) -> Vec<(usize, &'a Program)> {
 }
 
 fn peers(grid: &Grid<'_>) -> Vec<Statement> {
+    if let Some(key) = &grid.results.baseline {
+        return against(grid, key);
+    }
     let mut statements = Vec::new();
     for (ours, named) in grid.programs().filter(|(_, program)| is_ours(&program.key)) {
         let ratios = grid
@@ -133,6 +137,31 @@ fn peers(grid: &Grid<'_>) -> Vec<Statement> {
         }
     }
     statements
+}
+
+/// Every program against the one called `key`.
+fn against(grid: &Grid<'_>, key: &str) -> Vec<Statement> {
+    let Some((baseline, named)) = grid.programs().find(|(_, program)| program.key == key) else {
+        return Vec::new();
+    };
+    let others = grid.programs().filter(|(program, _)| *program != baseline);
+    others
+        .filter_map(|(program, other)| {
+            let ratios = grid.points().filter_map(|(row, column)| {
+                ratio(
+                    grid.median(program, row, column),
+                    grid.median(baseline, row, column),
+                )
+            });
+            let spread = Spread::of(ratios.collect())?;
+            let mut statement = statement(format!("{} / {}", other.label, named.label), spread);
+            if let Some(published) = other.published_ratio.filter(|ratio| ratio.is_finite()) {
+                let published = number::ratio(published);
+                statement.detail += &format!("; published up to \u{d7}{published}");
+            }
+            Some(statement)
+        })
+        .collect()
 }
 
 /// What longhaul has to beat at a point: the best peer there; where longhaul chose by itself, the
@@ -309,6 +338,24 @@ mod tests {
         // 900 against 700 with 8 streams, not 500 with one; 1000 against 800.
         assert_eq!(statement.detail, "2 points: 1.25\u{2013}1.29");
         assert_eq!(summary.coverage, "10 of 10 cells measured, 30 runs");
+    }
+
+    #[test]
+    fn with_a_baseline_everybody_else_is_held_against_it() {
+        let mut results = samples::with_auto();
+        results.baseline = Some("guc".to_owned());
+        let peers = of(&Grid::of(&results)).peers;
+        // Streams 1 and 8; the program that chooses has no row in common with it.
+        let [ours] = peers.as_slice() else {
+            panic!("{peers:?}");
+        };
+        assert_eq!(ours.what, "longhaul / globus-url-copy");
+        assert_eq!(ours.figure, "×0.38");
+        results.programs[0].published_ratio = Some(9.0);
+        let detail = of(&Grid::of(&results)).peers[0].detail.clone();
+        assert!(detail.ends_with("; published up to ×9.00"), "{detail}");
+        results.baseline = Some("absent".to_owned());
+        assert!(of(&Grid::of(&results)).peers.is_empty());
     }
 
     #[test]

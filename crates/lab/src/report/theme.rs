@@ -207,10 +207,7 @@ mod tests {
                     ..program.clone()
                 })
                 .collect();
-            Loaded {
-                name: keys.concat(),
-                results,
-            }
+            Loaded::new(keys.concat(), results)
         };
         let many: Vec<String> = (0..20).map(|number| format!("p{number}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();

@@ -57,6 +57,7 @@ pub(super) struct PathTable {
     pub(super) duplicate: Field,
     pub(super) corrupt: Field,
     pub(super) trace: Option<Spanned<String>>,
+    pub(super) trace_start: Field,
     pub(super) forward: Option<Box<Spanned<PathTable>>>,
     pub(super) back: Option<Box<Spanned<PathTable>>>,
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sim::link::{Conditions, Loss, Reorder};
 use sim::rate::Rate;
-use sim::trace::{SHIPPED, Trace};
+use sim::trace::{Point, SHIPPED, Trace};
 use sim::units;
 use toml::Spanned;
 
@@ -43,10 +43,7 @@ impl Keys {
             reorder: table.reorder.as_ref().map(reorder).transpose()?,
             duplicate: field("duplicate", &table.duplicate, probability)?,
             corrupt: field("corrupt", &table.corrupt, probability)?,
-            trace: match &table.trace {
-                Some(name) => Some(trace(name, base)?),
-                None => None,
-            },
+            trace: traced(table, base)?,
         };
         Ok(keys)
     }
@@ -235,6 +232,44 @@ fn reorder(table: &ReorderTable) -> Result<Reorder, Fault> {
         probability: one("probability", &table.probability, probability).map_err(within)?,
         extra: one("extra", &table.extra, round_trip).map_err(within)?,
     })
+}
+
+/// The trace of a table, from where it is to begin.
+fn traced(table: &PathTable, base: &Path) -> Result<Option<Arc<Trace>>, Fault> {
+    let begin = field("trace_start", &table.trace_start, seconds)?;
+    match (&table.trace, begin) {
+        (Some(name), None) => trace(name, base).map(Some),
+        (Some(name), Some(begin)) => Ok(Some(Arc::new(started(&*trace(name, base)?, begin)?))),
+        (None, Some(_)) => Err(Fault::new("trace_start: there is no trace here")),
+        (None, None) => Ok(None),
+    }
+}
+
+fn seconds(text: &str) -> Result<u64, Fault> {
+    let digits = text.strip_suffix('s').unwrap_or(text);
+    digits.parse().map_err(|_| {
+        Fault::new(format!(
+            "'{}' is no whole number of seconds; write it like 90s",
+            text.escape_debug()
+        ))
+    })
+}
+
+/// A trace from the point that holds `begin` seconds after its start; as it begins again at its end,
+/// any number is a place in it.
+fn started(trace: &Trace, begin: u64) -> Result<Trace, Fault> {
+    let (points, period) = (trace.points(), trace.period());
+    let nanoseconds = Duration::from_secs(begin).as_nanos() % period.as_nanos().max(1);
+    let first = points.iter().rposition(|p| p.at.as_nanos() <= nanoseconds);
+    let first = first.unwrap_or(0);
+    let origin = points[first].at;
+    let later = points[first..].iter().map(|p| (p, p.at - origin));
+    let before = points[..first].iter();
+    let before = before.map(|p| (p, p.at + period.saturating_sub(origin)));
+    let rotated = later
+        .chain(before)
+        .map(|(point, at)| Point { at, ..*point });
+    Trace::new(rotated.collect()).map_err(|error| Fault::new(error.to_string()))
 }
 
 /// A trace that ships with the lab, a file in `base`, or, if it has several lines, the table

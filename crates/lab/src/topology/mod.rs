@@ -34,6 +34,7 @@
 //! [[paths]]
 //! between = ["b", "c"]
 //! trace = "drsftp-path"         # or a CSV file beside this one, or the CSV text itself
+//! trace_start = "90s"           # from there, round and round; default 0s
 //! ```
 //!
 //! What is said more specially wins: a direction, then its path, then a direction of `default`

@@ -247,6 +247,14 @@ const MISTAKES: &[(&str, &str)] = &[
         "line 2: default: trace: line 2: loss",
     ),
     (
+        "[default]\ntrace = 'drsftp-wan'\ntrace_start = 'noon'",
+        "line 3: default: trace_start: 'noon' is no whole number of seconds",
+    ),
+    (
+        "[default]\ntrace_start = 5",
+        "trace_start: there is no trace here",
+    ),
+    (
         "[default]\ntrace = \"seconds,rtt\\n0,70s\"",
         "trace: rtt: 70s is too long",
     ),
@@ -419,6 +427,28 @@ fn traces_are_found_beside_the_file() {
     assert_eq!(trace.points().len(), 2);
     // What was run can be run again without the trace's file.
     assert_eq!(parse(&topology.to_toml()), topology);
+}
+
+#[test]
+fn a_trace_may_begin_anywhere() {
+    let rates = |start: &str| -> Vec<(u128, u64)> {
+        let text = format!(
+            "[default]\ntrace = \"seconds,rate\\n0,10kbit\\n2,20kbit\\n4,30kbit\"\ntrace_start = {start}"
+        );
+        let topology = parse(&text);
+        let trace = topology.paths[0].forward.trace.clone().unwrap();
+        let rate = |p: &sim::trace::Point| p.rate.unwrap().as_bits_per_second();
+        let points = trace.points().iter();
+        points.map(|p| (p.at.as_millis(), rate(p))).collect()
+    };
+    assert_eq!(rates("0"), [(0, 10_000), (2000, 20_000), (4000, 30_000)]);
+    assert_eq!(rates("'3s'"), [(0, 20_000), (2000, 30_000), (4000, 10_000)]);
+    // The period is 6 s.
+    assert_eq!(
+        rates("'605s'"),
+        [(0, 30_000), (2000, 10_000), (4000, 20_000)]
+    );
+    assert_eq!(rates("9007199254740991")[0].1, 10_000);
 }
 
 #[test]

@@ -1,0 +1,87 @@
+//! What is measured beside the measure that gives an experiment its name, and ratios of measures.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::definition::{Definition, built_in_unit};
+use super::document::mistake;
+use super::results::Also;
+use crate::LabError;
+
+/// A further measure of the same runs. It becomes a table and figures of its own.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AlsoDefinition {
+    /// As in [`Definition::measure`].
+    pub(crate) measure: String,
+    /// For people: `time`, `buffers of the receiver`.
+    pub(crate) label: String,
+    /// Unit of its values.
+    pub(crate) unit: String,
+    /// Larger values are better.
+    #[serde(default = "yes")]
+    pub(crate) higher_is_better: bool,
+}
+
+impl AlsoDefinition {
+    /// As it is kept with the results.
+    pub(crate) fn shown(&self) -> Also {
+        Also {
+            key: self.measure.clone(),
+            label: self.label.clone(),
+            unit: self.unit.clone(),
+            higher_is_better: self.higher_is_better,
+        }
+    }
+}
+
+/// One measure divided by another one of the same run.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RatioDefinition {
+    /// Measure above the line.
+    pub(crate) of: String,
+    /// Measure below it.
+    pub(crate) to: String,
+}
+
+/// Measure → how it is made from others.
+pub(crate) type Ratios = BTreeMap<String, RatioDefinition>;
+
+fn yes() -> bool {
+    true
+}
+
+/// Checks the further measures and the ratios of `definition`.
+///
+/// # Errors
+/// [`LabError::Usage`] names the key.
+pub(crate) fn check(definition: &Definition, file: &str) -> Result<(), LabError> {
+    let mut seen = vec![definition.measure.as_str()];
+    for also in &definition.also {
+        if seen.contains(&also.measure.as_str()) {
+            let what = format!("'{}' twice", also.measure);
+            return Err(mistake(file, "also.measure", what));
+        }
+        seen.push(&also.measure);
+        if let Some(unit) = built_in_unit(&also.measure).filter(|unit| *unit != also.unit) {
+            let what = format!("'{}' is measured in {unit}", also.measure);
+            return Err(mistake(file, "also.unit", what));
+        }
+    }
+    for (name, ratio) in &definition.ratios {
+        let key = format!("ratios.{name}");
+        if built_in_unit(name).is_some() {
+            return Err(mistake(file, &key, "is the name of another measure"));
+        }
+        // One level deep, so that no ratio is made of itself.
+        if let Some(odd) = [&ratio.of, &ratio.to]
+            .into_iter()
+            .find(|part| definition.ratios.contains_key(*part))
+        {
+            return Err(mistake(file, &key, format!("'{odd}' is a ratio, too")));
+        }
+    }
+    Ok(())
+}
