@@ -148,7 +148,7 @@ impl Auto {
 
     fn act(&mut self, look: &Look, trip: Trip) -> Option<Action> {
         match &mut self.end {
-            End::Sender(sender) => sender.on_look(look, trip, self.meter.lately(), &self.caps),
+            End::Sender(sender) => sender.on_look(look, self.meter.lately(), &self.caps),
             End::Receiver(receiver) => receiver.on_look(look, trip, &self.meter, &self.caps),
         }
     }

@@ -96,14 +96,14 @@ impl Class {
     }
 }
 
-/// The writer waits for room in the send buffer: it is woken when a third is free. What is written
-/// is in flight, and the peer has room. (The kernel's own account, `sndbuf_limited`, misses most
+/// The writer waits for room in the send buffer: it is woken when a third is free, and some more
+/// may be free by the time it writes. What is written is in flight, and the peer has room. (The kernel's own account, `sndbuf_limited`, misses most
 /// of that time.)
 pub(super) fn is_pressed(look: &Look) -> bool {
     /// The data room lets twice as much wait unsent (TCP_NOTSENT_LOWAT) where the buffer has room.
     const UNSENT: u64 = 512 << 10;
     look.send_buffer > 0
-        && look.send_queued >= look.send_buffer / 3 * 2
+        && look.send_queued >= look.send_buffer / 5 * 3
         && look.unsent < UNSENT.min(look.send_buffer / 8)
         && (look.peer_window == 0 || look.in_flight < look.peer_window / 10 * 9)
 }

@@ -1,13 +1,11 @@
 //! The send buffer. Autotuning stops at `tcp_wmem`, of which two thirds are in flight; SO_SNDBUF
 //! may go further.
 //!
-//! The buffer is raised when it has been full for a round trip and the path still shows no queue,
-//! or gaps between what arrives.
-//! Waiting for that round trip costs next to nothing, because meanwhile slow start lets the
-//! congestion window grow to twice what is in flight (`tcp_is_cwnd_limited`); raising at once would
-//! also raise it on paths that the old buffer fills exactly, and there only queues would grow.
-
-use std::time::Duration;
+//! The buffer is raised when it has been full for a round trip and the path still shows no queue, or
+//! gaps between what arrives. Waiting for that round trip costs next to nothing, because meanwhile
+//! slow start lets the congestion window grow to twice what is in flight (`tcp_is_cwnd_limited`);
+//! raising at once would also raise it on paths that the old buffer fills exactly, and there only
+//! queues would grow.
 
 use super::super::caps::{Caps, carried};
 use super::super::figures::{bits, bytes, bytes_in, span};
@@ -20,9 +18,9 @@ use super::{Action, Setting};
 /// One stream's send buffer.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Sender {
-    /// The writer waits for room: since when, and when it was last seen to.
-    pressed: Option<(Spell, Duration)>,
-    /// How often in turn a spell of that has ended on a path with queues.
+    /// A round trip that began with the writer waiting for room, and how many looks found it so.
+    pressed: Option<(Spell, u32)>,
+    /// How often in turn such a round trip has had queues and no losses.
     queued: u32,
     /// What was asked for last, as reported.
     asked: Option<u64>,
@@ -31,19 +29,9 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    pub(super) fn on_look(
-        &mut self,
-        look: &Look,
-        trip: Trip,
-        rate: u64,
-        caps: &Caps,
-    ) -> Option<Action> {
-        let spell = self.pressed(look, trip)?;
+    pub(super) fn on_look(&mut self, look: &Look, rate: u64, caps: &Caps) -> Option<Action> {
+        let spell = self.pressed(look)?;
         let trip = spell.trip();
-        if trip.is_short() || spell.time() < trip.now {
-            return None;
-        }
-        self.pressed = Some((Spell::new(look), look.at));
         let rate = rate.max(spell.rate());
         if !explains(look, trip, rate) || self.may_be_full(&spell) || !self.has_room(look, caps) {
             return None;
@@ -89,31 +77,40 @@ impl Sender {
             && caps.send_settable > look.send_buffer / 10 * 11
     }
 
-    /// The present round trip of waiting; a single look may miss, when the writer has just been
-    /// woken.
-    fn pressed(&mut self, look: &Look, trip: Trip) -> Option<Spell> {
-        self.pressed = self
-            .pressed
-            .filter(|(_, last)| look.at.saturating_sub(*last) <= trip.now / 2);
+    /// A whole round trip in which the writer waited in most looks. Some miss it: it has just been
+    /// woken, or its last bytes are being paced out.
+    fn pressed(&mut self, look: &Look) -> Option<Spell> {
         let waits = is_pressed(look);
-        if let Some((spell, last)) = &mut self.pressed {
-            spell.on_look(look);
-            if waits {
-                *last = look.at;
-            }
-        } else if waits {
-            self.pressed = Some((Spell::new(look), look.at));
+        let Some((spell, waiting)) = &mut self.pressed else {
+            self.pressed = waits.then(|| (Spell::new(look), 1));
+            return None;
+        };
+        spell.on_look(look);
+        *waiting += u32::from(waits);
+        let (spell, waiting) = (*spell, *waiting);
+        let trip = spell.trip();
+        if spell.time() < trip.now {
+            return None;
+        }
+        self.pressed = waits.then(|| (Spell::new(look), 1));
+        let pressed = waits && waiting * 2 >= spell.looks() && !trip.is_short();
+        if !pressed {
             self.queued = 0;
         }
-        self.pressed.filter(|_| waits).map(|(spell, _)| spell)
+        pressed.then_some(spell)
     }
 
     /// Whether there may be nothing to gain. Where packets queue, gaps between bursts tell that the
-    /// path has room, but the first round trip may still have those of slow start.
+    /// path has room, but the first round trip may still have those of slow start, and one after
+    /// losses those of acknowledgements that waited for the lost.
     fn may_be_full(&mut self, spell: &Spell) -> bool {
         if !spell.trip().has_queue() {
             self.queued = 0;
             return false;
+        }
+        if spell.resent() {
+            self.queued = 0;
+            return true;
         }
         self.queued = self.queued.saturating_add(1);
         self.queued < 2 || spell.fills_path()

@@ -55,6 +55,11 @@ impl Spell {
         self.last.0.saturating_sub(self.first.at)
     }
 
+    /// How many, the first included.
+    pub(super) fn looks(&self) -> u32 {
+        self.looks
+    }
+
     /// What moved, bytes.
     pub(super) fn moved(&self) -> u64 {
         self.last.1.saturating_sub(self.first.bytes)
@@ -72,6 +77,11 @@ impl Spell {
             base,
             now: (self.trips / self.looks).max(base),
         }
+    }
+
+    /// Segments were sent again meanwhile.
+    pub(super) fn resent(&self) -> bool {
+        self.resent
     }
 
     /// The path is no faster than this stream: packets queue, and they arrive evenly. A sender
