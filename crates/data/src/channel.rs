@@ -238,7 +238,7 @@ fn bind(options: &ListenOptions, port: u16) -> Result<Socket, DataError> {
     socket.set_reuse_address(true).map_err(fail)?;
     handshake::before(
         &socket,
-        options.sizing.starts_small(),
+        options.sizing,
         options.send_buffer,
         options.receive_buffer,
     )?;

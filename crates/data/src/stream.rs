@@ -137,7 +137,7 @@ impl AsFd for Stream {
 pub(crate) fn tune(socket: &Socket, settings: &Settings) -> Result<(), DataError> {
     handshake::before(
         socket,
-        settings.sizing.starts_small(),
+        settings.sizing,
         settings.send_buffer,
         settings.receive_buffer,
     )?;

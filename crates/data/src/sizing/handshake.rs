@@ -1,25 +1,44 @@
-//! Buffers at the handshake: the window scale is fixed there (RFC 7323 §2.2), by the buffer that
-//! the socket has then.
+//! Buffers at the handshake, where the window scale is fixed for life (RFC 7323 §2.2).
+//!
+//! The papers asked for the largest buffer, connected, and went back to the first size (2003, §4.3).
+//! Since Linux 6.10 that no longer does what they meant: a socket with a large SO_RCVBUF promises all of
+//! it with its first acknowledgement. The receiver then holds 64 KB and owes megabytes; what does
+//! not fit is dropped, and sent again after a timeout. But Linux takes a small buffer for a small
+//! scale only while the buffer is locked. One that has the first size and is unlocked promises
+//! 64 KB, and is scaled for the larger of `net.core.rmem_max` and `tcp_rmem`'s third value, which is all
+//! that could be asked for. The connection is then given the first size once more, which locks it.
 
 use std::io;
+use std::os::fd::AsFd;
 
+use proto::sizing::Sizing;
 use socket2::Socket;
 use tune::sizing::Bounds;
 
 use crate::error::DataError;
 use crate::job::Settings;
+use crate::os::sockopt::{self, Buffer};
 use crate::stream::pin_buffers;
 
-/// What is asked for before connecting or listening: what was pinned, and for a policy that
-/// [starts small](proto::sizing::Sizing::starts_small) the largest size (2003 paper, §4.3).
+/// Sets what was pinned, and for a policy that [starts small](Sizing::starts_small) what lets its
+/// window grow later, before connecting or listening.
 pub(crate) fn before(
     socket: &Socket,
-    starts_small: bool,
+    sizing: Sizing,
     send: Option<u64>,
     receive: Option<u64>,
 ) -> Result<(), DataError> {
-    let largest = starts_small.then(|| Bounds::default().largest);
-    pin_buffers(socket, send.or(largest), receive.or(largest))
+    pin_buffers(socket, send, receive)?;
+    if !sizing.starts_small() || receive.is_some() {
+        return Ok(());
+    }
+    let bounds = Bounds::default();
+    pin_buffers(socket, None, Some(bounds.initial))?;
+    if sockopt::unlock_buffer(socket.as_fd(), Buffer::Receive).is_ok() {
+        return Ok(());
+    }
+    // Linux before 5.15: the papers' way, which was sound there.
+    pin_buffers(socket, None, Some(bounds.largest))
 }
 
 /// Sets a fresh connection's buffers to their first size where a policy starts small. Which end
@@ -28,12 +47,12 @@ pub(crate) fn after(socket: &Socket, settings: &Settings) -> io::Result<()> {
     if !settings.sizing.starts_small() {
         return Ok(());
     }
-    let initial = usize::try_from(Bounds::default().initial).unwrap_or(usize::MAX);
-    if settings.send_buffer.is_none() {
-        socket.set_send_buffer_size(initial)?;
-    }
-    if settings.receive_buffer.is_none() {
-        socket.set_recv_buffer_size(initial)?;
+    let initial = Bounds::default().initial;
+    let pinned = [settings.send_buffer, settings.receive_buffer];
+    for (buffer, pinned) in [Buffer::Send, Buffer::Receive].into_iter().zip(pinned) {
+        if pinned.is_none() {
+            sockopt::set_buffer(socket.as_fd(), buffer, initial)?;
+        }
     }
     Ok(())
 }

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use data::channel::{Accept, Channel, ListenOptions};
 use data::drs::Endpoint;
 use data::error::DataError;
-use data::job::{Control, Settings, StreamSample};
+use data::job::{Control, Settings, StreamSample, WireStats};
 use data::os::sockopt::{self, Buffer};
 use proto::command::Mode;
 use proto::sizing::Sizing;
-use tune::sizing::{Bounds, Change};
+use tune::sizing::{Bounds, Change, Decision};
 
 use crate::blocks::{DATA, block, connect};
 use crate::ends::{LOCALHOST, Transfer, pattern, settings, sink};
@@ -40,6 +40,13 @@ fn listen(sizing: Sizing) -> (Channel, SocketAddr) {
 fn pair(sizing: Sizing) -> (Channel, Channel) {
     let (receiver, address) = listen(sizing);
     (Channel::connect_to(vec![address], None), receiver)
+}
+
+/// The most that this host lets a buffer be set to.
+fn most(buffer: Buffer) -> u64 {
+    let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let largest = Bounds::default().largest;
+    sockopt::set_buffer(socket.as_fd(), buffer, largest).unwrap() / 2
 }
 
 /// Both ends' handles, the receiver's sizes going to the sender as the control channel takes them.
@@ -95,7 +102,7 @@ fn every_policy_moves_every_byte() {
 fn a_receiver_of_the_first_drsftp_grows_and_its_sender_follows() {
     for (mode, streams) in [(Mode::Stream, 1), (Mode::Extended, 4)] {
         let (mut sender, mut receiver) = pair(Sizing::Drs1);
-        let bytes = pattern(48 << 20);
+        let bytes = pattern(1 << 20).repeat(48);
         let (stored, target) = sink();
         let mut transfer = sized(Transfer::new(&bytes, target, mode), Sizing::Drs1);
         transfer.sender.streams = streams;
@@ -104,14 +111,11 @@ fn a_receiver_of_the_first_drsftp_grows_and_its_sender_follows() {
         let (sent, received) = (sent.unwrap(), received.unwrap());
         assert!(stored.bytes() == bytes);
         let [at_sender, at_receiver] = controls.map(|c| c.decisions());
-        let grown = |d: &tune::sizing::Decision| matches!(d.change, Some(Change::ReceiveBuffer(n)) if n >= 4 * Bounds::default().initial);
-        assert!(at_receiver.iter().any(grown), "{at_receiver:?}");
+        let four_times = 4 * Bounds::default().initial;
+        assert!(sizes(&at_receiver).contains(&four_times), "{at_receiver:?}");
+        let told = four_times.min(most(Buffer::Receive));
+        assert!(sizes(&at_sender).contains(&told), "{at_sender:?}");
         assert!(received.wire.buffer_bytes > INITIAL, "{received:?}");
-        let followed = at_sender.iter().filter_map(|d| d.change);
-        assert!(
-            followed.clone().count() > 0
-                && followed.clone().all(|c| matches!(c, Change::SendBuffer(_)))
-        );
         assert!(sent.wire.buffer_bytes > INITIAL, "{sent:?}");
     }
 }
@@ -158,16 +162,16 @@ fn one_sample(control: &Control) -> StreamSample {
 
 #[test]
 fn small_buffers_to_begin_with_do_not_cost_the_window_scale() {
-    let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let largest = Bounds::default().largest;
-    let granted = sockopt::set_buffer(socket.as_fd(), Buffer::Receive, largest).unwrap();
+    let granted = most(Buffer::Receive);
     for mode in BOTH {
         for sizing in [Sizing::Drs1, Sizing::Drs] {
             while_receiving(sizing, mode, |sample| {
                 // The kernel makes a window of half of a buffer at first, and scales for that.
                 let ceiling = 65_536 << sample.info.rcv_wscale;
-                assert!(ceiling >= granted / 2, "{sample:?} {granted}");
+                assert!(ceiling >= granted, "{sample:?} {granted}");
                 assert_eq!(u64::from(sample.memory.rcvbuf), INITIAL);
+                // No more is promised than the buffer holds, or arriving data would be dropped.
+                assert!(u64::from(sample.info.rcv_wnd) <= INITIAL, "{sample:?}");
             });
         }
     }
@@ -187,8 +191,9 @@ fn auto_sets_nothing_before_the_handshake() {
     });
 }
 
-/// Sends to a peer that does not read, and calls `meanwhile`; the transfer is then cancelled.
-fn while_sending(settings: &Settings, streams: usize, meanwhile: impl Fn(&Control)) {
+/// Sends to a peer that does not read, and calls `meanwhile`; the transfer is then cancelled. Returns
+/// what it measured.
+fn while_sending(settings: &Settings, streams: usize, meanwhile: impl Fn(&Control)) -> WireStats {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let mut channel = Channel::connect_to(vec![listener.local_addr().unwrap()], None);
     let control = Arc::new(Control::new());
@@ -209,6 +214,7 @@ fn while_sending(settings: &Settings, streams: usize, meanwhile: impl Fn(&Contro
         control.cancel();
         assert!(matches!(sending.join().unwrap(), Err(DataError::Aborted)));
     });
+    control.wire()
 }
 
 /// Waits until all streams' send buffers are reported as this large.
@@ -236,7 +242,7 @@ fn a_sender_follows_what_it_is_told() {
         while_sending(&settings, streams, |control| {
             await_send_buffers(control, INITIAL);
             control.follow(512 << 10);
-            await_send_buffers(control, 1 << 20);
+            await_send_buffers(control, 2 * most(Buffer::Send).min(512 << 10));
             // Sizes may fall, too.
             control.follow(100_000);
             await_send_buffers(control, 200_000);
@@ -302,13 +308,60 @@ fn memory_is_measured_while_data_moves() {
     for sizing in Sizing::ALL {
         let mut settings = settings(Mode::Stream);
         settings.sizing = sizing;
-        let wire = Arc::new(std::sync::Mutex::new(None));
-        while_sending(&settings, 1, |control| {
+        let wire = while_sending(&settings, 1, |_| {
             // The queue is full when the sender waits.
             std::thread::sleep(Duration::from_millis(30));
-            *wire.lock().unwrap() = control.sample().pop();
         });
-        let sample = wire.lock().unwrap().take().unwrap();
-        assert!(sample.memory.wmem_queued > 0, "{sample:?}");
+        assert!(wire.memory_bytes >= 64 << 10, "{sizing:?} {wire:?}");
     }
+}
+
+#[test]
+fn a_sender_that_nobody_tells_sizes_its_buffers_itself() {
+    let bytes = pattern(1 << 20).repeat(48);
+    let (stored, target) = sink();
+    let mut transfer = sized(Transfer::new(&bytes, target, Mode::Stream), Sizing::Drs);
+    transfer.sender.drs = None;
+    transfer.receiver.drs = None;
+    let (mut sender, mut receiver) = pair(Sizing::Drs);
+    let (sent, received) = transfer.run_with(&mut sender, &mut receiver, &controls());
+    assert!(stored.bytes() == bytes);
+    for report in [sent.unwrap(), received.unwrap()] {
+        assert!(report.wire.buffer_bytes > INITIAL, "{report:?}");
+    }
+}
+
+#[test]
+fn the_channel_carries_sizes_to_the_sender() {
+    for (mode, streams) in [(Mode::Stream, 1), (Mode::Extended, 4)] {
+        let bytes = pattern(1 << 20).repeat(48);
+        let (stored, target) = sink();
+        let mut transfer = sized(Transfer::new(&bytes, target, mode), Sizing::Drs);
+        transfer.sender.streams = streams;
+        let (mut sender, mut receiver) = pair(Sizing::Drs);
+        let controls = controls();
+        let (sent, received) = transfer.run_with(&mut sender, &mut receiver, &controls);
+        (sent.unwrap(), received.unwrap());
+        assert!(stored.bytes() == bytes);
+        let [set, decided] = controls.map(|c| sizes(&c.decisions()));
+        assert!(
+            !set.is_empty() && !decided.is_empty(),
+            "{set:?} {decided:?}"
+        );
+        // Of sizes that come together only the newest is set; the first one every connection has
+        // from the start.
+        let initial = Bounds::default().initial;
+        let known = |size: &u64| *size == initial || decided.contains(size);
+        assert!(set.iter().all(known), "{set:?} {decided:?}");
+    }
+}
+
+fn sizes(decisions: &[Decision]) -> Vec<u64> {
+    let changes = decisions.iter().filter_map(|d| d.change);
+    changes
+        .filter_map(|change| match change {
+            Change::SendBuffer(size) | Change::ReceiveBuffer(size) => Some(size),
+            Change::Window(_) | Change::Regrow(_) => None,
+        })
+        .collect()
 }
