@@ -341,7 +341,8 @@ fn the_channel_carries_sizes_to_the_sender() {
         let (mut sender, mut receiver) = pair(Sizing::Drs);
         let controls = controls();
         let (sent, received) = transfer.run_with(&mut sender, &mut receiver, &controls);
-        (sent.unwrap(), received.unwrap());
+        sent.unwrap();
+        received.unwrap();
         assert!(stored.bytes() == bytes);
         let [set, decided] = controls.map(|c| sizes(&c.decisions()));
         assert!(
