@@ -23,31 +23,41 @@ fn cut_data_connections_are_made_again() {
     let server = Serve::anonymous(store.root()).start().unwrap();
     let source = sample::shared(sample::LARGE).unwrap();
     let mut cells = Cells::new("cut data connections");
-    for streams in ["1", "4"] {
-        for cuts in [1, 2] {
-            cells.check(format!("get -p {streams}, {cuts} cuts"), || {
-                let proxy = Proxy::cutting(server.address(), 10_000_000, cuts)?;
-                let local = store.local();
-                server.explain(cp(&["-p", streams, &proxy.url(LARGE), &text(&local)]))?;
-                ensure!(
-                    proxy.cuts() == cuts,
-                    "{} cuts instead of {cuts}",
-                    proxy.cuts()
-                );
-                matrix::arrived(&source, &local)
-            });
-            cells.check(format!("put -p {streams}, {cuts} cuts"), || {
-                let proxy = Proxy::cutting(server.address(), 10_000_000, cuts)?;
-                let served = store.upload();
-                server.explain(cp(&["-p", streams, &text(&source), &proxy.url(&served)]))?;
-                ensure!(
-                    proxy.cuts() == cuts,
-                    "{} cuts instead of {cuts}",
-                    proxy.cuts()
-                );
-                matrix::arrived(&source, &store.path(&served))
-            });
-        }
+    let rows: [(&[&str], u64); 7] = [
+        (&["-p", "1"], 1),
+        (&["-p", "1"], 2),
+        (&["-p", "4"], 1),
+        (&["-p", "4"], 2),
+        (&["-p", "1", "--buffer", "drs"], 1),
+        (&["-p", "4", "--buffer", "drs"], 1),
+        (&["-p", "1", "--buffer", "drs1"], 1),
+    ];
+    for (options, cuts) in rows {
+        let row = options.join(" ");
+        cells.check(format!("get {row}, {cuts} cuts"), || {
+            let proxy = Proxy::cutting(server.address(), 10_000_000, cuts)?;
+            let local = store.local();
+            let (url, to) = (proxy.url(LARGE), text(&local));
+            server.explain(cp(&[options, &[&url, &to]].concat()))?;
+            ensure!(
+                proxy.cuts() == cuts,
+                "{} cuts instead of {cuts}",
+                proxy.cuts()
+            );
+            matrix::arrived(&source, &local)
+        });
+        cells.check(format!("put {row}, {cuts} cuts"), || {
+            let proxy = Proxy::cutting(server.address(), 10_000_000, cuts)?;
+            let served = store.upload();
+            let (from, url) = (text(&source), proxy.url(&served));
+            server.explain(cp(&[options, &[&from, &url]].concat()))?;
+            ensure!(
+                proxy.cuts() == cuts,
+                "{} cuts instead of {cuts}",
+                proxy.cuts()
+            );
+            matrix::arrived(&source, &store.path(&served))
+        });
     }
     cells.finish();
 }
