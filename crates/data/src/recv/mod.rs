@@ -47,12 +47,17 @@ pub fn run(
 ) -> Result<Report, DataError> {
     let transfer = Transfer::new(settings, control)?;
     let result = transfer.check().and_then(|()| {
-        sizing::beside(&transfer, settings, Role::Receiver, || {
-            match settings.type_ {
+        let most = plan.limit;
+        sizing::beside(
+            &transfer,
+            settings,
+            Role::Receiver,
+            most,
+            || match settings.type_ {
                 Type::Image => receive(channel, sink, plan, settings, &transfer),
                 Type::Ascii => receive_text(channel, sink, plan, settings, &transfer),
-            }
-        })
+            },
+        )
     });
     transfer.finish(result)
 }

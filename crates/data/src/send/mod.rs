@@ -51,9 +51,12 @@ pub fn run(
         .check()
         .and_then(|()| Job::new(source, plan, settings, &transfer))
         .and_then(|job| {
-            sizing::beside(&transfer, settings, Role::Sender, || match settings.mode {
-                Mode::Stream => stream_mode::send(channel, job),
-                Mode::Extended => extended::send(channel, job),
+            let most = matches!(job.supply, Supply::Ranges { .. }).then(|| plan.ranges.bytes());
+            sizing::beside(&transfer, settings, Role::Sender, most, || {
+                match settings.mode {
+                    Mode::Stream => stream_mode::send(channel, job),
+                    Mode::Extended => extended::send(channel, job),
+                }
             })
         });
     transfer.finish(result)

@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use proto::sizing::Sizing;
 use tune::limiter::Role;
+use tune::sizing::Bounds;
 
 use crate::error::DataError;
 use crate::job::Settings;
@@ -29,15 +30,21 @@ use crate::transfer::Transfer;
 use policy::Policy;
 use watch::Watch;
 
-/// Runs `work` (the streams) with its buffers sized as `settings.sizing` says. Nothing that fails
-/// here fails the transfer: its buffers then stay as they are.
+/// Runs `work` (the streams) with its buffers sized as `settings.sizing` says; `most` is what it
+/// will move at most, bytes, if that is known. Nothing that fails here fails the transfer: its
+/// buffers then stay as they are.
 pub(crate) fn beside<T>(
     transfer: &Transfer,
     settings: &Settings,
     role: Role,
+    most: Option<u64>,
     work: impl FnOnce() -> Result<T, DataError>,
 ) -> Result<T, DataError> {
-    let Some(policy) = policy(settings, role) else {
+    let fits = most.is_some_and(|bytes| bytes <= Bounds::default().initial);
+    // What the first window holds moves without anything to size. A channel must be served, though:
+    // the other end may not know the size.
+    let idle = fits && settings.drs.is_none();
+    let Some(policy) = policy(settings, role).filter(|_| !idle) else {
         return work();
     };
     let bell = match Wake::new() {
