@@ -288,6 +288,21 @@ impl ControlChannel {
         self.final_reply().await
     }
 
+    /// Sends two commands at once, for a server that is known to take them so, and reads both final
+    /// replies.
+    pub(crate) async fn call_both(
+        &mut self,
+        first: &Command,
+        second: &Command,
+    ) -> Result<[Reply; 2], Failure> {
+        self.send(first).await?;
+        tracing::debug!(server = %self.name, command = ?second, "command");
+        self.write_line(second.encode()).await?;
+        let first = self.final_reply().await?;
+        self.awaiting = true;
+        Ok([first, self.final_reply().await?])
+    }
+
     fn gone(&mut self, reason: &str) -> Failure {
         self.lost = true;
         unreachable(format!(

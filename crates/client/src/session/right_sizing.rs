@@ -6,9 +6,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use data::drs::Endpoint;
-use proto::client::{DrsEnd, NO_RIGHT_SIZING};
-use proto::command::Command;
+use proto::client::{DrsEnd, NO_RIGHT_SIZING, Refusal};
+use proto::command::{Command, Opts};
 use proto::drs::DrsAddress;
+use proto::reply::Reply;
 use proto::sizing::Sizing;
 
 use super::{Session, passive};
@@ -38,6 +39,28 @@ impl Session {
             return Ok(None);
         }
         let reply = self.control.call(&Command::Dpsv).await?;
+        Ok(self.take_drs(&reply, warnings))
+    }
+
+    /// Agrees with the server on [`Sizing::Drs`] and asks where it listens, in one round trip: what
+    /// it says to DPSV counts if it took OPTS DRS.
+    pub(crate) async fn begin_drs(
+        &mut self,
+        refusal: Refusal,
+        doing: &str,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), Failure> {
+        let agree = Command::Opts(Opts::Sizing(Sizing::Drs));
+        let [agreed, told] = self.control.call_both(&agree, &Command::Dpsv).await?;
+        self.take_setting(&agree, &agreed, refusal, doing, warnings)?;
+        if self.dialogue.may_open_drs() {
+            self.take_drs(&told, warnings);
+        }
+        Ok(())
+    }
+
+    /// Takes the answer to DPSV.
+    fn take_drs(&mut self, reply: &Reply, warnings: &mut Vec<String>) -> Option<DrsAddress> {
         let told = match reply.is_success() {
             true => DrsAddress::find_in_229(&reply.text()).ok(),
             false => None,
@@ -45,14 +68,14 @@ impl Session {
         let Some(told) = told else {
             self.dialogue.refused(&Command::Dpsv);
             self.warn(warnings, NO_CHANNEL);
-            return Ok(None);
+            return None;
         };
         let address = DrsAddress {
             at: self.complete_address(told.at),
             ..told
         };
         self.dialogue.drs_given(DrsEnd::Listens(address));
-        Ok(Some(address))
+        Some(address)
     }
 
     /// Tells the server where to connect the DRS channel (DPRT), unless it knows.

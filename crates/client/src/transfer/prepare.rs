@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 
 use proto::client::{Need, Refusal, Step};
-use proto::command::Command;
+use proto::command::{Command, Opts};
+use proto::reply::Reply;
+use proto::sizing::Sizing;
 
 use crate::Failure;
 use crate::session::Session;
@@ -44,11 +46,16 @@ impl Session {
         let mut alternative = None;
         for step in self.dialogue.plan(need) {
             match step {
+                Step::Set(Command::Opts(Opts::Sizing(Sizing::Drs)), refusal) => {
+                    self.begin_drs(refusal, doing, warnings).await?;
+                }
                 Step::Set(command, refusal) => {
                     if let Some(other) = self.set(&command, refusal, doing, warnings).await? {
                         return Ok(other);
                     }
                 }
+                // Its address may have come with OPTS DRS.
+                Step::DrsListen if self.drs().is_some() => {}
                 Step::DrsListen => {
                     self.ask_drs(warnings).await?;
                 }
@@ -77,18 +84,30 @@ impl Session {
         warnings: &mut Vec<String>,
     ) -> Result<Option<Prepared>, Failure> {
         let reply = self.control.call(command).await?;
+        self.take_setting(command, &reply, refusal, doing, warnings)
+    }
+
+    /// Takes the answer to a setting; likewise.
+    pub(crate) fn take_setting(
+        &mut self,
+        command: &Command,
+        reply: &Reply,
+        refusal: Refusal,
+        doing: &str,
+        warnings: &mut Vec<String>,
+    ) -> Result<Option<Prepared>, Failure> {
         if reply.is_success() || reply.is_intermediate() {
             self.dialogue.accepted(command);
             return Ok(None);
         }
-        if matches!(cause(&reply), Cause::Full | Cause::Lost) {
-            return Err(replies::refusal(self.name(), doing, &reply));
+        if matches!(cause(reply), Cause::Full | Cause::Lost) {
+            return Err(replies::refusal(self.name(), doing, reply));
         }
         self.dialogue.refused(command);
         match refusal {
             Refusal::Fatal => {
                 let doing = format!("{doing} ({})", command.verb());
-                Err(replies::refusal(self.name(), &doing, &reply))
+                Err(replies::refusal(self.name(), &doing, reply))
             }
             Refusal::StreamMode => Ok(Some(Prepared::StreamMode)),
             Refusal::StartOver => Ok(Some(Prepared::StartOver)),

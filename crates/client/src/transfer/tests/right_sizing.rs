@@ -69,6 +69,7 @@ async fn a_policy_that_is_refused_after_all_costs_a_warning() {
     let (mut session, fake) = opened(vec![
         login_with(DRS),
         call("OPTS DRS drs", "501 not today"),
+        call("DPSV", "503 not without it"),
         got(b"hello"),
         got(b"hello"),
     ])
@@ -111,8 +112,13 @@ async fn a_channel_that_leads_nowhere_does_not_hurt() {
     let nowhere = format!("229 Entering DRS Passive Mode (|1|127.0.0.1|9|{NONCE}|)").leak();
     let (mut session, fake) = opened(vec![
         login_with(DRS),
-        call("OPTS DRS drs", "200 ok"),
-        call("DPSV", nowhere),
+        // Both are sent before either is answered: a round trip less.
+        vec![
+            Hear("OPTS DRS drs"),
+            Hear("DPSV"),
+            Say("200 ok"),
+            Say(nowhere),
+        ],
         got(b"hello"),
         vec![
             Listen("PASV"),
