@@ -309,8 +309,8 @@ impl Definition {
             ("network", self.network.is_some(), Kind::Net),
             ("simulation", self.simulation.is_some(), Kind::Sim),
         ];
-        if self.kind == Kind::Sim && !(self.also.is_empty() && self.variants.is_empty()) {
-            let what = "the simulator has neither 'also' nor 'variants'";
+        if self.kind == Kind::Sim && !(self.also.is_empty() && self.series.is_empty()) {
+            let what = "the simulator has neither 'also' nor 'series'";
             return Err(mistake(file, "kind", what));
         }
         for (key, present, kind) in tables {

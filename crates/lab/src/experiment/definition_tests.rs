@@ -89,6 +89,103 @@ fn each_mistake_names_its_key() {
     }
 }
 
+const MORE: &str = r#"
+baseline = "stock"
+[[also]]
+measure = "seconds"
+label = "time"
+unit = "s"
+[ratios]
+efficiency = { of = "goodput", to = "buffer" }
+[variants.stock]
+program = "x"
+label = "stock"
+quick_largest = "1MiB"
+paper = { seconds = [3, nan, 1] }
+[variants.drs]
+program = "x"
+label = "drs"
+published_ratio = 9.0
+"#;
+
+/// [`GOOD`] without rows, with variants and further measures.
+fn varied() -> String {
+    let start = GOOD.find("[down]").unwrap();
+    let end = GOOD.find("[network.default]").unwrap();
+    let paper = GOOD.find("[paper]").unwrap();
+    let (root, more) = MORE.split_at(MORE.find("[[also]]").unwrap());
+    format!(
+        "{}{}{more}",
+        GOOD[..start].replace("\n[across]", &format!("{root}\n[across]")),
+        &GOOD[end..paper],
+    )
+    .replace("[\"x\", \"y\"]", "[\"stock\", \"drs\"]")
+    .replace("quick = [\"x\"]", "quick = [\"drs\"]")
+}
+
+#[test]
+fn variants_and_further_measures_are_understood() {
+    let d = Definition::parse("x.toml", &varied()).unwrap();
+    assert_eq!(d.measures().collect::<Vec<_>>(), ["goodput", "seconds"]);
+    assert_eq!(d.published("stock", "seconds", &at("", "10")), Some(1.0));
+    assert_eq!(d.published("stock", "seconds", &at("", "5")), None, "nan");
+    assert_eq!(d.published("drs", "seconds", &at("", "10")), None);
+    let stock = &d.variants["stock"];
+    assert_eq!(stock.largest(Mode::Quick), Some(1 << 20));
+    assert_eq!(stock.largest(Mode::Full), None);
+    assert!(stock.note(Mode::Quick).unwrap().contains("at most 1MiB"));
+    assert_eq!(stock.note(Mode::Full), None);
+}
+
+#[test]
+fn mistakes_in_variants_and_measures_name_their_key() {
+    let good = varied();
+    for (from, to, named) in [
+        ("baseline = \"stock\"", "baseline = \"x\"", "'baseline'"),
+        ("baseline = \"stock\"", "", "'variants.drs.published_ratio'"),
+        ("unit = \"s\"", "unit = \"min\"", "'also.unit'"),
+        (
+            "measure = \"seconds\"",
+            "measure = \"goodput\"",
+            "'also.measure'",
+        ),
+        (
+            "of = \"goodput\"",
+            "of = \"efficiency\"",
+            "'ratios.efficiency'",
+        ),
+        ("efficiency =", "wall =", "'ratios.wall'"),
+        ("1MiB", "1 meg", "'variants.stock.quick_largest'"),
+        (
+            "quick_largest",
+            "quick_repetitions = 0\nquick_largest",
+            "'variants.stock.quick_repetitions'",
+        ),
+        ("[3, nan, 1]", "[3, 1]", "'variants.stock.paper.seconds'"),
+        (
+            "paper = { seconds",
+            "paper = { rtt",
+            "'variants.stock.paper.rtt'",
+        ),
+        ("quick_largest", "quick_smallest", "`quick_smallest`"),
+        (
+            "[network.default]",
+            "[across.sets.\"2\"]\nbytes = \"1MB\"\n[network.default]",
+            "'across'",
+        ),
+        (
+            "[network.default]",
+            "[[series]]\ntitle = \"W\"\nunit = \"kB\"\nlines = {}\n[network.default]",
+            "'series.0.lines'",
+        ),
+    ] {
+        assert!(good.contains(from), "{from}");
+        let message = refusal(&good.replacen(from, to, 1));
+        assert!(message.contains(named), "{from} -> {to}: {message}");
+        assert!(!message.contains('\n'), "{message}");
+    }
+}
+
 #[test]
 fn without_rows_the_published_numbers_are_called_values() {
     let start = GOOD.find("[down]").unwrap();

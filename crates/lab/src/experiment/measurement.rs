@@ -25,7 +25,7 @@ use crate::shell;
 #[derive(Debug)]
 pub(crate) enum Run {
     /// It was made.
-    Made(Made),
+    Made(Box<Made>),
     /// The user wants to stop.
     Interrupted,
 }
@@ -102,9 +102,8 @@ pub(crate) fn run(
     };
     let outcome = outcome(prepared, code, runs.first)?;
     let definition = runs.definition;
-    Ok(Run::Made(judge(
-        entrant, definition, prepared, seed, outcome,
-    )))
+    let made = judge(entrant, definition, prepared, seed, outcome);
+    Ok(Run::Made(Box::new(made)))
 }
 
 fn error_file(prepared: &Prepared) -> PathBuf {

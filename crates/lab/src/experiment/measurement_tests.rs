@@ -120,7 +120,7 @@ fn measured(fake: &Fake, measure: &str, first: bool) -> Result<Made, LabError> {
                 first,
             };
             match run(&runs, &entrant(), &fake.prepared, 7)? {
-                Run::Made(made) => Ok(made),
+                Run::Made(made) => Ok(*made),
                 Run::Interrupted => panic!("no signal was sent"),
             }
         });

@@ -28,6 +28,12 @@ pub(crate) struct Entrant {
 }
 
 impl Entrant {
+    /// The variables that only it has.
+    pub(crate) fn sets(&self) -> &Variables {
+        const NONE: &Variables = &Variables::new();
+        self.variant.as_ref().map_or(NONE, |variant| &variant.sets)
+    }
+
     /// As it is kept with the results.
     pub(crate) fn shown(&self) -> Program {
         let variant = self.variant.as_ref();

@@ -128,9 +128,7 @@ impl Setup<'_> {
         if rustix::process::geteuid().is_root() {
             variables.insert("user".to_owned(), "nobody".to_owned());
         }
-        let none = Variables::new();
-        let own = entrant.variant.as_ref().map_or(&none, |v| &v.sets);
-        variables::at(self.name, self.definition, at, variables, own)
+        variables::at(self.name, self.definition, at, variables, entrant.sets())
     }
 
     /// Makes the file to be moved and sets `bytes`, `name` and `file`.

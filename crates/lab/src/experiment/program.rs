@@ -281,6 +281,16 @@ goodput = { json = "end.sum_received.bits_per_second", scale = 1e-6 }
                 "argv = []",
                 "'client.argv'",
             ),
+            (
+                "argv = [\"{sh}\", \"-p\", \"{port}\"]",
+                "argv = []",
+                "'server.argv'",
+            ),
+            (
+                "[client]",
+                "[servers.'a b']\nhost = \"c\"\nargv = [\"x\"]\n[client]",
+                "'servers.a b'",
+            ),
             ("[\"no-such-shell\", \"sh\"]", "[]", "'binaries.sh'"),
             (
                 "json = \"end.sum_received.bits_per_second\", ",

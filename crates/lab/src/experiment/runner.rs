@@ -296,8 +296,8 @@ impl Experiment<'_> {
         let entrant = &self.entrants[entrant];
         let name = &self.results.experiment;
         if self.definition.kind == Kind::Sim {
-            let sample = simulation::run(name, &self.definition, at, seed)?;
-            return Ok(Run::Made(Made::simulated(sample)));
+            let sample = simulation::run(name, &self.definition, at, entrant.sets(), seed)?;
+            return Ok(Run::Made(Box::new(Made::simulated(sample))));
         }
         let setup = Setup {
             name,

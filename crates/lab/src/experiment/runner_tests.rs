@@ -85,6 +85,69 @@ fn a_request_changes_points_repetitions_and_seed() {
 }
 
 #[test]
+fn variants_take_part_as_programs_with_their_own_settings_and_runs() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = EXPERIMENT
+        .replace("[\"simulator\"]", "[\"slow\", \"fast\"]")
+        .replace("notes =", "baseline = 'slow'\nnotes =")
+        .replace(
+            "\n[paper]\nvalues = [21.2, 42.4, 84.8]\n",
+            "\nrtt = '{rtt}'\n",
+        )
+        + r#"
+[variants.slow]
+program = "simulator"
+label = "200 ms"
+sets = { rtt = "200ms" }
+quick_repetitions = 1
+[variants.slow.paper]
+goodput = [nan, nan, 9]
+[variants.fast]
+program = "simulator"
+label = "20 ms"
+sets = { rtt = "20ms" }
+published_ratio = 10
+"#;
+    let mut said = Vec::new();
+    let request = request(directory.path(), &text);
+    let saved = run(&request, &mut |line| said.push(line.to_owned())).unwrap();
+    let results = saved.results;
+    assert_eq!(results.baseline.as_deref(), Some("slow"));
+    let programs: Vec<_> = results
+        .programs
+        .iter()
+        .map(|p| (&*p.key, &*p.label, p.published_ratio))
+        .collect();
+    assert_eq!(
+        programs,
+        [("slow", "200 ms", None), ("fast", "20 ms", Some(10.0))]
+    );
+    let runs: Vec<_> = results
+        .cells
+        .iter()
+        .map(|cell| (&*cell.program, cell.samples.len(), cell.paper))
+        .collect();
+    assert_eq!(
+        runs,
+        [
+            ("slow", 1, None),
+            ("fast", 2, None),
+            ("slow", 1, Some(9.0)),
+            ("fast", 2, None)
+        ]
+    );
+    assert!(results.cells[1].median > results.cells[0].median);
+    // At a point and repetition everybody has the same seed.
+    assert_eq!(
+        results.cells[0].samples[0].seed,
+        results.cells[1].samples[0].seed
+    );
+    let told = |text: &str| said.iter().any(|line| line.contains(text));
+    assert!(told("4 cells of 1 or 2 runs"), "{said:?}");
+    assert!(told("In a quick run '200 ms' has one run"), "{said:?}");
+}
+
+#[test]
 fn what_cannot_be_run_is_refused_before_anything_is_made() {
     let directory = tempfile::tempdir().unwrap();
     for (from, to, named) in [

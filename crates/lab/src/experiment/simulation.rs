@@ -12,7 +12,7 @@ use crate::LabError;
 use crate::shell;
 use crate::simulate::{self, Measure, SimRequest, SimShorthand};
 
-/// Simulates one point.
+/// Simulates one point; `own` are the settings of a variant.
 ///
 /// # Errors
 /// A mistake in the experiment's `simulation` table.
@@ -20,12 +20,13 @@ pub(crate) fn run(
     name: &str,
     definition: &Definition,
     at: &At,
+    own: &Variables,
     seed: u64,
 ) -> Result<Sample, LabError> {
     let wrong = |what: String| mistake(name, "simulation", what);
     let measure = Measure::named(&definition.measure)
         .ok_or_else(|| mistake(name, "measure", "the simulator has no such measure"))?;
-    let variables = variables::at(name, definition, at, Variables::new(), &Variables::new())?;
+    let variables = variables::at(name, definition, at, Variables::new(), own)?;
     let table = definition.simulation.clone().unwrap_or_default();
     let filled = template::table(&table, &variables).map_err(|e| wrong(e.to_string()))?;
     let mut said: SimShorthand = filled

@@ -57,7 +57,10 @@ impl VariantDefinition {
         if mode == Mode::Full {
             return None;
         }
-        let runs = self.quick_repetitions.map(|n| format!("has {n} runs"));
+        let runs = self.quick_repetitions.map(|n| match n {
+            1 => "has one run".to_owned(),
+            n => format!("has {n} runs"),
+        });
         let file = self
             .quick_largest
             .as_ref()
