@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use lab::experiment::results::Results;
+use lab::experiment::results::{Also, AlsoValue, Chart, Results, Series};
 use lab::report::{self, Written};
 use serde_json::Value;
 
@@ -24,9 +24,9 @@ const PROBE: &str = include_str!("report_data/probe.html");
 /// Longest that a browser may take, which is long because other tests may run beside it.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Charts in the report of the samples: twice three rows and three programs, and one for the
-/// experiment without an axis down.
-const CHARTS: &str = "13";
+/// Charts in the report of the samples: twice three rows and three programs, and, for the experiment
+/// without an axis down, one for each of its two measures and one for each cell with lines over time.
+const CHARTS: &str = "16";
 
 const LIGHT: &str = "rgb(255, 255, 255)";
 const DARK: &str = "rgb(18, 21, 26)";
@@ -100,7 +100,7 @@ fn a_chart_that_is_not_drawn_is_noticed() {
     let broken = after.replacen(line, "<path class=\"c-line\" d=\"x", 1);
     fs::write(&written.page, format!("{before}{broken}")).unwrap();
     let seen = &look(&browser, folder.path(), &[(&written.page, 1280)], false)[0];
-    assert_eq!(seen["drawn"], "12", "{seen}");
+    assert_eq!(seen["drawn"], "15", "{seen}");
     assert!(
         seen["failed"]
             .as_str()
@@ -121,7 +121,7 @@ fn figures_stand_alone() {
         .filter(|file| file.extension().is_some_and(|extension| extension == "svg"))
         .map(|file| (file.as_path(), 1280))
         .collect();
-    assert_eq!(figures.len(), 5);
+    assert_eq!(figures.len(), 6);
     for seen in look(&browser, folder.path(), &figures, false) {
         assert_eq!(
             (&seen["root"], &seen["malformed"]),
@@ -133,7 +133,8 @@ fn figures_stand_alone() {
     }
 }
 
-/// The two samples, and one of them reduced to one row without an axis down.
+/// The two samples, and one of them reduced to one row without an axis down, which has a further
+/// measure and lines over time.
 fn sample_report(folder: &Path) -> Written {
     let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/report_data");
     let results = folder.join("results");
@@ -145,9 +146,40 @@ fn sample_report(folder: &Path) -> Written {
     let mut single: Results = serde_json::from_str(&text).unwrap();
     single.cells.retain(|cell| cell.at["p"] == "4");
     single.down = None;
+    add_more(&mut single);
     let json = serde_json::to_string(&single).unwrap();
     fs::write(results.join("single-quick.json"), json).unwrap();
     report::write(&results, &folder.join("out")).unwrap()
+}
+
+/// Adds the time of each run, and a window that grows for the first two cells.
+fn add_more(results: &mut Results) {
+    results.also.push(Also {
+        key: "seconds".into(),
+        label: "time".into(),
+        unit: "s".into(),
+        higher_is_better: false,
+    });
+    results.charts.push(Chart {
+        title: "Window".into(),
+        unit: "kB".into(),
+    });
+    for (index, cell) in results.cells.iter_mut().enumerate() {
+        let value = AlsoValue {
+            median: cell.median.map(|rate| 500.0 / rate),
+            ..AlsoValue::default()
+        };
+        cell.also.insert("seconds".into(), value);
+        if index < 2 {
+            cell.series.push(Series {
+                chart: 0,
+                line: "window".into(),
+                run: 0,
+                times: (0..200).map(|i| f64::from(i) * 0.05).collect(),
+                values: (0..200).map(|i| f64::from(i % 50) * 20.0).collect(),
+            });
+        }
+    }
 }
 
 /// What the probe saw of each page in a frame of so many pixels.

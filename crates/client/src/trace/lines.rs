@@ -59,6 +59,8 @@ pub(super) struct StreamLine<'a> {
     receive_rtt: u32,
     /// Congestion window of a sender, announced window of a receiver.
     window: u64,
+    /// Window that the peer offers: at a sender, the receiver's.
+    peer_window: u32,
     /// Granted in the stream's direction (twice what was asked for); 0 before bytes moved.
     buffer: u64,
     /// Granted for each direction.
@@ -121,6 +123,7 @@ pub(super) fn stream<'a>(snapshot: &Snapshot<'a>, one: &StreamSample) -> StreamL
         min_rtt: info.min_rtt_us,
         receive_rtt: info.rcv_rtt_us,
         window: sample::window(info),
+        peer_window: info.snd_wnd,
         buffer: sample::buffer(one),
         buffer_send: one.memory.sndbuf,
         buffer_receive: one.memory.rcvbuf,
