@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-use super::arrivals::Arrivals;
+use super::arrivals::{Arrivals, Arrived};
 use super::{Bounds, Look};
 
 /// A read takes this long at least: on a short path the ends need longer than the path, and looks
@@ -33,6 +33,7 @@ const GROWTH: u64 = 4;
 pub struct Drs1 {
     bounds: Bounds,
     size: u64,
+    arrived: Arrived,
     arrivals: Arrivals,
     round_trip: Duration,
     /// The kernel granted less than was asked for: all that can be had.
@@ -45,6 +46,7 @@ impl Drs1 {
         Self {
             bounds,
             size: bounds.initial.min(bounds.largest),
+            arrived: Arrived::default(),
             arrivals: Arrivals::default(),
             round_trip: UNKNOWN_READ,
             granted_less: false,
@@ -61,7 +63,8 @@ impl Drs1 {
         if !look.min_rtt.is_zero() {
             self.round_trip = look.min_rtt.clamp(SHORTEST_READ, LONGEST_READ);
         }
-        self.arrivals.note(look.at, look.bytes, 2 * self.round_trip);
+        let arrived = self.arrived.by(look);
+        self.arrivals.note(look.at, arrived, 2 * self.round_trip);
         self.note_grant(look.receive_buffer);
         let in_force = self.size.max(look.receive_buffer / 2);
         let full = self.arrivals.latest(self.round_trip) >= threshold(in_force);

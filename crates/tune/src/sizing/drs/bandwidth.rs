@@ -8,9 +8,11 @@ use crate::sizing::arrivals::{Arrivals, scaled};
 
 /// The largest of the samples of so many round trips counts: a sample that falls between two
 /// flights must not make the buffer lag.
-const ROUND_TRIPS: u32 = 4;
+const RECENT: u32 = 4;
+/// A stream is in slow start if it brings more than in any of so many round trips.
+const REMEMBERED: u32 = 16;
 /// Samples that are kept at most.
-const KEPT: usize = 128;
+const KEPT: usize = 256;
 /// Weight of a new difference in the scatter, as 1/n.
 const SMOOTHING: u32 = 4;
 /// Looks are kept for this long at least: a path may become several times longer.
@@ -24,6 +26,8 @@ pub(super) struct Bandwidth {
     interval: Interval,
     arrivals: Arrivals,
     samples: VecDeque<Sample>,
+    /// How far back samples are recent.
+    recent: Duration,
     growing: bool,
     /// In 1/1000; `None`: nothing was compared yet.
     scatter: Option<u32>,
@@ -45,6 +49,7 @@ impl Bandwidth {
             interval,
             arrivals: Arrivals::default(),
             samples: VecDeque::new(),
+            recent: Duration::ZERO,
             growing: false,
             scatter: None,
             compared: Duration::ZERO,
@@ -61,21 +66,39 @@ impl Bandwidth {
             .note(at, bytes, HISTORY.max(4 * length.max(round_trip)));
         let now = self.arrivals.latest(length);
         let before = self.arrivals.before(length, length);
-        let earlier = self.arrivals.before(2 * length, length);
-        self.growing = doubles(before, now) && (earlier == 0 || doubles(earlier, before));
+        let surely = without_backlog(before, now);
+        self.growing = doubles(before, now) && more(self.best_before(length), surely);
         if at.saturating_sub(self.compared) >= length {
             self.compared = at;
             self.compare(before, now);
         }
-        self.sample(without_backlog(before, now), length, round_trip);
+        // With what had waited, two samples together are right again.
+        let brought = if self.growing {
+            surely
+        } else {
+            now / 2 + before / 2
+        };
+        self.recent = RECENT * round_trip.max(length);
+        self.sample(brought, length, REMEMBERED * round_trip.max(length));
         seen.map_or(0, |seen| bytes.saturating_sub(seen))
     }
 
     /// Bytes in a round trip that the receive buffer must be twice of: the most of the latest.
     pub(super) fn product(&self, round_trip: Duration) -> u64 {
-        let samples = self.samples.iter();
-        let products = samples.map(|s| scaled(s.bytes, round_trip, s.length));
-        products.max().unwrap_or(0)
+        let oldest = self.arrivals.end().saturating_sub(self.recent);
+        self.most(round_trip, |sample| sample.at >= oldest)
+    }
+
+    /// The most of all samples that ended before the present one began.
+    fn best_before(&self, length: Duration) -> u64 {
+        let begun = self.arrivals.end().saturating_sub(length);
+        self.most(length, |sample| sample.at <= begun)
+    }
+
+    fn most(&self, span: Duration, which: impl Fn(&Sample) -> bool) -> u64 {
+        let samples = self.samples.iter().filter(|sample| which(sample));
+        let scaled = samples.map(|s| scaled(s.bytes, span, s.length));
+        scaled.max().unwrap_or(0)
     }
 
     /// Forgets the samples: another round trip is reckoned with, and those of a shorter one may be
@@ -124,10 +147,10 @@ impl Bandwidth {
         self.scatter = Some(self.scatter.map_or(difference, smoothed));
     }
 
-    fn sample(&mut self, bytes: u64, length: Duration, round_trip: Duration) {
+    fn sample(&mut self, bytes: u64, length: Duration, kept: Duration) {
         let at = self.arrivals.end();
         self.samples.push_back(Sample { at, bytes, length });
-        let oldest = at.saturating_sub(ROUND_TRIPS * round_trip.max(length));
+        let oldest = at.saturating_sub(kept);
         let old = |sample: &Sample| sample.at < oldest;
         while self.samples.len() > KEPT || self.samples.front().is_some_and(old) {
             self.samples.pop_front();
@@ -138,10 +161,15 @@ impl Bandwidth {
 /// Whether `now` follows `before` as flights do in slow start: about twice as much, and up to four
 /// times after a window that was too small.
 fn doubles(before: u64, now: u64) -> bool {
-    now.saturating_mul(5) >= before.saturating_mul(7) && now <= before.saturating_mul(5)
+    more(before, now) && now <= before.saturating_mul(5)
 }
 
-/// A sample without what had waited in the kernel for a lost segment: a hole makes one round trip
+/// More than scatter makes.
+fn more(before: u64, now: u64) -> bool {
+    now.saturating_mul(5) >= before.saturating_mul(7)
+}
+
+/// A sample without what may have waited in the kernel for a lost segment: a hole makes one round trip
 /// empty and the next one full of both. A flight of slow start, twice the one before, is counted
 /// whole.
 fn without_backlog(before: u64, now: u64) -> u64 {

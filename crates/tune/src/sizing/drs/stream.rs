@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::bandwidth::Bandwidth;
 use super::interval::Interval;
+use crate::sizing::arrivals::Arrived;
 use crate::sizing::{Bounds, Look};
 
 /// A buffer of which less than half was needed for so long is halved.
@@ -20,6 +21,7 @@ pub(super) struct Stream {
     size: u64,
     /// The most that the kernel grants, as far as is known.
     ceiling: u64,
+    arrived: Arrived,
     bandwidth: Bandwidth,
     /// The window as the kernel shows it, bytes.
     window: u64,
@@ -38,6 +40,7 @@ impl Stream {
             bounds,
             size: initial,
             ceiling: bounds.largest,
+            arrived: Arrived::default(),
             bandwidth: Bandwidth::new(interval),
             window: 0,
             present: Duration::ZERO,
@@ -63,7 +66,8 @@ impl Stream {
         }
         self.window = look.window;
         self.present = round_trip;
-        self.bandwidth.note(look.at, look.bytes, round_trip)
+        let arrived = self.arrived.by(look);
+        self.bandwidth.note(look.at, arrived, round_trip)
     }
 
     /// Whether the window is what limits the stream, if its round trip is `round_trip` now.
