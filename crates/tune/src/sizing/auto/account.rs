@@ -123,7 +123,7 @@ impl Account {
         );
         if let Some(advice) = advice {
             remark.push_str(&format!(
-                "; an administrator can lift that to {} with `sysctl -w {}=\"{}\"`",
+                "; an administrator can allow up to {} with `sysctl -w {}=\"{}\"`",
                 bits(advice.to_bps),
                 advice.sysctl,
                 advice.value

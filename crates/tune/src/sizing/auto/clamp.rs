@@ -21,12 +21,14 @@ const PAUSE: Duration = Duration::from_millis(100);
 const SMALLEST: u64 = 256 << 10;
 /// Queues of slow paths are long from here on.
 const LONG_QUEUE: Duration = Duration::from_millis(400);
+/// They are drained when they stay so for this time.
+const SLOW_PATH_SEEN: Duration = Duration::from_millis(500);
 /// Paths below this rate, bytes per second (2 Mbit/s), are slow.
 const SLOW_PATH: u64 = 250_000;
 /// Fewer bytes in flight (ten segments, RFC 6928) leave loss recovery no duplicate ACKs.
 const TEN_SEGMENTS: u64 = 10 * 1460;
 /// Between two settings of the same window.
-const REPEAT: Duration = Duration::from_millis(500);
+const REPEAT: Duration = Duration::from_millis(250);
 /// A clamp that comes and goes waits twice as long each time, up to this many times.
 const DOUBLINGS: u32 = 6;
 
@@ -81,7 +83,7 @@ impl Clamp {
         let window = window(cause, trip, meter);
         let patience = match cause {
             Cause::SlowReader => SLOW_READER * (1 << self.lifted.min(DOUBLINGS)),
-            Cause::SlowPath => REPEAT * (1 << self.lifted.min(DOUBLINGS)),
+            Cause::SlowPath => SLOW_PATH_SEEN * (1 << self.lifted.min(DOUBLINGS)),
         };
         let saves = match cause {
             Cause::SlowReader => window <= look.receive_buffer / 4,
@@ -132,7 +134,7 @@ impl Clamp {
         let overwritten = look.receive_buffer > set.buffer || look.window > set.window / 4 * 5;
         let moved = window > set.window / 4 * 5
             || (set.cause == Cause::SlowReader && window < set.window / 2);
-        let due = look.at.saturating_sub(set.at) >= REPEAT.max(trip.now * 2);
+        let due = look.at.saturating_sub(set.at) >= REPEAT.max(trip.now);
         if !due || !(overwritten || moved) {
             return None;
         }

@@ -53,7 +53,7 @@ fn what_is_too_small_still_is_said_in_the_end() {
     assert_eq!(
         auto.remark().unwrap(),
         "limited by the send buffer of this host (8.4 MB: 5.6 MB in flight, 447 Mbit/s a stream at \
-         100 ms); an administrator can lift that to 1.8 Gbit/s with `sysctl -w \
+         100 ms); an administrator can allow up to 1.8 Gbit/s with `sysctl -w \
          net.ipv4.tcp_wmem=\"4096 16384 67108864\"`; more streams are the other way"
     );
     let bound = auto.bound().unwrap();
@@ -91,6 +91,40 @@ fn a_path_that_queues_is_full() {
     assert_eq!(changes(&decisions), []);
     assert_eq!(limiters(&decisions), [Limiter::CongestionWindow]);
     assert_eq!(auto.remark(), None);
+}
+
+#[test]
+fn a_senders_own_bursts_are_no_full_path() {
+    // A buffer at once every round trip, which queues for 40 ms and then leaves the path idle.
+    let bursts = |at: Duration| {
+        let rounds = u64::try_from(at.as_millis() / 100).unwrap();
+        let within = u64::try_from(at.as_millis() % 100).unwrap().min(40);
+        Look {
+            bytes: carried(4 * MB) * (rounds * 40 + within) / 40,
+            rtt: ms(120),
+            ..full(at, 4 * MB)
+        }
+    };
+    let mut auto = sender(shipped());
+    let decisions = watch(&mut auto, ms(1000), bursts);
+    assert_eq!(changes(&decisions), [Change::SendBuffer(4 * MB)]);
+    // Losses make gaps too.
+    let mut auto = sender(shipped());
+    let decisions = watch(&mut auto, ms(1000), |at| Look {
+        retransmits: u64::try_from(at.as_millis()).unwrap() / 20,
+        ..bursts(at)
+    });
+    assert_eq!(changes(&decisions), []);
+}
+
+#[test]
+fn a_writer_that_is_paced_waits_in_most_looks() {
+    let mut auto = sender(shipped());
+    let decisions = watch(&mut auto, ms(500), |at| Look {
+        unsent: if at.as_millis() % 100 < 30 { MB } else { 0 },
+        ..full(at, 4 * MB)
+    });
+    assert_eq!(changes(&decisions), [Change::SendBuffer(4 * MB)]);
 }
 
 #[test]
