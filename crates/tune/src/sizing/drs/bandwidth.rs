@@ -67,7 +67,7 @@ impl Bandwidth {
         let now = self.arrivals.latest(length);
         let before = self.arrivals.before(length, length);
         let surely = without_backlog(before, now);
-        self.growing = doubles(before, now) && more(self.best_before(length), surely);
+        self.growing = doubles(before, now) && surpasses(self.best_before(length), surely);
         if at.saturating_sub(self.compared) >= length {
             self.compared = at;
             self.compare(before, now);
@@ -161,12 +161,12 @@ impl Bandwidth {
 /// Whether `now` follows `before` as flights do in slow start: about twice as much, and up to four
 /// times after a window that was too small.
 fn doubles(before: u64, now: u64) -> bool {
-    more(before, now) && now <= before.saturating_mul(5)
+    now.saturating_mul(5) >= before.saturating_mul(7) && now <= before.saturating_mul(5)
 }
 
-/// More than scatter makes.
-fn more(before: u64, now: u64) -> bool {
-    now.saturating_mul(5) >= before.saturating_mul(7)
+/// Whether `now` is more than scatter, and a hole that was not quite seen, make of the `best` before.
+fn surpasses(best: u64, now: u64) -> bool {
+    now.saturating_mul(5) >= best.saturating_mul(8)
 }
 
 /// A sample without what may have waited in the kernel for a lost segment: a hole makes one round trip

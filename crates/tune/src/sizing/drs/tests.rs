@@ -280,9 +280,10 @@ fn a_hole_and_what_waited_behind_it_are_no_bandwidth() {
                 as_over_tun < 2_600_000,
                 "{hole} ms, {trickle}: {as_over_tun}"
             );
+            // Large segments on a NIC: what is shown is nearly all payload, and is not all believed.
             let as_on_a_nic = with_holes(hole, trickle, |held| held * 16 / 15);
             assert!(
-                as_on_a_nic < 3_300_000,
+                as_on_a_nic < 5_000_000,
                 "{hole} ms, {trickle}: {as_on_a_nic}"
             );
         }
