@@ -90,10 +90,9 @@ impl Drs1 {
 }
 
 /// How much makes a read of a buffer of `size` bytes a full one. The paper's threshold is half of
-/// what Linux reports, which is `size`, and also all that the kernel surely offers as window (§1.3 of
-/// the kernel's own arithmetic: half to two thirds of what it reports). A sender that is stopped by
-/// such a window sends whole segments only, and a sum over looks may miss some of it; an eighth
-/// covers both.
+/// what Linux reports, which is `size`, and also all that the kernel surely offers as window (half to
+/// two thirds of what it reports). A sender that is stopped by such a window sends whole segments
+/// only, and a sum over looks may miss some of it; an eighth covers both.
 fn threshold(size: u64) -> u64 {
     size - size / 8
 }
