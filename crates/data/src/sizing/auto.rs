@@ -1,6 +1,6 @@
 //! `auto`: each stream by itself, each end by itself.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub(super) struct AutoPolicy {
     role: Role,
     /// Read at the first look: this thread has the time, the streams have not.
     caps: Option<Caps>,
-    streams: HashMap<StreamId, Auto>,
+    streams: BTreeMap<StreamId, Auto>,
     /// Another policy has pinned the send buffers of streams that join.
     unlocks: bool,
     remark: Option<String>,
@@ -31,7 +31,7 @@ impl AutoPolicy {
         Self {
             role,
             caps: None,
-            streams: HashMap::new(),
+            streams: BTreeMap::new(),
             unlocks: false,
             remark: None,
         }

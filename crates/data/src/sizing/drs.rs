@@ -40,10 +40,10 @@ impl DrsReceiver {
     fn reason(&self) -> String {
         match self.drs.round_trip() {
             Some(rtt) => format!(
-                "twice this stream's share of what moves in {:.1} ms",
+                "for what this stream brings in a round trip of {:.1} ms",
                 rtt.as_secs_f64() * 1000.0
             ),
-            None => "twice this stream's share of what moves in the handshake's round trip".into(),
+            None => "for what this stream brings in a round trip that is not known yet".into(),
         }
     }
 

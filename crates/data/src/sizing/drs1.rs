@@ -34,11 +34,11 @@ impl Policy for Drs1Receiver {
         self.streams.retain(|id, _| scene.has(*id));
         for seen in &scene.seen {
             let (id, look) = (seen.look.stream, &seen.look);
-            let loop_ = self
+            let controller = self
                 .streams
                 .entry(id)
                 .or_insert_with(|| Drs1::new(from_where_it_is(look)));
-            let Some(size) = loop_.on_look(look) else {
+            let Some(size) = controller.on_look(look) else {
                 continue;
             };
             let decision = Decision {

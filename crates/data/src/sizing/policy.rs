@@ -75,9 +75,7 @@ pub(super) trait Policy: Send {
     }
 
     /// Hears what came since the last call, if anything.
-    fn on_news(&mut self, news: &News<'_>) {
-        let _ = news;
-    }
+    fn on_news(&mut self, _news: &News<'_>) {}
 
     /// What the user should know at the end.
     fn remark(&mut self) -> Option<String> {
