@@ -181,3 +181,70 @@ impl Policy for DrsSender {
         self.alone.as_mut()?.remark()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsFd;
+
+    use proto::sizing::Sizing;
+    use tune::sizing::Look;
+
+    use super::*;
+    use crate::job::Settings;
+    use crate::os::sockopt::{self, Buffer};
+    use crate::sizing::board::Board;
+    use crate::sizing::policy::Seen;
+    use crate::stream::Stream;
+
+    fn connected() -> (Arc<Stream>, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (far, _) = listener.accept().unwrap();
+        let settings = Settings {
+            sizing: Sizing::Drs,
+            ..Settings::default()
+        };
+        let peer = near.peer_addr().unwrap();
+        let stream = Stream::new(near.into(), peer, &settings).unwrap();
+        (Arc::new(stream), far)
+    }
+
+    fn scene<'t>(seconds: u64, stream: &Arc<Stream>, board: &'t Board) -> Scene<'t> {
+        let at = Duration::from_secs(seconds);
+        let look = Look {
+            stream: stream.id(),
+            at,
+            ..Look::default()
+        };
+        let stream = Arc::clone(stream);
+        Scene {
+            at,
+            seen: vec![Seen { stream, look }],
+            board,
+        }
+    }
+
+    #[test]
+    fn a_sender_waits_a_while_to_be_told_and_then_gives_its_buffers_back() {
+        let endpoint = Arc::new(Endpoint::listen([127, 0, 0, 1].into(), None).unwrap());
+        let (stream, _far) = connected();
+        let board = Board::default();
+        let is_locked = || sockopt::is_locked(stream.as_fd(), Buffer::Send).unwrap();
+        let mut sender = DrsSender::new(Some(&endpoint), false);
+        for (seconds, locked) in [(0, true), (3, true), (4, false)] {
+            sender.on_look(&scene(seconds, &stream, &board));
+            assert_eq!(is_locked(), locked, "after {seconds} s");
+        }
+    }
+
+    #[test]
+    fn a_pinned_send_buffer_stays_pinned_without_a_channel() {
+        let (stream, _far) = connected();
+        let board = Board::default();
+        let mut sender = DrsSender::new(None, true);
+        sender.on_look(&scene(9, &stream, &board));
+        assert!(sockopt::is_locked(stream.as_fd(), Buffer::Send).unwrap());
+        assert!(board.take_decisions().is_empty());
+    }
+}
