@@ -6,6 +6,7 @@
 //! What is made smaller is the window, in two cases in which that cannot cost any speed.
 
 mod account;
+mod backlog;
 mod clamp;
 mod class;
 mod meter;
@@ -83,6 +84,7 @@ impl Auto {
         let trip = Trip::of(look);
         self.meter.on_look(look, trip);
         let verdict = self.tally.on_look(self.role(), look);
+        let verdict = verdict.map(|verdict| self.without_imposed(verdict));
         if let Some(verdict) = verdict {
             let setting = self.bound_by(look, verdict.class);
             self.account.note(look, verdict, setting);
@@ -137,6 +139,17 @@ impl Auto {
     /// in plain words.
     pub fn remark(&self) -> Option<String> {
         self.account.remark(&self.caps)
+    }
+
+    /// A window that this end itself keeps small is not what limits.
+    fn without_imposed(&self, verdict: Verdict) -> Verdict {
+        match &self.end {
+            End::Receiver(receiver) if verdict.class == Class::Window => Verdict {
+                class: receiver.imposed().unwrap_or(Class::Window),
+                ..verdict
+            },
+            _ => verdict,
+        }
     }
 
     fn role(&self) -> Role {

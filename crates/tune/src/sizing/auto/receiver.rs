@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::super::caps::Caps;
 use super::super::figures::{bits, bytes, bytes_in};
 use super::super::{Change, Look};
+use super::backlog::Backlog;
 use super::clamp::Clamp;
 use super::class::{Class, fills_window, is_backed_up};
 use super::meter::{Meter, Trip};
@@ -23,6 +24,7 @@ const STUCK: Duration = Duration::from_millis(300);
 /// One stream's receive buffer.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Receiver {
+    backlog: Backlog,
     clamp: Clamp,
     /// The buffer's size, and since when it has it.
     buffer: u64,
@@ -55,16 +57,28 @@ impl Receiver {
             return None;
         }
         let fell = self.observe(look, trip, meter);
+        if let Some(action) = self.backlog.on_look(look, trip) {
+            return Some(action);
+        }
+        if self.backlog.in_force() || is_backed_up(look) {
+            return None;
+        }
         if let Some(action) = self.clamp.on_look(look, trip, meter) {
             return Some(action);
         }
-        if self.clamp.in_force() || is_backed_up(look) {
+        if self.clamp.in_force() {
             return None;
         }
         self.verify(look, trip, caps)
             .or_else(|| fell.and_then(|before| self.repair_fall(look, before, caps)))
             .or_else(|| self.grow(look, trip, meter, caps))
             .or_else(|| self.repair_stuck(look, trip, caps))
+    }
+
+    /// Why the window is smaller than the buffer allows, if this end has made it so.
+    pub(super) fn imposed(&self) -> Option<Class> {
+        let sink = self.backlog.in_force().then_some(Class::Sink);
+        sink.or(self.clamp.in_force().then_some(Class::PathFull))
     }
 
     /// The setting that holds this stream back for good, if its window does.
