@@ -13,7 +13,7 @@ use super::sockopt;
 const ASKED: i32 = 1 << 30;
 
 /// The limits that hold for this process now. What cannot be read (`/proc` not mounted) is found
-/// with a scratch socket, or taken from the kernel's documented defaults. Takes some 50
+/// with a scratch socket, or taken from the kernel's documented defaults. Takes some 25
 /// microseconds: meant for once a transfer, since an administrator may raise them at any time.
 pub fn caps() -> Caps {
     let mut caps = Caps::default();
