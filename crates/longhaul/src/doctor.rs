@@ -231,7 +231,10 @@ mod tests {
     #[test]
     fn a_short_path_needs_nothing() {
         let text = findings(Caps::default(), 1).text();
-        assert!(text.ends_with("no setting of this machine holds it back."), "{text}");
+        assert!(
+            text.ends_with("no setting of this machine holds it back."),
+            "{text}"
+        );
     }
 
     #[test]

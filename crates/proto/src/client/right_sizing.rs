@@ -56,11 +56,6 @@ impl Dialogue {
         self.right_sizing.end = Some(end);
     }
 
-    /// Notes that the DRS channel's address has led nowhere, so that another is asked for.
-    pub fn drs_lost(&mut self) {
-        self.right_sizing.end = None;
-    }
-
     /// OPTS DRS, when the server announced it and is not known to be set so already. A fresh login
     /// has the server's own default, which is right for [`Sizing::Auto`] and for a pinned size.
     pub(super) fn sizing_step(&self, need: &Need) -> Option<Step> {

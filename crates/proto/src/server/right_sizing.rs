@@ -142,18 +142,12 @@ impl LoggedIn {
         let (pinned, policy) = match what {
             TransferKind::Store { .. } => (self.settings.receive_buffer, self.settings.sizing),
             TransferKind::Retrieve { .. } => (self.settings.send_buffer, self.settings.sizing),
-            TransferKind::List(_) => (self.settings.send_buffer, self.sizing_of_listing()),
+            // Not worth a thread that watches it.
+            TransferKind::List(_) => (self.settings.send_buffer, Sizing::Kernel),
         };
         match pinned {
             Some(_) => Sizing::Kernel,
             None => policy,
-        }
-    }
-
-    fn sizing_of_listing(&self) -> Sizing {
-        match self.settings.sizing {
-            Sizing::Auto => Sizing::Auto,
-            Sizing::Kernel | Sizing::Drs1 | Sizing::Drs => Sizing::Kernel,
         }
     }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use data::channel::Channel;
 use data::drs;
 use proto::address::Family;
+use proto::drs::DrsAddress;
 use proto::server::{Action, FileRequest, ListenRequest, Outcome, TransferError, TransferRequest};
 use tokio::time::Instant;
 
@@ -26,9 +27,7 @@ impl Driver {
                 Action::Listen(request) => self.listen(&request),
                 Action::ConnectTo(targets) => self.connect_to(targets),
                 Action::ListenDrs(family) => self.listen_drs(family),
-                Action::ConnectDrs(to) => {
-                    self.drs = Some(Arc::new(drs::Endpoint::connect(to.at, to.nonce)));
-                }
+                Action::ConnectDrs(to) => self.connect_drs(to),
                 Action::DropDrs => self.drs = None,
                 Action::FollowBuffer(bytes) => {
                     if let Work::Transfer(running) = &self.work {
@@ -77,6 +76,15 @@ impl Driver {
             Ok(ip) => Work::listen_drs(ip, &self.shared),
             Err(error) => Work::Known(Outcome::DrsListening(Err(error))),
         };
+    }
+
+    /// From the same address as data connections to that host: the peer compares the two.
+    fn connect_drs(&mut self, to: DrsAddress) {
+        let endpoint = drs::Endpoint::connect(to.at, to.nonce);
+        self.drs = Some(Arc::new(match self.ends.connect_from(&[to.at]) {
+            Some(local) => endpoint.bound_to(local),
+            None => endpoint,
+        }));
     }
 
     fn connect_to(&mut self, targets: Vec<SocketAddr>) {

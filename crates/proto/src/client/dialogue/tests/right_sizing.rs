@@ -94,8 +94,6 @@ fn the_drs_channel_is_asked_for_once_a_session() {
     listing.sizing = None;
     assert_eq!(run(&mut dialogue, &listing), ["<listen>", "RETR /f"]);
 
-    dialogue.drs_lost();
-    assert_eq!(run(&mut dialogue, &drs), ["<drs>", "<listen>", "STOR /f"]);
     // What another server listens at is of no use to this machine.
     dialogue.drs_given(DrsEnd::Connects(drs_address(2)));
     assert_eq!(run(&mut dialogue, &drs), ["<drs>", "<listen>", "STOR /f"]);
