@@ -151,6 +151,7 @@ fn spec(how: &[&str]) -> Result<TransferSpec, Box<dyn Error>> {
         timeout: PATIENCE,
         buffer: None,
         sizing: proto::sizing::Sizing::Auto,
+        drs_interval: tune::sizing::drs::Interval::default(),
         congestion: None,
         io: IoMethod::Auto,
         block: 256 << 10,

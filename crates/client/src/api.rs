@@ -7,6 +7,7 @@ use std::time::Duration;
 use data::job::IoMethod;
 use proto::checksum::Algorithm;
 use proto::sizing::Sizing;
+use tune::sizing::drs::Interval;
 
 /// How many parallel streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -92,6 +93,8 @@ pub struct CopyOptions {
     pub parallelism: Parallelism,
     /// `--buffer`
     pub buffer: Buffers,
+    /// `--drs-interval`: how often this end, receiving with [`Sizing::Drs`], computes the bandwidth
+    pub drs_interval: Interval,
     /// `--cc NAME`
     pub congestion: Option<String>,
     /// `--mode`

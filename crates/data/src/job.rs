@@ -7,6 +7,7 @@ use proto::checksum::Algorithm;
 use proto::command::{Mode, Type};
 use proto::ranges::RangeSet;
 use proto::sizing::Sizing;
+use tune::sizing::drs::Interval;
 
 pub use crate::control::{Control, StreamSample};
 use crate::drs;
@@ -59,6 +60,8 @@ pub struct Settings {
     pub sizing: Sizing,
     /// This end of the DRS channel ([`Sizing::Drs`]); `None`: the transfer goes on without.
     pub drs: Option<Arc<drs::Endpoint>>,
+    /// How often a receiving end computes the bandwidth ([`Sizing::Drs`]).
+    pub drs_interval: Interval,
     /// Congestion control by name; `None` leaves the system's.
     pub congestion: Option<String>,
     /// MODE E sending: set CLOSE in the end marks and close the connections after the transfer.
@@ -112,6 +115,7 @@ impl Default for Settings {
             receive_buffer: None,
             sizing: Sizing::Kernel,
             drs: None,
+            drs_interval: Interval::default(),
             congestion: None,
             close_after: false,
         }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use data::job::IoMethod;
 use proto::sizing::Sizing;
+use tune::sizing::drs::Interval;
 
 mod file;
 
@@ -83,6 +84,8 @@ pub struct ServerConfig {
     /// Who sizes the data connections' buffers where a client does not say (`buffer` in the file):
     /// `Auto` or `Kernel`.
     pub sizing: Sizing,
+    /// How often a receiving `drs` transfer computes the bandwidth.
+    pub drs_interval: Interval,
     /// Unprivileged account to become after binding (when started as root).
     pub run_as: Option<String>,
 }
@@ -116,6 +119,7 @@ impl Default for ServerConfig {
             block: 1 << 20,
             io: IoMethod::default(),
             sizing: Sizing::Auto,
+            drs_interval: Interval::default(),
             run_as: None,
         }
     }

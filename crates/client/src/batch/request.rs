@@ -120,6 +120,7 @@ pub(super) fn spec(ctx: &Context, span: Span, have: &RangeSet, streams: u32) -> 
         timeout: options.timeout,
         buffer: options.buffer.pinned(),
         sizing: options.buffer.sizing(),
+        drs_interval: options.drs_interval,
         congestion: options.congestion.clone(),
         io: options.io,
         block: options.block,

@@ -9,6 +9,7 @@ pub(crate) fn options() -> CopyOptions {
         recursive: false,
         parallelism: Parallelism::Auto,
         buffer: crate::Buffers::default(),
+        drs_interval: tune::sizing::drs::Interval::default(),
         congestion: None,
         mode: ModeChoice::Auto,
         offset: None,

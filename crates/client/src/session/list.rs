@@ -185,6 +185,7 @@ fn settings(patience: Duration) -> Settings {
         receive_buffer: None,
         sizing: proto::sizing::Sizing::Kernel,
         drs: None,
+        drs_interval: tune::sizing::drs::Interval::default(),
         congestion: None,
         close_after: false,
     }

@@ -104,6 +104,7 @@ pub(super) fn settings(
         send_buffer: spec.buffer,
         receive_buffer: spec.buffer,
         sizing,
+        drs_interval: spec.drs_interval,
         drs: session.drs().filter(|_| sizing == Sizing::Drs),
         congestion: spec.congestion.clone(),
         close_after: false,

@@ -12,6 +12,7 @@ use data::job::{IoMethod, Report};
 use proto::checksum::Algorithm;
 use proto::ranges::RangeSet;
 use proto::sizing::Sizing;
+use tune::sizing::drs::Interval;
 
 use crate::{Buffers, ModeChoice};
 
@@ -55,6 +56,8 @@ pub struct TransferSpec {
     pub buffer: Option<u64>,
     /// Who sizes buffers that are not pinned.
     pub sizing: Sizing,
+    /// How often a receiving end computes the bandwidth ([`Sizing::Drs`]).
+    pub drs_interval: Interval,
     /// Congestion control.
     pub congestion: Option<String>,
     /// How bytes move at this end.

@@ -32,6 +32,7 @@ fn spec() -> TransferSpec {
         timeout: PATIENCE,
         buffer: None,
         sizing: proto::sizing::Sizing::Auto,
+        drs_interval: tune::sizing::drs::Interval::default(),
         congestion: None,
         io: IoMethod::Copy,
         block: 64 << 10,

@@ -81,13 +81,14 @@ fn apply(stream: &Stream, change: Change, reach: Reach) -> io::Result<Option<u64
     }
 }
 
+/// By force first: a plain request above the system's limit would shrink what was forced before.
 fn resize(stream: &Stream, buffer: Buffer, bytes: u64, reach: Reach) -> io::Result<u64> {
-    let granted = sockopt::set_buffer(stream.as_fd(), buffer, bytes)?;
-    if granted / 2 >= bytes || reach == Reach::Allowed {
-        return Ok(granted);
+    let plain = || sockopt::set_buffer(stream.as_fd(), buffer, bytes);
+    if reach == Reach::Allowed {
+        return plain();
     }
     match sockopt::force_buffer(stream.as_fd(), buffer, bytes) {
-        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Ok(granted),
+        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => plain(),
         forced => forced,
     }
 }

@@ -29,9 +29,9 @@ pub(super) struct DrsReceiver {
 }
 
 impl DrsReceiver {
-    pub(super) fn new(endpoint: Option<&Arc<Endpoint>>, pinned: bool) -> Self {
+    pub(super) fn new(endpoint: Option<&Arc<Endpoint>>, pinned: bool, interval: Interval) -> Self {
         Self {
-            drs: Drs::new(Bounds::default(), Interval::default()),
+            drs: Drs::new(Bounds::default(), interval),
             link: endpoint.map(|e| Link::new(Arc::clone(e), Role::Receiver)),
             pinned,
         }

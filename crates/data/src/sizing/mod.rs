@@ -92,7 +92,10 @@ fn policy(settings: &Settings, role: Role) -> Option<Box<dyn Policy>> {
         (Sizing::Auto, role) => Box::new(auto::AutoPolicy::new(role)),
         (Sizing::Drs1, Role::Receiver) => Box::new(drs1::Drs1Receiver::new(pinned)),
         (Sizing::Drs1, Role::Sender) => Box::new(follow::Drs1Sender::new(pinned)),
-        (Sizing::Drs, Role::Receiver) => Box::new(drs::DrsReceiver::new(endpoint, pinned)),
+        (Sizing::Drs, Role::Receiver) => {
+            let interval = settings.drs_interval;
+            Box::new(drs::DrsReceiver::new(endpoint, pinned, interval))
+        }
         (Sizing::Drs, Role::Sender) => Box::new(drs::DrsSender::new(endpoint, pinned)),
     })
 }

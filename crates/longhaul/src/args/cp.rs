@@ -9,7 +9,13 @@ use data::job::IoMethod;
 use proto::checksum::Algorithm;
 use proto::sizing::Sizing;
 
+use tune::sizing::drs::Interval;
+
 use crate::units;
+
+/// Bounds of `--drs-interval`.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(1);
+const LONGEST_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Copy files and trees
 ///
@@ -36,6 +42,10 @@ pub(crate) struct CpArgs {
     /// in 2004 and 2003), or a SIZE that pins them
     #[arg(long, value_name = "auto|kernel|drs|drs1|SIZE", default_value = "auto", value_parser = buffer)]
     buffer: Buffers,
+    /// With `--buffer drs`, how often a receiving end computes the bandwidth: `adaptive` (follows the
+    /// round trip) or a time such as 100ms
+    #[arg(long, value_name = "adaptive|TIME", default_value = "adaptive", value_parser = interval)]
+    drs_interval: Interval,
     /// Congestion control of this end's sockets: `auto` (the system's) or a name such as `bbr`
     #[arg(long, value_name = "auto|NAME", default_value = "auto")]
     cc: String,
@@ -111,6 +121,7 @@ impl CpArgs {
             recursive: self.recursive,
             parallelism: self.parallelism,
             buffer: self.buffer,
+            drs_interval: self.drs_interval,
             congestion: (self.cc != "auto").then(|| self.cc.clone()),
             mode: self.mode,
             offset: self.offset,
@@ -145,6 +156,21 @@ fn buffer(text: &str) -> Result<Buffers, String> {
     match Sizing::parse(text) {
         Some(sizing) => Ok(Buffers::Sized(sizing)),
         None => units::positive_size(text).map(Buffers::Pinned),
+    }
+}
+
+/// `--drs-interval`
+pub(crate) fn interval(text: &str) -> Result<Interval, String> {
+    if text == "adaptive" {
+        return Ok(Interval::Adaptive);
+    }
+    match sim::units::time(text) {
+        Ok(time) if (SHORTEST_INTERVAL..=LONGEST_INTERVAL).contains(&time) => {
+            Ok(Interval::Fixed(time))
+        }
+        _ => Err(format!(
+            "'{text}' is neither `adaptive` nor a time from 1ms to 60s"
+        )),
     }
 }
 

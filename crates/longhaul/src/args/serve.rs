@@ -10,6 +10,8 @@ use data::job::IoMethod;
 use proto::sizing::Sizing;
 use server::config::{Anonymous, FileConfig, ServerConfig, ThirdParty};
 
+use tune::sizing::drs::Interval;
+
 use crate::units;
 
 /// Run a GridFTP and FTP server in the foreground.
@@ -86,6 +88,10 @@ pub(crate) struct ServeArgs {
     /// it) [default: auto]
     #[arg(long, value_name = "auto|kernel", value_parser = buffer)]
     buffer: Option<Sizing>,
+    /// How often a transfer that this server receives with `drs` computes the bandwidth:
+    /// `adaptive` (follows the round trip) or a time such as 100ms [default: adaptive]
+    #[arg(long, value_name = "adaptive|TIME", value_parser = super::cp::interval)]
+    drs_interval: Option<Interval>,
     /// Account to become after the port is bound, when started as root
     #[arg(long, value_name = "USER")]
     run_as: Option<String>,
@@ -154,6 +160,7 @@ impl ServeArgs {
         set(&mut config.block, self.block);
         set(&mut config.io, self.io);
         set(&mut config.sizing, self.buffer);
+        set(&mut config.drs_interval, self.drs_interval);
         set(
             &mut config.third_party,
             self.third_party.map(|choice| match choice {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use data::job::IoMethod;
 use proto::sizing::Sizing;
 use serde::Deserialize;
+use tune::sizing::drs::Interval;
 
 use super::{Anonymous, ServerConfig, ThirdParty};
 
@@ -52,6 +53,7 @@ pub struct FileConfig {
     pub block: Option<Block>,
     pub io: Option<IoName>,
     pub buffer: Option<BufferName>,
+    pub drs_interval: Option<IntervalMillis>,
     pub run_as: Option<String>,
 }
 
@@ -153,6 +155,23 @@ impl From<BufferName> for Sizing {
     }
 }
 
+/// Milliseconds between two looks at the bandwidth, 1 to 60 000; 0: as the path wants it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "u64")]
+pub struct IntervalMillis(Interval);
+
+impl TryFrom<u64> for IntervalMillis {
+    type Error = String;
+
+    fn try_from(millis: u64) -> Result<Self, String> {
+        match millis {
+            0 => Ok(Self(Interval::Adaptive)),
+            1..=60_000 => Ok(Self(Interval::Fixed(Duration::from_millis(millis)))),
+            _ => Err(format!("{millis} is more than 60000 milliseconds")),
+        }
+    }
+}
+
 /// Why a settings file could not be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
@@ -218,6 +237,7 @@ impl FileConfig {
         replace(&mut config.block, self.block.map(|b| b.0));
         replace(&mut config.io, self.io.map(IoMethod::from));
         replace(&mut config.sizing, self.buffer.map(Sizing::from));
+        replace(&mut config.drs_interval, self.drs_interval.map(|i| i.0));
         config.anonymous = self.anonymous.or(config.anonymous);
         config.users = self.users.or(config.users.take());
         config.data_ports = self.data_ports.map(|r| (r.0, r.1)).or(config.data_ports);
@@ -263,7 +283,7 @@ mod tests {
             "max-streams = 4\nmax-streams-per-transfer = 5\nidle-timeout = 6\n",
             "login-timeout = 7\nstall-timeout = 8\ndrain = 9\nperf-marker-seconds = 10\n",
             "range-marker-seconds = 11\nblock = 65536\nio = \"copy\"\nbuffer = \"kernel\"\n",
-            "run-as = \"ftp\"\n",
+            "drs-interval = 20\nrun-as = \"ftp\"\n",
         ))
         .unwrap();
         let expected = ServerConfig {
@@ -290,6 +310,7 @@ mod tests {
             block: 65_536,
             io: IoMethod::Copy,
             sizing: Sizing::Kernel,
+            drs_interval: Interval::Fixed(Duration::from_millis(20)),
             run_as: Some("ftp".into()),
         };
         assert_eq!(format!("{config:?}"), format!("{expected:?}"));
@@ -303,6 +324,7 @@ mod tests {
             ("\ndata-ports = \"9-1\"\n", "9-1"),
             ("\nblock = 12\n", "12"),
             ("\nbuffer = \"drs\"\n", "drs"),
+            ("\ndrs-interval = 60001\n", "60001"),
             ("\nanonymous = \"yes\"\n", "yes"),
         ] {
             let error = load(text).unwrap_err().to_string();

@@ -44,6 +44,7 @@ impl Driver {
             send_buffer: request.send_buffer,
             receive_buffer: request.receive_buffer,
             sizing: request.sizing,
+            drs_interval: config.drs_interval,
             drs: self.drs.clone().filter(|_| request.sizing == Sizing::Drs),
             congestion: None,
             close_after: false,
