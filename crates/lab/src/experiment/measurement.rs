@@ -1,5 +1,6 @@
 //! One run of one program: the process that makes it, and what its output says.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::process::CommandExt;
@@ -12,9 +13,11 @@ use rustix::process::{Pid, Signal};
 use super::cell::Outcome;
 use super::definition::{Definition, built_in_unit};
 use super::interrupt::Interrupts;
+use super::measures;
 use super::plan::Entrant;
 use super::preparation::Prepared;
 use super::process::{self, Wait};
+use super::reading::Reading;
 use super::results::{Sample, Series};
 use super::series;
 use crate::LabError;
@@ -194,11 +197,13 @@ fn judge(
     seed: u64,
     outcome: Outcome,
 ) -> Made {
-    let output = std::fs::read(prepared.job.client_output()).unwrap_or_default();
-    let output = String::from_utf8_lossy(&output);
+    let output = Output {
+        printed: text(&prepared.job.client_output()),
+        directory: &prepared.job.directory,
+    };
     let spoiled = spoiled(prepared);
     let reads = &entrant.program.reads;
-    let moved = reads.get("bytes").and_then(|r| r.number(&output));
+    let moved = reads.get("bytes").and_then(|r| output.number(r));
     #[allow(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -211,6 +216,7 @@ fn judge(
         output: &output,
         outcome: &outcome,
         bytes,
+        cut: prepared.cut,
     };
     let measure = &definition.measure;
     let failure = outcome.failure.clone().or_else(|| incomplete(prepared));
@@ -237,7 +243,7 @@ fn judge(
         cpu_seconds: Some(outcome.cpu_seconds),
         seed,
         command: command_line(&prepared.job.client.argv),
-        limited_by: reads.get("limited_by").and_then(|r| r.text(&output)),
+        limited_by: reads.get("limited_by").and_then(|r| r.text(&output.of(r))),
         also,
     };
     Made {
@@ -267,13 +273,43 @@ fn incomplete(prepared: &Prepared) -> Option<String> {
     (there != prepared.bytes).then(|| format!("received {there} of {} bytes", prepared.bytes))
 }
 
+/// What a run left for the program's readings.
+struct Output<'a> {
+    /// By the client.
+    printed: String,
+    /// Where files are.
+    directory: &'a Path,
+}
+
+impl Output<'_> {
+    /// What `reading` is about.
+    fn of(&self, reading: &Reading) -> Cow<'_, str> {
+        match reading.file() {
+            None => Cow::Borrowed(&self.printed),
+            Some(name) => Cow::Owned(text(&self.directory.join(name))),
+        }
+    }
+
+    fn number(&self, reading: &Reading) -> Option<f64> {
+        reading.number(&self.of(reading))
+    }
+}
+
+/// A file's content; without it nothing.
+fn text(path: &Path) -> String {
+    let bytes = std::fs::read(path).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
 /// A run that did not fail.
 struct Seen<'a> {
     entrant: &'a Entrant,
     definition: &'a Definition,
-    output: &'a str,
+    output: &'a Output<'a>,
     outcome: &'a Outcome,
     bytes: u64,
+    /// The file was smaller than others' at this point.
+    cut: bool,
 }
 
 impl Seen<'_> {
@@ -289,7 +325,7 @@ impl Seen<'_> {
     #[allow(clippy::cast_precision_loss, reason = "file sizes are far below 2⁵³")]
     fn simple(&self, measure: &str) -> Option<f64> {
         if let Some(reading) = self.entrant.program.reads.get(measure) {
-            return reading.number(self.output);
+            return self.output.number(reading);
         }
         built_in_unit(measure)?;
         let bytes = self.bytes as f64;
@@ -302,10 +338,11 @@ impl Seen<'_> {
         }
     }
 
-    /// The further measures that this program has.
+    /// The further measures that this program has and that can be held against others'.
     fn also(&self) -> BTreeMap<String, f64> {
         let further = self.definition.also.iter();
         further
+            .filter(|also| !(self.cut && measures::grows_with_file(&also.measure)))
             .filter_map(|also| Some((also.measure.clone(), self.value(&also.measure)?)))
             .collect()
     }

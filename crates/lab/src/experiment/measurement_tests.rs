@@ -15,6 +15,8 @@ argv = ["x"]
 rtt = { after = "time=" }
 buffer = { json = "buffer" }
 limited_by = { json = "limited_by" }
+memory = { json = "memory", file = "log" }
+retransmits = { json = "retransmits" }
 "#;
 
 /// A `longhaul` whose `lab net` and `lab cell` are `script`; the job's directory is `$DIR`.
@@ -47,6 +49,7 @@ fn fake(network: bool, script: &str) -> Fake {
             job,
             topology: network.then(|| directory.path().join("topology.toml")),
             bytes: 1_000_000,
+            cut: false,
             received: None,
             trace: Some(directory.path().join("trace")),
         },
@@ -81,6 +84,14 @@ unit = "nm"
 measure = "efficiency"
 label = "per byte of buffer"
 unit = "Mbit/s/B"
+[[also]]
+measure = "retransmits"
+label = "segments sent again"
+unit = "segments"
+[[also]]
+measure = "memory"
+label = "the sender's memory"
+unit = "B"
 [[also]]
 measure = "useless"
 label = "per nothing"
@@ -161,15 +172,28 @@ fn values_come_from_the_clock_or_the_output() {
 
 #[test]
 fn further_measures_are_those_that_the_program_has() {
-    let output = r#"printf '{"buffer": 8}\n' > $DIR/client.out"#;
+    let output = r#"printf '{"buffer": 8, "retransmits": 5}\n' > $DIR/client.out"#;
     let trace = r#"printf '{"sample": "stream", "time": 0.5, "window": 64000}\n' > $DIR/trace"#;
-    let fake = fake(false, &format!("{DONE}\n{output}\n{trace}"));
+    let log = r#"printf '{"memory": 1}\n{"memory": 96}\n' > $DIR/log"#;
+    let fake = fake(false, &format!("{DONE}\n{output}\n{trace}\n{log}"));
     let made = measure(&fake, "wall").unwrap();
-    assert_eq!(made.sample.also, [("efficiency".to_owned(), 2.0)].into());
+    let also = [("efficiency", 2.0), ("memory", 96.0), ("retransmits", 5.0)];
+    let also = also.map(|(measure, value)| (measure.to_owned(), value));
+    assert_eq!(made.sample.also, also.into());
     let [series] = made.series.as_slice() else {
         panic!("{:?}", made.series);
     };
     assert_eq!((series.times[0], series.values[0]), (0.5, 64.0));
+}
+
+#[test]
+fn what_grows_with_the_file_is_left_out_where_others_move_a_larger_one() {
+    let output = r#"printf '{"buffer": 8, "retransmits": 5}\n' > $DIR/client.out"#;
+    let mut fake = fake(false, &format!("{DONE}\n{output}"));
+    fake.prepared.cut = true;
+    let sample = measure(&fake, "goodput").unwrap().sample;
+    assert_eq!((sample.value, sample.seconds), (Some(16.0), 0.5));
+    assert_eq!(sample.also, [("efficiency".to_owned(), 2.0)].into());
 }
 
 #[test]

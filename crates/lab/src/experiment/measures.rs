@@ -49,6 +49,12 @@ pub(crate) struct RatioDefinition {
 /// Measure → how it is made from others.
 pub(crate) type Ratios = BTreeMap<String, RatioDefinition>;
 
+/// Whether a measure is larger for larger files: values of files of different sizes cannot be held
+/// against each other.
+pub(crate) fn grows_with_file(measure: &str) -> bool {
+    ["seconds", "wall", "retransmits"].contains(&measure)
+}
+
 fn yes() -> bool {
     true
 }

@@ -11,6 +11,7 @@ mod definition;
 mod document;
 mod entrants;
 mod environment;
+mod growth;
 mod interrupt;
 mod listening;
 mod measurement;
@@ -29,6 +30,7 @@ mod simulation;
 mod statistics;
 mod tally;
 mod template;
+mod trace;
 mod variables;
 mod variant;
 

@@ -25,6 +25,8 @@ pub(crate) struct Prepared {
     pub(crate) topology: Option<PathBuf>,
     /// Size of the file that is moved; 0: none.
     pub(crate) bytes: u64,
+    /// The point asks for a larger file, which others move there.
+    pub(crate) cut: bool,
     /// The client has to leave a file of that size here.
     pub(crate) received: Option<PathBuf>,
     /// Where the client writes samples over time.
@@ -76,7 +78,7 @@ impl Setup<'_> {
         let mut variables = self.variables(entrant, at, seed)?;
         variables.extend(entrant.binaries.clone());
         variables.insert("scratch".to_owned(), text(&directory));
-        let bytes = self.payload(entrant, &mut variables)?;
+        let (bytes, cut) = self.payload(entrant, &mut variables)?;
         let network = self.network(&variables)?;
         let hosts = hosts(network.as_ref());
         let topology = match &network {
@@ -108,6 +110,7 @@ impl Setup<'_> {
             job,
             topology,
             bytes,
+            cut,
             received: (received && bytes > 0).then_some(sink),
         })
     }
@@ -131,13 +134,18 @@ impl Setup<'_> {
         variables::at(self.name, self.definition, at, variables, entrant.sets())
     }
 
-    /// Makes the file to be moved and sets `bytes`, `name` and `file`.
-    fn payload(&self, entrant: &Entrant, variables: &mut Variables) -> Result<u64, LabError> {
+    /// Makes the file to be moved and sets `bytes`, `name` and `file`. Its size, and whether the point
+    /// asks for a larger one.
+    fn payload(
+        &self,
+        entrant: &Entrant,
+        variables: &mut Variables,
+    ) -> Result<(u64, bool), LabError> {
         let Some(size) = variables.get("bytes") else {
-            return Ok(0);
+            return Ok((0, false));
         };
-        let bytes = sim::units::size(size).map_err(|e| mistake(self.name, "bytes", e))?;
-        let bytes = entrant.bytes(self.mode, bytes);
+        let asked = sim::units::size(size).map_err(|e| mistake(self.name, "bytes", e))?;
+        let bytes = entrant.bytes(self.mode, asked);
         let file = self.scratch.payload(bytes)?;
         let name = file
             .file_name()
@@ -147,7 +155,7 @@ impl Setup<'_> {
         variables.insert("name".to_owned(), name);
         variables.insert("file".to_owned(), text(&file));
         variables.insert("bytes".to_owned(), bytes.to_string());
-        Ok(bytes)
+        Ok((bytes, bytes < asked))
     }
 
     /// The topology's content at this point.

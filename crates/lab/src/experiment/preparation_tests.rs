@@ -243,7 +243,7 @@ fn a_variant_has_its_settings_and_at_most_its_largest_file() {
     let text = EXPERIMENT.replace("[parameters]", "[parameters]\np = \"1\"");
     let (_scratch, prepared) = prepare(&text, &variant, ["0.5", "nowhere"]);
     let prepared = prepared.unwrap();
-    assert_eq!(prepared.bytes, 500);
+    assert_eq!((prepared.bytes, prepared.cut), (500, true));
     assert_eq!(prepared.job.client.argv[..3], ["/bin/x", "-p", "4"]);
 }
 
@@ -256,7 +256,7 @@ fn a_value_of_an_axis_may_set_more_than_itself() {
     let text = text.replace("cc = \"cubic\"", "cc = \"{cc}\"");
     let (_scratch, prepared) = prepare(&text, &entrant(), ["5", "nowhere"]);
     let prepared = prepared.unwrap();
-    assert_eq!(prepared.bytes, 2000);
+    assert_eq!((prepared.bytes, prepared.cut), (2000, false));
     let topology = std::fs::read_to_string(prepared.topology.unwrap()).unwrap();
     assert!(topology.contains("cc = \"reno\""), "{topology}");
     let (_scratch, other) = prepare(&text, &entrant(), ["0.5", "nowhere"]);

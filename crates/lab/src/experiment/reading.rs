@@ -1,10 +1,12 @@
-//! Numbers in a program's output.
+//! Numbers in what a run left.
 
 use serde::Deserialize;
 
+use super::growth::Growth;
 use super::statistics::median;
 
-/// Where a value is in what a client printed: exactly one of `json` and `after`.
+/// Where a value is in what a client printed, or in a file: exactly one of `json`, `after` and
+/// `growth`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Reading {
@@ -14,6 +16,12 @@ pub(crate) struct Reading {
     /// A text that the number follows; with several, their median counts.
     #[serde(default)]
     after: Option<String>,
+    /// A field of samples over time, of which the growth a second counts.
+    #[serde(default)]
+    growth: Option<Growth>,
+    /// Name of a file in `{scratch}` that is read in place of what the client printed.
+    #[serde(default)]
+    file: Option<String>,
     /// What the number is multiplied with.
     #[serde(default = "one")]
     scale: f64,
@@ -26,14 +34,31 @@ fn one() -> f64 {
 impl Reading {
     /// What is wrong with it.
     pub(crate) fn mistake(&self) -> Option<&'static str> {
-        (self.json.is_some() == self.after.is_some()).then_some("give one of 'json' and 'after'")
+        let places = [
+            self.json.is_some(),
+            self.after.is_some(),
+            self.growth.is_some(),
+        ];
+        if places.into_iter().filter(|given| *given).count() != 1 {
+            return Some("give one of 'json', 'after' and 'growth'");
+        }
+        if self.file.as_ref().is_some_and(|name| name.contains('/')) {
+            return Some("'file' is the name of a file in {scratch}, not a path");
+        }
+        self.growth.as_ref().and_then(Growth::mistake)
+    }
+
+    /// Name of the file in `{scratch}` that it is about; `None`: it is about what the client printed.
+    pub(crate) fn file(&self) -> Option<&str> {
+        self.file.as_deref()
     }
 
     /// The number, multiplied.
     pub(crate) fn number(&self, output: &str) -> Option<f64> {
-        let found = match (&self.json, &self.after) {
-            (Some(path), _) => json(output, path)?.as_f64(),
-            (_, Some(marker)) => median(&numbers_after(output, marker)),
+        let found = match (&self.json, &self.after, &self.growth) {
+            (Some(path), ..) => json(output, path)?.as_f64(),
+            (_, Some(marker), _) => median(&numbers_after(output, marker)),
+            (.., Some(growth)) => growth.per_second(output),
             _ => None,
         };
         found.map(|number| number * self.scale)
@@ -114,6 +139,17 @@ mod tests {
         assert!(reading("json = 'a'").mistake().is_none());
         assert!(reading("scale = 2").mistake().is_some());
         assert!(reading("json = 'a'\nafter = 'b'").mistake().is_some());
+        let growth = |between| format!("growth = {{ of = 'a', between = {between} }}\n");
+        assert!(reading(&growth("[0.5, 1]")).mistake().is_none());
+        assert!(reading(&growth("[1, 0.5]")).mistake().is_some());
+        assert!(
+            reading(&(growth("[0.5, 1]") + "after = 'b'"))
+                .mistake()
+                .is_some()
+        );
+        let log = reading("json = 'a'\nfile = 'log'");
+        assert_eq!((log.mistake(), log.file()), (None, Some("log")));
+        assert!(reading("json = 'a'\nfile = '../log'").mistake().is_some());
     }
 
     proptest! {

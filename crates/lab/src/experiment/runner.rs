@@ -8,7 +8,7 @@ use super::definition::{AxisDefinition, Definition, Kind};
 use super::entrants::{self, Entrants};
 use super::interrupt::Interrupts;
 use super::measurement::{self, Made, Run, Runs};
-use super::measures::AlsoDefinition;
+use super::measures::{self, AlsoDefinition};
 use super::plan::{self, At, Entrant, Point, Sweep};
 use super::preparation::Setup;
 use super::results::{AlsoValue, Axis, Cell, Results, Series};
@@ -19,9 +19,6 @@ use crate::LabError;
 
 /// How often a run is made again because the lab could not keep up.
 const RETRIES: u32 = 2;
-
-/// Measures whose published values hold for the published file's size only.
-const TIMES: [&str; 2] = ["seconds", "wall"];
 
 /// What is being run, and what has come of it.
 struct Experiment<'a> {
@@ -250,7 +247,7 @@ impl Experiment<'_> {
         let published = |measure: &str| {
             let paper = self.definition.published(&entrant.key, measure, &at);
             // The time for a part of the file is not the published one.
-            paper.filter(|_| whole || !TIMES.contains(&measure))
+            paper.filter(|_| whole || !measures::grows_with_file(measure))
         };
         let paper = published(&self.definition.measure);
         let also = self.definition.also.iter().map(|also| {

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::document::mistake;
 use super::results::{Chart, Series};
+use super::trace::{self, Only};
 use crate::LabError;
 
 /// A chart over time for each cell: which lines of a trace, which of their fields.
@@ -23,11 +24,11 @@ pub(crate) struct SeriesDefinition {
     #[serde(default = "one")]
     pub(crate) scale: f64,
     /// The field with the time, seconds.
-    #[serde(default = "time")]
+    #[serde(default = "trace::time")]
     pub(crate) x: String,
     /// Only samples whose fields have these values.
     #[serde(default, rename = "where")]
-    pub(crate) only: BTreeMap<String, toml::Value>,
+    pub(crate) only: Only,
     /// Name of a line in the chart → field.
     pub(crate) lines: BTreeMap<String, String>,
     /// Of how many runs of each cell it is kept, the first ones that count.
@@ -40,10 +41,6 @@ pub(crate) struct SeriesDefinition {
 
 fn one() -> f64 {
     1.0
-}
-
-fn time() -> String {
-    "time".to_owned()
 }
 
 fn one_run() -> usize {
@@ -94,29 +91,6 @@ impl SeriesDefinition {
             unit: self.unit.clone(),
         }
     }
-
-    fn wants(&self, sample: &Value) -> bool {
-        self.only
-            .iter()
-            .all(|(field, wanted)| at(sample, field).is_some_and(|value| same(value, wanted)))
-    }
-}
-
-/// The value of a field; dots lead into objects.
-fn at<'a>(sample: &'a Value, field: &str) -> Option<&'a Value> {
-    field
-        .split('.')
-        .try_fold(sample, |value, key| value.get(key))
-}
-
-fn same(value: &Value, wanted: &toml::Value) -> bool {
-    match wanted {
-        toml::Value::String(text) => value.as_str() == Some(text),
-        toml::Value::Integer(number) => value.as_i64() == Some(*number),
-        toml::Value::Float(number) => value.as_f64() == Some(*number),
-        toml::Value::Boolean(yes) => value.as_bool() == Some(*yes),
-        _ => false,
-    }
 }
 
 /// Reads the charts of `definitions` that `program` has from a trace: JSON, one sample a line. What
@@ -153,8 +127,8 @@ pub(crate) fn read(definitions: &[SeriesDefinition], program: &str, trace: &Path
             continue;
         };
         for (series, definition, field) in &mut all {
-            let number = |field: &str| at(&sample, field)?.as_f64();
-            if !definition.wants(&sample) {
+            let number = |field: &str| trace::number(&sample, field);
+            if !trace::meant(&sample, &definition.only) {
                 continue;
             }
             if let (Some(time), Some(value)) = (number(&definition.x), number(field)) {
