@@ -36,7 +36,8 @@ impl Path {
 pub struct Reach {
     /// Sending, with the largest send buffer that can be had, bits per second.
     pub send_bps: u64,
-    /// Receiving, with the largest receive buffer that can be had, bits per second.
+    /// Receiving, with the largest receive buffer that can be had, and a window scale that was
+    /// chosen before it was set, bits per second.
     pub receive_bps: u64,
     /// Settings that hold it back, sending first; empty: none does.
     pub advice: Vec<Advice>,
@@ -81,7 +82,7 @@ const LARGEST: u64 = 1 << 30;
 pub fn reach(caps: &Caps, path: Path) -> Reach {
     Reach {
         send_bps: path.reached_with(carried(caps.send_reachable())),
-        receive_bps: path.reached_with(offered(caps.receive_reachable())),
+        receive_bps: path.reached_with(caps.receive_window()),
         advice: sending(caps, path)
             .into_iter()
             .chain(receiving(caps, path))
@@ -105,24 +106,21 @@ pub fn sending(caps: &Caps, path: Path) -> Option<Advice> {
     })
 }
 
-/// What to raise so that one receiving stream fills the path; `None`: nothing, or nothing helps.
-pub fn receiving(caps: &Caps, path: Path) -> Option<Advice> {
+/// What to raise, all of it, so that one receiving stream fills the path; empty: nothing, or nothing
+/// helps.
+pub fn receiving(caps: &Caps, path: Path) -> Vec<Advice> {
     // Twice the product: at least half of a buffer is offered as window.
     let enough = rounded_up(path.product().saturating_mul(2));
-    let from_bps = path.reached_with(offered(caps.receive_reachable()));
-    if from_bps >= path.rate_bps {
-        return None;
+    let from_bps = path.reached_with(caps.receive_window());
+    let switch_on = !caps.receive_autotunes && caps.receive_autotuned > caps.receive_reachable();
+    let to_bps = path.reached_with(offered(if switch_on {
+        caps.receive_autotuned
+    } else {
+        enough
+    }));
+    if from_bps >= path.rate_bps || to_bps <= from_bps {
+        return Vec::new();
     }
-    if !caps.receive_autotunes && caps.receive_autotuned > caps.receive_reachable() {
-        return Some(Advice {
-            sysctl: "net.ipv4.tcp_moderate_rcvbuf",
-            value: "1".to_owned(),
-            now: "0".to_owned(),
-            from_bps,
-            to_bps: path.reached_with(offered(caps.receive_autotuned)),
-        });
-    }
-    let to_bps = path.reached_with(offered(enough));
     let raise = |sysctl, value, now| Advice {
         sysctl,
         value,
@@ -130,21 +128,28 @@ pub fn receiving(caps: &Caps, path: Path) -> Option<Advice> {
         from_bps,
         to_bps,
     };
-    (to_bps > from_bps).then(|| {
-        if caps.receive_autotunes {
-            let triple = |third| triple(caps.receive_first, third);
-            raise(
-                "net.ipv4.tcp_rmem",
-                triple(enough),
-                triple(caps.receive_autotuned),
-            )
-        } else {
-            // Reported buffers are twice what the setting says.
-            let half = |bytes: u64| (bytes / 2).to_string();
-            let now = half(caps.receive_settable);
-            raise("net.core.rmem_max", half(enough), now)
-        }
-    })
+    if switch_on {
+        let (on, off) = ("1".to_owned(), "0".to_owned());
+        return vec![raise("net.ipv4.tcp_moderate_rcvbuf", on, off)];
+    }
+    let triple = |third| triple(caps.receive_first, third);
+    let autotuned = raise(
+        "net.ipv4.tcp_rmem",
+        triple(enough),
+        triple(caps.receive_autotuned),
+    );
+    if caps.receive_autotunes {
+        return vec![autotuned];
+    }
+    // Reported buffers are twice what the setting says. Whoever sets the buffer, Linux measures the
+    // growth of the window against tcp_rmem's third value (`__tcp_grow_window`).
+    let half = |bytes: u64| (bytes / 2).to_string();
+    let set = raise(
+        "net.core.rmem_max",
+        half(enough),
+        half(caps.receive_settable),
+    );
+    vec![set, autotuned]
 }
 
 fn rounded_up(bytes: u64) -> u64 {
@@ -176,6 +181,7 @@ mod tests {
             send_settable: 8 << 20,
             receive_autotuned: 32 << 20,
             receive_settable: 8 << 20,
+            receive_unforced: 8 << 20,
             ..Caps::default()
         }
     }
@@ -210,7 +216,9 @@ mod tests {
 
     #[test]
     fn an_old_receiver_needs_a_larger_receive_buffer() {
-        let advice = receiving(&Caps::default(), gigabit(100)).unwrap();
+        let [advice] = &receiving(&Caps::default(), gigabit(100))[..] else {
+            panic!();
+        };
         assert_eq!(advice.sysctl, "net.ipv4.tcp_rmem");
         assert_eq!(advice.value, "4096 131072 33554432");
         assert!((320_000_000..340_000_000).contains(&advice.from_bps));
@@ -222,18 +230,40 @@ mod tests {
             receive_autotunes: false,
             ..shipped()
         };
-        let advice = receiving(&off, gigabit(100)).unwrap();
-        assert_eq!(advice.sysctl, "net.ipv4.tcp_moderate_rcvbuf");
+        let advice = receiving(&off, gigabit(100));
+        assert_eq!(advice.len(), 1);
+        assert_eq!(advice[0].sysctl, "net.ipv4.tcp_moderate_rcvbuf");
         let small = Caps {
             receive_autotuned: 65_536,
             ..off
         };
-        let advice = receiving(&small, gigabit(100)).unwrap();
-        assert_eq!(advice.sysctl, "net.core.rmem_max");
+        let [set, autotuned] = &receiving(&small, gigabit(100))[..] else {
+            panic!();
+        };
+        assert_eq!(set.sysctl, "net.core.rmem_max");
         assert_eq!(
-            (advice.now.as_str(), advice.value.as_str()),
+            (set.now.as_str(), set.value.as_str()),
             ("4194304", "16777216")
         );
+        // What is set opens a window only as far as this allows.
+        assert_eq!(autotuned.sysctl, "net.ipv4.tcp_rmem");
+        assert_eq!(autotuned.value, "4096 131072 33554432");
+    }
+
+    #[test]
+    fn force_does_not_exceed_the_window_scale_of_an_old_host() {
+        let old = Caps {
+            receive_settable: 256 << 20,
+            forced: true,
+            ..Caps::default()
+        };
+        let reach = reach(&old, gigabit(100));
+        // 8.4 MB every 100 ms.
+        assert!((670_000_000..672_000_000).contains(&reach.receive_bps));
+        let advice = reach.advice.last().unwrap();
+        assert_eq!(advice.sysctl, "net.ipv4.tcp_rmem");
+        assert_eq!(advice.value, "4096 131072 33554432");
+        assert_eq!(advice.to_bps, 1_000_000_000);
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod account;
 mod backlog;
 mod clamp;
 mod class;
+mod imposed;
 mod meter;
 mod receiver;
 mod sender;
@@ -139,6 +140,15 @@ impl Auto {
     /// in plain words.
     pub fn remark(&self) -> Option<String> {
         self.account.remark(&self.caps)
+    }
+
+    /// Nobody will look at this stream again: what undoes a window that is kept small, and would
+    /// stay so for a later transfer over the same connection.
+    pub fn release(&mut self) -> Option<Change> {
+        match (&mut self.end, &self.last) {
+            (End::Receiver(receiver), Some(look)) => receiver.release(look),
+            _ => None,
+        }
     }
 
     /// A window that this end itself keeps small is not what limits.

@@ -19,6 +19,8 @@ pub struct Caps {
     pub receive_autotuned: u64,
     /// The largest that SO_RCVBUF or SO_RCVBUFFORCE can set.
     pub receive_settable: u64,
+    /// The largest that SO_RCVBUF without force can set, which is twice `net.core.rmem_max`.
+    pub receive_unforced: u64,
     /// Receive buffers are autotuned at all (`net.ipv4.tcp_moderate_rcvbuf`).
     pub receive_autotunes: bool,
     /// This process may exceed `net.core.wmem_max` and `rmem_max` (CAP_NET_ADMIN).
@@ -38,6 +40,7 @@ impl Default for Caps {
             send_settable: 2 * 212_992,
             receive_autotuned: 6 << 20,
             receive_settable: 2 * 212_992,
+            receive_unforced: 2 * 212_992,
             receive_autotunes: true,
             forced: false,
             send_first: [4096, 16_384],
@@ -65,7 +68,19 @@ impl Caps {
             self.receive_first[1]
         }
     }
+
+    /// The largest window that a connection can offer, bytes, when nothing was set before its
+    /// handshake: by its buffer, and by the window scale, which Linux chooses for the larger of
+    /// `net.ipv4.tcp_rmem`'s third value and `net.core.rmem_max` (`tcp_select_initial_window`).
+    pub fn receive_window(&self) -> u64 {
+        let space = self.receive_autotuned.max(self.receive_unforced / 2);
+        let scale = space.max(1).ilog2().saturating_sub(15).min(LARGEST_SCALE);
+        offered(self.receive_reachable()).min(65_535 << scale)
+    }
 }
+
+/// RFC 7323 §2.3.
+const LARGEST_SCALE: u32 = 14;
 
 /// What a send buffer keeps in flight, bytes: writers are woken only when a third of it is free.
 pub fn carried(send_buffer: u64) -> u64 {
@@ -93,5 +108,29 @@ mod tests {
         };
         assert_eq!(fixed.receive_untouched(), 131_072);
         assert_eq!(fixed.receive_reachable(), 425_984);
+    }
+
+    /// As was measured on Linux 6.18 with `rmem_max` at 4 MB.
+    #[test]
+    fn the_window_scale_follows_what_an_administrator_allows() {
+        let forced = Caps {
+            receive_settable: FORCED_LARGEST,
+            receive_unforced: 8 << 20,
+            ..Caps::default()
+        };
+        for (autotuned, scale) in [(1 << 20, 7), (6 << 20, 7), (32 << 20, 10), (64 << 20, 11)] {
+            let caps = Caps {
+                receive_autotuned: autotuned,
+                ..forced
+            };
+            assert_eq!(caps.receive_window(), 65_535 << scale);
+        }
+        let most = Caps {
+            receive_autotuned: u64::MAX,
+            ..forced
+        };
+        assert_eq!(most.receive_window(), 65_535 << 14);
+        let small = Caps::default();
+        assert_eq!(small.receive_window(), offered(6 << 20));
     }
 }

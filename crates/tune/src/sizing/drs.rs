@@ -10,6 +10,7 @@
 
 mod bandwidth;
 mod interval;
+mod interval_text;
 mod round_trip;
 mod stream;
 
@@ -21,7 +22,8 @@ use super::{Bounds, Look, StreamId};
 use round_trip::{RoundTrip, Turn};
 use stream::Stream;
 
-pub use interval::Interval;
+pub use interval::{Interval, LONGEST_INTERVAL, SHORTEST_INTERVAL};
+pub use interval_text::IntervalError;
 
 /// Least and most time between messages while no size changes. They go about once a round trip.
 const PROBES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
@@ -135,7 +137,7 @@ impl Drs {
                 self.round_trip.on_handshake(look.min_rtt);
             }
             let stream = self.streams.entry(look.stream);
-            let stream = stream.or_insert_with(|| Stream::new(self.bounds, self.interval));
+            let stream = stream.or_insert_with(|| Stream::new(self.bounds, self.interval, look));
             come = come.saturating_add(stream.note(look, self.round_trip.present()));
         }
         self.arrivals

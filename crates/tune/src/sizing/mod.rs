@@ -58,9 +58,12 @@ pub struct Look {
     pub retransmits: u64,
     /// Receive buffer as reported, bytes (twice what was asked for).
     pub receive_buffer: u64,
-    /// Memory of what was received and not read yet, bytes.
+    /// Memory of what was received and not read yet, in order or not, bytes.
     pub receive_queued: u64,
-    /// Window announced to the peer, bytes, no more than the window scale can express.
+    /// Payload that was received in order and not read yet, bytes.
+    pub receive_readable: u64,
+    /// Window announced to the peer, or the most that would be, bytes; no more than the window scale
+    /// can express.
     pub window: u64,
     /// What the window scale can express at most, bytes (65535 << scale).
     pub window_ceiling: u64,

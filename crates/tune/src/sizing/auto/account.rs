@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::Look;
-use super::super::advice::{self, Path};
+use super::super::advice::{self, Advice, Path};
 use super::super::caps::{Caps, carried};
 use super::super::figures::{bits, bytes, bytes_in, span};
 use super::class::Verdict;
@@ -102,7 +102,10 @@ impl Account {
             rtt,
         };
         let (what, advice) = match setting {
-            Setting::SendBuffer => ("send buffer", advice::sending(caps, path)),
+            Setting::SendBuffer => {
+                let advice = advice::sending(caps, path).into_iter().collect();
+                ("send buffer", advice)
+            }
             Setting::ReceiveBuffer => ("receive buffer", advice::receiving(caps, path)),
             Setting::WindowScale => {
                 // It follows from what autotuning may reach, whatever can be set later.
@@ -121,12 +124,14 @@ impl Account {
             bits(bound.stream_bps),
             span(rtt)
         );
-        if let Some(advice) = advice {
+        if let Some(last) = advice.last() {
+            let raise =
+                |advice: &Advice| format!("`sysctl -w {}=\"{}\"`", advice.sysctl, advice.value);
+            let raises: Vec<_> = advice.iter().map(raise).collect();
             remark.push_str(&format!(
-                "; an administrator can allow up to {} with `sysctl -w {}=\"{}\"`",
-                bits(advice.to_bps),
-                advice.sysctl,
-                advice.value
+                "; an administrator can allow up to {} with {}",
+                bits(last.to_bps),
+                raises.join(" and ")
             ));
         }
         remark.push_str("; more streams are the other way");

@@ -11,6 +11,7 @@ use super::super::figures::{bits, bytes, bytes_in, span};
 use super::super::{Change, Look};
 use super::Action;
 use super::class::{Class, fills_window};
+use super::imposed::Imposed;
 use super::meter::{Meter, Trip};
 
 /// Paths below this rate, bytes per second (2 Mbit/s), are slow.
@@ -21,97 +22,67 @@ const LONG_QUEUE: Duration = Duration::from_millis(400);
 const SEEN: Duration = Duration::from_millis(500);
 /// Fewer bytes in flight (ten segments, RFC 6928) leave loss recovery no duplicate ACKs.
 const TEN_SEGMENTS: u64 = 10 * 1460;
-/// Between two settings.
-const REPEAT: Duration = Duration::from_millis(250);
 /// A path that has been free of queues for so long has changed.
 const FREE: Duration = Duration::from_secs(1);
-/// A clamp that comes and goes waits twice as long each time, up to this many times.
-const DOUBLINGS: u32 = 6;
-
-/// A window in force.
-#[derive(Debug, Clone, Copy)]
-struct Set {
-    window: u64,
-    at: Duration,
-    /// The buffer then: when it grows, the kernel forgets the clamp.
-    buffer: u64,
-}
 
 /// One stream's clamp.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Clamp {
-    set: Option<Set>,
-    /// Reason to set or to lift has been seen since then.
-    since: Option<Duration>,
-    lifted: u32,
-}
+pub(super) struct Clamp(Imposed);
 
 impl Clamp {
     pub(super) fn in_force(&self) -> bool {
-        self.set.is_some()
+        self.0.window().is_some()
+    }
+
+    /// Takes it back, if it is in force.
+    pub(super) fn release(&mut self, look: &Look) -> Option<Change> {
+        self.0.lift(look)
     }
 
     pub(super) fn on_look(&mut self, look: &Look, trip: Trip, meter: &Meter) -> Option<Action> {
-        let Some(set) = self.set else {
+        let Some(clamped) = self.0.window() else {
             return self.consider(look, trip, meter);
         };
         let free = trip.now < trip.base * 5 / 4 && fills_window(look, trip, meter.latest());
         if free || meter.latest() >= SLOW {
-            return self.lift(&set, look, trip);
+            return self.lift(clamped, look, trip);
         }
-        self.since = None;
-        self.keep(set, look, trip, meter)
+        self.0.no_reason();
+        // Again when the kernel has forgotten it or the path has shown a better rate.
+        let better = window(trip, meter) > clamped / 4 * 5;
+        let due = self.0.may_repeat(look, trip) && (better || self.0.is_forgotten(look));
+        due.then(|| self.apply(look, trip, meter))
     }
 
     fn consider(&mut self, look: &Look, trip: Trip, meter: &Meter) -> Option<Action> {
         if !is_slow(trip, meter) || window(trip, meter) >= look.window {
-            self.since = None;
+            self.0.no_reason();
             return None;
         }
-        let patience = SEEN * (1 << self.lifted.min(DOUBLINGS));
-        self.holds_for(look, patience.max(trip.base * 4))
+        let patience = self.0.patience(SEEN).max(trip.base * 4);
+        self.0
+            .holds_for(look, patience)
             .then(|| self.apply(look, trip, meter))
     }
 
-    fn lift(&mut self, set: &Set, look: &Look, trip: Trip) -> Option<Action> {
-        if !self.holds_for(look, FREE.max(trip.base * 4)) {
+    fn lift(&mut self, clamped: u64, look: &Look, trip: Trip) -> Option<Action> {
+        if !self.0.holds_for(look, FREE.max(trip.base * 4)) {
             return None;
         }
-        (self.set, self.since) = (None, None);
-        self.lifted += 1;
         Some(Action {
-            change: Some(Change::Window(look.window_ceiling.max(look.receive_buffer))),
+            change: self.0.lift(look),
             class: Class::Window,
             reason: format!(
                 "nothing queues on the path any more; the window may grow beyond {}",
-                bytes(set.window)
+                bytes(clamped)
             ),
         })
     }
 
-    /// Sets it again when the kernel has forgotten it or the path has shown a better rate.
-    fn keep(&mut self, set: Set, look: &Look, trip: Trip, meter: &Meter) -> Option<Action> {
-        let forgotten = look.receive_buffer > set.buffer || look.window > set.window / 4 * 5;
-        let better = window(trip, meter) > set.window / 4 * 5;
-        let due = look.at.saturating_sub(set.at) >= REPEAT.max(trip.now);
-        (due && (forgotten || better)).then(|| self.apply(look, trip, meter))
-    }
-
-    fn holds_for(&mut self, look: &Look, time: Duration) -> bool {
-        let since = *self.since.get_or_insert(look.at);
-        look.at.saturating_sub(since) >= time
-    }
-
     fn apply(&mut self, look: &Look, trip: Trip, meter: &Meter) -> Action {
         let window = window(trip, meter);
-        self.since = None;
-        self.set = Some(Set {
-            window,
-            at: look.at,
-            buffer: look.receive_buffer,
-        });
         Action {
-            change: Some(Change::Window(window)),
+            change: Some(self.0.impose(look, window)),
             class: Class::PathFull,
             reason: format!(
                 "packets queue for {} on a path of {}; a window of {} keeps it full",

@@ -88,7 +88,7 @@ impl Class {
             ),
             Self::Sink => format!(
                 "{speed} is what this end reads: {} wait in its buffer of {}",
-                bytes(look.receive_queued),
+                bytes(look.receive_readable),
                 bytes(look.receive_buffer)
             ),
             Self::Elsewhere => format!("the sender or the path gives {speed}"),
@@ -114,9 +114,13 @@ pub(super) fn explains(look: &Look, trip: Trip, rate: u64) -> bool {
     bytes_in(rate, trip.now) >= carried(look.send_buffer) / 2
 }
 
-/// Half of what the receive buffer can hold waits to be read.
+/// Half of what the receive buffer can hold waits to be read. Behind a lost segment a buffer is
+/// full, too, of what cannot be read yet; of what can be, at least a quarter of the memory is payload
+/// (full segments: a half to nearly all).
 pub(super) fn is_backed_up(look: &Look) -> bool {
-    look.receive_buffer > 0 && look.receive_queued >= look.receive_buffer / 2
+    look.receive_buffer > 0
+        && look.receive_queued >= look.receive_buffer / 2
+        && look.receive_readable >= look.receive_queued / 4
 }
 
 /// One window a round trip explains the rate, bytes per second.

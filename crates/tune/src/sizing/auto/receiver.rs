@@ -16,10 +16,19 @@ use super::{Action, Setting};
 const REPAIRS: u32 = 4;
 /// Time between two of them.
 const REPAIR_PAUSE: Duration = Duration::from_secs(1);
-/// A window follows a raised buffer within this time, or two round trips, or never.
+/// A window follows a raised buffer within this time or two round trips in which data arrives, or
+/// never.
 const VERIFY: Duration = Duration::from_millis(500);
 /// Autotuning that has not grown a full window for four round trips and this time stands still.
 const STUCK: Duration = Duration::from_millis(300);
+
+/// When a buffer was raised: the bytes that had come, and the window.
+#[derive(Debug, Clone, Copy)]
+struct Before {
+    at: Duration,
+    bytes: u64,
+    window: u64,
+}
 
 /// One stream's receive buffer.
 #[derive(Debug, Clone, Copy, Default)]
@@ -37,8 +46,10 @@ pub(super) struct Receiver {
     taken: bool,
     /// What was asked for last, as reported.
     asked: u64,
-    /// The window before the buffer was raised, until it is seen to have followed.
-    unverified: Option<(Duration, u64)>,
+    /// Before the buffer was raised, until the window is seen to have followed.
+    unverified: Option<Before>,
+    /// The size that the kernel made smaller, until it is that large again or was repaired.
+    fell_from: Option<u64>,
     /// Raising did not help.
     gave_up: bool,
     repairs: u32,
@@ -56,23 +67,37 @@ impl Receiver {
         if look.receive_buffer == 0 {
             return None;
         }
-        let fell = self.observe(look, trip, meter);
-        if let Some(action) = self.backlog.on_look(look, trip) {
+        self.observe(look, trip, meter);
+        if let Some(action) = self.impose(look, trip, meter) {
             return Some(action);
         }
-        if self.backlog.in_force() || is_backed_up(look) {
+        if self.imposed().is_some() {
+            // A window that is kept small cannot follow.
+            self.unverified = None;
             return None;
         }
-        if let Some(action) = self.clamp.on_look(look, trip, meter) {
-            return Some(action);
-        }
-        if self.clamp.in_force() {
+        if is_backed_up(look) {
             return None;
         }
         self.verify(look, trip, caps)
-            .or_else(|| fell.and_then(|before| self.repair_fall(look, before, caps)))
+            .or_else(|| self.repair_fall(look, caps))
             .or_else(|| self.grow(look, trip, meter, caps))
             .or_else(|| self.repair_stuck(look, trip, caps))
+    }
+
+    /// Sets or lifts a smaller window.
+    fn impose(&mut self, look: &Look, trip: Trip, meter: &Meter) -> Option<Action> {
+        let action = self.backlog.on_look(look, trip);
+        if action.is_some() || self.backlog.in_force() || is_backed_up(look) {
+            return action;
+        }
+        self.clamp.on_look(look, trip, meter)
+    }
+
+    /// Takes back a window that is kept small.
+    pub(super) fn release(&mut self, look: &Look) -> Option<Change> {
+        let backlog = self.backlog.release(look);
+        self.clamp.release(look).or(backlog)
     }
 
     /// Why the window is smaller than the buffer allows, if this end has made it so.
@@ -91,10 +116,11 @@ impl Receiver {
         (at_end && !reachable).then_some(Setting::ReceiveBuffer)
     }
 
-    /// Notes sizes; the buffer before, if the kernel made it smaller.
-    fn observe(&mut self, look: &Look, trip: Trip, meter: &Meter) -> Option<u64> {
-        let before = self.buffer;
-        if look.receive_buffer != before {
+    /// Notes sizes.
+    fn observe(&mut self, look: &Look, trip: Trip, meter: &Meter) {
+        let before = self.fell_from.unwrap_or(self.buffer);
+        self.fell_from = (look.receive_buffer < before / 10 * 9).then_some(before);
+        if look.receive_buffer != self.buffer {
             self.buffer = look.receive_buffer;
             self.unchanged_since = look.at;
         }
@@ -104,7 +130,6 @@ impl Receiver {
         } else {
             None
         };
-        (look.receive_buffer < before / 10 * 9).then_some(before)
     }
 
     fn at_end(&self, look: &Look, caps: &Caps) -> bool {
@@ -116,21 +141,26 @@ impl Receiver {
             .is_some_and(|since| look.at.saturating_sub(since) >= time)
     }
 
-    /// A raised buffer is of use only when the window follows.
+    /// A raised buffer is of use only when the window follows, which it does as data arrives.
     fn verify(&mut self, look: &Look, trip: Trip, caps: &Caps) -> Option<Action> {
-        let (at, window) = self.unverified?;
-        let followed = look.window > window / 100 * 105;
-        if !followed && look.at.saturating_sub(at) < VERIFY.max(trip.now * 2) {
+        let before = self.unverified?;
+        if look.window > before.window / 100 * 105 {
+            self.unverified = None;
+            return None;
+        }
+        let time = look.at.saturating_sub(before.at);
+        let come = look.bytes.saturating_sub(before.bytes);
+        // A window of nothing is one that the kernel does not show.
+        if look.window == 0 || time < VERIFY.max(trip.now * 2) || come < before.window {
             return None;
         }
         self.unverified = None;
-        if followed {
-            return None;
-        }
         self.gave_up = true;
         self.taken = !caps.receive_autotunes;
         Some(Action {
-            change: caps.receive_autotunes.then_some(Change::Regrow(window)),
+            change: caps
+                .receive_autotunes
+                .then_some(Change::Regrow(before.window)),
             class: Class::Window,
             reason: format!(
                 "the window stayed at {} although the buffer was raised to {}; left to the kernel from \
@@ -142,7 +172,8 @@ impl Receiver {
     }
 
     /// Linux 6.17 to 7.0 may cut an autotuned buffer down to what it holds.
-    fn repair_fall(&mut self, look: &Look, before: u64, caps: &Caps) -> Option<Action> {
+    fn repair_fall(&mut self, look: &Look, caps: &Caps) -> Option<Action> {
+        let before = self.fell_from?;
         if !self.may_repair(look, caps) {
             return None;
         }
@@ -192,6 +223,7 @@ impl Receiver {
     fn repair(&mut self, look: &Look, window: u64, what: &str) -> Action {
         self.repairs += 1;
         self.repaired_at = Some(look.at);
+        self.fell_from = None;
         Action {
             change: Some(Change::Regrow(window)),
             class: Class::Window,
@@ -227,7 +259,11 @@ impl Receiver {
         let reason = self.reason_to_grow(look, meter.lately(), size, caps);
         self.taken = true;
         self.full_since = None;
-        self.unverified = self.unverified.or(Some((look.at, look.window)));
+        self.unverified = self.unverified.or(Some(Before {
+            at: look.at,
+            bytes: look.bytes,
+            window: look.window,
+        }));
         Some(Action {
             change: Some(Change::ReceiveBuffer(size / 2)),
             class: Class::Window,

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-/// The longest interval.
-const LONGEST: Duration = Duration::from_secs(4);
-/// Least and most time between two looks.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(250));
+/// The shortest interval; shorter fixed ones become this.
+pub const SHORTEST_INTERVAL: Duration = Duration::from_millis(5);
+/// The longest interval; longer fixed ones become this.
+pub const LONGEST_INTERVAL: Duration = Duration::from_secs(4);
+/// Most time between two looks where the interval adapts.
+const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 /// Scatter below which bandwidth is called steady, in 1/1000.
 const STEADY: u32 = 100;
 
@@ -16,7 +18,7 @@ pub enum Interval {
     /// round trip, up to twice that where successive samples scatter, looked at two to four times.
     #[default]
     Adaptive,
-    /// Always so long, 5 ms to 4 s.
+    /// Always so long, [`SHORTEST_INTERVAL`] to [`LONGEST_INTERVAL`].
     Fixed(Duration),
 }
 
@@ -25,10 +27,10 @@ impl Interval {
     /// bandwidth.
     pub(super) fn length(self, round_trip: Duration, scatter: u32) -> Duration {
         match self {
-            Self::Fixed(length) => length.clamp(PAUSES.0, LONGEST),
+            Self::Fixed(length) => length.clamp(SHORTEST_INTERVAL, LONGEST_INTERVAL),
             Self::Adaptive => {
                 let longer = round_trip * scatter.min(1000) / 1000;
-                (round_trip + longer).clamp(PAUSES.0, LONGEST)
+                (round_trip + longer).clamp(SHORTEST_INTERVAL, LONGEST_INTERVAL)
             }
         }
     }
@@ -36,10 +38,10 @@ impl Interval {
     /// Time until the next look.
     pub(super) fn pause(self, round_trip: Duration, scatter: u32) -> Duration {
         match self {
-            Self::Fixed(length) => length.clamp(PAUSES.0, LONGEST),
+            Self::Fixed(length) => length.clamp(SHORTEST_INTERVAL, LONGEST_INTERVAL),
             Self::Adaptive => {
                 let looks = if scatter < STEADY { 2 } else { 4 };
-                (round_trip / looks).clamp(PAUSES.0, PAUSES.1)
+                (round_trip / looks).clamp(SHORTEST_INTERVAL, LONGEST_PAUSE)
             }
         }
     }
@@ -63,7 +65,10 @@ mod tests {
         assert_eq!((a.length(ms(20), 0), a.pause(ms(20), 500)), (ms(20), ms(5)));
         assert_eq!((a.length(ms(1), 0), a.pause(ms(1), 500)), (ms(5), ms(5)));
         let hour = Duration::from_secs(3600);
-        assert_eq!((a.length(hour, 0), a.pause(hour, 500)), (LONGEST, ms(250)));
+        assert_eq!(
+            (a.length(hour, 0), a.pause(hour, 500)),
+            (LONGEST_INTERVAL, LONGEST_PAUSE)
+        );
     }
 
     #[test]

@@ -34,11 +34,13 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    pub(super) fn new(bounds: Bounds, interval: Interval) -> Self {
-        let initial = bounds.initial.min(bounds.largest);
+    /// A stream that was not seen before. One of an earlier transfer goes on with the size that it
+    /// has.
+    pub(super) fn new(bounds: Bounds, interval: Interval, first: &Look) -> Self {
+        let granted = first.receive_buffer / 2;
         Self {
             bounds,
-            size: initial,
+            size: granted.max(bounds.initial).min(bounds.largest),
             ceiling: bounds.largest,
             arrived: Arrived::default(),
             bandwidth: Bandwidth::new(interval),

@@ -211,6 +211,26 @@ fn a_path_that_becomes_longer_is_filled_again() {
 }
 
 #[test]
+fn a_stream_of_an_earlier_transfer_goes_on_with_its_buffer() {
+    let mut course = Course::new(drs());
+    course.run(&Path::usual(), seconds(5));
+    let kept = course.size;
+    let mut next = Course {
+        size: kept,
+        ..Course::new(drs())
+    };
+    let (begun, mut smallest) = (next.at, kept);
+    while next.at < begun + seconds(4) {
+        next.run(&Path::usual(), ms(50));
+        smallest = smallest.min(next.size);
+    }
+    assert_eq!(smallest, kept);
+    let mut first = look(ms(0), 0, ms(100));
+    first.receive_buffer = 2 * kept;
+    assert_eq!(drs().on_look(ms(0), &[first]).announce, Some(kept));
+}
+
+#[test]
 fn what_is_not_needed_is_given_back_slowly_and_never_too_much() {
     let mut drs = drs();
     let (mut at, mut bytes, mut shrunk) = (Duration::ZERO, 0, Vec::new());

@@ -19,6 +19,7 @@ fn any_look() -> impl Strategy<Value = Look> {
         size(),
         size(),
         size(),
+        size(),
     );
     (sizes, trip(), trip(), any::<bool>(), 0_u64..100).prop_map(
         |(sizes, rtt, min_rtt, slow_start, retransmits)| Look {
@@ -31,6 +32,7 @@ fn any_look() -> impl Strategy<Value = Look> {
             receive_buffer: sizes.6,
             receive_queued: sizes.7,
             window: sizes.8,
+            receive_readable: sizes.9,
             window_ceiling: 65_535 << 9,
             rtt,
             min_rtt,

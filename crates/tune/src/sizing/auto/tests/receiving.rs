@@ -184,6 +184,80 @@ fn a_buffer_that_fell_is_repaired_and_not_for_ever() {
 }
 
 #[test]
+fn a_buffer_that_fell_while_it_was_full_is_repaired_later() {
+    let mut auto = receiver(shipped());
+    let decisions = watch(&mut auto, ms(3000), |at| {
+        let cut = at >= ms(500);
+        let buffer = if cut { MB / 4 } else { 6 * MB };
+        // What waits is what the kernel cut it down to.
+        let queued = if cut && at < ms(900) { buffer } else { 0 };
+        Look {
+            bytes: moved(MB, at),
+            receive_buffer: buffer,
+            receive_queued: queued,
+            receive_readable: queued / 2,
+            window: if cut { MB / 8 } else { 4 * MB },
+            ..full(at, 6 * MB)
+        }
+    });
+    let repair = decisions.iter().find(|d| d.change.is_some()).unwrap();
+    assert_eq!(repair.change, Some(Change::Regrow(4 * MB)));
+    assert!((ms(900)..ms(1000)).contains(&repair.at), "{repair:?}");
+    // A buffer that the kernel has made good needs no repair.
+    let mut auto = receiver(shipped());
+    let decisions = watch(&mut auto, ms(3000), |at| {
+        let cut = (ms(500)..ms(900)).contains(&at);
+        let buffer = if cut { MB / 4 } else { 6 * MB };
+        Look {
+            bytes: moved(MB, at),
+            receive_buffer: buffer,
+            receive_queued: if cut { buffer } else { 0 },
+            receive_readable: if cut { buffer / 2 } else { 0 },
+            window: 4 * MB,
+            ..full(at, 6 * MB)
+        }
+    });
+    assert_eq!(changes(&decisions), []);
+}
+
+/// What is decided on a stream whose buffer is raised at the end of autotuning, and then shows so
+/// wide a window while it brings so many bytes per second.
+fn raised_then(window: u64, rate: u64) -> Vec<Change> {
+    let mut auto = receiver(raised());
+    let (mut at, mut bytes, mut taken) = (Duration::ZERO, 0, false);
+    let mut decisions = Vec::new();
+    while at < ms(9000) {
+        let before = full(at, 6 * MB);
+        let look = Look {
+            bytes,
+            receive_buffer: if taken { 16 * MB } else { 6 * MB },
+            window: if taken { window } else { before.window },
+            ..before
+        };
+        let decision = auto.on_look(&look);
+        taken |= decision.as_ref().is_some_and(|d| d.change.is_some());
+        decisions.extend(decision);
+        let rate = if taken { rate } else { before.window * 10 };
+        bytes += moved(rate, auto.due());
+        at += auto.due();
+    }
+    changes(&decisions)
+}
+
+#[test]
+fn a_window_is_not_given_up_while_nothing_comes_that_could_raise_it() {
+    let stays = full(Duration::ZERO, 6 * MB).window;
+    assert_eq!(raised_then(stays, 0).len(), 1);
+    assert_eq!(raised_then(stays, stays * 10).len(), 2);
+}
+
+#[test]
+fn a_window_that_the_kernel_does_not_show_is_not_given_up() {
+    let stays = full(Duration::ZERO, 6 * MB).window;
+    assert_eq!(raised_then(0, stays * 10).len(), 1);
+}
+
+#[test]
 fn autotuning_that_stands_still_is_helped() {
     let mut auto = receiver(shipped());
     let window = full(Duration::ZERO, MB).window;

@@ -1,0 +1,117 @@
+//! An [`Interval`] as people write it, in `--drs-interval` and in settings files.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use super::{Interval, LONGEST_INTERVAL, SHORTEST_INTERVAL};
+
+/// A text that is no [`Interval`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IntervalError {
+    text: String,
+}
+
+impl fmt::Display for IntervalError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "'{}' is neither `adaptive` nor a time from {SHORTEST_INTERVAL:?} to \
+             {LONGEST_INTERVAL:?}, such as 100ms",
+            self.text
+        )
+    }
+}
+
+impl std::error::Error for IntervalError {}
+
+impl FromStr for Interval {
+    type Err = IntervalError;
+
+    /// `adaptive`, or a number with or without a fraction and `ms` or `s`:
+    /// [`SHORTEST_INTERVAL`]..=[`LONGEST_INTERVAL`].
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text == "adaptive" {
+            return Ok(Self::Adaptive);
+        }
+        time(text)
+            .filter(|time| (SHORTEST_INTERVAL..=LONGEST_INTERVAL).contains(time))
+            .map(Self::Fixed)
+            .ok_or_else(|| IntervalError {
+                text: text.chars().take(40).collect(),
+            })
+    }
+}
+
+fn time(text: &str) -> Option<Duration> {
+    let (number, per_second) = match text.strip_suffix("ms") {
+        Some(number) => (number, 1e3),
+        None => (text.strip_suffix('s')?, 1.0),
+    };
+    let number = number.trim_end();
+    // Neither a sign nor an exponent, neither `inf` nor `nan`.
+    if !number.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
+        return None;
+    }
+    let number: f64 = number.parse().ok()?;
+    Duration::try_from_secs_f64(number / per_second).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn times_have_a_unit_and_bounds() {
+        let fixed = |millis| Ok(Interval::Fixed(Duration::from_millis(millis)));
+        assert_eq!("adaptive".parse(), Ok(Interval::Adaptive));
+        for (text, millis) in [
+            ("5ms", 5),
+            ("100ms", 100),
+            ("100 ms", 100),
+            ("12.0ms", 12),
+            ("0.25s", 250),
+            ("4s", 4000),
+            ("4000ms", 4000),
+        ] {
+            assert_eq!(text.parse::<Interval>(), fixed(millis), "{text}");
+        }
+    }
+
+    #[test]
+    fn anything_else_says_what_to_write() {
+        for text in [
+            "",
+            "ms",
+            "s",
+            "20",
+            "4ms",
+            "5s",
+            "4.001s",
+            "-5ms",
+            "+5ms",
+            "1e2ms",
+            "infs",
+            "1.2.3s",
+            "100us",
+            "100MS",
+            "Adaptive",
+            "adaptive ",
+        ] {
+            let error = text.parse::<Interval>().unwrap_err().to_string();
+            assert!(error.contains("from 5ms to 4s"), "{text}: {error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text in "\\PC*", near in "[0-9.]{0,400}m?s") {
+            for text in [text, near] {
+                if let Ok(Interval::Fixed(time)) = text.parse() {
+                    prop_assert!((SHORTEST_INTERVAL..=LONGEST_INTERVAL).contains(&time));
+                }
+            }
+        }
+    }
+}
