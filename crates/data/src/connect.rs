@@ -27,7 +27,7 @@ pub enum Accept {
 }
 
 /// Pause when the system has no descriptor or memory for another connection.
-const SHORTAGE: Duration = Duration::from_millis(100);
+pub(crate) const SHORTAGE: Duration = Duration::from_millis(100);
 
 /// A connection attempt that is under way.
 struct Attempt {
@@ -87,19 +87,29 @@ pub(crate) fn connect_all(
 }
 
 fn start(settings: &Settings, to: SocketAddr, local: Option<IpAddr>) -> Result<Attempt, DataError> {
+    let socket = dial(to, local, |socket| tune(socket, settings))?;
+    Ok(Attempt { socket, to })
+}
+
+/// Begins to connect without waiting for it, from `local` where that is of the target's family, with
+/// options that `prepare` sets before.
+pub(crate) fn dial(
+    to: SocketAddr,
+    local: Option<IpAddr>,
+    prepare: impl FnOnce(&Socket) -> Result<(), DataError>,
+) -> Result<Socket, DataError> {
     let fail = |source| DataError::Connect { to, source };
     let socket =
         Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP)).map_err(fail)?;
     socket.set_nonblocking(true).map_err(fail)?;
-    tune(&socket, settings)?;
-    // A session's local address only fits targets of its own family.
+    prepare(&socket)?;
     if let Some(ip) = local.filter(|ip| ip.is_ipv4() == to.is_ipv4()) {
         let from = SocketAddr::new(ip, 0);
         socket.bind(&from.into()).map_err(fail)?;
     }
     match socket.connect(&SockAddr::from(to)) {
-        Err(e) if e.raw_os_error() != Some(libc::EINPROGRESS) => Err(fail(e)),
-        _ => Ok(Attempt { socket, to }),
+        Err(e) if Errno::from_io_error(&e) != Some(Errno::INPROGRESS) => Err(fail(e)),
+        _ => Ok(socket),
     }
 }
 
@@ -112,7 +122,8 @@ fn await_any(transfer: &Transfer, attempts: &[Attempt], left: Duration) -> Resul
     transfer.check()
 }
 
-fn is_settled(socket: &Socket) -> bool {
+/// Whether a connection that was begun is there, or has failed.
+pub(crate) fn is_settled(socket: &Socket) -> bool {
     !matches!(
         wake::wait([(socket.as_fd(), PollFlags::OUT)], Duration::ZERO),
         Ok([false])
@@ -171,7 +182,7 @@ fn after_refusal(transfer: &Transfer, error: io::Error) -> Result<(), DataError>
         Some(Errno::BADF | Errno::INVAL | Errno::NOTSOCK | Errno::FAULT) => {
             Err(DataError::setup("the data listener", error))
         }
-        Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
+        _ if is_shortage(&error) => {
             tracing::warn!(%error, "no room for a data connection, trying again");
             let stop = transfer.stop_wake();
             wake::wait([(stop.as_fd(), PollFlags::IN)], SHORTAGE)
@@ -180,6 +191,14 @@ fn after_refusal(transfer: &Transfer, error: io::Error) -> Result<(), DataError>
         }
         _ => Ok(()),
     }
+}
+
+/// Whether the system has no descriptor or memory left, for a while.
+pub(crate) fn is_shortage(error: &io::Error) -> bool {
+    matches!(
+        Errno::from_io_error(error),
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)
+    )
 }
 
 /// Waits for one connection from an allowed host.

@@ -13,6 +13,7 @@ use crate::os::tcp_info::{MemInfo, TcpInfo};
 use crate::os::wake::Wake;
 use crate::sizing::board::Board;
 use crate::stream::Stream;
+use tune::sizing::auto::Bound;
 use tune::sizing::{Decision, StreamId};
 
 /// Shared between a running transfer and whoever watches or stops it. One may serve several
@@ -96,6 +97,13 @@ impl Control {
     /// What was decided about buffers since the last call, oldest first; bounded.
     pub fn decisions(&self) -> Vec<Decision> {
         self.board.take_decisions()
+    }
+
+    /// A limit of this host that held a stream back when it was last looked at, and that no buffer
+    /// gets around but more streams may; of several streams, the fastest one's. Only known with
+    /// [`proto::sizing::Sizing::Auto`], and until the next attempt begins.
+    pub fn bound(&self) -> Option<Bound> {
+        self.board.bound()
     }
 
     /// Stops the transfer: wakes every blocked stream; the transfer returns

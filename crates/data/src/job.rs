@@ -82,7 +82,8 @@ pub struct WireStats {
     /// Largest buffer that the kernel granted for the transfer's direction, bytes (SO_MEMINFO).
     pub buffer_bytes: u64,
     /// Most memory that the sockets of this end held at one moment, bytes, summed over streams
-    /// (SO_MEMINFO); 0 when nobody looked while data moved.
+    /// (SO_MEMINFO), of the moments at which all were looked at: several times a second, whoever
+    /// sizes the buffers. 0 when nobody looked while data moved, as in a small transfer.
     pub memory_bytes: u64,
     /// Time with data outstanding, microseconds, largest over streams (sender only).
     pub busy_us: u64,

@@ -92,6 +92,11 @@ impl Stream {
         })
     }
 
+    /// Payload that is there in order and was not read yet, bytes (SIOCINQ, tcp(7)).
+    pub(crate) fn readable(&self) -> io::Result<u64> {
+        Ok(rustix::io::ioctl_fionread(self)?)
+    }
+
     /// The receive buffer was changed to this size, as reported, bytes.
     pub(crate) fn note_receive_buffer(&self, reported: u64) {
         self.receive_buffer.store(reported, Ordering::Relaxed);

@@ -33,9 +33,7 @@ pub(crate) struct Transfer {
     stopped: AtomicBool,
     failure: Mutex<Option<DataError>>,
     stats: Mutex<WireStats>,
-    /// Memory that the streams' sockets hold, as far as each stream last looked, bytes.
-    held: AtomicU64,
-    /// The most that they held at one moment, bytes.
+    /// The most memory that the streams' sockets held at one moment, bytes.
     most_held: AtomicU64,
     remark: Mutex<Option<String>>,
     first_connection: Mutex<Option<Instant>>,
@@ -60,7 +58,6 @@ impl Transfer {
             stopped: AtomicBool::new(false),
             failure: Mutex::new(None),
             stats: Mutex::default(),
-            held: AtomicU64::new(0),
             most_held: AtomicU64::new(0),
             remark: Mutex::new(None),
             first_connection: Mutex::new(None),
@@ -140,13 +137,6 @@ impl Transfer {
         locked(&self.first_connection).get_or_insert_with(Instant::now);
         self.clock.touch();
         locked(&self.stats).streams += 1;
-    }
-
-    /// A stream's socket, which held `before` bytes of memory at its last look, holds `now`.
-    pub(crate) fn update_memory(&self, before: u64, now: u64) {
-        let change = now.wrapping_sub(before);
-        let held = self.held.fetch_add(change, Ordering::Relaxed);
-        self.note_memory(held.wrapping_add(change));
     }
 
     /// All streams' sockets hold `bytes` of memory at this moment.

@@ -17,9 +17,6 @@ use crate::os::wake::{self, Wake};
 use crate::stream::Stream;
 use crate::transfer::Transfer;
 
-/// A request for input that may leave a queue worth measuring, bytes.
-const LONG_INPUT: usize = 128 << 10;
-
 /// How often a waiting stream looks whether the kernel made progress that no call showed.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -33,8 +30,6 @@ pub(crate) struct Wire<'t> {
     stream: Arc<Stream>,
     before: TcpInfo,
     kernel_bytes: u64,
-    /// Memory that the socket held at the last look, bytes.
-    held: u64,
     wire_time: Duration,
     store_time: Duration,
     _permit: Permit,
@@ -58,7 +53,6 @@ impl<'t> Wire<'t> {
             transfer,
             stream,
             kernel_bytes: 0,
-            held: 0,
             wire_time: Duration::ZERO,
             store_time: Duration::ZERO,
             _permit: permit,
@@ -127,9 +121,7 @@ impl<'t> Wire<'t> {
 
     /// Receives what is there, waiting for the first byte; 0 is the peer's FIN.
     pub(crate) fn recv(&mut self, buf: &mut [u8]) -> Result<usize, DataError> {
-        let n = self.when(PollFlags::IN, |s| recv(s, buf))?;
-        self.after_input(n, buf.len());
-        Ok(n)
+        self.when(PollFlags::IN, |s| recv(s, buf))
     }
 
     /// As [`Wire::recv`], but `other` ends the wait too while nothing has come.
@@ -156,26 +148,10 @@ impl<'t> Wire<'t> {
         pipe: BorrowedFd<'_>,
         len: usize,
     ) -> Result<usize, DataError> {
-        let n = self.when(PollFlags::IN, |s| {
+        self.when(PollFlags::IN, |s| {
             let flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
             Ok(rustix::pipe::splice(s, None, pipe, None, len, flags)?)
-        })?;
-        self.after_input(n, len);
-        Ok(n)
-    }
-
-    /// A large request that was met in full leaves more behind: the receiving queue is long.
-    fn after_input(&mut self, got: usize, wanted: usize) {
-        if got == wanted && wanted >= LONG_INPUT {
-            self.look_at_memory();
-        }
-    }
-
-    fn look_at_memory(&mut self) {
-        if let Ok(memory) = tcp_info::mem_info(self.stream.as_fd()) {
-            self.transfer.update_memory(self.held, memory.held());
-            self.held = memory.held();
-        }
+        })
     }
 
     /// Work at this end that may take long and is not the wire's fault (a disk, a hash).
@@ -239,10 +215,6 @@ impl<'t> Wire<'t> {
     /// Waits for the socket, for a stop, or for `other`; true if `other` came.
     fn wait(&mut self, ready: PollFlags, other: Option<&Wake>) -> Result<bool, DataError> {
         self.check_stall()?;
-        if ready == PollFlags::OUT {
-            // A sender that has to wait has filled its queue.
-            self.look_at_memory();
-        }
         let stop = self.transfer.stop_wake();
         let fds = [
             (self.stream.as_fd(), ready),
@@ -324,9 +296,10 @@ impl<'t> Wire<'t> {
             },
             rtt_us: now.rtt_us,
             // The other direction carries acknowledgements; its buffer says nothing.
-            buffer_bytes: match now.bytes_sent > now.bytes_received {
-                true => memory.sndbuf.into(),
-                false => memory.rcvbuf.into(),
+            buffer_bytes: if sends(&now) {
+                memory.sndbuf.into()
+            } else {
+                memory.rcvbuf.into()
             },
             memory_bytes: 0,
             busy_us: now.busy_us.saturating_sub(before.busy_us),
@@ -343,12 +316,38 @@ impl<'t> Wire<'t> {
 impl Drop for Wire<'_> {
     fn drop(&mut self) {
         self.transfer.add_stats(&self.stats());
-        self.transfer.update_memory(self.held, 0);
         self.transfer.control().detach(&self.stream);
     }
+}
+
+/// Whether a connection has carried more away from this end than to it.
+fn sends(info: &TcpInfo) -> bool {
+    // Linux before 4.19 does not count what was sent. What was acknowledged has the SYN in it.
+    let sent = info.bytes_sent.max(info.bytes_acked.saturating_sub(1));
+    sent > info.bytes_received
 }
 
 fn recv(stream: &Stream, buf: &mut [u8]) -> io::Result<usize> {
     // `Read` is implemented for `&Socket`, and takes initialised memory.
     io::Read::read(&mut stream.socket(), buf)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_sends_shows_on_old_kernels_too() {
+        let counts = |bytes_sent, bytes_acked, bytes_received| TcpInfo {
+            bytes_sent,
+            bytes_acked,
+            bytes_received,
+            ..TcpInfo::default()
+        };
+        assert!(sends(&counts(500, 1, 0)));
+        assert!(sends(&counts(0, 501, 20)));
+        assert!(!sends(&counts(0, 1, 0)));
+        assert!(!sends(&counts(0, 1, 500)));
+        assert!(!sends(&counts(20, 21, 500)));
+    }
 }

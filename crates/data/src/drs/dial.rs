@@ -1,18 +1,17 @@
 //! The connecting end: out to the address, once it is known to be the data peer's.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use proto::drs::{Channel, DrsAddress, End};
 use rustix::event::PollFlags;
-use rustix::io::Errno;
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::Socket;
 
 use super::BUFFER;
 use super::wire::Wire;
-use crate::os::wake;
+use crate::connect::{dial, is_settled};
 use crate::stream::{pin_buffers, same_host};
 
 /// Connections made before the end gives up. More than one, since the other end closes those that
@@ -68,7 +67,9 @@ impl Dial {
             if !known || now < self.not_before {
                 return Ok(None);
             }
-            self.under_way = Some(start(self.address.at, self.local)?);
+            let pin = |socket: &Socket| pin_buffers(socket, Some(BUFFER), Some(BUFFER));
+            let socket = dial(self.address.at, self.local, pin).map_err(io::Error::other)?;
+            self.under_way = Some(socket);
         }
         let settled = |socket: &mut Socket| is_settled(socket);
         let Some(socket) = self.under_way.take_if(settled) else {
@@ -88,24 +89,4 @@ impl Dial {
         self.attempts += 1;
         self.attempts < MAX_ATTEMPTS
     }
-}
-
-fn start(to: SocketAddr, local: Option<IpAddr>) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_nonblocking(true)?;
-    pin_buffers(&socket, Some(BUFFER), Some(BUFFER)).map_err(io::Error::other)?;
-    if let Some(ip) = local.filter(|ip| ip.is_ipv4() == to.is_ipv4()) {
-        socket.bind(&SocketAddr::new(ip, 0).into())?;
-    }
-    match socket.connect(&to.into()) {
-        Err(error) if Errno::from_io_error(&error) != Some(Errno::INPROGRESS) => Err(error),
-        _ => Ok(socket),
-    }
-}
-
-fn is_settled(socket: &Socket) -> bool {
-    !matches!(
-        wake::wait([(socket.as_fd(), PollFlags::OUT)], Duration::ZERO),
-        Ok([false])
-    )
 }

@@ -17,6 +17,7 @@ use rustix::event::PollFlags;
 use socket2::Socket;
 
 use super::wire::Wire;
+use crate::connect::{SHORTAGE, is_shortage};
 use crate::stream::same_host;
 
 /// How long a connection may take to say the nonce.
@@ -25,11 +26,12 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// Connections that may be about to say it.
 const MAX_CALLERS: usize = 8;
 
-/// Connections taken at one time; the next wake the sizing thread again.
-const MAX_ACCEPTED: usize = 32;
+/// After so many connections the door stays closed for a while: who waits there costs nothing. The
+/// peer makes one a transfer.
+const CROWD: u32 = 16;
 
-/// Pause when the system has no descriptor or memory for another connection.
-const SHORTAGE: Duration = Duration::from_millis(100);
+/// So long. A peer that waits among strangers is heard that much later.
+const REST: Duration = Duration::from_millis(100);
 
 /// A connection that has not said the nonce yet.
 #[derive(Debug)]
@@ -47,8 +49,12 @@ pub(super) struct Reception {
     callers: Vec<Caller>,
     /// Whether connections are taken: not before there is a data connection.
     open: bool,
-    /// Not before this, for want of descriptors.
+    /// Not before this, for want of descriptors or because of strangers.
     not_before: Duration,
+    /// Connections that came.
+    came: u32,
+    /// Of those, the ones that were closed because they were not the peer's.
+    strangers: u32,
 }
 
 /// A connection that has said the nonce, and what it said then.
@@ -62,6 +68,8 @@ impl Reception {
             callers: Vec::new(),
             open: false,
             not_before: Duration::ZERO,
+            came: 0,
+            strangers: 0,
         }
     }
 
@@ -84,9 +92,8 @@ impl Reception {
         peers: &[IpAddr],
     ) -> Option<Proven> {
         self.open = !peers.is_empty() && now >= self.not_before;
-        let mut accepted = 0;
         let mut newest = self.hear(now);
-        while self.open && accepted < MAX_ACCEPTED {
+        while self.open {
             match listener.accept() {
                 Ok((socket, from)) => {
                     let from = from.as_socket().map(|from| from.ip());
@@ -95,13 +102,17 @@ impl Reception {
                         self.admit(now, socket);
                         newest = self.hear(now).or(newest);
                     } else {
-                        tracing::warn!(?from, "DRS connection from another host closed");
+                        tracing::debug!(?from, "DRS connection from another host closed");
+                        self.strangers += 1;
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) => self.after_refusal(now, &error),
             }
-            accepted += 1;
+            self.came = self.came.saturating_add(1);
+            if self.came.is_multiple_of(CROWD) {
+                self.close_until(now + REST);
+            }
         }
         newest
     }
@@ -114,6 +125,7 @@ impl Reception {
         }
         if self.callers.len() > MAX_CALLERS {
             self.callers.remove(0);
+            self.strangers += 1;
         }
     }
 
@@ -126,8 +138,14 @@ impl Reception {
                 Ok(_) if caller.wire.is_closed() => {}
                 Ok(events) if caller.wire.is_open() => newest = Some((caller.wire, events)),
                 Ok(_) if now.saturating_sub(caller.since) < PATIENCE => self.callers.push(caller),
-                Ok(_) => tracing::warn!("DRS connection without a greeting closed"),
-                Err(error) => tracing::warn!(%error, "DRS connection closed"),
+                Ok(_) => {
+                    tracing::debug!("DRS connection without a greeting closed");
+                    self.strangers += 1;
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "DRS connection closed");
+                    self.strangers += 1;
+                }
             }
         }
         newest
@@ -135,12 +153,24 @@ impl Reception {
 
     /// accept(2) reports the new connection's own errors too; those pass.
     fn after_refusal(&mut self, now: Duration, error: &io::Error) {
-        use rustix::io::Errno;
-        let shortage = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
-        if Errno::from_io_error(error).is_some_and(|errno| shortage.contains(&errno)) {
+        if is_shortage(error) {
             tracing::warn!(%error, "no room for a DRS connection, trying again");
-            self.not_before = now + SHORTAGE;
-            self.open = false;
+            self.close_until(now + SHORTAGE);
+        }
+    }
+
+    fn close_until(&mut self, then: Duration) {
+        self.not_before = then;
+        self.open = false;
+    }
+}
+
+impl Drop for Reception {
+    /// Strangers may be many: they are told of once a transfer.
+    fn drop(&mut self) {
+        if self.strangers > 0 {
+            let count = self.strangers;
+            tracing::warn!(count, "DRS connections of others than the peer were closed");
         }
     }
 }

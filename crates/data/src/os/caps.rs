@@ -32,6 +32,7 @@ pub fn caps() -> Caps {
         Ok(settable) => {
             caps.send_settable = settable.send;
             caps.receive_settable = settable.receive;
+            caps.receive_unforced = settable.receive_unforced;
             caps.forced = settable.forced;
         }
         Err(error) => tracing::debug!(%error, "limits of socket buffers not found"),
@@ -55,6 +56,7 @@ fn numbers<const N: usize>(text: &str) -> Option<[u64; N]> {
 struct Settable {
     send: u64,
     receive: u64,
+    receive_unforced: u64,
     forced: bool,
 }
 
@@ -62,16 +64,16 @@ fn settable() -> io::Result<Settable> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)
         .or_else(|_| Socket::new(Domain::IPV6, Type::STREAM, None))?;
     let fd = socket.as_fd();
+    sockopt::set_int(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, ASKED)?;
+    sockopt::set_int(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, ASKED)?;
+    let receive_unforced = reported(fd, libc::SO_RCVBUF)?;
     let forced = sockopt::set_int(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, ASKED).is_ok()
         && sockopt::set_int(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, ASKED).is_ok();
-    if !forced {
-        sockopt::set_int(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, ASKED)?;
-        sockopt::set_int(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, ASKED)?;
-    }
     let own = if forced { own_limit() } else { u64::MAX };
     Ok(Settable {
         send: reported(fd, libc::SO_SNDBUF)?.min(own),
         receive: reported(fd, libc::SO_RCVBUF)?.min(own),
+        receive_unforced,
         forced,
     })
 }
@@ -124,6 +126,14 @@ mod tests {
         let granted = reported(socket.as_fd(), libc::SO_RCVBUF).unwrap();
         assert_eq!(granted, caps.receive_settable);
         assert!(!caps.forced || caps.receive_settable <= FORCED_LARGEST);
+    }
+
+    #[test]
+    fn what_is_set_without_force_is_what_the_system_allows_everybody() {
+        let text = fs::read_to_string("/proc/sys/net/core/rmem_max");
+        if let Some([most]) = text.ok().and_then(|text| numbers(&text)) {
+            assert_eq!(caps().receive_unforced, 2 * most);
+        }
     }
 
     #[test]

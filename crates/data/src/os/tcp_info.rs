@@ -44,6 +44,7 @@ pub struct TcpInfo {
     pub bytes_sent: u64,
     pub bytes_retrans: u64,
     pub snd_wnd: u32,
+    /// Before Linux 6.2, which does not tell it, `rcv_ssthresh`: the most that it would be.
     pub rcv_wnd: u32,
 }
 
@@ -152,7 +153,11 @@ fn parse(raw: &Raw) -> TcpInfo {
         bytes_sent: raw.u64(200),
         bytes_retrans: raw.u64(208),
         snd_wnd: raw.u32(228),
-        rcv_wnd: raw.u32(232),
+        rcv_wnd: if raw.len >= 236 {
+            raw.u32(232)
+        } else {
+            raw.u32(64)
+        },
     }
 }
 
@@ -197,6 +202,19 @@ mod tests {
         let info = parse(&raw);
         assert_eq!(info.total_retrans, u32::MAX);
         assert_eq!(info.pacing_rate, 0);
-        assert_eq!(info.rcv_wnd, 0);
+        assert_eq!(info.snd_wnd, 0);
+    }
+
+    #[test]
+    fn an_old_kernels_window_is_the_most_that_it_would_announce() {
+        let mut raw = Raw {
+            bytes: [0; ROOM],
+            len: 232,
+        };
+        raw.bytes[64..68].copy_from_slice(&65_536_u32.to_ne_bytes());
+        assert_eq!(parse(&raw).rcv_wnd, 65_536);
+        // One that tells it may announce nothing.
+        raw.len = 236;
+        assert_eq!(parse(&raw).rcv_wnd, 0);
     }
 }

@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::io;
 use std::os::fd::AsFd;
 
+use rustix::io::Errno;
 use tune::sizing::{Change, Decision};
 
 use super::board::Board;
@@ -51,6 +52,12 @@ pub(super) fn carry_out(
     reported
 }
 
+/// Undoes what a policy that is over has left on a stream.
+pub(super) fn undo(stream: &Stream, change: Change) {
+    let undone = apply(stream, change, Reach::Forced);
+    tracing::debug!(stream = stream.id(), ?change, ?undone, "buffer left alone");
+}
+
 /// Sets the options of one change; returns a changed buffer's size as reported afterwards.
 fn apply(stream: &Stream, change: Change, reach: Reach) -> io::Result<Option<u64>> {
     let fd = stream.as_fd();
@@ -71,7 +78,11 @@ fn apply(stream: &Stream, change: Change, reach: Reach) -> io::Result<Option<u64
             sockopt::set_window_clamp(fd, bytes).map(|()| None)
         }
         Change::Regrow(window) => {
-            sockopt::unlock_buffer(fd, Buffer::Receive)?;
+            match sockopt::unlock_buffer(fd, Buffer::Receive) {
+                // Linux before 5.15 has no lock to ask about; one that nobody set is not locked.
+                Err(error) if Errno::from_io_error(&error) == Some(Errno::NOPROTOOPT) => {}
+                unlocked => unlocked?,
+            }
             sockopt::grow_receive_buffer(fd, window)?;
             sockopt::set_window_clamp(fd, NO_CLAMP)?;
             let after = sockopt::buffer_size(fd, Buffer::Receive)?;

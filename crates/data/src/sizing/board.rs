@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use tune::sizing::Decision;
+use tune::sizing::auto::Bound;
 
 use crate::lock::locked;
 use crate::os::wake::Wake;
@@ -20,6 +21,8 @@ pub(crate) struct Board {
     listener: Mutex<Listener>,
     /// The size that the other end told, bytes; 0: none yet.
     followed: AtomicU64,
+    /// The limit of this host that holds a stream back.
+    bound: Mutex<Option<Bound>>,
     bell: Mutex<Weak<Wake>>,
 }
 
@@ -37,8 +40,14 @@ impl fmt::Debug for Listener {
 impl Board {
     /// A transfer begins, whose sizing thread is woken by `bell`.
     pub(super) fn begin(&self, bell: &Arc<Wake>) {
-        self.followed.store(0, Ordering::SeqCst);
+        *locked(&self.bound) = None;
         *locked(&self.bell) = Arc::downgrade(bell);
+    }
+
+    /// The transfer has ended, and what the other end told for it is over. (What it tells of the
+    /// next one may come before that begins here.)
+    pub(super) fn end(&self) {
+        self.followed.store(0, Ordering::SeqCst);
     }
 
     /// Wakes the sizing thread: a stream joined, or there is something to follow.
@@ -71,6 +80,16 @@ impl Board {
     /// The other end's size, bytes.
     pub(super) fn followed(&self) -> Option<u64> {
         Some(self.followed.load(Ordering::SeqCst)).filter(|bytes| *bytes > 0)
+    }
+
+    /// What holds a stream back now; of several streams, the one whose path gives most.
+    pub(super) fn note_bound(&self, bound: Option<Bound>) {
+        *locked(&self.bound) = bound;
+    }
+
+    /// See [`Control::bound`](crate::job::Control::bound).
+    pub(crate) fn bound(&self) -> Option<Bound> {
+        *locked(&self.bound)
     }
 
     /// Notes a decision.
@@ -115,12 +134,33 @@ mod tests {
     #[test]
     fn what_was_told_in_an_earlier_transfer_is_not_followed() {
         let board = Board::default();
-        board.follow(1 << 20);
         let bell = Arc::new(Wake::new().unwrap());
         board.begin(&bell);
+        board.follow(1 << 20);
+        board.end();
         assert_eq!(board.followed(), None);
+    }
+
+    #[test]
+    fn what_was_told_before_this_end_begins_is_followed() {
+        let board = Board::default();
         board.follow(2 << 20);
+        board.begin(&Arc::new(Wake::new().unwrap()));
         assert_eq!(board.followed(), Some(2 << 20));
+    }
+
+    #[test]
+    fn a_limit_of_an_earlier_transfer_holds_no_longer() {
+        let board = Board::default();
+        let bound = Bound {
+            limiter: Limiter::ReceiveWindow,
+            in_flight: 1 << 20,
+            stream_bps: 1_000_000,
+        };
+        board.note_bound(Some(bound));
+        assert_eq!(board.bound(), Some(bound));
+        board.begin(&Arc::new(Wake::new().unwrap()));
+        assert_eq!(board.bound(), None);
     }
 
     #[test]

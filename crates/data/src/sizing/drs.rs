@@ -11,8 +11,8 @@ use tune::sizing::{Bounds, Change, Decision, StreamId};
 
 use super::apply::{Reach, carry_out};
 use super::auto::AutoPolicy;
-use super::follow::{Followed, LOOK};
-use super::policy::{News, Policy, Scene};
+use super::follow::Followed;
+use super::policy::{LOOK, News, Policy, Scene};
 use crate::drs::{Endpoint, Event, Link};
 
 /// How long a sender stays with its first buffer while nobody tells it another: a few round trips
@@ -24,8 +24,10 @@ const PATIENCE: Duration = Duration::from_secs(3);
 pub(super) struct DrsReceiver {
     drs: Drs,
     link: Option<Link>,
-    /// The receive buffer is pinned: sizes are told and not set.
+    /// The receive buffer is pinned: its size is told and not set.
     pinned: bool,
+    /// An echo has come.
+    echoed: bool,
 }
 
 impl DrsReceiver {
@@ -34,14 +36,16 @@ impl DrsReceiver {
             drs: Drs::new(Bounds::default(), interval),
             link: endpoint.map(|e| Link::new(Arc::clone(e), Role::Receiver)),
             pinned,
+            echoed: false,
         }
     }
 
     fn reason(&self) -> String {
         match self.drs.round_trip() {
             Some(rtt) => format!(
-                "for what this stream brings in a round trip of {:.1} ms",
-                rtt.as_secs_f64() * 1000.0
+                "for what this stream brings in a round trip of {:.1} ms{}",
+                rtt.as_secs_f64() * 1000.0,
+                if self.echoed { ", by echo" } else { "" }
             ),
             None => "for what this stream brings in a round trip that is not known yet".into(),
         }
@@ -71,6 +75,8 @@ impl Policy for DrsReceiver {
             self.resize(scene, id, size);
         }
         if let (Some(link), Some(size)) = (&mut self.link, step.announce) {
+            let pinned = looks.iter().map(|look| look.receive_buffer / 2).max();
+            let size = pinned.filter(|_| self.pinned).unwrap_or(size);
             link.announce(scene.at, size);
         }
     }
@@ -89,7 +95,10 @@ impl Policy for DrsReceiver {
         };
         for event in link.on_ready(news.at, &news.peers()) {
             match event {
-                Event::Echo(rtt) => self.drs.on_echo(rtt),
+                Event::Echo(rtt) => {
+                    self.echoed = true;
+                    self.drs.on_echo(rtt);
+                }
                 Event::Lost => {}
                 // A receiver is told no sizes.
                 Event::Size(_) => {}
@@ -177,73 +186,59 @@ impl Policy for DrsSender {
         }
     }
 
-    fn remark(&mut self) -> Option<String> {
-        self.alone.as_mut()?.remark()
+    fn end(&mut self) -> Option<String> {
+        self.alone.as_mut()?.end()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsFd;
 
     use proto::sizing::Sizing;
     use tune::sizing::Look;
 
     use super::*;
-    use crate::job::Settings;
     use crate::os::sockopt::{self, Buffer};
     use crate::sizing::board::Board;
-    use crate::sizing::policy::Seen;
-    use crate::stream::Stream;
+    use crate::sizing::fixtures::{connected, scene};
 
-    fn connected() -> (Arc<Stream>, TcpStream) {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (far, _) = listener.accept().unwrap();
-        let settings = Settings {
-            sizing: Sizing::Drs,
-            ..Settings::default()
-        };
-        let peer = near.peer_addr().unwrap();
-        let stream = Stream::new(near.into(), peer, &settings).unwrap();
-        (Arc::new(stream), far)
-    }
-
-    fn scene<'t>(seconds: u64, stream: &Arc<Stream>, board: &'t Board) -> Scene<'t> {
-        let at = Duration::from_secs(seconds);
-        let look = Look {
-            stream: stream.id(),
-            at,
-            ..Look::default()
-        };
-        let stream = Arc::clone(stream);
-        Scene {
-            at,
-            seen: vec![Seen { stream, look }],
-            board,
-        }
+    fn seconds(n: u64) -> Duration {
+        Duration::from_secs(n)
     }
 
     #[test]
     fn a_sender_waits_a_while_to_be_told_and_then_gives_its_buffers_back() {
         let endpoint = Arc::new(Endpoint::listen([127, 0, 0, 1].into(), None).unwrap());
-        let (stream, _far) = connected();
+        let (stream, _far) = connected(Sizing::Drs);
         let board = Board::default();
         let is_locked = || sockopt::is_locked(stream.as_fd(), Buffer::Send).unwrap();
         let mut sender = DrsSender::new(Some(&endpoint), false);
-        for (seconds, locked) in [(0, true), (3, true), (4, false)] {
-            sender.on_look(&scene(seconds, &stream, &board));
-            assert_eq!(is_locked(), locked, "after {seconds} s");
+        for (at, locked) in [(0, true), (3, true), (4, false)] {
+            sender.on_look(&scene(seconds(at), &stream, Look::default(), &board));
+            assert_eq!(is_locked(), locked, "after {at} s");
         }
+    }
+
+    /// Unlocked, it would shrink to what autotuning gives.
+    #[test]
+    fn a_send_buffer_that_is_larger_than_the_kernel_would_make_it_is_kept() {
+        let (stream, _far) = connected(Sizing::Drs);
+        let board = Board::default();
+        let look = Look {
+            send_buffer: 1 << 40,
+            ..Look::default()
+        };
+        DrsSender::new(None, false).on_look(&scene(seconds(9), &stream, look, &board));
+        assert!(sockopt::is_locked(stream.as_fd(), Buffer::Send).unwrap());
     }
 
     #[test]
     fn a_pinned_send_buffer_stays_pinned_without_a_channel() {
-        let (stream, _far) = connected();
+        let (stream, _far) = connected(Sizing::Drs);
         let board = Board::default();
         let mut sender = DrsSender::new(None, true);
-        sender.on_look(&scene(9, &stream, &board));
+        sender.on_look(&scene(seconds(9), &stream, Look::default(), &board));
         assert!(sockopt::is_locked(stream.as_fd(), Buffer::Send).unwrap());
         assert!(board.take_decisions().is_empty());
     }

@@ -8,7 +8,8 @@ use tune::sizing::drs1::Drs1;
 use tune::sizing::{Bounds, Change, Decision, Look, StreamId};
 
 use super::apply::{Reach, carry_out};
-use super::policy::{Policy, Scene};
+use super::board::Board;
+use super::policy::{LOOK, Policy, Scene};
 
 /// The first drsFTP's receiving end (2003 paper, §4.1 and §4.2).
 #[derive(Default)]
@@ -27,6 +28,14 @@ impl Drs1Receiver {
             ..Self::default()
         }
     }
+
+    /// Tells the sender of a size, bytes, unless it knows a larger one.
+    fn tell(&mut self, board: &Board, size: u64) {
+        if size > self.told {
+            self.told = size;
+            board.tell(size);
+        }
+    }
 }
 
 impl Policy for Drs1Receiver {
@@ -34,6 +43,15 @@ impl Policy for Drs1Receiver {
         self.streams.retain(|id, _| scene.has(*id));
         for seen in &scene.seen {
             let (id, look) = (seen.look.stream, &seen.look);
+            let has = look.receive_buffer / 2;
+            if self.pinned {
+                self.tell(scene.board, has);
+                continue;
+            }
+            if !self.streams.contains_key(&id) && has > Bounds::default().initial {
+                // Of an earlier transfer, whose last size its sender may not have heard.
+                self.tell(scene.board, has);
+            }
             let controller = self
                 .streams
                 .entry(id)
@@ -44,22 +62,19 @@ impl Policy for Drs1Receiver {
             let decision = Decision {
                 stream: id,
                 at: scene.at,
-                change: (!self.pinned).then_some(Change::ReceiveBuffer(size)),
+                change: Some(Change::ReceiveBuffer(size)),
                 limiter: Limiter::ReceiveWindow,
                 reason: "more than half of the buffer came within a round trip".to_owned(),
             };
             let reported = carry_out(scene.board, &seen.stream, decision, Reach::Allowed);
             let granted = reported.map_or(size, |reported| reported / 2);
-            if granted > self.told {
-                self.told = granted;
-                scene.board.tell(granted);
-            }
+            self.tell(scene.board, granted);
         }
     }
 
     fn due(&self) -> Duration {
         let due = self.streams.values().map(Drs1::due).min();
-        due.unwrap_or(Duration::ZERO)
+        due.unwrap_or(LOOK)
     }
 }
 
@@ -70,5 +85,50 @@ fn from_where_it_is(look: &Look) -> Bounds {
     Bounds {
         initial: has.clamp(bounds.initial, bounds.largest),
         ..bounds
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use proto::sizing::Sizing;
+
+    use super::*;
+    use crate::sizing::fixtures::{connected, scene};
+
+    /// What a sender is told of a stream that has this buffer from the start, bytes, while so many
+    /// bytes arrive every round trip.
+    fn told(pinned: bool, buffer: u64, arrive: u64) -> Vec<u64> {
+        let (stream, _far) = connected(Sizing::Drs1);
+        let board = Board::default();
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let ear = Arc::clone(&told);
+        board.listen(move |size| ear.lock().unwrap().push(size));
+        let mut policy = Drs1Receiver::new(pinned);
+        for n in 0..8 {
+            let look = Look {
+                bytes: n * arrive,
+                min_rtt: Duration::from_millis(100),
+                receive_buffer: 2 * buffer,
+                ..Look::default()
+            };
+            let at = Duration::from_millis(100) * u32::try_from(n).unwrap();
+            policy.on_look(&scene(at, &stream, look, &board));
+        }
+        let told = told.lock().unwrap();
+        told.clone()
+    }
+
+    #[test]
+    fn the_size_of_an_earlier_transfer_is_told_again() {
+        assert_eq!(told(false, 64 << 10, 1000), []);
+        assert_eq!(told(false, 1 << 20, 1000), [1 << 20]);
+    }
+
+    #[test]
+    fn a_pinned_size_is_told_once_whatever_arrives() {
+        assert_eq!(told(true, 100_000, 1000), [100_000]);
+        assert_eq!(told(true, 100_000, 10 << 20), [100_000]);
     }
 }

@@ -9,11 +9,8 @@ use tune::sizing::{Bounds, Change, Decision, StreamId};
 
 use super::apply::{Reach, carry_out};
 use super::board::Board;
-use super::policy::{News, Policy, Scene};
+use super::policy::{LOOK, News, Policy, Scene};
 use crate::stream::Stream;
-
-/// Nothing is decided here; the looks are for what the memory costs.
-pub(super) const LOOK: Duration = Duration::from_millis(50);
 
 /// The size in force, and which streams have it.
 #[derive(Default)]

@@ -13,8 +13,8 @@ const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
 /// `min_rtt` of a connection that knows none.
 const UNKNOWN_RTT: u32 = u32::MAX;
 
-/// The look at one end of a stream, `at` since the transfer began.
-pub(super) fn look(role: Role, at: Duration, sample: &StreamSample) -> Look {
+/// The look at one end of a stream, `at` since the transfer began, with so much to read, bytes.
+pub(super) fn look(role: Role, at: Duration, sample: &StreamSample, readable: u64) -> Look {
     let (info, memory) = (&sample.info, &sample.memory);
     let micros = |us: u32| Duration::from_micros(us.into());
     let segments = |n: u32| u64::from(n) * u64::from(info.snd_mss);
@@ -49,6 +49,7 @@ pub(super) fn look(role: Role, at: Duration, sample: &StreamSample) -> Look {
         retransmits: info.total_retrans.into(),
         receive_buffer: memory.rcvbuf.into(),
         receive_queued: memory.rmem_alloc.into(),
+        receive_readable: readable,
         // What the kernel shows is not yet cut to what the scale can express.
         window: u64::from(info.rcv_wnd).min(ceiling),
         window_ceiling: ceiling,
@@ -91,24 +92,25 @@ mod tests {
 
     #[test]
     fn a_window_is_no_more_than_its_scale_can_express() {
-        let look = look(Role::Receiver, Duration::ZERO, &sample());
+        let look = look(Role::Receiver, Duration::ZERO, &sample(), 5);
         assert_eq!(look.window, 524_280);
         assert_eq!(look.window_ceiling, 524_280);
     }
 
     #[test]
     fn a_receiver_counts_what_came_and_knows_the_handshake() {
-        let look = look(Role::Receiver, Duration::ZERO, &sample());
+        let look = look(Role::Receiver, Duration::ZERO, &sample(), 5);
         assert_eq!((look.stream, look.bytes), (3, 12));
         assert_eq!(look.rtt, Duration::from_millis(70));
         assert_eq!(look.min_rtt, Duration::from_millis(50));
         assert_eq!((look.receive_buffer, look.receive_queued), (2, 1));
+        assert_eq!(look.receive_readable, 5);
     }
 
     #[test]
     fn a_sender_counts_what_was_acknowledged_and_what_is_out() {
         let at = Duration::from_secs(1);
-        let look = look(Role::Sender, at, &sample());
+        let look = look(Role::Sender, at, &sample(), 0);
         assert_eq!((look.at, look.bytes), (at, 11));
         assert_eq!((look.in_flight, look.congestion_window), (6_000, 20_000));
         assert_eq!(look.min_rtt, Duration::ZERO);

@@ -12,9 +12,13 @@ mod drs;
 mod drs1;
 mod follow;
 pub(crate) mod handshake;
+mod kernel;
 mod look;
 mod policy;
 mod watch;
+
+#[cfg(test)]
+mod fixtures;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,10 +47,22 @@ pub(crate) fn beside<T>(
     let fits = most.is_some_and(|bytes| bytes <= Bounds::default().initial);
     // What the first window holds moves without anything to size. A channel must be served, though:
     // the other end may not know the size.
-    let idle = fits && settings.drs.is_none();
-    let Some(policy) = policy(settings, role).filter(|_| !idle) else {
-        return work();
+    let done = if fits && settings.drs.is_none() {
+        work()
+    } else {
+        watched(transfer, role, policy(settings, role), work)
     };
+    transfer.control().board().end();
+    done
+}
+
+/// Runs `work` with a thread beside it that drives `policy`.
+fn watched<T>(
+    transfer: &Transfer,
+    role: Role,
+    policy: Box<dyn Policy>,
+    work: impl FnOnce() -> Result<T, DataError>,
+) -> Result<T, DataError> {
     let bell = match Wake::new() {
         Ok(bell) => Arc::new(bell),
         Err(error) => {
@@ -78,17 +94,17 @@ pub(crate) fn beside<T>(
     })
 }
 
-/// What decides about this end's buffers; `None` when nobody is to.
-fn policy(settings: &Settings, role: Role) -> Option<Box<dyn Policy>> {
+/// What decides about this end's buffers.
+fn policy(settings: &Settings, role: Role) -> Box<dyn Policy> {
     let pinned = match role {
         Role::Sender => settings.send_buffer.is_some(),
         Role::Receiver => settings.receive_buffer.is_some(),
     };
     let endpoint = settings.drs.as_ref();
     // A pinned end still serves the other one: it tells sizes, and echoes.
-    Some(match (settings.sizing, role) {
-        (Sizing::Kernel, _) => return None,
-        (Sizing::Auto, _) if pinned => return None,
+    match (settings.sizing, role) {
+        (Sizing::Kernel, _) => Box::new(kernel::KernelPolicy),
+        (Sizing::Auto, _) if pinned => Box::new(kernel::KernelPolicy),
         (Sizing::Auto, role) => Box::new(auto::AutoPolicy::new(role)),
         (Sizing::Drs1, Role::Receiver) => Box::new(drs1::Drs1Receiver::new(pinned)),
         (Sizing::Drs1, Role::Sender) => Box::new(follow::Drs1Sender::new(pinned)),
@@ -97,7 +113,7 @@ fn policy(settings: &Settings, role: Role) -> Option<Box<dyn Policy>> {
             Box::new(drs::DrsReceiver::new(endpoint, pinned, interval))
         }
         (Sizing::Drs, Role::Sender) => Box::new(drs::DrsSender::new(endpoint, pinned)),
-    })
+    }
 }
 
 /// Whether the work is over; the bell rings when it is, and when there is news.

@@ -12,6 +12,9 @@ use super::board::Board;
 use crate::control::Control;
 use crate::stream::Stream;
 
+/// Between the looks of a policy that decides nothing by them; they are for what the memory costs.
+pub(super) const LOOK: Duration = Duration::from_millis(50);
+
 /// A transfer's live streams at one moment.
 pub(super) struct Scene<'t> {
     /// Since the transfer began.
@@ -77,8 +80,9 @@ pub(super) trait Policy: Send {
     /// Hears what came since the last call, if anything.
     fn on_news(&mut self, _news: &News<'_>) {}
 
-    /// What the user should know at the end.
-    fn remark(&mut self) -> Option<String> {
+    /// The transfer is over: takes back what should not outlive it, and returns what the user should
+    /// know.
+    fn end(&mut self) -> Option<String> {
         None
     }
 }

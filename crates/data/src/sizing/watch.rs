@@ -65,7 +65,7 @@ impl<'t> Watch<'t> {
             });
             self.look_if_due();
         }
-        if let Some(remark) = self.policy.remark() {
+        if let Some(remark) = self.policy.end() {
             self.transfer.note_remark(remark);
         }
     }
@@ -95,6 +95,7 @@ impl<'t> Watch<'t> {
         if streams.is_empty() {
             self.known.clear();
             self.next = None;
+            return;
         }
         if !joined && !due {
             return;
@@ -107,7 +108,11 @@ impl<'t> Watch<'t> {
             self.known.push(stream.id());
             if let Ok(sample) = stream.sample() {
                 held += sample.memory.held();
-                let look = look(self.role, at, &sample);
+                let readable = match self.role {
+                    Role::Receiver => stream.readable().unwrap_or_default(),
+                    Role::Sender => 0,
+                };
+                let look = look(self.role, at, &sample, readable);
                 seen.push(Seen { stream, look });
             }
         }

@@ -309,8 +309,8 @@ fn memory_is_measured_while_data_moves() {
         let mut settings = settings(Mode::Stream);
         settings.sizing = sizing;
         let wire = while_sending(&settings, 1, |_| {
-            // The queue is full when the sender waits.
-            std::thread::sleep(Duration::from_millis(30));
+            // The queue is full by the second look.
+            std::thread::sleep(Duration::from_millis(150));
         });
         assert!(wire.memory_bytes >= 64 << 10, "{sizing:?} {wire:?}");
     }
@@ -355,6 +355,29 @@ fn the_channel_carries_sizes_to_the_sender() {
         let known = |size: &u64| *size == initial || decided.contains(size);
         assert!(set.iter().all(known), "{set:?} {decided:?}");
     }
+}
+
+#[test]
+fn a_kept_connection_goes_on_with_its_buffers() {
+    let (mut sender, mut receiver) = pair(Sizing::Drs);
+    let bytes = pattern(1 << 20).repeat(48);
+    let mut kept = 0;
+    for _ in 0..2 {
+        let (stored, target) = sink();
+        let transfer = sized(Transfer::new(&bytes, target, Mode::Extended), Sizing::Drs);
+        let controls = controls();
+        let (sent, received) = transfer.run_with(&mut sender, &mut receiver, &controls);
+        sent.unwrap();
+        received.unwrap();
+        assert!(stored.bytes() == bytes);
+        let [set, decided] = controls.map(|c| sizes(&c.decisions()));
+        assert!(
+            set.iter().chain(&decided).all(|size| *size >= kept),
+            "{kept}: {set:?} {decided:?}"
+        );
+        kept = decided.last().copied().unwrap_or(kept);
+    }
+    assert!(kept > Bounds::default().initial, "{kept}");
 }
 
 fn sizes(decisions: &[Decision]) -> Vec<u64> {

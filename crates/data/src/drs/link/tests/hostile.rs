@@ -31,6 +31,24 @@ fn strangers_are_closed_and_do_not_keep_the_peer_out() {
 }
 
 #[test]
+fn a_crowd_finds_the_door_closed_for_a_while() {
+    let endpoint = listening();
+    let at = endpoint.address().at;
+    let crowd: Vec<_> = (0..40).map(|_| caller(at, ELSEWHERE, "DRS ")).collect();
+    let mut link = Link::new(Arc::clone(&endpoint), Role::Sender);
+    let ms = Duration::from_millis;
+    for (now, watched) in [(0, 0), (99, 0), (100, 0), (150, 0), (200, 1)] {
+        link.on_ready(ms(now), &[HERE]);
+        assert_eq!(link.watch().count(), watched, "{now} ms");
+    }
+    drop(crowd);
+    let mut peer = caller(at, HERE, &greeting(&endpoint));
+    let mut table = Table::new(vec![link]);
+    table.begin -= ms(300);
+    table.check_sender_hears(&mut peer, 1 << 20);
+}
+
+#[test]
 fn who_does_not_finish_the_greeting_is_closed_in_time() {
     let endpoint = listening();
     let mut slow = caller(endpoint.address().at, HERE, "DRS ");
