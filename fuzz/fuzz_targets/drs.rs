@@ -6,7 +6,8 @@
 use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
-use proto::drs::{Channel, DrsAddress, End, Event, MAX_SIZE, MIN_SIZE, Message, Nonce, Violation};
+use proto::drs::{Channel, DrsAddress, End, Event, Message, Nonce, Violation};
+use proto::sizing::{MAX_BUFFER, MIN_BUFFER};
 
 const NONCE: Nonce = Nonce::new([7; 16]);
 
@@ -15,7 +16,7 @@ const BOUND: usize = 128 << 10;
 
 fn hear(channel: &mut Channel, pieces: &[&[u8]]) -> (Vec<Event>, Option<Violation>) {
     let mut events = Vec::new();
-    channel.announce(Duration::from_millis(1500), MAX_SIZE);
+    channel.announce(Duration::from_millis(1500), MAX_BUFFER);
     let broken = pieces.iter().find_map(|piece| {
         let now = Duration::from_secs(2);
         channel.receive(now, piece, &mut events).err()
@@ -33,7 +34,7 @@ fn check(make: impl Fn() -> Channel, wire: &[u8], at: usize) {
     assert_eq!(whole.unsent(), split.unsent());
     for event in events {
         match event {
-            Event::Size(bytes) => assert!((MIN_SIZE..=MAX_SIZE).contains(&bytes)),
+            Event::Size(bytes) => assert!((MIN_BUFFER..=MAX_BUFFER).contains(&bytes)),
             Event::Echo(rtt) => assert!(rtt <= Duration::from_secs(60)),
             Event::Proven => {}
         }

@@ -5,7 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 use proto::remark;
 use proto::reply::{Reply, ReplyReader};
-use proto::sizing::{MAX_BUFFER, parse_buffer_reply};
+use proto::sizing::{MAX_BUFFER, MIN_BUFFER, parse_buffer_reply};
 
 fn read(pieces: &[&[u8]]) -> Vec<Reply> {
     let mut reader = ReplyReader::new();
@@ -33,7 +33,7 @@ fuzz_target!(|data: &[u8]| {
     for reply in replies {
         let _ = (reply.summary(), reply.for_log());
         if let Some(bytes) = parse_buffer_reply(&reply) {
-            assert!((1..=MAX_BUFFER).contains(&bytes));
+            assert!((MIN_BUFFER..=MAX_BUFFER).contains(&bytes));
         }
         if let Some(remark) = remark::of_reply(&reply) {
             assert!(!remark.chars().any(char::is_control));

@@ -280,8 +280,9 @@ pub struct Summary {
     pub goodput_bps: f64,
     /// Most data connections at once.
     pub streams_max: u64,
-    /// Who sized the buffers of the transfers: [`Buffers::name`], or `mixed`. What a server does
-    /// not have is replaced with `auto`.
+    /// Who sized the buffers of the transfers that ended well: [`Buffers::name`], or `mixed`; what was
+    /// asked for where none did. What a server has no part in is replaced with `auto`. Under `auto`
+    /// it is this end's: each end does its own, a server what its administrator chose.
     pub buffer: &'static str,
     /// Largest socket buffer that this end's kernel granted for a stream's direction, bytes (twice
     /// what was asked for).

@@ -17,6 +17,7 @@ pub mod feature;
 pub mod line;
 pub mod listing;
 pub mod marker;
+pub mod pace;
 pub mod path;
 pub mod ranges;
 pub mod remark;

@@ -10,6 +10,8 @@ use crate::reply::Reply;
 const HEAD: &str = "Transfer Complete.";
 /// What follows it when the reply tells the name of a unique store (RFC 1123 §4.1.2.9) instead.
 const NAME: &str = "FILE:";
+/// What clients that read remarks call themselves in SITE CLIENTINFO.
+const READER: &str = "appname=\"longhaul\"";
 /// Longest remark, characters.
 const LONGEST: usize = 400;
 
@@ -24,6 +26,14 @@ pub fn printable(text: &str) -> Option<String> {
     let line: String = words.join(" ").chars().take(LONGEST).collect();
     let line = line.trim_end().to_owned();
     (!line.is_empty()).then_some(line)
+}
+
+/// Whether SITE CLIENTINFO (`scheme=ftp;appname="longhaul";appver="0.1.0";`) names a client that reads
+/// remarks.
+pub(crate) fn is_read_by(client_info: &str) -> bool {
+    client_info
+        .split(';')
+        .any(|field| field.trim().eq_ignore_ascii_case(READER))
 }
 
 /// The text of a 226 with a remark, if there is one.
@@ -78,6 +88,21 @@ mod tests {
             told(&"é".repeat(5_000)).map(|r| r.chars().count()),
             Some(LONGEST)
         );
+    }
+
+    #[test]
+    fn who_reads_remarks() {
+        assert!(is_read_by(
+            "scheme=ftp;appname=\"longhaul\";appver=\"0.1.0\";"
+        ));
+        for other in [
+            "",
+            "longhaul",
+            "scheme=ftp;appname=\"globus-url-copy\";appver=\"longhaul\";",
+            "appname=\"longhauler\";",
+        ] {
+            assert!(!is_read_by(other), "{other}");
+        }
     }
 
     #[test]

@@ -6,11 +6,18 @@
 //! S->C 126 Buffer Size (262144)      the server receives
 //! ```
 
+use std::time::Duration;
+
+use crate::pace::Pace;
 use crate::reply::Reply;
 
 /// Largest buffer that is asked of the kernel on a peer's word, bytes; its own limit is usually
-/// lower.
+/// lower. What setsockopt(2) can express when the kernel doubles it.
 pub const MAX_BUFFER: u64 = 1 << 30;
+
+/// Smallest size that a receiver can tell its sender, bytes; less is read as this much. Below it
+/// not even one segment would fit.
+pub const MIN_BUFFER: u64 = 4 << 10;
 
 /// What a 126 says before the size.
 const HEAD: &str = "Buffer Size";
@@ -83,12 +90,24 @@ pub fn parse_names(text: &str) -> Vec<Sizing> {
     known
 }
 
+/// A size that a receiver tells its sender, brought to [`MIN_BUFFER`]..=[`MAX_BUFFER`]; `None` for
+/// 0, which is no size.
+pub fn told(bytes: u64) -> Option<u64> {
+    (bytes > 0).then(|| bytes.clamp(MIN_BUFFER, MAX_BUFFER))
+}
+
+/// How many sizes a peer is listened to in a transfer: 200 a second after the first 1 024, far more
+/// than a receiver has to tell.
+pub const fn told_pace() -> Pace {
+    Pace::new(Duration::from_millis(5), 1024)
+}
+
 /// `126 Buffer Size (n)`: the server, receiving, has buffers of `bytes` now (2003 paper §4.2).
 pub fn buffer_reply(bytes: u64) -> Reply {
     Reply::new(126, format!("{HEAD} ({bytes})"))
 }
 
-/// The size in a 126 reply, bytes, at most [`MAX_BUFFER`]; `None` for anything else and for 0.
+/// The size in a 126 reply, bytes, as [`told`] gives it; `None` for anything else and for 0.
 pub fn parse_buffer_reply(reply: &Reply) -> Option<u64> {
     if reply.code != 126 {
         return None;
@@ -102,8 +121,7 @@ pub fn parse_buffer_reply(reply: &Reply) -> Option<u64> {
     if !digits.bytes().all(|b| b.is_ascii_digit()) {
         return None;
     }
-    let bytes: u64 = digits.parse().ok()?;
-    (bytes > 0).then_some(bytes.min(MAX_BUFFER))
+    told(digits.parse().ok()?)
 }
 
 #[cfg(test)]
@@ -151,7 +169,8 @@ mod tests {
     fn a_buffer_reply_is_bounded_and_nonsense_is_none() {
         let of = |text: &str| parse_buffer_reply(&Reply::new(126, text));
         assert_eq!(of("buffer size ( 7 )"), None);
-        assert_eq!(of(" buffer size (7) "), Some(7));
+        assert_eq!(of(" buffer size (8192) "), Some(8192));
+        assert_eq!(of("Buffer Size (7)"), Some(MIN_BUFFER));
         assert_eq!(of("Buffer Size (18446744073709551615)"), Some(MAX_BUFFER));
         for text in [
             "",

@@ -18,7 +18,7 @@ pub(super) struct Tally {
     memory_max: u64,
     /// Who was to size buffers.
     wanted: Buffers,
-    /// Who did: `None` before the first transfer, `Some(None)` when they differ.
+    /// Who did: `None` before the first transfer that ended well, `Some(None)` when they differ.
     sized: Option<Option<&'static str>>,
     /// `None` before the first file, `Some(None)` when they differ.
     verified: Option<Option<String>>,

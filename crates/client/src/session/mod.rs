@@ -1,6 +1,7 @@
 //! A logged-in control connection and what is known of the server behind it.
 
 use std::collections::HashSet;
+use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -39,6 +40,8 @@ pub struct Session {
     pub(crate) dialogue: Dialogue,
     /// The data channel prepared for the next transfer, or kept from the last one.
     pub(crate) channel: Option<Channel>,
+    /// The host that `channel` connects to; `None`: the server connects.
+    data_host: Option<IpAddr>,
     passive_order: passive::Order,
     said: HashSet<&'static str>,
     handshake: Duration,
@@ -65,6 +68,7 @@ impl Session {
             control,
             dialogue,
             channel: None,
+            data_host: None,
             passive_order,
             said: HashSet::new(),
             handshake,

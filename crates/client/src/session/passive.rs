@@ -92,7 +92,7 @@ impl Session {
     }
 
     /// The address as told, with the control connection's host where none was.
-    pub(super) fn complete_address(&self, told: SocketAddr) -> SocketAddr {
+    fn complete_address(&self, told: SocketAddr) -> SocketAddr {
         let peer = self.control.peer().ip().to_canonical();
         match told.ip().is_unspecified() {
             true => SocketAddr::new(peer, told.port()),
@@ -108,16 +108,28 @@ impl Session {
         let told = self.ask_passive().await?;
         let peer = SocketAddr::new(self.control.peer().ip().to_canonical(), told.port());
         let (first, second) = in_order(told, peer);
-        self.channel = Some(self.connecting(first));
+        self.channel = Some(Channel::connect_to(vec![first], self.local_for(first.ip())));
+        self.data_host = Some(first.ip());
         Ok((first != second).then_some(second))
     }
 
-    /// A channel that will connect to `target`, from the control connection's own address when it
-    /// goes to the same host: servers compare the two.
-    fn connecting(&self, target: SocketAddr) -> Channel {
-        let same_host = target.ip() == self.control.peer().ip().to_canonical();
-        let local = same_host.then(|| self.control.local().ip().to_canonical());
-        Channel::connect_to(vec![target], local)
+    /// The address to connect to `host` from: the control connection's own when it goes to the same
+    /// host, since servers compare the two; else any.
+    pub(crate) fn local_for(&self, host: IpAddr) -> Option<IpAddr> {
+        let same_host = host == self.control.peer().ip().to_canonical();
+        same_host.then(|| self.control.local().ip().to_canonical())
+    }
+
+    /// Notes that the data connections go to another host than the one that was tried first.
+    pub(crate) fn data_goes_to(&mut self, host: IpAddr) {
+        self.data_host = Some(host);
+    }
+
+    /// The host at the other end of the data connections, as far as is known before they are made: a
+    /// server that connects is expected to do so from where it serves.
+    pub(super) fn data_peer(&self) -> IpAddr {
+        let control = self.control.peer().ip().to_canonical();
+        self.data_host.unwrap_or(control)
     }
 
     /// Listens on the control connection's local address, for connections whose buffers are
@@ -149,6 +161,7 @@ impl Session {
             .local_addr()
             .ok_or_else(|| local("the listener has no address".to_owned()))?;
         self.channel = Some(channel);
+        self.data_host = None;
         Ok(address)
     }
 
@@ -178,7 +191,7 @@ impl Session {
 
 /// Which of two addresses to try first: the told one, unless it is less reachable than the
 /// control connection's.
-pub(super) fn in_order(told: SocketAddr, peer: SocketAddr) -> (SocketAddr, SocketAddr) {
+fn in_order(told: SocketAddr, peer: SocketAddr) -> (SocketAddr, SocketAddr) {
     if reach(told.ip()) < reach(peer.ip()) {
         (peer, told)
     } else {

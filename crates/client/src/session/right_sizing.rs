@@ -2,7 +2,7 @@
 //!
 //! Nothing here can fail a transfer but the loss of the control connection.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use data::drs::Endpoint;
@@ -12,11 +12,12 @@ use proto::drs::DrsAddress;
 use proto::reply::Reply;
 use proto::sizing::Sizing;
 
-use super::{Session, passive};
+use super::Session;
 use crate::Failure;
 
 /// What the user is told when a DRS channel was to be had by the server's own word and is not.
-const NO_CHANNEL: &str = "opens no DRS channel; the receiver of data sizes its buffers alone (--buffer auto does without)";
+const NO_CHANNEL: &str =
+    "opens no DRS channel; each end sizes its buffers alone (--buffer auto does without)";
 
 impl Session {
     /// Who will size buffers for which `wish` was asked; says so once when the server has no part
@@ -30,12 +31,13 @@ impl Session {
     }
 
     /// Asks the server where it listens for the DRS channel (DPSV); its address serves for the
-    /// session. `None`: it will be done without.
+    /// session. `None`: it will be done without. The host in it counts for nothing: the channel goes
+    /// where data connections go.
     pub(crate) async fn ask_drs(
         &mut self,
         warnings: &mut Vec<String>,
     ) -> Result<Option<DrsAddress>, Failure> {
-        if !self.dialogue.may_open_drs() {
+        if !self.dialogue.may_listen_for_drs() {
             return Ok(None);
         }
         let reply = self.control.call(&Command::Dpsv).await?;
@@ -53,7 +55,7 @@ impl Session {
         let agree = Command::Opts(Opts::Sizing(Sizing::Drs));
         let [agreed, told] = self.control.call_both(&agree, &Command::Dpsv).await?;
         self.take_setting(&agree, &agreed, refusal, doing, warnings)?;
-        if self.dialogue.may_open_drs() {
+        if self.dialogue.may_listen_for_drs() {
             self.take_drs(&told, warnings);
         }
         Ok(())
@@ -65,47 +67,59 @@ impl Session {
             true => DrsAddress::find_in_229(&reply.text()).ok(),
             false => None,
         };
-        let Some(told) = told else {
-            self.dialogue.refused(&Command::Dpsv);
-            self.warn(warnings, NO_CHANNEL);
-            return None;
-        };
-        let address = DrsAddress {
-            at: self.complete_address(told.at),
-            ..told
-        };
-        self.dialogue.drs_given(DrsEnd::Listens(address));
-        Some(address)
+        match told {
+            Some(address) => self.dialogue.drs_given(DrsEnd::Listens(address)),
+            None => self.do_without(&Command::Dpsv, reply, warnings),
+        }
+        told
     }
 
-    /// Tells the server where to connect the DRS channel (DPRT), unless it knows.
+    /// Tells the server where to connect the DRS channel (DPRT), unless it knows; `false`: it does
+    /// not take that.
     pub(crate) async fn tell_drs(
         &mut self,
         address: DrsAddress,
         warnings: &mut Vec<String>,
-    ) -> Result<(), Failure> {
+    ) -> Result<bool, Failure> {
         let end = DrsEnd::Connects(address);
-        if self.dialogue.drs() == Some(end) || !self.dialogue.may_open_drs() {
-            return Ok(());
+        if self.dialogue.drs() == Some(end) {
+            return Ok(true);
         }
         let command = Command::Dprt(address);
-        if self.control.call(&command).await?.is_success() {
+        let reply = self.control.call(&command).await?;
+        if reply.is_success() {
             self.dialogue.drs_given(end);
         } else {
-            self.dialogue.refused(&command);
-            self.warn(warnings, NO_CHANNEL);
+            self.do_without(&command, &reply, warnings);
         }
-        Ok(())
+        Ok(reply.is_success())
     }
 
-    /// This end of the DRS channel to the server, if that listens: at the host where its data
-    /// connections are looked for first.
+    /// Notes that the server opens no DRS channel: for now, or for good.
+    fn do_without(&mut self, command: &Command, reply: &Reply, warnings: &mut Vec<String>) {
+        if reply.is_transient_error() {
+            self.dialogue.drs_failed();
+        } else {
+            self.dialogue.refused(command);
+        }
+        self.warn(warnings, NO_CHANNEL);
+    }
+
+    /// This end of the DRS channel to the server, if that listens: at the host where the data
+    /// connections are.
     pub(crate) fn drs(&self) -> Option<Arc<Endpoint>> {
+        self.drs_at(self.data_peer())
+    }
+
+    /// This end of the DRS channel to the server for data connections with `host`.
+    pub(crate) fn drs_at(&self, host: IpAddr) -> Option<Arc<Endpoint>> {
         let Some(DrsEnd::Listens(told)) = self.dialogue.drs() else {
             return None;
         };
-        let peer = self.control.peer().ip().to_canonical();
-        let (at, _) = passive::in_order(told.at, SocketAddr::new(peer, told.at.port()));
-        Some(Arc::new(Endpoint::connect(at, told.nonce)))
+        let endpoint = Endpoint::connect(SocketAddr::new(host, told.at.port()), told.nonce);
+        Some(Arc::new(match self.local_for(host) {
+            Some(local) => endpoint.bound_to(local),
+            None => endpoint,
+        }))
     }
 }

@@ -77,9 +77,14 @@ pub(super) fn streams(mode: Mode, spec: &TransferSpec) -> u32 {
 
 /// Who sizes the buffers, after the server was asked.
 pub(super) fn buffers(session: &Session, spec: &TransferSpec) -> Buffers {
+    buffers_of(spec, session.dialogue.agreed(spec.sizing))
+}
+
+/// Who sizes the buffers where `agreed` came of what was asked for.
+pub(super) fn buffers_of(spec: &TransferSpec, agreed: Sizing) -> Buffers {
     match spec.buffer {
         Some(bytes) => Buffers::Pinned(bytes),
-        None => Buffers::Sized(session.dialogue.agreed(spec.sizing)),
+        None => Buffers::Sized(agreed),
     }
 }
 

@@ -1,10 +1,11 @@
 //! One transfer whose command is sent: data and replies side by side.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use data::channel::Channel;
+use data::drs::Endpoint;
 use data::error::DataError;
 use data::job::{Control, Report, Settings};
 use data::recv::{self, RecvPlan};
@@ -15,7 +16,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::Remark;
-use super::told::{Sizes, Told};
+use super::told::{Follows, Sizes, Told};
 use super::verdict::{self, Ended};
 use crate::Failure;
 use crate::session::Session;
@@ -100,6 +101,17 @@ struct Moved {
     result: Result<Report, DataError>,
     /// This end had enough and closed the data connection.
     stopped: bool,
+    /// The host of the alternative that was taken.
+    elsewhere: Option<IpAddr>,
+}
+
+/// Where to connect when the first address does not answer.
+struct Alternative {
+    target: SocketAddr,
+    /// To connect from.
+    local: Option<IpAddr>,
+    /// The DRS channel follows the data.
+    drs: Option<Arc<Endpoint>>,
 }
 
 impl Session {
@@ -124,9 +136,14 @@ impl Session {
         } else {
             None
         };
-        let told = told.following(&job, &settings, control);
+        let follows = Follows::of(&job, &settings, control);
+        let told = Told {
+            follows: follows.as_ref(),
+            ..told
+        };
         let sizes = Sizes::of(&job, &settings, control);
         let mut guard = CancelOnDrop(Some(Arc::clone(control)));
+        let alternative = alternative.map(|target| self.alternative(target, &settings));
         let data = start(job, channel, alternative, settings, Arc::clone(control));
         let (moved, answer) = self.race(data, answer, control, told, sizes).await;
         guard.0 = None;
@@ -137,6 +154,9 @@ impl Session {
             self.control.abandon();
             return Err(Ended::thread_lost(self.name(), doing));
         };
+        if let Some(host) = moved.elsewhere {
+            self.data_goes_to(host);
+        }
         if moved.stopped {
             return self.had_enough(moved, answer.as_ref(), doing);
         }
@@ -156,6 +176,15 @@ impl Session {
             }
         }
         outcome.map(|report| Done::new(report, said))
+    }
+
+    fn alternative(&self, target: SocketAddr, settings: &Settings) -> Alternative {
+        let drs = self.drs_at(target.ip());
+        Alternative {
+            target,
+            local: self.local_for(target.ip()),
+            drs: drs.filter(|_| settings.drs.is_some()),
+        }
     }
 
     /// The verdict when this end closed the data connection.
@@ -292,15 +321,18 @@ fn echoes(answer: &Result<Reply, Failure>) -> bool {
 fn start(
     job: Job,
     channel: Channel,
-    alternative: Option<SocketAddr>,
+    alternative: Option<Alternative>,
     settings: Settings,
     control: Arc<Control>,
 ) -> JoinHandle<Moved> {
     tokio::task::spawn_blocking(move || {
-        let mut channel = channel;
+        let (mut channel, mut settings) = (channel, settings);
         let mut result = job.run(&mut channel, &settings, &control);
-        if let (Err(DataError::Connect { .. }), Some(target)) = (&result, alternative) {
-            channel = Channel::connect_to(vec![target], None);
+        let mut elsewhere = None;
+        if let (Err(DataError::Connect { .. }), Some(other)) = (&result, alternative) {
+            channel = Channel::connect_to(vec![other.target], other.local);
+            settings.drs = other.drs;
+            elsewhere = Some(other.target.ip());
             result = job.run(&mut channel, &settings, &control);
         }
         let part = job.whole_part(&result, &control);
@@ -312,6 +344,7 @@ fn start(
             channel,
             result,
             stopped,
+            elsewhere,
         }
     })
 }

@@ -44,18 +44,20 @@ impl Session {
         warnings: &mut Vec<String>,
     ) -> Result<Prepared, Failure> {
         let mut alternative = None;
+        let mut asked = false;
         for step in self.dialogue.plan(need) {
             match step {
                 Step::Set(Command::Opts(Opts::Sizing(Sizing::Drs)), refusal) => {
                     self.begin_drs(refusal, doing, warnings).await?;
+                    asked = true;
                 }
                 Step::Set(command, refusal) => {
                     if let Some(other) = self.set(&command, refusal, doing, warnings).await? {
                         return Ok(other);
                     }
                 }
-                // Its address may have come with OPTS DRS.
-                Step::DrsListen if self.drs().is_some() => {}
+                // Together with OPTS DRS.
+                Step::DrsListen if asked => {}
                 Step::DrsListen => {
                     self.ask_drs(warnings).await?;
                 }

@@ -3,9 +3,12 @@
 //! The destination listens and the source connects to exactly the address that was told. STOR is
 //! sent without waiting for its 150, which comes only when the source has connected.
 
+use std::net::SocketAddr;
+
 use data::job::Report;
 use proto::client::{Direction, DrsEnd, Need, NoPartial, Refusal, Retrieval, Step, retrieval};
 use proto::command::{Command, Mode, Restart};
+use proto::drs::DrsAddress;
 use proto::ranges::RangeSet;
 use proto::sizing::Sizing;
 
@@ -13,7 +16,7 @@ use super::duplex::{Duplex, Progress};
 use super::prepare::Prepared;
 use super::{Attempt, TransferSpec, choice, put};
 use crate::session::{Session, check_path, shown};
-use crate::{Buffers, Exit, Failure};
+use crate::{Exit, Failure};
 
 /// What both servers were brought to.
 struct Agreed {
@@ -72,10 +75,7 @@ pub async fn third_party(
         },
         extended: agreed.mode == Mode::Extended,
         streams: u64::from(choice::streams(agreed.mode, spec)),
-        buffers: match spec.buffer {
-            Some(bytes) => Buffers::Pinned(bytes),
-            None => Buffers::Sized(agreed.sizing),
-        },
+        buffers: choice::buffers_of(spec, agreed.sizing),
         remarks,
         warnings,
     })
@@ -93,7 +93,7 @@ struct Sides<'a> {
 enum Again {
     StreamMode,
     StartOver,
-    /// One of them has no part in the right-sizing that was wanted.
+    /// One of them has no part in the right-sizing that was wanted: each does its own.
     Sizing,
 }
 
@@ -110,8 +110,8 @@ impl Sides<'_> {
             mode = choice::mode(self.destination, self.spec, warnings);
         }
         let mut have = choice::have_for(mode, &self.spec.have);
+        let mut sizing = self.agree_sizing(warnings);
         loop {
-            let sizing = self.agree_sizing(warnings);
             let retrieval = self.retrieval(mode, &have).await?;
             let mut kept = RangeSet::new();
             kept.insert(0, retrieval.start);
@@ -131,7 +131,10 @@ impl Sides<'_> {
                     return Err(self.no_partial());
                 }
                 Some(Again::StartOver) => have = RangeSet::new(),
-                Some(Again::Sizing) => have = agreed.have,
+                Some(Again::Sizing) => {
+                    sizing = Sizing::Auto;
+                    have = agreed.have;
+                }
             }
         }
     }
@@ -149,7 +152,9 @@ impl Sides<'_> {
             Sizing::Drs => {
                 let source = self.source.agree_sizing(wish, warnings);
                 let destination = self.destination.agree_sizing(wish, warnings);
-                if source == destination {
+                let refused = self.source.dialogue.drs_connecting_refused()
+                    || self.destination.dialogue.drs_listening_refused();
+                if source == destination && !refused {
                     source
                 } else {
                     Sizing::Auto
@@ -158,15 +163,22 @@ impl Sides<'_> {
         }
     }
 
-    /// The DRS channel between the servers: the source connects to the destination.
-    async fn join_drs(&mut self, warnings: &mut Vec<String>) -> Result<(), Failure> {
-        let listens = match self.destination.dialogue.drs() {
-            Some(DrsEnd::Listens(address)) => Some(address),
-            _ => self.destination.ask_drs(warnings).await?,
-        };
-        match listens {
-            Some(address) => self.source.tell_drs(address, warnings).await,
-            None => Ok(()),
+    /// Where the destination listens for the DRS channel between the servers, to which the source
+    /// connects; `None`: nowhere, or one of them takes no part after all.
+    async fn open_drs(
+        &mut self,
+        warnings: &mut Vec<String>,
+    ) -> Result<Option<DrsAddress>, Failure> {
+        let ends = [&*self.source, &*self.destination];
+        if ends
+            .iter()
+            .any(|end| end.dialogue.agreed(Sizing::Drs) != Sizing::Drs)
+        {
+            return Ok(None);
+        }
+        match self.destination.dialogue.drs() {
+            Some(DrsEnd::Listens(address)) => Ok(Some(address)),
+            _ => self.destination.ask_drs(warnings).await,
         }
     }
 
@@ -217,17 +229,22 @@ impl Sides<'_> {
                 return Ok(Some(again));
             }
         }
-        if agreed.sizing == Sizing::Drs {
-            let ends = [&*self.source, &*self.destination];
-            if ends
-                .iter()
-                .any(|s| s.dialogue.agreed(Sizing::Drs) != Sizing::Drs)
-            {
+        let drs = match agreed.sizing {
+            Sizing::Drs => match self.open_drs(warnings).await? {
+                None => return Ok(Some(Again::Sizing)),
+                some => some,
+            },
+            _ => None,
+        };
+        let address = self.destination.ask_passive().await?;
+        if let Some(told) = drs {
+            // The source connects there only where its data goes.
+            let at = SocketAddr::new(address.ip(), told.at.port());
+            let channel = DrsAddress { at, ..told };
+            if !self.source.tell_drs(channel, warnings).await? {
                 return Ok(Some(Again::Sizing));
             }
-            self.join_drs(warnings).await?;
         }
-        let address = self.destination.ask_passive().await?;
         let mut steps = Vec::new();
         if let Some(size) = self.spec.size {
             steps.push(Step::Set(Command::Allo(size), Refusal::Harmless));

@@ -2,13 +2,15 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 use data::job::{Control, Settings};
 use proto::marker::parse_range_reply;
+use proto::pace::Pace;
 use proto::ranges::RangeSet;
 use proto::remark;
 use proto::reply::Reply;
-use proto::sizing::{Sizing, parse_buffer_reply};
+use proto::sizing::{self, Sizing, parse_buffer_reply};
 use tokio::sync::watch;
 
 use super::Remark;
@@ -23,19 +25,38 @@ pub(crate) struct Told<'a> {
     /// Takes the ranges of 111 replies.
     pub(crate) marked: Option<&'a Mutex<RangeSet>>,
     /// Follows the sizes of 126 replies.
-    pub(crate) follow: Option<&'a Control>,
+    pub(crate) follows: Option<&'a Follows<'a>>,
 }
 
-impl<'a> Told<'a> {
-    /// Makes the data side follow what a server tells that receives with [`Sizing::Drs1`].
-    pub(super) fn following(self, job: &Job, settings: &Settings, control: &'a Control) -> Self {
+/// A data side that follows what a server tells that receives with [`Sizing::Drs1`].
+#[derive(Debug)]
+pub(crate) struct Follows<'a> {
+    control: &'a Control,
+    pace: Mutex<Pace>,
+    begun: Instant,
+}
+
+impl<'a> Follows<'a> {
+    /// That of a transfer in which this end is told sizes.
+    pub(super) fn of(job: &Job, settings: &Settings, control: &'a Control) -> Option<Self> {
         let follows = settings.sizing == Sizing::Drs1 && matches!(job, Job::Send { .. });
-        Self {
-            follow: follows.then_some(control),
-            ..self
-        }
+        follows.then(|| Self {
+            control,
+            pace: Mutex::new(sizing::told_pace()),
+            begun: Instant::now(),
+        })
     }
 
+    /// Each wakes the thread that sizes buffers, so that those of a flood are dropped.
+    fn size(&self, bytes: u64) {
+        let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
+        if pace.take(self.begun.elapsed()) {
+            self.control.follow(bytes);
+        }
+    }
+}
+
+impl Told<'_> {
     /// Keeps what a preliminary reply says; 112 tells nothing new about a transfer with this end.
     pub(super) fn note(self, reply: &Reply) {
         if let Some(begun) = self.begun {
@@ -47,8 +68,8 @@ impl<'a> Told<'a> {
                 .unwrap_or_else(PoisonError::into_inner)
                 .extend(&ranges);
         }
-        if let (Some(control), Some(bytes)) = (self.follow, parse_buffer_reply(reply)) {
-            control.follow(bytes);
+        if let (Some(follows), Some(bytes)) = (self.follows, parse_buffer_reply(reply)) {
+            follows.size(bytes);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A data sender whose receiver, or a stranger, abuses the DRS channel.
 
 use data::drs::Endpoint;
-use proto::drs::MIN_SIZE;
+use proto::sizing::MIN_BUFFER;
 use tune::sizing::{Bounds, Change};
 
 use crate::ends::{
@@ -35,7 +35,7 @@ fn sizes_are_followed_within_bounds_and_echoed_exactly() {
         assert_eq!(peer.line(), line);
     }
     let largest = Bounds::default().largest;
-    assert_eq!(sizes(&running), [MIN_SIZE, largest, 131_072]);
+    assert_eq!(sizes(&running), [MIN_BUFFER, largest, 131_072]);
     assert!(running.drain() == bytes);
 }
 

@@ -185,7 +185,7 @@ impl ServeArgs {
 /// Right-sizing by the papers is a client's to ask for.
 fn buffer(text: &str) -> Result<Sizing, String> {
     match Sizing::parse(text) {
-        Some(sizing) if !sizing.starts_small() => Ok(sizing),
+        Some(sizing) if !sizing.needs_peer() => Ok(sizing),
         _ => Err(format!("'{text}' is neither `auto` nor `kernel`")),
     }
 }

@@ -251,7 +251,8 @@ impl Dialogue {
             }
             Command::Opts(Opts::StorChecksum(_)) => self.features.stor_checksum = false,
             Command::Opts(Opts::Sizing(sizing)) => self.sizing_refused(*sizing),
-            Command::Dpsv | Command::Dprt(_) => self.drs_refused(),
+            Command::Dpsv => self.drs_listening_is_refused(),
+            Command::Dprt(_) => self.drs_connecting_is_refused(),
             Command::Trev(..) => self.markers_asked = true,
             _ => {}
         }

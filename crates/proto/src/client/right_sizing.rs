@@ -23,10 +23,14 @@ pub enum DrsEnd {
 /// The state of one control connection.
 #[derive(Debug, Clone, Default)]
 pub(super) struct RightSizing {
-    /// The policy that OPTS DRS set; `None`: the server's own, which it does not tell.
+    /// The policy that OPTS DRS set; `None`: the server's own, which it does not tell, and which
+    /// [`Sizing::Auto`] means.
     in_force: Option<Sizing>,
     end: Option<DrsEnd>,
-    channel_refused: bool,
+    /// DPSV was refused for good.
+    listening_refused: bool,
+    /// DPRT was.
+    connecting_refused: bool,
 }
 
 impl Dialogue {
@@ -40,10 +44,19 @@ impl Dialogue {
         }
     }
 
-    /// Whether the server may be asked for a DRS channel (DPSV, DPRT): OPTS DRS drs is in force, and
-    /// the channel was not refused before.
-    pub fn may_open_drs(&self) -> bool {
-        self.right_sizing.in_force == Some(Sizing::Drs) && !self.right_sizing.channel_refused
+    /// Whether the server may be asked to listen for a DRS channel (DPSV): OPTS DRS drs is in force.
+    pub fn may_listen_for_drs(&self) -> bool {
+        self.right_sizing.in_force == Some(Sizing::Drs) && !self.right_sizing.listening_refused
+    }
+
+    /// Whether DPSV was refused for good.
+    pub fn drs_listening_refused(&self) -> bool {
+        self.right_sizing.listening_refused
+    }
+
+    /// Whether DPRT was refused for good.
+    pub fn drs_connecting_refused(&self) -> bool {
+        self.right_sizing.connecting_refused
     }
 
     /// The DRS channel's address that the server holds.
@@ -54,6 +67,12 @@ impl Dialogue {
     /// Notes that the server took DPSV or DPRT.
     pub fn drs_given(&mut self, end: DrsEnd) {
         self.right_sizing.end = Some(end);
+    }
+
+    /// Notes that the server holds no address that could be relied on: DPSV or DPRT failed, which may
+    /// be otherwise the next time. After a refusal for good, see [`Dialogue::refused`].
+    pub fn drs_failed(&mut self) {
+        self.right_sizing.end = None;
     }
 
     /// OPTS DRS, when the server announced it and is not known to be set so already. A fresh login
@@ -79,7 +98,7 @@ impl Dialogue {
     pub(super) fn drs_step(&self, need: &Need) -> Option<Step> {
         let wanted = need.sizing.map(|wish| self.agreed(wish)) == Some(Sizing::Drs);
         let listens = matches!(self.right_sizing.end, Some(DrsEnd::Listens(_)));
-        (wanted && !listens && !self.right_sizing.channel_refused).then_some(Step::DrsListen)
+        (wanted && !listens && !self.right_sizing.listening_refused).then_some(Step::DrsListen)
     }
 
     /// Notes OPTS DRS. Data connections that were opened for another policy cannot be used: the
@@ -98,9 +117,15 @@ impl Dialogue {
         self.features.drs.retain(|offered| *offered != sizing);
     }
 
-    /// Notes that DPSV or DPRT was refused.
-    pub(super) fn drs_refused(&mut self) {
-        self.right_sizing.channel_refused = true;
-        self.right_sizing.end = None;
+    /// Notes that DPSV was refused for good.
+    pub(super) fn drs_listening_is_refused(&mut self) {
+        self.right_sizing.listening_refused = true;
+        self.drs_failed();
+    }
+
+    /// Notes that DPRT was.
+    pub(super) fn drs_connecting_is_refused(&mut self) {
+        self.right_sizing.connecting_refused = true;
+        self.drs_failed();
     }
 }

@@ -62,7 +62,7 @@ pub enum Step {
     /// Send the command and read its final reply.
     Set(Command, Refusal),
     /// Ask the server where it listens for the DRS channel (DPSV), once a session. To be left out
-    /// unless [`super::Dialogue::may_open_drs`]; without an address the transfer goes on.
+    /// unless [`super::Dialogue::may_listen_for_drs`]; without an address the transfer goes on.
     DrsListen,
     /// Ask the server where it listens (PASV, EPSV).
     Listen,

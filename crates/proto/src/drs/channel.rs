@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::lines::{self, Lines, TooLong};
 use super::message::Message;
 use super::nonce::Nonce;
-use super::pace::Pace;
+use crate::pace::Pace;
 
 /// Messages that a data receiver sends: at most one each so often, after a few at once.
 const ANNOUNCE_EVERY: Duration = Duration::from_millis(10);

@@ -2,13 +2,7 @@
 
 use std::time::Duration;
 
-/// Largest size that is taken from a message, bytes; more is read as this much. What setsockopt(2)
-/// can express when the kernel doubles it.
-pub const MAX_SIZE: u64 = 1 << 30;
-
-/// Smallest size that is taken from a message, bytes; less is read as this much. Below it not even
-/// one segment would fit.
-pub const MIN_SIZE: u64 = 4 << 10;
+use crate::sizing::{MAX_BUFFER, MIN_BUFFER};
 
 /// The one message. The data receiver says what it has done, the data sender repeats the line once
 /// it has done the same.
@@ -17,7 +11,7 @@ pub struct Message {
     /// When the receiver sent it, by the receiver's clock, which nobody else interprets.
     pub timestamp: Duration,
     /// Size of a stream's socket buffer, bytes as given to setsockopt(2);
-    /// [`MIN_SIZE`]..=[`MAX_SIZE`] when read.
+    /// [`MIN_BUFFER`]..=[`MAX_BUFFER`] when read.
     pub size: u64,
 }
 
@@ -52,7 +46,7 @@ fn seconds(text: &str) -> Option<Duration> {
 fn size(text: &str) -> Option<u64> {
     // All digits: what does not fit is too large.
     let size = is_digits(text).then(|| text.parse().unwrap_or(u64::MAX))?;
-    Some(size.clamp(MIN_SIZE, MAX_SIZE))
+    Some(size.clamp(MIN_BUFFER, MAX_BUFFER))
 }
 
 fn is_digits(text: &str) -> bool {
@@ -96,11 +90,11 @@ mod tests {
     #[test]
     fn absurd_sizes_are_clamped() {
         for (text, size) in [
-            ("0", MIN_SIZE),
+            ("0", MIN_BUFFER),
             ("4097", 4097),
-            ("1073741824", MAX_SIZE),
-            ("18446744073709551616", MAX_SIZE),
-            ("99999999999999999999999999999999999999", MAX_SIZE),
+            ("1073741824", MAX_BUFFER),
+            ("18446744073709551616", MAX_BUFFER),
+            ("99999999999999999999999999999999999999", MAX_BUFFER),
         ] {
             let read = Message::parse(&format!("SBUF 1.0 {text}"));
             assert_eq!(read.unwrap().size, size);
@@ -143,7 +137,7 @@ mod tests {
         fn what_is_written_is_read_and_fits_a_line(
             seconds: u64,
             micros in 0u32..1_000_000,
-            size in MIN_SIZE..=MAX_SIZE,
+            size in MIN_BUFFER..=MAX_BUFFER,
         ) {
             let sent = message(Duration::new(seconds, micros * 1000), size);
             let line = sent.format();
@@ -155,7 +149,7 @@ mod tests {
         fn any_line_is_read_or_refused(line in "\\PC*", near in "SBUF [0-9.+e]{0,30} [0-9.+e]{0,30}") {
             let _ = Message::parse(&line);
             if let Some(read) = Message::parse(&near) {
-                prop_assert!((MIN_SIZE..=MAX_SIZE).contains(&read.size));
+                prop_assert!((MIN_BUFFER..=MAX_BUFFER).contains(&read.size));
             }
         }
     }

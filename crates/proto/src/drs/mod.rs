@@ -19,10 +19,9 @@ mod channel;
 mod lines;
 mod message;
 mod nonce;
-mod pace;
 
 pub use address::DrsAddress;
 pub use channel::{Channel, End, Event, Violation};
 pub use lines::MAX_LINE;
-pub use message::{MAX_SIZE, MIN_SIZE, Message};
+pub use message::Message;
 pub use nonce::Nonce;

@@ -8,6 +8,9 @@ use std::hint::black_box;
 pub struct Nonce([u8; 16]);
 
 impl Nonce {
+    /// Hexadecimal digits of one.
+    pub const DIGITS: usize = 32;
+
     /// Of random bytes.
     pub const fn new(bytes: [u8; 16]) -> Self {
         Self(bytes)

@@ -5,6 +5,8 @@
 
 mod reader;
 
+use crate::drs::{DrsAddress, Nonce};
+
 pub use reader::{ReplyError, ReplyReader};
 
 /// A reply as sent or received. Text is bytes: it may quote file names of any encoding.
@@ -89,19 +91,18 @@ impl Reply {
         parts.join(" / ")
     }
 
-    /// For logs: what an error tells, the first line of any other reply. The address in a 229 that
-    /// has a nonce (DPSV) is a secret of the two ends of a transfer.
+    /// For logs: what an error tells, the first line of any other reply. The nonce in the answer to
+    /// DPSV, in whatever form a server tells it, is a secret of the two ends of a transfer.
     pub fn for_log(&self) -> String {
         let text = if self.code >= 400 {
             self.summary()
         } else {
             self.text()
         };
-        match text.split_once('(') {
-            Some((head, inside)) if self.code == 229 && inside.matches('|').count() > 4 => {
-                format!("{head}(...)")
-            }
-            _ => text,
+        if self.code == 229 || DrsAddress::find_in_229(&text).is_ok() {
+            without_nonces(&text)
+        } else {
+            text
         }
     }
 
@@ -145,6 +146,24 @@ fn without_controls(byte: u8) -> u8 {
         b'\r' | b'\n' | 0 => b'?',
         other => other,
     }
+}
+
+/// The text with `...` for each row of hexadecimal digits that is long enough to hold a nonce.
+fn without_nonces(text: &str) -> String {
+    let mut shown = String::new();
+    let mut rest = text;
+    while !rest.is_empty() {
+        let end = |is_end: fn(char) -> bool| rest.find(is_end).unwrap_or(rest.len());
+        let digits = end(|c| !c.is_ascii_hexdigit());
+        let at = match digits {
+            0 => end(|c| c.is_ascii_hexdigit()),
+            row => row,
+        };
+        let (piece, after) = rest.split_at(at);
+        shown.push_str(if digits < Nonce::DIGITS { piece } else { "..." });
+        rest = after;
+    }
+    shown
 }
 
 /// What a line of an error reply tells a person: nothing of `End.`, of error numbers and of the
@@ -214,14 +233,27 @@ mod tests {
     fn a_log_shows_no_nonce() {
         let nonce = "000102030405060708090a0b0c0d0eff";
         let text = format!("Entering DRS Passive Mode (|1|192.0.2.7|41000|{nonce}|)");
-        let drs = Reply::new(229, text);
-        assert_eq!(drs.for_log(), "Entering DRS Passive Mode (...)");
+        for code in [229, 250] {
+            assert_eq!(
+                Reply::new(code, &text).for_log(),
+                "Entering DRS Passive Mode (|1|192.0.2.7|41000|...|)"
+            );
+        }
+        for (text, shown) in [
+            (format!("(!1!::1!41000!{nonce}!)"), "(!1!::1!41000!...!)"),
+            (format!("{nonce}f at port 5"), "... at port 5"),
+            (format!("é{nonce}"), "é..."),
+        ] {
+            assert_eq!(Reply::new(229, text).for_log(), shown);
+        }
         for text in [
             "Entering Extended Passive Mode (|||6446|)",
             "(|2|::1|6446|)",
         ] {
             assert_eq!(Reply::new(229, text).for_log(), text);
         }
+        // A checksum is none.
+        assert_eq!(Reply::new(213, nonce).for_log(), nonce);
     }
 
     #[test]

@@ -17,7 +17,7 @@ impl LoggedIn {
             }
             Opts::StorChecksum(algorithm) => self.settings.store_sum = algorithm,
             Opts::AllowDelayed(allow) => self.settings.allow_delayed = allow,
-            Opts::Sizing(sizing) => return self.set_sizing(sizing),
+            Opts::Sizing(sizing) => return self.set_sizing(config, sizing),
             Opts::Facts(list) => return self.select_facts(list.as_deref()),
             Opts::ChecksumMarkers(seconds) => self.settings.checksum_seconds = seconds,
             // A recursive listing goes on past what it cannot read and never follows links to

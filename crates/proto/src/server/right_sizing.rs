@@ -7,20 +7,20 @@
 
 use super::options;
 use super::replies::{self, Failure};
-use super::state::{LoggedIn, Pending};
-use super::{Action, FileError, TransferKind, TransferRequest};
+use super::state::{Channel, LoggedIn, Pending};
+use super::{Action, FileError, SessionConfig, TransferKind, TransferRequest};
 use crate::command::BufferSide;
 use crate::drs::DrsAddress;
 use crate::reply::Reply;
-use crate::sizing::{MAX_BUFFER, Sizing, buffer_reply};
+use crate::sizing::{Sizing, buffer_reply, told};
 
 /// Sizes told during a transfer with [`Sizing::Drs1`].
 #[derive(Debug)]
 pub(super) struct Told {
     /// This server receives and tells; otherwise it sends and follows.
     receives: bool,
-    /// The last size, bytes.
-    last: u64,
+    /// The last size that was told to the client, bytes.
+    last: Option<u64>,
 }
 
 impl Told {
@@ -28,45 +28,40 @@ impl Told {
     pub(super) fn new(request: &TransferRequest) -> Option<Self> {
         (request.sizing == Sizing::Drs1).then_some(Self {
             receives: matches!(request.what, TransferKind::Store { .. }),
-            last: 0,
+            last: None,
         })
     }
 
-    /// The size to follow when the client, which receives, has told one. The same size again is
-    /// nothing new.
-    pub(super) fn follow(&mut self, bytes: u64) -> Option<u64> {
-        if self.receives {
-            None
-        } else {
-            self.change(bytes)
-        }
+    /// The size to follow when the client, which receives, has told one. Also the same size again:
+    /// the first may have come before there was anything to size.
+    pub(super) fn follow(&self, bytes: u64) -> Option<u64> {
+        told(bytes).filter(|_| !self.receives)
     }
 
     /// The 126 when this server's buffers have grown.
     pub(super) fn tell(&mut self, bytes: u64) -> Option<Reply> {
-        if self.receives {
-            self.change(bytes).map(buffer_reply)
-        } else {
-            None
-        }
-    }
-
-    fn change(&mut self, bytes: u64) -> Option<u64> {
-        let bytes = bytes.min(MAX_BUFFER);
-        if bytes == 0 || bytes == self.last {
-            return None;
-        }
-        self.last = bytes;
-        Some(bytes)
+        let size = told(bytes).filter(|size| self.receives && self.last != Some(*size))?;
+        self.last = Some(size);
+        Some(buffer_reply(size))
     }
 }
 
 impl LoggedIn {
-    /// OPTS DRS: for the transfers that follow. The DRS channel's address is of no use to another
-    /// policy.
-    pub(super) fn set_sizing(&mut self, sizing: Sizing) -> Vec<Action> {
-        self.settings.sizing = sizing;
+    /// OPTS DRS: for the transfers that follow. `auto` is what the server does by itself, which its
+    /// administrator may have set to `kernel`. Another policy closes cached connections, whose
+    /// buffers were made for the last one; the DRS channel's address is of no use to it.
+    pub(super) fn set_sizing(&mut self, config: &SessionConfig, sizing: Sizing) -> Vec<Action> {
+        let sizing = match sizing {
+            Sizing::Auto => config.own_sizing(),
+            other => other,
+        };
         let mut actions = Vec::new();
+        if sizing != self.settings.sizing && self.channel.is_cached() {
+            self.channel = Channel::None;
+            actions.push(Action::DropChannel);
+        }
+        self.settings.sizing = sizing;
+        self.settings.takes_remarks = true;
         if sizing != Sizing::Drs {
             actions.extend(self.drop_drs());
         }
@@ -136,18 +131,19 @@ impl LoggedIn {
         }
     }
 
-    /// Who sizes a transfer's buffers: nobody but the kernel where the size is pinned. A listing is
-    /// over before there is anything to agree on with the other end.
+    /// Who sizes a transfer's buffers. A pinned size is left alone; where the two ends work together,
+    /// the other one is still served: sizes are told and answered. A listing is over before there is
+    /// anything to agree on.
     pub(super) fn sizing_of(&self, what: &TransferKind) -> Sizing {
-        let (pinned, policy) = match what {
-            TransferKind::Store { .. } => (self.settings.receive_buffer, self.settings.sizing),
-            TransferKind::Retrieve { .. } => (self.settings.send_buffer, self.settings.sizing),
+        let pinned = match what {
+            TransferKind::Store { .. } => self.settings.receive_buffer,
+            TransferKind::Retrieve { .. } => self.settings.send_buffer,
             // Not worth a thread that watches it.
-            TransferKind::List(_) => (self.settings.send_buffer, Sizing::Kernel),
+            TransferKind::List(_) => return Sizing::Kernel,
         };
-        match pinned {
-            Some(_) => Sizing::Kernel,
-            None => policy,
+        match self.settings.sizing {
+            alone if pinned.is_some() && !alone.needs_peer() => Sizing::Kernel,
+            policy => policy,
         }
     }
 

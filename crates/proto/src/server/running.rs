@@ -69,8 +69,8 @@ impl Running {
     }
 
     /// SBUF during a transfer: no reply, whatever becomes of it (2003 paper §4.2).
-    pub(super) fn follow(&mut self, bytes: u64) -> Vec<Action> {
-        let size = self.told.as_mut().and_then(|told| told.follow(bytes));
+    pub(super) fn follow(&self, bytes: u64) -> Vec<Action> {
+        let size = self.told.as_ref().and_then(|told| told.follow(bytes));
         size.map(Action::FollowBuffer).into_iter().collect()
     }
 
@@ -162,7 +162,10 @@ impl LoggedIn {
         match result {
             Ok(done) => {
                 actions.extend(as_actions(running.markers.on_end(done.progress)));
-                let complete = running.complete_reply(done.remark.as_deref());
+                // To people that know nothing of it, or to a program that compares texts, it would
+                // be a riddle.
+                let remark = done.remark.filter(|_| self.settings.takes_remarks);
+                let complete = running.complete_reply(remark.as_deref());
                 actions.push(Action::Reply(complete));
             }
             Err(error) => {

@@ -11,6 +11,9 @@ use crate::listing::FactSet;
 use crate::reply::Reply;
 use crate::sizing::Sizing;
 
+/// Digits of a size that fits 64 bits whatever they are.
+const MAX_SIZE_DIGITS: usize = 19;
+
 /// What a session needs to know of its server.
 #[derive(Debug, Clone)]
 pub struct SessionConfig {
@@ -30,11 +33,22 @@ pub struct SessionConfig {
     pub max_login_failures: u32,
     /// Consecutive unrecognizable lines after which the session ends with 421; 0: never.
     pub max_bad_lines: u32,
-    /// Who sizes buffers until OPTS DRS says otherwise: [`Sizing::Auto`] or [`Sizing::Kernel`]; the
-    /// others are the client's to ask for and count as `Auto`.
+    /// Who sizes buffers until OPTS DRS names another than `auto`: [`Sizing::Auto`] or
+    /// [`Sizing::Kernel`]; the others are the client's to ask for and count as `Auto`.
     pub sizing: Sizing,
     /// Longest idle time-out that SITE IDLE gives, seconds.
     pub max_idle_seconds: u32,
+}
+
+impl SessionConfig {
+    /// Who sizes the buffers of a client that has not asked for anything, and may know nothing of
+    /// right-sizing.
+    pub(super) fn own_sizing(&self) -> Sizing {
+        match self.sizing {
+            needs_peer if needs_peer.needs_peer() => Sizing::Auto,
+            own => own,
+        }
+    }
 }
 
 /// What the session waits for.
@@ -146,7 +160,7 @@ impl Session {
         let text = bytes.trim_ascii_end();
         let end = text.iter().position(|b| *b == b' ').unwrap_or(text.len());
         let verb = &text[..end];
-        let is_size = || matches!(Command::parse(bytes), Ok(Command::Sbuf(_)));
+        let is_size = || bytes.get(end..).is_some_and(is_size);
         verb.eq_ignore_ascii_case(b"ABOR")
             || text.eq_ignore_ascii_case(b"STAT")
             || (verb.eq_ignore_ascii_case(b"SBUF") && self.takes_sizes() && is_size())
@@ -238,6 +252,14 @@ impl Session {
         }
         actions
     }
+}
+
+/// Whether SBUF's argument is certainly a size; a cheap test, since a client may send any number
+/// of lines.
+fn is_size(argument: &[u8]) -> bool {
+    let spaces = argument.iter().take_while(|b| **b == b' ').count();
+    let (_, argument) = argument.split_at(spaces);
+    (1..=MAX_SIZE_DIGITS).contains(&argument.len()) && argument.iter().all(u8::is_ascii_digit)
 }
 
 /// Whether a command needs a data connection.

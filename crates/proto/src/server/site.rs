@@ -8,6 +8,7 @@ use super::{Action, FileRequest, SessionConfig, help};
 use crate::checksum::Algorithm;
 use crate::command::Site;
 use crate::path::VPath;
+use crate::remark;
 use crate::timestamp::Timestamp;
 
 impl LoggedIn {
@@ -36,7 +37,10 @@ impl LoggedIn {
                 self.set_buffer(side, bytes);
                 Ok(replies::reply(200, "Site Command Successful."))
             }
-            Site::ClientInfo(text) => Ok(note("client", text)),
+            Site::ClientInfo(text) => {
+                self.settings.takes_remarks |= remark::is_read_by(&text);
+                Ok(note("client", text))
+            }
             Site::TaskId(text) => Ok(note("task", text)),
             Site::Whoami => Ok(replies::reply(200, &self.user)),
             Site::Version => Ok(replies::reply(200, &config.version)),

@@ -92,6 +92,8 @@ pub(super) struct Settings {
     pub(super) receive_buffer: Option<u64>,
     /// Who sizes buffers that are not pinned (`OPTS DRS`).
     pub(super) sizing: Sizing,
+    /// The client is known to read what is added to a 226 ([`crate::remark`]).
+    pub(super) takes_remarks: bool,
     /// Seconds between 112 markers during stores, 0 none.
     pub(super) perf_seconds: u32,
     /// Seconds between 111 markers during stores, 0 none.
@@ -120,11 +122,8 @@ impl Settings {
             parallelism: 1,
             send_buffer: None,
             receive_buffer: None,
-            // A client that has not asked for it knows nothing of right-sizing.
-            sizing: match config.sizing {
-                sizing if sizing.needs_peer() => Sizing::Auto,
-                sizing => sizing,
-            },
+            sizing: config.own_sizing(),
+            takes_remarks: false,
             perf_seconds: config.perf_marker_seconds,
             range_seconds: config.range_marker_seconds,
             retrieve_perf_seconds: 0,

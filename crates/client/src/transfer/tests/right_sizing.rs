@@ -1,7 +1,11 @@
 //! Dynamic right-sizing: what is asked of whom, and what a refusal costs.
 
+use std::net::IpAddr;
+
+use data::drs::Endpoint;
 use proto::command::Command;
 use proto::sizing::Sizing;
+use tokio::io::AsyncReadExt;
 
 use super::*;
 use crate::Buffers;
@@ -86,7 +90,11 @@ async fn a_policy_that_is_refused_after_all_costs_a_warning() {
 
 #[tokio::test]
 async fn a_channel_that_is_refused_or_told_in_no_known_form_is_done_without() {
-    for reply in ["425 no port", "229 Entering DRS Passive Mode (|||5|)"] {
+    for reply in [
+        "500 what?",
+        "502 not here",
+        "229 Entering DRS Passive Mode (|||5|)",
+    ] {
         let (mut session, fake) = opened(vec![
             login_with(DRS),
             call("OPTS DRS drs", "200 ok"),
@@ -104,6 +112,60 @@ async fn a_channel_that_is_refused_or_told_in_no_known_form_is_done_without() {
         }
         fake.finish().await;
     }
+}
+
+#[tokio::test]
+async fn a_channel_that_cannot_be_had_now_is_asked_for_again() {
+    let told = format!("229 Entering DRS Passive Mode (|1|127.0.0.1|9|{NONCE}|)").leak();
+    let (mut session, fake) = opened(vec![
+        login_with(DRS),
+        call("OPTS DRS drs", "200 ok"),
+        call("DPSV", "425 no port"),
+        got(b"hello"),
+        call("DPSV", told),
+        got(b"hello"),
+    ])
+    .await;
+    for warnings in [1, 0] {
+        let attempt = fetch(&mut session, &sink(), &sized(Sizing::Drs))
+            .await
+            .unwrap();
+        assert_eq!(attempt.warnings.len(), warnings, "{:?}", attempt.warnings);
+    }
+    fake.finish().await;
+}
+
+#[tokio::test]
+async fn the_channel_goes_where_the_data_goes_whatever_host_is_told() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let told = format!("229 Entering DRS Passive Mode (|1|192.0.2.9|{port}|{NONCE}|)").leak();
+    let (mut session, fake) = opened(vec![
+        login_with(DRS),
+        call("OPTS DRS drs", "200 ok"),
+        call("DPSV", told),
+        vec![Listen("PASV"), Hear("RETR /f"), Say("150 go"), Hold],
+        vec![Wait(500), Say("226 done")],
+    ])
+    .await;
+    let spec = sized(Sizing::Drs);
+    let sink = sink();
+    let fetching = fetch(&mut session, &sink, &spec);
+    let greeted = async {
+        let (mut stream, from) = listener.accept().await.unwrap();
+        let mut line = [0; 38];
+        stream.read_exact(&mut line).await.unwrap();
+        (from.ip().to_string(), line)
+    };
+    let (attempt, (from, line)) = tokio::join!(fetching, greeted);
+    attempt.unwrap();
+    assert_eq!(from, "127.0.0.1");
+    assert_eq!(line[..], *format!("DRS {NONCE}\r\n").as_bytes());
+    fake.finish().await;
+    let endpoint = session.drs().unwrap();
+    // From the control connection's address: servers compare the two.
+    let bound = matches!(*endpoint, Endpoint::Connecting { local: Some(ip), .. } if ip == from.parse::<IpAddr>().unwrap());
+    assert!(bound, "{endpoint:?}");
 }
 
 #[tokio::test]
@@ -268,7 +330,8 @@ async fn pass_on(
 
 #[tokio::test]
 async fn between_servers_the_destination_listens_and_the_source_is_told() {
-    let told = format!("229 Entering DRS Passive Mode (|1|127.0.0.1|41000|{NONCE}|)").leak();
+    // The host is that of the data, whatever the server says.
+    let told = format!("229 Entering DRS Passive Mode (|1|192.0.2.9|41000|{NONCE}|)").leak();
     let passed_on = format!("DPRT |1|127.0.0.1|41000|{NONCE}|\r\n").leak();
     let drs = || call("OPTS DRS drs", "200 ok");
     let source = between(DRS, vec![drs(), call(passed_on, "200 ok")], false);
@@ -276,6 +339,36 @@ async fn between_servers_the_destination_listens_and_the_source_is_told() {
     let (buffers, warnings) = pass_on(Sizing::Drs, source, destination).await;
     assert_eq!(buffers, Buffers::Sized(Sizing::Drs));
     assert_eq!(warnings, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn between_servers_each_does_its_own_when_there_is_no_channel() {
+    let told = format!("229 Entering DRS Passive Mode (|1|192.0.2.9|41000|{NONCE}|)").leak();
+    let passed_on = format!("DPRT |1|127.0.0.1|41000|{NONCE}|\r\n").leak();
+    let both = || {
+        [
+            call("OPTS DRS drs", "200 ok"),
+            call("OPTS DRS auto", "200 ok"),
+        ]
+    };
+    for reply in ["425 no port", "500 what?"] {
+        let [drs, auto] = both();
+        let destination = between(DRS, vec![drs, call("DPSV", reply), auto], true);
+        let source = between(DRS, both().into(), false);
+        let (buffers, warnings) = pass_on(Sizing::Drs, source, destination).await;
+        assert_eq!(buffers, Buffers::Sized(Sizing::Auto));
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+    }
+    for reply in ["450 not now", "501 not there"] {
+        let [drs, auto] = both();
+        let source = between(DRS, vec![drs, call(passed_on, reply), auto], false);
+        let [drs, auto] = both();
+        let before = vec![drs, call("DPSV", told), vec![Listen("PASV")], auto];
+        let destination = between(DRS, before, true);
+        let (buffers, warnings) = pass_on(Sizing::Drs, source, destination).await;
+        assert_eq!(buffers, Buffers::Sized(Sizing::Auto));
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+    }
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 use super::*;
-use crate::drs::{MAX_LINE, MAX_SIZE};
+use crate::drs::MAX_LINE;
+use crate::sizing::MAX_BUFFER;
 use proptest::prelude::*;
 
 const HEX: &str = "000102030405060708090a0b0c0d0eff";
@@ -152,7 +153,7 @@ fn absurd_sizes_are_bounded() {
         at(0),
         b"SBUF 1.0 99999999999999999999999\n",
     );
-    assert_eq!(heard, Ok(vec![Event::Size(MAX_SIZE)]));
+    assert_eq!(heard, Ok(vec![Event::Size(MAX_BUFFER)]));
 }
 
 #[test]

@@ -35,7 +35,7 @@ fn a_server_that_announces_nothing_is_asked_nothing() {
             };
             assert_eq!(dialogue.agreed(sizing), agreed);
         }
-        assert!(!dialogue.may_open_drs());
+        assert!(!dialogue.may_listen_for_drs());
     }
 }
 
@@ -85,7 +85,7 @@ fn the_drs_channel_is_asked_for_once_a_session() {
         run(&mut dialogue, &drs),
         ["OPTS DRS drs", "<drs>", "<listen>", "STOR /f"]
     );
-    assert!(dialogue.may_open_drs());
+    assert!(dialogue.may_listen_for_drs());
     assert_eq!(dialogue.drs(), Some(DrsEnd::Listens(drs_address(1))));
     assert_eq!(run(&mut dialogue, &drs), ["<listen>", "STOR /f"]);
 
@@ -104,7 +104,7 @@ fn the_drs_channel_is_asked_for_once_a_session() {
         ["OPTS DRS auto", "<listen>", "STOR /f"]
     );
     assert_eq!(dialogue.drs(), None);
-    assert!(!dialogue.may_open_drs());
+    assert!(!dialogue.may_listen_for_drs());
     assert_eq!(
         run(&mut dialogue, &drs),
         ["OPTS DRS drs", "<drs>", "<listen>", "STOR /f"]
@@ -134,7 +134,7 @@ fn refusals_of_right_sizing_are_told_once_and_harmless() {
     assert_eq!(first, Some(Step::Set(opts(Sizing::Drs), refusal)));
     dialogue.refused(&opts(Sizing::Drs));
     assert_eq!(dialogue.agreed(Sizing::Drs), Sizing::Auto);
-    assert!(!dialogue.may_open_drs());
+    assert!(!dialogue.may_listen_for_drs());
     assert_eq!(run(&mut dialogue, &drs), ["<listen>", "STOR /f"]);
     // The other one was not refused.
     assert_eq!(
@@ -151,10 +151,16 @@ fn refusals_of_right_sizing_are_told_once_and_harmless() {
 fn a_refused_channel_is_not_asked_for_again() {
     let mut dialogue = right_sizing();
     dialogue.accepted(&opts(Sizing::Drs));
-    dialogue.refused(&Command::Dpsv);
-    assert!(!dialogue.may_open_drs());
-    assert_eq!(dialogue.agreed(Sizing::Drs), Sizing::Drs);
     let drs = wish(Sizing::Drs);
+    // What failed may succeed the next time; the other verb is another matter.
+    dialogue.drs_failed();
+    dialogue.refused(&Command::Dprt(drs_address(1)));
+    assert!(dialogue.drs_connecting_refused() && !dialogue.drs_listening_refused());
+    assert_eq!(run(&mut dialogue, &drs), ["<drs>", "<listen>", "STOR /f"]);
+    dialogue.refused(&Command::Dpsv);
+    assert!(!dialogue.may_listen_for_drs());
+    assert_eq!(dialogue.drs(), None);
+    assert_eq!(dialogue.agreed(Sizing::Drs), Sizing::Drs);
     assert_eq!(run(&mut dialogue, &drs), ["<listen>", "STOR /f"]);
 }
 

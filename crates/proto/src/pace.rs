@@ -1,10 +1,10 @@
-//! How often something may happen.
+//! How often a peer may make something happen.
 
 use std::time::Duration;
 
 /// A token bucket, kept as the time at which it will be full again.
 #[derive(Debug, Clone)]
-pub(super) struct Pace {
+pub struct Pace {
     every: Duration,
     burst: u32,
     full_at: Duration,
@@ -12,7 +12,7 @@ pub(super) struct Pace {
 
 impl Pace {
     /// One each `every`, and up to `burst` at once.
-    pub(super) const fn new(every: Duration, burst: u32) -> Self {
+    pub const fn new(every: Duration, burst: u32) -> Self {
         Self {
             every,
             burst,
@@ -20,8 +20,8 @@ impl Pace {
         }
     }
 
-    /// Takes one at the time `now` if it is there.
-    pub(super) fn take(&mut self, now: Duration) -> bool {
+    /// Takes one at the time `now`, since any fixed moment, if it is there.
+    pub fn take(&mut self, now: Duration) -> bool {
         let full_at = self.full_at.max(now).saturating_add(self.every);
         let there = full_at.saturating_sub(now) <= self.every * self.burst;
         if there {
