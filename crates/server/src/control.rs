@@ -39,6 +39,8 @@ pub(crate) struct ControlConnection {
     reader: LineReader,
     held: VecDeque<LineEvent>,
     held_bytes: usize,
+    /// Lines in front that were looked at since the last one was taken in order: none is urgent.
+    searched: usize,
     replies: Vec<u8>,
     stall: Duration,
     ended: bool,
@@ -52,6 +54,7 @@ impl ControlConnection {
             reader: LineReader::new(MAX_LINE),
             held: VecDeque::new(),
             held_bytes: 0,
+            searched: 0,
             replies: Vec::new(),
             stall,
             ended: false,
@@ -100,13 +103,16 @@ impl ControlConnection {
 
     /// The next line in order.
     pub(crate) fn next_line(&mut self) -> Option<LineEvent> {
+        self.searched = 0;
         self.take(0)
     }
 
-    /// The first waiting line that is `urgent`: taken even during a transfer.
+    /// The first waiting line that is `urgent`: taken even during a transfer. Each line is asked about
+    /// once, until the next one is taken in order; what is urgent must not change before.
     pub(crate) fn next_urgent(&mut self, urgent: impl Fn(&LineEvent) -> bool) -> Option<LineEvent> {
-        let at = self.held.iter().position(urgent)?;
-        self.take(at)
+        let found = self.held.iter().skip(self.searched).position(urgent);
+        self.searched = found.map_or(self.held.len(), |at| self.searched + at);
+        self.take(self.searched)
     }
 
     fn take(&mut self, at: usize) -> Option<LineEvent> {
@@ -174,5 +180,47 @@ fn weight(line: &LineEvent) -> usize {
     match line {
         LineEvent::Line(bytes) => bytes.len(),
         LineEvent::TooLong => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn each_waiting_line_is_asked_about_once() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap())
+            .await
+            .unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        let mut control = ControlConnection::new(stream, LINGER);
+        let asked = Cell::new(0);
+        let urgent = |line: &LineEvent| {
+            asked.set(asked.get() + 1);
+            matches!(line, LineEvent::Line(bytes) if bytes == b"ABOR")
+        };
+        let lines = "NOOP\r\n".repeat(100) + &"ABOR\r\nQUIT\r\n".repeat(50);
+        client.write_all(lines.as_bytes()).await.unwrap();
+        let mut taken = 0;
+        while taken < 50 {
+            control.read().await.unwrap();
+            while control.next_urgent(urgent).is_some() {
+                taken += 1;
+            }
+        }
+        assert!(asked.get() <= 200, "{}", asked.get());
+        // In order, and from the first again.
+        for expected in [&b"NOOP"[..]; 100].into_iter().chain([&b"QUIT"[..]; 50]) {
+            assert_eq!(control.next_line(), Some(LineEvent::Line(expected.into())));
+        }
+        client.write_all(b"ABOR\r\n").await.unwrap();
+        control.read().await.unwrap();
+        assert!(control.next_urgent(urgent).is_some());
+        assert_eq!(control.next_line(), None);
     }
 }

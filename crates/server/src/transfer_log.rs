@@ -60,6 +60,9 @@ pub struct TransferRecord {
     pub wire: WireStats,
     /// Who sized this end's buffers: the sizing's name, or `pinned`.
     pub sizing: &'static str,
+    /// Why its buffers were last sized as they were, or left alone on purpose; `None`: nothing was
+    /// decided.
+    pub decision: Option<String>,
     /// What held the transfer back, if known.
     pub limiter: Option<&'static str>,
     /// Checksum of the whole file, if known.

@@ -30,7 +30,7 @@ impl Driver {
                 Action::ConnectDrs(to) => self.connect_drs(to),
                 Action::DropDrs => self.drs = None,
                 Action::FollowBuffer(bytes) => {
-                    if let Work::Transfer(running) = &self.work {
+                    if let Work::Transfer(running) = &mut self.work {
                         running.follow_buffer(bytes);
                     }
                 }

@@ -37,6 +37,7 @@ impl Driver {
             sizing: sizing_name(summary.direction, &settings),
             limiter: limiter(summary.direction, &summary.wire),
             wire: summary.wire,
+            decision: summary.decision,
             checksum: settings.sum.zip(summary.digest),
             code,
             error,

@@ -3,14 +3,15 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use data::budget::StreamBudget;
 use data::channel::{Channel, ListenOptions};
 use data::job::{Control, Settings};
+use proto::pace::Pace;
 use proto::path::VPath;
 use proto::server::{FileError, Progress, TransferDone, TransferError, TransferRequest};
-use proto::sizing::Sizing;
+use proto::sizing::{self, Sizing};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
@@ -117,6 +118,8 @@ pub(crate) struct Summary {
     pub(crate) wire: data::job::WireStats,
     /// Hosts at the other ends of the data connections.
     pub(crate) peers: Vec<IpAddr>,
+    /// Why buffers were last sized as they were, or left alone on purpose.
+    pub(crate) decision: Option<String>,
     /// Checksum of the whole file, if known.
     pub(crate) digest: Option<String>,
 }
@@ -139,6 +142,9 @@ pub(crate) struct Running {
     events: mpsc::Receiver<Event>,
     /// The newest size of a receiver's buffers, bytes.
     resized: watch::Receiver<u64>,
+    /// Of sizes that the client tells; time counts from `begun`.
+    pace: Pace,
+    begun: Instant,
     tick: Interval,
     stopped: Option<Stop>,
     opened: bool,
@@ -173,15 +179,18 @@ impl Running {
             });
         }
         let shared = Arc::clone(&control);
+        let session = tracing::Span::current();
         std::thread::Builder::new()
             .name("transfer".to_owned())
-            .spawn(move || worker::run(order, &shared, &reports))?;
+            .spawn(move || session.in_scope(|| worker::run(order, &shared, &reports)))?;
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Ok(Self {
             control,
             events,
             resized,
+            pace: sizing::told_pace(),
+            begun: Instant::now(),
             tick,
             stopped: None,
             opened: false,
@@ -207,9 +216,12 @@ impl Running {
         }
     }
 
-    /// The peer's receiver has buffers of this size now, bytes.
-    pub(crate) fn follow_buffer(&self, bytes: u64) {
-        self.control.follow(bytes);
+    /// The peer's receiver has buffers of this size now, bytes. Each wakes the thread that sizes
+    /// buffers, so that those of a flood are dropped.
+    pub(crate) fn follow_buffer(&mut self, bytes: u64) {
+        if self.pace.take(self.begun.elapsed()) {
+            self.control.follow(bytes);
+        }
     }
 
     /// Stops the transfer; [`Event::Ended`] follows soon. The first cause counts.

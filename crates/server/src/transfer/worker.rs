@@ -55,6 +55,7 @@ pub(super) fn run(order: Order, control: &Arc<Control>, reports: &mpsc::Sender<E
     summary.elapsed = begun.elapsed();
     summary.bytes = control.bytes();
     summary.wire = control.wire();
+    summary.decision = log_decisions(control);
     summary.peers = control.peers();
     let last = progress(control);
     let ended = Ended {
@@ -159,9 +160,26 @@ impl Summary {
             settings,
             wire: WireStats::default(),
             peers: Vec::new(),
+            decision: None,
             digest: None,
         }
     }
+}
+
+/// Tells what was decided about buffers, and gives the last reason.
+fn log_decisions(control: &Control) -> Option<String> {
+    let decisions = control.decisions();
+    for decision in &decisions {
+        tracing::debug!(
+            stream = decision.stream,
+            seconds = decision.at.as_secs_f64(),
+            limiter = decision.limiter.name(),
+            change = ?decision.change,
+            reason = %decision.reason,
+            "buffer decision"
+        );
+    }
+    decisions.into_iter().last().map(|last| last.reason)
 }
 
 fn report(reports: &mpsc::Sender<Event>, event: Event) {

@@ -35,6 +35,7 @@ struct Line<'a> {
     memory_bytes: Option<u64>,
     min_rtt_us: Option<u32>,
     retransmits: u64,
+    decision: Option<&'a str>,
     limiter: Option<&'static str>,
     checksum: Option<Checksum<'a>>,
     code: u16,
@@ -86,6 +87,7 @@ pub(super) fn line(record: &TransferRecord) -> serde_json::Result<Vec<u8>> {
         memory_bytes: (wire.memory_bytes > 0).then_some(wire.memory_bytes),
         min_rtt_us: (wire.min_rtt_us > 0).then_some(wire.min_rtt_us),
         retransmits: wire.retransmits,
+        decision: record.decision.as_deref(),
         limiter: record.limiter,
         checksum: record.checksum.as_ref().map(|(algorithm, hex)| Checksum {
             algorithm: algorithm.name(),

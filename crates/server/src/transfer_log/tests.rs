@@ -24,6 +24,7 @@ fn record() -> TransferRecord {
             ..WireStats::default()
         },
         sizing: "auto",
+        decision: Some("the receiver's buffer has this size".to_owned()),
         limiter: None,
         checksum: Some((Algorithm::Adler32, "00000001".to_owned())),
         code: 226,
@@ -85,6 +86,7 @@ fn json_line_has_every_field() {
             "memory_bytes": 65_536,
             "min_rtt_us": 31,
             "retransmits": 2,
+            "decision": "the receiver's buffer has this size",
             "limiter": null,
             "checksum": {"algorithm": "ADLER32", "hex": "00000001"},
             "code": 226,

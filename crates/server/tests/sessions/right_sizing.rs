@@ -143,6 +143,30 @@ fn a_receiver_tells_its_sizes() {
 }
 
 #[test]
+fn a_pinned_sender_keeps_its_size_and_still_echoes() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = directory.path().join("log");
+    let server = Running::with(|config| config.transfer_log = Some(log.clone()));
+    let bytes = server.file("f", LARGE);
+    let mut client = session(&server, "drs");
+    client.expect("SITE RETRBUFSIZE 131072", 200);
+    let (at, nonce) = dpsv(&mut client);
+    let address = client.pasv();
+    client.send("RETR f");
+    let data = data_port::connect(address);
+    client.next(150);
+    let mut peer = Peer::connect(at, &nonce);
+    peer.say("SBUF 1.5 1048576\r\n");
+    assert_eq!(peer.line(), "SBUF 1.5 1048576\r\n");
+    assert!(data_port::drain(data) == bytes);
+    client.next(226);
+    eventually("the log has twice what was pinned", || {
+        let text = std::fs::read_to_string(&log).unwrap_or_default();
+        text.contains("\"buffer\":262144") && text.contains("\"sizing\":\"pinned\"")
+    });
+}
+
+#[test]
 fn strangers_on_the_channel_are_turned_away_and_nothing_else() {
     let server = Running::start();
     let bytes = server.file("f", LARGE);
@@ -231,7 +255,9 @@ fn another_policy_and_another_login_forget_the_channel() {
 
 #[test]
 fn with_drs1_sizes_are_taken_during_a_transfer_without_a_word() {
-    let server = Running::start();
+    let directory = tempfile::tempdir().unwrap();
+    let log = directory.path().join("log");
+    let server = Running::with(|config| config.transfer_log = Some(log.clone()));
     let bytes = server.file("f", LARGE);
     let mut client = session(&server, "drs1");
     let address = client.pasv();
@@ -246,6 +272,11 @@ fn with_drs1_sizes_are_taken_during_a_transfer_without_a_word() {
     assert!(got == bytes);
     client.next(226);
     client.expect("SBUF 524288", 200);
+    eventually("the last size in time was set, and why", || {
+        let text = std::fs::read_to_string(&log).unwrap_or_default();
+        text.contains("\"buffer\":524288")
+            && text.contains("\"decision\":\"the receiver's buffer has this size\"")
+    });
 }
 
 #[test]
