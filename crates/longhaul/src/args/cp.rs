@@ -9,13 +9,9 @@ use data::job::IoMethod;
 use proto::checksum::Algorithm;
 use proto::sizing::Sizing;
 
-use tune::sizing::drs::Interval;
+use tune::sizing::drs::{Interval, IntervalError};
 
 use crate::units;
-
-/// Bounds of `--drs-interval`.
-const SHORTEST_INTERVAL: Duration = Duration::from_millis(1);
-const LONGEST_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Copy files and trees
 ///
@@ -161,17 +157,8 @@ fn buffer(text: &str) -> Result<Buffers, String> {
 
 /// `--drs-interval`
 pub(crate) fn interval(text: &str) -> Result<Interval, String> {
-    if text == "adaptive" {
-        return Ok(Interval::Adaptive);
-    }
-    match sim::units::time(text) {
-        Ok(time) if (SHORTEST_INTERVAL..=LONGEST_INTERVAL).contains(&time) => {
-            Ok(Interval::Fixed(time))
-        }
-        _ => Err(format!(
-            "'{text}' is neither `adaptive` nor a time from 1ms to 60s"
-        )),
-    }
+    text.parse()
+        .map_err(|error: IntervalError| error.to_string())
 }
 
 fn mode(text: &str) -> Result<ModeChoice, String> {

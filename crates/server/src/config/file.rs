@@ -9,7 +9,7 @@ use std::time::Duration;
 use data::job::IoMethod;
 use proto::sizing::Sizing;
 use serde::Deserialize;
-use tune::sizing::drs::Interval;
+use tune::sizing::drs::{Interval, IntervalError};
 
 use super::{Anonymous, ServerConfig, ThirdParty};
 
@@ -53,7 +53,7 @@ pub struct FileConfig {
     pub block: Option<Block>,
     pub io: Option<IoName>,
     pub buffer: Option<BufferName>,
-    pub drs_interval: Option<IntervalMillis>,
+    pub drs_interval: Option<IntervalText>,
     pub run_as: Option<String>,
 }
 
@@ -155,20 +155,16 @@ impl From<BufferName> for Sizing {
     }
 }
 
-/// Milliseconds between two looks at the bandwidth, 1 to 60 000; 0: as the path wants it.
+/// [`Interval`] as the flag has it: `adaptive`, or a time such as `100ms`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "u64")]
-pub struct IntervalMillis(Interval);
+#[serde(try_from = "String")]
+pub struct IntervalText(Interval);
 
-impl TryFrom<u64> for IntervalMillis {
-    type Error = String;
+impl TryFrom<String> for IntervalText {
+    type Error = IntervalError;
 
-    fn try_from(millis: u64) -> Result<Self, String> {
-        match millis {
-            0 => Ok(Self(Interval::Adaptive)),
-            1..=60_000 => Ok(Self(Interval::Fixed(Duration::from_millis(millis)))),
-            _ => Err(format!("{millis} is more than 60000 milliseconds")),
-        }
+    fn try_from(text: String) -> Result<Self, IntervalError> {
+        text.parse().map(Self)
     }
 }
 
@@ -283,7 +279,7 @@ mod tests {
             "max-streams = 4\nmax-streams-per-transfer = 5\nidle-timeout = 6\n",
             "login-timeout = 7\nstall-timeout = 8\ndrain = 9\nperf-marker-seconds = 10\n",
             "range-marker-seconds = 11\nblock = 65536\nio = \"copy\"\nbuffer = \"kernel\"\n",
-            "drs-interval = 20\nrun-as = \"ftp\"\n",
+            "drs-interval = \"20ms\"\nrun-as = \"ftp\"\n",
         ))
         .unwrap();
         let expected = ServerConfig {
@@ -324,7 +320,8 @@ mod tests {
             ("\ndata-ports = \"9-1\"\n", "9-1"),
             ("\nblock = 12\n", "12"),
             ("\nbuffer = \"drs\"\n", "drs"),
-            ("\ndrs-interval = 60001\n", "60001"),
+            ("\ndrs-interval = 20\n", "20"),
+            ("\ndrs-interval = \"60s\"\n", "60s"),
             ("\nanonymous = \"yes\"\n", "yes"),
         ] {
             let error = load(text).unwrap_err().to_string();
