@@ -223,7 +223,7 @@ mod tests {
             text.contains("sysctl -w net.ipv4.tcp_wmem=\"4096 16384 "),
             "{text}"
         );
-        assert!(text.contains("1 Gbit/s at 200 ms: sends "), "{text}");
+        assert!(text.contains("1.00 Gbit/s at 200 ms: sends "), "{text}");
         let json = findings(Caps::default(), 200).json();
         assert_eq!(json["paths"][0]["advice"][0]["sysctl"], "net.ipv4.tcp_wmem");
     }
