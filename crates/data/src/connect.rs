@@ -12,19 +12,10 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use crate::error::DataError;
 use crate::job::Settings;
+use crate::listen::Accept;
 use crate::os::wake;
 use crate::stream::{Stream, same_host, tune};
 use crate::transfer::Transfer;
-
-/// From which hosts a passive channel takes connections; others are closed at once and the
-/// transfer goes on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Accept {
-    /// Only this host (the control connection's peer). IPv4-mapped IPv6 addresses count as IPv4.
-    Only(IpAddr),
-    /// Any host (third-party transfers by users who may).
-    Any,
-}
 
 /// Pause when the system has no descriptor or memory for another connection.
 pub(crate) const SHORTAGE: Duration = Duration::from_millis(100);

@@ -9,12 +9,12 @@ use proto::ranges::RangeSet;
 
 use crate::job::WireStats;
 use crate::lock::locked;
-use crate::os::tcp_info::{MemInfo, TcpInfo};
 use crate::os::wake::Wake;
 use crate::sizing::board::Board;
 use crate::stream::Stream;
+pub use crate::stream::StreamSample;
+use tune::sizing::Decision;
 use tune::sizing::auto::Bound;
-use tune::sizing::{Decision, StreamId};
 
 /// Shared between a running transfer and whoever watches or stops it. One may serve several
 /// attempts in turn: bytes and stored ranges then add up. Once cancelled it stays so.
@@ -29,17 +29,6 @@ pub struct Control {
     wire: Mutex<WireStats>,
     begun: Mutex<Option<Instant>>,
     board: Board,
-}
-
-/// One stream as its kernel shows it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct StreamSample {
-    /// Which: unique in this process.
-    pub stream: StreamId,
-    /// TCP_INFO.
-    pub info: TcpInfo,
-    /// SO_MEMINFO.
-    pub memory: MemInfo,
 }
 
 /// Most hosts that [`Control::peers`] names.

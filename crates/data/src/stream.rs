@@ -11,10 +11,9 @@ use socket2::{Socket, TcpKeepalive};
 
 use tune::sizing::StreamId;
 
-use crate::control::StreamSample;
 use crate::error::DataError;
 use crate::job::Settings;
-use crate::os::tcp_info::{mem_info, tcp_info};
+use crate::os::tcp_info::{MemInfo, TcpInfo, mem_info, tcp_info};
 use crate::os::{sockopt, wake};
 use crate::sizing::handshake;
 
@@ -27,6 +26,17 @@ const KEEPALIVE: Duration = Duration::from_secs(60);
 
 /// The next stream's number.
 static NEXT: AtomicU64 = AtomicU64::new(0);
+
+/// One stream as its kernel shows it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct StreamSample {
+    /// Which: unique in this process.
+    pub stream: StreamId,
+    /// TCP_INFO.
+    pub info: TcpInfo,
+    /// SO_MEMINFO.
+    pub memory: MemInfo,
+}
 
 /// One data TCP connection. The socket never blocks; waiting is `wire`'s business, so that every
 /// wait can be cancelled.
@@ -52,7 +62,12 @@ impl Stream {
         if settings.congestion.is_none() {
             leave_timers_to_long_paths(&socket);
         }
-        handshake::after(&socket, settings)?;
+        handshake::after(
+            &socket,
+            settings.sizing,
+            settings.send_buffer,
+            settings.receive_buffer,
+        )?;
         if let Some(bytes) = settings.receive_buffer {
             // Before Linux 7.1 the window of a live connection only follows the buffer when the
             // clamp is lifted too.
@@ -167,27 +182,6 @@ fn leave_timers_to_long_paths(socket: &Socket) {
             return;
         }
     }
-}
-
-/// Pins socket buffers, bytes; the kernel cuts them to its limits without a word.
-pub(crate) fn pin_buffers(
-    socket: &Socket,
-    send: Option<u64>,
-    receive: Option<u64>,
-) -> Result<(), DataError> {
-    // The option takes a C int.
-    let size = |bytes: u64| i32::try_from(bytes).map_or(i32::MAX as usize, |n| n.max(0) as usize);
-    if let Some(bytes) = send {
-        socket
-            .set_send_buffer_size(size(bytes))
-            .map_err(|e| DataError::setup("send buffer", e))?;
-    }
-    if let Some(bytes) = receive {
-        socket
-            .set_recv_buffer_size(size(bytes))
-            .map_err(|e| DataError::setup("receive buffer", e))?;
-    }
-    Ok(())
 }
 
 /// Whether two addresses are the same host: an IPv4 peer of an IPv6 socket shows up as

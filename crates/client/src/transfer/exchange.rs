@@ -136,12 +136,13 @@ impl Session {
         } else {
             None
         };
-        let follows = Follows::of(&job, &settings, control);
+        let sends = matches!(job, Job::Send { .. });
+        let follows = Follows::of(sends, &settings, control);
         let told = Told {
             follows: follows.as_ref(),
             ..told
         };
-        let sizes = Sizes::of(&job, &settings, control);
+        let sizes = Sizes::of(sends, &settings, control);
         let mut guard = CancelOnDrop(Some(Arc::clone(control)));
         let alternative = alternative.map(|target| self.alternative(target, &settings));
         let data = start(job, channel, alternative, settings, Arc::clone(control));

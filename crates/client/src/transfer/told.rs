@@ -14,7 +14,6 @@ use proto::sizing::{self, Sizing, parse_buffer_reply};
 use tokio::sync::watch;
 
 use super::Remark;
-use super::exchange::Job;
 use crate::session::Session;
 
 /// Where to keep what preliminary replies tell.
@@ -38,8 +37,8 @@ pub(crate) struct Follows<'a> {
 
 impl<'a> Follows<'a> {
     /// That of a transfer in which this end is told sizes.
-    pub(super) fn of(job: &Job, settings: &Settings, control: &'a Control) -> Option<Self> {
-        let follows = settings.sizing == Sizing::Drs1 && matches!(job, Job::Send { .. });
+    pub(super) fn of(sends: bool, settings: &Settings, control: &'a Control) -> Option<Self> {
+        let follows = settings.sizing == Sizing::Drs1 && sends;
         follows.then(|| Self {
             control,
             pace: Mutex::new(sizing::told_pace()),
@@ -80,8 +79,8 @@ pub(super) struct Sizes(Option<watch::Receiver<u64>>);
 
 impl Sizes {
     /// Those of a transfer in which the server is to be told.
-    pub(super) fn of(job: &Job, settings: &Settings, control: &Control) -> Self {
-        if settings.sizing != Sizing::Drs1 || !matches!(job, Job::Receive { .. }) {
+    pub(super) fn of(sends: bool, settings: &Settings, control: &Control) -> Self {
+        if settings.sizing != Sizing::Drs1 || sends {
             return Self(None);
         }
         let (size, sizes) = watch::channel(0);

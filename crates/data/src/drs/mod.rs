@@ -19,8 +19,8 @@ use proto::sizing::Sizing;
 use rustix::rand::{GetRandomFlags, getrandom};
 use socket2::Socket;
 
-use crate::channel::{Accept, ListenOptions, bind_any};
 use crate::error::DataError;
+use crate::listen::{Accept, ListenOptions, bind_any};
 use crate::os::sockopt;
 
 pub(crate) use link::{Event, Link};

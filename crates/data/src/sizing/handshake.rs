@@ -16,9 +16,7 @@ use socket2::Socket;
 use tune::sizing::Bounds;
 
 use crate::error::DataError;
-use crate::job::Settings;
 use crate::os::sockopt::{self, Buffer};
-use crate::stream::pin_buffers;
 
 /// Sets what was pinned, and for a policy that [starts small](Sizing::starts_small) what lets its
 /// window grow later, before connecting or listening.
@@ -43,16 +41,41 @@ pub(crate) fn before(
 
 /// Sets a fresh connection's buffers to their first size where a policy starts small. Which end
 /// will send is not known yet, nor does it matter.
-pub(crate) fn after(socket: &Socket, settings: &Settings) -> io::Result<()> {
-    if !settings.sizing.starts_small() {
+pub(crate) fn after(
+    socket: &Socket,
+    sizing: Sizing,
+    send: Option<u64>,
+    receive: Option<u64>,
+) -> io::Result<()> {
+    if !sizing.starts_small() {
         return Ok(());
     }
     let initial = Bounds::default().initial;
-    let pinned = [settings.send_buffer, settings.receive_buffer];
-    for (buffer, pinned) in [Buffer::Send, Buffer::Receive].into_iter().zip(pinned) {
+    for (buffer, pinned) in [(Buffer::Send, send), (Buffer::Receive, receive)] {
         if pinned.is_none() {
             sockopt::set_buffer(socket.as_fd(), buffer, initial)?;
         }
+    }
+    Ok(())
+}
+
+/// Pins socket buffers, bytes; the kernel cuts them to its limits without a word.
+pub(crate) fn pin_buffers(
+    socket: &Socket,
+    send: Option<u64>,
+    receive: Option<u64>,
+) -> Result<(), DataError> {
+    // The option takes a C int.
+    let size = |bytes: u64| i32::try_from(bytes).map_or(i32::MAX as usize, |n| n.max(0) as usize);
+    if let Some(bytes) = send {
+        socket
+            .set_send_buffer_size(size(bytes))
+            .map_err(|e| DataError::setup("send buffer", e))?;
+    }
+    if let Some(bytes) = receive {
+        socket
+            .set_recv_buffer_size(size(bytes))
+            .map_err(|e| DataError::setup("receive buffer", e))?;
     }
     Ok(())
 }

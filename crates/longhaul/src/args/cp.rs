@@ -151,7 +151,11 @@ fn parallelism(text: &str) -> Result<Parallelism, String> {
 fn buffer(text: &str) -> Result<Buffers, String> {
     match Sizing::parse(text) {
         Some(sizing) => Ok(Buffers::Sized(sizing)),
-        None => units::positive_size(text).map(Buffers::Pinned),
+        None => units::positive_size(text)
+            .map(Buffers::Pinned)
+            .map_err(|_| {
+                format!("'{text}' is neither auto, kernel, drs, drs1 nor a size such as 4Mi")
+            }),
     }
 }
 

@@ -1,0 +1,84 @@
+//! Listening for connections of a session: where, on which port, and for whom.
+
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
+
+use proto::sizing::Sizing;
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::error::DataError;
+use crate::sizing::handshake;
+
+/// Connections that may wait to be accepted: more than any client opens at once, so that a port
+/// scan does not crowd out the peer.
+const BACKLOG: i32 = 256;
+
+/// How a listener is made.
+#[derive(Debug, Clone)]
+pub struct ListenOptions {
+    /// Local address to bind (the control connection's local address).
+    pub ip: IpAddr,
+    /// Ports to choose from, in random order; `None`: any.
+    pub ports: Option<RangeInclusive<u16>>,
+    /// Who may connect.
+    pub accept: Accept,
+    /// Set before listen, bytes.
+    pub send_buffer: Option<u64>,
+    /// Set before listen, bytes. Fixes the window scale of every connection for life; leave it
+    /// `None` unless a user demands it.
+    pub receive_buffer: Option<u64>,
+    /// Who will size the connections' buffers: decides what is asked for before listening.
+    pub sizing: Sizing,
+}
+
+/// From which hosts a passive channel takes connections; others are closed at once and the
+/// transfer goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Accept {
+    /// Only this host (the control connection's peer). IPv4-mapped IPv6 addresses count as IPv4.
+    Only(IpAddr),
+    /// Any host (third-party transfers by users who may).
+    Any,
+}
+
+pub(crate) fn bind_any(options: &ListenOptions) -> Result<Socket, DataError> {
+    let Some(range) = &options.ports else {
+        return bind(options, 0);
+    };
+    // A random start and an odd-stepped walk would repeat on small ranges; a shuffle does not.
+    let mut ports: Vec<u16> = range.clone().collect();
+    let hasher = RandomState::new();
+    ports.sort_by_cached_key(|port| hasher.hash_one(port));
+    for port in ports {
+        match bind(options, port) {
+            Err(DataError::Listen { source, .. }) if source.kind() == io::ErrorKind::AddrInUse => {}
+            done => return done,
+        }
+    }
+    Err(DataError::Listen {
+        at: SocketAddr::new(options.ip, 0),
+        source: io::ErrorKind::AddrInUse.into(),
+    })
+}
+
+fn bind(options: &ListenOptions, port: u16) -> Result<Socket, DataError> {
+    let at = SocketAddr::new(options.ip, port);
+    let fail = |source| DataError::Listen { at, source };
+    let socket =
+        Socket::new(Domain::for_address(at), Type::STREAM, Some(Protocol::TCP)).map_err(fail)?;
+    // A port whose last connection is still in TIME_WAIT is free for a new listener.
+    socket.set_reuse_address(true).map_err(fail)?;
+    handshake::before(
+        &socket,
+        options.sizing,
+        options.send_buffer,
+        options.receive_buffer,
+    )?;
+    socket.set_nonblocking(true).map_err(fail)?;
+    socket.bind(&at.into()).map_err(fail)?;
+    socket.listen(BACKLOG).map_err(fail)?;
+    Ok(socket)
+}
