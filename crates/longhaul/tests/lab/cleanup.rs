@@ -105,7 +105,9 @@ impl Lasting {
     }
 
     fn spawn(place: &Path, changed: u64, script: &str) -> Child {
-        Command::new(LONGHAUL)
+        // Tests that run in the background of a script have interrupts ignored, and pass that on.
+        Command::new("env")
+            .args(["--default-signal=INT", LONGHAUL])
             .args(["lab", "net", "--wait", "--quiet", "--rtt", "10ms"])
             .args(["--sysctl", &format!("net.core.rmem_max={changed}")])
             .args(["--", "sh", "-c", script])
