@@ -43,6 +43,16 @@ fn machine_setting() -> u64 {
     read(Path::new(MACHINE)).trim().parse().unwrap()
 }
 
+/// A lab that was killed, with all that could have put the machine's settings back, left that to the
+/// next one.
+fn mend() {
+    let status = Command::new(LONGHAUL)
+        .args(["lab", "net", "--wait", "--quiet", "--", "true"])
+        .status()
+        .unwrap();
+    assert!(status.success());
+}
+
 /// Namespaces that are kept by a mount, as `ip netns` does it.
 fn namespace_mounts() -> usize {
     let mounts = read(Path::new("/proc/self/mountinfo"));
@@ -76,6 +86,7 @@ impl Lasting {
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let mark = format!("86400.{}{count:03}", std::process::id());
         let directory = directory();
+        mend();
         let (setting_before, mounts_before) = {
             let _no_lab = NoLab::wait();
             (machine_setting(), namespace_mounts())
