@@ -4,10 +4,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use data::job::IoMethod;
+use data::job::{Congestion, IoMethod};
 use proto::checksum::Algorithm;
 use proto::sizing::Sizing;
 use tune::sizing::drs::Interval;
+use tune::streams::chunked::{Mode, Parameters};
 
 /// How many parallel streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -17,6 +18,8 @@ pub enum Parallelism {
     Auto,
     /// Exactly this many (MODE E when more than one).
     Fixed(u32),
+    /// One of the modes of 2008, against any server with extended block mode.
+    Chunked(Mode),
 }
 
 /// Transfer mode wish.
@@ -91,12 +94,16 @@ pub struct CopyOptions {
     pub recursive: bool,
     /// `-p`
     pub parallelism: Parallelism,
+    /// `--max-streams`: never more at a time, for one file
+    pub max_streams: u32,
+    /// `--autopar`: the parameters of the modes of 2008
+    pub autopar: Parameters,
     /// `--buffer`
     pub buffer: Buffers,
     /// `--drs-interval`: how often this end, receiving with [`Sizing::Drs`], computes the bandwidth
     pub drs_interval: Interval,
-    /// `--cc NAME`
-    pub congestion: Option<String>,
+    /// `--cc`
+    pub congestion: Congestion,
     /// `--mode`
     pub mode: ModeChoice,
     /// `--offset`, bytes

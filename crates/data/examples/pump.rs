@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use data::channel::{Accept, Channel, ListenOptions};
-use data::job::{Control, IoMethod, Settings};
+use data::job::{Congestion, Control, IoMethod, Settings};
 use data::recv::RecvPlan;
 use data::send::SendPlan;
 use data::store::file::{FileSink, FileSource};
@@ -150,7 +150,8 @@ fn measure(source: &Path, target: &Path, case: Case) -> Result<(f64, f64), Box<d
         block: case.block,
         sum: case.sum,
         io,
-        congestion: std::env::var("PUMP_CONGESTION").ok(),
+        congestion: std::env::var("PUMP_CONGESTION")
+            .map_or(Congestion::System, |name| Congestion::parse(&name)),
         ..Settings::default()
     };
     let mut ranges = RangeSet::new();

@@ -8,6 +8,7 @@ use proto::command::{Mode, Type};
 use proto::ranges::RangeSet;
 use proto::sizing::Sizing;
 use tune::sizing::drs::Interval;
+use tune::streams::auto::Verdict;
 
 pub use crate::control::{Control, StreamSample};
 use crate::drs;
@@ -30,6 +31,47 @@ pub enum IoMethod {
     Zerocopy,
 }
 
+/// Which congestion control this end's sockets run.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Congestion {
+    /// The system's.
+    #[default]
+    System,
+    /// What the path asks for, of those that the system has and permits (sending); begins with the
+    /// system's.
+    Auto,
+    /// This one; a system without it is an error.
+    Named(String),
+}
+
+impl Congestion {
+    /// `system`, `auto`, or a name.
+    pub fn parse(text: &str) -> Self {
+        match text {
+            "system" => Self::System,
+            "auto" => Self::Auto,
+            name => Self::Named(name.to_owned()),
+        }
+    }
+
+    /// The text that [`Congestion::parse`] reads.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::System => "system",
+            Self::Auto => "auto",
+            Self::Named(name) => name,
+        }
+    }
+
+    /// The one that was named.
+    pub fn named(&self) -> Option<&str> {
+        match self {
+            Self::Named(name) => Some(name),
+            _ => None,
+        }
+    }
+}
+
 /// Settings of one transfer, the same for sending and receiving.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -39,6 +81,12 @@ pub struct Settings {
     pub type_: Type,
     /// Connections to open when sending in MODE E; ignored in MODE S (1).
     pub streams: usize,
+    /// Sending in MODE E: connections that may be open at a time. Above `streams`, or above 1 with
+    /// [`Settings::adapt`], the number follows the path.
+    pub most_streams: usize,
+    /// Sending: `tune::streams::auto` decides about streams (1 to `most_streams`) and pace while data
+    /// moves.
+    pub adapt: bool,
     /// Payload of a MODE E block when sending, and unit of store access, bytes. 64 KiB..=64 MiB.
     pub block: usize,
     /// How bytes move.
@@ -62,8 +110,8 @@ pub struct Settings {
     pub drs: Option<Arc<drs::Endpoint>>,
     /// How often a receiving end computes the bandwidth ([`Sizing::Drs`]).
     pub drs_interval: Interval,
-    /// Congestion control by name; `None` leaves the system's.
-    pub congestion: Option<String>,
+    /// Congestion control of this end's sockets.
+    pub congestion: Congestion,
     /// MODE E sending: set CLOSE in the end marks and close the connections after the transfer.
     pub close_after: bool,
 }
@@ -106,6 +154,8 @@ impl Default for Settings {
             mode: Mode::Stream,
             type_: Type::Image,
             streams: 1,
+            most_streams: 1,
+            adapt: false,
             block: 1 << 20,
             io: IoMethod::Auto,
             sum: None,
@@ -117,7 +167,7 @@ impl Default for Settings {
             sizing: Sizing::Kernel,
             drs: None,
             drs_interval: Interval::default(),
-            congestion: None,
+            congestion: Congestion::System,
             close_after: false,
         }
     }
@@ -140,4 +190,6 @@ pub struct Report {
     pub elapsed: Duration,
     /// A limit of this host that held the transfer back: which setting to raise, and for what gain.
     pub remark: Option<String>,
+    /// What limited the streams that this end sent over, by [`Settings::adapt`].
+    pub verdict: Option<Verdict>,
 }

@@ -59,7 +59,7 @@ impl Stream {
         if let Err(error) = socket.set_tcp_notsent_lowat(NOTSENT_LOWAT) {
             tracing::debug!(%error, "TCP_NOTSENT_LOWAT not set");
         }
-        if settings.congestion.is_none() {
+        if settings.congestion.named().is_none() {
             leave_timers_to_long_paths(&socket);
         }
         handshake::after(
@@ -161,7 +161,7 @@ pub(crate) fn tune(socket: &Socket, settings: &Settings) -> Result<(), DataError
         settings.send_buffer,
         settings.receive_buffer,
     )?;
-    if let Some(name) = &settings.congestion {
+    if let Some(name) = settings.congestion.named() {
         socket
             .set_tcp_congestion(name.as_bytes())
             .map_err(|e| DataError::setup(format!("congestion control `{name}`"), e))?;
@@ -207,7 +207,7 @@ mod tests {
     fn an_unknown_congestion_control_is_named_in_the_error() {
         let socket = Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
         let settings = Settings {
-            congestion: Some("warpdrive".into()),
+            congestion: crate::job::Congestion::Named("warpdrive".into()),
             ..Settings::default()
         };
         let error = tune(&socket, &settings).unwrap_err();

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
+use tune::streams::auto::Verdict;
 
 use crate::control::Control;
 use crate::error::DataError;
@@ -36,6 +37,7 @@ pub(crate) struct Transfer {
     /// The most memory that the streams' sockets held at one moment, bytes.
     most_held: AtomicU64,
     remark: Mutex<Option<String>>,
+    verdict: Mutex<Option<Verdict>>,
     first_connection: Mutex<Option<Instant>>,
 }
 
@@ -60,6 +62,7 @@ impl Transfer {
             stats: Mutex::default(),
             most_held: AtomicU64::new(0),
             remark: Mutex::new(None),
+            verdict: Mutex::new(None),
             first_connection: Mutex::new(None),
         })
     }
@@ -149,6 +152,11 @@ impl Transfer {
         locked(&self.remark).get_or_insert(remark);
     }
 
+    /// What the report says limited the streams.
+    pub(crate) fn note_verdict(&self, verdict: Verdict) {
+        *locked(&self.verdict) = Some(verdict);
+    }
+
     /// Adds what one stream measured.
     pub(crate) fn add_stats(&self, one: &WireStats) {
         let mut all = locked(&self.stats);
@@ -188,6 +196,7 @@ impl Transfer {
                 digest,
                 wire,
                 remark: locked(&self.remark).take(),
+                verdict: locked(&self.verdict).take(),
                 elapsed: locked(&self.first_connection).map_or(Duration::ZERO, |t| t.elapsed()),
             }),
         }

@@ -48,6 +48,9 @@ pub struct Features {
     pub x_checksums: Vec<Algorithm>,
     /// What `OPTS DRS` takes (longhaul's ` DRS auto;kernel;drs1;drs;` line).
     pub drs: Vec<Sizing>,
+    /// The server changes the number of its data connections while it sends, within `Parallelism`, and
+    /// takes OPTS TUNE (longhaul's ` TUNE Streams;Congestion;` line).
+    pub tune: bool,
     /// All lines, trimmed.
     pub lines: Vec<String>,
 }
@@ -96,6 +99,7 @@ impl Features {
             "PASV" if parameters.contains("ALLOWDELAYED") => self.delayed_passive = true,
             "CKSM" | "CKSUM" => self.checksums = algorithms(&parameters),
             "CKSM.STOR" => self.stor_checksum = true,
+            "TUNE" => self.tune = true,
             "DRS" => self.drs = sizing::parse_names(&parameters),
             "XCRC" => self.note_x(Algorithm::Crc32),
             "XMD5" => self.note_x(Algorithm::Md5),

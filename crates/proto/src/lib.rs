@@ -24,4 +24,5 @@ pub mod remark;
 pub mod reply;
 pub mod server;
 pub mod sizing;
+pub mod streams;
 pub mod timestamp;

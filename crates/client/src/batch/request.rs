@@ -101,7 +101,7 @@ fn streams(ctx: &Context, size: Option<u64>, pipe: bool, sessions: &[&Session]) 
             let rtt = sessions.iter().map(|s| s.rtt()).max().unwrap_or_default();
             tune::streams::automatic(rtt, size, options.block)
         }
-        Parallelism::Auto => 1,
+        Parallelism::Auto | Parallelism::Chunked(_) => 1,
     }
 }
 
@@ -113,6 +113,8 @@ pub(super) fn spec(ctx: &Context, span: Span, have: &RangeSet, streams: u32) -> 
         part: span.part,
         have: have.clone(),
         streams,
+        most_streams: options.max_streams,
+        adapt: options.parallelism == Parallelism::Auto,
         mode: options.mode,
         sum: None,
         remote_sum: None,

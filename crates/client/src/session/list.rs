@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use data::job::{Control, IoMethod, Settings};
+use data::job::{Congestion, Control, IoMethod, Settings};
 use data::recv::RecvPlan;
 use data::store::memory::MemorySink;
 use proto::client::{Direction, Need};
 use proto::command::{Command, Mode, Type};
 use proto::listing::{Kind, RemoteEntry, parse_ls, parse_mlsx};
+use proto::streams::StreamRange;
 
 use super::replies::{self, Cause, cause};
 use super::{Session, check_path, shown};
@@ -112,7 +113,8 @@ impl Session {
         let need = Need {
             direction: Direction::Send,
             mode: Mode::Stream,
-            streams: 1,
+            streams: StreamRange::fixed(1),
+            congestion: None,
             buffer: None,
             sizing: None,
             allocate: None,
@@ -175,6 +177,8 @@ fn settings(patience: Duration) -> Settings {
         mode: Mode::Stream,
         type_: Type::Image,
         streams: 1,
+        most_streams: 1,
+        adapt: false,
         block: 64 << 10,
         io: IoMethod::Copy,
         sum: None,
@@ -186,7 +190,7 @@ fn settings(patience: Duration) -> Settings {
         sizing: proto::sizing::Sizing::Kernel,
         drs: None,
         drs_interval: tune::sizing::drs::Interval::default(),
-        congestion: None,
+        congestion: Congestion::System,
         close_after: false,
     }
 }

@@ -1,10 +1,11 @@
 //! Choices that get, put and third-party transfers share: the mode, the data side's settings.
 
-use data::job::Settings;
+use data::job::{Congestion, Settings};
 use proto::client::{Need, usable_ranges};
 use proto::command::{Mode, Type};
 use proto::ranges::RangeSet;
 use proto::sizing::Sizing;
+use proto::streams::StreamRange;
 
 use super::TransferSpec;
 use crate::session::Session;
@@ -67,11 +68,26 @@ pub(super) fn have_for(mode: Mode, have: &RangeSet) -> RangeSet {
     }
 }
 
-/// Streams that the transfer opens.
-pub(super) fn streams(mode: Mode, spec: &TransferSpec) -> u32 {
+/// Streams that the transfer opens. Only a server that says so changes their number by itself
+/// (`features.tune`); others get the one to begin with.
+pub(super) fn streams(session: &Session, mode: Mode, spec: &TransferSpec) -> StreamRange {
+    let start = spec.streams.max(1);
     match mode {
-        Mode::Stream => 1,
-        Mode::Extended => spec.streams.max(1),
+        Mode::Stream => StreamRange::fixed(1),
+        Mode::Extended if spec.adapt && session.features().tune => StreamRange {
+            start,
+            least: 1,
+            most: spec.most_streams.max(start),
+        },
+        Mode::Extended => StreamRange::fixed(start),
+    }
+}
+
+/// The congestion control to ask a sending server for.
+pub(super) fn congestion(spec: &TransferSpec) -> Option<String> {
+    match &spec.congestion {
+        Congestion::System => None,
+        other => Some(other.name().to_owned()),
     }
 }
 
@@ -99,7 +115,12 @@ pub(super) fn settings(
     Settings {
         mode,
         type_: Type::Image,
-        streams: usize::try_from(streams(mode, spec)).unwrap_or(1),
+        streams: count(match mode {
+            Mode::Stream => 1,
+            Mode::Extended => spec.streams.max(1),
+        }),
+        most_streams: count(spec.most_streams.max(spec.streams)),
+        adapt: spec.adapt,
         block: spec.block,
         io: spec.io,
         sum: spec.sum.filter(|_| have.is_empty()),
@@ -114,6 +135,10 @@ pub(super) fn settings(
         congestion: spec.congestion.clone(),
         close_after: false,
     }
+}
+
+fn count(streams: u32) -> usize {
+    usize::try_from(streams).unwrap_or(usize::MAX)
 }
 
 /// Whether the last transfer's data connections at this end fit `need`.

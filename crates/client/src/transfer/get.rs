@@ -125,7 +125,8 @@ async fn agree(
         let mut need = Need {
             direction: Direction::Send,
             mode,
-            streams: choice::streams(mode, spec),
+            streams: choice::streams(session, mode, spec),
+            congestion: choice::congestion(spec),
             buffer: spec.buffer,
             sizing: Some(sizing),
             allocate: None,

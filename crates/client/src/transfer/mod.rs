@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use data::job::{IoMethod, Report};
+use data::job::{Congestion, IoMethod, Report};
 use proto::checksum::Algorithm;
 use proto::ranges::RangeSet;
 use proto::sizing::Sizing;
@@ -42,6 +42,10 @@ pub struct TransferSpec {
     pub have: RangeSet,
     /// Streams wanted (1 unless MODE E is possible).
     pub streams: u32,
+    /// Never more streams at a time.
+    pub most_streams: u32,
+    /// Their number, the congestion control and the pace follow the path ([`data::job::Settings::adapt`]).
+    pub adapt: bool,
     /// Mode wish.
     pub mode: ModeChoice,
     /// Sum the bytes of this attempt on the way; only meaningful when `have` is empty.
@@ -59,7 +63,7 @@ pub struct TransferSpec {
     /// How often a receiving end computes the bandwidth ([`Sizing::Drs`]).
     pub drs_interval: Interval,
     /// Congestion control.
-    pub congestion: Option<String>,
+    pub congestion: Congestion,
     /// How bytes move at this end.
     pub io: IoMethod,
     /// MODE E block, bytes.

@@ -127,7 +127,8 @@ async fn agree(
         let mut need = Need {
             direction: Direction::Receive,
             mode,
-            streams: choice::streams(mode, spec),
+            streams: choice::streams(session, mode, spec),
+            congestion: choice::congestion(spec),
             buffer: spec.buffer,
             sizing: Some(sizing),
             allocate: size,

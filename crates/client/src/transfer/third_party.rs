@@ -11,6 +11,7 @@ use proto::command::{Command, Mode, Restart};
 use proto::drs::DrsAddress;
 use proto::ranges::RangeSet;
 use proto::sizing::Sizing;
+use proto::streams::StreamRange;
 
 use super::duplex::{Duplex, Progress};
 use super::prepare::Prepared;
@@ -74,7 +75,7 @@ pub async fn third_party(
             ..Report::default()
         },
         extended: agreed.mode == Mode::Extended,
-        streams: u64::from(choice::streams(agreed.mode, spec)),
+        streams: u64::from(choice::streams(source, agreed.mode, spec).start),
         buffers: choice::buffers_of(spec, agreed.sizing),
         remarks,
         warnings,
@@ -262,7 +263,8 @@ impl Sides<'_> {
         Need {
             direction: Direction::Receive,
             mode: agreed.mode,
-            streams: 1,
+            streams: StreamRange::fixed(1),
+            congestion: None,
             buffer: self.spec.buffer,
             sizing: Some(agreed.sizing),
             allocate: self.spec.size,
@@ -278,7 +280,8 @@ impl Sides<'_> {
         Need {
             direction: Direction::Send,
             mode: agreed.mode,
-            streams: choice::streams(agreed.mode, self.spec),
+            streams: choice::streams(self.source, agreed.mode, self.spec),
+            congestion: choice::congestion(self.spec),
             buffer: self.spec.buffer,
             sizing: Some(agreed.sizing),
             allocate: None,

@@ -47,6 +47,8 @@ pub(super) fn look(role: Role, at: Duration, sample: &StreamSample, readable: u6
         busy: Duration::from_micros(info.busy_us),
         rwnd_limited: Duration::from_micros(info.rwnd_limited_us),
         retransmits: info.total_retrans.into(),
+        segment: info.snd_mss.into(),
+        delivery_rate: info.delivery_rate,
         receive_buffer: memory.rcvbuf.into(),
         receive_queued: memory.rmem_alloc.into(),
         receive_readable: readable,

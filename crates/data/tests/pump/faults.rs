@@ -187,7 +187,7 @@ fn a_write_to_a_full_device_fails_with_its_reason_by_every_method() {
 fn an_unknown_congestion_control_is_refused() {
     let (_, target) = sink();
     let mut transfer = Transfer::new(b"x", target, Mode::Stream);
-    transfer.sender.congestion = Some("warpdrive".into());
+    transfer.sender.congestion = data::job::Congestion::Named("warpdrive".into());
     transfer.receiver.connect = Duration::from_millis(50);
     let (mut sender, mut receiver) = pair();
     let (sent, _) = transfer.run(&mut sender, &mut receiver);

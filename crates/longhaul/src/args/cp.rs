@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use clap::Args;
 use client::{Buffers, CopyOptions, ModeChoice, Parallelism, Verify};
-use data::job::IoMethod;
+use data::job::{Congestion, IoMethod};
 use proto::checksum::Algorithm;
 use proto::sizing::Sizing;
 
 use tune::sizing::drs::{Interval, IntervalError};
+use tune::streams::chunked::Parameters;
 
 use crate::units;
 
@@ -118,7 +119,9 @@ impl CpArgs {
             parallelism: self.parallelism,
             buffer: self.buffer,
             drs_interval: self.drs_interval,
-            congestion: (self.cc != "auto").then(|| self.cc.clone()),
+            congestion: Congestion::parse(&self.cc),
+            max_streams: 64,
+            autopar: Parameters::default(),
             mode: self.mode,
             offset: self.offset,
             length: self.length,

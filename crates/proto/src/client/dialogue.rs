@@ -5,12 +5,17 @@ use super::{Direction, Need, Refusal, Step};
 use crate::checksum::Algorithm;
 use crate::command::{BufferSide, Command, Mode, Opts, Restart, RetrOption, Site, TrevEvent, Type};
 use crate::feature::Features;
+use crate::streams::StreamRange;
 
 /// What the user is told when a server does not take a buffer size.
 const NO_BUFFER: &str =
     "cannot be told the size of its socket buffers; --buffer applies to this end only";
 /// What the user is told when a server does not take a number of streams.
 const NO_PARALLELISM: &str = "does not take a number of parallel streams; it chooses itself";
+
+/// What the user is told when a server does not take a congestion control.
+const NO_CONGESTION: &str =
+    "does not run the congestion control that --cc names; it sends with its own";
 
 /// Stores in MODE E of at least this many bytes ask for frequent markers: what a marker has told
 /// need not be sent again after a cut, and servers send them only every 5 s by themselves.
@@ -25,7 +30,8 @@ pub struct Dialogue {
     pub(super) right_sizing: RightSizing,
     type_: Option<Type>,
     mode: Mode,
-    parallelism: Option<u32>,
+    parallelism: Option<StreamRange>,
+    congestion: Option<String>,
     send_buffer: Option<u64>,
     receive_buffer: Option<u64>,
     store_sum: Option<Algorithm>,
@@ -41,7 +47,7 @@ enum Address {
     /// None, or one that was used up.
     None,
     /// Given for this direction, mode and number of streams.
-    Given(Direction, Mode, u32),
+    Given(Direction, Mode, StreamRange),
 }
 
 impl Dialogue {
@@ -54,6 +60,7 @@ impl Dialogue {
             type_: None,
             mode: Mode::Stream,
             parallelism: None,
+            congestion: None,
             send_buffer: None,
             receive_buffer: None,
             store_sum: None,
@@ -137,6 +144,7 @@ impl Dialogue {
         steps.extend(self.sizing_step(need));
         steps.extend(self.buffer_step(need));
         steps.extend(self.option_step(need));
+        steps.extend(self.congestion_step(need));
         steps.extend(self.marker_steps(need));
         steps
     }
@@ -175,6 +183,17 @@ impl Dialogue {
             return None;
         };
         Some(Step::Set(command, Refusal::Warn(NO_BUFFER)))
+    }
+
+    /// Only servers that announce OPTS TUNE are asked, about what they send.
+    fn congestion_step(&self, need: &Need) -> Option<Step> {
+        let name = need.congestion.as_ref()?;
+        let asked = need.direction == Direction::Send && self.features.tune;
+        if !asked || self.congestion.as_ref() == Some(name) {
+            return None;
+        }
+        let command = Command::Opts(Opts::Congestion(name.clone()));
+        Some(Step::Set(command, Refusal::Warn(NO_CONGESTION)))
     }
 
     fn option_step(&self, need: &Need) -> Option<Step> {
@@ -230,6 +249,10 @@ impl Dialogue {
                     }
                 }
             }
+            Command::Opts(Opts::Congestion(name)) => {
+                self.congestion = Some(name.clone());
+                self.channel = Address::None;
+            }
             Command::Opts(Opts::StorChecksum(sum)) => self.store_sum = *sum,
             Command::Opts(Opts::Sizing(sizing)) => self.sizing_accepted(*sizing),
             Command::Trev(..) => self.markers_asked = true,
@@ -249,6 +272,7 @@ impl Dialogue {
                     }
                 }
             }
+            Command::Opts(Opts::Congestion(name)) => self.congestion = Some(name.clone()),
             Command::Opts(Opts::StorChecksum(_)) => self.features.stor_checksum = false,
             Command::Opts(Opts::Sizing(sizing)) => self.sizing_refused(*sizing),
             Command::Dpsv => self.drs_listening_is_refused(),

@@ -3,6 +3,7 @@
 use crate::checksum::Algorithm;
 use crate::command::{Command, Mode, Restart};
 use crate::sizing::Sizing;
+use crate::streams::StreamRange;
 
 /// Which way the bytes go, seen from the server that is spoken to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +22,10 @@ pub struct Need {
     /// MODE.
     pub mode: Mode,
     /// Data connections that the server is to open when it sends in MODE E; at least 1.
-    pub streams: u32,
+    pub streams: StreamRange,
+    /// Congestion control to ask a sending server for, where it takes that (`OPTS TUNE`); `None`: the
+    /// server's own.
+    pub congestion: Option<String>,
     /// Size of the server's socket buffers, bytes; `None` leaves them to it.
     pub buffer: Option<u64>,
     /// Who is to size the socket buffers of both ends; `None`: as it happens to be set (listings).

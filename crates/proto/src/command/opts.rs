@@ -6,6 +6,7 @@ use super::words::{Words, parse_number};
 use crate::checksum::Algorithm;
 use crate::eblock::MAX_STREAMS;
 use crate::sizing::Sizing;
+use crate::streams::StreamRange;
 
 /// OPTS forms (names and values are case-insensitive).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +27,9 @@ pub enum Opts {
     Utf8(bool),
     /// `OPTS DRS auto|kernel|drs1|drs` (longhaul): who sizes the buffers of data connections.
     Sizing(Sizing),
+    /// `OPTS TUNE Congestion=NAME;` (longhaul): congestion control of the data connections over which
+    /// the server sends: a name, `auto` (the server chooses while data moves) or `system`.
+    Congestion(String),
     /// Anything else; answered 501.
     Unknown(String),
 }
@@ -33,8 +37,8 @@ pub enum Opts {
 /// One `key=value` of OPTS RETR.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RetrOption {
-    /// `Parallelism=a,b,c`; only the first counts. 1..=[`crate::eblock::MAX_STREAMS`].
-    Parallelism(u32),
+    /// `Parallelism=a,b,c`; what is left out is as the first.
+    Parallelism(StreamRange),
     /// `StripeLayout=Partitioned`
     Partitioned,
     /// `StripeLayout=Blocked`
@@ -59,6 +63,7 @@ impl Opts {
             "CKSM" => cksm(&options),
             "UTF8" | "UTF-8" => utf8(&options),
             "DRS" => sizing(&options),
+            "TUNE" => tune(&options),
             _ => Ok(Self::Unknown(whole.clone())),
         };
         match parsed {
@@ -87,6 +92,7 @@ impl Opts {
             Self::ChecksumMarkers(seconds) => format!("CKSM Markers={seconds};"),
             Self::Utf8(on) => format!("UTF8 {}", if *on { "ON" } else { "OFF" }),
             Self::Sizing(sizing) => format!("DRS {}", sizing.name()),
+            Self::Congestion(name) => format!("TUNE Congestion={name};"),
             Self::Unknown(text) => text.clone(),
         }
     }
@@ -95,7 +101,9 @@ impl Opts {
 impl RetrOption {
     fn encode(self) -> String {
         match self {
-            Self::Parallelism(n) => format!("Parallelism={n},{n},{n};"),
+            Self::Parallelism(StreamRange { start, least, most }) => {
+                format!("Parallelism={start},{least},{most};")
+            }
             Self::Partitioned => "StripeLayout=Partitioned;".to_owned(),
             Self::Blocked => "StripeLayout=Blocked;".to_owned(),
             Self::BlockSize(n) => format!("BlockSize={n};"),
@@ -164,8 +172,9 @@ fn retr_option(key: &str, value: &str) -> Result<RetrOption, Refusal> {
     }
 }
 
-/// `start[,minimum[,maximum]]` (GFD.20 §4.2). Every number must be one, the first decides.
-fn parallelism(value: &str) -> Option<u32> {
+/// `start[,minimum[,maximum]]` (GFD.20 §4.2). Every number must be one and the first a possible one; of
+/// the others, what contradicts it is as the first.
+fn parallelism(value: &str) -> Option<StreamRange> {
     let numbers: Vec<u64> = value
         .split(',')
         .take(4)
@@ -174,17 +183,37 @@ fn parallelism(value: &str) -> Option<u32> {
     if numbers.len() > 3 {
         return None;
     }
-    let first = *numbers.first()?;
-    (1..=MAX_STREAMS)
-        .contains(&first)
-        .then(|| u32::try_from(first).ok())
-        .flatten()
+    let possible = |n: &u64| (1..=MAX_STREAMS).contains(n);
+    let start = u32::try_from(*numbers.first().filter(|n| possible(n))?).ok()?;
+    let other = |place: usize| {
+        let told = numbers.get(place).filter(|n| possible(n));
+        told.and_then(|n| u32::try_from(*n).ok()).unwrap_or(start)
+    };
+    Some(StreamRange {
+        start,
+        least: other(1).min(start),
+        most: other(2).max(start),
+    })
 }
 
 fn seconds(value: &str) -> Result<u32, Refusal> {
     parse_number(value)
         .and_then(|n| u32::try_from(n).ok())
         .ok_or(Refusal::Value("Markers"))
+}
+
+/// Names of congestion controls are the kernel's: up to 15 letters, digits, `_`, `-`.
+fn tune(options: &str) -> Result<Opts, Refusal> {
+    let (key, value) = only_pair(options)?;
+    if key != "CONGESTION" {
+        return Err(Refusal::Unknown);
+    }
+    let name = value.to_ascii_lowercase();
+    let letters = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if name.is_empty() || name.len() > 15 || !name.chars().all(letters) {
+        return Err(Refusal::Value("Congestion"));
+    }
+    Ok(Opts::Congestion(name))
 }
 
 fn stor(options: &str) -> Result<Opts, Refusal> {

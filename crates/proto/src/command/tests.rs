@@ -1,6 +1,7 @@
 use super::*;
 use crate::ranges::RangeSet;
 use crate::sizing::Sizing;
+use crate::streams::StreamRange;
 
 fn ok(line: &str) -> Command {
     Command::parse(line.as_bytes()).unwrap_or_else(|e| panic!("{line}: {e}"))
@@ -390,9 +391,11 @@ fn times_and_checksums() {
 #[test]
 fn opts_retr() {
     use RetrOption as R;
+    let range = |start, least, most| R::Parallelism(StreamRange { start, least, most });
     for (line, expected) in [
-        ("OPTS RETR Parallelism=4,1,8;", vec![R::Parallelism(4)]),
-        ("opts retr parallelism=4", vec![R::Parallelism(4)]),
+        ("OPTS RETR Parallelism=4,1,8;", vec![range(4, 1, 8)]),
+        ("OPTS RETR Parallelism=4,6,2;", vec![range(4, 4, 4)]),
+        ("opts retr parallelism=4", vec![range(4, 4, 4)]),
         ("OPTS RETR StripeLayout=Partitioned;", vec![R::Partitioned]),
         (
             "OPTS RETR StripeLayout=Blocked;BlockSize=1000;Markers=1;",

@@ -11,6 +11,7 @@ use crate::path::VPath;
 use crate::ranges::RangeSet;
 use crate::reply::Reply;
 use crate::sizing::Sizing;
+use crate::streams::StreamRange;
 use crate::timestamp::Timestamp;
 
 /// One thing for the driver to do.
@@ -150,7 +151,9 @@ pub struct TransferRequest {
     /// TYPE.
     pub type_: Type,
     /// Data connections to open when the server sends in MODE E, >= 1.
-    pub streams: u32,
+    pub streams: StreamRange,
+    /// Congestion control that the client asked for; empty: none.
+    pub congestion: String,
     /// Listen first and tell the address in a preliminary reply (delayed passive): the driver
     /// listens and reports [`Outcome::Listening`] before [`Outcome::Opened`].
     pub delayed_passive: Option<ListenRequest>,

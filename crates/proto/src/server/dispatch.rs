@@ -99,7 +99,7 @@ impl LoggedIn {
             format!("Version: {}", config.version).into_bytes(),
             format!("Logged in as {}", self.user).into_bytes(),
             format!("TYPE {type_}, MODE {mode}, STRU F").into_bytes(),
-            format!("Parallelism {}", self.settings.parallelism).into_bytes(),
+            format!("Parallelism {}", self.settings.parallelism.start).into_bytes(),
         ];
         Reply::data(211, "Server status:", lines, "End.")
     }

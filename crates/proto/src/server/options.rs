@@ -18,6 +18,14 @@ impl LoggedIn {
             Opts::StorChecksum(algorithm) => self.settings.store_sum = algorithm,
             Opts::AllowDelayed(allow) => self.settings.allow_delayed = allow,
             Opts::Sizing(sizing) => return self.set_sizing(config, sizing),
+            Opts::Congestion(name) => {
+                if !config.congestion.iter().any(|offered| *offered == name) {
+                    let offered = config.congestion.join(" ");
+                    let text = format!("Congestion={name} is not offered; offered: {offered}.");
+                    return replies::reply(504, text);
+                }
+                self.settings.congestion = name;
+            }
             Opts::Facts(list) => return self.select_facts(list.as_deref()),
             Opts::ChecksumMarkers(seconds) => self.settings.checksum_seconds = seconds,
             // A recursive listing goes on past what it cannot read and never follows links to
@@ -35,7 +43,7 @@ impl LoggedIn {
     fn retrieve_option(&mut self, config: &SessionConfig, option: RetrOption) {
         match option {
             RetrOption::Parallelism(streams) => {
-                self.settings.parallelism = streams.clamp(1, config.max_streams.max(1));
+                self.settings.parallelism = streams.capped(config.max_streams);
             }
             RetrOption::Markers(seconds) => self.settings.retrieve_perf_seconds = seconds,
             RetrOption::Partitioned | RetrOption::Blocked | RetrOption::BlockSize(_) => {}

@@ -29,6 +29,9 @@ pub struct SessionConfig {
     pub range_marker_seconds: u32,
     /// Most data connections a client may ask for with Parallelism.
     pub max_streams: u32,
+    /// Congestion controls that a client may ask for with OPTS TUNE, lower case; may hold `auto` and
+    /// `system`. Empty: none, and nothing is announced.
+    pub congestion: Vec<String>,
     /// Failed logins after which the session ends with 421; 0: never.
     pub max_login_failures: u32,
     /// Consecutive unrecognizable lines after which the session ends with 421; 0: never.

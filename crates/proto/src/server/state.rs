@@ -11,6 +11,7 @@ use crate::command::{Mode, Restart, Type};
 use crate::listing::FactSet;
 use crate::path::VPath;
 use crate::sizing::Sizing;
+use crate::streams::StreamRange;
 use crate::timestamp::Timestamp;
 
 /// Where a control connection stands.
@@ -85,7 +86,9 @@ pub(super) struct Settings {
     /// MODE; RFC 959 starts with S.
     pub(super) mode: Mode,
     /// Data connections when sending in MODE E (`OPTS RETR Parallelism`).
-    pub(super) parallelism: u32,
+    pub(super) parallelism: StreamRange,
+    /// Congestion control for sending (`OPTS TUNE Congestion`); empty: as the server is set.
+    pub(super) congestion: String,
     /// Socket buffer for sending, bytes; `None` leaves it to the kernel.
     pub(super) send_buffer: Option<u64>,
     /// Socket buffer for receiving, likewise.
@@ -119,7 +122,8 @@ impl Settings {
         Self {
             type_: Type::Ascii,
             mode: Mode::Stream,
-            parallelism: 1,
+            parallelism: StreamRange::fixed(1),
+            congestion: String::new(),
             send_buffer: None,
             receive_buffer: None,
             sizing: config.own_sizing(),

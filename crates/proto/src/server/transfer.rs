@@ -107,6 +107,7 @@ impl LoggedIn {
             mode: settings.mode,
             type_: settings.type_,
             streams: settings.parallelism,
+            congestion: settings.congestion.clone(),
             delayed_passive: matches!(self.channel, Channel::Delayed(_))
                 .then(|| self.listen_request()),
             send_buffer: settings.send_buffer,

@@ -13,6 +13,7 @@ use proto::command::{
 use proto::drs::{DrsAddress, Nonce};
 use proto::ranges::RangeSet;
 use proto::sizing::Sizing;
+use proto::streams::StreamRange;
 use proto::timestamp::Timestamp;
 
 /// A path as the wire can carry it: any bytes but line ends and NUL, no leading space or `-`.
@@ -187,7 +188,13 @@ fn with_parameter() -> impl Strategy<Value = Command> {
 
 fn opts() -> impl Strategy<Value = Opts> {
     let retr = prop_oneof![
-        (1..=4096u32).prop_map(RetrOption::Parallelism),
+        (1..=64u32, 0..=64u32, 0..=64u32).prop_map(|(least, more, most)| {
+            RetrOption::Parallelism(StreamRange {
+                start: least + more,
+                least,
+                most: least + more + most,
+            })
+        }),
         Just(RetrOption::Partitioned),
         Just(RetrOption::Blocked),
         (1..=MAX_NUMBER).prop_map(RetrOption::BlockSize),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use data::job::Settings;
+use data::job::{Congestion, Settings};
 use proto::server::{FileError, FileErrorKind, TransferRequest};
 use proto::sizing::Sizing;
 
@@ -34,7 +34,9 @@ impl Driver {
         let settings = Settings {
             mode: request.mode,
             type_: request.type_,
-            streams: request.streams as usize,
+            streams: request.streams.start as usize,
+            most_streams: request.streams.most as usize,
+            adapt: false,
             block: config.block,
             io: config.io,
             sum: None,
@@ -46,7 +48,7 @@ impl Driver {
             sizing: request.sizing,
             drs_interval: config.drs_interval,
             drs: self.drs.clone().filter(|_| request.sizing == Sizing::Drs),
-            congestion: None,
+            congestion: Congestion::System,
             close_after: false,
         };
         Ok(Order {

@@ -56,6 +56,10 @@ pub struct Look {
     pub rwnd_limited: Duration,
     /// Segments sent again.
     pub retransmits: u64,
+    /// Payload of a full segment, bytes.
+    pub segment: u64,
+    /// The kernel's latest sample of what was delivered, bytes per second (sender).
+    pub delivery_rate: u64,
     /// Receive buffer as reported, bytes (twice what was asked for).
     pub receive_buffer: u64,
     /// Memory of what was received and not read yet, in order or not, bytes.

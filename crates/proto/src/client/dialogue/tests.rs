@@ -8,6 +8,7 @@ use crate::drs::{DrsAddress, Nonce};
 use crate::ranges::RangeSet;
 use crate::reply::Reply;
 use crate::sizing::Sizing;
+use crate::streams::StreamRange;
 
 fn server(lines: &[&str]) -> Dialogue {
     let inner = lines.iter().map(|l| l.as_bytes().to_vec()).collect();
@@ -82,7 +83,8 @@ fn get(dialogue: &Dialogue, mode: Mode, part: Option<(u64, u64)>, have: &RangeSe
     Need {
         direction: Direction::Send,
         mode,
-        streams: if mode == Mode::Extended { 4 } else { 1 },
+        streams: StreamRange::fixed(if mode == Mode::Extended { 4 } else { 1 }),
+        congestion: None,
         buffer: None,
         sizing: Some(Sizing::Auto),
         allocate: None,
@@ -98,7 +100,8 @@ fn put(mode: Mode, restart: Option<Restart>) -> Need {
     Need {
         direction: Direction::Receive,
         mode,
-        streams: if mode == Mode::Extended { 4 } else { 1 },
+        streams: StreamRange::fixed(if mode == Mode::Extended { 4 } else { 1 }),
+        congestion: None,
         buffer: None,
         sizing: Some(Sizing::Auto),
         allocate: Some(300),
@@ -284,7 +287,7 @@ fn connections_are_reused_in_the_same_direction_only() {
     assert_eq!(run(&mut dialogue, &need), ["RETR /f"]);
 
     let mut fewer = need.clone();
-    fewer.streams = 2;
+    fewer.streams = StreamRange::fixed(2);
     assert_eq!(
         run(&mut dialogue, &fewer),
         ["OPTS RETR Parallelism=2,2,2;", "<connect>", "RETR /f"]

@@ -10,6 +10,7 @@ use crate::server::{Action, Grant, Outcome, Rights};
 
 fn config() -> SessionConfig {
     SessionConfig {
+        congestion: ["auto", "system", "bbr"].map(String::from).into(),
         banner: "ready.".to_owned(),
         version: "longhaul".to_owned(),
         peer: IpAddr::V4(Ipv4Addr::LOCALHOST),

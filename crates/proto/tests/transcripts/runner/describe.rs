@@ -6,6 +6,7 @@ use proto::server::{
     TransferRequest,
 };
 use proto::sizing::Sizing;
+use proto::streams::StreamRange;
 
 use crate::script::escape;
 
@@ -91,8 +92,14 @@ fn transfer(request: &TransferRequest) -> String {
         Type::Image => "I",
     };
     let mut text = format!("{} mode={mode} type={type_}", kind(&request.what));
-    if request.streams != 1 {
-        text.push_str(&format!(" streams={}", request.streams));
+    let StreamRange { start, least, most } = request.streams;
+    match request.streams {
+        one if one == StreamRange::fixed(1) => {}
+        fixed if fixed == StreamRange::fixed(start) => text.push_str(&format!(" streams={start}")),
+        _ => text.push_str(&format!(" streams={start},{least},{most}")),
+    }
+    if !request.congestion.is_empty() {
+        text.push_str(&format!(" congestion={}", request.congestion));
     }
     if let Some(request) = &request.delayed_passive {
         text.push_str(&format!(" delayed=({})", listen(request)));

@@ -26,6 +26,7 @@ struct Player {
 pub(crate) fn play(text: &str) -> Result<String, String> {
     let lines = parse(text)?;
     let mut config = SessionConfig {
+        congestion: ["auto", "system", "bbr"].map(String::from).into(),
         banner: "test.example longhaul ready.".to_owned(),
         version: "longhaul 0.1.0".to_owned(),
         peer: IpAddr::from([127, 0, 0, 1]),

@@ -8,6 +8,7 @@ use crate::server::{
     Action, Disposition, FileAnswer, FileError, FileErrorKind, Outcome, Progress, TransferDone,
     TransferError, TransferKind, TransferRequest,
 };
+use crate::streams::StreamRange;
 
 /// Feeds lines that need no outcome.
 fn say(session: &mut Session, lines: &[&str]) {
@@ -145,7 +146,10 @@ fn type_mode_and_options_live_until_rein() {
     for _ in 0..2 {
         let request = start(&mut session, "RETR /f");
         assert_eq!((request.mode, request.type_), (Mode::Extended, Type::Image));
-        assert_eq!((request.streams, request.send_buffer), (3, Some(9)));
+        assert_eq!(
+            (request.streams, request.send_buffer),
+            (StreamRange::fixed(3), Some(9))
+        );
         finish(&mut session);
     }
     say(&mut session, &["REIN", "USER ann"]);
@@ -155,7 +159,10 @@ fn type_mode_and_options_live_until_rein() {
     say(&mut session, &[PORT]);
     let request = start(&mut session, "RETR /f");
     assert_eq!((request.mode, request.type_), (Mode::Stream, Type::Ascii));
-    assert_eq!((request.streams, request.send_buffer), (1, None));
+    assert_eq!(
+        (request.streams, request.send_buffer),
+        (StreamRange::fixed(1), None)
+    );
 }
 
 #[test]

@@ -1,0 +1,12 @@
+//! How many parallel streams a transfer should use, and with which congestion control.
+//!
+//! [`prior`] says what to begin with when nothing was measured. [`auto`] goes on from there while data
+//! moves, told by the kernel's accounts of every stream. [`chunked`] are the modes of a paper that
+//! knows nothing but goodput and round trip, chunk by chunk, on its [`model`] of parallel TCP.
+
+pub mod auto;
+pub mod chunked;
+pub mod model;
+pub mod prior;
+
+pub use prior::automatic;
