@@ -36,6 +36,26 @@ pub enum Limiter {
 }
 
 impl Limiter {
+    /// All of them.
+    pub const ALL: [Self; 11] = [
+        Self::StoreRead,
+        Self::SenderCpu,
+        Self::SendBuffer,
+        Self::CongestionWindow,
+        Self::Loss,
+        Self::ReceiveWindow,
+        Self::ReceiverCpu,
+        Self::StoreWrite,
+        Self::RateLimit,
+        Self::ServerCap,
+        Self::Unknown,
+    ];
+
+    /// The one of this name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|limiter| limiter.name() == name)
+    }
+
     /// The name in summaries and traces.
     pub const fn name(self) -> &'static str {
         match self {
