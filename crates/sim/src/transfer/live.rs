@@ -5,12 +5,10 @@ use std::time::Duration;
 use tune::limiter::judge;
 use tune::streams;
 
+use super::control::Control;
 use super::{Outcome, Sample, Settings, Streams, Transfer, account};
 use crate::tcp::Config;
 use crate::world::{FlowId, FlowSpec, FlowStats, PoolId, Scenario, Simulation, Source};
-
-/// A command with its answer's acknowledgement, bytes.
-const COMMAND: u64 = 64;
 
 /// A data connection.
 #[derive(Debug)]
@@ -19,14 +17,6 @@ struct Stream {
     /// It takes no more blocks.
     closed: bool,
     /// Of the latest sample.
-    sampled: FlowStats,
-}
-
-/// The control connection: one command a tick, to measure the round trip by.
-#[derive(Debug)]
-struct Control {
-    flow: FlowId,
-    commands: PoolId,
     sampled: FlowStats,
 }
 
@@ -51,9 +41,7 @@ impl Live {
     pub(super) fn begin(transfer: &Transfer, scenario: &Scenario) -> Self {
         let mut simulation = Simulation::new(scenario);
         let mut control = Control::open(&mut simulation, transfer.stream);
-        simulation.run_until_done(transfer.give_up, |s| {
-            s.flow(control.flow).sender.rtt_samples > 0
-        });
+        simulation.run_until_done(transfer.give_up, |s| control.has_answered(s));
         let control_rtt = control.sample(&simulation);
         let file = simulation.add_pool(transfer.bytes, transfer.block);
         let now = simulation.now();
@@ -201,37 +189,6 @@ impl Stream {
         let since = now.since(&self.sampled);
         self.sampled = now;
         since
-    }
-}
-
-impl Control {
-    fn open(simulation: &mut Simulation, stream: FlowSpec) -> Self {
-        let commands = simulation.add_pool(COMMAND, COMMAND);
-        let flow = simulation.add_flow(FlowSpec {
-            source: Source::Pool(commands),
-            stop: None,
-            ..stream
-        });
-        Self {
-            flow,
-            commands,
-            sampled: FlowStats::default(),
-        }
-    }
-
-    /// Asks something, unless the answer to the last is still out.
-    fn ask(&self, simulation: &mut Simulation) {
-        if simulation.pool_delivered_at(self.commands).is_some() {
-            simulation.refill(self.commands, COMMAND);
-        }
-    }
-
-    /// Mean round trip since the sample before.
-    fn sample(&mut self, simulation: &Simulation) -> Option<Duration> {
-        let now = simulation.flow(self.flow);
-        let since = now.since(&self.sampled);
-        self.sampled = now;
-        since.mean_rtt()
     }
 }
 

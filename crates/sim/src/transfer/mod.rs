@@ -6,6 +6,7 @@
 //! is applied before time goes on.
 
 mod account;
+mod control;
 mod live;
 mod sample;
 
@@ -14,6 +15,7 @@ use std::time::Duration;
 use tune::limiter::Verdict;
 
 use crate::world::{FlowSpec, FlowStats, Scenario};
+pub(crate) use control::Control;
 use live::Live;
 
 pub use account::account;
