@@ -13,7 +13,7 @@ pub mod auto;
 pub mod caps;
 pub mod drs;
 pub mod drs1;
-mod figures;
+pub(crate) mod figures;
 
 use std::time::Duration;
 
