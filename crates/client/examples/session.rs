@@ -142,6 +142,8 @@ fn spec(how: &[&str]) -> Result<TransferSpec, Box<dyn Error>> {
     Ok(TransferSpec {
         size: number(3)?,
         part: number(2)?.zip(number(3)?),
+        place: None,
+        chunks: None,
         have,
         streams: number(0)?.unwrap_or(1).try_into()?,
         most_streams: 1,

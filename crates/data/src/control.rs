@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use proto::ranges::RangeSet;
 
@@ -18,8 +18,12 @@ use tune::sizing::auto::Bound;
 
 /// Shared between a running transfer and whoever watches or stops it. One may serve several
 /// attempts in turn: bytes and stored ranges then add up. Once cancelled it stays so.
+///
+/// A transfer that moves a part of a larger one has a handle of its own, [`Control::part_of`] the
+/// larger one's.
 #[derive(Debug, Default)]
 pub struct Control {
+    whole: Option<Whole>,
     cancelled: AtomicBool,
     bytes: AtomicU64,
     stored: Mutex<RangeSet>,
@@ -31,6 +35,14 @@ pub struct Control {
     board: Board,
 }
 
+/// The transfer that a part belongs to.
+#[derive(Debug)]
+struct Whole {
+    control: Arc<Control>,
+    /// Where the part's first byte is in it.
+    start: u64,
+}
+
 /// Most hosts that [`Control::peers`] names.
 const MOST_PEERS: usize = 64;
 
@@ -38,6 +50,18 @@ impl Control {
     /// Nothing moved yet.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// The handle of a transfer that moves the part of `whole` that begins at its byte `start`. What
+    /// is counted, stored and open here is so there, too; cancelling the whole cancels its parts.
+    pub fn part_of(whole: &Arc<Self>, start: u64) -> Self {
+        Self {
+            whole: Some(Whole {
+                control: Arc::clone(whole),
+                start,
+            }),
+            ..Self::default()
+        }
     }
 
     /// Payload bytes moved over the wire so far.
@@ -107,6 +131,7 @@ impl Control {
     /// Whether [`Control::cancel`] was called.
     pub fn cancelled(&self) -> bool {
         self.cancelled.load(Ordering::SeqCst)
+            || self.whole.as_ref().is_some_and(|w| w.control.cancelled())
     }
 
     /// What the kernel shows of all live streams now, for progress displays and `--trace`.
@@ -128,6 +153,9 @@ impl Control {
 
     /// From now on [`Control::cancel`] rings this, at once if it was called before.
     pub(crate) fn ring_on_cancel(&self, wake: &Arc<Wake>) {
+        if let Some(whole) = &self.whole {
+            whole.control.ring_on_cancel(wake);
+        }
         let mut wakes = locked(&self.wakes);
         wakes.retain(|w| w.strong_count() > 0);
         wakes.push(Arc::downgrade(wake));
@@ -138,10 +166,17 @@ impl Control {
 
     pub(crate) fn add_bytes(&self, n: u64) {
         self.bytes.fetch_add(n, Ordering::Relaxed);
+        if let Some(whole) = &self.whole {
+            whole.control.add_bytes(n);
+        }
     }
 
     /// Notes stored bytes; returns how many separate pieces there are now.
     pub(crate) fn add_stored(&self, start: u64, end: u64) -> usize {
+        if let Some(whole) = &self.whole {
+            let at = |offset: u64| offset.saturating_add(whole.start);
+            whole.control.add_stored(at(start), at(end));
+        }
         let mut stored = locked(&self.stored);
         stored.insert(start, end);
         stored.count()
@@ -149,6 +184,9 @@ impl Control {
 
     /// Shows a stream in [`Control::sample`].
     pub(crate) fn attach(&self, stream: &Arc<Stream>) {
+        if let Some(whole) = &self.whole {
+            whole.control.attach(stream);
+        }
         let mut peers = locked(&self.peers);
         let host = stream.peer().ip().to_canonical();
         if peers.len() < MOST_PEERS && !peers.contains(&host) {
@@ -161,13 +199,78 @@ impl Control {
 
     pub(crate) fn note_begin(&self, at: Instant) {
         *locked(&self.begun) = Some(at);
+        if let Some(whole) = &self.whole {
+            locked(&whole.control.begun).get_or_insert(at);
+        }
     }
 
+    /// The attempt has ended, and the kernel saw so much of it.
     pub(crate) fn note_wire(&self, stats: WireStats) {
         *locked(&self.wire) = stats;
+        if let Some(whole) = &self.whole {
+            whole.control.note_wire(stats);
+            self.hand_over_decisions(&whole.control);
+        }
+    }
+
+    /// What was decided about this part is told by the whole.
+    fn hand_over_decisions(&self, whole: &Self) {
+        let (own, from) = (self.begun(), whole.begun());
+        let later = own
+            .zip(from)
+            .map_or(Duration::ZERO, |(own, from)| own.duration_since(from));
+        for decision in self.decisions() {
+            whole.board.note(Decision {
+                at: decision.at + later,
+                ..decision
+            });
+        }
     }
 
     pub(crate) fn detach(&self, stream: &Arc<Stream>) {
+        if let Some(whole) = &self.whole {
+            whole.control.detach(stream);
+        }
         locked(&self.live).retain(|s| !std::ptr::eq(s.as_ptr(), Arc::as_ptr(stream)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_counts_in_its_whole_at_its_place() {
+        let whole = Arc::new(Control::new());
+        let part = Control::part_of(&whole, 1_000);
+        let other = Control::part_of(&whole, 2_000);
+        part.add_bytes(5);
+        other.add_bytes(7);
+        part.add_stored(0, 5);
+        other.add_stored(10, 17);
+        assert_eq!((part.bytes(), other.bytes(), whole.bytes()), (5, 7, 12));
+        assert_eq!(part.stored().to_string(), "0-5");
+        assert_eq!(whole.stored().to_string(), "1000-1005,2010-2017");
+    }
+
+    #[test]
+    fn cancelling_the_whole_wakes_its_parts_and_not_the_other_way_round() {
+        let whole = Arc::new(Control::new());
+        let part = Control::part_of(&whole, 0);
+        let other = Control::part_of(&whole, 0);
+        let wake = Arc::new(Wake::new().unwrap());
+        other.ring_on_cancel(&wake);
+        part.cancel();
+        assert!(part.cancelled() && !other.cancelled() && !whole.cancelled());
+        whole.cancel();
+        assert!(other.cancelled());
+        let rung = crate::os::wake::wait(
+            [(
+                std::os::fd::AsFd::as_fd(&*wake),
+                rustix::event::PollFlags::IN,
+            )],
+            Duration::ZERO,
+        );
+        assert_eq!(rung.unwrap(), [true]);
     }
 }

@@ -9,7 +9,7 @@ use super::in_place::Candidate;
 use super::meter::{FileMeter, Safe};
 use super::persist::Job;
 use super::pool::Pool;
-use super::request::{Lanes, Span, spec};
+use super::request::{Lanes, Span, Way, spec};
 use super::silent::{Growth, Sign};
 use super::sums::End;
 use super::upload::{Finish, Upload};
@@ -123,7 +123,7 @@ impl<'a> Between<'a> {
     }
 
     async fn prepare(&mut self, from: &mut Session, to: &mut Session) -> Result<(), Failure> {
-        let lanes = Lanes::of(self.ctx, self.span.size, false, &[&*from, &*to]);
+        let lanes = Lanes::of(self.ctx, self.span.size, false, Way::Between(from, to));
         let lanes = *self.lanes.get_or_insert(lanes);
         let identity = Identity {
             source: self.item.source.identity(),
@@ -158,7 +158,7 @@ impl<'a> Between<'a> {
         // Nothing runs here that a Control could stop; it carries the byte count's epoch.
         let control = Arc::new(Control::new());
         let lanes = self.lanes.unwrap_or_default();
-        let mut spec = spec(self.ctx, self.span, &self.upload.have, lanes.streams);
+        let mut spec = spec(self.ctx, self.span, &self.upload.have, lanes);
         spec.remote_sum = check
             .algorithm()
             .filter(|_| self.upload.have.is_empty() && to.features().stor_checksum);

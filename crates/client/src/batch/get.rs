@@ -12,7 +12,7 @@ use proto::ranges::RangeSet;
 use super::in_place::Candidate;
 use super::meter::{FileMeter, Safe};
 use super::persist::Job;
-use super::request::{Lanes, Span, spec};
+use super::request::{Lanes, Span, Way, spec};
 use super::resume::{Leftover, is_all, usable};
 use super::sums::End;
 use super::watch::Watch;
@@ -177,7 +177,7 @@ impl<'a> Get<'a> {
     /// Opens the destination; decides what of an earlier run is kept.
     async fn open(&mut self, session: &mut Session) -> Result<Arc<FileSink>, Failure> {
         let pipe = matches!(self.target, Target::Direct { sink } if !sink.seekable());
-        let lanes = Lanes::of(self.ctx, self.span.size, pipe, &[&*session]);
+        let lanes = Lanes::of(self.ctx, self.span.size, pipe, Way::Get(session));
         let lanes = *self.lanes.get_or_insert(lanes);
         let sink = match self.target {
             Target::Direct { sink } => Arc::clone(sink),
@@ -265,7 +265,7 @@ impl<'a> Get<'a> {
         }
         let control = Arc::new(Control::new());
         let lanes = self.lanes.unwrap_or_default();
-        let mut spec = spec(self.ctx, self.span, &self.have, lanes.streams);
+        let mut spec = spec(self.ctx, self.span, &self.have, lanes);
         spec.sum = check.algorithm().filter(|_| self.have.is_empty());
         let safe = {
             let (have, control) = (self.have.clone(), Arc::clone(&control));

@@ -14,7 +14,7 @@ use proto::checksum::Algorithm;
 use super::in_place::Candidate;
 use super::meter::{FileMeter, Safe};
 use super::persist::Job;
-use super::request::{Lanes, Span, spec};
+use super::request::{Lanes, Span, Way, spec};
 use super::sums::End;
 use super::upload::{Finish, Upload};
 use super::watch::Watch;
@@ -139,7 +139,7 @@ impl<'a> Put<'a> {
     }
 
     async fn prepare(&mut self, session: &mut Session) -> Result<(), Failure> {
-        let lanes = Lanes::of(self.ctx, self.span.size, self.facts.is_none(), &[&*session]);
+        let lanes = Lanes::of(self.ctx, self.span.size, self.facts.is_none(), Way::Put(session));
         let lanes = *self.lanes.get_or_insert(lanes);
         let facts = self.facts.unwrap_or_default();
         let identity = Identity {
@@ -176,7 +176,7 @@ impl<'a> Put<'a> {
         self.upload.begin(&control);
         let have = &self.upload.have;
         let (pipe, lanes) = (self.facts.is_none(), self.lanes.unwrap_or_default());
-        let mut spec = spec(self.ctx, self.span, have, lanes.streams);
+        let mut spec = spec(self.ctx, self.span, have, lanes);
         spec.sum = check.algorithm().filter(|_| have.is_empty());
         spec.remote_sum = spec.sum.filter(|_| session.features().stor_checksum);
         spec.marked = Arc::clone(&self.upload.marked);

@@ -36,6 +36,7 @@ const FAREWELL: Duration = Duration::from_secs(2);
 /// transient ...). After a transient failure the session is to be dropped.
 #[derive(Debug)]
 pub struct Session {
+    server: Server,
     pub(crate) control: ControlChannel,
     pub(crate) dialogue: Dialogue,
     /// The data channel prepared for the next transfer, or kept from the last one.
@@ -65,6 +66,7 @@ impl Session {
         let passive_order = passive::Order::of(control.peer());
         let connectable = !passive::behind_translation(control.local().ip(), control.peer().ip());
         Ok(Self {
+            server: server.clone(),
             control,
             dialogue,
             channel: None,
@@ -75,6 +77,14 @@ impl Session {
             checksum_markers: false,
             connectable,
         })
+    }
+
+    /// Another session with the same server, as the same user.
+    ///
+    /// # Errors
+    /// As [`Session::open`]; a server at its bound of sessions refuses with 421.
+    pub async fn another(&self) -> Result<Self, Failure> {
+        Self::open(&self.server, self.control.patience()).await
     }
 
     /// What the server announced.
@@ -93,6 +103,12 @@ impl Session {
         } else {
             kernel.min(self.handshake)
         }
+    }
+
+    /// Whether the server is on this machine.
+    pub(crate) fn is_on_this_machine(&self) -> bool {
+        let ends = [self.control.local().ip(), self.control.peer().ip()];
+        ends[0].to_canonical() == ends[1].to_canonical()
     }
 
     /// QUIT, politely and briefly.

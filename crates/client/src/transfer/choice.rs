@@ -2,7 +2,7 @@
 
 use data::job::{Congestion, Settings};
 use proto::client::{Need, usable_ranges};
-use proto::command::{Mode, Type};
+use proto::command::{Command, Mode, Type};
 use proto::ranges::RangeSet;
 use proto::sizing::Sizing;
 use proto::streams::StreamRange;
@@ -38,7 +38,7 @@ pub(super) fn wants_extended(spec: &TransferSpec) -> bool {
     match spec.mode {
         ModeChoice::Stream => false,
         ModeChoice::Extended => true,
-        ModeChoice::Auto => spec.streams > 1,
+        ModeChoice::Auto => spec.streams.max(spec.most_streams) > 1,
     }
 }
 
@@ -54,6 +54,15 @@ pub(super) fn mode(session: &mut Session, spec: &TransferSpec, warnings: &mut Ve
     }
     session.warn(warnings, NO_EXTENDED);
     Mode::Stream
+}
+
+/// How the destination server is asked to store: the whole file, or a chunk of it at its place
+/// (GFD.20 §3.6), beside what is there already.
+pub(super) fn store_verb(spec: &TransferSpec, path: &[u8]) -> Command {
+    match spec.place {
+        None => Command::Stor(path.to_vec()),
+        Some(place) => Command::Esto(place, path.to_vec()),
+    }
 }
 
 /// What of `spec.have` the transfer can build on.

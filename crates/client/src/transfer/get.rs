@@ -78,7 +78,7 @@ async fn attempt(
     let job = Job::Receive {
         sink: Arc::clone(sink),
         plan: RecvPlan {
-            origin: 0,
+            origin: spec.place.unwrap_or(0),
             stream_start: agreed.retrieval.start,
             limit: size,
         },

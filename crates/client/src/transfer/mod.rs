@@ -13,10 +13,14 @@ use proto::checksum::Algorithm;
 use proto::ranges::RangeSet;
 use proto::sizing::Sizing;
 use tune::sizing::drs::Interval;
+use tune::streams::auto::Verdict;
 
 use crate::{Buffers, ModeChoice};
 
+pub use chunked::Chunks;
+
 mod choice;
+mod chunked;
 mod duplex;
 pub(crate) mod exchange;
 mod get;
@@ -38,6 +42,12 @@ pub struct TransferSpec {
     /// Part of the source: offset and length in the source file. The part's bytes become the
     /// destination's bytes from 0 on.
     pub part: Option<(u64, u64)>,
+    /// Where the first byte belongs in the destination, which keeps what else it holds. `None`: at its
+    /// start, and a destination server begins the file anew. What is told of ranges (`have`, `marked`)
+    /// counts from here.
+    pub place: Option<u64>,
+    /// How the transfer may be cut into chunks; `None`: it is made in one piece.
+    pub chunks: Option<Chunks>,
     /// What is safe at the destination already, in destination offsets.
     pub have: RangeSet,
     /// Streams wanted (1 unless MODE E is possible).
@@ -87,19 +97,22 @@ pub struct Attempt {
     pub streams: u64,
     /// Who sized the buffers: what was asked for, or what took its place.
     pub buffers: Buffers,
-    /// Limits of hosts that held the transfer back.
+    /// What the hosts say of the transfer.
     pub remarks: Vec<Remark>,
     /// Warnings for the user (a fallback that was taken), each said once per session.
     pub warnings: Vec<String>,
 }
 
-/// A limit of a host that held a transfer back: which setting to raise there, and for what gain.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What a host says of a transfer.
+#[derive(Debug, Clone, PartialEq)]
 pub struct Remark {
     /// The server's name; `None`: this machine.
     pub host: Option<String>,
-    /// In plain words.
-    pub text: String,
+    /// What limited the streams that it sent over; `None`: it did not send, or does not tell.
+    pub verdict: Option<Verdict>,
+    /// A limit of the host that held the transfer back, in plain words: which setting to raise there,
+    /// and for what gain.
+    pub text: Option<String>,
 }
 
 #[cfg(test)]

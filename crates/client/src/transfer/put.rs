@@ -6,7 +6,7 @@ use data::job::Control;
 use data::send::SendPlan;
 use data::store::Source;
 use proto::client::{Direction, Need};
-use proto::command::{Command, Mode, Restart};
+use proto::command::{Mode, Restart};
 use proto::ranges::RangeSet;
 
 use super::choice;
@@ -136,7 +136,7 @@ async fn agree(
             restart: restart(mode, &have),
             server_listens: true,
             reusable: false,
-            verb: Command::Stor(path.to_vec()),
+            verb: choice::store_verb(spec, path),
         };
         need.reusable = choice::reusable(session, &need, true);
         let ends = Ends::default();

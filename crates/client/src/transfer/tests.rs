@@ -23,6 +23,8 @@ fn spec() -> TransferSpec {
     TransferSpec {
         size: None,
         part: None,
+        place: None,
+        chunks: None,
         have: RangeSet::new(),
         streams: 1,
         most_streams: 1,

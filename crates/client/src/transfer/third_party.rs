@@ -272,7 +272,7 @@ impl Sides<'_> {
             restart: put::restart(agreed.mode, &agreed.have),
             server_listens: true,
             reusable: false,
-            verb: Command::Stor(self.destination_path.to_vec()),
+            verb: choice::store_verb(self.spec, self.destination_path),
         }
     }
 
@@ -294,7 +294,7 @@ impl Sides<'_> {
     }
 
     async fn start(&mut self, agreed: &Agreed) -> Result<(), Failure> {
-        let store = Command::Stor(self.destination_path.to_vec());
+        let store = choice::store_verb(self.spec, self.destination_path);
         self.destination.control.send(&store).await?;
         let sent = self.source.control.send(&agreed.retrieval.verb).await;
         if sent.is_err() {

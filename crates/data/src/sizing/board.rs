@@ -93,7 +93,7 @@ impl Board {
     }
 
     /// Notes a decision.
-    pub(super) fn note(&self, decision: Decision) {
+    pub(crate) fn note(&self, decision: Decision) {
         let mut decisions = locked(&self.decisions);
         if decisions.len() == MOST_DECISIONS {
             decisions.pop_front();
