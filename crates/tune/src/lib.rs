@@ -6,6 +6,7 @@
 
 pub mod backoff;
 pub mod congestion;
+mod evidence;
 pub mod limiter;
 pub mod sizing;
 pub mod streams;

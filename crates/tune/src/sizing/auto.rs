@@ -8,13 +8,9 @@
 mod account;
 mod backlog;
 mod clamp;
-mod class;
 mod imposed;
-mod meter;
 mod receiver;
 mod sender;
-mod spell;
-mod standing;
 #[cfg(test)]
 mod tests;
 
@@ -22,13 +18,11 @@ use std::time::Duration;
 
 pub use self::account::Bound;
 use self::account::{Account, Setting};
-use self::class::{Class, Tally, Verdict};
-use self::meter::{Meter, Trip};
 use self::receiver::Receiver;
 use self::sender::Sender;
-use self::standing::Standing;
 use super::caps::Caps;
 use super::{Change, Decision, Look};
+use crate::evidence::{Class, Meter, Standing, Tally, Trip, Verdict};
 use crate::limiter::Role;
 
 /// One end of one stream.

@@ -6,8 +6,7 @@ use super::super::Look;
 use super::super::advice::{self, Advice, Path};
 use super::super::caps::{Caps, carried};
 use super::super::figures::{bits, bytes, bytes_in, span};
-use super::class::Verdict;
-use super::meter::Trip;
+use crate::evidence::{Trip, Verdict};
 use crate::limiter::Limiter;
 
 /// A limit is worth a remark from this part of the time on: one in so many.

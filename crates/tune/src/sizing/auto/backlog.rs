@@ -7,9 +7,8 @@ use std::time::Duration;
 use super::super::figures::{bits, bytes, bytes_in, rate_of};
 use super::super::{Change, Look};
 use super::Action;
-use super::class::{Class, is_backed_up};
 use super::imposed::Imposed;
-use super::meter::Trip;
+use crate::evidence::{Class, Trip, is_backed_up};
 
 /// A reader behind for less than this is busy, not slow; its rate is a mean over as much.
 const SLOW: Duration = Duration::from_secs(1);

@@ -10,9 +10,8 @@ use std::time::Duration;
 use super::super::figures::{bits, bytes, bytes_in, span};
 use super::super::{Change, Look};
 use super::Action;
-use super::class::{Class, fills_window};
 use super::imposed::Imposed;
-use super::meter::{Meter, Trip};
+use crate::evidence::{Class, Meter, Trip, fills_window};
 
 /// Paths below this rate, bytes per second (2 Mbit/s), are slow.
 const SLOW: u64 = 250_000;

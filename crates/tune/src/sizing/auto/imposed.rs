@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::super::{Change, Look};
-use super::meter::Trip;
+use crate::evidence::Trip;
 
 /// Between two settings.
 const REPEAT: Duration = Duration::from_millis(250);

@@ -8,9 +8,8 @@ use super::super::figures::{bits, bytes, bytes_in};
 use super::super::{Change, Look};
 use super::backlog::Backlog;
 use super::clamp::Clamp;
-use super::class::{Class, fills_window, is_backed_up};
-use super::meter::{Meter, Trip};
 use super::{Action, Setting};
+use crate::evidence::{Class, Meter, Trip, fills_window, is_backed_up};
 
 /// A kernel that goes on shrinking the buffer is left alone after so many repairs.
 const REPAIRS: u32 = 4;

@@ -10,10 +10,8 @@
 use super::super::caps::{Caps, carried};
 use super::super::figures::{bits, bytes, bytes_in, span};
 use super::super::{Change, Look};
-use super::class::{Class, explains, is_pressed};
-use super::meter::Trip;
-use super::spell::Spell;
 use super::{Action, Setting};
+use crate::evidence::{Class, Spell, Trip, explains, is_pressed};
 
 /// One stream's send buffer.
 #[derive(Debug, Clone, Copy, Default)]
