@@ -7,6 +7,7 @@ use proto::checksum::Algorithm;
 use proto::command::{Mode, Type};
 use proto::ranges::RangeSet;
 use proto::sizing::Sizing;
+use tune::limiter::{Measured, Role};
 use tune::sizing::drs::Interval;
 use tune::streams::auto::Verdict;
 
@@ -144,6 +145,35 @@ pub struct WireStats {
     pub store_us: u64,
     /// Stream threads' time blocked in the socket, microseconds, summed.
     pub wire_us: u64,
+}
+
+impl WireStats {
+    /// What [`tune::limiter::judge`] weighs, of `bytes` that moved in `elapsed`; `rate_limit` in bytes
+    /// per second.
+    pub fn measured(
+        &self,
+        role: Role,
+        bytes: u64,
+        elapsed: Duration,
+        rate_limit: Option<u64>,
+    ) -> Measured {
+        let us = Duration::from_micros;
+        Measured {
+            role,
+            bytes,
+            elapsed,
+            streams: self.streams,
+            retransmits: self.retransmits,
+            min_rtt: us(self.min_rtt_us.into()),
+            buffer_bytes: self.buffer_bytes,
+            busy: us(self.busy_us),
+            rwnd_limited: us(self.rwnd_limited_us),
+            sndbuf_limited: us(self.sndbuf_limited_us),
+            store: us(self.store_us),
+            wire: us(self.wire_us),
+            rate_limit,
+        }
+    }
 }
 
 impl Default for Settings {

@@ -18,7 +18,7 @@ use tune::sizing::Bounds;
 use crate::error::DataError;
 use crate::os::sockopt::{self, Buffer};
 
-/// Sets what was pinned, and for a policy that [starts small](Sizing::starts_small) what lets its
+/// Sets what was pinned, and for a [scheme of the papers](Sizing::needs_peer) what lets the
 /// window grow later, before connecting or listening.
 pub(crate) fn before(
     socket: &Socket,
@@ -27,7 +27,7 @@ pub(crate) fn before(
     receive: Option<u64>,
 ) -> Result<(), DataError> {
     pin_buffers(socket, send, receive)?;
-    if !sizing.starts_small() || receive.is_some() {
+    if !sizing.needs_peer() || receive.is_some() {
         return Ok(());
     }
     let bounds = Bounds::default();
@@ -39,7 +39,7 @@ pub(crate) fn before(
     pin_buffers(socket, None, Some(bounds.largest))
 }
 
-/// Sets a fresh connection's buffers to their first size where a policy starts small. Which end
+/// Sets a fresh connection's buffers to the first size of the papers. Which end
 /// will send is not known yet, nor does it matter.
 pub(crate) fn after(
     socket: &Socket,
@@ -47,7 +47,7 @@ pub(crate) fn after(
     send: Option<u64>,
     receive: Option<u64>,
 ) -> io::Result<()> {
-    if !sizing.starts_small() {
+    if !sizing.needs_peer() {
         return Ok(());
     }
     let initial = Bounds::default().initial;
