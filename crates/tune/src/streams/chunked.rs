@@ -1,8 +1,19 @@
 //! Tuners that see a transfer as a sequence of chunks: the three modes of Ito, Ohsaki and Imase (2008),
 //! "On Automatic Parameter Configuration Mechanism for Data Transfer Protocol GridFTP", and `auto`'s
 //! way where the sender cannot be looked at.
+//!
+//! Whoever drives one transfers the [`Chunk`] that it asks for and tells what came of it
+//! ([`Transferred`]). The paper leaves open how a chunk is shared by its streams; ours take the next
+//! block as they become free, until nothing is left of the chunk.
+
+mod modes;
+mod parameters;
+mod probe;
+mod size;
 
 use std::time::Duration;
+
+pub use parameters::{Optimum, ParameterError, Parameters, RoundTrips};
 
 /// One of the paper's modes (§3.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -15,46 +26,10 @@ pub enum Mode {
     Aimd,
 }
 
-/// The paper's parameters, and its defaults.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Parameters {
-    /// N0: streams of the first chunk, at least 1.
-    pub first: u32,
-    /// η, above 0 up to 1.
-    pub eta: f64,
-    /// γ, above 1.
-    pub gamma: f64,
-    /// α, at least 1.
-    pub alpha: f64,
-    /// β, above 0, below 1.
-    pub beta: f64,
-    /// Δ: how long a chunk should take.
-    pub delta: Duration,
-    /// ρ: weight of a new round trip in the running average, above 0, below 1.
-    pub rho: f64,
-    /// Never more streams.
-    pub most: u32,
-}
-
-impl Default for Parameters {
-    fn default() -> Self {
-        Self {
-            first: 1,
-            eta: 0.8,
-            gamma: 2.0,
-            alpha: 2.0,
-            beta: 0.5,
-            delta: Duration::from_secs(10),
-            rho: 0.1,
-            most: 256,
-        }
-    }
-}
-
 /// A chunk to transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Chunk {
-    /// N: streams to use.
+    /// N: streams to use, at least 1.
     pub streams: u32,
     /// X: its size, bytes, at least 1.
     pub bytes: u64,
@@ -63,11 +38,12 @@ pub struct Chunk {
 /// A chunk that was transferred.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Transferred {
-    /// N.
+    /// N: streams that it had, which may be fewer than were asked for.
     pub streams: u32,
     /// X, bytes.
     pub bytes: u64,
-    /// T: response time of its command.
+    /// T: response time of its command. Where chunks overlap, the time since the end of the one
+    /// before.
     pub time: Duration,
     /// W: the smaller of both ends' socket buffers, bytes; 0: not known.
     pub window: u64,
@@ -75,15 +51,24 @@ pub struct Transferred {
     pub rtt: Duration,
 }
 
+impl Transferred {
+    /// G = X/T, bytes per second; `None`: nothing was measured.
+    pub fn goodput(&self) -> Option<f64> {
+        let goodput = self.bytes as f64 / self.time.as_secs_f64();
+        (self.bytes > 0 && goodput.is_finite()).then_some(goodput)
+    }
+}
+
 /// Decides chunk after chunk.
 pub trait Tuner: Send {
-    /// The next chunk, after the one that was `last` to end; `None` before the first.
+    /// The next chunk, after the one that was `last` to end; `None` while none has ended. It may be
+    /// asked for the next one before the one that it asked for last has ended.
     fn next(&mut self, last: Option<&Transferred>) -> Chunk;
 
     /// Why it is of that kind, in plain words.
     fn reason(&self) -> String;
 
-    /// The number of streams will not change any more.
+    /// The number of streams will not change any more, as far as is known.
     fn settled(&self) -> bool;
 }
 
@@ -95,13 +80,23 @@ pub struct RoundTrip {
 }
 
 impl RoundTrip {
-    /// Nothing measured yet.
+    /// Nothing measured yet; ρ above 0, below 1.
     pub fn new(rho: f64) -> Self {
+        let rho = Parameters {
+            rho,
+            ..Parameters::default()
+        }
+        .bounded()
+        .rho;
         Self { rho, average: None }
     }
 
-    /// A command was answered after `sample`. One that TCP had to send again must not be given.
+    /// A command was answered after `sample`. One that TCP had to send again must not be given: with
+    /// the second that the retry waited in R, the modes never find an end.
     pub fn on_sample(&mut self, sample: Duration) {
+        if sample.is_zero() {
+            return;
+        }
         let sample = sample.as_secs_f64();
         self.average = Some(match self.average {
             Some(average) => average * (1.0 - self.rho) + sample * self.rho,
@@ -116,12 +111,71 @@ impl RoundTrip {
     }
 }
 
-/// The tuner of a mode. `window` (W, bytes) and `rtt` (R) size the first chunk (eq. 14).
-pub fn tuner(_mode: Mode, _parameters: Parameters, _window: u64, _rtt: Duration) -> Box<dyn Tuner> {
-    todo!()
+/// The tuner of a mode. `window` (W, bytes) and `rtt` (R) size the first chunk (eq. 14); 0: not known.
+/// Parameters beyond their ranges count as the nearest that is in them.
+pub fn tuner(mode: Mode, parameters: Parameters, window: u64, rtt: Duration) -> Box<dyn Tuner> {
+    Box::new(modes::Modes::new(mode, parameters.bounded(), window, rtt))
 }
 
-/// `auto` where only chunks can be measured, and the sender is somebody else's.
-pub fn probe(_first: u32, _most: u32, _rtt: Duration) -> Box<dyn Tuner> {
-    todo!()
+/// `auto` where only chunks can be measured, and the sender is somebody else's. Begins with `first`
+/// streams of at most `most`; `rtt` (zero: not known) tells how long the first chunks have to be.
+///
+/// Doubles the streams while that brings 15 % or more, settles at the fewest that give about as much
+/// as the most did, tries whether fewer do as well, and looks again when the goodput falls to less
+/// than three quarters of that, or after long.
+pub fn probe(first: u32, most: u32, rtt: Duration) -> Box<dyn Tuner> {
+    Box::new(probe::Probe::new(first, most, rtt))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_first_round_trip_is_taken_as_it_is() {
+        let mut rtt = RoundTrip::new(0.1);
+        assert_eq!(rtt.average(), None);
+        rtt.on_sample(Duration::from_millis(20));
+        assert_eq!(rtt.average(), Some(Duration::from_millis(20)));
+        rtt.on_sample(Duration::from_millis(120));
+        assert_eq!(rtt.average(), Some(Duration::from_millis(30)));
+        rtt.on_sample(Duration::ZERO);
+        assert_eq!(rtt.average(), Some(Duration::from_millis(30)));
+    }
+
+    #[test]
+    fn goodput_of_nothing_is_not_known() {
+        let chunk = Transferred {
+            streams: 1,
+            bytes: 10,
+            time: Duration::from_secs(2),
+            window: 0,
+            rtt: Duration::ZERO,
+        };
+        assert_eq!(chunk.goodput(), Some(5.0));
+        let no_bytes = Transferred { bytes: 0, ..chunk };
+        let no_time = Transferred {
+            time: Duration::ZERO,
+            ..chunk
+        };
+        assert_eq!((no_bytes.goodput(), no_time.goodput()), (None, None));
+    }
+
+    proptest! {
+        #[test]
+        fn the_average_is_between_the_samples(
+            rho: f64, samples in prop::collection::vec(1_u64..1 << 40, 1..50),
+        ) {
+            let mut rtt = RoundTrip::new(rho);
+            for sample in &samples {
+                rtt.on_sample(Duration::from_nanos(*sample));
+            }
+            let average = rtt.average().unwrap().as_nanos() as f64;
+            let least = samples.iter().min().copied().unwrap_or_default() as f64;
+            let largest = samples.iter().max().copied().unwrap_or_default() as f64;
+            prop_assert!(average >= least * 0.999 - 1.0 && average <= largest * 1.001 + 1.0);
+        }
+    }
 }

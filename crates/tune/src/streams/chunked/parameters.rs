@@ -1,0 +1,302 @@
+//! The paper's parameters, and the readings of what its text leaves open.
+
+use std::fmt;
+use std::time::Duration;
+
+/// The paper's parameters, with its defaults; the readings default to those with which ns-2 gives
+/// the paper's results.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Parameters {
+    /// N0: streams of the first chunk, at least 1.
+    pub first: u32,
+    /// η, above 0 up to 1.
+    pub eta: f64,
+    /// γ, above 1.
+    pub gamma: f64,
+    /// α, at least 1.
+    pub alpha: f64,
+    /// β, above 0, below 1.
+    pub beta: f64,
+    /// Δ: how long a chunk should take.
+    pub delta: Duration,
+    /// ρ: weight of a new round trip in the running average, above 0, below 1.
+    pub rho: f64,
+    /// Never more streams, at least 1.
+    pub most: u32,
+    /// When commands are sent whose answers give R.
+    pub round_trips: RoundTrips,
+    /// What MI+ ends with.
+    pub optimum: Optimum,
+}
+
+/// When the commands are sent whose response times give R (§3.3 does not say).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum RoundTrips {
+    /// While data flows, ten a second: R has the queue in it that the streams build. With these the
+    /// paper's modes end as they do in the paper.
+    #[default]
+    Flowing,
+    /// Between chunks, one each: the round trip of an idle path.
+    Between,
+}
+
+/// What MI+ "numerically derives" (§3.4, step v).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Optimum {
+    /// The number with the largest goodput by equation (1), both of its terms. With this MI+ ends as
+    /// in the paper.
+    #[default]
+    BothTerms,
+    /// The number with the largest second term of equation (1), as the text says. That term only
+    /// falls, so that this is always one stream.
+    SecondTerm,
+}
+
+impl Default for Parameters {
+    fn default() -> Self {
+        Self {
+            first: 1,
+            eta: 0.8,
+            gamma: 2.0,
+            alpha: 2.0,
+            beta: 0.5,
+            delta: Duration::from_secs(10),
+            rho: 0.1,
+            most: 256,
+            round_trips: RoundTrips::default(),
+            optimum: Optimum::default(),
+        }
+    }
+}
+
+/// A text that says no parameters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ParameterError {
+    /// The key that was meant, or what stands where one should.
+    pub key: String,
+    /// What it may be, in plain words.
+    pub allowed: &'static str,
+}
+
+impl fmt::Display for ParameterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "'{}': {}", self.key, self.allowed)
+    }
+}
+
+impl std::error::Error for ParameterError {}
+
+/// What each key may be.
+const KEYS: &str =
+    "no such parameter; there are n0, eta, gamma, alpha, beta, delta, rho, most, rtt, and optimum";
+const STREAMS: &str = "a number of streams, 1 to 1024";
+const ETA: &str = "above 0, at most 1";
+const GAMMA: &str = "above 1, at most 64";
+const ALPHA: &str = "1 to 1024";
+const SHARE: &str = "above 0 and below 1";
+const DELTA: &str = "a time from 100ms to 1h, such as 10s";
+const ROUND_TRIPS: &str = "flowing (while data flows) or between (chunks)";
+const OPTIMUM: &str = "both (terms of equation 1) or second (alone)";
+
+/// Most streams that may be asked for.
+const MOST_STREAMS: u32 = 1024;
+const SHORTEST_DELTA: Duration = Duration::from_millis(100);
+const LONGEST_DELTA: Duration = Duration::from_secs(3600);
+
+impl Parameters {
+    /// Reads `eta=0.7,delta=5s,...` over the defaults. Keys: `n0`, `eta`, `gamma`, `alpha`, `beta`,
+    /// `delta`, `rho`, `most`, `rtt` (`flowing`, `between`), `optimum` (`both`, `second`). An empty
+    /// text is the defaults.
+    ///
+    /// # Errors
+    /// A key that is not known, or a value out of its range; both are named.
+    pub fn parse(text: &str) -> Result<Self, ParameterError> {
+        let mut parameters = Self::default();
+        let parts = text.split(',').map(str::trim).filter(|p| !p.is_empty());
+        for part in parts {
+            let (key, value) = part.split_once('=').unwrap_or((part, ""));
+            parameters.set(key.trim(), value.trim())?;
+        }
+        if parameters.first > parameters.most {
+            return Err(wrong("n0", "no more than 'most'"));
+        }
+        Ok(parameters)
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> Result<(), ParameterError> {
+        let streams = || {
+            let number = value.parse().ok();
+            number
+                .filter(|n| (1..=MOST_STREAMS).contains(n))
+                .ok_or_else(|| wrong(key, STREAMS))
+        };
+        let number = |fits: fn(f64) -> bool, allowed| {
+            let number = value.parse().ok();
+            number
+                .filter(|n| fits(*n))
+                .ok_or_else(|| wrong(key, allowed))
+        };
+        let share = || number(|n| n > 0.0 && n < 1.0, SHARE);
+        match key {
+            "n0" => self.first = streams()?,
+            "most" => self.most = streams()?,
+            "eta" => self.eta = number(|n| n > 0.0 && n <= 1.0, ETA)?,
+            "gamma" => self.gamma = number(|n| n > 1.0 && n <= 64.0, GAMMA)?,
+            "alpha" => self.alpha = number(|n| (1.0..=1024.0).contains(&n), ALPHA)?,
+            "beta" => self.beta = share()?,
+            "rho" => self.rho = share()?,
+            "delta" => self.delta = span(value).ok_or_else(|| wrong(key, DELTA))?,
+            "rtt" => {
+                self.round_trips = match value {
+                    "flowing" => RoundTrips::Flowing,
+                    "between" => RoundTrips::Between,
+                    _ => return Err(wrong(key, ROUND_TRIPS)),
+                }
+            }
+            "optimum" => {
+                self.optimum = match value {
+                    "both" => Optimum::BothTerms,
+                    "second" => Optimum::SecondTerm,
+                    _ => return Err(wrong(key, OPTIMUM)),
+                }
+            }
+            _ => return Err(wrong(key, KEYS)),
+        }
+        Ok(())
+    }
+
+    /// The same with everything in its range; what is no number is the paper's.
+    pub(super) fn bounded(self) -> Self {
+        let paper = Self::default();
+        let within = |number: f64, least: f64, largest: f64, otherwise: f64| {
+            if number.is_finite() {
+                number.clamp(least, largest)
+            } else {
+                otherwise
+            }
+        };
+        let most = self.most.clamp(1, MOST_STREAMS);
+        Self {
+            first: self.first.clamp(1, most),
+            eta: within(self.eta, 0.01, 1.0, paper.eta),
+            gamma: within(self.gamma, 1.01, 64.0, paper.gamma),
+            alpha: within(self.alpha, 1.0, 1024.0, paper.alpha),
+            beta: within(self.beta, 0.01, 0.99, paper.beta),
+            delta: self.delta.clamp(SHORTEST_DELTA, LONGEST_DELTA),
+            rho: within(self.rho, 0.001, 0.999, paper.rho),
+            most,
+            ..self
+        }
+    }
+}
+
+fn wrong(key: &str, allowed: &'static str) -> ParameterError {
+    ParameterError {
+        key: key.to_owned(),
+        allowed,
+    }
+}
+
+/// `10s`, `500ms`, `2m`, `1h`; a number alone is seconds.
+fn span(text: &str) -> Option<Duration> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match &text[digits.len()..] {
+        "ms" => 1e-3,
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return None,
+    };
+    let seconds = digits.parse::<f64>().ok()? * unit;
+    let time = Duration::try_from_secs_f64(seconds).ok()?;
+    (SHORTEST_DELTA..=LONGEST_DELTA)
+        .contains(&time)
+        .then_some(time)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_papers_defaults() {
+        let parameters = Parameters::parse("").unwrap();
+        assert_eq!(parameters, Parameters::default());
+        assert_eq!(parameters.bounded(), parameters);
+    }
+
+    #[test]
+    fn every_key() {
+        let text = "n0=2, eta=0.7,gamma=3,alpha=4,beta=0.25,delta=500ms,rho=0.2,most=64,\
+                    rtt=between,optimum=second";
+        let expected = Parameters {
+            first: 2,
+            eta: 0.7,
+            gamma: 3.0,
+            alpha: 4.0,
+            beta: 0.25,
+            delta: Duration::from_millis(500),
+            rho: 0.2,
+            most: 64,
+            round_trips: RoundTrips::Between,
+            optimum: Optimum::SecondTerm,
+        };
+        assert_eq!(Parameters::parse(text), Ok(expected));
+        assert_eq!(expected.bounded(), expected);
+    }
+
+    #[test]
+    fn times() {
+        let delta = |text: &str| Parameters::parse(&format!("delta={text}")).map(|p| p.delta);
+        assert_eq!(delta("5"), Ok(Duration::from_secs(5)));
+        assert_eq!(delta("2m"), Ok(Duration::from_secs(120)));
+        assert_eq!(delta("0.5s"), Ok(Duration::from_millis(500)));
+        for odd in ["", "s", "99ms", "2h", "-1s", "1d", "inf", "nan", "1 s s"] {
+            assert_eq!(delta(odd), Err(wrong("delta", DELTA)), "{odd}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_range() {
+        for (text, key, allowed) in [
+            ("eta=0", "eta", ETA),
+            ("eta=1.01", "eta", ETA),
+            ("eta=nan", "eta", ETA),
+            ("eta", "eta", ETA),
+            ("gamma=1", "gamma", GAMMA),
+            ("gamma=inf", "gamma", GAMMA),
+            ("alpha=0.5", "alpha", ALPHA),
+            ("beta=1", "beta", SHARE),
+            ("rho=0", "rho", SHARE),
+            ("n0=0", "n0", STREAMS),
+            ("most=1025", "most", STREAMS),
+            ("most=1,n0=2", "n0", "no more than 'most'"),
+            ("rtt=sometimes", "rtt", ROUND_TRIPS),
+            ("optimum=best", "optimum", OPTIMUM),
+            ("eta=0.5,colour=red", "colour", KEYS),
+        ] {
+            assert_eq!(Parameters::parse(text), Err(wrong(key, allowed)), "{text}");
+        }
+        let said = Parameters::parse("eta=2").unwrap_err().to_string();
+        assert_eq!(said, "'eta': above 0, at most 1");
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_answered(text in "\\PC{0,40}") {
+            let _ = Parameters::parse(&text);
+        }
+
+        #[test]
+        fn what_is_read_needs_no_bounds(text in "(eta|gamma|beta|rho|delta|n0)=[0-9.]{1,5}") {
+            if let Ok(parameters) = Parameters::parse(&text) {
+                let bounded = parameters.bounded();
+                prop_assert!((bounded.eta - parameters.eta).abs() <= 0.01);
+                prop_assert_eq!(bounded.first, parameters.first);
+                prop_assert_eq!(bounded.delta, parameters.delta);
+            }
+        }
+    }
+}
