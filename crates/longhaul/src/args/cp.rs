@@ -10,7 +10,7 @@ use proto::checksum::Algorithm;
 use proto::sizing::Sizing;
 
 use tune::sizing::drs::{Interval, IntervalError};
-use tune::streams::chunked::Parameters;
+use tune::streams::chunked::{Mode, Parameters};
 
 use crate::units;
 
@@ -31,9 +31,19 @@ pub(crate) struct CpArgs {
     /// Copy directories with all that is in them
     #[arg(short = 'r', short_alias = 'R', long)]
     recursive: bool,
-    /// Parallel streams: a number, or `auto` (one on short paths, several on long ones)
-    #[arg(short = 'p', long = "parallel", value_name = "N|auto", default_value = "auto", value_parser = parallelism)]
+    /// Parallel streams: a number; `auto`, which goes by what it sees while data moves; or `mi`, `mi+`,
+    /// `aimd`, which go chunk by chunk by goodput and round trip alone, as published in 2008
+    #[arg(short = 'p', long = "parallel", value_name = "N|auto|mi|mi+|aimd", default_value = "auto", value_parser = parallelism)]
     parallelism: Parallelism,
+    /// Never more streams than this for one file, with `-p auto`, `mi`, `mi+` and `aimd`: 1 to 256
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = max_streams)]
+    max_streams: u32,
+    /// Parameters of `-p mi`, `mi+` and `aimd`. Without it they are the paper's: n0=1, eta=0.8,
+    /// gamma=2, alpha=2, beta=0.5, delta=10s, rho=0.1. What the paper leaves open is read as its
+    /// results ask for: rtt=flowing (round trips are taken while data flows; or between, the chunks),
+    /// optimum=both (terms of its equation 1, for mi+; or second, alone)
+    #[arg(long, value_name = "KEY=VALUE,...", default_value = "", hide_default_value = true, value_parser = autopar)]
+    autopar: Parameters,
     /// Socket buffers while data moves: `auto` (watch the kernel's autotuning, take over where it is
     /// too small), `kernel` (leave them to it), `drs` or `drs1` (dynamic right-sizing as published
     /// in 2004 and 2003), or a SIZE that pins them
@@ -43,9 +53,11 @@ pub(crate) struct CpArgs {
     /// round trip) or a time such as 100ms
     #[arg(long, value_name = "adaptive|TIME", default_value = "adaptive", value_parser = interval)]
     drs_interval: Interval,
-    /// Congestion control of this end's sockets: `auto` (the system's) or a name such as `bbr`
-    #[arg(long, value_name = "auto|NAME", default_value = "auto")]
-    cc: String,
+    /// Congestion control of the streams: `auto` (what the path asks for, of those that the sending
+    /// system permits), `system` (its default), or a name such as `bbr`. A longhaul server that sends
+    /// is asked for it, others run their own
+    #[arg(long, value_name = "auto|system|NAME", default_value = "auto", value_parser = congestion)]
+    cc: Congestion,
     /// Transfer mode: `s` stream, `e` extended block, `auto`
     #[arg(long, value_name = "auto|s|e", default_value = "auto", value_parser = mode)]
     mode: ModeChoice,
@@ -119,9 +131,9 @@ impl CpArgs {
             parallelism: self.parallelism,
             buffer: self.buffer,
             drs_interval: self.drs_interval,
-            congestion: Congestion::parse(&self.cc),
-            max_streams: 64,
-            autopar: Parameters::default(),
+            congestion: self.cc.clone(),
+            max_streams: self.max_streams,
+            autopar: self.autopar,
             mode: self.mode,
             offset: self.offset,
             length: self.length,
@@ -141,14 +153,39 @@ impl CpArgs {
 }
 
 fn parallelism(text: &str) -> Result<Parallelism, String> {
-    if text == "auto" {
-        return Ok(Parallelism::Auto);
+    match text {
+        "auto" => Ok(Parallelism::Auto),
+        "mi" => Ok(Parallelism::Chunked(Mode::Mi)),
+        "mi+" => Ok(Parallelism::Chunked(Mode::MiPlus)),
+        "aimd" => Ok(Parallelism::Chunked(Mode::Aimd)),
+        _ => streams(text).map(Parallelism::Fixed).ok_or_else(|| {
+            format!("'{text}' is neither auto, mi, mi+, aimd nor a number from 1 to 256")
+        }),
     }
-    text.parse()
-        .ok()
-        .filter(|n| (1..=256).contains(n))
-        .map(Parallelism::Fixed)
-        .ok_or_else(|| format!("'{text}' is neither `auto` nor a number from 1 to 256"))
+}
+
+fn streams(text: &str) -> Option<u32> {
+    text.parse().ok().filter(|n| (1..=256).contains(n))
+}
+
+fn max_streams(text: &str) -> Result<u32, String> {
+    streams(text).ok_or_else(|| "use a number from 1 to 256".into())
+}
+
+fn autopar(text: &str) -> Result<Parameters, String> {
+    Parameters::parse(text).map_err(|error| error.to_string())
+}
+
+/// Longest name that the system gives a congestion control (TCP_CA_NAME_MAX, with its NUL).
+const CONGESTION_NAME_MAX: usize = 16;
+
+/// `--cc`
+pub(crate) fn congestion(text: &str) -> Result<Congestion, String> {
+    let name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    if text.is_empty() || text.len() >= CONGESTION_NAME_MAX || !text.chars().all(name) {
+        return Err("use auto, system or a name such as bbr".into());
+    }
+    Ok(Congestion::parse(text))
 }
 
 fn buffer(text: &str) -> Result<Buffers, String> {
@@ -221,5 +258,81 @@ pub(crate) fn io_method(text: &str) -> Result<IoMethod, String> {
         "splice" => Ok(IoMethod::Splice),
         "zerocopy" => Ok(IoMethod::Zerocopy),
         _ => Err("use auto, copy, sendfile, splice or zerocopy".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        cp: CpArgs,
+    }
+
+    fn options(flags: &[&str]) -> Result<CopyOptions, String> {
+        let words = ["cp"].iter().chain(flags).chain(&["a", "b"]);
+        let line = Line::try_parse_from(words).map_err(|error| error.to_string())?;
+        Ok(line.cp.options())
+    }
+
+    #[test]
+    fn without_flags_everything_follows_the_path() {
+        let options = options(&[]).unwrap();
+        assert_eq!(options.parallelism, Parallelism::Auto);
+        assert_eq!(options.congestion, Congestion::Auto);
+        assert_eq!(options.max_streams, 64);
+        assert_eq!(options.autopar, Parameters::default());
+    }
+
+    #[test]
+    fn streams_are_a_number_or_a_mode() {
+        for (text, wanted) in [
+            ("auto", Parallelism::Auto),
+            ("1", Parallelism::Fixed(1)),
+            ("256", Parallelism::Fixed(256)),
+            ("mi", Parallelism::Chunked(Mode::Mi)),
+            ("mi+", Parallelism::Chunked(Mode::MiPlus)),
+            ("aimd", Parallelism::Chunked(Mode::Aimd)),
+        ] {
+            assert_eq!(
+                options(&["-p", text]).unwrap().parallelism,
+                wanted,
+                "{text}"
+            );
+        }
+        for text in ["0", "257", "MI", "mi++", "-1", ""] {
+            let error = options(&[&format!("-p={text}")]).unwrap_err();
+            assert!(error.contains("mi+"), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_modes_take_parameters() {
+        let options = options(&["-p", "mi", "--autopar", "eta=0.7,delta=2s,n0=4"]).unwrap();
+        assert_eq!(options.autopar.eta, 0.7);
+        assert_eq!(options.autopar.delta, Duration::from_secs(2));
+        assert_eq!(options.autopar.first, 4);
+    }
+
+    #[test]
+    fn what_cannot_be_is_named() {
+        let error = |flags: &[&str]| options(flags).unwrap_err();
+        assert!(error(&["--autopar", "eta=2"]).contains("eta"));
+        assert!(error(&["--autopar", "zeta=2"]).contains("zeta"));
+        assert!(error(&["--max-streams", "0"]).contains("256"));
+        assert!(error(&["--max-streams", "257"]).contains("256"));
+        for name in ["", "cubic;", "a-name-that-is-too-long", "two words"] {
+            assert!(error(&["--cc", name]).contains("system"), "{name}");
+        }
+    }
+
+    #[test]
+    fn congestion_controls_go_by_name() {
+        let cc = |name: &str| options(&["--cc", name]).unwrap().congestion;
+        assert_eq!(cc("system"), Congestion::System);
+        assert_eq!(cc("bbr"), Congestion::Named("bbr".to_owned()));
     }
 }
