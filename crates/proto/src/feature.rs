@@ -3,6 +3,7 @@
 use crate::checksum::Algorithm;
 use crate::reply::Reply;
 use crate::sizing::{self, Sizing};
+use crate::streams;
 
 /// A server's announced abilities. Default: a plain RFC 959 server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -48,9 +49,11 @@ pub struct Features {
     pub x_checksums: Vec<Algorithm>,
     /// What `OPTS DRS` takes (longhaul's ` DRS auto;kernel;drs1;drs;` line).
     pub drs: Vec<Sizing>,
-    /// The server changes the number of its data connections while it sends, within `Parallelism`, and
-    /// takes OPTS TUNE (longhaul's ` TUNE Streams;Congestion;` line).
+    /// The server changes the number of its data connections while it sends, within `Parallelism`
+    /// (`Streams` of longhaul's ` TUNE Streams;Congestion;` line).
     pub tune: bool,
+    /// The server runs the congestion control that `OPTS TUNE` names (`Congestion` of that line).
+    pub tune_congestion: bool,
     /// All lines, trimmed.
     pub lines: Vec<String>,
 }
@@ -99,7 +102,11 @@ impl Features {
             "PASV" if parameters.contains("ALLOWDELAYED") => self.delayed_passive = true,
             "CKSM" | "CKSUM" => self.checksums = algorithms(&parameters),
             "CKSM.STOR" => self.stor_checksum = true,
-            "TUNE" => self.tune = true,
+            "TUNE" => {
+                let has = |name: &str| streams::names(&parameters, name);
+                self.tune = has(streams::STREAMS);
+                self.tune_congestion = has(streams::CONGESTION);
+            }
             "DRS" => self.drs = sizing::parse_names(&parameters),
             "XCRC" => self.note_x(Algorithm::Crc32),
             "XMD5" => self.note_x(Algorithm::Md5),
@@ -199,6 +206,20 @@ mod tests {
         assert_eq!(f.drs, [Sizing::Drs, Sizing::Auto]);
         assert!(f.offers(Sizing::Drs) && !f.offers(Sizing::Drs1));
         assert!(features(&["DRS", "XDRS auto"]).drs.is_empty());
+    }
+
+    #[test]
+    fn reads_what_a_sender_tunes() {
+        for (line, streams, congestion) in [
+            ("TUNE Streams;Congestion;", true, true),
+            ("tune streams", true, false),
+            ("TUNE Congestion; Pace;", false, true),
+            ("TUNE", false, false),
+            ("TUNE StreamsAndMore;", false, false),
+        ] {
+            let f = features(&[line]);
+            assert_eq!((f.tune, f.tune_congestion), (streams, congestion), "{line}");
+        }
     }
 
     #[test]

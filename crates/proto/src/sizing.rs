@@ -58,13 +58,8 @@ impl Sizing {
             .find(|sizing| sizing.name().eq_ignore_ascii_case(text))
     }
 
-    /// Whether connections must be opened with the largest buffer so that the window can grow to
-    /// it later (RFC 7323 §2.2: the scale is fixed by the SYN), and then be set back.
-    pub const fn starts_small(self) -> bool {
-        matches!(self, Self::Drs1 | Self::Drs)
-    }
-
-    /// Whether the two ends have to work together, so that both must have agreed to it.
+    /// A scheme of the papers: the two ends have to work together, so that both must have agreed to
+    /// it, and each connection begins with a small buffer that grows with what they tell each other.
     pub const fn needs_peer(self) -> bool {
         matches!(self, Self::Drs1 | Self::Drs)
     }

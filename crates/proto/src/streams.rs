@@ -1,5 +1,9 @@
 //! How many data connections a sender in extended block mode opens: `Parallelism=a,b,c` of OPTS RETR
-//! (GFD.20 §4.2).
+//! (GFD.20 §4.2), and the FEAT line of a server that changes their number while it sends:
+//!
+//! ```text
+//!  TUNE Streams;Congestion;
+//! ```
 
 /// Starting, minimum and maximum number of data connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -36,5 +40,51 @@ impl StreamRange {
             least: cap(self.least),
             most: cap(self.most),
         }
+    }
+}
+
+/// Of the TUNE line: within an open [`StreamRange`] the number follows the path.
+pub(crate) const STREAMS: &str = "Streams";
+/// Of the TUNE line: OPTS TUNE is taken.
+pub(crate) const CONGESTION: &str = "Congestion";
+
+/// The FEAT line; `congestion`: clients may ask for a congestion control.
+pub(crate) fn feature_line(congestion: bool) -> String {
+    let mut line = format!("TUNE {STREAMS};");
+    if congestion {
+        line.push_str(&format!("{CONGESTION};"));
+    }
+    line
+}
+
+/// Whether the list of a TUNE line has this name, in any case.
+pub(crate) fn names(list: &str, name: &str) -> bool {
+    list.split(';')
+        .any(|one| one.trim().eq_ignore_ascii_case(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_open_range_stays_in_order_under_a_cap() {
+        let range = StreamRange {
+            start: 8,
+            least: 2,
+            most: 64,
+        };
+        assert!(range.is_open());
+        let capped = |start, least, most| StreamRange { start, least, most };
+        assert_eq!(range.capped(16), capped(8, 2, 16));
+        assert_eq!(range.capped(4), capped(4, 2, 4));
+        assert_eq!(range.capped(0), StreamRange::fixed(1));
+        assert!(!StreamRange::fixed(7).capped(100).is_open());
+    }
+
+    #[test]
+    fn the_line_tells_what_is_offered() {
+        assert_eq!(feature_line(true), "TUNE Streams;Congestion;");
+        assert_eq!(feature_line(false), "TUNE Streams;");
     }
 }

@@ -5,6 +5,7 @@ use super::CommandError;
 use super::words::{Words, parse_number};
 use crate::checksum::Algorithm;
 use crate::eblock::MAX_STREAMS;
+use crate::remark::is_congestion_control;
 use crate::sizing::Sizing;
 use crate::streams::StreamRange;
 
@@ -209,8 +210,7 @@ fn tune(options: &str) -> Result<Opts, Refusal> {
         return Err(Refusal::Unknown);
     }
     let name = value.to_ascii_lowercase();
-    let letters = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    if name.is_empty() || name.len() > 15 || !name.chars().all(letters) {
+    if !is_congestion_control(&name) {
         return Err(Refusal::Value("Congestion"));
     }
     Ok(Opts::Congestion(name))

@@ -9,6 +9,7 @@ use crate::drs::DrsAddress;
 use crate::listing::{Entry, FactSet};
 use crate::path::VPath;
 use crate::ranges::RangeSet;
+use crate::remark::Said;
 use crate::reply::Reply;
 use crate::sizing::Sizing;
 use crate::streams::StreamRange;
@@ -274,8 +275,8 @@ pub struct Progress {
 pub struct TransferDone {
     /// Last state.
     pub progress: Progress,
-    /// For people, at the end of the 226: which limit of this host held the transfer back.
-    pub remark: Option<String>,
+    /// For clients that read it, at the end of the 226.
+    pub said: Said,
 }
 
 /// A login that was granted.

@@ -1,9 +1,11 @@
 //! FEAT (RFC 2389 §3): what existing clients decide by.
 
+use super::SessionConfig;
 use crate::checksum::Algorithm;
 use crate::listing::FactSet;
 use crate::reply::Reply;
 use crate::sizing;
+use crate::streams;
 
 /// The CKSM line: algorithms with the globus form's preference number.
 const CHECKSUMS: [(Algorithm, u32); 8] = [
@@ -44,7 +46,7 @@ const FEATURES: [&str; 21] = [
 
 /// The 211 reply; `facts` are those that MLSD and MLST tell. It is the same before and after login,
 /// since lftp asks only before.
-pub(super) fn reply(facts: FactSet) -> Reply {
+pub(super) fn reply(facts: FactSet, config: &SessionConfig) -> Reply {
     let mut checksums = "CKSM ".to_owned();
     for (algorithm, rank) in CHECKSUMS {
         checksums.push_str(&format!("{}:{rank};", algorithm.name()));
@@ -56,5 +58,6 @@ pub(super) fn reply(facts: FactSet) -> Reply {
     ];
     lines.extend(FEATURES.iter().map(|f| f.as_bytes().to_vec()));
     lines.push(sizing::feature_line().into_bytes());
+    lines.push(streams::feature_line(!config.congestion.is_empty()).into_bytes());
     Reply::data(211, "Extensions supported", lines, "End.")
 }

@@ -1,7 +1,7 @@
 //! OPTS (RFC 2389 §4; RFC 3659 §7.9; GFD.20 §4.2).
 
 use super::replies;
-use super::state::LoggedIn;
+use super::state::{Channel, LoggedIn};
 use super::{Action, SessionConfig};
 use crate::command::{Opts, RetrOption};
 use crate::listing::FactSet;
@@ -18,14 +18,7 @@ impl LoggedIn {
             Opts::StorChecksum(algorithm) => self.settings.store_sum = algorithm,
             Opts::AllowDelayed(allow) => self.settings.allow_delayed = allow,
             Opts::Sizing(sizing) => return self.set_sizing(config, sizing),
-            Opts::Congestion(name) => {
-                if !config.congestion.iter().any(|offered| *offered == name) {
-                    let offered = config.congestion.join(" ");
-                    let text = format!("Congestion={name} is not offered; offered: {offered}.");
-                    return replies::reply(504, text);
-                }
-                self.settings.congestion = name;
-            }
+            Opts::Congestion(name) => return self.set_congestion(config, name),
             Opts::Facts(list) => return self.select_facts(list.as_deref()),
             Opts::ChecksumMarkers(seconds) => self.settings.checksum_seconds = seconds,
             // A recursive listing goes on past what it cannot read and never follows links to
@@ -48,6 +41,25 @@ impl LoggedIn {
             RetrOption::Markers(seconds) => self.settings.retrieve_perf_seconds = seconds,
             RetrOption::Partitioned | RetrOption::Blocked | RetrOption::BlockSize(_) => {}
         }
+    }
+
+    /// Congestion control of what is sent from now on. Cached connections run the last one.
+    fn set_congestion(&mut self, config: &SessionConfig, name: String) -> Vec<Action> {
+        if !config.congestion.contains(&name) {
+            let text = match config.congestion.join(" ") {
+                none if none.is_empty() => "No congestion control is offered.".to_owned(),
+                offered => format!("Congestion={name} is not offered; offered: {offered}."),
+            };
+            return replies::reply(504, text);
+        }
+        let mut actions = Vec::new();
+        if name != self.settings.congestion && self.channel.is_cached() {
+            self.channel = Channel::None;
+            actions.push(Action::DropChannel);
+        }
+        self.settings.congestion = name;
+        actions.extend(success());
+        actions
     }
 
     fn select_facts(&mut self, list: Option<&str>) -> Vec<Action> {

@@ -9,7 +9,7 @@ use super::state::{Channel, LoggedIn, Pending};
 use super::{Action, Outcome, TransferDone, TransferError, TransferRequest};
 use crate::command::Mode;
 use crate::path::VPath;
-use crate::remark;
+use crate::remark::Said;
 use crate::reply::Reply;
 
 /// A transfer that the driver runs.
@@ -99,13 +99,13 @@ impl Running {
     }
 
     /// The name of a unique store runs to the end of the line, so there is no room for a remark.
-    fn complete_reply(&self, remark: Option<&str>) -> Reply {
+    fn complete_reply(&self, said: &Said) -> Reply {
         match &self.stage {
             Stage::Open(Some(name)) => {
                 let text = [b"Transfer Complete. FILE: ".as_slice(), name.as_bytes()].concat();
                 Reply::new(226, text)
             }
-            _ => Reply::new(226, remark::complete_text(remark)),
+            _ => Reply::new(226, said.complete_text()),
         }
     }
 }
@@ -164,8 +164,11 @@ impl LoggedIn {
                 actions.extend(as_actions(running.markers.on_end(done.progress)));
                 // To people that know nothing of it, or to a program that compares texts, it would
                 // be a riddle.
-                let remark = done.remark.filter(|_| self.settings.takes_remarks);
-                let complete = running.complete_reply(remark.as_deref());
+                let said = match self.settings.takes_remarks {
+                    true => done.said,
+                    false => Said::default(),
+                };
+                let complete = running.complete_reply(&said);
                 actions.push(Action::Reply(complete));
             }
             Err(error) => {

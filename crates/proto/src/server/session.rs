@@ -1,6 +1,7 @@
 //! The session: which command is valid when, and what each one answers.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use super::replies::{self, Failure};
 use super::state::{Pending, State};
@@ -30,8 +31,8 @@ pub struct SessionConfig {
     /// Most data connections a client may ask for with Parallelism.
     pub max_streams: u32,
     /// Congestion controls that a client may ask for with OPTS TUNE, lower case; may hold `auto` and
-    /// `system`. Empty: none, and nothing is announced.
-    pub congestion: Vec<String>,
+    /// `system`. Empty: none, and nothing is announced. Sessions share it.
+    pub congestion: Arc<[String]>,
     /// Failed logins after which the session ends with 421; 0: never.
     pub max_login_failures: u32,
     /// Consecutive unrecognizable lines after which the session ends with 421; 0: never.
@@ -202,7 +203,7 @@ impl Session {
             Command::Pass(password) => self.pass(password),
             Command::Quit => vec![Action::Reply(Reply::new(221, "Goodbye.")), Action::Close],
             Command::Noop => replies::reply(200, "NOOP command successful."),
-            Command::Feat => vec![Action::Reply(features::reply(self.facts()))],
+            Command::Feat => vec![Action::Reply(features::reply(self.facts(), &self.config))],
             Command::Help(topic) => vec![Action::Reply(help::help(topic.as_deref()))],
             Command::Site(Site::Help) => vec![Action::Reply(help::site_help())],
             Command::Clnt(name) => {

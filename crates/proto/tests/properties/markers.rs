@@ -7,7 +7,7 @@ use proto::marker::{
 };
 use proto::path::{MAX_PATH, VPath};
 use proto::ranges::RangeSet;
-use proto::remark;
+use proto::remark::{self, Said, Verdict};
 use proto::reply::Reply;
 use proto::sizing::{MAX_BUFFER, MIN_BUFFER, buffer_reply, parse_buffer_reply, parse_names};
 use proto::timestamp::Timestamp;
@@ -56,13 +56,29 @@ proptest! {
     }
 
     #[test]
-    fn remarks_are_bounded_lines(text in "\\PC{0,500}|[ -~\r\n\t\u{0}\u{9b}]{0,500}", ) {
-        let Some(line) = remark::printable(&text) else { return Ok(()) };
-        prop_assert!(!line.chars().any(char::is_control) && !line.is_empty());
-        prop_assert!(line.chars().count() <= 400);
-        let reply = Reply::new(226, format!("Transfer Complete. {line}"));
-        if !line.starts_with("FILE:") {
-            prop_assert_eq!(remark::of_reply(&reply), Some(line));
+    fn what_a_226_says_comes_back_bounded(
+        limiter in "[a-z(][a-zA-Z ()/-]{0,20}",
+        streams in 0..200u32,
+        congestion in "[a-z0-9_-]{0,16}",
+        text in "\\PC{0,500}|[ -~\r\n\t\u{0}\u{9b}]{0,500}|Limited by [a-z]{1,5}, [0-9] streams?.{0,9}",
+    ) {
+        let verdict = Verdict::new(limiter.trim_end(), streams, &congestion);
+        let line = remark::printable(&text);
+        if let Some(line) = &line {
+            prop_assert!(!line.chars().any(char::is_control) && !line.is_empty());
+            prop_assert!(line.chars().count() <= 400);
+        }
+        let remark = line.as_deref().unwrap_or_default();
+        let said = match &verdict {
+            Some(verdict) => format!("Transfer Complete. {verdict} {remark}"),
+            None => format!("Transfer Complete. {remark}"),
+        };
+        let read = Said::of_reply(&Reply::new(226, said));
+        match verdict {
+            Some(_) => prop_assert_eq!(read, Said { verdict, remark: line }),
+            None if remark.starts_with("FILE:") => prop_assert_eq!(read, Said::default()),
+            None if read.verdict.is_some() => prop_assert!(remark.starts_with("Limited by ")),
+            None => prop_assert_eq!(read.remark, line),
         }
     }
 
@@ -99,7 +115,7 @@ proptest! {
         let _ = (Timestamp::parse(&text), VPath::root().resolve(text.as_bytes()));
         let reply = Reply::new(code, &text);
         let _ = (PerfMarker::from_reply(&reply), parse_range_reply(&reply), reply.summary());
-        let _ = (parse_buffer_reply(&reply), remark::of_reply(&reply), reply.for_log());
+        let _ = (parse_buffer_reply(&reply), Said::of_reply(&reply), reply.for_log());
         let _ = parse_names(&text);
         let _ = Features::from_reply(&Reply::data(211, &text, vec![text.clone().into()], &text));
     }

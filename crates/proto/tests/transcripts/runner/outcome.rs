@@ -3,6 +3,7 @@
 use proto::drs::DrsAddress;
 use proto::path::VPath;
 use proto::ranges::RangeSet;
+use proto::remark::{Said, Verdict};
 use proto::server::{
     FileAnswer, FileError, FileErrorKind, Grant, Outcome, Progress, Rights, TransferDone,
     TransferError,
@@ -145,16 +146,33 @@ fn progress(text: &str) -> Result<Progress, String> {
     })
 }
 
+/// `LIMITER, STREAMS, CONGESTION`
+fn verdict(text: &str) -> Result<Verdict, String> {
+    let parts: Vec<&str> = text.split(", ").collect();
+    let [limiter, streams, congestion] = parts[..] else {
+        return Err(format!("no verdict: {text}"));
+    };
+    Verdict::new(limiter, number(Some(streams))?, congestion)
+        .ok_or_else(|| format!("a verdict that cannot be told: {text}"))
+}
+
 fn transferred(text: &str) -> Result<Result<TransferDone, TransferError>, String> {
     let (what, rest) = text.split_once(' ').unwrap_or((text, ""));
     Ok(match what {
         "ok" => {
-            let (moved, remark) = match rest.split_once(" | ") {
-                Some((moved, remark)) => (moved, Some(unescape(remark)?)),
+            let (rest, remark) = match rest.split_once(" | ") {
+                Some((rest, remark)) => (rest, Some(unescape(remark)?)),
+                None => (rest, None),
+            };
+            let (moved, verdict) = match rest.split_once(" ~ ") {
+                Some((moved, told)) => (moved, Some(verdict(told)?)),
                 None => (rest, None),
             };
             Ok(TransferDone {
-                remark: remark.map(|text| String::from_utf8_lossy(&text).into_owned()),
+                said: Said {
+                    verdict,
+                    remark: remark.map(|text| String::from_utf8_lossy(&text).into_owned()),
+                },
                 progress: progress(moved)?,
             })
         }

@@ -79,6 +79,9 @@ fn configure(setting: &str, config: &mut SessionConfig, tree: &mut Tree) -> Resu
         ["sizing", name] => {
             config.sizing = Sizing::parse(name).ok_or_else(|| format!("no sizing: {name}"))?;
         }
+        ["congestion", ..] => {
+            config.congestion = words[1..].iter().copied().map(String::from).collect();
+        }
         ["dir", path] => tree.add_dir(path),
         ["file", path, content] => tree.add_file(path, content),
         _ => return Err(format!("unknown setting: {setting}")),

@@ -4,6 +4,7 @@ use super::{code, grant, line, logged_in};
 use crate::command::{Mode, Type};
 use crate::ranges::RangeSet;
 use crate::server::session::{Awaiting, Session};
+use crate::remark::Said;
 use crate::server::{
     Action, Disposition, FileAnswer, FileError, FileErrorKind, Outcome, Progress, TransferDone,
     TransferError, TransferKind, TransferRequest,
@@ -39,7 +40,7 @@ fn finish(session: &mut Session) {
         stored: RangeSet::new(),
     };
     session.on_outcome(Outcome::Transferred(Ok(TransferDone {
-        remark: None,
+        said: Said::default(),
         progress,
     })));
     assert_eq!(session.awaiting(), Awaiting::Line);

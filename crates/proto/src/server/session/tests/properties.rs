@@ -11,6 +11,7 @@ use crate::drs::{DrsAddress, Nonce};
 use crate::line::LineEvent;
 use crate::path::VPath;
 use crate::ranges::RangeSet;
+use crate::remark::{Said, Verdict};
 use crate::server::session::{Awaiting, Session};
 use crate::server::{
     Action, FileAnswer, FileError, FileErrorKind, FileRequest, Outcome, Progress, TransferDone,
@@ -209,7 +210,10 @@ fn answer(choice: u8) -> FileAnswer {
 fn end(choice: u8, ok: bool) -> Outcome {
     Outcome::Transferred(match choice % 4 {
         _ if ok => Ok(TransferDone {
-            remark: ok.then(|| "226 a\r\nremark".to_owned()),
+            said: Said {
+                verdict: Verdict::new("send buffer", u32::from(choice), "cubic"),
+                remark: Some("226 a\r\nremark".to_owned()),
+            },
             progress: progress(choice),
         }),
         0 => Err(TransferError::File(file_error(choice))),
