@@ -20,6 +20,29 @@ pub fn instead(in_force: &str, rtt: Duration) -> &'static [&'static str] {
     }
 }
 
+/// Those that do not take a loss for a full path, best first, as Linux and its out-of-tree builds
+/// name them.
+const PATIENT: [&str; 3] = ["bbr3", "bbr2", "bbr"];
+
+/// A congestion control that keeps its rate when packets are lost without a queue.
+pub fn bears_loss(name: &str) -> bool {
+    name.starts_with("bbr")
+}
+
+/// What to run on a path with this round trip that loses packets without a queue: the best of
+/// `permitted`; `None`: what is in force does as well, or nothing better is permitted.
+pub fn against_loss<'a>(
+    in_force: &str,
+    permitted: &'a [String],
+    rtt: Duration,
+) -> Option<&'a str> {
+    if bears_loss(in_force) || rtt < SHORT_PATH {
+        return None;
+    }
+    let find = |name: &&str| permitted.iter().find(|p| p.as_str() == *name);
+    PATIENT.iter().find_map(find).map(String::as_str)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -30,5 +53,15 @@ mod tests {
         assert_eq!(instead("bbr", short), ["cubic", "reno"]);
         assert!(instead("bbr", SHORT_PATH).is_empty());
         assert!(instead("cubic", short).is_empty());
+    }
+
+    #[test]
+    fn what_bears_loss_is_taken_where_it_is_permitted() {
+        let permitted: Vec<String> = ["reno", "cubic", "bbr"].map(str::to_owned).into();
+        let long = Duration::from_millis(50);
+        assert_eq!(against_loss("cubic", &permitted, long), Some("bbr"));
+        assert_eq!(against_loss("bbr2", &permitted, long), None);
+        assert_eq!(against_loss("cubic", &permitted[..2], long), None);
+        assert_eq!(against_loss("cubic", &permitted, SHORT_PATH / 2), None);
     }
 }

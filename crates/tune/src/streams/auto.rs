@@ -2,11 +2,39 @@
 //!
 //! Whoever sends looks at its streams several times a second and hands all looks over as a
 //! [`Scene`]; what comes back is to be carried out ([`Step`]), each with its reason.
+//!
+//! What limits comes first: streams are added only where each is limited by itself (a window, a
+//! buffer, losses, a window that opens slowly), and a congestion control is changed only where losses
+//! come without a queue. Every change is tried out against what was before it; what gains nothing is
+//! taken back and tried ever more seldom. Streams that nothing is lost without are given back. Where
+//! the path is full the queue is the price: if it is ours, the streams are paced so that it stays
+//! short.
+
+mod account;
+mod base;
+mod gauge;
+mod grow;
+mod losses;
+mod pacing;
+mod queue;
+mod rest;
+mod shrink;
+#[cfg(test)]
+mod tests;
+mod trial;
 
 use std::time::Duration;
 
+use self::account::{Account, Limit};
+use self::gauge::{Gauge, Sight};
+use self::losses::Losses;
+use self::pacing::Pacing;
+use self::rest::Rest;
+use self::trial::{Kind, Trial};
+use crate::evidence::{Class, Standing};
 use crate::limiter::Limiter;
 use crate::sizing::Look;
+use crate::sizing::figures::{bits, bytes_in, span};
 
 /// What `auto` may do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,42 +111,306 @@ pub struct Verdict {
 #[derive(Debug)]
 pub struct Auto {
     limits: Limits,
+    /// [`Limits::most`], or what could be opened.
+    most: u32,
+    streams: u32,
+    gauge: Gauge,
+    control: Control,
+    trial: Option<Trial>,
+    pacing: Pacing,
+    losses: Losses,
+    rests: Rests,
+    /// Streams that losses have proved to be needed, until when.
+    needed: (u32, Duration),
+    /// Nothing has been changed, tried or learned since.
+    steady: Duration,
+    /// The class of the last sights, and of how many in turn.
+    run: (Class, u32),
+    /// The largest window or buffer so far, bytes, and when it last grew.
+    room: (u64, Duration),
+    /// Others have filled the queue since.
+    others: Option<Duration>,
+    standing: Standing,
+    account: Account,
 }
+
+/// The congestion control.
+#[derive(Debug, Default)]
+struct Control {
+    /// The first one seen.
+    system: String,
+    in_force: String,
+    refused: Vec<String>,
+}
+
+/// When each kind of trial may come again.
+#[derive(Debug, Default)]
+struct Rests {
+    buffer: Rest,
+    slow: Rest,
+    loss: Rest,
+    fewer: Rest,
+    control: Rest,
+    drain: Rest,
+}
+
+/// Less is left to send than moves in this time: nothing is worth a change any more.
+const NEARLY_OVER: Duration = Duration::from_secs(1);
+/// A limit that the user set explains a rate from this part of it on, per cent.
+const ASKED: u64 = 85;
 
 impl Auto {
     /// Begins with `streams` streams.
-    pub fn new(_limits: Limits, _streams: u32) -> Self {
-        todo!()
+    pub fn new(limits: Limits, streams: u32) -> Self {
+        let least = limits.least.max(1);
+        let most = limits.most.max(least);
+        Self {
+            limits: Limits {
+                least,
+                most,
+                ..limits
+            },
+            most,
+            streams: streams.clamp(least, most),
+            gauge: Gauge::default(),
+            control: Control::default(),
+            trial: None,
+            pacing: Pacing::Free,
+            losses: Losses::default(),
+            rests: Rests::default(),
+            needed: (1, Duration::ZERO),
+            steady: Duration::ZERO,
+            run: (Class::Unknown, 0),
+            room: (0, Duration::ZERO),
+            others: None,
+            standing: Standing::default(),
+            account: Account::default(),
+        }
     }
 
-    /// What follows from a look at the transfer; mostly nothing.
-    pub fn on_scene(&mut self, _scene: &Scene<'_>) -> Vec<Decision> {
-        let _ = &self.limits;
-        todo!()
+    /// What follows from a look at the transfer; mostly nothing. A scene that is not newer than the
+    /// last, or without streams, is ignored.
+    pub fn on_scene(&mut self, scene: &Scene<'_>) -> Vec<Decision> {
+        let mut decisions = Vec::new();
+        if !self.gauge.on_scene(scene) {
+            return decisions;
+        }
+        if self.control.system.is_empty() {
+            scene.congestion.clone_into(&mut self.control.system);
+        }
+        scene.congestion.clone_into(&mut self.control.in_force);
+        self.note_room(scene);
+        self.watch_drain(scene, &mut decisions);
+        if let Some(sight) = self.gauge.sight(scene.looks) {
+            self.on_sight(scene, &sight, &mut decisions);
+        }
+        decisions
     }
 
-    /// A stream that was asked for could not be opened: the policy goes on without asking for it again.
-    pub fn on_refused(&mut self, _open: u32) {
-        todo!()
+    fn on_sight(&mut self, scene: &Scene<'_>, sight: &Sight, decisions: &mut Vec<Decision>) {
+        let limit = self.limit(scene, sight);
+        self.account.note(sight, limit, scene.looks);
+        self.losses.on_sight(sight, self.gauge.now());
+        self.run = match self.run {
+            (class, times) if same(class, sight.class) => (sight.class, times.saturating_add(1)),
+            _ => (sight.class, 1),
+        };
+        if limit == Limit::Asked {
+            self.unpace(
+                sight.at,
+                "the rate limit is below what the path carries",
+                decisions,
+            );
+        } else if self.trial.is_some() {
+            self.judge(scene, sight, decisions);
+        } else if scene.opening == 0 && !nearly_over(scene, sight) {
+            self.act(scene, sight, decisions);
+        }
+        if decisions.is_empty() && self.standing.on_class(sight.at, sight.class) {
+            let reason = self.describe(limit, sight);
+            decisions.push(self.decision(sight.at, None, reason));
+        }
     }
 
-    /// A congestion control that was asked for was refused.
-    pub fn on_congestion_refused(&mut self, _name: &str) {
-        todo!()
+    /// Whatever fits what limits.
+    fn act(&mut self, scene: &Scene<'_>, sight: &Sight, decisions: &mut Vec<Decision>) {
+        match self.pacing {
+            Pacing::Draining(_) => return,
+            Pacing::Paced(_) => {
+                self.follow(sight, decisions);
+                if decisions.is_empty() && matches!(self.pacing, Pacing::Paced(_)) {
+                    self.fewer(scene, sight, decisions);
+                }
+                return;
+            }
+            Pacing::Free => {}
+        }
+        if self.run.1 < 2 {
+            return;
+        }
+        match sight.class {
+            Class::Window | Class::SendBuffer => self.more_for_room(scene, sight, decisions),
+            Class::PathFull => self.full(scene, sight, decisions),
+            Class::Loss | Class::Path => {
+                self.others = None;
+                self.against_loss(scene, sight, decisions);
+                if decisions.is_empty() {
+                    self.more_for_slow(scene, sight, decisions);
+                }
+                if decisions.is_empty() {
+                    self.fewer(scene, sight, decisions);
+                }
+            }
+            Class::Source => self.fewer(scene, sight, decisions),
+            Class::Starting | Class::Unknown | Class::Sink | Class::Elsewhere => {}
+        }
     }
 
-    /// When the next look is due, after the last.
+    fn limit(&self, scene: &Scene<'_>, sight: &Sight) -> Limit {
+        let asked = scene
+            .rate_limit
+            .is_some_and(|limit| sight.rate >= limit / 100 * ASKED);
+        if asked {
+            return Limit::Asked;
+        }
+        match self.pacing {
+            // What is paced is a full path, whatever the streams look like.
+            Pacing::Draining(_) | Pacing::Paced(_) => Limit::Class(Class::PathFull),
+            Pacing::Free => Limit::Class(sight.class),
+        }
+    }
+
+    /// A window or buffer that still grows by itself is waited for.
+    fn note_room(&mut self, scene: &Scene<'_>) {
+        let room = |look: &Look| match self.run.0 {
+            Class::SendBuffer => look.send_buffer,
+            _ => look.peer_window,
+        };
+        let room = scene.looks.iter().map(room).max().unwrap_or_default();
+        if room > self.room.0 / 20 * 21 {
+            self.room = (room, scene.at);
+        }
+    }
+
+    /// Tries something out, against the rate of what has been the same for long enough.
+    fn attempt(&mut self, kind: Kind, sight: &Sight) {
+        let before = self.before(sight);
+        self.trial = Some(Trial::new(kind, before, sight.at, sight.trip.now));
+        self.steady = sight.at;
+    }
+
+    /// The rate before a trial, over at least ten round trips and a second, if it is steady for so
+    /// long.
+    fn before(&self, sight: &Sight) -> u64 {
+        let time = (sight.trip.now * 10).max(Duration::from_secs(1));
+        let from = self.steady.max(sight.at.saturating_sub(time));
+        let now = self.gauge.now();
+        let rate = now.rate_since(&self.gauge.then(from));
+        if rate == 0 { sight.rate } else { rate }
+    }
+
+    /// A trial is under way; its outcome when there is one.
+    fn judge(&mut self, scene: &Scene<'_>, sight: &Sight, decisions: &mut Vec<Decision>) {
+        let now = self.gauge.now();
+        let Some(trial) = &mut self.trial else {
+            return;
+        };
+        let Some(outcome) = trial.on_sight(sight, now, scene.opening) else {
+            return;
+        };
+        let (kind, from) = (trial.kind.clone(), trial.from());
+        self.trial = None;
+        self.steady = if outcome.kept {
+            from.map_or(sight.at, |from| from.at)
+        } else {
+            sight.at
+        };
+        self.losses.forget();
+        match kind {
+            Kind::More { from, to, why } => self.added((from, to), why, outcome, sight, decisions),
+            Kind::Fewer { from, to } => self.retired(from, to, outcome, sight, decisions),
+            Kind::Control { from, to, .. } => self.changed(from, &to, outcome, sight, decisions),
+        }
+    }
+
+    fn decision(&self, at: Duration, step: Option<Step>, reason: String) -> Decision {
+        Decision {
+            at,
+            step,
+            limiter: self.account.now(),
+            reason,
+        }
+    }
+
+    fn describe(&self, limit: Limit, sight: &Sight) -> String {
+        let speed = bits(sight.rate.saturating_mul(8));
+        let trip = sight.trip;
+        let (now, base) = (span(trip.now), span(trip.base));
+        match limit {
+            Limit::Asked => format!("{speed} is what was asked for"),
+            Limit::Class(class) => match class {
+                Class::Unknown => "nothing moved yet".to_owned(),
+                Class::Window => format!("{speed}: the receiver's windows are full"),
+                Class::SendBuffer => format!("{speed}: the send buffers are full"),
+                Class::Source => format!("{speed} is what this end writes"),
+                Class::Starting => format!("slow start, {speed} so far"),
+                Class::PathFull => {
+                    format!("the path is full with {speed}: a round trip takes {now} of {base}")
+                }
+                Class::Loss => format!("losses without a queue ({now} of {base}): {speed}"),
+                Class::Path | Class::Sink | Class::Elsewhere => {
+                    format!("the congestion windows allow {speed} ({now} of {base})")
+                }
+            },
+        }
+    }
+
+    /// A stream that was asked for could not be opened: the policy goes on with `open` streams, and
+    /// never asks for more.
+    pub fn on_refused(&mut self, open: u32) {
+        self.most = open.clamp(1, self.most);
+        self.streams = self.streams.min(self.most);
+        if matches!(&self.trial, Some(trial) if matches!(trial.kind, Kind::More { .. })) {
+            self.trial = None;
+        }
+    }
+
+    /// A congestion control that was asked for was refused, and is not asked for again.
+    pub fn on_congestion_refused(&mut self, name: &str) {
+        self.limits.congestion.retain(|permitted| permitted != name);
+        self.control.refused.push(name.to_owned());
+        if matches!(&self.trial, Some(trial) if matches!(trial.kind, Kind::Control { .. })) {
+            self.trial = None;
+        }
+    }
+
+    /// When the next look is due, after the last: twice a round trip.
     pub fn due(&self) -> Duration {
-        todo!()
+        let half = self.gauge.live().now / 2;
+        half.clamp(Duration::from_millis(25), Duration::from_millis(250))
     }
 
     /// What limits the transfer now, for a progress display.
     pub fn limiter(&self) -> Limiter {
-        todo!()
+        self.account.now()
     }
 
     /// What limited it over all.
     pub fn verdict(&self) -> Verdict {
-        todo!()
+        let may_add = self.streams < self.most;
+        self.account
+            .verdict(self.streams, &self.control.in_force, may_add)
     }
+}
+
+/// Losses come and go while they limit.
+fn same(before: Class, now: Class) -> bool {
+    let path = |class| matches!(class, Class::Loss | Class::Path);
+    before == now || (path(before) && path(now))
+}
+
+fn nearly_over(scene: &Scene<'_>, sight: &Sight) -> bool {
+    scene
+        .left
+        .is_some_and(|left| left < bytes_in(sight.rate, NEARLY_OVER.max(sight.trip.now * 4)))
 }

@@ -9,4 +9,4 @@ pub mod chunked;
 pub mod model;
 pub mod prior;
 
-pub use prior::automatic;
+pub use prior::{automatic, first};

@@ -1,0 +1,138 @@
+//! The round trip of the empty path, also after the path has changed.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use crate::sizing::{Look, StreamId};
+
+/// What is remembered of the round trip, a slot each: long enough that loss-based neighbours leave
+/// the queue once, short enough to answer a longer path within 15 s.
+const SLOT: Duration = Duration::from_secs(1);
+const SLOTS: usize = 8;
+
+/// The least and most of one slot.
+#[derive(Debug, Clone, Copy)]
+struct Slot {
+    from: Duration,
+    least: Duration,
+    most: Duration,
+}
+
+/// The smallest round trip that the path has now. Linux keeps its own for five minutes
+/// (`tcp_min_rtt_wlen`), in which a path that became longer looks like a full one.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Base {
+    least: Option<Duration>,
+    /// The kernel's smallest of each stream.
+    streams: BTreeMap<StreamId, Duration>,
+    slots: VecDeque<Slot>,
+}
+
+impl Base {
+    /// Zero: unknown.
+    pub(super) fn get(&self) -> Duration {
+        self.least.unwrap_or_default()
+    }
+
+    /// Takes what the kernel tells of each stream, and their round trip now.
+    pub(super) fn on_looks(&mut self, at: Duration, looks: &[Look], now: Duration) {
+        self.streams
+            .retain(|id, _| looks.iter().any(|look| look.stream == *id));
+        for look in looks.iter().filter(|look| !look.min_rtt.is_zero()) {
+            let known = self.streams.insert(look.stream, look.min_rtt);
+            // Only one that is new tells of the path as it is.
+            if known.is_none_or(|known| look.min_rtt < known) {
+                self.lower(look.min_rtt);
+            }
+        }
+        if now.is_zero() {
+            return;
+        }
+        self.lower(now);
+        self.note(at, now);
+        self.follow();
+    }
+
+    fn lower(&mut self, rtt: Duration) {
+        self.least = Some(self.least.map_or(rtt, |least| least.min(rtt)));
+    }
+
+    fn note(&mut self, at: Duration, now: Duration) {
+        match self.slots.back_mut() {
+            Some(slot) if at.saturating_sub(slot.from) < SLOT => {
+                slot.least = slot.least.min(now);
+                slot.most = slot.most.max(now);
+            }
+            _ => self.slots.push_back(Slot {
+                from: at,
+                least: now,
+                most: now,
+            }),
+        }
+        while self.slots.len() > SLOTS {
+            self.slots.pop_front();
+        }
+    }
+
+    /// A round trip that is longer by a quarter and has been even for all that is remembered is the
+    /// path's: queues come and go.
+    fn follow(&mut self) {
+        let least = self.slots.iter().map(|slot| slot.least).min();
+        let most = self.slots.iter().map(|slot| slot.most).max();
+        let (Some(least), Some(most), true) = (least, most, self.slots.len() == SLOTS) else {
+            return;
+        };
+        let even = most <= least + least / 10 + Duration::from_millis(1);
+        if even && least > self.get() + self.get() / 4 + Duration::from_millis(1) {
+            self.least = Some(least);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(n: u64) -> Duration {
+        Duration::from_millis(n)
+    }
+
+    fn look(stream: StreamId, min: u64) -> Look {
+        Look {
+            stream,
+            min_rtt: ms(min),
+            ..Look::default()
+        }
+    }
+
+    fn after(base: &mut Base, from: u64, to: u64, rtt: impl Fn(u64) -> u64) -> Duration {
+        for at in (from..to).step_by(100) {
+            base.on_looks(ms(at), &[look(0, 24)], ms(rtt(at)));
+        }
+        base.get()
+    }
+
+    #[test]
+    fn a_longer_path_is_learned_and_a_queue_is_not() {
+        let mut base = Base::default();
+        assert_eq!(after(&mut base, 0, 5000, |_| 25), ms(24));
+        assert_eq!(after(&mut base, 5000, 12_000, |_| 96), ms(24));
+        assert_eq!(after(&mut base, 12_000, 14_100, |_| 96), ms(96));
+        let mut queue = Base::default();
+        assert_eq!(
+            after(&mut queue, 0, 60_000, |at| 70 + at / 100 % 30),
+            ms(24)
+        );
+    }
+
+    #[test]
+    fn a_shorter_path_is_known_at_once() {
+        let mut base = Base::default();
+        base.on_looks(ms(0), &[look(0, 100)], ms(104));
+        base.on_looks(ms(100), &[look(0, 100)], ms(30));
+        assert_eq!(base.get(), ms(30));
+        // A new stream's smallest is news, too.
+        base.on_looks(ms(200), &[look(0, 100), look(1, 25)], ms(30));
+        assert_eq!(base.get(), ms(25));
+    }
+}

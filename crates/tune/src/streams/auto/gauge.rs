@@ -1,0 +1,250 @@
+//! All streams of a transfer read together: what limits it, how fast it is, what it loses.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use super::Scene;
+use super::base::Base;
+use crate::evidence::{Class, Tally, Trip, Verdict};
+use crate::limiter::Role;
+use crate::sizing::figures::rate_of;
+use crate::sizing::{Look, StreamId};
+
+/// Differences over less are chance.
+const SHORTEST: Duration = Duration::from_millis(100);
+/// Nor do fewer scenes tell anything.
+const FEWEST: u32 = 3;
+/// What is remembered.
+const MEMORY: Duration = Duration::from_secs(60);
+/// Marks are kept no closer than this.
+const STEP: Duration = Duration::from_millis(20);
+/// The payload of a segment where nobody tells.
+const SEGMENT: u64 = 1448;
+
+/// How far a transfer was at one moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Mark {
+    pub(super) at: Duration,
+    /// Payload, bytes.
+    pub(super) moved: u64,
+    /// Sent again, bytes.
+    pub(super) resent: u64,
+}
+
+impl Mark {
+    /// From there to here, bytes per second.
+    pub(super) fn rate_since(&self, from: &Self) -> u64 {
+        rate_of(
+            self.moved.saturating_sub(from.moved),
+            self.at.saturating_sub(from.at),
+        )
+    }
+
+    /// What was sent again from there to here, of all that was sent, 0..=1.
+    pub(super) fn loss_since(&self, from: &Self) -> f64 {
+        let moved = self.moved.saturating_sub(from.moved) as f64;
+        let resent = self.resent.saturating_sub(from.resent) as f64;
+        if resent > 0.0 {
+            resent / (moved + resent)
+        } else {
+            0.0
+        }
+    }
+}
+
+/// What two round trips, at least a tenth of a second, have shown.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Sight {
+    /// Its end.
+    pub(super) at: Duration,
+    pub(super) time: Duration,
+    /// Of the streams that carry most.
+    pub(super) class: Class,
+    /// Bytes per second.
+    pub(super) rate: u64,
+    /// The round trip without and with queues, the mean.
+    pub(super) trip: Trip,
+    /// Segments were sent again.
+    pub(super) lost: bool,
+    /// A stream is still in its first slow start.
+    pub(super) starting: bool,
+}
+
+impl Sight {
+    /// How long packets wait.
+    pub(super) fn queue(&self) -> Duration {
+        self.trip.now.saturating_sub(self.trip.base)
+    }
+}
+
+/// A stream as it was read so far.
+#[derive(Debug, Clone, Copy, Default)]
+struct Stream {
+    tally: Tally,
+    verdict: Option<(Duration, Verdict)>,
+    retransmits: u64,
+}
+
+/// Scenes since a sight.
+#[derive(Debug, Clone, Copy)]
+struct Window {
+    from: Mark,
+    scenes: u32,
+    trips: Duration,
+}
+
+/// Reads scenes.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Gauge {
+    base: Base,
+    streams: BTreeMap<StreamId, Stream>,
+    now: Mark,
+    marks: VecDeque<Mark>,
+    window: Option<Window>,
+    live: Duration,
+    seen: bool,
+}
+
+impl Gauge {
+    /// Takes a scene; false: it is not newer than the last, or shows no stream.
+    pub(super) fn on_scene(&mut self, scene: &Scene<'_>) -> bool {
+        if (self.seen && scene.at <= self.now.at) || scene.looks.is_empty() {
+            return false;
+        }
+        self.seen = true;
+        self.live = round_trip(scene.looks).unwrap_or(self.live);
+        self.base.on_looks(scene.at, scene.looks, self.live);
+        self.live = self.live.max(self.base.get());
+        let mut resent = self.now.resent;
+        self.streams
+            .retain(|id, _| scene.looks.iter().any(|look| look.stream == *id));
+        for look in scene.looks {
+            resent = resent.saturating_add(self.on_look(scene.at, look));
+        }
+        self.now = Mark {
+            at: scene.at,
+            moved: self.now.moved.max(scene.moved),
+            resent,
+        };
+        self.remember();
+        true
+    }
+
+    /// Reads one stream; what it sent again, bytes.
+    fn on_look(&mut self, at: Duration, look: &Look) -> u64 {
+        let look = Look {
+            at,
+            min_rtt: self.base.get(),
+            ..*look
+        };
+        let stream = self.streams.entry(look.stream).or_default();
+        if let Some(verdict) = stream.tally.on_look(Role::Sender, &look) {
+            stream.verdict = Some((at, verdict));
+        }
+        let again = look.retransmits.saturating_sub(stream.retransmits);
+        stream.retransmits = stream.retransmits.max(look.retransmits);
+        let segment = if look.segment == 0 {
+            SEGMENT
+        } else {
+            look.segment
+        };
+        again.saturating_mul(segment)
+    }
+
+    fn remember(&mut self) {
+        let last = self.marks.back();
+        if last.is_none_or(|last| self.now.at.saturating_sub(last.at) >= STEP) {
+            self.marks.push_back(self.now);
+        }
+        let old = self.now.at.saturating_sub(MEMORY);
+        while self.marks.len() > 1 && self.marks[1].at <= old {
+            self.marks.pop_front();
+        }
+    }
+
+    /// What has been seen, when it was long enough; to be asked after each scene.
+    pub(super) fn sight(&mut self, looks: &[Look]) -> Option<Sight> {
+        let Some(window) = &mut self.window else {
+            self.window = Some(Window {
+                from: self.now,
+                scenes: 0,
+                trips: Duration::ZERO,
+            });
+            return None;
+        };
+        window.scenes += 1;
+        window.trips += self.live;
+        let time = self.now.at.saturating_sub(window.from.at);
+        if window.scenes < FEWEST || time < SHORTEST.max(self.live * 2) {
+            return None;
+        }
+        let window = *window;
+        self.window = None;
+        let sight = Sight {
+            at: self.now.at,
+            time,
+            class: self.class(time),
+            rate: self.now.rate_since(&window.from),
+            trip: Trip {
+                base: self.base.get(),
+                now: (window.trips / window.scenes).max(self.base.get()),
+            },
+            lost: self.now.resent > window.from.resent,
+            starting: looks.iter().any(|look| look.slow_start),
+        };
+        self.window = Some(Window {
+            from: self.now,
+            scenes: 0,
+            trips: Duration::ZERO,
+        });
+        Some(sight)
+    }
+
+    /// The class of the streams that together carry most.
+    fn class(&self, time: Duration) -> Class {
+        let fresh = self.now.at.saturating_sub(time * 3);
+        let mut sums: Vec<(Class, u64)> = Vec::new();
+        for stream in self.streams.values() {
+            let Some((_, verdict)) = stream.verdict.filter(|(at, _)| *at >= fresh) else {
+                continue;
+            };
+            match sums.iter_mut().find(|(class, _)| *class == verdict.class) {
+                Some((_, rate)) => *rate = rate.saturating_add(verdict.rate),
+                None => sums.push((verdict.class, verdict.rate)),
+            }
+        }
+        let most = sums.into_iter().max_by_key(|(_, rate)| *rate);
+        most.map_or(Class::Unknown, |(class, _)| class)
+    }
+
+    /// The path's round trip now.
+    pub(super) fn live(&self) -> Trip {
+        Trip {
+            base: self.base.get(),
+            now: self.live,
+        }
+    }
+
+    /// How far the transfer is.
+    pub(super) fn now(&self) -> Mark {
+        self.now
+    }
+
+    /// How far it was then, or as early after as is remembered.
+    pub(super) fn then(&self, at: Duration) -> Mark {
+        let next = self.marks.partition_point(|mark| mark.at < at);
+        self.marks.get(next).copied().unwrap_or(self.now)
+    }
+}
+
+/// The mean over all streams by what they have in flight: one that rests shows an old round trip.
+fn round_trip(looks: &[Look]) -> Option<Duration> {
+    let known = || looks.iter().filter(|look| !look.rtt.is_zero());
+    let weight = |look: &Look| u128::from(look.in_flight).saturating_add(1);
+    let all: u128 = known().map(weight).sum();
+    let sum: u128 = known()
+        .map(|look| look.rtt.as_micros().saturating_mul(weight(look)))
+        .fold(0, u128::saturating_add);
+    let mean = sum.checked_div(all)?;
+    u64::try_from(mean).ok().map(Duration::from_micros)
+}

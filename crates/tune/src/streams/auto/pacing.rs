@@ -1,0 +1,198 @@
+//! A queue of our own is drained, and kept short by sending no faster than the path carries.
+//!
+//! Whose a queue is shows when we send less for a moment: ours falls as fast as that says, while
+//! others fill theirs up again. Draining costs nothing, for the bottleneck is busy until the queue is
+//! empty. Afterwards the pace follows the bottleneck's rate, with a queue of a tenth of the round trip
+//! to keep it busy. When none is left at the known rate, the path has become faster; when one grows
+//! against the pace, others have come, and TCP competes as if nobody paced.
+
+use std::time::Duration;
+
+use super::gauge::Sight;
+use crate::evidence::Trip;
+
+/// What is sent while the queue is drained, of what the path carried.
+const DRAIN: f64 = 0.75;
+/// A queue shorter than this does no harm.
+pub(super) const HARMLESS: Duration = Duration::from_millis(5);
+/// Looks for a faster path in turn, each with twice the step of the one before, until the pace is
+/// lifted.
+const CLIMBS: i32 = 5;
+/// The first step.
+const CLIMB: f64 = 0.005;
+/// A pace that is not used up for so many sights in turn is not what limits.
+const SLACK: u32 = 6;
+/// Below this part of the first rate somebody else must be there.
+const OWN: f64 = 0.85;
+
+/// How fast the streams send.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) enum Pacing {
+    /// As TCP lets them.
+    #[default]
+    Free,
+    /// Slower than the path, to see whose the queue is.
+    Draining(Drain),
+    /// As fast as the path.
+    Paced(Paced),
+}
+
+/// A queue that is being drained.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Drain {
+    from: Duration,
+    trip: Trip,
+    /// Bytes per second with a full queue.
+    rate: u64,
+}
+
+/// Whose queue it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Drained {
+    Ours,
+    Others,
+}
+
+impl Drain {
+    /// Begins now, with this round trip and rate (bytes per second).
+    pub(super) fn new(at: Duration, trip: Trip, rate: u64) -> Self {
+        Self {
+            from: at,
+            trip,
+            rate,
+        }
+    }
+
+    /// What to send meanwhile, bytes per second.
+    pub(super) fn pace(&self) -> u64 {
+        scaled(self.rate, DRAIN)
+    }
+
+    pub(super) fn rate(&self) -> u64 {
+        self.rate
+    }
+
+    /// What the round trip has shown so far.
+    pub(super) fn on_trip(&self, at: Duration, trip: Trip) -> Option<Drained> {
+        let queue = |trip: Trip| trip.now.saturating_sub(trip.base);
+        let (before, now) = (queue(self.trip), queue(trip));
+        if now <= trip.base / 8 + Duration::from_micros(500) {
+            return Some(Drained::Ours);
+        }
+        // It takes a round trip until slower sending is seen here.
+        let time = at.saturating_sub(self.from).saturating_sub(self.trip.now);
+        let fall = time.mul_f64(1.0 - DRAIN).min(before);
+        let fell = before.saturating_sub(now);
+        let telling = time >= (self.trip.base * 2).max(before).max(HARMLESS * 4);
+        let late = time >= before * 8 + self.trip.base * 4;
+        ((telling && fell < fall / 2) || late).then_some(Drained::Others)
+    }
+}
+
+/// A pace that follows the bottleneck.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Paced {
+    pub(super) since: Duration,
+    /// What is sent at most, bytes per second.
+    pace: u64,
+    /// The bottleneck's rate as last seen, bytes per second.
+    carried: u64,
+    first: u64,
+    climbs: i32,
+    slack: u32,
+}
+
+/// What becomes of a pace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// It stays.
+    Keep,
+    /// Another one, bytes per second.
+    Set(u64),
+    /// Others came: compete.
+    Crowded,
+    /// The path has become faster.
+    Faster,
+    /// Something else limits.
+    Unused,
+}
+
+impl Paced {
+    /// The queue was ours; with one the path carried `rate`, bytes per second.
+    pub(super) fn new(at: Duration, rate: u64) -> Self {
+        Self {
+            since: at,
+            pace: rate,
+            carried: rate,
+            first: rate,
+            climbs: 0,
+            slack: 0,
+        }
+    }
+
+    /// Bytes per second.
+    pub(super) fn pace(&self) -> u64 {
+        self.pace
+    }
+
+    pub(super) fn on_sight(&mut self, sight: &Sight) -> Turn {
+        let base = sight.trip.base;
+        let short = base / 25 + Duration::from_micros(500);
+        let queue = sight.queue();
+        if sight.trip.is_congested() && queue > HARMLESS {
+            return Turn::Crowded;
+        }
+        if queue < short {
+            return self.climb(sight.rate);
+        }
+        (self.climbs, self.slack) = (0, 0);
+        // The bottleneck is busy: what arrives is what it carries.
+        self.carried = self.carried / 2 + sight.rate / 2;
+        if (self.carried as f64) < self.first as f64 * OWN {
+            return Turn::Crowded;
+        }
+        let target = base / 10 + Duration::from_millis(1);
+        let excess = queue.as_secs_f64() - target.as_secs_f64();
+        let correction = excess / (sight.time.as_secs_f64() * 2.0).max(0.05);
+        self.set(scaled(self.carried, 1.0 - correction.clamp(-0.01, 0.1)))
+    }
+
+    /// There is no queue: a little faster each time, if that is used.
+    fn climb(&mut self, rate: u64) -> Turn {
+        // Packet schedulers count headers, which are up to 5 % of a segment.
+        if (rate as f64) < self.pace as f64 * 0.93 {
+            self.slack += 1;
+            return if self.slack >= SLACK {
+                Turn::Unused
+            } else {
+                Turn::Keep
+            };
+        }
+        self.slack = 0;
+        if self.climbs >= CLIMBS {
+            return Turn::Faster;
+        }
+        let step = CLIMB * 2_f64.powi(self.climbs);
+        self.climbs += 1;
+        self.carried = scaled(self.carried, 1.0 + step);
+        self.set(self.carried.max(scaled(self.pace, 1.0 + step)))
+    }
+
+    fn set(&mut self, pace: u64) -> Turn {
+        if self.pace.abs_diff(pace) * 1000 < self.pace {
+            return Turn::Keep;
+        }
+        self.pace = pace;
+        Turn::Set(pace)
+    }
+}
+
+/// A rate times a factor that is not negative.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "casts of floats saturate"
+)]
+fn scaled(rate: u64, factor: f64) -> u64 {
+    (rate as f64 * factor) as u64
+}

@@ -1,0 +1,57 @@
+//! Attempts that gained nothing are repeated ever more seldom.
+
+use std::time::Duration;
+
+/// Doublings of a pause, at most.
+const MOST: u32 = 5;
+
+/// When something may be tried again.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Rest {
+    until: Duration,
+    failures: u32,
+}
+
+impl Rest {
+    /// It may be tried.
+    pub(super) fn is_over(&self, at: Duration) -> bool {
+        at >= self.until
+    }
+
+    /// It gained nothing: not again for `first`, and twice as long each time.
+    pub(super) fn fail(&mut self, at: Duration, first: Duration) {
+        self.until = at + first * (1 << self.failures.min(MOST));
+        self.failures = self.failures.saturating_add(1);
+    }
+
+    /// It gained, or the path has changed: the next pause is the first.
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// How often in turn it gained nothing.
+    pub(super) fn failures(&self) -> u32 {
+        self.failures
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_a_limit() {
+        let second = Duration::from_secs(1);
+        let mut rest = Rest::default();
+        assert!(rest.is_over(Duration::ZERO));
+        let mut pauses = Vec::new();
+        for _ in 0..8 {
+            rest.fail(Duration::ZERO, second);
+            pauses.push(rest.until.as_secs());
+        }
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 32, 32]);
+        assert!(!rest.is_over(31 * second) && rest.is_over(32 * second));
+        rest.clear();
+        assert!(rest.is_over(Duration::ZERO));
+    }
+}

@@ -1,0 +1,84 @@
+//! Streams that nothing is lost without are given back.
+
+use std::time::Duration;
+
+use super::gauge::Sight;
+use super::grow::gained;
+use super::trial::{Kind, Outcome};
+use super::{Auto, Decision, Scene, Step};
+use crate::sizing::figures::{bits, bytes_in};
+
+/// A trial takes about two seconds; it must be worth it.
+const WORTH: Duration = Duration::from_secs(5);
+/// A number of streams that was found to be needed is left alone for so long the first time.
+const PAUSE: Duration = Duration::from_secs(20);
+
+impl Auto {
+    /// Tries with fewer: half of them, or a quarter where half were too many.
+    pub(super) fn fewer(
+        &mut self,
+        scene: &Scene<'_>,
+        sight: &Sight,
+        decisions: &mut Vec<Decision>,
+    ) {
+        let steady = (sight.trip.now * 8).max(Duration::from_secs(1));
+        let worth = bytes_in(sight.rate, WORTH.max(sight.trip.now * 20));
+        let soon = sight.at.saturating_sub(self.steady) < steady;
+        let late = scene.left.is_some_and(|left| left < worth);
+        if soon || late || sight.starting && !self.is_paced() {
+            return;
+        }
+        if !self.rests.fewer.is_over(sight.at) || self.run.1 < 2 {
+            return;
+        }
+        let part = if self.rests.fewer.failures() == 0 {
+            self.streams / 2
+        } else {
+            self.streams / 4
+        };
+        let to = self
+            .streams
+            .saturating_sub(part.max(1))
+            .max(self.floor(sight.at));
+        if to >= self.streams {
+            return;
+        }
+        let reason = format!(
+            "more streams do not help here: {to} instead of {} if {} stand",
+            self.streams,
+            bits(sight.rate.saturating_mul(8))
+        );
+        let from = self.streams;
+        self.attempt(Kind::Fewer { from, to }, sight);
+        self.streams = to;
+        decisions.push(self.decision(sight.at, Some(Step::Streams(to)), reason));
+    }
+
+    /// Fewest streams that may do.
+    fn floor(&self, at: Duration) -> u32 {
+        let (needed, until) = self.needed;
+        let needed = if at < until { needed } else { 1 };
+        self.limits.least.max(needed).min(self.most)
+    }
+
+    /// Some were let go.
+    pub(super) fn retired(
+        &mut self,
+        from: u32,
+        to: u32,
+        outcome: Outcome,
+        sight: &Sight,
+        decisions: &mut Vec<Decision>,
+    ) {
+        if outcome.kept {
+            let reason = format!("{to} streams do as well: {}", gained(&outcome));
+            decisions.push(self.decision(sight.at, None, reason));
+            return;
+        }
+        self.rests.fewer.fail(sight.at, PAUSE);
+        let from = from.min(self.most);
+        self.streams = from;
+        let reason = format!("{to} streams carry {}: back to {from}", gained(&outcome));
+        decisions.push(self.decision(sight.at, Some(Step::Streams(from)), reason));
+    }
+}

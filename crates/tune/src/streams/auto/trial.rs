@@ -1,0 +1,150 @@
+//! One change, tried out: what came after it against what was before.
+
+use std::time::Duration;
+
+use super::gauge::{Mark, Sight};
+use crate::evidence::Class;
+
+/// Why there are to be more streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Why {
+    /// A window or a buffer limits each.
+    Buffer,
+    /// Losses limit each.
+    Loss,
+    /// Their windows open slowly on a path that has room.
+    Slow,
+}
+
+/// What is tried.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Kind {
+    /// More streams.
+    More { from: u32, to: u32, why: Why },
+    /// Fewer streams.
+    Fewer { from: u32, to: u32 },
+    /// Another congestion control; what was lost before, 0..=1.
+    Control { from: String, to: String, loss: f64 },
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Outcome {
+    pub(super) kept: bool,
+    /// Bytes per second, before and after.
+    pub(super) before: u64,
+    pub(super) after: u64,
+    /// What was lost meanwhile, 0..=1.
+    pub(super) loss: f64,
+}
+
+impl Outcome {
+    /// After as a multiple of before.
+    pub(super) fn gain(&self) -> f64 {
+        self.after as f64 / self.before.max(1) as f64
+    }
+}
+
+/// A trial under way.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Trial {
+    pub(super) kind: Kind,
+    before: u64,
+    begun: Duration,
+    settle: Duration,
+    measure: Duration,
+    /// Where the measurement begins, when all has settled.
+    from: Option<Mark>,
+    again: u32,
+}
+
+/// A measurement of streams that were still starting is repeated so often.
+const REPEATS: u32 = 4;
+/// A stream that does not open in this time is not waited for.
+const OPENING: Duration = Duration::from_secs(3);
+
+impl Trial {
+    /// Begins now, against a rate of `before`, bytes per second, on a path with round trip `rtt`.
+    pub(super) fn new(kind: Kind, before: u64, at: Duration, rtt: Duration) -> Self {
+        let least = |trips: u32, ms: u64| (rtt * trips).max(Duration::from_millis(ms));
+        let (settle, measure) = match &kind {
+            Kind::More { why, .. } => match why {
+                Why::Buffer => (least(4, 200), least(2, 100)),
+                Why::Slow => (least(4, 300), least(4, 400)),
+                Why::Loss => (least(4, 200), least(8, 1000)),
+            },
+            Kind::Fewer { .. } => (least(4, 200), least(8, 1000)),
+            Kind::Control { .. } => (least(6, 400), least(20, 1000)),
+        };
+        Self {
+            kind,
+            before,
+            begun: at,
+            settle,
+            measure,
+            from: None,
+            again: 0,
+        }
+    }
+
+    /// Takes a sight; an outcome when there is one.
+    pub(super) fn on_sight(&mut self, sight: &Sight, now: Mark, opening: u32) -> Option<Outcome> {
+        let waited = sight.at.saturating_sub(self.begun);
+        let Some(from) = self.from else {
+            let settled = waited >= self.settle && (opening == 0 || waited >= OPENING);
+            self.from = settled.then_some(now);
+            return None;
+        };
+        let time = now.at.saturating_sub(from.at);
+        let outcome = self.outcome(from, now);
+        if time < self.measure {
+            return self.is_clear(time, &outcome).then_some(outcome);
+        }
+        if !outcome.kept && self.may_rise(sight) {
+            self.again += 1;
+            self.from = Some(now);
+            return None;
+        }
+        Some(outcome)
+    }
+
+    fn outcome(&self, from: Mark, now: Mark) -> Outcome {
+        let after = now.rate_since(&from);
+        let mut outcome = Outcome {
+            kept: false,
+            before: self.before,
+            after,
+            loss: now.loss_since(&from),
+        };
+        let gain = outcome.gain();
+        outcome.kept = match &self.kind {
+            Kind::More { why: Why::Loss, .. } => gain >= 1.05,
+            Kind::More { .. } => gain >= 1.1,
+            Kind::Fewer { .. } => gain >= 0.97,
+            // Losses that the new one makes itself are others' losses, too.
+            Kind::Control { loss, .. } => gain >= 1.1 && outcome.loss <= loss * 2.0 + 0.01,
+        };
+        outcome
+    }
+
+    /// There is no doubt before the time is up.
+    fn is_clear(&self, time: Duration, outcome: &Outcome) -> bool {
+        let some = time * 3 >= self.measure;
+        let gain = outcome.gain();
+        some && match &self.kind {
+            Kind::More { .. } | Kind::Control { .. } => outcome.kept && gain >= 1.5,
+            Kind::Fewer { .. } => gain < 0.85,
+        }
+    }
+
+    /// Streams were added that are still in slow start, or wait for their windows.
+    fn may_rise(&self, sight: &Sight) -> bool {
+        let more = matches!(self.kind, Kind::More { .. });
+        more && self.again < REPEATS && (sight.starting || sight.class == Class::Starting)
+    }
+
+    /// Where its measurement began.
+    pub(super) fn from(&self) -> Option<Mark> {
+        self.from
+    }
+}
