@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::pace::Pace;
 use super::rtt::Estimator;
 use super::scoreboard::{DUP_THRESH, Delivered, Scoreboard};
 use super::window::Window;
@@ -74,6 +75,8 @@ enum Waiting {
     /// For acknowledgements of the last that the application gave.
     LastAcks,
     Congestion,
+    /// For its turn, since it is paced.
+    Pace,
     ReceiveWindow,
     SendBuffer,
 }
@@ -97,6 +100,7 @@ pub(crate) struct Sender {
     pushed: bool,
     deadline: Option<Duration>,
     last_sent: Duration,
+    pace: Pace,
     waiting: Waiting,
     /// Since when `waiting` is accounted for.
     waiting_since: Duration,
@@ -120,6 +124,7 @@ impl Sender {
             pushed: false,
             deadline: None,
             last_sent: Duration::ZERO,
+            pace: Pace::default(),
             waiting: Waiting::Application,
             waiting_since: Duration::ZERO,
             stats: SenderStats::default(),
@@ -153,6 +158,18 @@ impl Sender {
     /// Sets the send buffer; one that is smaller than what it holds fills no further.
     pub(crate) fn set_buffer(&mut self, config: &Config) {
         self.buffer = config.segments(config.send_buffer) * u64::from(self.mss);
+    }
+
+    /// Sends no more than `rate` from now on, bytes of payload per second; `None`: as the windows
+    /// allow.
+    pub(crate) fn set_pace(&mut self, now: Duration, rate: Option<u64>) {
+        self.pace.set(now, rate);
+    }
+
+    /// When the pace allows the next segment, if it is what holds one back.
+    pub(crate) fn turn(&self) -> Option<Duration> {
+        let paced = self.waiting == Waiting::Pace;
+        paced.then(|| self.pace.turn())
     }
 
     /// Takes an acknowledgement.
@@ -253,6 +270,9 @@ impl Sender {
 
     /// The next segment to send now; `None`: wait, and tell [`Self::rest`].
     pub(crate) fn poll(&mut self, now: Duration) -> Option<Segment> {
+        if !self.pace.allows(now) {
+            return None;
+        }
         if let Phase::Recovery { urgent, .. } = &mut self.phase
             && std::mem::take(urgent)
             && let Some(first) = self.board.head()
@@ -305,19 +325,20 @@ impl Sender {
         }
         self.unsent -= u64::from(bytes);
         let number = self.board.send(now, bytes);
-        self.on_sent(now);
+        self.on_sent(now, bytes);
         Segment { number, bytes }
     }
 
     fn resend(&mut self, now: Duration, number: u64) -> Segment {
         let bytes = self.board.resend(now, number);
         self.stats.retransmits += 1;
-        self.on_sent(now);
+        self.on_sent(now, bytes);
         Segment { number, bytes }
     }
 
-    fn on_sent(&mut self, now: Duration) {
+    fn on_sent(&mut self, now: Duration, bytes: u32) {
         self.stats.segments += 1;
+        self.pace.on_sent(now, bytes);
         self.last_sent = now;
         if self.deadline.is_none() {
             self.deadline = Some(now + self.rtt.timeout());
@@ -332,6 +353,8 @@ impl Sender {
         let window_full = self.window.cwnd() - (self.board.pipe() as f64) < 1.0;
         self.waiting = if window_full {
             Waiting::Congestion
+        } else if !self.pace.allows(now) && self.may_send() {
+            Waiting::Pace
         } else if self.next_payload().is_some() {
             Waiting::ReceiveWindow
         } else if more && self.board.outstanding() > 0 {
@@ -343,12 +366,18 @@ impl Sender {
         };
     }
 
+    /// There is something to send, new or again, but for the pace.
+    fn may_send(&self) -> bool {
+        self.phase != Phase::Open
+            || (self.next_payload().is_some() && self.board.next() < self.right_edge)
+    }
+
     fn waits(&self, now: Duration) -> Waits {
         let passed = now.saturating_sub(self.waiting_since);
         let mut waits = self.stats.waits;
         match self.waiting {
             Waiting::Application => return waits,
-            Waiting::LastAcks | Waiting::Congestion => {}
+            Waiting::LastAcks | Waiting::Congestion | Waiting::Pace => {}
             Waiting::ReceiveWindow => waits.rwnd_limited += passed,
             Waiting::SendBuffer => waits.sndbuf_limited += passed,
         }

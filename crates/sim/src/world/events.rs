@@ -19,6 +19,8 @@ pub(super) enum Event {
     Write(u32),
     /// A sender's retransmission timer may have expired.
     SenderTimer(u32),
+    /// A paced sender may send its next segment.
+    Turn(u32),
     /// A receiver's delayed acknowledgement may be due.
     ReceiverTimer(u32),
     /// A source of cross traffic sends.

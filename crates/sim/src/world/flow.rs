@@ -21,6 +21,8 @@ pub(super) struct Flow {
     pub(super) connection: Connection,
     /// The retransmission timer's next event is at this time.
     pub(super) sender_alarm: Option<Duration>,
+    /// The next segment's turn, if it is paced.
+    pub(super) turn_alarm: Option<Duration>,
     /// The delayed acknowledgement's next event is at this time.
     pub(super) receiver_alarm: Option<Duration>,
     pub(super) drops: u64,
@@ -62,6 +64,7 @@ impl Flow {
             lanes: Lanes::default(),
             connection: Connection::Closed,
             sender_alarm: None,
+            turn_alarm: None,
             receiver_alarm: None,
             drops: 0,
             losses: 0,

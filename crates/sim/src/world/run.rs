@@ -19,6 +19,7 @@ impl Simulation {
             Event::Stop(flow) => self.stop_flow(flow as FlowId),
             Event::Write(flow) => self.make(flow as FlowId),
             Event::SenderTimer(flow) => self.sender_timer(flow as FlowId),
+            Event::Turn(flow) => self.turn(flow as FlowId),
             Event::ReceiverTimer(flow) => self.receiver_timer(flow as FlowId),
             Event::Cross(source) => self.send_cross(source),
         }
@@ -166,7 +167,28 @@ impl Simulation {
         if state.finished.is_none() && state.is_over(&self.pools) {
             state.finished = Some(self.now);
         }
+        self.arm_turn(flow);
         self.arm_sender(flow);
+    }
+
+    /// Sees to it that a paced sender goes on in its turn; a turn that was moved comes later.
+    fn arm_turn(&mut self, flow: FlowId) {
+        let state = &mut self.flows[flow];
+        let Some(turn) = state.sender.turn() else {
+            return;
+        };
+        if state.turn_alarm.is_none_or(|alarm| alarm > turn) {
+            state.turn_alarm = Some(turn);
+            self.events.push(turn, Event::Turn(short(flow)));
+        }
+    }
+
+    fn turn(&mut self, flow: FlowId) {
+        let state = &mut self.flows[flow];
+        if state.turn_alarm == Some(self.now) {
+            state.turn_alarm = None;
+            self.pump(flow);
+        }
     }
 
     /// Sends a packet from the sending host.

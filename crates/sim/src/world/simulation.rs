@@ -124,6 +124,12 @@ impl Simulation {
         self.pump(flow);
     }
 
+    /// Holds a flow to `rate` from now on, bytes of payload per second; `None`: as its windows allow.
+    pub fn set_pacing(&mut self, flow: FlowId, rate: Option<u64>) {
+        self.flows[flow].sender.set_pace(self.now, rate);
+        self.pump(flow);
+    }
+
     /// A pool of `bytes` that flows take in blocks of `block` bytes (at least 1).
     pub fn add_pool(&mut self, bytes: u64, block: u64) -> PoolId {
         self.pools.push(Pool::new(self.now, bytes, block));
