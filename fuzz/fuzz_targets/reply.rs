@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use proto::remark;
+use proto::remark::Said;
 use proto::reply::{Reply, ReplyReader};
 use proto::sizing::{MAX_BUFFER, MIN_BUFFER, parse_buffer_reply};
 
@@ -35,8 +35,13 @@ fuzz_target!(|data: &[u8]| {
         if let Some(bytes) = parse_buffer_reply(&reply) {
             assert!((MIN_BUFFER..=MAX_BUFFER).contains(&bytes));
         }
-        if let Some(remark) = remark::of_reply(&reply) {
+        let Said { verdict, remark } = Said::of_reply(&reply);
+        if let Some(remark) = &remark {
             assert!(!remark.chars().any(char::is_control));
+        }
+        if let Some(verdict) = verdict {
+            let again = Reply::new(226, format!("Transfer Complete. {verdict}"));
+            assert_eq!(Said::of_reply(&again).verdict, Some(verdict));
         }
         let mut written = Vec::new();
         reply.encode(&mut written);

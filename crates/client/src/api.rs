@@ -229,6 +229,9 @@ pub enum Event {
         streams: u64,
         /// Largest socket buffer in its stream's direction now, bytes.
         buffer_bytes: u64,
+        /// What limits the file that has the most streams, as far as this end sees: a limiter's
+        /// name; `None`: not known.
+        limiter: Option<&'static str>,
     },
     /// A file is done and verified as asked.
     Finished {

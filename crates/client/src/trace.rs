@@ -1,5 +1,5 @@
 //! `--trace`: JSON Lines, several times a second one line per stream and one per transfer, and a
-//! line for every decision about buffers.
+//! line for every decision about buffers and about streams.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -10,6 +10,7 @@ use std::time::Duration;
 use data::job::StreamSample;
 use serde::Serialize;
 use tune::sizing::Decision;
+use tune::streams::auto;
 
 use crate::Failure;
 use crate::partial::local;
@@ -67,6 +68,13 @@ impl Trace {
         flush(&mut *out);
     }
 
+    /// Writes what was decided about the streams of `file` at `time` since the run began.
+    pub(crate) fn streams_decided(&self, time: Duration, file: &str, decision: &auto::Decision) {
+        let mut out = self.out();
+        line(&mut *out, &lines::stream_decision(time, file, decision));
+        flush(&mut *out);
+    }
+
     fn out(&self) -> MutexGuard<'_, BufWriter<File>> {
         self.out.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -91,6 +99,7 @@ mod tests {
     use data::os::tcp_info::MemInfo;
     use tune::limiter::Limiter;
     use tune::sizing::Change;
+    use tune::streams::auto::Step;
 
     use super::*;
 
@@ -176,5 +185,38 @@ mod tests {
             })
         );
         assert!(lines[1]["change"].is_null());
+    }
+
+    #[test]
+    fn a_decision_about_streams_says_which_step_is_taken() {
+        let of = |step| auto::Decision {
+            at: Duration::from_secs(9),
+            step,
+            limiter: Limiter::Loss,
+            reason: "losses without a queue".to_owned(),
+        };
+        let steps = [
+            Some(Step::Streams(4)),
+            Some(Step::Congestion("bbr".to_owned())),
+            Some(Step::Pace(Some(12_345_678))),
+            Some(Step::Pace(None)),
+            None,
+        ];
+        let lines = written(|trace| {
+            for step in steps {
+                trace.streams_decided(Duration::from_millis(2500), "f", &of(step));
+            }
+        });
+        assert_eq!(
+            lines[0],
+            serde_json::json!({
+                "sample": "decision", "time": 2.5, "file": "f", "change": "streams 4",
+                "limiter": "congestion window (loss)", "reason": "losses without a queue",
+            })
+        );
+        let changes: Vec<_> = lines.iter().map(|l| l["change"].as_str()).collect();
+        let expected = ["streams 4", "congestion bbr", "pace 98.8M", "pace none"];
+        assert_eq!(changes[..4], expected.map(Some));
+        assert_eq!(changes[4], None);
     }
 }

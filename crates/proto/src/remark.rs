@@ -75,7 +75,8 @@ impl Verdict {
         let limiter = parts.next()?;
         let (digits, unit) = parts.next()?.split_once(' ')?;
         let unit_is_right = unit == streams_unit(digits);
-        if !unit_is_right || digits.starts_with('0') || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        if !unit_is_right || digits.starts_with('0') || !digits.bytes().all(|b| b.is_ascii_digit())
+        {
             return None;
         }
         let congestion = parts.next();
@@ -206,8 +207,18 @@ mod tests {
     fn a_verdict_is_read_back_with_and_without_a_remark() {
         let remark = "The send buffer is capped at 4 MiB by net.ipv4.tcp_wmem.";
         for (limiter, streams, congestion, text) in [
-            ("receive window", 4, "cubic", "receive window, 4 streams, cubic"),
-            ("congestion window (loss)", 1, "bbr", "congestion window (loss), 1 stream, bbr"),
+            (
+                "receive window",
+                4,
+                "cubic",
+                "receive window, 4 streams, cubic",
+            ),
+            (
+                "congestion window (loss)",
+                1,
+                "bbr",
+                "congestion window (loss), 1 stream, bbr",
+            ),
             ("store read", 16, "", "store read, 16 streams"),
         ] {
             let verdict = Verdict::new(limiter, streams, congestion).unwrap();
@@ -246,7 +257,16 @@ mod tests {
 
     #[test]
     fn names_that_cannot_be_told_are_no_verdict() {
-        for limiter in ["", " x", "x ", "x  y", "a,b", "a.b", "a\nb", &"x".repeat(41)] {
+        for limiter in [
+            "",
+            " x",
+            "x ",
+            "x  y",
+            "a,b",
+            "a.b",
+            "a\nb",
+            &"x".repeat(41),
+        ] {
             assert_eq!(Verdict::new(limiter, 1, "cubic"), None, "{limiter:?}");
         }
         for congestion in ["a b", "a.b", "abcdefghijklmnop"] {

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use data::job::IoMethod;
+use data::job::{Congestion, IoMethod};
 use proto::sizing::Sizing;
 use tune::sizing::drs::Interval;
 
@@ -86,6 +86,11 @@ pub struct ServerConfig {
     pub sizing: Sizing,
     /// How often a receiving `drs` transfer computes the bandwidth.
     pub drs_interval: Interval,
+    /// Congestion control of what the server sends, where a client does not ask for another one.
+    pub congestion: Congestion,
+    /// Clients may ask for another congestion control than that, of those that the system permits
+    /// this program.
+    pub client_congestion: bool,
     /// Unprivileged account to become after binding (when started as root).
     pub run_as: Option<String>,
 }
@@ -120,6 +125,8 @@ impl Default for ServerConfig {
             io: IoMethod::default(),
             sizing: Sizing::Auto,
             drs_interval: Interval::default(),
+            congestion: Congestion::Auto,
+            client_congestion: true,
             run_as: None,
         }
     }

@@ -13,6 +13,7 @@ pub mod transfer_log;
 pub mod users;
 
 mod clock;
+mod congestion;
 mod control;
 mod data_address;
 mod listen;
@@ -26,6 +27,7 @@ mod startup;
 mod transfer;
 mod work;
 
+pub use congestion::CongestionError;
 pub use serve::serve;
 pub use shutdown::{Shutdown, ShutdownHandle};
 pub use startup::ServeError;

@@ -291,7 +291,7 @@ fn machine_config(shared: &Shared, ends: &Ends) -> SessionConfig {
     let config = &shared.config;
     let version = concat!("longhaul ", env!("CARGO_PKG_VERSION"));
     SessionConfig {
-        congestion: Vec::new(),
+        congestion: Arc::clone(&shared.congestion),
         banner: format!("{version} GridFTP server ready."),
         version: version.to_owned(),
         peer: ends.peer.ip(),

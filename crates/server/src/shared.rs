@@ -35,6 +35,8 @@ pub(crate) struct Shared {
     pub(crate) limits: Arc<Limits>,
     /// One record per transfer.
     pub(crate) log: TransferLog,
+    /// What OPTS TUNE offers.
+    pub(crate) congestion: Arc<[String]>,
     /// Bound on data streams at work.
     pub(crate) streams: StreamBudget,
     /// One permit per transfer. A transfer has a thread of its own from its first moment, streams
@@ -53,8 +55,13 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// At the start of serving.
-    pub(crate) fn new(config: ServerConfig, logins: Logins, log: TransferLog) -> Self {
+    /// At the start of serving; `congestion` is what OPTS TUNE offers.
+    pub(crate) fn new(
+        config: ServerConfig,
+        congestion: Arc<[String]>,
+        logins: Logins,
+        log: TransferLog,
+    ) -> Self {
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Self {
             limits: Limits::new(
@@ -62,6 +69,7 @@ impl Shared {
                 config.max_sessions_per_address,
                 config.max_sessions_per_user,
             ),
+            congestion,
             streams: StreamBudget::new(config.max_streams),
             transfers: Arc::new(Semaphore::new(
                 config.max_streams.min(Semaphore::MAX_PERMITS),

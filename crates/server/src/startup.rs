@@ -9,6 +9,7 @@ use data::store::root::{Root, RootError};
 use tokio::net::TcpListener;
 
 use crate::config::ServerConfig;
+use crate::congestion::{self, CongestionError};
 use crate::listen;
 use crate::login::Logins;
 use crate::privilege::{self, PrivilegeError};
@@ -44,6 +45,9 @@ pub enum ServeError {
         /// System's reason.
         source: io::Error,
     },
+    /// The congestion control of the settings is not to be had.
+    #[error(transparent)]
+    Congestion(#[from] CongestionError),
     /// The account of `run_as` could not be taken on.
     #[error(transparent)]
     Privilege(#[from] PrivilegeError),
@@ -106,7 +110,10 @@ pub(crate) fn prepare(config: ServerConfig) -> Result<(TcpListener, Arc<Shared>)
     }
     let root = Root::open(&config.root).map_err(|error| ServeError::Root { error })?;
     let logins = Logins::new(&config, Arc::new(root), users);
-    Ok((listener, Arc::new(Shared::new(config, logins, log))))
+    // After privileges went: root may set controls that others may not.
+    let congestion = congestion::offered(&config, data::os::congestion::settable())?;
+    let shared = Shared::new(config, congestion, logins, log);
+    Ok((listener, Arc::new(shared)))
 }
 
 fn open_log(config: &ServerConfig) -> Result<TransferLog, ServeError> {

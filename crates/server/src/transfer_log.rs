@@ -65,6 +65,9 @@ pub struct TransferRecord {
     pub decision: Option<String>,
     /// What held the transfer back, if known.
     pub limiter: Option<&'static str>,
+    /// Congestion control that the server sent with at the end; `None`: the system's, or the server
+    /// received.
+    pub congestion: Option<String>,
     /// Checksum of the whole file, if known.
     pub checksum: Option<(Algorithm, String)>,
     /// Code of the final reply.

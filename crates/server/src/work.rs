@@ -248,7 +248,7 @@ mod tests {
         let config = ServerConfig::default();
         let logins = Logins::new(&config, Arc::clone(&root), None);
         let log = TransferLog::open(None, None).unwrap();
-        let shared = Arc::new(Shared::new(config, logins, log));
+        let shared = Arc::new(Shared::new(config, Arc::default(), logins, log));
         let rights = Rights {
             write: true,
             third_party: false,

@@ -5,7 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use data::job::{Control, StreamSample};
+use tune::limiter::Limiter;
 use tune::sizing::Decision;
+
+use crate::sample;
 
 /// All files of a batch.
 #[derive(Debug, Default)]
@@ -231,6 +234,12 @@ impl FileMeter {
             at,
             decision,
         }));
+    }
+
+    /// What limits this file, whose streams are these: what the policy that watches them found, or else
+    /// what a look at them tells.
+    pub(crate) fn limiter(&self, streams: &[StreamSample]) -> Limiter {
+        sample::limiter(streams)
     }
 
     /// The kernel's view of this file's streams.

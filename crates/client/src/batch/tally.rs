@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tune::limiter::Limiter;
+
 use super::{Measured, Seen};
 use crate::why::Account;
 use crate::{Buffers, Exit, Failure, Summary};
@@ -39,6 +41,8 @@ pub(super) struct Moment {
     pub(super) buffer: u64,
     /// Memory that the streams' sockets held, bytes.
     pub(super) memory: u64,
+    /// What limits the file that has the most streams.
+    pub(super) limiter: Option<Limiter>,
 }
 
 impl Tally {
@@ -64,14 +68,18 @@ impl Tally {
             Some(label) => label.filter(|label| label == verified),
         });
         let Some(measured) = measured else { return };
-        match measured.seen {
+        let elapsed = match measured.seen {
             Seen::Here(m) => {
                 self.account.add(m.role, m.bytes, m.elapsed, &m.wire);
                 self.memory_max = self.memory_max.max(m.wire.memory_bytes);
+                m.elapsed
             }
-            Seen::Between(between) => self.account.add_between(&between),
-        }
-        self.account.note(measured.remarks);
+            Seen::Between(between) => {
+                self.account.add_between(&between);
+                between.elapsed
+            }
+        };
+        self.account.note(measured.remarks, elapsed);
         self.sized = Some(match self.sized {
             None => Some(measured.buffers),
             Some(name) => name.filter(|name| *name == measured.buffers),
@@ -119,7 +127,7 @@ impl Tally {
     pub(super) fn summary(&self, elapsed: Duration) -> Summary {
         let seconds = elapsed.as_secs_f64();
         let goodput_bps = self.bytes as f64 * 8.0 / seconds.max(1e-9);
-        let verdict = self.account.verdict(self.rate);
+        let finding = self.account.finding(self.rate);
         Summary {
             bytes: self.bytes,
             seconds,
@@ -137,8 +145,8 @@ impl Tally {
                 Some(None) => "mixed".to_owned(),
                 Some(Some(label)) => label.clone(),
             },
-            limited_by: self.account.limited_by(verdict).to_owned(),
-            why: self.account.line(goodput_bps, verdict),
+            limited_by: finding.name().to_owned(),
+            why: self.account.line(goodput_bps, finding),
             files: self.files,
             failed: self.failed,
             skipped: self.skipped,

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use tune::limiter::Limiter;
+
 use super::tally::{Moment, Tally};
 use super::{Context, every, lock};
 use crate::trace::{Snapshot, Trace};
@@ -50,6 +52,7 @@ fn progress(ctx: &Context, seen: Moment) {
         safe: totals.safe,
         streams: totals.streams,
         buffer_bytes: seen.buffer,
+        limiter: seen.limiter.map(Limiter::name),
     });
 }
 
@@ -66,8 +69,13 @@ impl Samples {
         let since = now - self.last.replace(now).unwrap_or(ctx.started);
         let mut seen = Moment::default();
         let mut before = HashMap::new();
+        let mut most = 0;
         for file in ctx.meter.active() {
             let streams = file.sample();
+            if streams.len() > most {
+                most = streams.len();
+                seen.limiter = known(file.limiter(&streams));
+            }
             seen.streams += streams.len() as u64;
             for stream in &streams {
                 seen.buffer = seen.buffer.max(sample::buffer(stream));
@@ -94,6 +102,10 @@ impl Samples {
         lock(tally).see(seen);
         seen
     }
+}
+
+fn known(limiter: Limiter) -> Option<Limiter> {
+    (limiter != Limiter::Unknown).then_some(limiter)
 }
 
 /// They are taken also when nobody wants them: those of files that ended are kept until then.

@@ -4,10 +4,9 @@
 use std::time::Duration;
 
 use data::job::StreamSample;
-use data::os::TcpInfo;
 use serde::Serialize;
-use tune::limiter::Limiter;
 use tune::sizing::{Change, Decision, StreamId};
+use tune::streams::auto::{self, Step};
 
 use super::Snapshot;
 use crate::sample;
@@ -36,7 +35,7 @@ pub(super) struct TransferLine<'a> {
     buffer_set: Option<u64>,
     /// Open now.
     streams: usize,
-    /// What the kernel's accounts say holds the transfer back so far.
+    /// What limits the transfer as far as this end's kernel tells.
     limiter: &'static str,
 }
 
@@ -91,6 +90,20 @@ pub(super) struct DecisionLine<'a> {
     reason: &'a str,
 }
 
+/// A decision about a transfer's streams: their number, congestion control, pace.
+#[derive(Serialize)]
+pub(super) struct StreamDecisionLine<'a> {
+    /// `decision`; one without `stream`
+    sample: &'static str,
+    time: f64,
+    file: &'a str,
+    limiter: &'static str,
+    /// `streams 4`, `congestion bbr`, `pace 98.8M` (bits per second over all streams), `pace none`;
+    /// null: nothing, on purpose.
+    change: Option<String>,
+    reason: &'a str,
+}
+
 pub(super) fn transfer<'a>(snapshot: &Snapshot<'a>) -> TransferLine<'a> {
     let streams = snapshot.streams;
     let seconds = snapshot.since.as_secs_f64().max(1e-6);
@@ -106,7 +119,7 @@ pub(super) fn transfer<'a>(snapshot: &Snapshot<'a>) -> TransferLine<'a> {
         memory: streams.iter().map(|s| s.memory.held()).sum(),
         buffer_set: snapshot.buffer_set,
         streams: streams.len(),
-        limiter: limiter(streams).name(),
+        limiter: sample::limiter(streams).name(),
     }
 }
 
@@ -162,20 +175,26 @@ fn change(change: Change) -> String {
     format!("{what} {bytes}")
 }
 
-/// The limiter that the kernel's own accounts show on the senders' streams so far.
-fn limiter(streams: &[StreamSample]) -> Limiter {
-    let sum = |field: fn(&TcpInfo) -> u64| streams.iter().map(|s| field(&s.info)).sum::<u64>();
-    let busy = sum(|s| s.busy_us);
-    let (rwnd, sndbuf) = (sum(|s| s.rwnd_limited_us), sum(|s| s.sndbuf_limited_us));
-    if busy == 0 {
-        Limiter::Unknown
-    } else if rwnd >= sndbuf && rwnd * 2 >= busy {
-        Limiter::ReceiveWindow
-    } else if sndbuf * 2 >= busy {
-        Limiter::SendBuffer
-    } else if sum(|s| u64::from(s.total_retrans)) > 0 {
-        Limiter::Loss
-    } else {
-        Limiter::CongestionWindow
+pub(super) fn stream_decision<'a>(
+    time: Duration,
+    file: &'a str,
+    decision: &'a auto::Decision,
+) -> StreamDecisionLine<'a> {
+    StreamDecisionLine {
+        sample: "decision",
+        time: time.as_secs_f64(),
+        file,
+        limiter: decision.limiter.name(),
+        change: decision.step.as_ref().map(step),
+        reason: &decision.reason,
+    }
+}
+
+fn step(step: &Step) -> String {
+    match step {
+        Step::Streams(count) => format!("streams {count}"),
+        Step::Congestion(name) => format!("congestion {name}"),
+        Step::Pace(Some(bytes)) => format!("pace {:.1}M", *bytes as f64 * 8.0 / 1e6),
+        Step::Pace(None) => "pace none".to_owned(),
     }
 }

@@ -78,16 +78,13 @@ pub(crate) struct Exchange<'a> {
 pub(crate) struct Done {
     /// This end's report.
     pub(crate) report: Report,
-    /// Limits of both hosts.
+    /// What both hosts say of it.
     pub(crate) remarks: Vec<Remark>,
 }
 
 impl Done {
     fn new(report: Report, said: Option<Remark>) -> Self {
-        let here = report
-            .remark
-            .clone()
-            .map(|text| Remark { host: None, text });
+        let here = Remark::of_this_machine(&report);
         Self {
             report,
             remarks: here.into_iter().chain(said).collect(),

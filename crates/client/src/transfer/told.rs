@@ -4,14 +4,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use data::job::{Control, Settings};
+use data::job::{Control, Report, Settings};
 use proto::marker::parse_range_reply;
 use proto::pace::Pace;
 use proto::ranges::RangeSet;
-use proto::remark;
+use proto::remark::{self, Said};
 use proto::reply::Reply;
 use proto::sizing::{self, Sizing, parse_buffer_reply};
 use tokio::sync::watch;
+use tune::limiter::Limiter;
+use tune::streams::auto::Verdict;
 
 use super::Remark;
 use crate::session::Session;
@@ -102,15 +104,97 @@ impl Sizes {
 }
 
 impl Session {
-    /// What the server's last reply says of its limits. Only those that announce `DRS` are known to
-    /// do so.
+    /// What the server's last reply says of the transfer. Only those that announce `DRS` are known to
+    /// say anything.
     pub(super) fn remark(&self, reply: &Reply) -> Option<Remark> {
         if self.features().drs.is_empty() {
             return None;
         }
-        Some(Remark {
-            host: Some(self.name().to_owned()),
-            text: remark::of_reply(reply)?,
-        })
+        Remark::of_reply(self.name(), reply)
+    }
+}
+
+impl Remark {
+    /// What this machine has to say; `None`: nothing.
+    pub(super) fn of_this_machine(report: &Report) -> Option<Self> {
+        Self {
+            host: None,
+            verdict: report.verdict.clone(),
+            text: report.remark.clone(),
+        }
+        .or_nothing()
+    }
+
+    /// What `server` said in its 226. A limiter that is not known here is taken with the rest as words
+    /// for people.
+    fn of_reply(server: &str, reply: &Reply) -> Option<Self> {
+        let Said { verdict, remark } = Said::of_reply(reply);
+        let (verdict, text) = match verdict.map(|told| known(&told).ok_or(told)) {
+            None => (None, remark),
+            Some(Ok(verdict)) => (Some(verdict), remark),
+            Some(Err(strange)) => {
+                let words = [Some(strange.to_string()), remark];
+                (
+                    None,
+                    Some(words.into_iter().flatten().collect::<Vec<_>>().join(" ")),
+                )
+            }
+        };
+        Self {
+            host: Some(server.to_owned()),
+            verdict,
+            text,
+        }
+        .or_nothing()
+    }
+
+    fn or_nothing(self) -> Option<Self> {
+        (self.verdict.is_some() || self.text.is_some()).then_some(self)
+    }
+}
+
+fn known(told: &remark::Verdict) -> Option<Verdict> {
+    Some(Verdict {
+        limiter: Limiter::parse(told.limiter())?,
+        streams: told.streams(),
+        congestion: told.congestion().to_owned(),
+        remedy: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(text: &str) -> Option<Remark> {
+        Remark::of_reply("h:2811", &Reply::new(226, text))
+    }
+
+    #[test]
+    fn a_servers_verdict_is_told_from_its_remark() {
+        let text = "Transfer Complete. Limited by receive window, 4 streams, bbr. Raise x.";
+        let remark = said(text).unwrap();
+        assert_eq!(remark.host.as_deref(), Some("h:2811"));
+        assert_eq!(remark.text.as_deref(), Some("Raise x."));
+        let verdict = remark.verdict.unwrap();
+        assert_eq!(verdict.limiter, Limiter::ReceiveWindow);
+        assert_eq!((verdict.streams, verdict.congestion.as_str()), (4, "bbr"));
+    }
+
+    #[test]
+    fn a_limiter_that_is_not_known_here_is_words_for_people() {
+        let remark =
+            said("Transfer Complete. Limited by warp core, 4 streams, bbr. Raise x.").unwrap();
+        assert_eq!(remark.verdict, None);
+        assert_eq!(
+            remark.text.as_deref(),
+            Some("Limited by warp core, 4 streams, bbr. Raise x.")
+        );
+    }
+
+    #[test]
+    fn a_server_that_says_nothing_has_no_remark() {
+        assert_eq!(said("Transfer Complete."), None);
+        assert_eq!(Remark::of_this_machine(&Report::default()), None);
     }
 }

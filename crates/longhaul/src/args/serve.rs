@@ -1,12 +1,13 @@
 //! `longhaul serve`: its flags over the configuration file over the defaults.
 
+use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
-use data::job::IoMethod;
+use data::job::{Congestion, IoMethod};
 use proto::sizing::Sizing;
 use server::config::{Anonymous, FileConfig, ServerConfig, ThirdParty};
 
@@ -92,6 +93,10 @@ pub(crate) struct ServeArgs {
     /// `adaptive` (follows the round trip) or a time such as 100ms [default: adaptive]
     #[arg(long, value_name = "adaptive|TIME", value_parser = super::cp::interval)]
     drs_interval: Option<Interval>,
+    /// Congestion control of what the server sends, where a client does not ask for another one:
+    /// `auto` (what the path asks for), `system`, or a name such as cubic [default: auto]
+    #[arg(long, value_name = "auto|system|NAME", value_parser = congestion)]
+    cc: Option<Congestion>,
     /// Account to become after the port is bound, when started as root
     #[arg(long, value_name = "USER")]
     run_as: Option<String>,
@@ -161,6 +166,7 @@ impl ServeArgs {
         set(&mut config.io, self.io);
         set(&mut config.sizing, self.buffer);
         set(&mut config.drs_interval, self.drs_interval);
+        set(&mut config.congestion, self.cc);
         set(
             &mut config.third_party,
             self.third_party.map(|choice| match choice {
@@ -188,6 +194,10 @@ fn buffer(text: &str) -> Result<Sizing, String> {
         Some(sizing) if !sizing.needs_peer() => Ok(sizing),
         _ => Err(format!("'{text}' is neither `auto` nor `kernel`")),
     }
+}
+
+fn congestion(text: &str) -> Result<Congestion, Infallible> {
+    Ok(Congestion::parse(text))
 }
 
 fn set<T>(field: &mut T, given: Option<T>) {

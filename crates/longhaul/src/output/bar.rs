@@ -6,7 +6,7 @@ use std::time::Duration;
 use client::{Event, Observer};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::notice;
+use super::{notice, on_the_wire};
 use crate::units::{show_bytes, show_rate};
 
 /// Rates shown are averages over about this many progress events.
@@ -59,7 +59,8 @@ impl Bar {
         }
     }
 
-    fn progress(&self, moved: u64, safe: u64, streams: u64, buffer: u64) {
+    /// `wire` is what is said of the streams.
+    fn progress(&self, moved: u64, safe: u64, wire: &str) {
         let rate = match self.rate.lock() {
             Ok(mut rate) => rate.update(moved),
             Err(_) => return,
@@ -77,13 +78,7 @@ impl Bar {
             let left = ((total - safe) as f64 / rate) as u64;
             message.push_str(&format!(" {}:{:02} left", left / 60, left % 60));
         }
-        if streams > 0 {
-            let plural = if streams == 1 { "" } else { "s" };
-            message.push_str(&format!(
-                ", {streams} stream{plural}, {} buffer",
-                show_bytes(buffer)
-            ));
-        }
+        message.push_str(wire);
         self.bar.set_message(message);
     }
 }
@@ -100,8 +95,13 @@ impl Observer for Bar {
                 safe,
                 streams,
                 buffer_bytes,
+                limiter,
             } => {
-                self.progress(bytes, safe, streams, buffer_bytes);
+                let wire = match streams {
+                    0 => String::new(),
+                    _ => on_the_wire(streams, Some(buffer_bytes), limiter),
+                };
+                self.progress(bytes, safe, &wire);
             }
             _ => {}
         }

@@ -56,9 +56,10 @@ fn object(event: &Event) -> Value {
             safe,
             streams,
             buffer_bytes,
+            limiter,
         } => json!({
             "event": "progress", "bytes": bytes, "safe": safe,
-            "streams": streams, "buffer_bytes": buffer_bytes,
+            "streams": streams, "buffer_bytes": buffer_bytes, "limiter": limiter,
         }),
         Event::Finished {
             source,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use client::{Event, Observer};
 
-use super::{notice, say};
+use super::{notice, on_the_wire, say};
 use crate::units::{show_bytes, show_rate};
 
 const PERIOD: Duration = Duration::from_secs(10);
@@ -33,7 +33,8 @@ impl Lines {
         }
     }
 
-    fn progress(&self, bytes: u64, safe: u64, streams: u64) {
+    /// `wire` is what is said of the streams.
+    fn progress(&self, bytes: u64, safe: u64, wire: &str) {
         let Ok(mut state) = self.state.lock() else {
             return;
         };
@@ -48,7 +49,7 @@ impl Lines {
             planned => format!(" of {}", show_bytes(planned)),
         };
         say(&format!(
-            "{}{of}, {}, {streams} streams",
+            "{}{of}, {}{wire}",
             show_bytes(safe),
             show_rate(rate)
         ));
@@ -72,8 +73,9 @@ impl Observer for Lines {
                 bytes,
                 safe,
                 streams,
+                limiter,
                 ..
-            } => self.progress(bytes, safe, streams),
+            } => self.progress(bytes, safe, &on_the_wire(streams, None, limiter)),
             _ => {}
         }
     }

@@ -73,6 +73,20 @@ fn people_summary(s: &Summary) -> String {
     text
 }
 
+/// What a progress line says of the streams, to follow the rate: their number, their largest buffer,
+/// and what limits them as far as this end sees.
+fn on_the_wire(streams: u64, buffer: Option<u64>, limiter: Option<&str>) -> String {
+    let plural = if streams == 1 { "" } else { "s" };
+    let mut text = format!(", {streams} stream{plural}");
+    if let Some(bytes) = buffer {
+        text.push_str(&format!(", {} buffer", show_bytes(bytes)));
+    }
+    if let Some(limiter) = limiter {
+        text.push_str(&format!(", limited by {limiter}"));
+    }
+    text
+}
+
 /// One line on standard error. A closed standard error loses the line and nothing else.
 pub(crate) fn say(line: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{line}");
@@ -112,5 +126,22 @@ fn notice(event: &Event) -> Option<String> {
             after.as_secs_f64().max(1.0)
         )),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_progress_line_tells_streams_and_limiter() {
+        assert_eq!(on_the_wire(1, None, None), ", 1 stream");
+        assert_eq!(
+            on_the_wire(4, Some(8 << 20), Some("receive window")),
+            format!(
+                ", 4 streams, {} buffer, limited by receive window",
+                show_bytes(8 << 20)
+            )
+        );
     }
 }

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use data::job::IoMethod;
+use data::job::{Congestion, IoMethod};
 use proto::sizing::Sizing;
 use serde::Deserialize;
 use tune::sizing::drs::{Interval, IntervalError};
@@ -54,6 +54,8 @@ pub struct FileConfig {
     pub io: Option<IoName>,
     pub buffer: Option<BufferName>,
     pub drs_interval: Option<IntervalText>,
+    pub congestion: Option<CongestionName>,
+    pub client_congestion: Option<bool>,
     pub run_as: Option<String>,
 }
 
@@ -168,6 +170,17 @@ impl TryFrom<String> for IntervalText {
     }
 }
 
+/// [`Congestion`] by name. Whether the system has it, the start of the server shows.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(from = "String")]
+pub struct CongestionName(Congestion);
+
+impl From<String> for CongestionName {
+    fn from(text: String) -> Self {
+        Self(Congestion::parse(&text))
+    }
+}
+
 /// Why a settings file could not be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
@@ -234,6 +247,8 @@ impl FileConfig {
         replace(&mut config.io, self.io.map(IoMethod::from));
         replace(&mut config.sizing, self.buffer.map(Sizing::from));
         replace(&mut config.drs_interval, self.drs_interval.map(|i| i.0));
+        replace(&mut config.congestion, self.congestion.map(|c| c.0));
+        replace(&mut config.client_congestion, self.client_congestion);
         config.anonymous = self.anonymous.or(config.anonymous);
         config.users = self.users.or(config.users.take());
         config.data_ports = self.data_ports.map(|r| (r.0, r.1)).or(config.data_ports);
@@ -280,6 +295,7 @@ mod tests {
             "login-timeout = 7\nstall-timeout = 8\ndrain = 9\nperf-marker-seconds = 10\n",
             "range-marker-seconds = 11\nblock = 65536\nio = \"copy\"\nbuffer = \"kernel\"\n",
             "drs-interval = \"20ms\"\nrun-as = \"ftp\"\n",
+            "congestion = \"cubic\"\nclient-congestion = false\n",
         ))
         .unwrap();
         let expected = ServerConfig {
@@ -307,6 +323,8 @@ mod tests {
             io: IoMethod::Copy,
             sizing: Sizing::Kernel,
             drs_interval: Interval::Fixed(Duration::from_millis(20)),
+            congestion: Congestion::Named("cubic".into()),
+            client_congestion: false,
             run_as: Some("ftp".into()),
         };
         assert_eq!(format!("{config:?}"), format!("{expected:?}"));
@@ -323,6 +341,7 @@ mod tests {
             ("\ndrs-interval = 20\n", "20"),
             ("\ndrs-interval = \"60s\"\n", "60s"),
             ("\nanonymous = \"yes\"\n", "yes"),
+            ("\nclient-congestion = \"no\"\n", "no"),
         ] {
             let error = load(text).unwrap_err().to_string();
             assert!(error.contains("line 2") && error.contains(what), "{error}");

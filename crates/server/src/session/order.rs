@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use data::job::{Congestion, Settings};
-use proto::server::{FileError, FileErrorKind, TransferRequest};
+use proto::server::{FileError, FileErrorKind, TransferKind, TransferRequest};
 use proto::sizing::Sizing;
 
 use super::{Driver, Who};
+use crate::config::ServerConfig;
 use crate::transfer::{Delayed, Order};
 
 impl Driver {
@@ -31,12 +32,13 @@ impl Driver {
                 streams: self.shared.streams.clone(),
             }),
         };
+        let sends = matches!(request.what, TransferKind::Retrieve { .. });
         let settings = Settings {
             mode: request.mode,
             type_: request.type_,
             streams: request.streams.start as usize,
             most_streams: request.streams.most as usize,
-            adapt: false,
+            adapt: sends && request.streams.is_open(),
             block: config.block,
             io: config.io,
             sum: None,
@@ -48,7 +50,10 @@ impl Driver {
             sizing: request.sizing,
             drs_interval: config.drs_interval,
             drs: self.drs.clone().filter(|_| request.sizing == Sizing::Drs),
-            congestion: Congestion::System,
+            congestion: match sends {
+                true => congestion(&request, config),
+                false => Congestion::System,
+            },
             close_after: false,
         };
         Ok(Order {
@@ -59,6 +64,14 @@ impl Driver {
             settings,
             place,
         })
+    }
+}
+
+/// `auto` is what the server does by itself, which its administrator may have set to another one.
+fn congestion(request: &TransferRequest, config: &ServerConfig) -> Congestion {
+    match request.congestion.as_str() {
+        "" | "auto" => config.congestion.clone(),
+        asked => Congestion::parse(asked),
     }
 }
 

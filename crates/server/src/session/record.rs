@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use data::job::Settings;
 use proto::server::{Action, TransferError};
+use tune::limiter::Limiter;
 
 use super::{Driver, Who};
-use crate::transfer::{Summary, limiter};
+use crate::transfer::Summary;
 use crate::transfer_log::{Direction, TransferRecord};
 
 impl Driver {
@@ -35,7 +36,8 @@ impl Driver {
             streams: u32::try_from(settings.streams).unwrap_or(u32::MAX),
             block: settings.block,
             sizing: sizing_name(summary.direction, &settings),
-            limiter: limiter(summary.direction, &summary.wire),
+            limiter: summary.limits.limiter.map(Limiter::name),
+            congestion: summary.limits.congestion,
             wire: summary.wire,
             decision: summary.decision,
             checksum: settings.sum.zip(summary.digest),

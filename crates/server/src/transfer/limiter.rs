@@ -1,68 +1,171 @@
-//! What held a transfer back, from the kernel's and the threads' own accounts.
+//! What limited a transfer: by the policy that watched the streams, or else by the kernel's and the
+//! threads' own accounts.
 
-use data::job::WireStats;
+use data::job::Report;
+use proto::remark::{self, Said};
+use tune::limiter::{Limiter, Role, judge};
+use tune::streams::auto::Verdict;
 
 use crate::transfer_log::Direction;
 
-/// The limiter in the project's words, or `None` where the figures do not tell.
-///
-/// A sender's kernel says how much of its busy time it waited for the peer's window or for its
-/// own send buffer (TCP_INFO). Beside that, stream threads account for their time in the store
-/// and in the socket; a side that took three quarters of it was the limit.
-pub(crate) fn limiter(direction: Direction, wire: &WireStats) -> Option<&'static str> {
-    let most_of = |part: u64, whole: u64| whole > 0 && part > whole / 2;
-    let sending = direction != Direction::Store;
-    if sending && most_of(wire.rwnd_limited_us, wire.busy_us) {
-        return Some("receive window");
+/// What is known of a transfer's limits at its end.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Limits {
+    /// What limited it; `None`: the figures do not tell.
+    pub(crate) limiter: Option<Limiter>,
+    /// Congestion control at the end; `None`: nobody looked, or the transfer was received.
+    pub(crate) congestion: Option<String>,
+    /// For clients that read it.
+    pub(crate) said: Said,
+}
+
+impl Limits {
+    /// Those of a transfer that ended well.
+    pub(crate) fn of(direction: Direction, report: &Report) -> Self {
+        let sends = direction != Direction::Store;
+        let role = if sends { Role::Sender } else { Role::Receiver };
+        let judged = judged(role, report);
+        let Some(verdict) = &report.verdict else {
+            let verdict = judged.filter(|_| sends).and_then(|limiter| {
+                remark::Verdict::new(limiter.name(), streams(report.wire.streams), "")
+            });
+            return Self {
+                limiter: judged,
+                congestion: None,
+                said: Said {
+                    verdict,
+                    remark: report.remark.clone(),
+                },
+            };
+        };
+        let limiter = known(verdict.limiter).or(judged);
+        Self {
+            limiter,
+            congestion: Some(verdict.congestion.clone()).filter(|name| !name.is_empty()),
+            said: Said {
+                verdict: limiter.and_then(|limiter| {
+                    remark::Verdict::new(limiter.name(), verdict.streams, &verdict.congestion)
+                }),
+                remark: words(verdict, report.remark.as_deref()),
+            },
+        }
     }
-    if sending && most_of(wire.sndbuf_limited_us, wire.busy_us) {
-        return Some("send buffer");
-    }
-    let accounted = wire.store_us + wire.wire_us;
-    if accounted == 0 {
-        return None;
-    }
-    let three_quarters = accounted - accounted / 4;
-    if wire.store_us >= three_quarters {
-        return Some(if sending { "store read" } else { "store write" });
-    }
-    (wire.wire_us >= three_quarters).then_some("network")
+}
+
+fn known(limiter: Limiter) -> Option<Limiter> {
+    (limiter != Limiter::Unknown).then_some(limiter)
+}
+
+fn judged(role: Role, report: &Report) -> Option<Limiter> {
+    let measured = report
+        .wire
+        .measured(role, report.bytes, report.elapsed, None);
+    known(judge(&measured).limiter)
+}
+
+fn streams(count: u64) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+/// What would make it faster, and what this host's settings have to do with it.
+fn words(verdict: &Verdict, remark: Option<&str>) -> Option<String> {
+    let words: Vec<&str> = verdict
+        .remedy
+        .as_deref()
+        .into_iter()
+        .chain(remark)
+        .collect();
+    (!words.is_empty()).then(|| words.join("; "))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use data::job::WireStats;
+
     use super::*;
 
-    #[test]
-    fn the_peers_window_counts_only_for_a_sender() {
-        let wire = WireStats {
-            busy_us: 100,
-            rwnd_limited_us: 60,
+    fn report(wire: WireStats) -> Report {
+        Report {
+            bytes: 1_000_000_000,
+            elapsed: Duration::from_secs(10),
+            wire: WireStats { streams: 2, ..wire },
+            remark: Some("Raise x.".to_owned()),
+            ..Report::default()
+        }
+    }
+
+    fn verdict(limiter: Limiter) -> Verdict {
+        Verdict {
+            limiter,
+            streams: 4,
+            congestion: "bbr".to_owned(),
+            remedy: Some("more streams".to_owned()),
+        }
+    }
+
+    /// Most of the time the peer's window was full.
+    fn window() -> WireStats {
+        WireStats {
+            busy_us: 10_000_000,
+            rwnd_limited_us: 6_000_000,
             ..WireStats::default()
-        };
-        assert_eq!(limiter(Direction::Retrieve, &wire), Some("receive window"));
-        assert_eq!(limiter(Direction::Store, &wire), None);
+        }
     }
 
     #[test]
-    fn a_slow_store_is_named_for_its_direction() {
-        let wire = WireStats {
-            store_us: 90,
-            wire_us: 10,
-            ..WireStats::default()
+    fn the_policys_verdict_counts_and_its_remedy_is_told_before_the_remark() {
+        let report = Report {
+            verdict: Some(verdict(Limiter::Loss)),
+            ..report(window())
         };
-        assert_eq!(limiter(Direction::Store, &wire), Some("store write"));
-        assert_eq!(limiter(Direction::Retrieve, &wire), Some("store read"));
+        let limits = Limits::of(Direction::Retrieve, &report);
+        assert_eq!(limits.limiter, Some(Limiter::Loss));
+        assert_eq!(limits.congestion.as_deref(), Some("bbr"));
+        let told = limits.said.verdict.unwrap();
+        assert_eq!(
+            told.to_string(),
+            "Limited by congestion window (loss), 4 streams, bbr."
+        );
+        assert_eq!(
+            limits.said.remark.as_deref(),
+            Some("more streams; Raise x.")
+        );
     }
 
     #[test]
-    fn an_even_split_names_nobody() {
-        let wire = WireStats {
-            store_us: 50,
-            wire_us: 50,
+    fn where_the_policy_does_not_know_the_kernels_accounts_tell() {
+        let report = Report {
+            verdict: Some(verdict(Limiter::Unknown)),
+            ..report(window())
+        };
+        let limits = Limits::of(Direction::Retrieve, &report);
+        assert_eq!(limits.limiter, Some(Limiter::ReceiveWindow));
+        assert_eq!(limits.said.verdict.unwrap().limiter(), "receive window");
+    }
+
+    #[test]
+    fn without_a_policy_a_sender_judges_and_a_receiver_keeps_it_for_the_log() {
+        let sent = Limits::of(Direction::Retrieve, &report(window()));
+        assert_eq!(
+            sent.said.verdict.unwrap().to_string(),
+            "Limited by receive window, 2 streams."
+        );
+        let slow = WireStats {
+            store_us: 18_000_000,
+            wire_us: 1_000_000,
             ..WireStats::default()
         };
-        assert_eq!(limiter(Direction::Store, &wire), None);
-        assert_eq!(limiter(Direction::List, &WireStats::default()), None);
+        let received = Limits::of(Direction::Store, &report(slow));
+        assert_eq!(received.limiter, Some(Limiter::StoreWrite));
+        assert_eq!(received.said.verdict, None);
+        assert_eq!(received.said.remark.as_deref(), Some("Raise x."));
+    }
+
+    #[test]
+    fn nothing_moved_is_not_told() {
+        let limits = Limits::of(Direction::Retrieve, &Report::default());
+        assert_eq!(limits, Limits::default());
     }
 }

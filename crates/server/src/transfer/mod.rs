@@ -24,7 +24,7 @@ mod limiter;
 mod worker;
 
 pub(crate) use error::file_error;
-pub(crate) use limiter::limiter;
+pub(crate) use limiter::Limits;
 
 /// How often a session looks at what its transfer has moved. Markers are due in whole seconds.
 const TICK: Duration = Duration::from_millis(500);
@@ -120,6 +120,8 @@ pub(crate) struct Summary {
     pub(crate) peers: Vec<IpAddr>,
     /// Why buffers were last sized as they were, or left alone on purpose.
     pub(crate) decision: Option<String>,
+    /// What limited it.
+    pub(crate) limits: Limits,
     /// Checksum of the whole file, if known.
     pub(crate) digest: Option<String>,
 }

@@ -12,7 +12,7 @@ use proto::server::{TransferDone, TransferError, TransferKind, TransferRequest};
 use tokio::sync::mpsc;
 
 use super::error::transfer_error;
-use super::{Ended, Event, Order, Summary, progress};
+use super::{Ended, Event, Limits, Order, Summary, progress};
 use crate::files::{Opened, Storing};
 use crate::transfer_log::Direction;
 
@@ -59,9 +59,9 @@ pub(super) fn run(order: Order, control: &Arc<Control>, reports: &mpsc::Sender<E
     summary.peers = control.peers();
     let last = progress(control);
     let ended = Ended {
-        result: result.map(|remark| TransferDone {
+        result: result.map(|()| TransferDone {
             progress: last.clone(),
-            remark,
+            said: std::mem::take(&mut summary.limits.said),
         }),
         last,
         channel,
@@ -87,22 +87,22 @@ impl Transfer<'_> {
         }
     }
 
-    /// Gives the remark on the transfer, if there is one.
-    fn carry_out(&mut self, opened: Opened) -> Result<Option<String>, TransferError> {
+    fn carry_out(&mut self, opened: Opened) -> Result<(), TransferError> {
         match opened {
             Opened::Send(sending) => {
                 self.summary.path = sending.path;
                 self.announce(true, None);
-                self.with_channel(|channel, settings, control| {
+                let report = self.with_channel(|channel, settings, control| {
                     send::run(channel, &sending.source, &sending.plan, settings, control)
-                })
-                .map(|report| report.remark)
+                })?;
+                self.summary.limits = Limits::of(self.summary.direction, &report);
+                Ok(())
             }
             Opened::Receive(storing) => self.store(storing),
         }
     }
 
-    fn store(&mut self, storing: Storing) -> Result<Option<String>, TransferError> {
+    fn store(&mut self, storing: Storing) -> Result<(), TransferError> {
         self.summary.path = storing.path.clone();
         self.summary.settings.sum = storing.sum;
         let unique_name = storing.unique.then(|| storing.path.clone());
@@ -110,8 +110,9 @@ impl Transfer<'_> {
         let report = self.with_channel(|channel, settings, control| {
             recv::run(channel, &storing.sink, &storing.plan, settings, control)
         })?;
+        self.summary.limits = Limits::of(self.summary.direction, &report);
         self.summary.digest = storing.finish(&report, &mut |_| !self.control.cancelled())?;
-        Ok(report.remark)
+        Ok(())
     }
 
     fn announce(&self, sending: bool, unique_name: Option<VPath>) {
@@ -161,6 +162,7 @@ impl Summary {
             wire: WireStats::default(),
             peers: Vec::new(),
             decision: None,
+            limits: Limits::default(),
             digest: None,
         }
     }

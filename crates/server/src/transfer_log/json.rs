@@ -37,6 +37,7 @@ struct Line<'a> {
     retransmits: u64,
     decision: Option<&'a str>,
     limiter: Option<&'static str>,
+    congestion: Option<&'a str>,
     checksum: Option<Checksum<'a>>,
     code: u16,
     result: &'static str,
@@ -89,6 +90,7 @@ pub(super) fn line(record: &TransferRecord) -> serde_json::Result<Vec<u8>> {
         retransmits: wire.retransmits,
         decision: record.decision.as_deref(),
         limiter: record.limiter,
+        congestion: record.congestion.as_deref(),
         checksum: record.checksum.as_ref().map(|(algorithm, hex)| Checksum {
             algorithm: algorithm.name(),
             hex,

@@ -287,7 +287,7 @@ async fn what_a_server_says_of_its_limits_counts_only_where_it_is_known_to() {
         assert_eq!(attempt.remarks.len(), remarks);
         if let Some(remark) = attempt.remarks.first() {
             assert_eq!(remark.host.as_deref(), Some(session.name()));
-            assert_eq!(remark.text, "Raise net.ipv4.tcp_wmem.");
+            assert_eq!(remark.text.as_deref(), Some("Raise net.ipv4.tcp_wmem."));
         }
         fake.finish().await;
     }

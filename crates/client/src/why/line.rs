@@ -1,0 +1,149 @@
+//! The line of `--why`.
+
+use tune::limiter::{Limiter, Verdict};
+
+use super::{Account, Between, Finding};
+
+impl Account {
+    /// How fast, over what, limited by what, and what would change that.
+    pub(crate) fn line(&self, goodput_bps: f64, finding: Finding) -> String {
+        let mut line = match (self.role, self.between) {
+            (None, Some(between)) => self.seen_between(&between, goodput_bps, finding),
+            _ => self.seen_here(goodput_bps, finding),
+        };
+        if let Some(remedy) = self.remedy(finding) {
+            line.push_str(&format!("; {remedy}"));
+        }
+        for remark in &self.remarks {
+            let host = remark.host.as_deref().unwrap_or("this machine");
+            if let Some(text) = &remark.text {
+                line.push_str(&format!("; {host}: {text}"));
+            }
+        }
+        line
+    }
+
+    /// What would help against what limited the batch, by the word of this machine that sent.
+    fn remedy(&self, finding: Finding) -> Option<&str> {
+        match finding {
+            Finding::Told(limiter) => self.senders.remedy(limiter),
+            Finding::Seen(verdict) => self.senders.remedy(verdict.limiter),
+            Finding::Elsewhere => None,
+        }
+    }
+
+    fn seen_here(&self, goodput_bps: f64, finding: Finding) -> String {
+        let mut line = bits(goodput_bps);
+        if self.wire.streams > 0 {
+            line.push_str(&format!(" over {}", streams(self.wire.streams)));
+        }
+        line.push_str(&self.senders.at_the_end(self.wire.streams));
+        let (name, why) = match finding {
+            Finding::Seen(verdict) => (finding.name(), explain(verdict)),
+            Finding::Told(limiter) => (finding.name(), name_plainly(limiter).to_owned()),
+            Finding::Elsewhere => (finding.name(), "nobody told why".to_owned()),
+        };
+        line.push_str(&format!("; limited by: {name} ({why})"));
+        if self.wire.min_rtt_us > 0 {
+            let ms = f64::from(self.wire.min_rtt_us) / 1000.0;
+            line.push_str(&format!("; round trip {ms:.1} ms"));
+        }
+        if self.wire.buffer_bytes > 0 {
+            let mib = self.wire.buffer_bytes as f64 / f64::from(1 << 20);
+            line.push_str(&format!(", buffers up to {mib:.1} MiB"));
+        }
+        if self.wire.retransmits > 0 {
+            line.push_str(&format!(", {} segments sent again", self.wire.retransmits));
+        }
+        line
+    }
+
+    fn seen_between(&self, between: &Between, goodput_bps: f64, finding: Finding) -> String {
+        let name = finding.name();
+        let (name, why) = match finding {
+            Finding::Told(limiter) => (
+                name.to_owned(),
+                format!(
+                    "by the word of the server that sent: {}",
+                    name_plainly(limiter)
+                ),
+            ),
+            _ => (
+                format!("{name}, or the servers themselves"),
+                "the bytes did not pass this machine".to_owned(),
+            ),
+        };
+        format!(
+            "{} over {}{} between the servers; limited by: {name} ({why}; {})",
+            bits(goodput_bps),
+            streams(between.streams),
+            self.senders.at_the_end(between.streams),
+            between.seen()
+        )
+    }
+}
+
+impl Between {
+    fn seen(&self) -> String {
+        let moving = bits(self.bytes as f64 * 8.0 / self.elapsed.as_secs_f64().max(1e-9));
+        if self.markers {
+            format!("the servers' markers and replies tell of {moving} while they moved")
+        } else {
+            format!(
+                "in MODE S the servers tell nothing before the end; {moving} from start to end of \
+                 the transfers"
+            )
+        }
+    }
+}
+
+pub(super) fn streams(n: u64) -> String {
+    match n {
+        1 => "1 stream".to_owned(),
+        n => format!("{n} streams"),
+    }
+}
+
+/// Bits per second with a unit.
+fn bits(rate: f64) -> String {
+    match rate {
+        r if r >= 1e9 => format!("{:.2} Gbit/s", r / 1e9),
+        r if r >= 1e6 => format!("{:.1} Mbit/s", r / 1e6),
+        r => format!("{:.1} kbit/s", r / 1e3),
+    }
+}
+
+/// What this end saw.
+fn explain(verdict: Verdict) -> String {
+    let percent = (verdict.share * 100.0).round();
+    let what = match verdict.limiter {
+        Limiter::StoreRead => "of the time went into reading the file",
+        Limiter::StoreWrite => "of the time went into writing the file",
+        Limiter::SenderCpu | Limiter::ReceiverCpu => "of the time this machine was computing",
+        Limiter::SendBuffer => "of the time this machine's socket buffer was full",
+        Limiter::ReceiveWindow => "of the time the receiver's window was full",
+        Limiter::CongestionWindow => "of the time the path had no room, without loss",
+        Limiter::Loss => "of the time the path had no room, after losses",
+        Limiter::RateLimit => "of the rate that was allowed",
+        Limiter::ServerCap => "of the time this machine waited for the server or the path",
+        Limiter::Unknown => return "too little was seen from here".to_owned(),
+    };
+    format!("{percent}% {what}")
+}
+
+/// What the sender means.
+fn name_plainly(limiter: Limiter) -> &'static str {
+    match limiter {
+        Limiter::StoreRead => "reading the file",
+        Limiter::StoreWrite => "writing the file",
+        Limiter::SenderCpu => "the sender was computing",
+        Limiter::ReceiverCpu => "the receiver was computing",
+        Limiter::SendBuffer => "the sender's socket buffers were full",
+        Limiter::ReceiveWindow => "the receiver's window was full",
+        Limiter::CongestionWindow => "the path was full, or the windows still grew",
+        Limiter::Loss => "the path lost segments",
+        Limiter::RateLimit => "no more was allowed",
+        Limiter::ServerCap => "the other end or the path",
+        Limiter::Unknown => "nothing was measured",
+    }
+}

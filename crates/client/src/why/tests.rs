@@ -1,0 +1,196 @@
+use super::*;
+
+#[test]
+fn names_the_limiter_in_plain_words() {
+    let mut account = Account::default();
+    let wire = WireStats {
+        streams: 4,
+        min_rtt_us: 50_100,
+        buffer_bytes: 4 << 20,
+        busy_us: 10_000_000,
+        rwnd_limited_us: 6_200_000,
+        wire_us: 38_000_000,
+        retransmits: 3,
+        ..WireStats::default()
+    };
+    account.add(Role::Sender, 1_250_000_000, Duration::from_secs(10), &wire);
+    let finding = account.finding(None);
+    assert_eq!(
+        account.line(1e9, finding),
+        "1.00 Gbit/s over 4 streams; limited by: receive window (62% of the time the \
+         receiver's window was full); round trip 50.1 ms, buffers up to 4.0 MiB, 3 segments \
+         sent again"
+    );
+}
+
+#[test]
+fn third_party_says_that_the_bytes_did_not_pass_here() {
+    let mut account = Account::default();
+    let one = Between {
+        bytes: 125_000_000,
+        elapsed: Duration::from_secs(1),
+        streams: 4,
+        markers: true,
+    };
+    account.add_between(&one);
+    account.add_between(&one);
+    let finding = account.finding(None);
+    assert_eq!(finding.name(), "path between the servers");
+    assert_eq!(
+        account.line(2_500.0, finding),
+        "2.5 kbit/s over 4 streams between the servers; limited by: path between the servers, \
+         or the servers themselves (the bytes did not pass this machine; the servers' markers \
+         and replies tell of 1.00 Gbit/s while they moved)"
+    );
+    let mut silent = Account::default();
+    silent.add_between(&Between {
+        streams: 1,
+        markers: false,
+        ..one
+    });
+    let line = silent.line(2_500.0, finding);
+    assert!(line.contains("1 stream between"), "{line}");
+    assert!(line.contains("MODE S the servers tell nothing"), "{line}");
+}
+
+#[test]
+fn each_hosts_last_word_is_in_the_line() {
+    let mut account = Account::default();
+    let remark = |host: Option<&str>, text: &str| Remark {
+        host: host.map(str::to_owned),
+        verdict: None,
+        text: Some(text.to_owned()),
+    };
+    let none = Duration::ZERO;
+    let both = vec![remark(None, "old"), remark(Some("h:21"), "raise x")];
+    account.note(both, none);
+    account.note(vec![remark(None, "raise y")], none);
+    let line = account.line(0.0, account.finding(None));
+    assert!(
+        line.ends_with("; h:21: raise x; this machine: raise y"),
+        "{line}"
+    );
+}
+
+/// A sender's word on a transfer of ten seconds.
+fn told(account: &mut Account, host: Option<&str>, limiter: Limiter, remedy: Option<&str>) {
+    let remark = Remark {
+        host: host.map(str::to_owned),
+        verdict: Some(tune::streams::auto::Verdict {
+            limiter,
+            streams: 4,
+            congestion: "bbr".to_owned(),
+            remedy: remedy.map(str::to_owned),
+        }),
+        text: None,
+    };
+    account.note(vec![remark], Duration::from_secs(10));
+}
+
+/// A get of ten seconds whose threads spent so much of them in the store and in the socket.
+fn received(store: u64, wire: u64) -> Account {
+    let mut account = Account::default();
+    let wire = WireStats {
+        streams: 4,
+        store_us: 4 * store * 1_000_000,
+        wire_us: 4 * wire * 1_000_000,
+        ..WireStats::default()
+    };
+    let time = Duration::from_secs(10);
+    account.add(Role::Receiver, 952_500_000, time, &wire);
+    account
+}
+
+#[test]
+fn a_gets_limiter_is_the_senders_word() {
+    let mut account = received(0, 9);
+    assert_eq!(account.finding(None).name(), "server cap");
+    told(&mut account, Some("h:21"), Limiter::Loss, None);
+    let finding = account.finding(None);
+    assert_eq!(finding.name(), "congestion window (loss)");
+    assert_eq!(
+        account.line(762e6, finding),
+        "762.0 Mbit/s over 4 streams (bbr); limited by: congestion window (loss) (the path lost \
+         segments)"
+    );
+}
+
+#[test]
+fn what_only_the_receiver_sees_counts_before_the_window_that_it_fills() {
+    let mut account = received(8, 1);
+    told(&mut account, Some("h:21"), Limiter::ReceiveWindow, None);
+    assert_eq!(account.finding(None).name(), "store write");
+    let mut account = received(8, 1);
+    told(&mut account, Some("h:21"), Limiter::StoreRead, None);
+    assert_eq!(account.finding(None).name(), "store read");
+    assert_eq!(account.finding(Some(100_000_000)).name(), "rate limit");
+}
+
+#[test]
+fn a_sender_that_does_not_know_leaves_it_to_this_ends_figures() {
+    let mut account = received(0, 9);
+    told(&mut account, Some("h:21"), Limiter::Unknown, None);
+    assert_eq!(account.finding(None).name(), "server cap");
+}
+
+#[test]
+fn a_put_names_its_own_remedy() {
+    let mut account = Account::default();
+    let wire = WireStats {
+        streams: 16,
+        busy_us: 10_000_000,
+        rwnd_limited_us: 9_000_000,
+        ..WireStats::default()
+    };
+    let time = Duration::from_secs(10);
+    account.add(Role::Sender, 1_250_000_000, time, &wire);
+    let remedy = "an administrator can raise net.ipv4.tcp_rmem there";
+    told(&mut account, None, Limiter::ReceiveWindow, Some(remedy));
+    assert_eq!(
+        account.line(1e9, account.finding(None)),
+        "1.00 Gbit/s over 16 streams, 4 at the end (bbr); limited by: receive window (90% of the \
+         time the receiver's window was full); an administrator can raise net.ipv4.tcp_rmem there"
+    );
+}
+
+#[test]
+fn between_servers_the_sending_one_tells() {
+    let mut account = Account::default();
+    account.add_between(&Between {
+        bytes: 125_000_000,
+        elapsed: Duration::from_secs(1),
+        streams: 4,
+        markers: true,
+    });
+    told(&mut account, Some("h:21"), Limiter::StoreRead, None);
+    let finding = account.finding(None);
+    assert_eq!(finding.name(), "store read");
+    let line = account.line(1e9, finding);
+    assert!(
+        line.starts_with(
+            "1.00 Gbit/s over 4 streams (bbr) between the servers; limited by: store read (by the \
+             word of the server that sent: reading the file; the servers' markers"
+        ),
+        "{line}"
+    );
+}
+
+#[test]
+fn nothing_moved_is_said_to_be_unknown() {
+    let account = Account::default();
+    let finding = account.finding(None);
+    assert_eq!(finding.name(), "unknown");
+    let line = account.line(0.0, finding);
+    assert!(!line.contains("between"), "{line}");
+}
+
+#[test]
+fn rate_limit_is_told() {
+    let mut account = Account::default();
+    let wire = WireStats {
+        streams: 1,
+        ..WireStats::default()
+    };
+    account.add(Role::Receiver, 1_000, Duration::from_secs(1), &wire);
+    assert_eq!(account.finding(Some(1_000)).name(), "rate limit");
+}

@@ -1,0 +1,81 @@
+//! Which congestion controls this server sends with: its own, and those that clients may ask for.
+
+use std::sync::Arc;
+
+use data::job::Congestion;
+
+use crate::config::ServerConfig;
+
+/// The configured congestion control is not one that the system permits this program.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "cannot send with the congestion control {name}: this system permits {}; load its module, add \
+     it to net.ipv4.tcp_allowed_congestion_control, or choose another with --cc", .permitted.join(", ")
+)]
+pub struct CongestionError {
+    /// What the settings name.
+    pub name: String,
+    /// What there is.
+    pub permitted: Vec<String>,
+}
+
+/// What OPTS TUNE offers, of the controls that the system permits.
+///
+/// # Errors
+/// The settings name one that it does not.
+pub(crate) fn offered(
+    config: &ServerConfig,
+    permitted: Vec<String>,
+) -> Result<Arc<[String]>, CongestionError> {
+    if let Congestion::Named(name) = &config.congestion
+        && !permitted.contains(name)
+    {
+        return Err(CongestionError {
+            name: name.clone(),
+            permitted,
+        });
+    }
+    if !config.client_congestion {
+        return Ok(Arc::default());
+    }
+    let always = [Congestion::Auto, Congestion::System];
+    let always = always.iter().map(|c| c.name().to_owned());
+    Ok(always.chain(permitted).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(congestion: Congestion, client_congestion: bool) -> Result<Vec<String>, String> {
+        let config = ServerConfig {
+            congestion,
+            client_congestion,
+            ..ServerConfig::default()
+        };
+        let permitted = vec!["cubic".to_owned(), "bbr".to_owned()];
+        offered(&config, permitted)
+            .map(|names| names.to_vec())
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn clients_may_ask_for_what_the_system_permits_unless_the_administrator_keeps_it() {
+        let all = ["auto", "system", "cubic", "bbr"]
+            .map(str::to_owned)
+            .to_vec();
+        assert_eq!(of(Congestion::Auto, true), Ok(all.clone()));
+        let named = Congestion::Named("bbr".to_owned());
+        assert_eq!(of(named.clone(), true), Ok(all));
+        assert_eq!(of(named, false), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn a_control_that_cannot_be_set_is_an_error_that_names_what_can() {
+        let error = of(Congestion::Named("warp".to_owned()), true).unwrap_err();
+        assert!(
+            error.contains("warp: this system permits cubic, bbr;"),
+            "{error}"
+        );
+    }
+}
