@@ -28,6 +28,8 @@ const MARKER_SECONDS: u32 = 1;
 pub struct Dialogue {
     pub(super) features: Features,
     pub(super) right_sizing: RightSizing,
+    /// Commands may be sent before the last one is answered.
+    pub(super) takes_ahead: bool,
     type_: Option<Type>,
     mode: Mode,
     parallelism: Option<StreamRange>,
@@ -57,6 +59,7 @@ impl Dialogue {
         Self {
             features,
             right_sizing: RightSizing::default(),
+            takes_ahead: false,
             type_: None,
             mode: Mode::Stream,
             parallelism: None,
@@ -188,7 +191,7 @@ impl Dialogue {
     /// Only servers that announce OPTS TUNE are asked, about what they send.
     fn congestion_step(&self, need: &Need) -> Option<Step> {
         let name = need.congestion.as_ref()?;
-        let asked = need.direction == Direction::Send && self.features.tune;
+        let asked = need.direction == Direction::Send && self.features.tune_congestion;
         if !asked || self.congestion.as_ref() == Some(name) {
             return None;
         }

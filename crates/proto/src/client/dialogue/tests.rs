@@ -1,5 +1,6 @@
 //! Command lists for the servers that exist, as their FEAT replies describe them.
 
+mod flights;
 mod right_sizing;
 
 use super::*;

@@ -1,0 +1,161 @@
+//! What goes out together, and what waits for an answer.
+
+use super::*;
+use crate::client::takes_commands_ahead;
+use crate::command::Opts;
+
+/// The server's own words where `longhaul` announces more than the other tests need.
+fn ahead() -> Dialogue {
+    server(&[
+        "CKSM CRC32C:1;",
+        "CKSM.STOR",
+        "PARALLEL",
+        "SBUF",
+        "ERET",
+        "REST STREAM",
+        "DRS auto;kernel;drs1;drs;",
+    ])
+    .ahead()
+}
+
+fn flown(dialogue: &Dialogue, need: &Need) -> Vec<Vec<String>> {
+    let flights = dialogue.flights(need);
+    flights.iter().map(|flight| lines(flight)).collect()
+}
+
+#[test]
+fn only_the_greeting_of_a_longhaul_server_tells_that_commands_may_come_ahead() {
+    let greets = |code, text: &str| takes_commands_ahead(&Reply::new(code, text));
+    assert!(greets(220, "longhaul 0.1.0 GridFTP server ready."));
+    assert!(greets(220, "longhaul 2"));
+    for other in [
+        "longhaul.example.org FTP server (vsFTPd 3.0.5) ready.",
+        "longhaul FTP ready",
+        "welcome to longhaul 0.1.0",
+        "(vsFTPd 3.0.5)",
+        "longhaul ",
+        "",
+    ] {
+        assert!(!greets(220, other), "{other}");
+    }
+    assert!(!greets(120, "longhaul 0.1.0 is ready in 5 minutes"));
+    assert!(!greets(421, "longhaul 0.1.0 is full"));
+    let lines = ["Notice: private", "longhaul 0.1.0 GridFTP server ready."];
+    let lines = lines.map(|line| line.as_bytes().to_vec()).into();
+    assert!(takes_commands_ahead(&Reply { code: 220, lines }));
+}
+
+#[test]
+fn a_get_over_several_streams_is_one_flight() {
+    let need = get(&ahead(), Mode::Extended, None, &RangeSet::new());
+    assert_eq!(
+        flown(&ahead(), &need),
+        [[
+            "MODE E",
+            "OPTS RETR Parallelism=4,4,4;",
+            "<connect>",
+            "RETR /f"
+        ]]
+    );
+}
+
+#[test]
+fn a_get_over_one_stream_waits_for_the_address() {
+    let need = get(&ahead(), Mode::Stream, None, &set("0-100"));
+    assert_eq!(
+        flown(&ahead(), &need),
+        [vec!["<listen>", "REST 100"], vec!["RETR /f"]]
+    );
+}
+
+/// A server that cuts its file before its settings are known to be right could destroy what a resumed
+/// put builds upon.
+#[test]
+fn a_store_waits_for_every_setting_that_matters() {
+    let need = put(Mode::Extended, Some(Restart::Ranges(set("0-7"))));
+    assert_eq!(
+        flown(&ahead(), &need),
+        [
+            vec![
+                "MODE E",
+                "OPTS STOR Checksum=CRC32C;",
+                "<listen>",
+                "ALLO 300",
+                "REST 0-7"
+            ],
+            vec!["STOR /f"]
+        ]
+    );
+}
+
+#[test]
+fn a_store_over_connections_that_are_open_waits_for_nothing() {
+    let mut dialogue = ahead();
+    let mut need = put(Mode::Extended, None);
+    run(&mut dialogue, &need);
+    need.reusable = true;
+    assert_eq!(flown(&dialogue, &need), [["ALLO 300", "STOR /f"]]);
+    need.restart = Some(Restart::Ranges(set("0-7")));
+    assert_eq!(
+        flown(&dialogue, &need),
+        [vec!["ALLO 300", "REST 0-7"], vec!["STOR /f"]]
+    );
+}
+
+#[test]
+fn others_hear_one_command_at_a_time() {
+    let need = get(&globus(), Mode::Extended, None, &set("0-7"));
+    let flights = globus().flights(&need);
+    assert!(flights.iter().all(|flight| flight.len() == 1));
+    assert_eq!(flights.concat(), globus().plan(&need));
+    let steps = globus().settings(&need);
+    assert_eq!(globus().in_flights(steps.clone()).concat(), steps);
+    assert_eq!(ahead().in_flights(Vec::new()), Vec::<Vec<Step>>::new());
+}
+
+/// Both are known of every server that announces them.
+#[test]
+fn the_drs_channel_is_agreed_upon_and_asked_for_together() {
+    let careful = server(&["PARALLEL", "SBUF", "DRS auto;kernel;drs1;drs;"]);
+    let mut need = get(&careful, Mode::Extended, None, &RangeSet::new());
+    need.sizing = Some(Sizing::Drs);
+    assert_eq!(
+        flown(&careful, &need),
+        [
+            vec!["MODE E"],
+            vec!["OPTS DRS drs", "<drs>"],
+            vec!["OPTS RETR Parallelism=4,4,4;"],
+            vec!["<connect>"],
+            vec!["RETR /f"]
+        ]
+    );
+    assert_eq!(
+        flown(&ahead(), &need),
+        [[
+            "MODE E",
+            "OPTS DRS drs",
+            "OPTS RETR Parallelism=4,4,4;",
+            "<drs>",
+            "<connect>",
+            "RETR /f"
+        ]]
+    );
+}
+
+#[test]
+fn what_a_transfer_must_not_go_on_without() {
+    let decides = |command, refusal| Step::Set(command, refusal).decides();
+    let sizing = |sizing| Command::Opts(Opts::Sizing(sizing));
+    assert!(decides(Command::Mode(Mode::Extended), Refusal::StreamMode));
+    assert!(decides(
+        Command::Rest(Restart::Offset(1)),
+        Refusal::StartOver
+    ));
+    assert!(decides(Command::Type(Type::Image), Refusal::Fatal));
+    assert!(decides(sizing(Sizing::Drs), Refusal::Warn("")));
+    assert!(Step::Connect.decides() && Step::Listen.decides());
+    assert!(!decides(sizing(Sizing::Kernel), Refusal::Harmless));
+    assert!(!decides(Command::Allo(1), Refusal::Harmless));
+    assert!(!decides(Command::Sbuf(1), Refusal::Warn("")));
+    assert!(!Step::DrsListen.decides());
+}
