@@ -7,11 +7,12 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Instant;
 
 use socket2::Socket;
 
 use crate::budget::{Permit, StreamBudget};
-use crate::connect::{accept_one, connect_all};
+use crate::connect::{Attempt, Connected, accept_one, connect_all, dial_until};
 use crate::error::DataError;
 use crate::job::Settings;
 use crate::listen::bind_any;
@@ -133,6 +134,7 @@ impl Channel {
         self.cached = None;
         let endpoint = std::mem::replace(&mut self.endpoint, Endpoint::Spent);
         open(&endpoint, transfer, settings, 1)?
+            .open
             .pop()
             .ok_or(DataError::NoPeer {
                 seconds: settings.connect.as_secs(),
@@ -147,15 +149,52 @@ impl Channel {
         settings: &Settings,
         sending: bool,
         each: usize,
+    ) -> Result<Connected, DataError> {
+        let cached = self.take_cached(sending, settings)?;
+        let passive_receiver = !sending && matches!(self.endpoint, Endpoint::Passive { .. });
+        if !cached.is_empty() || passive_receiver {
+            return Ok(Connected {
+                open: cached,
+                waiting: Vec::new(),
+            });
+        }
+        open(&self.endpoint, transfer, settings, each)
+    }
+
+    /// The cached connections that still work.
+    fn take_cached(
+        &mut self,
+        sending: bool,
+        settings: &Settings,
     ) -> Result<Vec<Arc<Stream>>, DataError> {
         let cached = self.cached.take().filter(|c| c.sending == sending);
         let mut streams = cached.map_or_else(Vec::new, |c| c.streams);
         streams.retain(|s| s.alive());
-        let passive_receiver = !sending && matches!(self.endpoint, Endpoint::Passive { .. });
-        if !streams.is_empty() || passive_receiver {
-            return Ok(streams);
+        for stream in &streams {
+            stream.again(&settings.congestion)?;
         }
-        open(&self.endpoint, transfer, settings, each)
+        Ok(streams)
+    }
+
+    /// Begins one more connection to a target of this channel, given up at `until`.
+    ///
+    /// # Errors
+    /// Also for a channel that does not connect, but is connected to.
+    pub(crate) fn dial(
+        &self,
+        settings: &Settings,
+        to: SocketAddr,
+        until: Instant,
+    ) -> Result<Attempt, DataError> {
+        match &self.endpoint {
+            Endpoint::Active { targets, local } if targets.contains(&to) => {
+                dial_until(settings, to, *local, until)
+            }
+            _ => Err(DataError::Connect {
+                to,
+                source: io::ErrorKind::Unsupported.into(),
+            }),
+        }
     }
 
     /// Keeps connections for the next transfer in the same direction.
@@ -171,11 +210,14 @@ fn open(
     transfer: &Transfer,
     settings: &Settings,
     each: usize,
-) -> Result<Vec<Arc<Stream>>, DataError> {
+) -> Result<Connected, DataError> {
     match endpoint {
         Endpoint::Passive {
             listener, accept, ..
-        } => accept_one(transfer, listener, *accept, settings).map(|stream| vec![stream]),
+        } => accept_one(transfer, listener, *accept, settings).map(|stream| Connected {
+            open: vec![stream],
+            waiting: Vec::new(),
+        }),
         Endpoint::Active { targets, local } => {
             connect_all(transfer, settings, targets, *local, each)
         }

@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
@@ -13,73 +13,164 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use crate::error::DataError;
 use crate::job::Settings;
 use crate::listen::Accept;
-use crate::os::wake;
+use crate::os::wake::{self, Wake};
 use crate::stream::{Stream, same_host, tune};
 use crate::transfer::Transfer;
 
 /// Pause when the system has no descriptor or memory for another connection.
 pub(crate) const SHORTAGE: Duration = Duration::from_millis(100);
 
+/// How long connections may lag behind the slowest target's first one, beyond as long as that took: a
+/// lost SYN is sent again only after a second.
+const LAG: Duration = Duration::from_millis(5);
+
 /// A connection attempt that is under way.
-struct Attempt {
+#[derive(Debug)]
+pub(crate) struct Attempt {
     socket: Socket,
     to: SocketAddr,
+    until: Instant,
+}
+
+/// Connections to several targets.
+#[derive(Debug, Default)]
+pub(crate) struct Connected {
+    /// At least one a target.
+    pub(crate) open: Vec<Arc<Stream>>,
+    /// Further ones that take longer.
+    pub(crate) waiting: Vec<Attempt>,
 }
 
 /// Opens `each` connections to every target, all at once so that many streams cost one round
-/// trip. A target that takes some of them is served with those; one that takes none is an error.
+/// trip. A target that takes some of them is served with those, and those that take much longer than
+/// its first are not waited for; a target that takes none is an error.
 pub(crate) fn connect_all(
     transfer: &Transfer,
     settings: &Settings,
     targets: &[SocketAddr],
     local: Option<IpAddr>,
     each: usize,
-) -> Result<Vec<Arc<Stream>>, DataError> {
-    let mut open = Vec::new();
-    let mut under_way = Vec::new();
+) -> Result<Connected, DataError> {
+    let begun = Instant::now();
+    let until = transfer.begin() + settings.connect;
+    let mut made = Connected::default();
     for to in targets {
         for _ in 0..each {
-            under_way.push(start(settings, *to, local)?);
+            let attempt = dial_until(settings, *to, local, until)?;
+            made.waiting.push(attempt);
         }
     }
     let mut refused = None;
-    while let Some(first) = under_way.first() {
-        let left = settings.connect.saturating_sub(transfer.begin().elapsed());
+    let mut enough = None;
+    while !made.waiting.is_empty() {
+        let now = Instant::now();
+        if enough.is_none() && made.serve(targets) {
+            enough = Some(now + now.duration_since(begun) + LAG);
+        }
+        let left = enough
+            .unwrap_or(until)
+            .min(until)
+            .saturating_duration_since(now);
         if left.is_zero() {
-            let source = io::ErrorKind::TimedOut.into();
-            refused.get_or_insert(DataError::Connect {
-                to: first.to,
-                source,
-            });
             break;
         }
-        await_any(transfer, &under_way, left)?;
-        let (settled, waiting) = under_way
+        await_any(transfer, &made.waiting, left)?;
+        refused = refused.or(made.settle(settings));
+    }
+    if made.serve(targets) {
+        return Ok(made);
+    }
+    let late = made.waiting.first().map(Attempt::timed_out);
+    Err(refused.or(late).unwrap_or(DataError::NoPeer { seconds: 0 }))
+}
+
+impl Connected {
+    /// Whether every target has a connection.
+    fn serve(&self, targets: &[SocketAddr]) -> bool {
+        let has = |to: &SocketAddr| self.open.iter().any(|s| s.peer() == *to);
+        targets.iter().all(has)
+    }
+
+    /// Takes the attempts that are decided; returns the first refusal.
+    fn settle(&mut self, settings: &Settings) -> Option<DataError> {
+        let (settled, waiting): (Vec<_>, _) = std::mem::take(&mut self.waiting)
             .into_iter()
-            .partition::<Vec<_>, _>(|a| is_settled(&a.socket));
-        under_way = waiting;
+            .partition(|a| is_settled(&a.socket));
+        self.waiting = waiting;
+        let mut refused = None;
         for attempt in settled {
-            match finish(attempt, settings) {
-                Ok(stream) => open.push(Arc::new(stream)),
+            match attempt.finish(settings) {
+                Ok(stream) => self.open.push(Arc::new(stream)),
                 Err(error) => {
                     tracing::warn!(%error, "data connection not made");
                     refused.get_or_insert(error);
                 }
             }
         }
-    }
-    let all_served = targets
-        .iter()
-        .all(|to| open.iter().any(|s| s.peer() == *to));
-    match refused {
-        Some(error) if !all_served => Err(error),
-        _ => Ok(open),
+        refused
     }
 }
 
-fn start(settings: &Settings, to: SocketAddr, local: Option<IpAddr>) -> Result<Attempt, DataError> {
+/// Begins to connect; the attempt is given up at `until`.
+pub(crate) fn dial_until(
+    settings: &Settings,
+    to: SocketAddr,
+    local: Option<IpAddr>,
+    until: Instant,
+) -> Result<Attempt, DataError> {
     let socket = dial(to, local, |socket| tune(socket, settings))?;
-    Ok(Attempt { socket, to })
+    Ok(Attempt { socket, to, until })
+}
+
+impl Attempt {
+    pub(crate) fn to(&self) -> SocketAddr {
+        self.to
+    }
+
+    /// Waits for the connection; `None` if it was not there when `unless` rang.
+    pub(crate) fn settle(
+        self,
+        transfer: &Transfer,
+        settings: &Settings,
+        unless: &Wake,
+    ) -> Result<Option<Stream>, DataError> {
+        loop {
+            let left = self.until.saturating_duration_since(Instant::now());
+            let fds = [
+                (self.socket.as_fd(), PollFlags::OUT),
+                (unless.as_fd(), PollFlags::IN),
+                (transfer.stop_wake().as_fd(), PollFlags::IN),
+            ];
+            let [settled, called_off, _] =
+                wake::wait(fds, left).map_err(|e| DataError::setup("a wait", e))?;
+            transfer.check()?;
+            if settled {
+                return self.finish(settings).map(Some);
+            }
+            if called_off {
+                return Ok(None);
+            }
+            if left.is_zero() {
+                return Err(self.timed_out());
+            }
+        }
+    }
+
+    fn finish(self, settings: &Settings) -> Result<Stream, DataError> {
+        let Self { socket, to, .. } = self;
+        let outcome = socket
+            .take_error()
+            .and_then(|error| error.map_or(Ok(()), Err))
+            .and_then(|()| Stream::new(socket, to, settings));
+        outcome.map_err(|source| DataError::Connect { to, source })
+    }
+
+    fn timed_out(&self) -> DataError {
+        DataError::Connect {
+            to: self.to,
+            source: io::ErrorKind::TimedOut.into(),
+        }
+    }
 }
 
 /// Begins to connect without waiting for it, from `local` where that is of the target's family, with
@@ -119,15 +210,6 @@ pub(crate) fn is_settled(socket: &Socket) -> bool {
         wake::wait([(socket.as_fd(), PollFlags::OUT)], Duration::ZERO),
         Ok([false])
     )
-}
-
-fn finish(attempt: Attempt, settings: &Settings) -> Result<Stream, DataError> {
-    let Attempt { socket, to } = attempt;
-    let outcome = socket
-        .take_error()
-        .and_then(|error| error.map_or(Ok(()), Err))
-        .and_then(|()| Stream::new(socket, to, settings));
-    outcome.map_err(|source| DataError::Connect { to, source })
 }
 
 /// Takes one waiting connection from an allowed host; closes those of others. `None` when none is

@@ -13,8 +13,10 @@ use crate::os::wake::Wake;
 use crate::sizing::board::Board;
 use crate::stream::Stream;
 pub use crate::stream::StreamSample;
+use tune::limiter::Limiter;
 use tune::sizing::Decision;
 use tune::sizing::auto::Bound;
+use tune::streams::auto::Decision as StreamDecision;
 
 /// Shared between a running transfer and whoever watches or stops it. One may serve several
 /// attempts in turn: bytes and stored ranges then add up. Once cancelled it stays so.
@@ -119,6 +121,25 @@ impl Control {
         self.board.bound()
     }
 
+    /// What was decided about the streams that this end sends over since the last call, oldest
+    /// first; bounded.
+    pub fn stream_decisions(&self) -> Vec<StreamDecision> {
+        self.board.take_stream_decisions()
+    }
+
+    /// Notes a decision about the streams that was made elsewhere: by whoever cuts the transfer into
+    /// chunks.
+    pub fn note_stream_decision(&self, decision: StreamDecision) {
+        self.board.note_streams(decision);
+    }
+
+    /// What limits the sending now; `None` when nobody looks
+    /// ([`Settings::adapt`](crate::job::Settings::adapt),
+    /// [`Congestion::Auto`](crate::job::Congestion::Auto)), or nothing was seen yet.
+    pub fn limiter(&self) -> Option<Limiter> {
+        self.board.limiter()
+    }
+
     /// Stops the transfer: wakes every blocked stream; the transfer returns
     /// [`crate::error::DataError::Aborted`]. A read of a pipe that has no data is not woken.
     pub fn cancel(&self) {
@@ -221,6 +242,12 @@ impl Control {
             .map_or(Duration::ZERO, |(own, from)| own.duration_since(from));
         for decision in self.decisions() {
             whole.board.note(Decision {
+                at: decision.at + later,
+                ..decision
+            });
+        }
+        for decision in self.stream_decisions() {
+            whole.board.note_streams(StreamDecision {
                 at: decision.at + later,
                 ..decision
             });

@@ -122,6 +122,11 @@ pub struct Settings {
 pub struct WireStats {
     /// Data connections that took part.
     pub streams: u64,
+    /// Most of them at a time.
+    pub streams_most: u64,
+    /// Those at work when the last bytes were handed out (sending in MODE E), or when they were last
+    /// looked at.
+    pub streams_last: u64,
     /// Segments sent again.
     pub retransmits: u64,
     /// Smallest RTT seen, microseconds; 0 unknown.
@@ -220,6 +225,9 @@ pub struct Report {
     pub elapsed: Duration,
     /// A limit of this host that held the transfer back: which setting to raise, and for what gain.
     pub remark: Option<String>,
-    /// What limited the streams that this end sent over, by [`Settings::adapt`].
+    /// What limited the streams that this end sent over ([`Settings::adapt`], [`Congestion::Auto`]).
     pub verdict: Option<Verdict>,
+    /// Congestion control of this end's streams, as the kernel names it; of several, that of the one
+    /// that ended last.
+    pub congestion: Option<String>,
 }

@@ -19,6 +19,7 @@ pub mod digest;
 pub mod drs;
 pub mod error;
 pub mod job;
+mod lanes;
 mod listen;
 mod lock;
 pub mod os;

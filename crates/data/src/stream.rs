@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use socket2::{Socket, TcpKeepalive};
 use tune::sizing::StreamId;
 
 use crate::error::DataError;
-use crate::job::Settings;
+use crate::job::{Congestion, Settings};
 use crate::os::tcp_info::{MemInfo, TcpInfo, mem_info, tcp_info};
 use crate::os::{sockopt, wake};
 use crate::sizing::handshake;
@@ -47,6 +48,10 @@ pub struct Stream {
     peer: SocketAddr,
     /// The receive buffer as last reported to whoever changed it, bytes; 0: nobody did.
     receive_buffer: AtomicU64,
+    /// What the peer had acknowledged when the present transfer began to use it, bytes.
+    acknowledged_before: AtomicU64,
+    /// The congestion control it had before somebody changed it.
+    first_congestion: OnceLock<Vec<u8>>,
 }
 
 impl Stream {
@@ -78,7 +83,56 @@ impl Stream {
             socket,
             peer,
             receive_buffer: AtomicU64::new(0),
+            acknowledged_before: AtomicU64::new(0),
+            first_congestion: OnceLock::new(),
         })
+    }
+
+    /// A kept connection is to be used again, with this congestion control.
+    pub(crate) fn again(&self, congestion: &Congestion) -> Result<(), DataError> {
+        match congestion {
+            Congestion::Auto => Ok(()),
+            Congestion::Named(name) => self
+                .set_congestion(name)
+                .map_err(|e| DataError::setup(format!("congestion control `{name}`"), e)),
+            Congestion::System => {
+                let first = self.first_congestion.get();
+                let back = first.map_or(Ok(()), |first| self.socket.set_tcp_congestion(first));
+                if let Err(error) = back {
+                    tracing::debug!(%error, "congestion control not taken back");
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Runs another congestion control from now on.
+    ///
+    /// # Errors
+    /// `NotFound`: the system has none of this name; `PermissionDenied`: not for this process
+    /// (`net.ipv4.tcp_allowed_congestion_control`).
+    pub(crate) fn set_congestion(&self, name: &str) -> io::Result<()> {
+        let before = self.socket.tcp_congestion()?;
+        self.socket.set_tcp_congestion(name.as_bytes())?;
+        self.first_congestion.get_or_init(|| before);
+        Ok(())
+    }
+
+    /// The congestion control in force, as the kernel names it.
+    pub(crate) fn congestion(&self) -> Option<String> {
+        let name = self.socket.tcp_congestion().ok()?;
+        let name = String::from_utf8_lossy(&name);
+        Some(name.trim_end_matches('\0').to_owned())
+    }
+
+    /// A transfer begins to use it, whose peer has acknowledged so much before, bytes.
+    pub(crate) fn note_acknowledged_before(&self, bytes: u64) {
+        self.acknowledged_before.store(bytes, Ordering::Relaxed);
+    }
+
+    /// See [`Stream::note_acknowledged_before`].
+    pub(crate) fn acknowledged_before(&self) -> u64 {
+        self.acknowledged_before.load(Ordering::Relaxed)
     }
 
     /// Unique in this process.
@@ -207,7 +261,7 @@ mod tests {
     fn an_unknown_congestion_control_is_named_in_the_error() {
         let socket = Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
         let settings = Settings {
-            congestion: crate::job::Congestion::Named("warpdrive".into()),
+            congestion: Congestion::Named("warpdrive".into()),
             ..Settings::default()
         };
         let error = tune(&socket, &settings).unwrap_err();

@@ -12,6 +12,7 @@ use tune::streams::auto::Verdict;
 use crate::control::Control;
 use crate::error::DataError;
 use crate::job::{Report, Settings, WireStats};
+use crate::lanes::Lanes;
 use crate::lock::locked;
 use crate::os::wake::{self, Wake};
 use crate::rate::TokenBucket;
@@ -34,10 +35,17 @@ pub(crate) struct Transfer {
     stopped: AtomicBool,
     failure: Mutex<Option<DataError>>,
     stats: Mutex<WireStats>,
+    /// How many lanes a sender in MODE E shall have, and has.
+    lanes: Lanes,
+    /// Streams at work now.
+    streams: AtomicU64,
+    /// What the peers of streams that have left had acknowledged of this transfer, bytes.
+    acknowledged_before: AtomicU64,
     /// The most memory that the streams' sockets held at one moment, bytes.
     most_held: AtomicU64,
     remark: Mutex<Option<String>>,
     verdict: Mutex<Option<Verdict>>,
+    congestion: Mutex<Option<String>>,
     first_connection: Mutex<Option<Instant>>,
 }
 
@@ -60,9 +68,13 @@ impl Transfer {
             stopped: AtomicBool::new(false),
             failure: Mutex::new(None),
             stats: Mutex::default(),
+            lanes: Lanes::default(),
+            streams: AtomicU64::new(0),
+            acknowledged_before: AtomicU64::new(0),
             most_held: AtomicU64::new(0),
             remark: Mutex::new(None),
             verdict: Mutex::new(None),
+            congestion: Mutex::new(None),
             first_connection: Mutex::new(None),
         })
     }
@@ -139,7 +151,42 @@ impl Transfer {
     pub(crate) fn on_join(&self) {
         locked(&self.first_connection).get_or_insert_with(Instant::now);
         self.clock.touch();
-        locked(&self.stats).streams += 1;
+        let at_work = self.streams.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut stats = locked(&self.stats);
+        stats.streams += 1;
+        stats.streams_most = stats.streams_most.max(at_work);
+    }
+
+    /// A stream leaves, whose peer acknowledged so much of this transfer, bytes.
+    pub(crate) fn on_leave(&self, acknowledged: u64) {
+        self.acknowledged_before
+            .fetch_add(acknowledged, Ordering::Relaxed);
+        self.streams.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Payload handed to the kernel or taken from it so far, bytes.
+    pub(crate) fn moved(&self) -> u64 {
+        self.moved.load(Ordering::Relaxed)
+    }
+
+    /// What the peers of streams that have left had acknowledged of this transfer, bytes.
+    pub(crate) fn acknowledged_before(&self) -> u64 {
+        self.acknowledged_before.load(Ordering::Relaxed)
+    }
+
+    /// See [`Lanes`].
+    pub(crate) fn lanes(&self) -> &Lanes {
+        &self.lanes
+    }
+
+    /// So many streams were at work, towards the end.
+    pub(crate) fn note_streams(&self, streams: usize) {
+        locked(&self.stats).streams_last = streams as u64;
+    }
+
+    /// The congestion control that a stream ran at its end.
+    pub(crate) fn note_congestion(&self, name: Option<String>) {
+        *locked(&self.congestion) = name;
     }
 
     /// All streams' sockets hold `bytes` of memory at this moment.
@@ -179,9 +226,15 @@ impl Transfer {
         self,
         result: Result<Option<String>, DataError>,
     ) -> Result<Report, DataError> {
+        let stats = *locked(&self.stats);
         let wire = WireStats {
             memory_bytes: self.most_held.into_inner(),
-            ..*locked(&self.stats)
+            // Streams that nobody counted: all that there were.
+            streams_last: match stats.streams_last {
+                0 => stats.streams_most,
+                streams => streams,
+            },
+            ..stats
         };
         self.control.note_wire(wire);
         let failure = self.failure.into_inner();
@@ -197,6 +250,7 @@ impl Transfer {
                 wire,
                 remark: locked(&self.remark).take(),
                 verdict: locked(&self.verdict).take(),
+                congestion: locked(&self.congestion).take(),
                 elapsed: locked(&self.first_connection).map_or(Duration::ZERO, |t| t.elapsed()),
             }),
         }

@@ -46,10 +46,12 @@ pub(crate) enum Input {
 
 impl<'t> Wire<'t> {
     pub(crate) fn new(transfer: &'t Transfer, stream: Arc<Stream>, permit: Permit) -> Self {
+        let before = tcp_info::tcp_info(stream.as_fd()).unwrap_or_default();
+        stream.note_acknowledged_before(before.bytes_acked);
         transfer.control().attach(&stream);
         transfer.on_join();
         Self {
-            before: tcp_info::tcp_info(stream.as_fd()).unwrap_or_default(),
+            before,
             transfer,
             stream,
             kernel_bytes: 0,
@@ -277,13 +279,11 @@ impl<'t> Wire<'t> {
         }
     }
 
-    fn stats(&self) -> WireStats {
-        let now = tcp_info::tcp_info(self.stream.as_fd()).unwrap_or_default();
+    fn stats(&self, now: &TcpInfo) -> WireStats {
         let memory = tcp_info::mem_info(self.stream.as_fd()).unwrap_or_default();
         let before = &self.before;
         let micros = |d: Duration| u64::try_from(d.as_micros()).unwrap_or(u64::MAX);
         WireStats {
-            streams: 0,
             retransmits: now
                 .total_retrans
                 .saturating_sub(before.total_retrans)
@@ -296,12 +296,11 @@ impl<'t> Wire<'t> {
             },
             rtt_us: now.rtt_us,
             // The other direction carries acknowledgements; its buffer says nothing.
-            buffer_bytes: if sends(&now) {
+            buffer_bytes: if sends(now) {
                 memory.sndbuf.into()
             } else {
                 memory.rcvbuf.into()
             },
-            memory_bytes: 0,
             busy_us: now.busy_us.saturating_sub(before.busy_us),
             rwnd_limited_us: now.rwnd_limited_us.saturating_sub(before.rwnd_limited_us),
             sndbuf_limited_us: now
@@ -309,14 +308,19 @@ impl<'t> Wire<'t> {
                 .saturating_sub(before.sndbuf_limited_us),
             store_us: micros(self.store_time),
             wire_us: micros(self.wire_time),
+            ..WireStats::default()
         }
     }
 }
 
 impl Drop for Wire<'_> {
     fn drop(&mut self) {
-        self.transfer.add_stats(&self.stats());
+        let now = tcp_info::tcp_info(self.stream.as_fd()).unwrap_or_default();
+        self.transfer.add_stats(&self.stats(&now));
         self.transfer.control().detach(&self.stream);
+        let acknowledged = now.bytes_acked.saturating_sub(self.before.bytes_acked);
+        self.transfer.on_leave(acknowledged);
+        self.transfer.note_congestion(self.stream.congestion());
     }
 }
 

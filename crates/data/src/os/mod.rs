@@ -2,6 +2,7 @@
 #![allow(unsafe_code, reason = "this is the one room for it")]
 
 pub mod caps;
+pub mod congestion;
 pub mod sockopt;
 pub mod tcp_info;
 pub mod wake;

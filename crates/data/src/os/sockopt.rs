@@ -25,14 +25,38 @@ pub fn get(fd: BorrowedFd<'_>, level: i32, name: i32, out: &mut [u8]) -> io::Res
 
 /// Sets an option that takes a C int.
 pub fn set_int(fd: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> io::Result<()> {
-    let len = libc::socklen_t::try_from(size_of_val(&value)).unwrap_or(0);
+    set(fd, level, name, &value.to_ne_bytes())
+}
+
+fn set(fd: BorrowedFd<'_>, level: i32, name: i32, value: &[u8]) -> io::Result<()> {
+    let len = libc::socklen_t::try_from(value.len()).unwrap_or(0);
     // SAFETY: the pointer is valid for reads of `len` bytes; the kernel copies the value.
     let status =
-        unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, (&raw const value).cast(), len) };
+        unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, value.as_ptr().cast(), len) };
     if status < 0 {
         return Err(io::Error::last_os_error());
     }
     Ok(())
+}
+
+/// Sends no faster than this, bytes per second; `None`: as fast as TCP lets (SO_MAX_PACING_RATE,
+/// socket(7)). Once set, the kernel goes on pacing the connection, without a limit after `None`.
+pub fn set_pace(fd: BorrowedFd<'_>, rate: Option<u64>) -> io::Result<()> {
+    // Linux before 4.20, and 32-bit ones, take 32 bits; there all ones stand for no limit, too.
+    let rate = rate.map_or(libc::c_ulong::MAX, |rate| {
+        libc::c_ulong::try_from(rate).unwrap_or(libc::c_ulong::MAX)
+    });
+    let (level, name) = (libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE);
+    set(fd, level, name, &rate.to_ne_bytes())
+}
+
+/// See [`set_pace`].
+#[cfg(test)]
+pub(crate) fn pace(fd: BorrowedFd<'_>) -> io::Result<Option<u64>> {
+    let mut out = [0; size_of::<libc::c_ulong>()];
+    get(fd, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &mut out)?;
+    let rate = libc::c_ulong::from_ne_bytes(out);
+    Ok((rate != libc::c_ulong::MAX).then_some(rate))
 }
 
 /// Lifts the bound on the advertised window that a later SO_RCVBUF does not lift by itself on
@@ -199,6 +223,19 @@ mod tests {
         assert!(buffer_size(socket.as_fd(), Buffer::Receive).unwrap() >= 200_000);
         let low_water = get_int(socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVLOWAT).unwrap();
         assert_eq!(low_water, 1);
+    }
+
+    #[test]
+    fn a_pace_is_set_and_lifted() {
+        let socket = tcp();
+        assert_eq!(pace(socket.as_fd()).unwrap(), None);
+        // More than 32 bits hold.
+        for rate in [1_000_000, 1 << 40] {
+            set_pace(socket.as_fd(), Some(rate)).unwrap();
+            assert_eq!(pace(socket.as_fd()).unwrap(), Some(rate));
+        }
+        set_pace(socket.as_fd(), None).unwrap();
+        assert_eq!(pace(socket.as_fd()).unwrap(), None);
     }
 
     #[test]

@@ -99,7 +99,9 @@ impl Gathering {
 pub(super) fn receive(channel: &mut Channel, job: &Job<'_>) -> Result<Option<String>, DataError> {
     let gathering = Gathering::new(job.sum(true))?;
     let permit = channel.permit()?;
-    let present = channel.open_extended(job.transfer, job.settings, false, 1)?;
+    let present = channel
+        .open_extended(job.transfer, job.settings, false, 1)?
+        .open;
     let go_on = || job.transfer.check().is_ok();
     gathering
         .sum

@@ -14,12 +14,23 @@ pub(super) enum Supply {
     /// Parts of a source that can be read anywhere.
     Ranges {
         /// Not yet handed out.
-        left: Mutex<VecDeque<ByteRange>>,
+        left: Mutex<Left>,
         /// Where the last range ends.
         end: u64,
     },
     /// A source that must be read in order: whoever has the lock reads the next block.
     InOrder(Mutex<InOrder>),
+}
+
+/// The smallest part that is handed out so that all lanes have something to send, bytes.
+const SMALLEST: u64 = 64 << 10;
+
+/// What was not handed out yet.
+#[derive(Debug, Default)]
+pub(super) struct Left {
+    ranges: VecDeque<ByteRange>,
+    /// In all.
+    bytes: u64,
 }
 
 /// State of an in-order source.
@@ -34,7 +45,10 @@ pub(super) struct InOrder {
 impl Supply {
     pub(super) fn ranges(ranges: &RangeSet) -> Self {
         Self::Ranges {
-            left: Mutex::new(ranges.iter().collect()),
+            left: Mutex::new(Left {
+                ranges: ranges.iter().collect(),
+                bytes: ranges.bytes(),
+            }),
             end: ranges.end(),
         }
     }
@@ -43,25 +57,40 @@ impl Supply {
         Self::InOrder(Mutex::default())
     }
 
-    /// The next part to send, at most `block` bytes; `None` when all was handed out.
-    pub(super) fn next(left: &Mutex<VecDeque<ByteRange>>, block: u64) -> Option<ByteRange> {
+    /// The next part to send, at most `block` bytes; `None` when all was handed out. Several `lanes`
+    /// get smaller parts of the little that is left, so that none waits long for another's last.
+    pub(super) fn next(left: &Mutex<Left>, block: u64, lanes: usize) -> Option<ByteRange> {
         let mut left = locked(left);
-        let range = left.front_mut()?;
-        let end = range.end.min(range.start.saturating_add(block.max(1)));
+        let most = left.part(block.max(1), lanes as u64);
+        let range = left.ranges.front_mut()?;
+        let end = range.end.min(range.start.saturating_add(most));
         let part = ByteRange {
             start: range.start,
             end,
         };
         range.start = end;
         if range.start == range.end {
-            left.pop_front();
+            left.ranges.pop_front();
         }
+        left.bytes -= part.len();
         Some(part)
     }
 
     /// The turn to read an in-order source.
     pub(super) fn turn(order: &Mutex<InOrder>) -> MutexGuard<'_, InOrder> {
         locked(order)
+    }
+}
+
+impl Left {
+    /// How large the next part may be, bytes: of what is left, half of what each of `lanes` would
+    /// get. In steps that keep reads of whole ranges aligned to pages.
+    fn part(&self, block: u64, lanes: u64) -> u64 {
+        if lanes <= 1 {
+            return block;
+        }
+        let share = self.bytes / (2 * lanes);
+        block.min(SMALLEST.max(share - share % SMALLEST))
     }
 }
 
@@ -75,6 +104,7 @@ mod tests {
         fn hands_out_every_byte_once_in_order(
             spans in proptest::collection::vec((0u64..5000, 1u64..900), 0..8),
             block in 0u64..700,
+            lanes in 0usize..40,
         ) {
             let mut ranges = RangeSet::new();
             for (start, len) in spans {
@@ -84,12 +114,42 @@ mod tests {
             prop_assert_eq!(end, ranges.end());
             let mut seen = RangeSet::new();
             let mut last = 0;
-            while let Some(part) = Supply::next(&left, block) {
+            while let Some(part) = Supply::next(&left, block, lanes) {
                 prop_assert!(part.start >= last && part.len() <= block.max(1));
                 prop_assert_eq!(seen.insert(part.start, part.end), part.len());
                 last = part.end;
             }
             prop_assert_eq!(seen, ranges);
         }
+    }
+    fn parts(bytes: u64, block: u64, lanes: usize) -> Vec<u64> {
+        let mut ranges = RangeSet::new();
+        ranges.insert(0, bytes);
+        let Supply::Ranges { left, .. } = Supply::ranges(&ranges) else {
+            unreachable!()
+        };
+        let next = || Supply::next(&left, block, lanes).map(ByteRange::len);
+        std::iter::from_fn(next).collect()
+    }
+
+    #[test]
+    fn one_lane_gets_whole_blocks() {
+        assert_eq!(parts(5 << 20, 2 << 20, 1), [2 << 20, 2 << 20, 1 << 20]);
+    }
+
+    #[test]
+    fn every_lane_gets_something_of_a_small_file() {
+        let parts = parts(1 << 20, 1 << 20, 4);
+        assert!(parts.len() >= 8, "{parts:?}");
+        assert!(parts.iter().all(|part| *part <= 128 << 10), "{parts:?}");
+    }
+
+    #[test]
+    fn parts_become_smaller_towards_the_end_only() {
+        let parts = parts(100 << 20, 1 << 20, 4);
+        let whole = parts.iter().take_while(|part| **part == 1 << 20).count();
+        assert!(whole >= 92, "{whole}");
+        assert!(parts.is_sorted_by(|a, b| a >= b), "{parts:?}");
+        assert_eq!(parts.last(), Some(&SMALLEST));
     }
 }

@@ -1,29 +1,21 @@
 //! MODE E: blocks over any number of connections (GFD.20 §3.4).
 
-use std::sync::Arc;
-
-use proto::eblock::Header;
-
 use super::Job;
-use super::outlet::Outlet;
+use super::crew::{Crew, Post, Recruit};
+use crate::budget::Permit;
 use crate::channel::Channel;
+use crate::connect::Connected;
 use crate::error::DataError;
-use crate::stream::Stream;
-use crate::wire::Wire;
-
-/// A connection at work, with its last header.
-struct Lane<'t> {
-    wire: Wire<'t>,
-    end: Header,
-}
 
 /// Sends the job over the cached connections, or over new ones, and keeps them unless told to
 /// close.
 pub(super) fn send(channel: &mut Channel, job: Job<'_>) -> Result<Option<String>, DataError> {
-    let lanes = open(channel, &job)?;
-    let streams: Vec<_> = lanes.iter().map(|l| Arc::clone(l.wire.stream())).collect();
+    let first = open(channel, &job)?;
     let go_on = || job.transfer.check().is_ok();
-    let sent = job.sum.beside(go_on, || send_over(lanes, &job));
+    let sent = job.sum.beside(go_on, || {
+        Crew::new(channel, &job)?.run(first, !job.adapts())
+    });
+    let streams = job.transfer.lanes().streams();
     if sent.is_err() {
         for stream in &streams {
             stream.break_off();
@@ -37,72 +29,45 @@ pub(super) fn send(channel: &mut Channel, job: Job<'_>) -> Result<Option<String>
     Ok(job.sum.digest())
 }
 
-/// Opens the connections and decides how each ends: every one with EOD, and per target one with
-/// EOF and the count of them all (GFD.20 §3.4.2).
-fn open<'t>(channel: &mut Channel, job: &Job<'t>) -> Result<Vec<Lane<'t>>, DataError> {
+/// Opens the first connections, or takes those that are there, and decides how many there shall be.
+fn open<'t>(channel: &mut Channel, job: &Job<'t>) -> Result<Vec<Recruit<'t>>, DataError> {
     let wanted = job.settings.streams.max(1);
     let mut permits = vec![channel.permit()?];
     permits.extend((1..wanted).map_while(|_| channel.permit().ok()));
-    let streams = channel.open_extended(job.transfer, job.settings, true, permits.len())?;
+    let reused = channel.has_cached(true);
+    let opened = channel.open_extended(job.transfer, job.settings, true, permits.len())?;
     // More targets or cached connections than permits: each needs its own thread to end.
-    while permits.len() < streams.len() {
+    while permits.len() < opened.open.len() + opened.waiting.len() {
         permits.push(channel.permit()?);
     }
-    let close = job.settings.close_after;
-    let ends: Vec<_> = streams
-        .iter()
-        .enumerate()
-        .map(|(i, stream)| {
-            let same = |other: &&Arc<Stream>| other.peer() == stream.peer();
-            if streams[..i].iter().any(|s| same(&s)) {
-                return Header::eod(close);
-            }
-            Header::eof(streams.iter().filter(same).count() as u64, close)
-        })
-        .collect();
-    let lanes = streams.into_iter().zip(ends).zip(permits);
-    Ok(lanes
-        .map(|((stream, end), permit)| Lane {
-            wire: Wire::new(job.transfer, stream, permit),
-            end,
-        })
-        .collect())
+    let first = enlist(job, opened, permits);
+    let lanes = job.transfer.lanes();
+    let (there, wanted) = (first.len(), wanted * lanes.targets());
+    match (reused, job.adapts()) {
+        (true, true) => lanes.aim(there.min(job.settings.most_streams).max(wanted)),
+        (true, false) => lanes.aim(wanted),
+        (false, _) => lanes.aim(there),
+    }
+    if !reused && there < wanted {
+        lanes.make_do();
+    }
+    Ok(first)
 }
 
-/// Runs every lane, each in its own thread unless there is just one.
-fn send_over(mut lanes: Vec<Lane<'_>>, job: &Job<'_>) -> Result<(), DataError> {
-    if lanes.len() <= 1 {
-        return lanes.pop().map_or(Ok(()), |lane| send_lane(lane, job));
-    }
-    let all_ended = std::thread::scope(|scope| {
-        let mut running = Vec::new();
-        for (n, lane) in lanes.into_iter().enumerate() {
-            let spawned = std::thread::Builder::new()
-                .name(format!("send-{n}"))
-                .spawn_scoped(scope, move || {
-                    send_lane(lane, job).unwrap_or_else(|error| job.transfer.fail(error));
-                });
-            match spawned {
-                Ok(thread) => running.push(thread),
-                Err(e) => job.transfer.fail(DataError::setup("a stream thread", e)),
-            }
-        }
-        let ended = running.into_iter().map(|t| t.join().is_ok());
-        ended.fold(true, |all, one| all & one)
+/// The first lanes, each with its right to run.
+fn enlist<'t>(job: &Job<'t>, opened: Connected, permits: Vec<Permit>) -> Vec<Recruit<'t>> {
+    let lanes = job.transfer.lanes();
+    let seated = opened.open.into_iter().map(|stream| {
+        let seat = lanes.join(lanes.target(stream.peer()), &stream);
+        Post::Seated(seat, stream)
     });
-    if all_ended {
-        job.transfer.check()
-    } else {
-        Err(DataError::Aborted)
-    }
-}
-
-fn send_lane(lane: Lane<'_>, job: &Job<'_>) -> Result<(), DataError> {
-    let mut outlet = Outlet::new(lane.wire, job);
-    outlet.send_supply(true)?;
-    outlet.wire().send_all(&lane.end.encode(), &[], false)?;
-    if job.settings.close_after {
-        outlet.wire().finish_sending()?;
-    }
-    Ok(())
+    let awaited = opened.waiting.into_iter().map(|attempt| {
+        let ticket = lanes.expect(lanes.target(attempt.to()));
+        Post::Awaited(ticket, attempt)
+    });
+    seated
+        .chain(awaited)
+        .zip(permits)
+        .map(|(post, permit)| Recruit { permit, post })
+        .collect()
 }

@@ -1,5 +1,6 @@
 //! Store to wire.
 
+mod crew;
 mod cursor;
 mod extended;
 mod outlet;
@@ -51,13 +52,16 @@ pub fn run(
         .check()
         .and_then(|()| Job::new(source, plan, settings, &transfer))
         .and_then(|job| {
-            let most = matches!(job.supply, Supply::Ranges { .. }).then(|| plan.ranges.bytes());
-            sizing::beside(&transfer, settings, Role::Sender, most, || {
-                match settings.mode {
+            sizing::beside(
+                &transfer,
+                settings,
+                Role::Sender,
+                job.bytes,
+                || match settings.mode {
                     Mode::Stream => stream_mode::send(channel, job),
                     Mode::Extended => extended::send(channel, job),
-                }
-            })
+                },
+            )
         });
     transfer.finish(result)
 }
@@ -66,6 +70,8 @@ pub fn run(
 struct Job<'t> {
     source: Arc<dyn Source>,
     supply: Supply,
+    /// All that is to be sent, if that is known.
+    bytes: Option<u64>,
     /// Subtracted from the supply's offsets to make wire offsets.
     origin: u64,
     sum: Sum,
@@ -89,8 +95,9 @@ impl<'t> Job<'t> {
             });
         }
         let size = source.len().map_err(|e| DataError::read(&**source, e))?;
-        let job = |source, supply, origin, sum| Self {
+        let job = |source, supply: Supply, origin, sum| Self {
             source,
+            bytes: matches!(supply, Supply::Ranges { .. }).then(|| plan.ranges.bytes()),
             supply,
             origin,
             sum,
@@ -108,12 +115,19 @@ impl<'t> Job<'t> {
             None => Supply::in_order(),
         };
         // Bytes that are handed out in order by one hand pass in order whatever their streams.
-        let one_stream = settings.mode == Mode::Stream || settings.streams <= 1 || size.is_none();
+        let most = settings.streams.max(settings.most_streams);
+        let one_stream = settings.mode == Mode::Stream || most <= 1 || size.is_none();
         let ordered = settings.sum.is_some_and(|a| !a.combines());
         let many = !one_stream || (size.is_some() && plan.ranges.bytes() >= WORTH_A_FOLLOWER);
         let view = (ordered && many).then(|| Arc::clone(source));
         let sum = Sum::read_back(settings.sum, view, plan.origin);
         let origin = if size.is_some() { plan.origin } else { 0 };
         Ok(job(Arc::clone(source), supply, origin, sum))
+    }
+
+    /// Whether the number of its lanes may change.
+    fn adapts(&self) -> bool {
+        let settings = self.settings;
+        settings.adapt && settings.most_streams > 1 && sizing::is_worth_a_thread(self.bytes)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use proto::eblock::Header;
 use proto::ranges::ByteRange;
@@ -54,18 +55,33 @@ impl<'j> Outlet<'j> {
         &mut self.wire
     }
 
-    /// Sends everything the job's supply has for this stream; with `framed`, as MODE E blocks.
-    pub(super) fn send_supply(&mut self, framed: bool) -> Result<(), DataError> {
-        let block = self.job.settings.block as u64;
-        match &self.job.supply {
-            Supply::Ranges { left, .. } => {
-                while let Some(part) = Supply::next(left, block) {
-                    self.send_part(part, framed)?;
-                }
-            }
-            Supply::InOrder(_) => while self.send_next(framed)? {},
+    /// Sends what the job's supply has for this stream, until all was handed out (true) or `leave`
+    /// is set (false); with `framed`, as MODE E blocks.
+    pub(super) fn send_supply(
+        &mut self,
+        framed: bool,
+        leave: &AtomicBool,
+    ) -> Result<bool, DataError> {
+        let mut all = false;
+        while !all && !leave.load(Ordering::Relaxed) {
+            all = !self.send_block(framed)?;
         }
-        self.finish()
+        self.finish()?;
+        Ok(all)
+    }
+
+    /// Sends the next block; false when all was handed out.
+    fn send_block(&mut self, framed: bool) -> Result<bool, DataError> {
+        let Supply::Ranges { left, .. } = &self.job.supply else {
+            return self.send_next(framed);
+        };
+        let block = self.job.settings.block as u64;
+        let lanes = self.job.transfer.lanes().aimed();
+        let Some(part) = Supply::next(left, block, lanes) else {
+            return Ok(false);
+        };
+        self.send_part(part, framed)?;
+        Ok(true)
     }
 
     /// Waits until no memory of this stream is in use by the kernel.

@@ -1,5 +1,7 @@
 //! MODE S: the file is the connection (RFC 959 §3.4.1).
 
+use std::sync::atomic::AtomicBool;
+
 use super::Job;
 use super::outlet::Outlet;
 use crate::channel::Channel;
@@ -13,7 +15,7 @@ pub(super) fn send(channel: &mut Channel, job: Job<'_>) -> Result<Option<String>
     let go_on = || job.transfer.check().is_ok();
     let sent = job.sum.beside(go_on, || {
         let mut outlet = Outlet::new(Wire::new(job.transfer, stream.clone(), permit), &job);
-        outlet.send_supply(false)?;
+        outlet.send_supply(false, &AtomicBool::new(false))?;
         outlet.wire().finish_sending()
     });
     if sent.is_err() {

@@ -5,8 +5,10 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
+use tune::limiter::Limiter;
 use tune::sizing::Decision;
 use tune::sizing::auto::Bound;
+use tune::streams::auto;
 
 use crate::lock::locked;
 use crate::os::wake::Wake;
@@ -18,6 +20,10 @@ const MOST_DECISIONS: usize = 4096;
 #[derive(Debug, Default)]
 pub(crate) struct Board {
     decisions: Mutex<VecDeque<Decision>>,
+    /// About streams, congestion control and pace.
+    stream_decisions: Mutex<VecDeque<auto::Decision>>,
+    /// What limits the sending now.
+    limiter: Mutex<Option<Limiter>>,
     listener: Mutex<Listener>,
     /// The size that the other end told, bytes; 0: none yet.
     followed: AtomicU64,
@@ -41,6 +47,7 @@ impl Board {
     /// A transfer begins, whose sizing thread is woken by `bell`.
     pub(super) fn begin(&self, bell: &Arc<Wake>) {
         *locked(&self.bound) = None;
+        *locked(&self.limiter) = None;
         *locked(&self.bell) = Arc::downgrade(bell);
     }
 
@@ -94,11 +101,27 @@ impl Board {
 
     /// Notes a decision.
     pub(crate) fn note(&self, decision: Decision) {
-        let mut decisions = locked(&self.decisions);
-        if decisions.len() == MOST_DECISIONS {
-            decisions.pop_front();
-        }
-        decisions.push_back(decision);
+        push(&mut locked(&self.decisions), decision);
+    }
+
+    /// Notes a decision about streams.
+    pub(crate) fn note_streams(&self, decision: auto::Decision) {
+        push(&mut locked(&self.stream_decisions), decision);
+    }
+
+    /// See [`Control::stream_decisions`](crate::job::Control::stream_decisions).
+    pub(crate) fn take_stream_decisions(&self) -> Vec<auto::Decision> {
+        std::mem::take(&mut *locked(&self.stream_decisions)).into()
+    }
+
+    /// What limits the sending now.
+    pub(crate) fn note_limiter(&self, limiter: Limiter) {
+        *locked(&self.limiter) = Some(limiter);
+    }
+
+    /// See [`Control::limiter`](crate::job::Control::limiter).
+    pub(crate) fn limiter(&self) -> Option<Limiter> {
+        *locked(&self.limiter)
     }
 
     /// See [`Control::decisions`](crate::job::Control::decisions).
@@ -107,11 +130,18 @@ impl Board {
     }
 }
 
+/// The latest stay.
+fn push<T>(decisions: &mut VecDeque<T>, decision: T) {
+    if decisions.len() == MOST_DECISIONS {
+        decisions.pop_front();
+    }
+    decisions.push_back(decision);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::time::Duration;
-    use tune::limiter::Limiter;
 
     #[test]
     fn decisions_are_bounded_and_the_latest_stay() {

@@ -1,6 +1,7 @@
 //! Sizes the socket buffers of a transfer while it runs: one thread a transfer, beside the
 //! streams' own. It looks at each stream's kernel state, asks a controller of `tune::sizing`, and
-//! sets the options that this answers; with a DRS channel it also speaks there.
+//! sets the options that this answers; with a DRS channel it also speaks there. With the same looks
+//! it asks `tune::streams::auto` about the streams that are sent over (`steering`).
 //!
 //! [`handshake`] is what has to be set before there is a stream to look at; `policy` is what the
 //! thread drives, one file a policy.
@@ -15,6 +16,7 @@ pub(crate) mod handshake;
 mod kernel;
 mod look;
 mod policy;
+mod steering;
 mod watch;
 
 #[cfg(test)]
@@ -32,6 +34,7 @@ use crate::job::Settings;
 use crate::os::wake::Wake;
 use crate::transfer::Transfer;
 use policy::Policy;
+use steering::Steering;
 use watch::Watch;
 
 /// Runs `work` (the streams) with its buffers sized as `settings.sizing` says; `most` is what it
@@ -44,23 +47,32 @@ pub(crate) fn beside<T>(
     most: Option<u64>,
     work: impl FnOnce() -> Result<T, DataError>,
 ) -> Result<T, DataError> {
-    let fits = most.is_some_and(|bytes| bytes <= Bounds::default().initial);
-    // What the first window holds moves without anything to size. A channel must be served, though:
-    // the other end may not know the size.
-    let done = if fits && settings.drs.is_none() {
-        work()
+    // A channel must be served whatever the size: the other end may not know it.
+    let done = if is_worth_a_thread(most) || settings.drs.is_some() {
+        let steering = match role {
+            Role::Sender => Steering::of(transfer, settings, most),
+            Role::Receiver => None,
+        };
+        watched(transfer, role, policy(settings, role), steering, work)
     } else {
-        watched(transfer, role, policy(settings, role), work)
+        work()
     };
     transfer.control().board().end();
     done
 }
 
-/// Runs `work` with a thread beside it that drives `policy`.
+/// Whether there is anything to do beside a transfer of so many bytes at most, if that is known: what
+/// the first window holds moves without anything to size, or to add streams for.
+pub(crate) fn is_worth_a_thread(most: Option<u64>) -> bool {
+    most.is_none_or(|bytes| bytes > Bounds::default().initial)
+}
+
+/// Runs `work` with a thread beside it that drives `policy` and `steering`.
 fn watched<T>(
     transfer: &Transfer,
     role: Role,
     policy: Box<dyn Policy>,
+    steering: Option<Steering<'_>>,
     work: impl FnOnce() -> Result<T, DataError>,
 ) -> Result<T, DataError> {
     let bell = match Wake::new() {
@@ -77,7 +89,7 @@ fn watched<T>(
         bell: &bell,
     };
     std::thread::scope(|scope| {
-        let watch = Watch::new(transfer, role, policy, &end);
+        let watch = Watch::new(transfer, role, policy, steering, &end);
         let spawned = std::thread::Builder::new()
             .name("sizing".to_owned())
             .spawn_scoped(scope, || watch.run());

@@ -1,5 +1,6 @@
 //! The thread: waits for news and for the next look, and does nothing in between.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,9 @@ use tune::sizing::StreamId;
 use super::End;
 use super::look::look;
 use super::policy::{News, Policy, Scene, Seen};
+use super::steering::Steering;
 use crate::os::wake;
+use crate::stream::Stream;
 use crate::transfer::Transfer;
 
 /// Longest sleep: a channel may have deadlines of its own.
@@ -28,6 +31,7 @@ pub(super) struct Watch<'t> {
     transfer: &'t Transfer,
     role: Role,
     policy: Box<dyn Policy>,
+    steering: Option<Steering<'t>>,
     end: &'t End<'t>,
     /// Streams of the last look.
     known: Vec<StreamId>,
@@ -40,12 +44,14 @@ impl<'t> Watch<'t> {
         transfer: &'t Transfer,
         role: Role,
         policy: Box<dyn Policy>,
+        steering: Option<Steering<'t>>,
         end: &'t End<'t>,
     ) -> Self {
         Self {
             transfer,
             role,
             policy,
+            steering,
             end,
             known: Vec::new(),
             next: None,
@@ -68,6 +74,9 @@ impl<'t> Watch<'t> {
         if let Some(remark) = self.policy.end() {
             self.transfer.note_remark(remark);
         }
+        if let Some(steering) = &mut self.steering {
+            steering.end();
+        }
     }
 
     fn now(&self) -> Duration {
@@ -89,6 +98,8 @@ impl<'t> Watch<'t> {
 
     /// Looks when it is time to, and at once when a stream has joined.
     fn look_if_due(&mut self) {
+        // Before the streams: one that leaves in between must not be counted twice.
+        let before = self.transfer.acknowledged_before();
         let streams = self.transfer.control().live();
         let joined = streams.iter().any(|s| !self.known.contains(&s.id()));
         let due = self.next.is_some_and(|next| next <= Instant::now());
@@ -100,12 +111,26 @@ impl<'t> Watch<'t> {
         if !joined && !due {
             return;
         }
+        self.known = streams.iter().map(|s| s.id()).collect();
+        let scene = self.scene(streams);
+        let mut due = NAP;
+        if !scene.seen.is_empty() {
+            self.policy.on_look(&scene);
+            due = self.policy.due();
+            if let Some(steering) = &mut self.steering {
+                steering.on_look(&scene, before);
+                due = due.min(steering.due());
+            }
+        }
+        self.next = Some(Instant::now() + due.max(rest(self.now())));
+    }
+
+    /// One sample of each stream.
+    fn scene(&self, streams: Vec<Arc<Stream>>) -> Scene<'t> {
         let at = self.now();
         let mut held = 0;
         let mut seen = Vec::with_capacity(streams.len());
-        self.known.clear();
         for stream in streams {
-            self.known.push(stream.id());
             if let Ok(sample) = stream.sample() {
                 held += sample.memory.held();
                 let readable = match self.role {
@@ -117,11 +142,11 @@ impl<'t> Watch<'t> {
             }
         }
         self.transfer.note_memory(held);
-        if !seen.is_empty() {
-            let board = self.transfer.control().board();
-            self.policy.on_look(&Scene { at, seen, board });
+        if self.role == Role::Receiver {
+            self.transfer.note_streams(seen.len());
         }
-        self.next = Some(Instant::now() + self.policy.due().max(rest(self.now())));
+        let board = self.transfer.control().board();
+        Scene { at, seen, board }
     }
 }
 
