@@ -46,8 +46,8 @@ impl Control {
         since.mean_rtt()
     }
 
-    /// A command has been answered since it was opened.
-    pub(crate) fn has_answered(&self, simulation: &Simulation) -> bool {
-        simulation.flow(self.flow).sender.rtt_samples > 0
+    /// Commands that were answered and never sent again.
+    pub(crate) fn answers(&self, simulation: &Simulation) -> u64 {
+        simulation.flow(self.flow).sender.rtt_samples
     }
 }

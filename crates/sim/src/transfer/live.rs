@@ -41,7 +41,7 @@ impl Live {
     pub(super) fn begin(transfer: &Transfer, scenario: &Scenario) -> Self {
         let mut simulation = Simulation::new(scenario);
         let mut control = Control::open(&mut simulation, transfer.stream);
-        simulation.run_until_done(transfer.give_up, |s| control.has_answered(s));
+        simulation.run_until_done(transfer.give_up, |s| control.answers(s) > 0);
         let control_rtt = control.sample(&simulation);
         let file = simulation.add_pool(transfer.bytes, transfer.block);
         let now = simulation.now();

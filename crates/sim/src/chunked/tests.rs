@@ -1,0 +1,194 @@
+use tune::streams::chunked::{self, Chunk, Mode, Parameters, Transferred};
+
+use super::*;
+use crate::link::{Conditions, Queue};
+use crate::rate::Rate;
+use crate::tcp::{Config, Congestion};
+use crate::world::Access;
+
+fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+/// The paper's network (section 4), as ns-2 has it.
+fn network() -> Scenario {
+    let direction = Conditions {
+        rate: Some(Rate::bits_per_second(100_000_000)),
+        delay: ms(10),
+        ..Conditions::default()
+    };
+    Scenario {
+        forward: Conditions {
+            queue: Queue::Packets(1000),
+            ..direction.clone()
+        },
+        reverse: direction,
+        flows: Vec::new(),
+        cross: Vec::new(),
+        seed: 1,
+    }
+}
+
+fn transfer(bytes: u64) -> Chunked {
+    let access = Access {
+        rate: Some(Rate::bits_per_second(1_000_000_000)),
+        delay: ms(1),
+    };
+    Chunked {
+        bytes,
+        block: 64 << 10,
+        stream: FlowSpec {
+            tcp: Config {
+                congestion: Congestion::NewReno,
+                initial_window: 2,
+                receive_buffer: 64 << 10,
+                unsent: 1460,
+                ..Config::default()
+            },
+            sender_access: access,
+            receiver_access: access,
+            jitter: Duration::from_micros(120),
+            ..FlowSpec::default()
+        },
+        round_trips: RoundTrips::Flowing,
+        tick: ms(100),
+        rho: 0.1,
+        give_up: Duration::from_secs(3600),
+    }
+}
+
+/// Says the same number and size for ever.
+struct Same(Chunk);
+
+impl Tuner for Same {
+    fn next(&mut self, _: Option<&Transferred>) -> Chunk {
+        self.0
+    }
+
+    fn reason(&self) -> String {
+        "always".to_owned()
+    }
+
+    fn settled(&self) -> bool {
+        true
+    }
+}
+
+fn same(streams: u32, bytes: u64) -> impl FnOnce(Start) -> Box<dyn Tuner> {
+    move |_| Box::new(Same(Chunk { streams, bytes }))
+}
+
+#[test]
+fn a_chunk_costs_a_round_trip_more_than_its_bytes() {
+    let outcome = transfer(3_000_000).run(&network(), same(1, 1_000_000));
+    assert!(outcome.complete);
+    assert_eq!(outcome.bytes, 3_000_000);
+    let sizes: Vec<u64> = outcome.parts.iter().map(|p| p.bytes).collect();
+    assert_eq!(sizes, [1_000_000; 3]);
+    // To the server and back, 15 whole windows of 44 segments a round trip of 24.15 ms each, and the
+    // 24 segments that are left.
+    let third = outcome.parts[2].time.as_secs_f64();
+    let expected = 0.024 + 15.0 * 0.024_15 + 24.0 * 0.000_12;
+    assert!((third - expected).abs() < 0.002, "{third} {expected}");
+    // Slow start comes once, since the connections are kept.
+    assert!(outcome.parts[0].time > outcome.parts[1].time + ms(50));
+    assert!(outcome.parts[2].time.abs_diff(outcome.parts[1].time) < ms(2));
+    let sum: Duration = outcome.parts.iter().map(|p| p.time).sum();
+    assert_eq!(sum, outcome.elapsed);
+}
+
+#[test]
+fn the_tuner_hears_of_window_and_round_trip() {
+    let mut heard = None;
+    transfer(1).run(&network(), |start| {
+        heard = Some(start);
+        same(1, 1)(start)
+    });
+    let start = heard.unwrap();
+    assert_eq!(start.window, 64 << 10);
+    assert!((ms(24)..ms(25)).contains(&start.rtt), "{start:?}");
+}
+
+#[test]
+fn round_trips_have_the_queue_in_them_only_while_data_flows() {
+    let rtt = |round_trips| {
+        let chunked = Chunked {
+            round_trips,
+            ..transfer(30_000_000)
+        };
+        let outcome = chunked.run(&network(), same(16, 15_000_000));
+        outcome.parts[1].rtt
+    };
+    // 16 windows of 44 packets of 0.12 ms.
+    let flowing = rtt(RoundTrips::Flowing).as_secs_f64();
+    assert!((flowing - 0.0845).abs() < 0.008, "{flowing}");
+    let between = rtt(RoundTrips::Between).as_secs_f64();
+    assert!((between - 0.0241).abs() < 0.001, "{between}");
+}
+
+#[test]
+fn streams_come_and_go() {
+    struct Change(u32);
+    impl Tuner for Change {
+        fn next(&mut self, last: Option<&Transferred>) -> Chunk {
+            self.0 = [1, 4, 2][last.map_or(0, |l| match l.streams {
+                1 => 1,
+                _ => 2,
+            })];
+            Chunk {
+                streams: self.0,
+                bytes: 2_000_000,
+            }
+        }
+        fn reason(&self) -> String {
+            self.0.to_string()
+        }
+        fn settled(&self) -> bool {
+            false
+        }
+    }
+    let outcome = transfer(10_000_000).run(&network(), |_| Box::new(Change(1)));
+    let streams: Vec<u32> = outcome.parts.iter().map(|p| p.streams).collect();
+    assert_eq!(streams, [1, 4, 2, 2, 2]);
+    assert_eq!(outcome.flows.len(), 4);
+    let delivered: u64 = outcome.flows.iter().map(|f| f.delivered_bytes).sum();
+    assert_eq!(delivered, 10_000_000);
+    assert_eq!(outcome.parts[1].reason, "4");
+    assert!(outcome.parts[2].goodput() > 1.5 * outcome.parts[0].goodput());
+}
+
+#[test]
+fn mi_fills_the_path() {
+    let outcome = transfer(300_000_000).run(&network(), |start| {
+        let parameters = Parameters {
+            delta: Duration::from_secs(2),
+            ..Parameters::default()
+        };
+        chunked::tuner(Mode::Mi, parameters, start.window, start.rtt)
+    });
+    assert!(outcome.complete);
+    let end = outcome.whole_parts().last().unwrap();
+    assert!(end.settled && end.streams >= 16, "{end:?}");
+    assert!(end.goodput() > 93e6, "{end:?}");
+    // The paper's cost: what stands in the queue.
+    assert!(end.wait > ms(50), "{end:?}");
+}
+
+#[test]
+fn time_can_run_out() {
+    let late = Chunked {
+        give_up: Duration::from_secs(5),
+        ..transfer(1 << 40)
+    };
+    let outcome = late.run(&network(), same(4, 20_000_000));
+    assert!(!outcome.complete);
+    assert!((Duration::from_secs(4)..=Duration::from_secs(5)).contains(&outcome.elapsed));
+    assert_eq!(outcome.whole_parts().len(), outcome.parts.len());
+}
+
+#[test]
+fn a_file_of_nothing_is_done() {
+    let outcome = transfer(0).run(&network(), same(1, 1));
+    assert!(outcome.complete && outcome.parts.is_empty());
+    assert_eq!(outcome.goodput, 0.0);
+}
