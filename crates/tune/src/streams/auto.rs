@@ -144,7 +144,7 @@ struct Control {
 }
 
 /// When each kind of trial may come again.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Rests {
     buffer: Rest,
     slow: Rest,
@@ -152,6 +152,20 @@ struct Rests {
     fewer: Rest,
     control: Rest,
     drain: Rest,
+}
+
+impl Default for Rests {
+    fn default() -> Self {
+        Self {
+            buffer: Rest::default(),
+            slow: Rest::default(),
+            loss: Rest::default(),
+            fewer: Rest::default(),
+            control: Rest::default(),
+            // Others come and go.
+            drain: Rest::new(2),
+        }
+    }
 }
 
 /// Less is left to send than moves in this time: nothing is worth a change any more.
@@ -221,6 +235,9 @@ impl Auto {
                 "the rate limit is below what the path carries",
                 decisions,
             );
+        } else if self.paces(sight, decisions) {
+            // What was measured meanwhile is void.
+            self.trial = None;
         } else if self.trial.is_some() {
             self.judge(scene, sight, decisions);
         } else if scene.opening == 0 && !nearly_over(scene, sight) {
@@ -237,10 +254,7 @@ impl Auto {
         match self.pacing {
             Pacing::Draining(_) => return,
             Pacing::Paced(_) => {
-                self.follow(sight, decisions);
-                if decisions.is_empty() && matches!(self.pacing, Pacing::Paced(_)) {
-                    self.fewer(scene, sight, decisions);
-                }
+                self.fewer(scene, sight, decisions);
                 return;
             }
             Pacing::Free => {}

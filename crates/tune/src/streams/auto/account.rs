@@ -37,7 +37,8 @@ pub(super) struct Account {
     /// Figures for the remedy, of the latest look.
     window: u64,
     buffer: u64,
-    best: u64,
+    /// What the full path carried, bytes per second.
+    full: u64,
     base: Duration,
 }
 
@@ -53,7 +54,9 @@ impl Account {
         let most = |field: fn(&Look) -> u64| looks.iter().map(field).max().unwrap_or_default();
         self.window = most(|look| look.peer_window);
         self.buffer = most(|look| look.send_buffer);
-        self.best = self.best.max(sight.rate);
+        if !sight.mending && limit == Limit::Class(Class::PathFull) {
+            self.full = sight.rate;
+        }
         self.base = sight.trip.base;
     }
 
@@ -104,7 +107,7 @@ impl Account {
             }
             Limit::Class(Class::PathFull) => format!(
                 "the path itself, {} at {}: nothing to gain here",
-                bits(self.best.saturating_mul(8)),
+                bits(self.full.saturating_mul(8)),
                 span(self.base)
             ),
             Limit::Class(Class::Loss) if bears_loss(congestion) => {

@@ -66,6 +66,8 @@ pub(super) struct Sight {
     pub(super) trip: Trip,
     /// Segments were sent again.
     pub(super) lost: bool,
+    /// Or had been in the sight before: what is acknowledged stands still and jumps.
+    pub(super) mending: bool,
     /// A stream is still in its first slow start.
     pub(super) starting: bool,
 }
@@ -103,6 +105,8 @@ pub(super) struct Gauge {
     window: Option<Window>,
     live: Duration,
     seen: bool,
+    /// The last sight showed losses.
+    lost: bool,
 }
 
 impl Gauge {
@@ -165,11 +169,7 @@ impl Gauge {
     /// What has been seen, when it was long enough; to be asked after each scene.
     pub(super) fn sight(&mut self, looks: &[Look]) -> Option<Sight> {
         let Some(window) = &mut self.window else {
-            self.window = Some(Window {
-                from: self.now,
-                scenes: 0,
-                trips: Duration::ZERO,
-            });
+            self.restart();
             return None;
         };
         window.scenes += 1;
@@ -179,7 +179,7 @@ impl Gauge {
             return None;
         }
         let window = *window;
-        self.window = None;
+        let lost = self.now.resent > window.from.resent;
         let sight = Sight {
             at: self.now.at,
             time,
@@ -189,15 +189,22 @@ impl Gauge {
                 base: self.base.get(),
                 now: (window.trips / window.scenes).max(self.base.get()),
             },
-            lost: self.now.resent > window.from.resent,
+            lost,
+            mending: lost || self.lost,
             starting: looks.iter().any(|look| look.slow_start),
         };
+        self.lost = lost;
+        self.restart();
+        Some(sight)
+    }
+
+    /// The next sight begins now: something was changed.
+    pub(super) fn restart(&mut self) {
         self.window = Some(Window {
             from: self.now,
             scenes: 0,
             trips: Duration::ZERO,
         });
-        Some(sight)
     }
 
     /// The class of the streams that together carry most.

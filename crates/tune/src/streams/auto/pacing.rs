@@ -15,11 +15,13 @@ use crate::evidence::Trip;
 const DRAIN: f64 = 0.75;
 /// A queue shorter than this does no harm.
 pub(super) const HARMLESS: Duration = Duration::from_millis(5);
-/// Looks for a faster path in turn, each with twice the step of the one before, until the pace is
+/// Steps towards a faster path in turn, each twice the one before up to the largest, until the pace is
 /// lifted.
-const CLIMBS: i32 = 5;
-/// The first step.
-const CLIMB: f64 = 0.005;
+const CLIMBS: i32 = 6;
+/// The first step, and the largest.
+const CLIMB: (f64, f64) = (0.005, 0.03);
+/// A pace within this part of what is wanted stays.
+const CLOSE: f64 = 0.003;
 /// A pace that is not used up for so many sights in turn is not what limits.
 const SLACK: u32 = 6;
 /// Below this part of the first rate somebody else must be there.
@@ -100,6 +102,8 @@ pub(super) struct Paced {
     first: u64,
     climbs: i32,
     slack: u32,
+    /// Sights with a full queue in turn.
+    crowded: u32,
 }
 
 /// What becomes of a pace.
@@ -127,6 +131,7 @@ impl Paced {
             first: rate,
             climbs: 0,
             slack: 0,
+            crowded: 0,
         }
     }
 
@@ -139,7 +144,13 @@ impl Paced {
         let base = sight.trip.base;
         let short = base / 25 + Duration::from_micros(500);
         let queue = sight.queue();
-        if sight.trip.is_congested() && queue > HARMLESS {
+        let settled = self.since + sight.time + sight.trip.now;
+        if sight.at < settled {
+            return Turn::Keep;
+        }
+        let congested = sight.trip.is_congested() && queue > HARMLESS;
+        self.crowded = if congested { self.crowded + 1 } else { 0 };
+        if self.crowded >= 2 || (congested && queue > base) {
             return Turn::Crowded;
         }
         if queue < short {
@@ -147,7 +158,9 @@ impl Paced {
         }
         (self.climbs, self.slack) = (0, 0);
         // The bottleneck is busy: what arrives is what it carries.
-        self.carried = self.carried / 2 + sight.rate / 2;
+        if !sight.mending {
+            self.carried = self.carried / 2 + sight.rate / 2;
+        }
         if (self.carried as f64) < self.first as f64 * OWN {
             return Turn::Crowded;
         }
@@ -172,14 +185,14 @@ impl Paced {
         if self.climbs >= CLIMBS {
             return Turn::Faster;
         }
-        let step = CLIMB * 2_f64.powi(self.climbs);
+        let step = (CLIMB.0 * 2_f64.powi(self.climbs)).min(CLIMB.1);
         self.climbs += 1;
         self.carried = scaled(self.carried, 1.0 + step);
         self.set(self.carried.max(scaled(self.pace, 1.0 + step)))
     }
 
     fn set(&mut self, pace: u64) -> Turn {
-        if self.pace.abs_diff(pace) * 1000 < self.pace {
+        if (self.pace.abs_diff(pace) as f64) < self.pace as f64 * CLOSE {
             return Turn::Keep;
         }
         self.pace = pace;

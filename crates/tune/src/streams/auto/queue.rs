@@ -23,7 +23,8 @@ impl Auto {
             self.fewer(scene, sight, decisions);
             return;
         }
-        if self.limits.pace && self.rests.drain.is_over(sight.at) {
+        let even = !sight.mending;
+        if self.limits.pace && even && self.rests.drain.is_over(sight.at) {
             self.drain(sight, decisions);
             return;
         }
@@ -72,6 +73,7 @@ impl Auto {
             let pace = paced.pace();
             self.others = None;
             self.pacing = Pacing::Paced(paced);
+            self.gauge.restart();
             let reason = format!(
                 "the queue was ours (round trip {now} of {base}): {} fill the path without one",
                 bits(pace.saturating_mul(8))
@@ -86,8 +88,16 @@ impl Auto {
         self.unpace(scene.at, &reason, decisions);
     }
 
-    /// The pace follows the path.
-    pub(super) fn follow(&mut self, sight: &Sight, decisions: &mut Vec<Decision>) {
+    /// Lets the pace follow the path; true: it was lifted.
+    pub(super) fn paces(&mut self, sight: &Sight, decisions: &mut Vec<Decision>) -> bool {
+        if !matches!(self.pacing, Pacing::Paced(_)) {
+            return false;
+        }
+        self.follow(sight, decisions);
+        !self.is_paced()
+    }
+
+    fn follow(&mut self, sight: &Sight, decisions: &mut Vec<Decision>) {
         let Pacing::Paced(paced) = &mut self.pacing else {
             return;
         };
@@ -108,9 +118,8 @@ impl Auto {
                 if sight.at.saturating_sub(since) >= HELD {
                     self.rests.drain.clear();
                 }
-                let pause = self.spread(PAUSE / 2);
+                let pause = self.spread(PAUSE / 4);
                 self.rests.drain.fail(sight.at, pause);
-                self.others = Some(sight.at);
                 let reason = format!("others came, or the path is slower ({now} of {base})");
                 self.unpace(sight.at, &reason, decisions);
             }
@@ -131,6 +140,7 @@ impl Auto {
             return;
         }
         self.pacing = Pacing::Free;
+        self.gauge.restart();
         self.steady = at;
         self.losses.forget();
         let reason = format!("{reason}: no pace");

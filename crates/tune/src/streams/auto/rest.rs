@@ -2,17 +2,31 @@
 
 use std::time::Duration;
 
-/// Doublings of a pause, at most.
-const MOST: u32 = 5;
-
 /// When something may be tried again.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Rest {
     until: Duration,
     failures: u32,
+    /// A pause is doubled so often at most.
+    doublings: u32,
+}
+
+impl Default for Rest {
+    fn default() -> Self {
+        Self::new(5)
+    }
 }
 
 impl Rest {
+    /// Nothing failed yet; a pause will be doubled so often at most.
+    pub(super) fn new(doublings: u32) -> Self {
+        Self {
+            until: Duration::ZERO,
+            failures: 0,
+            doublings,
+        }
+    }
+
     /// It may be tried.
     pub(super) fn is_over(&self, at: Duration) -> bool {
         at >= self.until
@@ -20,13 +34,13 @@ impl Rest {
 
     /// It gained nothing: not again for `first`, and twice as long each time.
     pub(super) fn fail(&mut self, at: Duration, first: Duration) {
-        self.until = at + first * (1 << self.failures.min(MOST));
+        self.until = at + first * (1 << self.failures.min(self.doublings));
         self.failures = self.failures.saturating_add(1);
     }
 
     /// It gained, or the path has changed: the next pause is the first.
     pub(super) fn clear(&mut self) {
-        *self = Self::default();
+        *self = Self::new(self.doublings);
     }
 
     /// How often in turn it gained nothing.
