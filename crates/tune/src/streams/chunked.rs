@@ -26,6 +26,25 @@ pub enum Mode {
     Aimd,
 }
 
+impl Mode {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Mi, Self::MiPlus, Self::Aimd];
+
+    /// The name in options and traces: `mi`, `mi+`, `aimd`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Mi => "mi",
+            Self::MiPlus => "mi+",
+            Self::Aimd => "aimd",
+        }
+    }
+
+    /// The mode of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|mode| mode.name() == name)
+    }
+}
+
 /// A chunk to transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Chunk {
@@ -143,6 +162,14 @@ mod tests {
         assert_eq!(rtt.average(), Some(Duration::from_millis(30)));
         rtt.on_sample(Duration::ZERO);
         assert_eq!(rtt.average(), Some(Duration::from_millis(30)));
+    }
+
+    #[test]
+    fn modes_have_names() {
+        for mode in Mode::ALL {
+            assert_eq!(Mode::named(mode.name()), Some(mode));
+        }
+        assert_eq!(Mode::named("auto"), None);
     }
 
     #[test]
