@@ -156,6 +156,21 @@ impl Piece {
     }
 }
 
+/// The sum of a file from the sums of its parts, in order and without gaps: lower-case hex and
+/// length in bytes of each. `None` for an algorithm whose sums do not join, or when one of them is
+/// no sum.
+pub fn join_sums<'p>(
+    algorithm: Algorithm,
+    parts: impl IntoIterator<Item = (&'p str, u64)>,
+) -> Option<String> {
+    let empty = Piece::empty(algorithm)?;
+    let joined = parts.into_iter().try_fold(empty, |all, (sum, len)| {
+        let value = u32::from_str_radix(sum, 16).ok()?;
+        Some(all.join(Piece { value, len, ..empty }))
+    });
+    joined.map(Piece::finish)
+}
+
 /// A run of bytes that is being summed and will end as a [`Piece`]. Extending it costs a
 /// fraction of joining two pieces.
 pub(crate) struct Run {

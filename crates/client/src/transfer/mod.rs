@@ -17,7 +17,7 @@ use tune::streams::auto::Verdict;
 
 use crate::{Buffers, ModeChoice};
 
-pub use chunked::Chunks;
+pub use chunked::{Chunks, get, put, third_party};
 
 mod choice;
 mod chunked;
@@ -29,10 +29,6 @@ mod put;
 mod third_party;
 pub(crate) mod told;
 mod verdict;
-
-pub use get::get;
-pub use put::put;
-pub use third_party::third_party;
 
 /// How one attempt is to be made.
 #[derive(Debug, Clone)]

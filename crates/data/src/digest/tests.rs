@@ -107,3 +107,24 @@ fn progress_can_stop_a_sum() {
     assert!(matches!(result, Err(DataError::Aborted)));
     assert_eq!(seen, [STEP as u64, 2 * STEP as u64]);
 }
+
+#[test]
+fn sums_of_parts_join_to_the_sum_of_the_whole() {
+    let text = b"chunk after chunk, each with a sum of its own";
+    for algorithm in [Algorithm::Adler32, Algorithm::Crc32, Algorithm::Crc32c] {
+        let sum = |bytes: &[u8]| {
+            let mut digest = Digest::new(algorithm);
+            digest.update(bytes);
+            digest.finish()
+        };
+        let parts: Vec<_> = [&text[..7], &text[7..7], &text[7..30], &text[30..]]
+            .into_iter()
+            .map(|part| (sum(part), part.len() as u64))
+            .collect();
+        let parts = parts.iter().map(|(sum, length)| (sum.as_str(), *length));
+        assert_eq!(join_sums(algorithm, parts), Some(sum(text)));
+        assert_eq!(join_sums(algorithm, []), Some(sum(b"")));
+        assert_eq!(join_sums(algorithm, [("no sum", 3)]), None);
+    }
+    assert_eq!(join_sums(Algorithm::Md5, []), None);
+}

@@ -1,0 +1,176 @@
+//! What the chunks of a file came to, as one attempt.
+
+use std::time::Duration;
+
+use data::digest::join_sums;
+use data::job::{Report, WireStats};
+use proto::checksum::Algorithm;
+use proto::ranges::{ByteRange, RangeSet};
+
+use crate::transfer::Attempt;
+
+/// The attempts at a file's chunks, added up.
+#[derive(Debug, Default)]
+pub(super) struct Outcome {
+    attempt: Attempt,
+    /// Sums of chunks: where in the destination they begin, how long they are.
+    sums: Vec<(u64, u64, String)>,
+    /// A chunk came without a sum.
+    unsummed: bool,
+    /// One chunk at least was not in MODE E.
+    plain: bool,
+}
+
+impl Outcome {
+    /// The chunk that belongs to these bytes of the destination has arrived.
+    pub(super) fn add(&mut self, range: ByteRange, chunk: Attempt) {
+        let Attempt {
+            report,
+            extended,
+            streams,
+            buffers,
+            remarks,
+            warnings,
+        } = chunk;
+        let all = &mut self.attempt;
+        self.plain |= !extended;
+        all.streams = all.streams.max(streams);
+        all.buffers = buffers;
+        for remark in remarks {
+            if !all.remarks.contains(&remark) {
+                all.remarks.push(remark);
+            }
+        }
+        all.warnings.extend(warnings);
+        match report.digest {
+            Some(sum) => self.sums.push((range.start, range.len(), sum)),
+            None => self.unsummed = true,
+        }
+        all.report.bytes += report.bytes;
+        all.report.wire = both(all.report.wire, report.wire);
+        all.report.remark = report.remark.or(all.report.remark.take());
+        all.report.verdict = report.verdict.or(all.report.verdict.take());
+    }
+
+    /// The whole, `elapsed` after it began; `sum`: what its chunks were summed with.
+    pub(super) fn finish(
+        mut self,
+        stored: RangeSet,
+        elapsed: Duration,
+        sum: Option<Algorithm>,
+    ) -> Attempt {
+        let digest = sum.filter(|_| !self.unsummed).and_then(|algorithm| {
+            self.sums.sort_unstable();
+            let from_the_start = self.sums.first().is_some_and(|(start, ..)| *start == 0);
+            let gapless = self.sums.windows(2).all(|w| w[0].0 + w[0].1 == w[1].0);
+            let pieces = self
+                .sums
+                .iter()
+                .map(|(_, length, sum)| (sum.as_str(), *length));
+            (from_the_start && gapless)
+                .then(|| join_sums(algorithm, pieces))
+                .flatten()
+        });
+        Attempt {
+            extended: !self.plain,
+            report: Report {
+                stored,
+                digest,
+                elapsed,
+                ..self.attempt.report
+            },
+            ..self.attempt
+        }
+    }
+}
+
+/// The kernel's view of both, one after or beside the other.
+fn both(one: WireStats, other: WireStats) -> WireStats {
+    WireStats {
+        streams: one.streams.max(other.streams),
+        retransmits: one.retransmits + other.retransmits,
+        min_rtt_us: match (one.min_rtt_us, other.min_rtt_us) {
+            (0, rtt) | (rtt, 0) => rtt,
+            (a, b) => a.min(b),
+        },
+        rtt_us: one.rtt_us.max(other.rtt_us),
+        buffer_bytes: one.buffer_bytes.max(other.buffer_bytes),
+        memory_bytes: one.memory_bytes.max(other.memory_bytes),
+        busy_us: one.busy_us + other.busy_us,
+        rwnd_limited_us: one.rwnd_limited_us + other.rwnd_limited_us,
+        sndbuf_limited_us: one.sndbuf_limited_us + other.sndbuf_limited_us,
+        store_us: one.store_us + other.store_us,
+        wire_us: one.wire_us + other.wire_us,
+        ..other
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chunk(bytes: u64, sum: Option<&str>) -> Attempt {
+        Attempt {
+            report: Report {
+                bytes,
+                digest: sum.map(str::to_owned),
+                ..Report::default()
+            },
+            extended: true,
+            streams: bytes % 7,
+            ..Attempt::default()
+        }
+    }
+
+    fn range(start: u64, end: u64) -> ByteRange {
+        ByteRange { start, end }
+    }
+
+    fn finish(outcome: Outcome) -> Attempt {
+        let sum = Some(Algorithm::Adler32);
+        outcome.finish(RangeSet::new(), Duration::from_secs(1), sum)
+    }
+
+    /// Adler-32 of `Wiki` and of `pedia`.
+    const SUMS: [&str; 2] = ["03da0195", "06280204"];
+
+    #[test]
+    fn chunks_add_up_in_whatever_order_they_end() {
+        let mut outcome = Outcome::default();
+        outcome.add(range(4, 9), chunk(5, Some(SUMS[1])));
+        outcome.add(range(0, 4), chunk(4, Some(SUMS[0])));
+        let whole = finish(outcome);
+        assert_eq!(
+            (whole.report.bytes, whole.streams, whole.extended),
+            (9, 5, true)
+        );
+        assert_eq!(whole.report.digest.as_deref(), Some("11e60398"));
+    }
+
+    #[test]
+    fn a_sum_needs_every_byte() {
+        let mut gap = Outcome::default();
+        gap.add(range(0, 4), chunk(4, Some(SUMS[0])));
+        gap.add(range(5, 10), chunk(5, Some(SUMS[1])));
+        assert_eq!(finish(gap).report.digest, None);
+        let mut late = Outcome::default();
+        late.add(range(4, 9), chunk(5, Some(SUMS[1])));
+        assert_eq!(finish(late).report.digest, None);
+        let mut unsummed = Outcome::default();
+        unsummed.add(range(0, 4), chunk(4, Some(SUMS[0])));
+        unsummed.add(range(4, 9), chunk(5, None));
+        assert_eq!(finish(unsummed).report.digest, None);
+    }
+
+    #[test]
+    fn one_plain_chunk_makes_it_plain() {
+        let mut outcome = Outcome::default();
+        outcome.add(range(0, 4), chunk(4, None));
+        let plain = Attempt {
+            extended: false,
+            ..chunk(5, None)
+        };
+        outcome.add(range(4, 9), plain);
+        assert!(!finish(outcome).extended);
+    }
+}

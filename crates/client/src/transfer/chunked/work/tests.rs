@@ -1,0 +1,193 @@
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// Asks for these chunks, the last one again and again, and keeps what it is told.
+struct Script {
+    chunks: VecDeque<(u32, u64)>,
+    told: Arc<Mutex<Vec<Option<Transferred>>>>,
+}
+
+impl Tuner for Script {
+    fn next(&mut self, last: Option<&Transferred>) -> Chunk {
+        self.told.lock().unwrap().push(last.copied());
+        let last = self.chunks.len() == 1;
+        let next = if last {
+            self.chunks.front().copied()
+        } else {
+            self.chunks.pop_front()
+        };
+        let (streams, bytes) = next.unwrap();
+        Chunk { streams, bytes }
+    }
+
+    fn reason(&self) -> String {
+        "scripted".to_owned()
+    }
+
+    fn settled(&self) -> bool {
+        false
+    }
+}
+
+type Told = Arc<Mutex<Vec<Option<Transferred>>>>;
+
+fn work(missing: &[(u64, u64)], chunks: &[(u32, u64)], sessions: u32) -> (Work, Told) {
+    let told = Told::default();
+    let tuner = Script {
+        chunks: chunks.iter().copied().collect(),
+        told: Arc::clone(&told),
+    };
+    let mut ranges = RangeSet::new();
+    for (start, end) in missing {
+        ranges.insert(*start, *end);
+    }
+    (Work::new(ranges, Box::new(tuner), sessions), told)
+}
+
+fn seen(seconds: u64, moved: u64) -> Seen {
+    Seen {
+        at: Duration::from_secs(seconds),
+        moved,
+        window: 64_000,
+        rtt: Duration::from_millis(20),
+    }
+}
+
+/// Start, end and streams of the next piece.
+fn take(work: &mut Work, session: u32, seen: Seen) -> (Piece, (u64, u64, u32)) {
+    let piece = work.next(session, seen).unwrap().piece;
+    (piece, (piece.range.start, piece.range.end, piece.streams))
+}
+
+#[test]
+fn one_session_moves_chunk_after_chunk_and_tells_their_time() {
+    let (mut work, told) = work(&[(0, 1_000)], &[(1, 300), (2, 600)], 1);
+    let order = work.next(0, seen(0, 0)).unwrap();
+    assert_eq!(order.decided, Some((1, "scripted".to_owned())));
+    assert_eq!((order.piece.range.start, order.piece.range.end), (0, 300));
+    work.done(&order.piece, 1, Duration::from_secs(3), seen(3, 300));
+    let (piece, what) = take(&mut work, 0, seen(4, 300));
+    assert_eq!(what, (300, 900, 2));
+    // Fewer streams came than were asked for.
+    work.done(&piece, 1, Duration::from_secs(2), seen(6, 900));
+    assert_eq!(take(&mut work, 0, seen(6, 900)).1, (900, 1_000, 2));
+    assert!(work.next(0, seen(7, 1_000)).is_none() && !work.is_left());
+    let chunk = |streams, bytes, seconds| {
+        Some(Transferred {
+            streams,
+            bytes,
+            time: Duration::from_secs(seconds),
+            window: 64_000,
+            rtt: Duration::from_millis(20),
+        })
+    };
+    let told = told.lock().unwrap().clone();
+    assert_eq!(told, [None, chunk(1, 300, 3), chunk(1, 600, 2)]);
+}
+
+#[test]
+fn a_chunk_with_a_gap_is_one_chunk() {
+    let (mut work, told) = work(&[(0, 100), (500, 700)], &[(1, 250), (1, 50)], 1);
+    for (at, wanted) in [(1, (0, 100, 1)), (2, (500, 650, 1)), (3, (650, 700, 1))] {
+        let (piece, what) = take(&mut work, 0, seen(at, 0));
+        assert_eq!(what, wanted);
+        work.done(&piece, 1, Duration::from_secs(at), seen(at, 0));
+    }
+    let told = told.lock().unwrap();
+    let chunk = told[1].unwrap();
+    assert_eq!((told.len(), chunk.bytes, chunk.time.as_secs()), (2, 250, 3));
+}
+
+#[test]
+fn two_sessions_share_a_chunk_and_its_streams() {
+    const MIB: u64 = 1 << 20;
+    let (mut work, told) = work(&[(0, 1_000 * MIB)], &[(3, 20 * MIB), (6, 60 * MIB)], 2);
+    assert_eq!(take(&mut work, 0, seen(0, 0)).1, (0, 10 * MIB, 2));
+    // Measured from when both are at it.
+    assert_eq!(
+        take(&mut work, 1, seen(2, 8 * MIB)).1,
+        (10 * MIB, 20 * MIB, 1)
+    );
+    assert_eq!(
+        take(&mut work, 0, seen(4, 18 * MIB)).1,
+        (20 * MIB, 50 * MIB, 3)
+    );
+    let told = told.lock().unwrap();
+    let chunk = told[1].unwrap();
+    assert_eq!(
+        (chunk.streams, chunk.bytes, chunk.time.as_secs()),
+        (3, 10 * MIB, 2)
+    );
+}
+
+#[test]
+fn each_session_has_a_stream_at_least() {
+    let (mut work, _) = work(&[(0, 1 << 30)], &[(1, 1 << 25)], 2);
+    let order = work.next(0, seen(0, 0)).unwrap();
+    assert_eq!(order.decided.unwrap().0, 2);
+    assert_eq!(order.piece.streams, 1);
+    assert_eq!(take(&mut work, 1, seen(0, 0)).1.2, 1);
+}
+
+#[test]
+fn towards_the_end_pieces_shrink() {
+    const MIB: u64 = 1 << 20;
+    let (mut work, _) = work(&[(0, 40 * MIB)], &[(2, 1 << 40)], 2);
+    let mut lengths = Vec::new();
+    let mut session = 0;
+    while let Some(order) = work.next(session, seen(1, 0)) {
+        lengths.push(order.piece.range.len());
+        session = 1 - session;
+    }
+    assert_eq!(lengths[..3], [20 * MIB, 10 * MIB, 5 * MIB]);
+    assert!(lengths.len() < 10 && lengths.iter().all(|n| *n <= 20 * MIB));
+}
+
+#[test]
+fn a_session_that_cannot_begin_leaves_its_piece_and_its_streams() {
+    let (mut work, _) = work(&[(0, 1 << 30)], &[(4, 1 << 25)], 2);
+    take(&mut work, 0, seen(0, 0));
+    let (piece, what) = take(&mut work, 1, seen(0, 0));
+    assert_eq!(what.2, 2);
+    work.give_back(&piece);
+    let (_, what) = take(&mut work, 0, seen(1, 0));
+    assert_eq!((what.0, what.2), (piece.range.start, 4));
+}
+
+#[test]
+fn without_streams_the_rest_is_one_piece() {
+    let (mut work, _) = work(&[(0, 1_000)], &[(4, 10)], 2);
+    take(&mut work, 0, seen(0, 0));
+    work.in_one_piece();
+    let (_, what) = take(&mut work, 0, seen(1, 0));
+    assert_eq!((what.1, work.is_left()), (1_000, false));
+}
+
+proptest! {
+    /// Whatever the tuner wants and whoever asks: every missing byte is handed out once.
+    #[test]
+    fn every_byte_is_handed_out_once(
+        missing in prop::collection::vec((0_u64..1 << 32, 1_u64..1 << 28), 1..6),
+        chunks in prop::collection::vec((0_u32..300, 1_u64 << 22..1 << 40), 1..8),
+        sessions in 1_u32..3,
+        moved in 0_u64..1 << 40,
+    ) {
+        let missing: Vec<_> = missing.into_iter().map(|(start, length)| (start, start + length)).collect();
+        let (mut work, _) = work(&missing, &chunks, sessions);
+        let (all, mut done) = (work.missing.clone(), RangeSet::new());
+        let mut session = 0;
+        while let Some(Order { piece, .. }) = work.next(session, seen(1, moved)) {
+            let range = piece.range;
+            prop_assert!(range.start < range.end && piece.streams >= 1);
+            prop_assert!(all.contains(range.start, range.end));
+            prop_assert_eq!(done.insert(range.start, range.end), range.len());
+            work.done(&piece, piece.streams, Duration::from_secs(1), seen(1, moved));
+            session = (session + 1) % sessions;
+        }
+        prop_assert_eq!(done, all);
+    }
+}

@@ -1,0 +1,138 @@
+//! `longhaul cp -p mi`, `mi+` and `aimd`: a file in chunks, by ERET and ESTO, with real servers.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use interop::cells::Cells;
+use interop::longhaul::copy;
+use interop::longhaul::rows::{self, Target, text};
+use interop::longhaul::serve::Serve;
+use interop::matrix::{self, Store};
+use interop::need;
+use interop::peer::globus_gridftp_server as globus;
+use interop::sample;
+use serde_json::Value;
+
+const MODES: [&str; 3] = ["mi", "mi+", "aimd"];
+/// Chunks so short that the samples come in several, whatever the machine.
+const SHORT: &str = "n0=2,delta=100ms,most=8";
+
+fn options(mode: &str) -> [&str; 6] {
+    ["-p", mode, "--autopar", SHORT, "--buffer", "64Ki"]
+}
+
+/// Streams of each chunk, as the trace tells.
+fn chunks(trace: &Path) -> Result<Vec<u64>> {
+    let lines = std::fs::read_to_string(trace)?;
+    let mut streams = Vec::new();
+    for line in lines.lines() {
+        let line: Value = serde_json::from_str(line).context("a trace line")?;
+        let change = line["change"].as_str().unwrap_or_default();
+        if let Some(number) = change.strip_prefix("streams ") {
+            ensure!(
+                line["reason"].as_str().is_some_and(|r| !r.is_empty()),
+                "{line}"
+            );
+            streams.push(number.parse()?);
+        }
+    }
+    Ok(streams)
+}
+
+/// A large file both ways: whole, verified by checksum, in several chunks with few enough streams.
+fn large(cells: &mut Cells, target: &Target<'_>, mode: &str) {
+    let source = sample::shared(sample::LARGE);
+    cells.check(format!("-p {mode}: a large file both ways"), || {
+        let source = source?;
+        let trace = target.store.local();
+        let up = target.store.upload();
+        let down = target.store.local();
+        for (from, to) in [
+            (text(&source), (target.url)(&up)),
+            ((target.url)(&up), text(&down)),
+        ] {
+            let trace_at = text(&trace);
+            let more = ["--trace", &trace_at, &from, &to];
+            let summary = copy::cp(&[&options(mode)[..], &more].concat())?;
+            ensure!(summary.bytes == sample::LARGE, "{summary:?}");
+            ensure!(
+                !["none", "size"].contains(&summary.verified.as_str()),
+                "{summary:?}"
+            );
+            ensure!((1..=8).contains(&summary.streams), "{summary:?}");
+            let chunks = chunks(&trace)?;
+            ensure!(
+                chunks.len() >= 3 && chunks[0] == 2,
+                "chunks of {chunks:?} streams"
+            );
+            ensure!(chunks.iter().all(|n| (1..=8).contains(n)), "{chunks:?}");
+        }
+        sample::same(&source, &target.store.path(&up))?;
+        sample::same(&source, &down)
+    });
+}
+
+fn all(name: &str, target: &Target<'_>) {
+    let mut cells = Cells::new(format!("longhaul cp in chunks, {name}"));
+    for mode in MODES {
+        large(&mut cells, target, mode);
+    }
+    for mode in MODES {
+        rows::get_and_put(&mut cells, target, &options(mode), &sample::SMALL);
+    }
+    rows::parts(&mut cells, target, &options("mi"));
+    rows::resume(&mut cells, target, &options("mi"));
+    rows::get_and_put(
+        &mut cells,
+        target,
+        &["-p", "mi", "--autopar", "delta=100ms,rtt=between"],
+        &[sample::LARGE],
+    );
+    cells.finish();
+}
+
+#[test]
+fn with_globus() {
+    need!(globus::find());
+    let store = Store::new().unwrap();
+    let server = globus::start(&store).unwrap();
+    let target = Target {
+        store: &store,
+        url: &|served| server.url(served),
+        log: &|| server.log(),
+    };
+    all("globus-gridftp-server", &target);
+}
+
+#[test]
+fn with_longhaul() {
+    let store = Store::new().unwrap();
+    let server = Serve::anonymous(store.root()).start().unwrap();
+    let target = Target {
+        store: &store,
+        url: &|served| server.url(served),
+        log: &|| server.log(),
+    };
+    all("longhaul", &target);
+}
+
+/// Chunks from one server to another: neither has the other's buffers, nor has this machine.
+#[test]
+fn between_servers() {
+    need!(globus::find());
+    let (here, there) = (Store::new().unwrap(), Store::new().unwrap());
+    let ours = Serve::anonymous(here.root()).start().unwrap();
+    let globus = globus::start(&there).unwrap();
+    let mut cells = Cells::new("chunks between servers");
+    for mode in MODES {
+        matrix::third_party(&mut cells, &there, &sample::SIZES, |source, destination| {
+            let (from, to) = (ours.url(source), globus.url(destination));
+            copy::cp(&[&options(mode)[..], &[&from, &to]].concat()).map(drop)
+        });
+        matrix::third_party(&mut cells, &here, &sample::SIZES, |source, destination| {
+            let (from, to) = (globus.url(source), ours.url(destination));
+            copy::cp(&[&options(mode)[..], &[&from, &to]].concat()).map(drop)
+        });
+    }
+    cells.finish();
+}
