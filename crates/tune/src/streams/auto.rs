@@ -128,8 +128,10 @@ pub struct Auto {
     run: (Class, u32),
     /// The largest window or buffer so far, bytes, and when it last grew.
     room: (u64, Duration),
-    /// Others have filled the queue since.
-    others: Option<Duration>,
+    /// Others have filled the queue since, and did when it was last drained.
+    others: Option<(Duration, Duration)>,
+    /// Nothing has queued since.
+    clear: Duration,
     standing: Standing,
     account: Account,
 }
@@ -197,6 +199,7 @@ impl Auto {
             run: (Class::Unknown, 0),
             room: (0, Duration::ZERO),
             others: None,
+            clear: Duration::ZERO,
             standing: Standing::default(),
             account: Account::default(),
         }
@@ -229,6 +232,9 @@ impl Auto {
             (class, times) if same(class, sight.class) => (sight.class, times.saturating_add(1)),
             _ => (sight.class, 1),
         };
+        if sight.trip.has_queue() {
+            self.clear = sight.at;
+        }
         if limit == Limit::Asked {
             self.unpace(
                 sight.at,
@@ -266,9 +272,8 @@ impl Auto {
             Class::Window | Class::SendBuffer => self.more_for_room(scene, sight, decisions),
             Class::PathFull => self.full(scene, sight, decisions),
             Class::Loss | Class::Path => {
-                self.others = None;
                 self.against_loss(scene, sight, decisions);
-                if decisions.is_empty() {
+                if decisions.is_empty() && !self.has_others(sight.at) {
                     self.more_for_slow(scene, sight, decisions);
                 }
                 if decisions.is_empty() {

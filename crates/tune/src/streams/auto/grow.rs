@@ -63,13 +63,12 @@ impl Auto {
         decisions: &mut Vec<Decision>,
     ) {
         let patience = (sight.trip.now * 10).max(Duration::from_secs(1));
-        let settled = sight.at.saturating_sub(self.steady) >= patience;
-        let room = sight.class == Class::Path && !sight.trip.has_queue() && !sight.starting;
+        let settled = sight.at.saturating_sub(self.steady.max(self.clear)) >= patience;
         if !settled
-            || !room
+            || sight.class != Class::Path
+            || sight.starting
             || sight.trip.base < LONG
             || bears_loss(scene.congestion)
-            || self.run.1 < 4
             || !self.rests.slow.is_over(sight.at)
         {
             return;

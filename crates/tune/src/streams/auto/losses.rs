@@ -24,7 +24,7 @@ enum Stage {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Losses {
     stage: Stage,
-    /// Sights counted, those with losses, and those with a full queue.
+    /// Sights counted, those with losses, and those with a queue.
     sights: u32,
     lossy: u32,
     full: u32,
@@ -60,7 +60,7 @@ impl Losses {
                 }
                 self.sights += 1;
                 self.lossy += u32::from(sight.lost);
-                self.full += u32::from(trip.is_congested());
+                self.full += u32::from(trip.now > trip.base * 6 / 5 + Duration::from_millis(1));
             }
         }
     }

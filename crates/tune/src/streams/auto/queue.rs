@@ -9,10 +9,10 @@ use crate::sizing::figures::{bits, span};
 
 /// Between two questions whose a queue is, once it was others'.
 const PAUSE: Duration = Duration::from_secs(4);
-/// A path is shared with others by so many streams at most: one or two is what others have.
-const SHARE: u32 = 2;
 /// Others have been there for so long before a congestion control is changed for them.
 const OTHERS: Duration = Duration::from_secs(5);
+/// They are believed to be there for so long after they were last seen.
+const GONE: Duration = Duration::from_secs(30);
 /// A pace that held for so long was right.
 const HELD: Duration = Duration::from_secs(10);
 
@@ -29,7 +29,7 @@ impl Auto {
             return;
         }
         match self.others {
-            Some(since) => {
+            Some((since, _)) => {
                 if sight.at.saturating_sub(since) >= OTHERS {
                     self.yield_control(sight, decisions);
                 }
@@ -81,7 +81,8 @@ impl Auto {
             decisions.push(self.decision(scene.at, Some(Step::Pace(Some(pace))), reason));
             return;
         }
-        self.others = self.others.or(Some(scene.at));
+        let since = self.others.map_or(scene.at, |(since, _)| since);
+        self.others = Some((since, scene.at));
         let pause = self.spread(PAUSE);
         self.rests.drain.fail(scene.at, pause);
         let reason = format!("others fill the queue (round trip {now} of {base})");
@@ -151,9 +152,17 @@ impl Auto {
         !matches!(self.pacing, Pacing::Free)
     }
 
+    /// Others were at the bottleneck when it was last asked.
+    pub(super) fn has_others(&mut self, at: Duration) -> bool {
+        self.others = self
+            .others
+            .filter(|(_, seen)| at.saturating_sub(*seen) < GONE);
+        self.others.is_some()
+    }
+
     /// With others at the bottleneck every stream is a share.
     fn share(&mut self, sight: &Sight, decisions: &mut Vec<Decision>) {
-        let to = SHARE.clamp(self.limits.least, self.most);
+        let to = self.limits.least.min(self.most);
         if to >= self.streams {
             return;
         }
