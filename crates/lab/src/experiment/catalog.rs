@@ -27,6 +27,10 @@ pub(crate) const EXPERIMENTS: &[Shipped] = shipped!["experiments":
     "drsftp2004-memory",
     "drsftp2004-third-party",
     "auto-vs-kernel",
+    "autopar-real",
+    "auto-oracle",
+    "auto-oracle-loss",
+    "auto-start",
     "loopback", "loopback-latency",
     "calibration-ping",
     "calibration-udp",
@@ -42,7 +46,9 @@ pub(crate) const PROGRAMS: &[Shipped] = shipped!["programs":
     "longhaul-buffers",
     "longhaul-buffers-put",
     "longhaul-buffers-third-party",
-    "globus", "curl", "lftp", "aria2",
+    "longhaul-either",
+    "longhaul-globus-either",
+    "globus", "globus-either", "curl", "lftp", "aria2",
     "iperf3", "iperf3-steady", "iperf3-udp", "ping", "simulator",
 ];
 

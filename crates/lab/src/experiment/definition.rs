@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::Mode;
+use super::best::{self, Bests};
 use super::document::{self, mistake};
 use super::measures::{self, AlsoDefinition, Ratios};
 use super::series::SeriesDefinition;
@@ -139,7 +140,10 @@ pub(crate) struct Definition {
     /// Programs that take part several times, with settings of their own.
     #[serde(default)]
     pub(crate) variants: BTreeMap<String, VariantDefinition>,
-    /// Key of the program or variant that others are compared with.
+    /// The best of several programs or variants, to be compared with.
+    #[serde(default)]
+    pub(crate) best: Bests,
+    /// Key of the program, variant or best that others are compared with.
     #[serde(default)]
     pub(crate) baseline: Option<String>,
     /// The seed of all random events.
@@ -248,6 +252,7 @@ impl Definition {
         self.check_kind(file)?;
         self.check_unit(file)?;
         measures::check(self, file)?;
+        best::check(self, file)?;
         self.check_variants(file)?;
         self.check_paper(file)
     }
@@ -257,6 +262,7 @@ impl Definition {
         let measures: Vec<&str> = self.measures().collect();
         for (key, variant) in &self.variants {
             variant.check(file, key, columns, &measures)?;
+            self.check_only(file, key, variant)?;
             if variant.published_ratio.is_some() && self.baseline.is_none() {
                 let key = format!("variants.{key}.published_ratio");
                 return Err(mistake(file, &key, "needs a 'baseline'"));
@@ -272,11 +278,29 @@ impl Definition {
             series.check(file, index, &programs)?;
         }
         match &self.baseline {
-            Some(odd) if !programs.contains(&odd) => {
+            Some(odd) if !programs.contains(&odd) && !self.best.contains_key(odd) => {
                 Err(mistake(file, "baseline", format!("'{odd}' takes no part")))
             }
             _ => Ok(()),
         }
+    }
+
+    /// A variant takes part only at values that there are.
+    fn check_only(
+        &self,
+        file: &str,
+        key: &str,
+        variant: &VariantDefinition,
+    ) -> Result<(), LabError> {
+        for (axis, values) in &variant.only {
+            let known = self.axes().find(|known| known.key == *axis);
+            let odd = |value: &&String| known.is_none_or(|known| !known.full.contains(value));
+            if let Some(odd) = values.iter().find(odd) {
+                let what = format!("there is no '{odd}' on an axis '{axis}'");
+                return Err(mistake(file, &format!("variants.{key}.only"), what));
+            }
+        }
+        Ok(())
     }
 
     fn check_counts(&self, file: &str) -> Result<(), LabError> {

@@ -169,6 +169,11 @@ fn mistakes_in_variants_and_measures_name_their_key() {
         ),
         ("quick_largest", "quick_smallest", "`quick_smallest`"),
         (
+            "quick_largest",
+            "only = { latency = [\"7\"] }\nquick_largest",
+            "'variants.stock.only'",
+        ),
+        (
             "[network.default]",
             "[across.sets.\"2\"]\nbytes = \"1MB\"\n[network.default]",
             "'across'",

@@ -24,6 +24,16 @@ pub(crate) struct Growth {
 const FEWEST_SAMPLES: usize = 10;
 
 impl Growth {
+    /// Of a field between two shares of its last value.
+    pub(crate) fn of(of: &str, between: (f64, f64), x: &str, only: &Only) -> Self {
+        Self {
+            of: of.to_owned(),
+            between,
+            x: x.to_owned(),
+            only: only.clone(),
+        }
+    }
+
     /// What is wrong with it.
     pub(crate) fn mistake(&self) -> Option<&'static str> {
         let (from, to) = self.between;
@@ -35,28 +45,13 @@ impl Growth {
     /// samples. `None` with fewer than [`FEWEST_SAMPLES`] between the two. What is no such sample is
     /// passed over.
     pub(crate) fn per_second(&self, samples: &str) -> Option<f64> {
-        let points: Vec<(f64, f64)> = samples
-            .lines()
-            .filter_map(|line| self.point(line))
-            .collect();
+        let points = trace::points(samples, &self.of, &self.x, &self.only);
         let (_, last) = *points.last()?;
         let (from, to) = (self.between.0 * last, self.between.1 * last);
         let (begin, end) = (reached(&points, from)?, reached(&points, to)?);
         let within = points.iter().filter(|(t, _)| (begin..=end).contains(t));
         let rate = (to - from) / (end - begin);
         (within.count() >= FEWEST_SAMPLES && rate.is_finite()).then_some(rate)
-    }
-
-    /// Time and value of a sample.
-    fn point(&self, line: &str) -> Option<(f64, f64)> {
-        let sample = serde_json::from_str(line).ok()?;
-        if !trace::meant(&sample, &self.only) {
-            return None;
-        }
-        Some((
-            trace::number(&sample, &self.x)?,
-            trace::number(&sample, &self.of)?,
-        ))
     }
 }
 

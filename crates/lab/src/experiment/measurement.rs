@@ -20,6 +20,7 @@ use super::process::{self, Wait};
 use super::reading::Reading;
 use super::results::{Sample, Series};
 use super::series;
+use super::template::Variables;
 use crate::LabError;
 use crate::net::NetReport;
 use crate::shell;
@@ -217,6 +218,7 @@ fn judge(
         outcome: &outcome,
         bytes,
         cut: prepared.cut,
+        variables: &prepared.variables,
     };
     let measure = &definition.measure;
     let failure = outcome.failure.clone().or_else(|| incomplete(prepared));
@@ -310,6 +312,8 @@ struct Seen<'a> {
     bytes: u64,
     /// The file was smaller than others' at this point.
     cut: bool,
+    /// What the run was made with.
+    variables: &'a Variables,
 }
 
 impl Seen<'_> {
@@ -318,7 +322,11 @@ impl Seen<'_> {
         let Some(ratio) = self.definition.ratios.get(measure) else {
             return self.simple(measure);
         };
-        let ratio = self.simple(&ratio.of)? / self.simple(&ratio.to)?;
+        let below = match ratio.is_to_number() {
+            true => ratio.number(self.variables),
+            false => self.simple(&ratio.to),
+        };
+        let ratio = self.simple(&ratio.of)? / below?;
         ratio.is_finite().then_some(ratio)
     }
 

@@ -52,6 +52,7 @@ fn fake(network: bool, script: &str) -> Fake {
             cut: false,
             received: None,
             trace: Some(directory.path().join("trace")),
+            variables: [("rtt".to_owned(), "25".to_owned())].into(),
         },
         directory,
     }
@@ -98,6 +99,7 @@ label = "per nothing"
 unit = "Mbit/s"
 [ratios]
 efficiency = {{ of = "goodput", to = "buffer" }}
+turns = {{ of = "wall", to = "{{2*rtt}}" }}
 useless = {{ of = "goodput", to = "hue" }}
 [[series]]
 title = "Window"
@@ -154,6 +156,7 @@ fn values_come_from_the_clock_or_the_output() {
         ("seconds", 0.5),
         ("cpu_per_gigabyte", 20.0),
         ("rtt", 4.0),
+        ("turns", 10.0),
     ] {
         let made = measure(&fake, name).unwrap();
         let measured = made.sample.value.unwrap();

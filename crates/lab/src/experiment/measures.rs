@@ -7,6 +7,7 @@ use serde::Deserialize;
 use super::definition::{Definition, built_in_unit};
 use super::document::mistake;
 use super::results::Also;
+use super::template::{self, Variables};
 use crate::LabError;
 
 /// A further measure of the same runs. It becomes a table and figures of its own.
@@ -36,14 +37,27 @@ impl AlsoDefinition {
     }
 }
 
-/// One measure divided by another one of the same run.
+/// One measure divided by another one of the same run, or by a number that the run was made with.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RatioDefinition {
     /// Measure above the line.
     pub(crate) of: String,
-    /// Measure below it.
+    /// Measure below it, or a number of the point: a text with holes (`{rtt}`).
     pub(crate) to: String,
+}
+
+impl RatioDefinition {
+    /// What stands below the line, if it is no measure.
+    pub(crate) fn number(&self, variables: &Variables) -> Option<f64> {
+        let text = template::expand(&self.to, variables).ok()?;
+        text.parse().ok()
+    }
+
+    /// Whether a number of the point stands below the line.
+    pub(crate) fn is_to_number(&self) -> bool {
+        self.to.contains('{')
+    }
 }
 
 /// Measure → how it is made from others.

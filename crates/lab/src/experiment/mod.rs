@@ -5,6 +5,7 @@
 //! into the files, `measurement` starts a fresh process for it (in a fresh network), and in that
 //! process `cell` starts server and client and counts.
 
+mod best;
 mod catalog;
 mod cell;
 mod definition;
@@ -13,6 +14,7 @@ mod entrants;
 mod environment;
 mod growth;
 mod interrupt;
+mod level;
 mod listening;
 mod measurement;
 mod measures;
@@ -22,6 +24,7 @@ mod process;
 mod program;
 mod reading;
 pub mod results;
+mod rise;
 mod runner;
 mod save;
 mod scratch;

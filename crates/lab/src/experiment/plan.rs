@@ -34,6 +34,12 @@ impl Entrant {
         self.variant.as_ref().map_or(NONE, |variant| &variant.sets)
     }
 
+    /// Whether it takes part at a point of the sweep.
+    pub(crate) fn runs_at(&self, at: &At) -> bool {
+        let variant = self.variant.as_ref();
+        self.program.runs_at(at) && variant.is_none_or(|variant| variant.runs_at(at))
+    }
+
     /// As it is kept with the results.
     pub(crate) fn shown(&self) -> Program {
         let variant = self.variant.as_ref();
@@ -128,7 +134,7 @@ impl Sweep {
             let mut here = Vec::new();
             for (index, entrant) in entrants.iter().enumerate() {
                 let shown = (index, entrant.program.shown_at(&at));
-                if entrant.program.runs_at(&at) && !done.contains(&shown) {
+                if entrant.runs_at(&at) && !done.contains(&shown) {
                     done.push(shown);
                     here.push(index);
                 }

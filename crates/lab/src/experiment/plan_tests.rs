@@ -109,6 +109,19 @@ fn who_ignores_an_axis_runs_once_and_who_cannot_follow_it_not_at_all() {
 }
 
 #[test]
+fn a_variant_may_take_part_at_some_values_only() {
+    let mut some = entrant("some", "only = { latency = ['1', '5'] }");
+    some.variant = Some(VariantDefinition {
+        only: [("latency".to_owned(), vec!["5".to_owned(), "10".to_owned()])].into(),
+        ..VariantDefinition::default()
+    });
+    let all = sweep(Mode::Full, &["p=1"]).unwrap();
+    let points = all.points(&[entrant("x", ""), some]);
+    let who: Vec<_> = points.iter().map(|p| p.entrants.as_slice()).collect();
+    assert_eq!(who, [&[0][..], &[0, 1], &[0]]);
+}
+
+#[test]
 fn everybody_begins_in_turn() {
     assert_eq!(rotated(&[3, 5, 7], 0), [3, 5, 7]);
     assert_eq!(rotated(&[3, 5, 7], 1), [5, 7, 3]);

@@ -31,6 +31,8 @@ pub(crate) struct Prepared {
     pub(crate) received: Option<PathBuf>,
     /// Where the client writes samples over time.
     pub(crate) trace: Option<PathBuf>,
+    /// What the holes were filled with.
+    pub(crate) variables: Variables,
 }
 
 /// What all runs of an experiment share.
@@ -112,6 +114,7 @@ impl Setup<'_> {
             bytes,
             cut,
             received: (received && bytes > 0).then_some(sink),
+            variables,
         })
     }
 

@@ -129,9 +129,7 @@ impl ProgramDefinition {
 
     /// Whether it can be run at a point of the sweep.
     pub(crate) fn runs_at(&self, at: &BTreeMap<String, String>) -> bool {
-        self.only
-            .iter()
-            .all(|(axis, values)| at.get(axis).is_none_or(|value| values.contains(value)))
+        within(&self.only, at)
     }
 
     /// The point as this program's row is called.
@@ -170,6 +168,12 @@ impl ProgramDefinition {
         };
         format!("{} left out: {binary} is not installed{how}", self.label)
     }
+}
+
+/// Whether a point of the sweep is one of the `only` ones: axis → values.
+pub(crate) fn within(only: &BTreeMap<String, Vec<String>>, at: &BTreeMap<String, String>) -> bool {
+    only.iter()
+        .all(|(axis, values)| at.get(axis).is_none_or(|value| values.contains(value)))
 }
 
 /// Where executables are looked for.

@@ -3,10 +3,12 @@
 use serde::Deserialize;
 
 use super::growth::Growth;
+use super::level::Level;
+use super::rise::Rise;
 use super::statistics::median;
 
-/// Where a value is in what a client printed, or in a file: exactly one of `json`, `after` and
-/// `growth`.
+/// Where a value is in what a client printed, or in a file: exactly one of `json`, `after`,
+/// `growth`, `rise` and `level`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Reading {
@@ -19,6 +21,12 @@ pub(crate) struct Reading {
     /// A field of samples over time, of which the growth a second counts.
     #[serde(default)]
     growth: Option<Growth>,
+    /// The same field, of which the time counts until it grows that fast.
+    #[serde(default)]
+    rise: Option<Rise>,
+    /// A field of samples over time, of which the median counts.
+    #[serde(default)]
+    level: Option<Level>,
     /// Name of a file in `{scratch}` that is read in place of what the client printed.
     #[serde(default)]
     file: Option<String>,
@@ -38,14 +46,20 @@ impl Reading {
             self.json.is_some(),
             self.after.is_some(),
             self.growth.is_some(),
+            self.rise.is_some(),
+            self.level.is_some(),
         ];
         if places.into_iter().filter(|given| *given).count() != 1 {
-            return Some("give one of 'json', 'after' and 'growth'");
+            return Some("give one of 'json', 'after', 'growth', 'rise' and 'level'");
         }
         if self.file.as_ref().is_some_and(|name| name.contains('/')) {
             return Some("'file' is the name of a file in {scratch}, not a path");
         }
-        self.growth.as_ref().and_then(Growth::mistake)
+        let growth = self.growth.as_ref().and_then(Growth::mistake);
+        let rise = self.rise.as_ref().and_then(Rise::mistake);
+        growth
+            .or(rise)
+            .or_else(|| self.level.as_ref().and_then(Level::mistake))
     }
 
     /// Name of the file in `{scratch}` that it is about; `None`: it is about what the client printed.
@@ -55,11 +69,16 @@ impl Reading {
 
     /// The number, multiplied.
     pub(crate) fn number(&self, output: &str) -> Option<f64> {
-        let found = match (&self.json, &self.after, &self.growth) {
-            (Some(path), ..) => json(output, path)?.as_f64(),
-            (_, Some(marker), _) => median(&numbers_after(output, marker)),
-            (.., Some(growth)) => growth.per_second(output),
-            _ => None,
+        let found = if let Some(path) = &self.json {
+            json(output, path)?.as_f64()
+        } else if let Some(marker) = &self.after {
+            median(&numbers_after(output, marker))
+        } else if let Some(growth) = &self.growth {
+            growth.per_second(output)
+        } else if let Some(rise) = &self.rise {
+            rise.seconds(output)
+        } else {
+            self.level.as_ref()?.typical(output)
         };
         found.map(|number| number * self.scale)
     }
@@ -147,6 +166,13 @@ mod tests {
                 .mistake()
                 .is_some()
         );
+        let rise =
+            |over| format!("rise = {{ of = 'a', to = 1, between = [0.5, 1], over = {over} }}");
+        assert!(reading(&rise("1")).mistake().is_none());
+        assert!(reading(&rise("0")).mistake().is_some());
+        let level = |to| format!("level = {{ of = 'a', between = [0, {to}] }}");
+        assert!(reading(&level("1")).mistake().is_none());
+        assert!(reading(&level("2")).mistake().is_some());
         let log = reading("json = 'a'\nfile = 'log'");
         assert_eq!((log.mistake(), log.file()), (None, Some("log")));
         assert!(reading("json = 'a'\nfile = '../log'").mistake().is_some());

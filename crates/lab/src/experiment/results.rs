@@ -120,6 +120,9 @@ pub struct Cell {
     pub program: String,
     /// Axis key → value, as written in the experiment.
     pub at: BTreeMap<String, String>,
+    /// This is the best of several programs: the key of the one whose cell it repeats.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chosen: Option<String>,
     /// Median of the valid samples; `None`: there was none.
     pub median: Option<f64>,
     /// Half-width of the 95 % confidence interval of the mean; `None`: fewer than two valid samples.

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use super::best;
 use super::definition::{AxisDefinition, Definition, Kind};
 use super::entrants::{self, Entrants};
 use super::interrupt::Interrupts;
@@ -11,7 +12,7 @@ use super::measurement::{self, Made, Run, Runs};
 use super::measures::{self, AlsoDefinition};
 use super::plan::{self, At, Entrant, Point, Sweep};
 use super::preparation::Setup;
-use super::results::{AlsoValue, Axis, Cell, Results, Series};
+use super::results::{AlsoValue, Axis, Cell, Program, Results, Series};
 use super::scratch::Scratch;
 use super::series::SeriesDefinition;
 use super::{Mode, RunRequest, Saved, catalog, environment, save, simulation, tally, variables};
@@ -92,6 +93,11 @@ fn blank(
     let mut notes = definition.notes.clone();
     notes.extend(entrants.notes.iter().cloned());
     let axis = |axis: &AxisDefinition| shown(axis, sweep, &entrants.all);
+    let keys: Vec<&str> = entrants.all.iter().map(|e| e.key.as_str()).collect();
+    let measured = definition.also.iter().map(AlsoDefinition::shown);
+    let also = measured.chain(best::ratios(definition)).collect();
+    let mut programs: Vec<Program> = entrants.all.iter().map(Entrant::shown).collect();
+    programs.extend(best::shown(definition, &keys));
     Results {
         experiment: name,
         title: definition.title.clone(),
@@ -104,7 +110,7 @@ fn blank(
         environment,
         unit: definition.unit.clone(),
         higher_is_better: definition.higher_is_better,
-        also: definition.also.iter().map(AlsoDefinition::shown).collect(),
+        also,
         charts: definition
             .series
             .iter()
@@ -113,7 +119,7 @@ fn blank(
         baseline: definition.baseline.clone(),
         across: axis(&definition.across),
         down: definition.down.as_ref().map(axis),
-        programs: entrants.all.iter().map(Entrant::shown).collect(),
+        programs,
         cells: Vec::new(),
         notes,
     }
@@ -193,8 +199,12 @@ impl Experiment<'_> {
     /// Visits the points; after each, what is done is on the disk.
     fn visit(&mut self, points: &[Point], say: &mut dyn FnMut(&str)) -> Result<(), LabError> {
         for (done, point) in points.iter().enumerate() {
+            let first = self.results.cells.len();
             let next = self.visit_one(point)?;
-            self.tell(point, say);
+            if next == Next::Continue {
+                best::add(&self.definition, &mut self.results.cells, first);
+            }
+            self.tell(first, say);
             if next == Next::Stop {
                 let note = format!("Interrupted after {done} of {} points.", points.len());
                 say(&note);
@@ -318,19 +328,16 @@ impl Experiment<'_> {
         measurement::run(&runs, entrant, &prepared, seed)
     }
 
-    /// One line a cell of `point` that was measured.
-    fn tell(&self, point: &Point, say: &mut dyn FnMut(&str)) {
-        let cells = &self.results.cells;
-        let first = cells.len().saturating_sub(point.entrants.len());
-        let here = cells[first..].iter().zip(&point.entrants);
-        for (cell, index) in here.filter(|(cell, _)| !cell.samples.is_empty()) {
-            let label = &self.entrants[*index].key;
-            say(&tally::describe(
-                cell,
-                label,
-                &self.results.unit,
-                &self.results.also,
-            ));
+    /// One line a cell of a point that was measured; `first` is the first of them.
+    fn tell(&self, first: usize, say: &mut dyn FnMut(&str)) {
+        let here = self.results.cells.iter().skip(first);
+        for cell in here.filter(|cell| !cell.samples.is_empty()) {
+            let (unit, also) = (&self.results.unit, &self.results.also);
+            let label = match &cell.chosen {
+                Some(chosen) => format!("{} ({chosen})", cell.program),
+                None => cell.program.clone(),
+            };
+            say(&tally::describe(cell, &label, unit, also));
         }
     }
 

@@ -70,7 +70,8 @@ fn csv(results: &Results) -> String {
     ]);
     heading.extend(also.iter().map(String::as_str));
     let mut text = line(heading.iter().map(|h| text_field(h)));
-    for cell in &results.cells {
+    // A best repeats the runs of another cell.
+    for cell in results.cells.iter().filter(|cell| cell.chosen.is_none()) {
         for (index, sample) in cell.samples.iter().enumerate() {
             text += &line(
                 fields(results, &axes, cell, index, sample)

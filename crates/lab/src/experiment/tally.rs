@@ -9,6 +9,7 @@ pub(crate) fn empty(program: &str, at: At, paper: Option<f64>) -> Cell {
     Cell {
         program: program.to_owned(),
         at,
+        chosen: None,
         median: None,
         half_width: None,
         paper,
@@ -94,8 +95,11 @@ pub(crate) fn describe(cell: &Cell, label: &str, unit: &str, also: &[Also]) -> S
         .cpu_per_gigabyte
         .map(|seconds| format!("  {seconds:.2} CPU s/GB"))
         .unwrap_or_default();
+    let valid = cell.samples.iter().filter(|s| s.invalid.is_empty());
+    let limit = valid.filter_map(|s| s.limited_by.as_deref()).next_back();
+    let limit = limit.map_or_else(String::new, |limit| format!("  limited by {limit}"));
     format!(
-        "{label:<20} {:<20} {value}{paper}{also}{cpu}{spoiled}",
+        "{label:<20} {:<20} {value}{paper}{also}{cpu}{limit}{spoiled}",
         at.join(", ")
     )
 }
@@ -157,6 +161,9 @@ mod tests {
             line.contains("p 4") && line.contains("2.000 ± 2.484 Mbit/s"),
             "{line}"
         );
+        cell.samples[2].limited_by = Some("loss".to_owned());
+        let line = describe(&cell, "X", "Mbit/s", &[]);
+        assert!(line.contains("limited by loss"), "{line}");
         assert!(
             line.contains("(published 90.00)") && line.contains("2 of 5"),
             "{line}"

@@ -23,6 +23,16 @@ pub(crate) fn number(sample: &Value, field: &str) -> Option<f64> {
     at(sample, field)?.as_f64()
 }
 
+/// Time and value of the samples that have both, `x` and `of`; what is no such sample is passed over.
+pub(crate) fn points(samples: &str, of: &str, x: &str, only: &Only) -> Vec<(f64, f64)> {
+    let point = |line: &str| {
+        let sample = serde_json::from_str(line).ok()?;
+        let meant = meant(&sample, only);
+        meant.then_some((number(&sample, x)?, number(&sample, of)?))
+    };
+    samples.lines().filter_map(point).collect()
+}
+
 fn at<'a>(sample: &'a Value, field: &str) -> Option<&'a Value> {
     field
         .split('.')

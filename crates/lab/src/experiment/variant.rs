@@ -6,6 +6,7 @@ use serde::Deserialize;
 
 use super::Mode;
 use super::document::mistake;
+use super::program;
 use super::template::Variables;
 use crate::LabError;
 
@@ -20,6 +21,9 @@ pub(crate) struct VariantDefinition {
     /// Variables, which may refer to the point and win over the experiment's parameters.
     #[serde(default)]
     pub(crate) sets: Variables,
+    /// Axis → the only values at which it takes part; so the program's own.
+    #[serde(default)]
+    pub(crate) only: BTreeMap<String, Vec<String>>,
     /// Repetitions in a quick run, in place of the experiment's.
     #[serde(default)]
     pub(crate) quick_repetitions: Option<u32>,
@@ -38,6 +42,11 @@ pub(crate) struct VariantDefinition {
 }
 
 impl VariantDefinition {
+    /// Whether it takes part at a point of the sweep.
+    pub(crate) fn runs_at(&self, at: &BTreeMap<String, String>) -> bool {
+        program::within(&self.only, at)
+    }
+
     /// Repetitions in `mode`, if they are its own.
     pub(crate) fn repetitions(&self, mode: Mode) -> Option<u32> {
         self.quick_repetitions.filter(|_| mode == Mode::Quick)

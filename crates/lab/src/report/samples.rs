@@ -141,6 +141,7 @@ fn cell(program: &str, row: &str, column: &str, median: f64) -> Cell {
             ("streams".to_owned(), row.to_owned()),
             ("latency".to_owned(), column.to_owned()),
         ]),
+        chosen: None,
         median: Some(median),
         half_width: Some(median / 20.0),
         paper: (program == "guc").then_some(median / 1.25),

@@ -215,7 +215,8 @@ fn statement(what: String, spread: Spread) -> Statement {
 fn coverage(grid: &Grid<'_>) -> String {
     let mut measured = 0;
     let (mut wanted, mut all, mut valid) = (0, 0, 0);
-    for (_, cell) in grid.cells() {
+    let own = grid.cells().filter(|(_, cell)| cell.chosen.is_none());
+    for (_, cell) in own {
         let runs = Runs::of(cell);
         wanted += 1;
         measured += usize::from(cell.median.is_some());

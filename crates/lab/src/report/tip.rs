@@ -46,6 +46,7 @@ pub(super) fn circumstances(cell: &Cell) -> Vec<String> {
         line.push_str(&format!(", {} left out: {reasons}", runs.all - runs.valid));
     }
     let mut lines = vec![line];
+    lines.extend(cell.chosen.iter().map(|chosen| format!("it is {chosen}")));
     if let Some(seconds) = cell.cpu_per_gigabyte {
         lines.push(format!(
             "{} s of processor time a GB",

@@ -1,7 +1,7 @@
 //! `longhaul lab sim`: simulated TCP connections over a bottleneck, as a table.
 //!
 //! [`run`] simulates one network for each number of parallel connections that was asked for and
-//! returns what each of them did. An experiment of kind `sim` has a `simulation` table, which is a
+//! returns what each of them did, or one transfer that finds the number by itself ([`Tuned`]). An experiment of kind `sim` has a `simulation` table, which is a
 //! [`SimShorthand`] (`flows = "{connections}"`), and measures one [`Measure`] of its only point.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,11 +17,13 @@ mod report;
 mod request;
 mod setting;
 mod shorthand;
+mod tuned;
 
 pub use report::{Measure, SimPoint, SimReport};
 pub use request::{Flows, SimRequest};
 pub use setting::Setting;
 pub use shorthand::SimShorthand;
+pub use tuned::{SimChunk, Tuned};
 
 /// Simulates what was asked for, for each number of connections.
 ///
@@ -29,13 +31,17 @@ pub use shorthand::SimShorthand;
 /// [`LabError::Usage`]: what [`SimRequest::check`] refuses.
 pub fn run(request: &SimRequest) -> Result<SimReport, LabError> {
     request.check()?;
-    let counts = match &request.flows {
-        Flows::Counts(counts) => counts.iter().copied().map(Streams::Fixed).collect(),
-        Flows::Auto => vec![Streams::Automatic],
+    let points = match &request.flows {
+        Flows::Counts(counts) => {
+            let fixed: Vec<Streams> = counts.iter().copied().map(Streams::Fixed).collect();
+            points(request, &fixed)
+        }
+        Flows::Auto => points(request, &[Streams::Automatic]),
+        Flows::Tuned(tuned) => vec![tuned::simulate(request, *tuned)],
     };
     Ok(SimReport {
         setting: Setting::of(request),
-        points: points(request, &counts),
+        points,
     })
 }
 

@@ -84,7 +84,8 @@ fn all(simulation: &Simulation) -> Vec<FlowStats> {
         .collect()
 }
 
-fn scenario(request: &SimRequest) -> Scenario {
+/// The network, without connections.
+pub(super) fn scenario(request: &SimRequest) -> Scenario {
     let back = Conditions {
         rate: Some(request.rate),
         delay: request.delay,
@@ -117,7 +118,8 @@ fn cross(request: &SimRequest, rate: Rate) -> CrossTraffic {
     }
 }
 
-fn flow(request: &SimRequest) -> FlowSpec {
+/// A connection.
+pub(super) fn flow(request: &SimRequest) -> FlowSpec {
     let access = Access {
         rate: Some(request.access_rate),
         delay: request.access_delay,
@@ -138,7 +140,8 @@ fn flow(request: &SimRequest) -> FlowSpec {
     }
 }
 
-fn point(flows: &[FlowStats], elapsed: Duration, limiter: Limiter) -> SimPoint {
+/// What `flows` did in `elapsed`.
+pub(super) fn point(flows: &[FlowStats], elapsed: Duration, limiter: Limiter) -> SimPoint {
     let sum = |field: fn(&FlowStats) -> u64| flows.iter().map(field).sum::<u64>();
     let bytes = sum(|f| f.delivered_bytes);
     let samples = sum(|f| f.sender.rtt_samples);
@@ -158,6 +161,8 @@ fn point(flows: &[FlowStats], elapsed: Duration, limiter: Limiter) -> SimPoint {
         fairness: fairness(flows),
         seconds: None,
         limited_by: limiter.name().to_owned(),
+        end: None,
+        chunks: Vec::new(),
     }
 }
 

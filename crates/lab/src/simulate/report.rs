@@ -5,6 +5,7 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use super::setting::Setting;
+use super::tuned::{self, SimChunk};
 
 /// Simulations of one setting, one for each number of connections.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -18,7 +19,8 @@ pub struct SimReport {
 /// One simulation.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SimPoint {
-    /// Parallel connections.
+    /// Parallel connections; where the number is found on the way, of the last chunk that was not
+    /// just what was left.
     pub flows: u32,
     /// Payload that arrived in order, Mbit/s.
     pub goodput_mbps: f64,
@@ -38,6 +40,12 @@ pub struct SimPoint {
     pub seconds: Option<f64>,
     /// What held the connections back, as `tune::limiter` judges it from the sender's accounts.
     pub limited_by: String,
+    /// The last chunk that was not just what was left of the file.
+    #[serde(skip)]
+    pub end: Option<SimChunk>,
+    /// Of a file in chunks, in their order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub chunks: Vec<SimChunk>,
 }
 
 /// What an experiment takes from a simulation.
@@ -47,31 +55,63 @@ pub enum Measure {
     Goodput,
     /// `mean_rtt`: mean round trip, milliseconds.
     MeanRtt,
+    /// `streams`: connections at the end.
+    Streams,
+    /// `end_goodput`: of the last chunk that was not just what was left, Mbit/s.
+    EndGoodput,
+    /// `end_queueing`: mean wait of its packets in the bottleneck's queue, milliseconds.
+    EndQueueing,
+    /// `settled`: when the number of connections had been found, seconds.
+    Settled,
 }
 
 impl Measure {
     /// The measure of that name.
     pub fn named(name: &str) -> Option<Self> {
-        match name {
-            "goodput" => Some(Self::Goodput),
-            "mean_rtt" => Some(Self::MeanRtt),
-            _ => None,
+        Self::ALL.into_iter().find(|m| m.name() == name)
+    }
+
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::Goodput,
+        Self::MeanRtt,
+        Self::Streams,
+        Self::EndGoodput,
+        Self::EndQueueing,
+        Self::Settled,
+    ];
+
+    /// The name in an experiment's file.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Goodput => "goodput",
+            Self::MeanRtt => "mean_rtt",
+            Self::Streams => "streams",
+            Self::EndGoodput => "end_goodput",
+            Self::EndQueueing => "end_queueing",
+            Self::Settled => "settled",
         }
     }
 
-    /// Its value at `point`; `None`: nothing arrived.
+    /// Its value at `point`; `None`: nothing arrived, or the number of connections was not to be found.
     pub fn of(self, point: &SimPoint) -> Option<f64> {
         match self {
             Self::Goodput => Some(point.goodput_mbps),
             Self::MeanRtt => point.mean_rtt_ms,
+            Self::Streams => Some(point.flows.into()),
+            Self::EndGoodput => point.end.as_ref().map(|end| end.goodput_mbps),
+            Self::EndQueueing => point.end.as_ref().map(|end| end.queueing_ms),
+            Self::Settled => tuned::settled(&point.chunks),
         }
     }
 
-    /// `Mbit/s` or `ms`.
+    /// `Mbit/s`, `ms`, `s`, or empty.
     pub const fn unit(self) -> &'static str {
         match self {
-            Self::Goodput => "Mbit/s",
-            Self::MeanRtt => "ms",
+            Self::Goodput | Self::EndGoodput => "Mbit/s",
+            Self::MeanRtt | Self::EndQueueing => "ms",
+            Self::Streams => "",
+            Self::Settled => "s",
         }
     }
 }
@@ -116,11 +156,17 @@ impl SimReport {
             }
             let _ = writeln!(text, "  {}", p.limited_by);
         }
+        for p in self.points.iter().filter(|p| !p.chunks.is_empty()) {
+            text.push_str(&tuned::table(&p.chunks));
+        }
         text
     }
 
-    /// One line a point under a line of names; no quoting is needed.
+    /// One line a point, or of a file in chunks a chunk, under a line of names; no quoting is needed.
     pub fn to_csv(&self) -> String {
+        if let Some(point) = self.points.iter().find(|p| !p.chunks.is_empty()) {
+            return tuned::csv(&point.chunks, self.setting.seed);
+        }
         let mut csv = String::from(
             "connections,goodput_mbps,mean_rtt_ms,drops,losses,retransmits,timeouts,jain,seconds,\
              limited_by,seed\n",
@@ -175,6 +221,8 @@ mod tests {
             fairness: 0.5,
             seconds: None,
             limited_by: "receive window".to_owned(),
+            end: None,
+            chunks: Vec::new(),
         }
     }
 

@@ -7,6 +7,9 @@ use sim::link::{Loss, Queue};
 use sim::rate::Rate;
 use sim::tcp::{Congestion, HEADERS};
 
+use tune::streams::chunked::Parameters;
+
+use super::tuned::{self, Tuned};
 use crate::LabError;
 
 /// Most parallel connections in one simulation.
@@ -29,6 +32,8 @@ pub enum Flows {
     Counts(Vec<u32>),
     /// The number that longhaul opens by itself on this path (`tune::streams`).
     Auto,
+    /// A number that is found while a file is transferred in chunks.
+    Tuned(Tuned),
 }
 
 /// A simulation: N connections from a server to a client over two routers, and the path between
@@ -58,7 +63,7 @@ pub struct SimRequest {
     /// Congestion control; recovery is by SACK in both. Default: NewReno.
     pub congestion: Congestion,
     /// Initial congestion window, segments. Default: ns-2's 2 for endless connections, and for a
-    /// file the 10 of RFC 6928.
+    /// file the 10 of RFC 6928; a file in chunks has the former, as in the paper.
     pub initial_window: Option<u32>,
     /// The receiver acknowledges every other segment (RFC 1122) instead of each. Default: no.
     pub delayed_ack: bool,
@@ -78,6 +83,8 @@ pub struct SimRequest {
     /// The sending host holds each packet back for a random time up to this, as ns-2's
     /// `overhead_`; order is kept. Default: none.
     pub jitter: Duration,
+    /// Parameters of [`Flows::Tuned`]. Default: the paper's.
+    pub autopar: Parameters,
     /// Random events repeat with the same seed. Default: 1.
     pub seed: u64,
 }
@@ -102,6 +109,7 @@ impl Default for SimRequest {
             bytes: None,
             cross_traffic: None,
             jitter: Duration::ZERO,
+            autopar: Parameters::default(),
             seed: 1,
         }
     }
@@ -115,8 +123,23 @@ impl SimRequest {
 
     /// The initial congestion window that is simulated, segments.
     pub fn effective_initial_window(&self) -> u32 {
-        let default = if self.bytes.is_some() { 10 } else { 2 };
+        let plain_file = self.bytes.is_some() && self.tuned().is_none();
+        let default = if plain_file { 10 } else { 2 };
         self.initial_window.unwrap_or(default)
+    }
+
+    /// Who finds the number of connections, if it is found on the way.
+    pub fn tuned(&self) -> Option<Tuned> {
+        match self.flows {
+            Flows::Tuned(tuned) => Some(tuned),
+            Flows::Counts(_) | Flows::Auto => None,
+        }
+    }
+
+    /// Size of the file that is transferred, bytes: the paper's 10 Gbyte if the number of connections
+    /// is to be found and no size is said. `None`: no file.
+    pub fn file(&self) -> Option<u64> {
+        self.bytes.or(self.tuned().map(|_| tuned::FILE))
     }
 
     /// What longhaul opens when nobody says (`tune::streams`), on this path and for this file.
@@ -184,10 +207,13 @@ pub(super) const fn congestion_name(congestion: Congestion) -> &'static str {
 impl FromStr for Flows {
     type Err = LabError;
 
-    /// `auto`, a number, a range `1..64` (both ends included), or a list of either: `1,2,4..8`.
+    /// `auto`, `mi`, `mi+`, `aimd`, `probe`, a number, a range `1..64` (both ends included), or a list of either: `1,2,4..8`.
     fn from_str(text: &str) -> Result<Self, LabError> {
         if text == "auto" {
             return Ok(Self::Auto);
+        }
+        if let Some(tuned) = Tuned::named(text) {
+            return Ok(Self::Tuned(tuned));
         }
         let mut counts = Vec::new();
         for part in text.split(',') {
@@ -212,19 +238,21 @@ fn count(part: &str, whole: &str) -> Result<u32, LabError> {
         .ok_or_else(|| {
             LabError::Usage(format!(
                 "--flows: '{whole}' is not a number from 1 to {MOST_FLOWS}, a range such as \
-                 1..64, a list of them, or auto"
+                 1..64, a list of them, auto, mi, mi+, aimd, or probe"
             ))
         })
 }
 
 #[cfg(test)]
 mod tests {
+    use tune::streams::chunked::Mode;
+
     use super::*;
 
     fn counts(text: &str) -> Vec<u32> {
         match text.parse().unwrap() {
             Flows::Counts(counts) => counts,
-            Flows::Auto => panic!("{text}: auto"),
+            other => panic!("{text}: {other:?}"),
         }
     }
 
@@ -234,12 +262,20 @@ mod tests {
         assert_eq!(counts("1..3"), [1, 2, 3]);
         assert_eq!(counts("1,8..9, 64"), [1, 8, 9, 64]);
         assert_eq!("auto".parse::<Flows>().unwrap(), Flows::Auto);
+        assert_eq!(
+            "mi+".parse::<Flows>().unwrap(),
+            Flows::Tuned(Tuned::Mode(Mode::MiPlus))
+        );
+        assert_eq!(
+            "probe".parse::<Flows>().unwrap(),
+            Flows::Tuned(Tuned::Probe)
+        );
     }
 
     #[test]
     fn nonsense_is_refused() {
         for bad in [
-            "", "0", "1025", "4..2", "1..", "..", "1;2", "auto,1", "-1", "1.5",
+            "", "0", "mi++", "1025", "4..2", "1..", "..", "1;2", "auto,1", "-1", "1.5",
         ] {
             let error = bad.parse::<Flows>().unwrap_err();
             assert!(error.to_string().starts_with("--flows: "), "{bad}: {error}");

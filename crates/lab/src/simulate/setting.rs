@@ -44,6 +44,9 @@ pub struct Setting {
     pub file_bytes: Option<u64>,
     /// Cross traffic, bit/s.
     pub cross_traffic_bps: u64,
+    /// Who finds the number of connections, with which parameters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tuned: Option<String>,
     /// Largest random time in the sending host, microseconds.
     pub jitter_us: f64,
     /// Seed.
@@ -67,11 +70,12 @@ impl Setting {
             packet_bytes: request.packet,
             duration_s: request.duration.as_secs_f64(),
             warm_up_s: request
-                .bytes
+                .file()
                 .is_none()
                 .then_some(request.warm_up.as_secs_f64()),
-            file_bytes: request.bytes,
+            file_bytes: request.file(),
             cross_traffic_bps: request.cross_traffic.map_or(0, Rate::as_bits_per_second),
+            tuned: request.tuned().map(|t| t.describe(&request.autopar)),
             jitter_us: request.jitter.as_secs_f64() * 1e6,
             seed: request.seed,
         }
@@ -123,6 +127,9 @@ impl Setting {
             }
         }
         let _ = writeln!(text, "; seed {}", self.seed);
+        if let Some(tuned) = &self.tuned {
+            let _ = writeln!(text, "{tuned}");
+        }
         text
     }
 }

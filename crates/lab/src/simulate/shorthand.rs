@@ -7,6 +7,8 @@ use sim::link::{Loss, Queue};
 use sim::rate::Rate;
 use sim::units;
 
+use tune::streams::chunked::Parameters;
+
 use super::request::{SimRequest, congestion_named};
 use crate::LabError;
 use crate::topology::{Shorthand, Topology};
@@ -19,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(3600);
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SimShorthand {
-    /// `--flows`: `4`, `1..64`, `1,2,4,8`, `auto`.
+    /// `--flows`: `4`, `1..64`, `1,2,4,8`, `auto`, `mi`, `mi+`, `aimd`, `probe`.
     pub flows: Option<String>,
     /// `--rate`: of the bottleneck, `100mbit`.
     pub rate: Option<String>,
@@ -55,6 +57,8 @@ pub struct SimShorthand {
     pub bytes: Option<String>,
     /// `--cross-traffic`: rate of it, `20mbit`.
     pub cross_traffic: Option<String>,
+    /// `--autopar`: parameters of `mi`, `mi+`, `aimd`, `probe`: `eta=0.7,delta=5s`.
+    pub autopar: Option<String>,
     /// `--jitter`: most that the sending host holds a packet back, `120us`.
     pub jitter: Option<String>,
     /// `--seed`.
@@ -89,7 +93,10 @@ impl SimRequest {
         )?;
         read(&mut request.jitter, "--jitter", &said.jitter, units::time)?;
         request.bytes = optional("--bytes", &said.bytes, units::size)?;
-        if request.bytes.is_some() && said.duration.is_none() {
+        if let Some(text) = &said.autopar {
+            request.autopar = Parameters::parse(text).map_err(|e| named("--autopar", e))?;
+        }
+        if request.file().is_some() && said.duration.is_none() {
             request.duration = PATIENCE;
         }
         request.cross_traffic = optional("--cross-traffic", &said.cross_traffic, units::rate)?;

@@ -1,0 +1,151 @@
+//! How soon a field of a trace grows nearly as fast as it will.
+
+use serde::Deserialize;
+
+use super::growth::Growth;
+use super::trace::{self, Only};
+
+/// A field that only grows, and what counts as having arrived.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Rise {
+    /// The field.
+    of: String,
+    /// Share of the steady growth that is to be reached.
+    to: f64,
+    /// Growth is steady between these shares of the field's last value.
+    between: (f64, f64),
+    /// It is reached when it holds for so long, seconds.
+    over: f64,
+    /// The field with the time, seconds.
+    #[serde(default = "trace::time")]
+    x: String,
+    /// Only samples whose fields have these values.
+    #[serde(default, rename = "where")]
+    only: Only,
+}
+
+impl Rise {
+    /// What is wrong with it.
+    pub(crate) fn mistake(&self) -> Option<&'static str> {
+        if !(self.to > 0.0 && self.to <= 1.0) {
+            return Some("'to' is a share, above 0, at most 1");
+        }
+        if !(self.over > 0.0 && self.over.is_finite()) {
+            return Some("'over' is a time in seconds, above 0");
+        }
+        self.steady().mistake()
+    }
+
+    fn steady(&self) -> Growth {
+        Growth::of(&self.of, self.between, &self.x, &self.only)
+    }
+
+    /// Seconds from the last moment at which the field was 0 (or from the first sample) until a
+    /// stretch of `over` begins in which it grows by `to` of its steady growth. `None`: it never
+    /// does, or no growth is steady.
+    pub(crate) fn seconds(&self, samples: &str) -> Option<f64> {
+        let wanted = self.steady().per_second(samples)? * self.to * self.over;
+        let points = trace::points(samples, &self.of, &self.x, &self.only);
+        let nothing = points.iter().rposition(|(_, value)| *value == 0.0);
+        let points = points.get(nothing.unwrap_or(0)..)?;
+        let (begin, _) = *points.first()?;
+        let risen = |(time, value): &&(f64, f64)| {
+            let later = value_at(points, time + self.over);
+            later.is_some_and(|later| later - value >= wanted)
+        };
+        points.iter().find(risen).map(|(time, _)| time - begin)
+    }
+}
+
+/// The value at `time`, on the line between its neighbours; `None` outside.
+fn value_at(points: &[(f64, f64)], time: f64) -> Option<f64> {
+    let after = points.iter().position(|(t, _)| *t >= time)?;
+    let (t1, v1) = points[after];
+    let (t0, v0) = points[after.checked_sub(1)?];
+    Some(if t1 > t0 {
+        v0 + (v1 - v0) * (time - t0) / (t1 - t0)
+    } else {
+        v1
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn rise(more: &str) -> Rise {
+        let text = "of = 'bytes'\nto = 0.9\nbetween = [0.5, 0.95]\n";
+        toml::from_str(&format!("{text}{more}")).unwrap()
+    }
+
+    /// A sample each 0.1 s.
+    fn samples(value: impl Fn(f64) -> f64, seconds: u32) -> String {
+        let line = |i: u32| {
+            let time = f64::from(i) / 10.0;
+            format!("{{\"time\":{time},\"bytes\":{}}}\n", value(time))
+        };
+        (0..=seconds * 10).map(line).collect()
+    }
+
+    #[test]
+    fn the_time_from_the_first_byte_counts() {
+        // Nothing for 2 s, 3 s at 100 a second, then 1000 a second.
+        let slow_start = |t: f64| match t {
+            t if t < 2.0 => 0.0,
+            t if t < 5.0 => (t - 2.0) * 100.0,
+            t => 300.0 + (t - 5.0) * 1000.0,
+        };
+        let found = rise("over = 0.5").seconds(&samples(slow_start, 15));
+        // 2.95 s and later 90 % of the stretch are fast.
+        assert!(found.is_some_and(|s| (2.9..3.2).contains(&s)), "{found:?}");
+    }
+
+    #[test]
+    fn a_burst_is_not_the_steady_rate() {
+        let burst = |t: f64| match t {
+            t if t < 0.15 => t * 1000.0,
+            t if t < 3.0 => 150.0,
+            t => 150.0 + (t - 3.0) * 1000.0,
+        };
+        let found = rise("over = 0.5").seconds(&samples(burst, 15));
+        assert!(found.is_some_and(|s| s > 2.8), "{found:?}");
+    }
+
+    #[test]
+    fn nothing_steady_is_no_measurement() {
+        for nothing in ["", "no sample", "{\"time\":1,\"bytes\":3}"] {
+            assert_eq!(rise("over = 1").seconds(nothing), None, "{nothing}");
+        }
+        assert_eq!(rise("over = 1").seconds(&samples(|_| 0.0, 9)), None);
+        assert_eq!(rise("over = 99").seconds(&samples(|t| t, 9)), None);
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        assert!(rise("over = 1").mistake().is_none());
+        for odd in ["over = 0", "over = nan", "over = inf"] {
+            assert!(rise(odd).mistake().is_some(), "{odd}");
+        }
+        let mut odd = rise("over = 1");
+        odd.to = 1.1;
+        assert!(odd.mistake().is_some());
+        odd.to = 0.9;
+        odd.between = (0.9, 0.1);
+        assert!(odd.mistake().is_some());
+    }
+
+    proptest! {
+        #[test]
+        fn any_values_are_answered(values in prop::collection::vec(0.0..1e12_f64, 0..60)) {
+            let last = values.len();
+            let value = |t: f64| values.get((t * 10.0) as usize).copied().unwrap_or(0.0);
+            let trace = samples(value, u32::try_from(last / 10).unwrap());
+            if let Some(seconds) = rise("over = 0.5").seconds(&trace) {
+                prop_assert!(seconds >= 0.0 && seconds.is_finite());
+            }
+        }
+    }
+}
