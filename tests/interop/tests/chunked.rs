@@ -17,8 +17,8 @@ const MODES: [&str; 3] = ["mi", "mi+", "aimd"];
 /// Chunks so short that the samples come in several, whatever the machine.
 const SHORT: &str = "n0=2,delta=100ms,most=8";
 
-fn options(mode: &str) -> [&str; 6] {
-    ["-p", mode, "--autopar", SHORT, "--buffer", "64Ki"]
+fn options(mode: &str) -> [&str; 4] {
+    ["-p", mode, "--autopar", SHORT]
 }
 
 /// Streams of each chunk, as the trace tells.
@@ -52,7 +52,8 @@ fn large(cells: &mut Cells, target: &Target<'_>, mode: &str) {
             ((target.url)(&up), text(&down)),
         ] {
             let trace_at = text(&trace);
-            let more = ["--trace", &trace_at, &from, &to];
+            // Slow enough for several chunks.
+            let more = ["--limit-rate", "800M", "--trace", &trace_at, &from, &to];
             let summary = copy::cp(&[&options(mode)[..], &more].concat())?;
             ensure!(summary.bytes == sample::LARGE, "{summary:?}");
             ensure!(
@@ -85,7 +86,14 @@ fn all(name: &str, target: &Target<'_>) {
     rows::get_and_put(
         &mut cells,
         target,
-        &["-p", "mi", "--autopar", "delta=100ms,rtt=between"],
+        &[
+            "-p",
+            "mi",
+            "--autopar",
+            "delta=100ms,rtt=between",
+            "--buffer",
+            "64Ki",
+        ],
         &[sample::LARGE],
     );
     cells.finish();
