@@ -15,10 +15,15 @@ use crate::output::print;
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct SimArgs {
-    /// Parallel connections: a number, a range `1..64`, a list of either, or `auto` (what longhaul
-    /// opens on this path) [default: 1..64]
+    /// Parallel connections: a number, a range `1..64`, a list of either, `auto` (what longhaul
+    /// opens on this path), or how the number is found while a file of 10 GB is sent in chunks: `mi`,
+    /// `mi+`, `aimd` (the modes of the paper), `probe` (longhaul's own) [default: 1..64]
     #[arg(long, value_name = "N")]
     flows: Option<String>,
+    /// Parameters of `mi`, `mi+`, `aimd` and `probe`, such as `eta=0.7,delta=5s`: n0, eta, gamma,
+    /// alpha, beta, delta, rho, most, rtt, optimum [default: the paper's]
+    #[arg(long, value_name = "KEY=VALUE,...")]
+    autopar: Option<String>,
     /// Bottleneck rate [default: 100mbit]
     #[arg(long, value_name = "RATE")]
     rate: Option<String>,
@@ -46,7 +51,8 @@ pub(crate) struct SimArgs {
     /// Congestion control: `newreno` or `cubic` [default: newreno]
     #[arg(long, value_name = "NAME")]
     cc: Option<String>,
-    /// Initial congestion window in segments [default: 2, as in ns-2; 10 with --bytes]
+    /// Initial congestion window in segments [default: 2, as in ns-2; 10 with --bytes, but not
+    /// in chunks]
     #[arg(long, value_name = "N")]
     initial_window: Option<u32>,
     /// The receiver acknowledges every other segment instead of each
@@ -125,6 +131,7 @@ impl SimArgs {
             warm_up: self.warm_up,
             bytes: self.bytes,
             cross_traffic: self.cross_traffic,
+            autopar: self.autopar,
             jitter: self.jitter,
             seed: self.seed,
         }
