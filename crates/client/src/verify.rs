@@ -13,6 +13,9 @@ use crate::{Exit, Failure, Verify};
 /// Files from this size on are summed by the server while they move, over a second session;
 /// smaller ones afterwards on the same session, which costs one round trip and no login.
 pub(crate) const CONCURRENT_FROM: u64 = 1 << 20;
+/// The same for servers that are asked ahead: afterwards then costs no round trip, only the time that
+/// the sum takes, which for less than this is hardly more than a login.
+pub(crate) const CONCURRENT_FROM_AHEAD: u64 = 64 << 20;
 
 /// What is compared at the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -19,7 +19,7 @@ use crate::journal::Identity;
 use crate::location::Server;
 use crate::session::Session;
 use crate::session::control::unreachable;
-use crate::transfer;
+use crate::transfer::{self, TransferSpec};
 use crate::tree::Facts;
 use crate::verify::{CONCURRENT_FROM, Check, choose, compare};
 use crate::why;
@@ -164,6 +164,7 @@ impl<'a> Between<'a> {
             .filter(|_| self.upload.have.is_empty() && to.features().stor_checksum);
         spec.marked = Arc::clone(&self.upload.marked);
         let path = self.upload.store_path();
+        self.ask_ahead(from, to, check, &spec);
         let safe = self.upload.safe();
         let count = safe.clone();
         self.meter
@@ -196,6 +197,26 @@ impl<'a> Between<'a> {
             buffers: attempt.buffers.name(),
             remarks: attempt.remarks,
         })
+    }
+
+    /// Has both servers asked ahead what [`Between::verify`] and [`Between::check_source`] will ask.
+    fn ask_ahead(&self, from: &mut Session, to: &mut Session, check: Check, spec: &TransferSpec) {
+        let (path, part) = (self.upload.store_path(), self.span.part);
+        let offset = part.map_or(0, |(offset, _)| offset);
+        let length = part.map(|(_, length)| length);
+        if from.asks_ahead(spec) {
+            let sum = check.algorithm();
+            let sum = sum.map(|a| from.checksum_questions(a, offset, length, self.path));
+            let facts = self.looks_again().then(|| from.stat_questions(self.path));
+            from.then_ask(sum.into_iter().chain(facts).flatten().collect());
+        }
+        if to.asks_ahead(spec) {
+            to.then_ask(match (check.algorithm(), self.span.size) {
+                (Some(algorithm), _) => to.checksum_questions(algorithm, 0, None, &path),
+                (None, Some(_)) => to.stat_questions(&path),
+                (None, None) => Vec::new(),
+            });
+        }
     }
 
     /// The failure of a `silent` transfer (MODE S) that stands still, `before` bytes having been
@@ -284,13 +305,19 @@ impl<'a> Between<'a> {
         Ok(check.size_label(told))
     }
 
+    fn looks_again(&self) -> bool {
+        self.item
+            .facts
+            .size
+            .is_some_and(|size| size >= CONCURRENT_FROM)
+    }
+
     async fn check_source(&self, from: &mut Session) -> Result<(), Failure> {
-        let facts = self.item.facts;
-        if facts.size.is_none_or(|size| size < CONCURRENT_FROM) {
+        if !self.looks_again() {
             return Ok(());
         }
         let now = from.stat(self.path).await?;
-        unchanged(&self.item.source, facts, &now)
+        unchanged(&self.item.source, self.item.facts, &now)
     }
 }
 
@@ -311,8 +338,8 @@ impl Job for Between<'_> {
     async fn attempt(&mut self) -> Result<Outcome, Failure> {
         let ctx = self.ctx;
         let to_server = self.upload.server;
-        let mut from = ctx.pool.take(self.server).await?;
-        let mut to = ctx.pool.take(to_server).await?;
+        let sessions = tokio::try_join!(ctx.pool.take(self.server), ctx.pool.take(to_server));
+        let (mut from, mut to) = sessions?;
         let result = self.with(&mut from, &mut to).await;
         // A refusal is one server's, but what the other was told is not undone: both start anew.
         if result.is_ok() {

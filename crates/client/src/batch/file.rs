@@ -84,7 +84,7 @@ async fn existing(ctx: &Context, item: &Item) -> Result<Option<Outcome>, Failure
         Location::Pipe => None,
         Location::Local(path) => local_facts(path),
         Location::Remote { server, path } => {
-            let mut session = ctx.session(server).await?;
+            let mut session = ctx.session_for(server, Some(path)).await?;
             let result = session.stat(path).await;
             ctx.give_back(server, session, &result);
             match result {

@@ -7,6 +7,7 @@ use data::job::Control;
 use data::store::file::{FileSink, FileSource};
 use data::store::{Sink, Source};
 use proto::checksum::Algorithm;
+use proto::command::Command;
 use proto::ranges::RangeSet;
 
 use super::in_place::Candidate;
@@ -23,7 +24,7 @@ use crate::partial::{Partial, Target, local};
 use crate::session::Session;
 use crate::transfer::{self, Attempt};
 use crate::tree::Facts;
-use crate::verify::{CONCURRENT_FROM, Check, choose, compare, sum_local};
+use crate::verify::{CONCURRENT_FROM, CONCURRENT_FROM_AHEAD, Check, choose, compare, sum_local};
 use crate::{Exit, Failure};
 
 /// A get: everything that lasts over its attempts.
@@ -278,7 +279,13 @@ impl<'a> Get<'a> {
         let count = safe.clone();
         self.meter
             .attempt(Arc::clone(&control), Safe::told(move || count().bytes()));
-        let early = self.sum_early(check.algorithm());
+        let early = check
+            .algorithm()
+            .filter(|_| self.sums_early(session.asks_ahead(&spec)));
+        if session.asks_ahead(&spec) {
+            session.then_ask(self.questions(session, check, early.is_none()));
+        }
+        let early = self.sum_early(early);
         let moving = transfer::get(
             session,
             self.path,
@@ -302,14 +309,32 @@ impl<'a> Get<'a> {
         })
     }
 
+    /// Whether the server is to sum while the bytes move.
+    fn sums_early(&self, asks_ahead: bool) -> bool {
+        let worth = match asks_ahead {
+            true => CONCURRENT_FROM_AHEAD,
+            false => CONCURRENT_FROM,
+        };
+        self.span.size.is_some_and(|size| size >= worth)
+    }
+
+    /// What will be asked of the server when the bytes are here.
+    fn questions(&self, session: &Session, check: Check, sums: bool) -> Vec<Command> {
+        let sum = check.algorithm().filter(|_| sums).map(|algorithm| {
+            let (offset, length) = extent(self.span.part);
+            session.checksum_questions(algorithm, offset, length, self.path)
+        });
+        let facts = self.looks_again(check);
+        let facts = facts.then(|| session.stat_questions(self.path));
+        sum.into_iter().chain(facts).flatten().collect()
+    }
+
     /// The source's sum, asked for over a second session while the bytes move. `None` when that
-    /// does not pay or does not work: then it is asked for afterwards.
+    /// was not wanted or does not work: then it is asked for afterwards.
     fn sum_early(
         &self,
         algorithm: Option<Algorithm>,
     ) -> impl Future<Output = Option<String>> + Send + use<> {
-        let worth = self.span.size.is_some_and(|size| size >= CONCURRENT_FROM);
-        let algorithm = algorithm.filter(|_| worth);
         let pool = Arc::clone(&self.ctx.pool);
         let server = self.server.clone();
         let path = self.path.to_vec();
@@ -402,14 +427,23 @@ impl<'a> Get<'a> {
 
     /// A large file may have changed while it moved; a small one's sum, asked for afterwards, has
     /// told already.
-    async fn check_source(&self, session: &mut Session, check: Check) -> Result<(), Failure> {
+    fn looks_again(&self, check: Check) -> bool {
         let large = self.span.size.is_none_or(|size| size >= CONCURRENT_FROM);
-        if check == Check::Bytes || !large || self.item.facts.size.is_none() {
+        check != Check::Bytes && large && self.item.facts.size.is_some()
+    }
+
+    async fn check_source(&self, session: &mut Session, check: Check) -> Result<(), Failure> {
+        if !self.looks_again(check) {
             return Ok(());
         }
         let now = session.stat(self.path).await?;
         unchanged(&self.item.source, self.item.facts, &now)
     }
+}
+
+/// Offset and length of a part as CKSM has them.
+fn extent(part: Option<(u64, u64)>) -> (u64, Option<u64>) {
+    part.map_or((0, None), |(offset, length)| (offset, Some(length)))
 }
 
 /// The sum of what is copied, at the source.
@@ -419,7 +453,7 @@ async fn source_sum(
     part: Option<(u64, u64)>,
     path: &[u8],
 ) -> Result<String, Failure> {
-    let (offset, length) = part.map_or((0, None), |(offset, length)| (offset, Some(length)));
+    let (offset, length) = extent(part);
     session.checksum(algorithm, offset, length, path).await
 }
 

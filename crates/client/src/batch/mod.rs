@@ -80,9 +80,18 @@ impl Context {
 
     /// A session for planning: lost connections are tried again as for transfers.
     pub(crate) async fn session(&self, server: &Server) -> Result<Session, Failure> {
+        self.session_for(server, None).await
+    }
+
+    /// As [`Context::session`], for somebody who will ask for the facts of `look_at` first.
+    pub(crate) async fn session_for(
+        &self,
+        server: &Server,
+        look_at: Option<&[u8]>,
+    ) -> Result<Session, Failure> {
         let mut retries = Retries::new(self.options.retries, self.seed);
         loop {
-            let failure = match self.pool.take(server).await {
+            let failure = match self.pool.take_for(server, look_at).await {
                 Ok(session) => return Ok(session),
                 Err(failure) => failure,
             };

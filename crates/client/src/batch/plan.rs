@@ -60,15 +60,19 @@ pub(crate) async fn plan(
     sources: &[Location],
     destination: &Location,
 ) -> Result<Plan, Failure> {
-    let destination = destination_of(ctx, destination).await?;
     let mut plan = Plan::default();
     let mut found = Vec::new();
-    for source in sources {
-        match expand(ctx, source).await {
-            Ok(more) => found.extend(more),
-            Err(failure) => plan.failed.push((source.display(), failure)),
+    // Side by side: most often they are on different machines.
+    let looking = async {
+        for source in sources {
+            match expand(ctx, source).await {
+                Ok(more) => found.extend(more),
+                Err(failure) => plan.failed.push((source.display(), failure)),
+            }
         }
-    }
+    };
+    let (destination, ()) = tokio::join!(destination_of(ctx, destination), looking);
+    let destination = destination?;
     if sources.len() > 1 || found.len() > 1 {
         several_need_a_directory(&destination)?;
     }
@@ -122,8 +126,9 @@ async fn remote_destination(
     server: &Server,
     path: &[u8],
 ) -> Result<Destination, Failure> {
-    let mut session = ctx.session(server).await?;
-    match session.stat(ends::trimmed(path)).await {
+    let path_itself = ends::trimmed(path);
+    let mut session = ctx.session_for(server, Some(path_itself)).await?;
+    match session.stat(path_itself).await {
         Ok(entry) => {
             ctx.pool.give(server, session);
             Ok(if expand::is_directory(&entry) {

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::location::Server;
-use crate::session::Session;
+use crate::session::{Opening, Session};
 use crate::{Exit, Failure};
 
 /// Idle sessions by server.
@@ -17,6 +17,8 @@ pub(crate) struct Pool {
     no_rename: Mutex<HashSet<Server>>,
     /// Servers that a session was had with in this run.
     met: Mutex<HashSet<Server>>,
+    /// Servers that say they take commands ahead, and are better not taken at their word.
+    wary: Mutex<HashSet<Server>>,
 }
 
 impl Pool {
@@ -27,21 +29,35 @@ impl Pool {
             idle: Mutex::default(),
             no_rename: Mutex::default(),
             met: Mutex::default(),
+            wary: Mutex::default(),
         }
     }
 
     /// An idle session of `server`, or a new one. A server that was met in this run and cannot be
     /// reached now is lost, not misnamed: another attempt is worth it.
     pub(crate) async fn take(&self, server: &Server) -> Result<Session, Failure> {
+        self.take_for(server, None).await
+    }
+
+    /// As [`Pool::take`], for somebody who will ask for the facts of `look_at` first.
+    pub(crate) async fn take_for(
+        &self,
+        server: &Server,
+        look_at: Option<&[u8]>,
+    ) -> Result<Session, Failure> {
         let idle = lock(&self.idle).get_mut(server).and_then(Vec::pop);
         match idle {
             Some(session) => Ok(session),
-            None => self.open(server).await,
+            None => self.open(server, look_at).await,
         }
     }
 
-    async fn open(&self, server: &Server) -> Result<Session, Failure> {
-        match Session::open(server, self.timeout).await {
+    async fn open(&self, server: &Server, look_at: Option<&[u8]>) -> Result<Session, Failure> {
+        let opening = Opening {
+            careful: lock(&self.wary).contains(server),
+            look_at,
+        };
+        match Session::begin(server, self.timeout, opening).await {
             Ok(session) => {
                 lock(&self.met).insert(server.clone());
                 Ok(session)
@@ -56,6 +72,9 @@ impl Pool {
 
     /// Puts a session back. One whose last command was not answered is dropped instead.
     pub(crate) fn give(&self, server: &Server, session: Session) {
+        if session.is_wary() {
+            lock(&self.wary).insert(server.clone());
+        }
         if !session.is_usable() {
             return;
         }

@@ -10,6 +10,7 @@ use data::job::{Control, Report};
 use data::store::Source;
 use data::store::file::FileSource;
 use proto::checksum::Algorithm;
+use proto::command::Command;
 
 use super::in_place::Candidate;
 use super::meter::{FileMeter, Safe};
@@ -139,7 +140,12 @@ impl<'a> Put<'a> {
     }
 
     async fn prepare(&mut self, session: &mut Session) -> Result<(), Failure> {
-        let lanes = Lanes::of(self.ctx, self.span.size, self.facts.is_none(), Way::Put(session));
+        let lanes = Lanes::of(
+            self.ctx,
+            self.span.size,
+            self.facts.is_none(),
+            Way::Put(session),
+        );
         let lanes = *self.lanes.get_or_insert(lanes);
         let facts = self.facts.unwrap_or_default();
         let identity = Identity {
@@ -182,6 +188,9 @@ impl<'a> Put<'a> {
         spec.marked = Arc::clone(&self.upload.marked);
         self.consumed = pipe;
         let path = self.upload.store_path();
+        if session.asks_ahead(&spec) {
+            session.then_ask(questions(session, check, &path));
+        }
         let safe = self.upload.safe();
         let shown = match lanes.in_order {
             true => Safe::acknowledged(&control, have.bytes()),
@@ -271,6 +280,14 @@ impl<'a> Put<'a> {
             return Ok(());
         }
         Err(changed(&self.item.source))
+    }
+}
+
+/// What will be asked of the server when the bytes are there.
+fn questions(session: &Session, check: Check, path: &[u8]) -> Vec<Command> {
+    match check.algorithm() {
+        Some(algorithm) => session.checksum_questions(algorithm, 0, None, path),
+        None => session.stat_questions(path),
     }
 }
 

@@ -328,16 +328,12 @@ impl<'a> Upload<'a> {
         session: &mut Session,
         modified: Option<Timestamp>,
     ) -> Result<Finish, Failure> {
-        let stored = self.store_path();
-        if let Some(time) = modified.filter(|_| session.features().mfmt)
-            && let Err(failure) = session.set_modified(&stored, time).await
-            && failure.transient
-        {
-            return Err(failure);
-        }
-        if self.aside.is_some()
-            && let Err(failure) = self.rename(session, &stored).await
-        {
+        let Some(stored) = self.aside.clone() else {
+            self.date(session, modified).await?;
+            self.forget_journal();
+            return Ok(Finish::InPlace);
+        };
+        if let Err(failure) = self.rename(session, &stored, modified).await {
             if failure.transient {
                 return Err(failure);
             }
@@ -362,9 +358,29 @@ impl<'a> Upload<'a> {
         }
     }
 
-    /// RNFR and RNTO; where RNTO does not replace, the old file goes first.
-    async fn rename(&self, session: &mut Session, stored: &[u8]) -> Result<(), Failure> {
-        let Err(failure) = session.rename(stored, self.path).await else {
+    /// The time of a file that has its name.
+    async fn date(
+        &self,
+        session: &mut Session,
+        modified: Option<Timestamp>,
+    ) -> Result<(), Failure> {
+        let Some(time) = modified.filter(|_| session.features().mfmt) else {
+            return Ok(());
+        };
+        match session.set_modified(self.path, time).await {
+            Err(failure) if failure.transient => Err(failure),
+            _ => Ok(()),
+        }
+    }
+
+    /// The time, RNFR and RNTO; where RNTO does not replace, the old file goes first.
+    async fn rename(
+        &self,
+        session: &mut Session,
+        stored: &[u8],
+        modified: Option<Timestamp>,
+    ) -> Result<(), Failure> {
+        let Err(failure) = session.put_in_place(stored, self.path, modified).await else {
             return Ok(());
         };
         if failure.transient || session.stat(self.path).await.is_err() {

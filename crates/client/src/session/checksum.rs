@@ -7,8 +7,8 @@ use proto::reply::Reply;
 use super::{Session, check_path, replies, shown};
 use crate::{Exit, Failure};
 
-/// Seconds between the 113 markers asked for, well below any sensible time-out.
-const MARKER_SECONDS: u32 = 5;
+/// Asks for 113 markers, more often than any sensible time-out.
+const MARKERS: Command = Command::Opts(Opts::ChecksumMarkers(5));
 
 impl Session {
     /// CKSM (GFD.47), or XCRC/XMD5/... on plain servers, as lower-case hex of full length. The
@@ -40,6 +40,22 @@ impl Session {
         sum_in(algorithm, &second).ok_or_else(|| self.no_sum(algorithm, path, &second))
     }
 
+    /// What [`Session::checksum`] will ask, to be asked ahead; nothing where the server has no CKSM.
+    pub(crate) fn checksum_questions(
+        &self,
+        algorithm: Algorithm,
+        offset: u64,
+        length: Option<u64>,
+        path: &[u8],
+    ) -> Vec<Command> {
+        if !self.features().checksums.contains(&algorithm) {
+            return Vec::new();
+        }
+        let markers = (!self.checksum_markers).then_some(MARKERS);
+        let sum = cksm(algorithm, offset, length, path);
+        markers.into_iter().chain([sum]).collect()
+    }
+
     async fn ask(&mut self, line: &[u8]) -> Result<Reply, Failure> {
         self.control.send_line(line.to_vec()).await?;
         self.control.final_reply().await
@@ -55,13 +71,7 @@ impl Session {
     ) -> Result<Vec<u8>, Failure> {
         let features = self.features();
         if features.checksums.contains(&algorithm) {
-            let command = Command::Cksm {
-                algorithm,
-                offset,
-                length,
-                path: path.to_vec(),
-            };
-            return Ok(command.encode());
+            return Ok(cksm(algorithm, offset, length, path).encode());
         }
         let whole = offset == 0 && length.is_none();
         let verb = x_verb(algorithm)
@@ -73,8 +83,7 @@ impl Session {
     /// Without markers a long sum is silent and indistinguishable from a dead server.
     async fn ask_for_markers(&mut self) -> Result<(), Failure> {
         if !self.checksum_markers {
-            let command = Command::Opts(Opts::ChecksumMarkers(MARKER_SECONDS));
-            self.control.call(&command).await?;
+            self.control.call(&MARKERS).await?;
             self.checksum_markers = true;
         }
         Ok(())
@@ -108,6 +117,15 @@ impl Session {
             ),
             transient: false,
         }
+    }
+}
+
+fn cksm(algorithm: Algorithm, offset: u64, length: Option<u64>, path: &[u8]) -> Command {
+    Command::Cksm {
+        algorithm,
+        offset,
+        length,
+        path: path.to_vec(),
     }
 }
 

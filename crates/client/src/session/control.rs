@@ -14,6 +14,8 @@ use tokio::time::timeout;
 use crate::location::Server;
 use crate::{Exit, Failure};
 
+mod ahead;
+
 /// Bytes taken off the control connection at once.
 const READ_SIZE: usize = 16 << 10;
 /// TCP keep-alive: first probe after this long without traffic, then every [`KEEPALIVE_EVERY`].
@@ -33,9 +35,13 @@ pub(crate) struct ControlChannel {
     local: SocketAddr,
     patience: Duration,
     lost: bool,
-    /// A command's final reply is still to come: when a caller gave up on it, later replies would
-    /// be taken for answers to other commands.
-    awaiting: bool,
+    /// The connection broke or was closed, rather than given up.
+    cut: bool,
+    /// Commands whose final replies are still to come: when a caller gave up on one, later replies
+    /// would be taken for answers to other commands.
+    awaiting: usize,
+    /// Lines sent ahead of their time, behind those: see [`ControlChannel::send_with`].
+    ahead: VecDeque<Vec<u8>>,
     /// Commands sent while another ran (SBUF) whose answers may come behind that one's, or not at
     /// all.
     unanswered: usize,
@@ -102,7 +108,10 @@ impl ControlChannel {
             local,
             patience,
             lost: false,
-            awaiting: true,
+            cut: false,
+            // The greeting.
+            awaiting: 1,
+            ahead: VecDeque::new(),
             unanswered: 0,
         })
     }
@@ -134,7 +143,12 @@ impl ControlChannel {
 
     /// Whether the next command can be sent: nothing was given up, no reply is outstanding.
     pub(crate) fn is_usable(&self) -> bool {
-        !self.lost && !self.awaiting && self.unanswered == 0
+        !self.lost && self.awaiting == 0 && self.unanswered == 0
+    }
+
+    /// Whether the other side, or the network, ended the connection without a word.
+    pub(crate) fn was_cut(&self) -> bool {
+        self.cut
     }
 
     /// Gives the connection up: every later use fails at once.
@@ -148,17 +162,36 @@ impl ControlChannel {
         self.send_line(command.encode()).await
     }
 
-    /// Sends a line as it is; CR LF is added.
+    /// Sends a line as it is; CR LF is added. One that was sent ahead is not sent again.
     pub(crate) async fn send_line(&mut self, line: Vec<u8>) -> Result<(), Failure> {
+        self.ready_to_send()?;
+        if self.was_asked(&line).await? {
+            self.awaiting = 1;
+            return Ok(());
+        }
+        self.drop_unasked()?;
+        self.awaiting = 1;
+        self.write_line(line).await
+    }
+
+    fn ready_to_send(&mut self) -> Result<(), Failure> {
         if self.lost {
             return Err(self.gone("the control connection was given up after a failure"));
         }
-        if self.awaiting {
+        if self.awaiting > 0 {
             return Err(self.gone("an earlier command was given up before its answer"));
         }
-        self.drop_unasked()?;
-        self.awaiting = true;
-        self.write_line(line).await
+        Ok(())
+    }
+
+    /// Says goodbye without waiting for the answer: the end of what this side says goes out behind
+    /// QUIT, so that a server which has not answered yet sees both, in order.
+    pub(crate) async fn leave(&mut self) {
+        if !self.lost && self.write_line(Command::Quit.encode()).await.is_ok() {
+            // Nothing can be done about a connection that breaks now.
+            let _ = self.stream.shutdown().await;
+        }
+        self.lost = true;
     }
 
     /// Sends SBUF while a transfer runs. A server that takes it then does not answer; one whose
@@ -191,7 +224,7 @@ impl ControlChannel {
                     return;
                 }
                 // One that answers SBUF with something else; the next may be PWD's.
-                Ok(_) => self.awaiting = true,
+                Ok(_) => self.awaiting = 1,
                 Err(_) => return,
             }
         }
@@ -200,9 +233,13 @@ impl ControlChannel {
 
     async fn write_line(&mut self, mut line: Vec<u8>) -> Result<(), Failure> {
         line.extend_from_slice(b"\r\n");
-        match timeout(self.patience, self.stream.write_all(&line)).await {
+        self.write(&line).await
+    }
+
+    async fn write(&mut self, text: &[u8]) -> Result<(), Failure> {
+        match timeout(self.patience, self.stream.write_all(text)).await {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(self.gone(&error.to_string())),
+            Ok(Err(error)) => Err(self.broken(&error.to_string())),
             Err(_) => Err(self.silent()),
         }
     }
@@ -228,16 +265,18 @@ impl ControlChannel {
                     continue;
                 }
                 self.lost |= reply.code == 421;
-                self.awaiting &= reply.is_preliminary();
+                if !reply.is_preliminary() {
+                    self.awaiting = self.awaiting.saturating_sub(1);
+                }
                 return Ok(reply);
             }
             if self.lost {
                 return Err(self.gone("it was given up before"));
             }
             match self.stream.read(&mut buffer).await {
-                Ok(0) => return Err(self.gone("the server closed it")),
+                Ok(0) => return Err(self.broken("the server closed it")),
                 Ok(n) => self.take(&buffer[..n])?,
-                Err(error) => return Err(self.gone(&error.to_string())),
+                Err(error) => return Err(self.broken(&error.to_string())),
             }
         }
     }
@@ -288,19 +327,9 @@ impl ControlChannel {
         self.final_reply().await
     }
 
-    /// Sends two commands at once, for a server that is known to take them so, and reads both final
-    /// replies.
-    pub(crate) async fn call_both(
-        &mut self,
-        first: &Command,
-        second: &Command,
-    ) -> Result<[Reply; 2], Failure> {
-        self.send(first).await?;
-        tracing::debug!(server = %self.name, command = ?second, "command");
-        self.write_line(second.encode()).await?;
-        let first = self.final_reply().await?;
-        self.awaiting = true;
-        Ok([first, self.final_reply().await?])
+    fn broken(&mut self, reason: &str) -> Failure {
+        self.cut = true;
+        self.gone(reason)
     }
 
     fn gone(&mut self, reason: &str) -> Failure {

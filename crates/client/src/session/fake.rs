@@ -17,17 +17,27 @@ pub(crate) enum Act {
     Hear(&'static str),
     /// Hears PASV (or EPSV when that is the word) and tells a data port.
     Listen(&'static str),
+    /// Hears PASV (or EPSV when that is the word) and listens, but does not tell yet.
+    Open(&'static str),
+    /// Tells the data port.
+    Tell,
     /// Accepts on the data port, sends this and closes.
     Give(Vec<u8>),
     /// Accepts on the data port and takes what comes.
     Take,
     /// Accepts on the data port and keeps the connection open.
     Hold,
+    /// Connects to where PORT told, sends this and closes.
+    Deliver(Vec<u8>),
+    /// Hears nothing for so long, milliseconds.
+    Silence(u64),
+    /// Hears that the client says no more.
+    HearEnd,
     /// Waits, milliseconds.
     Wait(u64),
 }
 
-use Act::{Give, Hear, Hold, Listen, Say, Take, Wait};
+use Act::{Deliver, Give, Hear, HearEnd, Hold, Listen, Open, Say, Silence, Take, Tell, Wait};
 
 /// Hears a line and says a reply.
 pub(crate) fn call(line: &'static str, reply: &'static str) -> Vec<Act> {
@@ -52,6 +62,25 @@ pub(crate) fn login_with(feat: &'static str) -> Vec<Act> {
     acts
 }
 
+/// Greeting and login of a server that takes commands ahead: all is heard before anything is said.
+/// `questions` are those behind it, which are left to be answered.
+pub(crate) fn login_at_once(feat: &'static str, questions: &[&'static str]) -> Vec<Act> {
+    let lines = [
+        "USER joe",
+        "PASS secret",
+        "FEAT",
+        "SITE CLIENTINFO",
+        "TYPE I",
+    ];
+    let mut acts = vec![Say(LONGHAUL)];
+    acts.extend(lines.iter().chain(questions).map(|line| Hear(line)));
+    acts.extend([Say("331 pw\n230 in"), Say(feat), Say("250 ok\n200 ok")]);
+    acts
+}
+
+/// The greeting of a server that takes commands ahead.
+pub(crate) const LONGHAUL: &str = "220 longhaul 0.1.0 GridFTP server ready.";
+
 /// A running script.
 pub(crate) struct Fake {
     /// How to reach it.
@@ -62,11 +91,20 @@ pub(crate) struct Fake {
 impl Fake {
     /// Starts a server for one session. It closes when the script ends.
     pub(crate) async fn start(acts: Vec<Act>) -> Self {
+        Self::start_each(vec![acts]).await
+    }
+
+    /// Starts a server for so many sessions, one after the other.
+    pub(crate) async fn start_each(sessions: Vec<Vec<Act>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let task = tokio::spawn(async move {
-            let (stream, _) = listener.accept().await.unwrap();
-            Actor::new(stream).play(acts).await
+            let mut taken = Vec::new();
+            for acts in sessions {
+                let (stream, _) = listener.accept().await.unwrap();
+                taken.append(&mut Actor::new(stream).play(acts).await);
+            }
+            taken
         });
         let server = Server {
             scheme: Scheme::Ftp,
@@ -92,6 +130,10 @@ impl Fake {
 struct Actor {
     control: BufReader<TcpStream>,
     data: Option<TcpListener>,
+    /// PASV or EPSV.
+    asked: &'static str,
+    /// Where PORT told to connect.
+    told: Option<SocketAddr>,
     held: Vec<TcpStream>,
     taken: Vec<u8>,
 }
@@ -101,6 +143,8 @@ impl Actor {
         Self {
             control: BufReader::new(stream),
             data: None,
+            asked: "",
+            told: None,
             held: Vec::new(),
             taken: Vec::new(),
         }
@@ -117,7 +161,12 @@ impl Actor {
         match act {
             Say(text) => self.say(text).await,
             Hear(expected) => self.hear(expected).await,
-            Listen(verb) => self.listen(verb).await,
+            Listen(verb) => {
+                self.open(verb).await;
+                self.tell().await;
+            }
+            Open(verb) => self.open(verb).await,
+            Tell => self.tell().await,
             Give(bytes) => {
                 let mut data = self.accept().await;
                 // The client may have had enough before the end.
@@ -131,6 +180,16 @@ impl Actor {
                 let data = self.accept().await;
                 self.held.push(data);
             }
+            Deliver(bytes) => {
+                let mut data = TcpStream::connect(self.told.unwrap()).await.unwrap();
+                data.write_all(&bytes).await.unwrap();
+            }
+            Silence(ms) => {
+                let limit = std::time::Duration::from_millis(ms);
+                let heard = tokio::time::timeout(limit, self.control.fill_buf()).await;
+                assert!(heard.is_err(), "heard {heard:?}");
+            }
+            HearEnd => assert!(self.control.fill_buf().await.unwrap().is_empty()),
             Wait(ms) => tokio::time::sleep(std::time::Duration::from_millis(ms)).await,
         }
     }
@@ -149,14 +208,21 @@ impl Actor {
             line.starts_with(expected) && line.ends_with("\r\n"),
             "expected {expected:?}, heard {line:?}"
         );
+        if let Some(numbers) = line.trim_end().strip_prefix("PORT ") {
+            self.told = Some(address(numbers));
+        }
     }
 
-    async fn listen(&mut self, verb: &str) {
+    async fn open(&mut self, verb: &'static str) {
         self.hear(verb).await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
         self.data = Some(listener);
-        let text = if verb == "PASV" {
+        self.asked = verb;
+    }
+
+    async fn tell(&mut self) {
+        let address = self.data.as_ref().unwrap().local_addr().unwrap();
+        let text = if self.asked == "PASV" {
             format!("227 Entering Passive Mode ({})", six_numbers(address))
         } else {
             format!(
@@ -170,6 +236,12 @@ impl Actor {
     async fn accept(&mut self) -> TcpStream {
         self.data.as_ref().unwrap().accept().await.unwrap().0
     }
+}
+
+fn address(numbers: &str) -> SocketAddr {
+    let numbers: Vec<u8> = numbers.split(',').map(|n| n.parse().unwrap()).collect();
+    let [a, b, c, d, high, low] = numbers.try_into().unwrap();
+    SocketAddr::from(([a, b, c, d], u16::from_be_bytes([high, low])))
 }
 
 fn six_numbers(address: SocketAddr) -> String {

@@ -66,6 +66,48 @@ impl Session {
         self.expect(&doing, &Command::Rnto(to.to_vec())).await
     }
 
+    /// Gives a file its time, where the server has MFMT, and its name: in one flight where that takes
+    /// commands ahead. The time is a courtesy.
+    ///
+    /// # Errors
+    /// As [`Session::make_dir`].
+    pub(crate) async fn put_in_place(
+        &mut self,
+        from: &[u8],
+        to: &[u8],
+        modified: Option<Timestamp>,
+    ) -> Result<(), Failure> {
+        let modified = modified.filter(|_| self.features().mfmt);
+        if !self.dialogue.takes_ahead() {
+            if let Some(time) = modified
+                && let Err(failure) = self.set_modified(from, time).await
+                && failure.transient
+            {
+                return Err(failure);
+            }
+            return self.rename(from, to).await;
+        }
+        check_path(from)?;
+        check_path(to)?;
+        let mut flight = Vec::from_iter(modified.map(|time| Command::Mfmt(time, from.to_vec())));
+        flight.extend([Command::Rnfr(from.to_vec()), Command::Rnto(to.to_vec())]);
+        self.control.send_all(&flight).await?;
+        if modified.is_some() {
+            self.control.final_reply().await?;
+        }
+        let found = self.control.final_reply().await?;
+        let renamed = self.control.final_reply().await?;
+        let doing = format!("rename {} to {}", shown(from), shown(to));
+        if !found.is_intermediate() {
+            self.settle(from, &doing, &found).await?;
+            return Err(replies::refusal(self.name(), &doing, &found));
+        }
+        match renamed.is_success() {
+            true => Ok(()),
+            false => Err(replies::refusal(self.name(), &doing, &renamed)),
+        }
+    }
+
     /// What a final reply about an existing path comes to. A 550 that gives no reason (vsftpd:
     /// "Delete operation failed.") leaves open whether there is anything, so that is asked.
     async fn settle(&mut self, path: &[u8], doing: &str, reply: &Reply) -> Result<(), Failure> {

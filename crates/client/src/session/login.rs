@@ -10,38 +10,11 @@ use super::replies::shown;
 use crate::location::{Scheme, Server};
 use crate::{Exit, Failure};
 
-/// Reads the greeting, logs in, asks FEAT (after login: servers announce more then), tells who is
-/// calling where that is customary, and sets TYPE I.
-pub(super) async fn log_in(
-    control: &mut ControlChannel,
-    server: &Server,
-) -> Result<Dialogue, Failure> {
-    greeting(control).await?;
-    authenticate(control, server).await?;
-    let features = features(control).await?;
-    if features.parallel {
-        let info = client_info(server.scheme);
-        // A courtesy that globus servers log; a refusal means nothing.
-        control.call(&Command::Site(Site::ClientInfo(info))).await?;
-    }
-    let mut dialogue = Dialogue::new(features);
-    let image = Command::Type(Type::Image);
-    let reply = control.call(&image).await?;
-    if !reply.is_success() {
-        return Err(super::replies::refusal(
-            control.name(),
-            "transfer bytes unchanged (TYPE I)",
-            &reply,
-        ));
-    }
-    dialogue.accepted(&image);
-    Ok(dialogue)
-}
-
-async fn greeting(control: &mut ControlChannel) -> Result<(), Failure> {
+/// Reads the greeting.
+pub(super) async fn greeting(control: &mut ControlChannel) -> Result<Reply, Failure> {
     let reply = control.final_reply().await?;
     if reply.is_success() {
-        return Ok(());
+        return Ok(reply);
     }
     let message = format!(
         "{} takes no session now: {}; try again later",
@@ -55,12 +28,71 @@ async fn greeting(control: &mut ControlChannel) -> Result<(), Failure> {
     })
 }
 
+/// Logs in, asks FEAT (after login: servers announce more then), tells who is calling where that is
+/// customary, and sets TYPE I: one command after the other.
+pub(super) async fn in_turn(
+    control: &mut ControlChannel,
+    server: &Server,
+) -> Result<Dialogue, Failure> {
+    authenticate(control, server).await?;
+    let features = Features::from_reply(&control.call(&Command::Feat).await?);
+    if features.parallel {
+        // A courtesy that globus servers log; a refusal means nothing.
+        control.call(&client_info(server.scheme)).await?;
+    }
+    let reply = control.call(&IMAGE).await?;
+    ready(control, features, &reply)
+}
+
+/// The same in one flight, with `questions` asked ahead behind it, for a server that takes commands
+/// ahead. The password goes out before it is asked for: a security exchange, once there is one, has
+/// to be over by then.
+pub(super) async fn at_once(
+    control: &mut ControlChannel,
+    server: &Server,
+    questions: &[Command],
+) -> Result<Dialogue, Failure> {
+    let flight = [
+        Command::User(server.user.clone()),
+        password(server),
+        Command::Feat,
+        client_info(server.scheme),
+        IMAGE,
+    ];
+    control.send_with(&flight, questions).await?;
+    let user = control.final_reply().await?;
+    if user.code != 331 && !user.is_success() {
+        return Err(login_failure(control.name(), &server.user, &user));
+    }
+    let pass = control.final_reply().await?;
+    // Without 331 nobody asked for the password, and what is said to it means nothing.
+    if user.code == 331 && !pass.is_success() {
+        return Err(login_failure(control.name(), &server.user, &pass));
+    }
+    let features = Features::from_reply(&control.final_reply().await?);
+    control.final_reply().await?;
+    let reply = control.final_reply().await?;
+    ready(control, features, &reply).map(Dialogue::ahead)
+}
+
+const IMAGE: Command = Command::Type(Type::Image);
+
+/// The state after TYPE I, to which `reply` is the answer.
+fn ready(control: &ControlChannel, features: Features, reply: &Reply) -> Result<Dialogue, Failure> {
+    if !reply.is_success() {
+        let doing = "transfer bytes unchanged (TYPE I)";
+        return Err(super::replies::refusal(control.name(), doing, reply));
+    }
+    let mut dialogue = Dialogue::new(features);
+    dialogue.accepted(&IMAGE);
+    Ok(dialogue)
+}
+
 async fn authenticate(control: &mut ControlChannel, server: &Server) -> Result<(), Failure> {
     let user = &server.user;
     let mut reply = control.call(&Command::User(user.clone())).await?;
     if reply.code == 331 {
-        let secret = Secret(server.password.clone().into_bytes());
-        reply = control.call(&Command::Pass(secret)).await?;
+        reply = control.call(&password(server)).await?;
     }
     if reply.is_success() {
         return Ok(());
@@ -121,19 +153,18 @@ fn login_failure(name: &str, user: &str, reply: &Reply) -> Failure {
     failure
 }
 
-async fn features(control: &mut ControlChannel) -> Result<Features, Failure> {
-    let reply = control.call(&Command::Feat).await?;
-    Ok(Features::from_reply(&reply))
+fn password(server: &Server) -> Command {
+    Command::Pass(Secret(server.password.clone().into_bytes()))
 }
 
 /// The form that globus servers expect: `scheme=ftp;appname="...";appver="...";`.
-fn client_info(scheme: Scheme) -> String {
+fn client_info(scheme: Scheme) -> Command {
     let scheme = match scheme {
         Scheme::Ftp => "ftp",
         Scheme::Gsiftp => "gsiftp",
     };
-    format!(
+    Command::Site(Site::ClientInfo(format!(
         "scheme={scheme};appname=\"longhaul\";appver=\"{}\";",
         env!("CARGO_PKG_VERSION")
-    )
+    )))
 }

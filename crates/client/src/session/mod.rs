@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use data::channel::Channel;
 use data::os::tcp_info;
-use proto::client::Dialogue;
+use proto::client::{Dialogue, takes_commands_ahead};
 use proto::command::Command;
 use proto::feature::Features;
 
@@ -49,6 +49,19 @@ pub struct Session {
     checksum_markers: bool,
     /// The server can connect to this machine, as far as is known.
     connectable: bool,
+    /// Asked ahead with the next transfer command.
+    then: Vec<Command>,
+    /// The server refused something that was sent ahead of its time.
+    wary: bool,
+}
+
+/// How a session begins.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Opening<'a> {
+    /// One command after the other, whoever the server says it is.
+    pub(crate) careful: bool,
+    /// The path whose facts will be asked for first.
+    pub(crate) look_at: Option<&'a [u8]>,
 }
 
 impl Session {
@@ -60,31 +73,106 @@ impl Session {
     /// `Unreachable` when the server cannot be found (final) or reached (transient); `Refused`
     /// when the login is refused or needs security that is not spoken.
     pub async fn open(server: &Server, timeout: Duration) -> Result<Self, Failure> {
+        Self::begin(server, timeout, Opening::default()).await
+    }
+
+    /// As [`Session::open`]. A server whose greeting says that it takes commands ahead gets the whole
+    /// login in one flight; if the connection ends over that (something between the two reads along
+    /// and does not expect it), the next one is made with care.
+    pub(crate) async fn begin(
+        server: &Server,
+        timeout: Duration,
+        opening: Opening<'_>,
+    ) -> Result<Self, Failure> {
         check_words(server)?;
         let (mut control, handshake) = ControlChannel::connect(server, timeout).await?;
-        let dialogue = login::log_in(&mut control, server).await?;
-        let passive_order = passive::Order::of(control.peer());
-        let connectable = !passive::behind_translation(control.local().ip(), control.peer().ip());
-        Ok(Self {
+        let greeting = login::greeting(&mut control).await?;
+        if opening.careful || !takes_commands_ahead(&greeting) {
+            let dialogue = login::in_turn(&mut control, server).await?;
+            return Ok(Self::over(control, dialogue, server, handshake));
+        }
+        let look = opening.look_at.filter(|path| check_path(path).is_ok());
+        let questions: Vec<Command> = look.map(facts_of).into_iter().collect();
+        match login::at_once(&mut control, server, &questions).await {
+            Ok(dialogue) => Ok(Self::over(control, dialogue, server, handshake)),
+            Err(_) if control.was_cut() => {
+                let careful = Opening {
+                    careful: true,
+                    ..opening
+                };
+                Box::pin(Self::begin(server, timeout, careful)).await
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+
+    fn over(
+        control: ControlChannel,
+        dialogue: Dialogue,
+        server: &Server,
+        handshake: Duration,
+    ) -> Self {
+        Self {
             server: server.clone(),
+            passive_order: passive::Order::of(control.peer()),
+            connectable: !passive::behind_translation(control.local().ip(), control.peer().ip()),
             control,
             dialogue,
             channel: None,
             data_host: None,
-            passive_order,
             said: HashSet::new(),
             handshake,
             checksum_markers: false,
-            connectable,
-        })
+            then: Vec::new(),
+            wary: false,
+        }
+    }
+
+    /// Begins anew with a server that refused something which was sent ahead of the answer: from here
+    /// on one command after the other. What the user was told, and what was learnt of the network,
+    /// stays.
+    pub(crate) async fn begin_carefully(&mut self) -> Result<(), Failure> {
+        self.channel = None;
+        self.control.abandon();
+        let careful = Opening {
+            careful: true,
+            look_at: None,
+        };
+        let fresh = Self::begin(&self.server, self.control.patience(), careful).await?;
+        let before = std::mem::replace(self, fresh);
+        self.said = before.said;
+        self.connectable = before.connectable;
+        self.wary = true;
+        Ok(())
+    }
+
+    /// Whether the server is better asked one thing after the other, whatever its greeting says.
+    pub(crate) fn is_wary(&self) -> bool {
+        self.wary
+    }
+
+    /// Has `questions` asked together with the next transfer command, where the server takes commands
+    /// ahead: their answers come with the transfer's end. Each must be a command that
+    /// [`Session::stat`] or [`Session::checksum`] is to send afterwards, in this order.
+    pub(crate) fn then_ask(&mut self, questions: Vec<Command>) {
+        self.then = match self.dialogue.takes_ahead() {
+            true => questions,
+            false => Vec::new(),
+        };
+    }
+
+    /// What is to be asked with the transfer command that is about to be sent.
+    pub(crate) fn questions(&mut self) -> Vec<Command> {
+        std::mem::take(&mut self.then)
     }
 
     /// Another session with the same server, as the same user.
     ///
     /// # Errors
     /// As [`Session::open`]; a server at its bound of sessions refuses with 421.
-    pub async fn another(&self) -> Result<Self, Failure> {
-        Self::open(&self.server, self.control.patience()).await
+    pub fn another(&self) -> impl Future<Output = Result<Self, Failure>> + Send + use<> {
+        let (server, patience) = (self.server.clone(), self.control.patience());
+        async move { Self::open(&server, patience).await }
     }
 
     /// What the server announced.
@@ -111,10 +199,12 @@ impl Session {
         ends[0].to_canonical() == ends[1].to_canonical()
     }
 
-    /// QUIT, politely and briefly.
+    /// QUIT, politely and briefly. Servers of unknown manners are given the time to answer.
     pub async fn close(mut self) {
         self.channel = None;
-        if self.control.send(&Command::Quit).await.is_ok() {
+        if self.dialogue.takes_ahead() {
+            self.control.leave().await;
+        } else if self.control.send(&Command::Quit).await.is_ok() {
             // The answer changes nothing; waiting for it lets the server end in order.
             let _ = self.control.reply_within(FAREWELL).await;
         }
@@ -157,6 +247,11 @@ impl Session {
             Err(replies::refusal(self.name(), doing, &reply))
         }
     }
+}
+
+/// The question that [`Session::stat`] asks of a server with MLST.
+fn facts_of(path: &[u8]) -> Command {
+    Command::Mlst(Some(path.to_vec()))
 }
 
 /// A path cannot travel on a command line when it holds a line end or NUL.

@@ -36,25 +36,28 @@ impl Order {
 }
 
 impl Session {
-    /// Asks the server to listen (PASV or EPSV). The address is as told; only what was left out
-    /// is completed from the control connection.
-    pub(crate) async fn ask_passive(&mut self) -> Result<SocketAddr, Failure> {
-        let (first, second) = match self.passive_order {
-            Order::Plain => (Command::Pasv, Some(Command::Epsv(EpsvArg::Any))),
-            Order::Extended => (Command::Epsv(EpsvArg::Any), Some(Command::Pasv)),
-            Order::ExtendedOnly => (Command::Epsv(EpsvArg::Any), None),
+    /// What asks the server to listen: PASV or EPSV.
+    pub(crate) fn passive_command(&self) -> Command {
+        match self.passive_order {
+            Order::Plain => Command::Pasv,
+            Order::Extended | Order::ExtendedOnly => Command::Epsv(EpsvArg::Any),
+        }
+    }
+
+    /// Takes the answer to [`Session::passive_command`]: where the server listens. After a refusal the
+    /// other command is tried. The address is as told; only what was left out is completed from the
+    /// control connection.
+    pub(crate) async fn take_passive(&mut self, reply: Reply) -> Result<SocketAddr, Failure> {
+        let (second, order) = match self.passive_order {
+            Order::Plain => (Command::Epsv(EpsvArg::Any), Order::Extended),
+            Order::Extended => (Command::Pasv, Order::Plain),
+            Order::ExtendedOnly => return self.read_passive(&reply),
         };
-        let mut reply = self.control.call(&first).await?;
-        if reply.code / 100 == 5
-            && let Some(second) = second
-        {
+        if reply.code / 100 == 5 {
             let again = self.control.call(&second).await?;
             if again.is_success() {
-                self.passive_order = match self.passive_order {
-                    Order::Plain => Order::Extended,
-                    _ => Order::Plain,
-                };
-                reply = again;
+                self.passive_order = order;
+                return self.read_passive(&again);
             }
         }
         self.read_passive(&reply)
@@ -100,17 +103,15 @@ impl Session {
         }
     }
 
-    /// Asks the server to listen, for data connections from this machine. Gives the address to
-    /// use next when the first does not answer: behind address translation a server may tell an
+    /// Prepares for data connections from this machine to where the server listens. Gives the address
+    /// to use next when the first does not answer: behind address translation a server may tell an
     /// address that only its neighbours can reach.
-    pub(crate) async fn open_passive(&mut self) -> Result<Option<SocketAddr>, Failure> {
-        self.channel = None;
-        let told = self.ask_passive().await?;
+    pub(crate) fn connect_to(&mut self, told: SocketAddr) -> Option<SocketAddr> {
         let peer = SocketAddr::new(self.control.peer().ip().to_canonical(), told.port());
         let (first, second) = in_order(told, peer);
         self.channel = Some(Channel::connect_to(vec![first], self.local_for(first.ip())));
         self.data_host = Some(first.ip());
-        Ok((first != second).then_some(second))
+        (first != second).then_some(second)
     }
 
     /// The address to connect to `host` from: the control connection's own when it goes to the same
@@ -165,27 +166,30 @@ impl Session {
         Ok(address)
     }
 
-    /// Tells the server where to connect (PORT, EPRT).
-    pub(crate) async fn tell_active(&mut self, address: SocketAddr) -> Result<(), Failure> {
-        let (first, second) = if address.is_ipv4() {
-            (Command::Port(address), Some(Command::Eprt(address)))
-        } else {
-            (Command::Eprt(address), None)
-        };
-        let mut reply = self.control.call(&first).await?;
-        if replies::is_unsupported(&reply)
-            && let Some(second) = second
-        {
-            reply = self.control.call(&second).await?;
+    /// Takes the answer to [`active_command`]. After a refusal the other command is tried, if it can
+    /// express the address.
+    pub(crate) async fn take_active(
+        &mut self,
+        address: SocketAddr,
+        reply: Reply,
+    ) -> Result<(), Failure> {
+        let mut reply = reply;
+        if replies::is_unsupported(&reply) && address.is_ipv4() {
+            reply = self.control.call(&Command::Eprt(address)).await?;
         }
         if reply.is_success() {
             return Ok(());
         }
-        Err(replies::refusal(
-            self.name(),
-            &format!("connect to {address} (PORT, EPRT)"),
-            &reply,
-        ))
+        let doing = format!("connect to {address} (PORT, EPRT)");
+        Err(replies::refusal(self.name(), &doing, &reply))
+    }
+}
+
+/// What tells a server where to connect: PORT, or EPRT for what PORT cannot express.
+pub(crate) fn active_command(address: SocketAddr) -> Command {
+    match address.is_ipv4() {
+        true => Command::Port(address),
+        false => Command::Eprt(address),
     }
 }
 

@@ -6,8 +6,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use data::drs::Endpoint;
-use proto::client::{DrsEnd, NO_RIGHT_SIZING, Refusal};
-use proto::command::{Command, Opts};
+use proto::client::{DrsEnd, NO_RIGHT_SIZING};
+use proto::command::Command;
 use proto::drs::DrsAddress;
 use proto::reply::Reply;
 use proto::sizing::Sizing;
@@ -30,39 +30,10 @@ impl Session {
         agreed
     }
 
-    /// Asks the server where it listens for the DRS channel (DPSV); its address serves for the
-    /// session. `None`: it will be done without. The host in it counts for nothing: the channel goes
-    /// where data connections go.
-    pub(crate) async fn ask_drs(
-        &mut self,
-        warnings: &mut Vec<String>,
-    ) -> Result<Option<DrsAddress>, Failure> {
-        if !self.dialogue.may_listen_for_drs() {
-            return Ok(None);
-        }
-        let reply = self.control.call(&Command::Dpsv).await?;
-        Ok(self.take_drs(&reply, warnings))
-    }
-
-    /// Agrees with the server on [`Sizing::Drs`] and asks where it listens, in one round trip: what
-    /// it says to DPSV counts if it took OPTS DRS.
-    pub(crate) async fn begin_drs(
-        &mut self,
-        refusal: Refusal,
-        doing: &str,
-        warnings: &mut Vec<String>,
-    ) -> Result<(), Failure> {
-        let agree = Command::Opts(Opts::Sizing(Sizing::Drs));
-        let [agreed, told] = self.control.call_both(&agree, &Command::Dpsv).await?;
-        self.take_setting(&agree, &agreed, refusal, doing, warnings)?;
-        if self.dialogue.may_listen_for_drs() {
-            self.take_drs(&told, warnings);
-        }
-        Ok(())
-    }
-
-    /// Takes the answer to DPSV.
-    fn take_drs(&mut self, reply: &Reply, warnings: &mut Vec<String>) -> Option<DrsAddress> {
+    /// Takes the answer to DPSV: where the server listens for the DRS channel, which serves for the
+    /// session; or it will be done without. The host in it counts for nothing: the channel goes where
+    /// data connections go.
+    pub(crate) fn take_drs(&mut self, reply: &Reply, warnings: &mut Vec<String>) {
         let told = match reply.is_success() {
             true => DrsAddress::find_in_229(&reply.text()).ok(),
             false => None,
@@ -71,7 +42,6 @@ impl Session {
             Some(address) => self.dialogue.drs_given(DrsEnd::Listens(address)),
             None => self.do_without(&Command::Dpsv, reply, warnings),
         }
-        told
     }
 
     /// Tells the server where to connect the DRS channel (DPRT), unless it knows; `false`: it does

@@ -6,7 +6,7 @@ use proto::reply::Reply;
 use proto::timestamp::Timestamp;
 
 use super::replies::{self, Cause, cause};
-use super::{Session, check_path, shown};
+use super::{Session, check_path, facts_of, shown};
 use crate::{Exit, Failure};
 
 impl Session {
@@ -18,10 +18,7 @@ impl Session {
     pub async fn stat(&mut self, path: &[u8]) -> Result<RemoteEntry, Failure> {
         check_path(path)?;
         if self.features().mlst {
-            let reply = self
-                .control
-                .call(&Command::Mlst(Some(path.to_vec())))
-                .await?;
+            let reply = self.control.call(&facts_of(path)).await?;
             if reply.is_success() {
                 return self.read_mlst(path, &reply);
             }
@@ -31,6 +28,15 @@ impl Session {
             }
         }
         self.stat_plain(path).await
+    }
+
+    /// What [`Session::stat`] will ask of `path`, to be asked ahead; nothing where it takes several
+    /// questions.
+    pub(crate) fn stat_questions(&self, path: &[u8]) -> Vec<Command> {
+        match self.features().mlst {
+            true => vec![facts_of(path)],
+            false => Vec::new(),
+        }
     }
 
     fn read_mlst(&self, path: &[u8], reply: &Reply) -> Result<RemoteEntry, Failure> {

@@ -11,6 +11,8 @@ use crate::location::{Scheme, Server};
 use crate::{Exit, Failure};
 use Act::{Give, Hear, Listen, Say, Wait};
 
+mod ahead;
+
 const PATIENCE: Duration = Duration::from_secs(5);
 
 fn script<const N: usize>(parts: [Vec<Act>; N]) -> Vec<Act> {

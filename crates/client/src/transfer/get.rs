@@ -35,7 +35,7 @@ struct Agreed {
 /// The server's refusal by its class; `Local` for the sink's errors; `Integrity` when the server
 /// confirmed a transfer that did not bring all of `spec.size`; `Unreachable` (transient) for lost
 /// connections: what arrived is in `control`.
-pub async fn get(
+pub(super) async fn get(
     session: &mut Session,
     path: &[u8],
     sink: Arc<dyn Sink>,
@@ -157,6 +157,7 @@ async fn agree(
                 return Err(no_partial(session.name(), doing, &NoPartial));
             }
             Prepared::StartOver => have = RangeSet::new(),
+            Prepared::Carefully => session.begin_carefully().await?,
         }
     }
 }

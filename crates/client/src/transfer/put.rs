@@ -31,7 +31,7 @@ struct Agreed {
 /// # Errors
 /// The server's refusal by its class; `Local` for the source's errors; `Integrity` when the server
 /// confirmed a transfer of another length; `Unreachable` (transient) for lost connections.
-pub async fn put(
+pub(super) async fn put(
     session: &mut Session,
     source: Arc<dyn Source>,
     path: &[u8],
@@ -154,6 +154,7 @@ async fn agree(
                 have = choice::have_for(mode, &spec.have);
             }
             Prepared::StartOver => have = RangeSet::new(),
+            Prepared::Carefully => session.begin_carefully().await?,
         }
     }
 }

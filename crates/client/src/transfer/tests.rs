@@ -13,6 +13,7 @@ use crate::session::fake::{Act, Fake, call, login, login_with};
 use crate::{Exit, Failure, ModeChoice};
 use Act::{Give, Hear, Hold, Listen, Say, Take, Wait};
 
+mod ahead;
 mod between_servers;
 mod right_sizing;
 

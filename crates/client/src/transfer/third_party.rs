@@ -6,15 +6,15 @@
 use std::net::SocketAddr;
 
 use data::job::Report;
-use proto::client::{Direction, DrsEnd, Need, NoPartial, Refusal, Retrieval, Step, retrieval};
-use proto::command::{Command, Mode, Restart};
+use proto::client::{Direction, DrsEnd, Need, NoPartial, Retrieval, Step, retrieval};
+use proto::command::{Command, Mode};
 use proto::drs::DrsAddress;
 use proto::ranges::RangeSet;
 use proto::sizing::Sizing;
 use proto::streams::StreamRange;
 
 use super::duplex::{Duplex, Progress};
-use super::prepare::Prepared;
+use super::prepare::{Flown, Prepared};
 use super::{Attempt, TransferSpec, choice, put};
 use crate::session::{Session, check_path, shown};
 use crate::{Exit, Failure};
@@ -34,7 +34,7 @@ struct Agreed {
 /// The refusal of the side that failed first, by its class; `Integrity` when both confirmed a
 /// transfer whose last marker tells another length; `Unreachable` (transient) for lost
 /// connections: what the destination reported as stored is in `spec.marked`.
-pub async fn third_party(
+pub(super) async fn third_party(
     source: &mut Session,
     source_path: &[u8],
     destination: &mut Session,
@@ -52,8 +52,7 @@ pub async fn third_party(
         destination_path,
         spec,
     };
-    let agreed = sides.agree(&mut warnings).await?;
-    sides.start(&agreed).await?;
+    let agreed = sides.start(&mut warnings).await?;
     let sending = format!("send {}", shown(source_path));
     let receiving = format!("write {}", shown(destination_path));
     let mut watch = Progress::new(&spec.marked, progress);
@@ -96,6 +95,8 @@ enum Again {
     StartOver,
     /// One of them has no part in the right-sizing that was wanted: each does its own.
     Sizing,
+    /// The source refused what was sent ahead of its answer.
+    Carefully,
 }
 
 /// What the user is told when [`Sizing::Drs1`] is wanted between two servers.
@@ -104,8 +105,8 @@ const NOT_BETWEEN: &str = "cannot be told buffer sizes on the control channel wh
 
 impl Sides<'_> {
     /// Brings both servers to the same mode, the destination to listen and the source to know
-    /// where.
-    async fn agree(&mut self, warnings: &mut Vec<String>) -> Result<Agreed, Failure> {
+    /// where, and has them begin.
+    async fn start(&mut self, warnings: &mut Vec<String>) -> Result<Agreed, Failure> {
         let mut mode = choice::mode(self.source, self.spec, warnings);
         if mode == Mode::Extended {
             mode = choice::mode(self.destination, self.spec, warnings);
@@ -136,6 +137,11 @@ impl Sides<'_> {
                     sizing = Sizing::Auto;
                     have = agreed.have;
                 }
+                Some(Again::Carefully) => {
+                    self.source.begin_carefully().await?;
+                    self.destination.begin_carefully().await?;
+                    have = agreed.have;
+                }
             }
         }
     }
@@ -161,25 +167,6 @@ impl Sides<'_> {
                     Sizing::Auto
                 }
             }
-        }
-    }
-
-    /// Where the destination listens for the DRS channel between the servers, to which the source
-    /// connects; `None`: nowhere, or one of them takes no part after all.
-    async fn open_drs(
-        &mut self,
-        warnings: &mut Vec<String>,
-    ) -> Result<Option<DrsAddress>, Failure> {
-        let ends = [&*self.source, &*self.destination];
-        if ends
-            .iter()
-            .any(|end| end.dialogue.agreed(Sizing::Drs) != Sizing::Drs)
-        {
-            return Ok(None);
-        }
-        match self.destination.dialogue.drs() {
-            Some(DrsEnd::Listens(address)) => Ok(Some(address)),
-            _ => self.destination.ask_drs(warnings).await,
         }
     }
 
@@ -212,51 +199,117 @@ impl Sides<'_> {
         }
     }
 
+    /// Settings, addresses, and the two transfer commands.
     async fn set_up(
         &mut self,
         agreed: &Agreed,
         warnings: &mut Vec<String>,
     ) -> Result<Option<Again>, Failure> {
-        let receive = self.receive_need(agreed);
         let send = self.send_need(agreed);
-        let writing = format!("write {}", shown(self.destination_path));
-        let reading = format!("read {}", shown(self.source_path));
-        for (session, need, doing) in [
-            (&mut *self.source, &send, &reading),
-            (&mut *self.destination, &receive, &writing),
-        ] {
-            let steps = session.dialogue.settings(need);
-            if let Some(again) = carry_out(session, steps, doing, warnings).await? {
-                return Ok(Some(again));
-            }
-        }
-        let drs = match agreed.sizing {
-            Sizing::Drs => match self.open_drs(warnings).await? {
-                None => return Ok(Some(Again::Sizing)),
-                some => some,
-            },
-            _ => None,
+        let (settings, store) = split(self.destination.dialogue.plan(&self.receive_need(agreed)));
+        let set = self.set_both(&send, settings, warnings).await?;
+        let (None, Some(address)) = (&set.again, set.told) else {
+            return Ok(set.again);
         };
-        let address = self.destination.ask_passive().await?;
-        if let Some(told) = drs {
-            // The source connects there only where its data goes.
-            let at = SocketAddr::new(address.ip(), told.at.port());
-            let channel = DrsAddress { at, ..told };
-            if !self.source.tell_drs(channel, warnings).await? {
-                return Ok(Some(Again::Sizing));
+        if agreed.sizing == Sizing::Drs && !self.connect_drs(address, warnings).await? {
+            return Ok(Some(Again::Sizing));
+        }
+        self.begin(&send, &store, address, warnings).await
+    }
+
+    /// The settings of both, and the destination's address: side by side where neither is known for
+    /// anything but taking commands ahead; else the source's first, so that one that refuses costs the
+    /// other nothing.
+    async fn set_both(
+        &mut self,
+        send: &Need,
+        receiving: Vec<Step>,
+        warnings: &mut Vec<String>,
+    ) -> Result<Set, Failure> {
+        let (reading, writing) = self.doing();
+        let both = [&*self.source, &*self.destination];
+        let together = both.iter().all(|session| session.dialogue.takes_ahead());
+        let sending = self.source.dialogue.settings(send);
+        if together {
+            let mut more = Vec::new();
+            let (source, destination) = tokio::join!(
+                carry_out(self.source, sending, &reading, warnings),
+                carry_out(self.destination, receiving, &writing, &mut more),
+            );
+            warnings.append(&mut more);
+            let (source, destination) = (source?, destination?);
+            return Ok(Set {
+                again: source.again.or(destination.again),
+                ..destination
+            });
+        }
+        let source = carry_out(self.source, sending, &reading, warnings).await?;
+        if source.again.is_some() {
+            return Ok(source);
+        }
+        if send.sizing == Some(Sizing::Drs) && !takes_drs(self.source) {
+            return Ok(Set {
+                again: Some(Again::Sizing),
+                told: None,
+            });
+        }
+        carry_out(self.destination, receiving, &writing, warnings).await
+    }
+
+    /// What is asked of the source and of the destination, for messages.
+    fn doing(&self) -> (String, String) {
+        let (source, destination) = (self.source_path, self.destination_path);
+        let reading = format!("read {}", shown(source));
+        (reading, format!("write {}", shown(destination)))
+    }
+
+    /// Tells the source where the destination listens for the DRS channel; `false` when one of them
+    /// takes no part in it after all.
+    async fn connect_drs(
+        &mut self,
+        data: SocketAddr,
+        warnings: &mut Vec<String>,
+    ) -> Result<bool, Failure> {
+        let Some(told) = drs_of(self.destination).filter(|_| takes_drs(self.source)) else {
+            return Ok(false);
+        };
+        // The source connects there only where its data goes.
+        let at = SocketAddr::new(data.ip(), told.at.port());
+        let channel = DrsAddress { at, ..told };
+        self.source.tell_drs(channel, warnings).await
+    }
+
+    /// Tells the source where to send, and both to begin. The destination's command goes out with the
+    /// source's last flight: until then nothing has touched its file.
+    async fn begin(
+        &mut self,
+        send: &Need,
+        store: &[Step],
+        address: SocketAddr,
+        warnings: &mut Vec<String>,
+    ) -> Result<Option<Again>, Failure> {
+        let (reading, writing) = self.doing();
+        let dialogue = &self.source.dialogue;
+        let steps = dialogue.plan(send).into_iter().filter(is_last).collect();
+        let mut flights = dialogue.in_flights(steps);
+        let last = flights.pop().unwrap_or_default();
+        for flight in flights {
+            let flown = self.source.fly(&flight, Some(address), &reading, warnings);
+            let again = flown.await?.again;
+            if again.is_some() {
+                return Ok(again_for(self.source, again, warnings));
             }
         }
-        let mut steps = Vec::new();
-        if let Some(size) = self.spec.size {
-            steps.push(Step::Set(Command::Allo(size), Refusal::Harmless));
+        self.destination
+            .fly(store, None, &writing, warnings)
+            .await?;
+        let flown = self.source.fly(&last, Some(address), &reading, warnings);
+        let flown = flown.await;
+        if !matches!(&flown, Ok(Flown { again: None, .. })) {
+            // The destination waits for a connection that will not come.
+            self.destination.control.abandon();
         }
-        steps.extend(rest_step(agreed.mode, receive.restart));
-        if let Some(again) = carry_out(self.destination, steps, &writing, warnings).await? {
-            return Ok(Some(again));
-        }
-        self.source.tell_active(address).await?;
-        let steps = rest_step(agreed.mode, send.restart).into_iter().collect();
-        carry_out(self.source, steps, &reading, warnings).await
+        Ok(again_for(self.source, flown?.again, warnings))
     }
 
     fn receive_need(&self, agreed: &Agreed) -> Need {
@@ -293,17 +346,6 @@ impl Sides<'_> {
         }
     }
 
-    async fn start(&mut self, agreed: &Agreed) -> Result<(), Failure> {
-        let store = choice::store_verb(self.spec, self.destination_path);
-        self.destination.control.send(&store).await?;
-        let sent = self.source.control.send(&agreed.retrieval.verb).await;
-        if sent.is_err() {
-            // The destination waits for a connection that will not come.
-            self.destination.control.abandon();
-        }
-        sent
-    }
-
     fn forget_channels(&mut self) {
         for session in [&mut *self.source, &mut *self.destination] {
             session.channel = None;
@@ -327,12 +369,38 @@ impl Sides<'_> {
     }
 }
 
-fn rest_step(mode: Mode, restart: Option<Restart>) -> Option<Step> {
-    let refusal = match mode {
-        Mode::Stream => Refusal::StartOver,
-        Mode::Extended => Refusal::Fatal,
-    };
-    restart.map(|restart| Step::Set(Command::Rest(restart), refusal))
+/// The end of a plan: the transfer command by itself.
+fn split(mut steps: Vec<Step>) -> (Vec<Step>, Vec<Step>) {
+    let command = steps.split_off(steps.len().saturating_sub(1));
+    (steps, command)
+}
+
+/// What the source hears when the destination's address is known: it and what must follow it.
+fn is_last(step: &Step) -> bool {
+    matches!(
+        step,
+        Step::Connect | Step::Set(Command::Rest(_), _) | Step::Transfer(_)
+    )
+}
+
+/// Whether a server takes part in right-sizing by a DRS channel, as far as it has been asked.
+fn takes_drs(session: &Session) -> bool {
+    session.dialogue.agreed(Sizing::Drs) == Sizing::Drs
+}
+
+/// Where a server that takes part in it listens for the DRS channel.
+fn drs_of(session: &Session) -> Option<DrsAddress> {
+    match session.dialogue.drs() {
+        Some(DrsEnd::Listens(told)) if takes_drs(session) => Some(told),
+        _ => None,
+    }
+}
+
+/// What settings came to.
+struct Set {
+    again: Option<Again>,
+    /// Where the server listens, if it was asked.
+    told: Option<SocketAddr>,
 }
 
 async fn carry_out(
@@ -340,19 +408,34 @@ async fn carry_out(
     steps: Vec<Step>,
     doing: &str,
     warnings: &mut Vec<String>,
-) -> Result<Option<Again>, Failure> {
-    for step in steps {
-        let Step::Set(command, refusal) = step else {
-            continue;
-        };
-        match session.set(&command, refusal, doing, warnings).await? {
-            Some(Prepared::StreamMode) => {
-                session.warn(warnings, choice::NO_EXTENDED);
-                return Ok(Some(Again::StreamMode));
-            }
-            Some(Prepared::StartOver) => return Ok(Some(Again::StartOver)),
-            Some(Prepared::Ready { .. }) | None => {}
+) -> Result<Set, Failure> {
+    let mut told = None;
+    for flight in session.dialogue.in_flights(steps) {
+        let flown = session.fly(&flight, None, doing, warnings).await?;
+        told = told.or(flown.told);
+        let mut again = again_for(session, flown.again, warnings);
+        if flight.contains(&Step::DrsListen) && drs_of(session).is_none() {
+            again = again.or(Some(Again::Sizing));
+        }
+        if again.is_some() {
+            return Ok(Set { again, told });
         }
     }
-    Ok(None)
+    Ok(Set { again: None, told })
+}
+
+fn again_for(
+    session: &mut Session,
+    refused: Option<Prepared>,
+    warnings: &mut Vec<String>,
+) -> Option<Again> {
+    match refused? {
+        Prepared::Ready { .. } => None,
+        Prepared::StreamMode => {
+            session.warn(warnings, choice::NO_EXTENDED);
+            Some(Again::StreamMode)
+        }
+        Prepared::StartOver => Some(Again::StartOver),
+        Prepared::Carefully => Some(Again::Carefully),
+    }
 }

@@ -112,7 +112,7 @@ fn look_local(path: &Path) -> Result<Found, Failure> {
 }
 
 async fn look_remote(ctx: &Context, server: &Server, path: &[u8]) -> Result<Found, Failure> {
-    let mut session = ctx.session(server).await?;
+    let mut session = ctx.session_for(server, Some(trimmed(path))).await?;
     let result = session.stat(trimmed(path)).await;
     match &result {
         Err(failure) if failure.transient => {}

@@ -363,7 +363,8 @@ async fn between_servers_each_does_its_own_when_there_is_no_channel() {
         let [drs, auto] = both();
         let source = between(DRS, vec![drs, call(passed_on, reply), auto], false);
         let [drs, auto] = both();
-        let before = vec![drs, call("DPSV", told), vec![Listen("PASV")], auto];
+        let address = vec![Listen("PASV"), Hear("ALLO 5"), Say("200 ok")];
+        let before = vec![drs, call("DPSV", told), address, auto];
         let destination = between(DRS, before, true);
         let (buffers, warnings) = pass_on(Sizing::Drs, source, destination).await;
         assert_eq!(buffers, Buffers::Sized(Sizing::Auto));
@@ -392,7 +393,11 @@ async fn between_servers_a_late_refusal_is_taken_back_at_the_other() {
         ],
         false,
     );
-    let destination = between(DRS, vec![call("OPTS DRS drs", "501 no")], true);
+    let destination = vec![
+        call("OPTS DRS drs", "501 no"),
+        call("DPSV", "503 not without it"),
+    ];
+    let destination = between(DRS, destination, true);
     let (buffers, warnings) = pass_on(Sizing::Drs, source, destination).await;
     assert_eq!(buffers, Buffers::Sized(Sizing::Auto));
     assert_eq!(warnings.len(), 1, "{warnings:?}");

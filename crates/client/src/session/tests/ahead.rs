@@ -1,0 +1,168 @@
+//! Servers that take commands ahead: several of them in one flight, and what can go wrong with that.
+
+use super::super::Opening;
+use super::super::fake::{LONGHAUL, login_at_once};
+use super::*;
+use Act::HearEnd;
+
+const FEAT: &str = "211-x\n PARALLEL\n MLST type*;size*;\n MFMT\n CKSM CRC32C:1;\n211 End.";
+const FACTS: &str = "250-Facts\n type=file;size=7; /f\n250 End.";
+
+async fn looking(acts: Vec<Act>) -> (Result<Session, Failure>, Fake) {
+    let fake = Fake::start(acts).await;
+    let opening = Opening {
+        careful: false,
+        look_at: Some(b"/f"),
+    };
+    let session = Session::begin(&fake.server, PATIENCE, opening).await;
+    (session, fake)
+}
+
+#[tokio::test]
+async fn login_and_first_question_are_one_flight() {
+    let acts = script([
+        login_at_once(FEAT, &["MLST /f"]),
+        vec![Say(FACTS)],
+        call("MLST /f", "550 gone: No such file"),
+    ]);
+    let (session, fake) = looking(acts).await;
+    let mut session = session.unwrap();
+    assert_eq!(session.stat(b"/f").await.unwrap().size, Some(7));
+    // The answer serves once.
+    let gone = session.stat(b"/f").await.unwrap_err();
+    assert_eq!(gone.exit, Exit::NotFound);
+    fake.finish().await;
+}
+
+#[tokio::test]
+async fn an_answer_that_nobody_fetches_is_not_taken_for_another() {
+    let acts = script([
+        login_at_once(FEAT, &["MLST /f"]),
+        vec![Say(FACTS)],
+        call("DELE /g", "550 /g: No such file"),
+        call("MLST /f", "250-Facts\n type=file;size=8; /f\n250 End."),
+    ]);
+    let (session, fake) = looking(acts).await;
+    let mut session = session.unwrap();
+    assert!(session.is_usable());
+    let failure = session.delete(b"/g").await.unwrap_err();
+    assert_eq!(failure.exit, Exit::NotFound);
+    assert_eq!(session.stat(b"/f").await.unwrap().size, Some(8));
+    fake.finish().await;
+}
+
+#[tokio::test]
+async fn a_path_that_no_line_can_carry_is_not_asked_ahead() {
+    let fake = Fake::start(login_at_once(FEAT, &[])).await;
+    let opening = Opening {
+        careful: false,
+        look_at: Some(b"/f\r\nDELE /g"),
+    };
+    Session::begin(&fake.server, PATIENCE, opening)
+        .await
+        .unwrap();
+    fake.finish().await;
+}
+
+/// The same words as when each command waits for its answer, whatever the rest of the flight comes to.
+#[tokio::test]
+async fn refused_logins_say_why_as_ever() {
+    let not_in = "211-x\n PARALLEL\n211 End.\n530 log in\n530 log in";
+    let table: &[(&[&'static str], &str, Exit, bool)] = &[
+        (
+            &["331 pw", "530 Login incorrect.", not_in],
+            "check user name",
+            Exit::Refused,
+            false,
+        ),
+        (
+            &["530 Must perform GSSAPI authentication.", "503 user?"],
+            "needs GSI security",
+            Exit::Refused,
+            false,
+        ),
+        (
+            &["331 pw", "421 Too many failures; closing."],
+            "try again later",
+            Exit::Unreachable,
+            true,
+        ),
+        (
+            &["421 too many sessions"],
+            "try again later",
+            Exit::Unreachable,
+            true,
+        ),
+        (&["332 account?"], "ACCT", Exit::Refused, false),
+    ];
+    for (replies, words, exit, transient) in table {
+        let mut acts = vec![Say(LONGHAUL)];
+        acts.extend(["USER", "PASS", "FEAT", "SITE", "TYPE"].map(Hear));
+        acts.extend(replies.iter().map(|reply| Say(reply)));
+        let failure = open_on(acts).await.unwrap_err();
+        assert!(failure.message.contains(words), "{failure}");
+        assert_eq!((failure.exit, failure.transient), (*exit, *transient));
+    }
+}
+
+#[tokio::test]
+async fn a_user_without_password_is_in_whatever_is_said_to_it() {
+    let mut acts = vec![Say(LONGHAUL)];
+    acts.extend(["USER", "PASS", "FEAT", "SITE", "TYPE"].map(Hear));
+    acts.extend([Say("230 in\n503 in already"), Say(FEAT)]);
+    acts.push(Say("250 ok\n200 ok"));
+    let (session, fake) = opened(acts).await;
+    assert!(session.features().mlst);
+    fake.finish().await;
+}
+
+/// Something between that reads along, and gives up on what it does not expect.
+#[tokio::test]
+async fn a_connection_that_ends_over_the_flight_is_made_again_with_care() {
+    let mut careful = login_with(FEAT);
+    careful[0] = Say(LONGHAUL);
+    careful.extend(call("MLST /f", FACTS));
+    let fake = Fake::start_each(vec![vec![Say(LONGHAUL), Hear("USER joe")], careful]).await;
+    let mut session = Session::open(&fake.server, PATIENCE).await.unwrap();
+    assert_eq!(session.stat(b"/f").await.unwrap().size, Some(7));
+    fake.finish().await;
+}
+
+#[tokio::test]
+async fn goodbye_needs_no_answer() {
+    let acts = script([login_at_once(FEAT, &[]), vec![Hear("QUIT"), HearEnd]]);
+    let (session, fake) = opened(acts).await;
+    let start = Instant::now();
+    session.close().await;
+    assert!(start.elapsed() < Duration::from_secs(1));
+    fake.finish().await;
+}
+
+#[tokio::test]
+async fn time_and_name_are_given_in_one_flight() {
+    let time = proto::timestamp::Timestamp::parse("20240102030405");
+    let flight = |answers| {
+        let mut acts = vec![Hear("MFMT 20240102030405 /a"), Hear("RNFR /a")];
+        acts.extend([Hear("RNTO /b"), Say(answers)]);
+        acts
+    };
+    let acts = script([
+        login_at_once(FEAT, &[]),
+        flight("213 ok\n350 and?\n250 renamed"),
+        flight("550 no\n350 and?\n553 Permission denied"),
+        flight("550 no\n550 /a: No such file\n503 RNFR first"),
+        vec![
+            Hear("RNFR /a"),
+            Hear("RNTO /b"),
+            Say("350 and?\n250 renamed"),
+        ],
+    ]);
+    let (mut session, fake) = opened(acts).await;
+    session.put_in_place(b"/a", b"/b", time).await.unwrap();
+    for exit in [Exit::Refused, Exit::NotFound] {
+        let failure = session.put_in_place(b"/a", b"/b", time).await.unwrap_err();
+        assert_eq!(failure.exit, exit, "{failure}");
+    }
+    session.put_in_place(b"/a", b"/b", None).await.unwrap();
+    fake.finish().await;
+}

@@ -1,0 +1,336 @@
+//! Servers that take commands ahead: settings, transfer command and what is asked afterwards in as few
+//! flights as can be, and refusals among them.
+
+use proto::checksum::Algorithm;
+use proto::command::Command;
+
+use super::*;
+use crate::session::fake::{LONGHAUL, login_at_once};
+use Act::{Deliver, Open, Silence, Tell};
+
+const FEAT: &str =
+    "211-x\n PARALLEL\n MLST type*;size*;\n CKSM CRC32C:1;\n ERET\n REST STREAM\n211 End.";
+const FACTS: &str = "250-Facts\n type=file;size=5; /f\n250 End.";
+const FLIGHT: [Act; 4] = [
+    Hear("MODE E"),
+    Hear("OPTS RETR Parallelism=4,4,4;"),
+    Hear("PORT 127,0,0,1,"),
+    Hear("RETR /f"),
+];
+
+/// `hello` over one connection, which is all there are: header, bytes, EOF with the count.
+fn hello() -> Vec<u8> {
+    let header = |flags: u8, count: u64, offset: u64| {
+        let mut bytes = vec![flags];
+        bytes.extend_from_slice(&count.to_be_bytes());
+        bytes.extend_from_slice(&offset.to_be_bytes());
+        bytes
+    };
+    [header(0, 5, 0), b"hello".to_vec(), header(0x48, 0, 1)].concat()
+}
+
+fn four() -> TransferSpec {
+    TransferSpec {
+        streams: 4,
+        size: Some(5),
+        ..spec()
+    }
+}
+
+/// What the batch asks after a get.
+fn questions(session: &Session) -> Vec<Command> {
+    let mut questions = session.checksum_questions(Algorithm::Crc32c, 0, None, b"/f");
+    questions.extend(session.stat_questions(b"/f"));
+    questions
+}
+
+const ASKED: [Act; 3] = [
+    Hear("OPTS CKSM Markers="),
+    Hear("CKSM CRC32C 0 -1 /f"),
+    Hear("MLST /f"),
+];
+
+#[tokio::test]
+async fn a_get_is_one_flight_and_its_verification_comes_with_its_end() {
+    let (mut session, fake) = opened(vec![
+        login_at_once(FEAT, &[]),
+        FLIGHT.into(),
+        ASKED.into(),
+        vec![Say("200 E\n200 ok\n200 ok\n150 go"), Deliver(hello())],
+        vec![
+            Say("226 done\n200 markers"),
+            Say("113 nearly\n213 9a71bb4c"),
+        ],
+        vec![Say(FACTS), Silence(100)],
+    ])
+    .await;
+    let memory = sink();
+    session.then_ask(questions(&session));
+    let attempt = fetch(&mut session, &memory, &four()).await.unwrap();
+    assert!(attempt.extended);
+    assert_eq!(memory.take(), b"hello");
+    let sum = session.checksum(Algorithm::Crc32c, 0, None, b"/f").await;
+    assert_eq!(sum.unwrap(), "9a71bb4c");
+    assert_eq!(session.stat(b"/f").await.unwrap().size, Some(5));
+    assert!(session.is_usable());
+    fake.finish().await;
+}
+
+#[tokio::test]
+async fn a_refused_transfer_leaves_the_session_in_step() {
+    let (mut session, fake) = opened(vec![
+        login_at_once(FEAT, &[]),
+        FLIGHT.into(),
+        ASKED.into(),
+        vec![Say("200 E\n200 ok\n200 ok\n550 /f: No such file")],
+        vec![Say(
+            "200 markers\n550 /f: No such file\n550 /f: No such file",
+        )],
+        call("DELE /g", "250 gone"),
+    ])
+    .await;
+    session.then_ask(questions(&session));
+    let failure = fetch(&mut session, &sink(), &four()).await.unwrap_err();
+    assert_eq!(failure.exit, Exit::NotFound);
+    session.delete(b"/g").await.unwrap();
+    fake.finish().await;
+}
+
+/// A login that is done with care although the greeting is longhaul's.
+fn careful_login() -> Vec<Act> {
+    let mut acts = login_with(FEAT);
+    acts[0] = Say(LONGHAUL);
+    acts
+}
+
+#[tokio::test]
+async fn a_transfer_with_other_settings_than_asked_for_is_given_up_and_made_with_care() {
+    let fake = Fake::start_each(vec![
+        [
+            login_at_once(FEAT, &[]),
+            FLIGHT.into(),
+            // In stream mode: what must not be taken for the file's blocks.
+            vec![Deliver(b"hello".to_vec())],
+            vec![Say("504 no such mode\n200 ok\n200 ok\n150 go")],
+        ]
+        .concat(),
+        [
+            careful_login(),
+            call("MODE E", "504 no such mode"),
+            vec![Listen("PASV"), Hear("RETR /f"), Say("150 go")],
+            vec![Give(b"hello".to_vec()), Say("226 done")],
+            call("DELE /g", "250 gone"),
+        ]
+        .concat(),
+    ])
+    .await;
+    let mut session = Session::open(&fake.server, PATIENCE).await.unwrap();
+    let memory = sink();
+    let attempt = fetch(&mut session, &memory, &four()).await.unwrap();
+    assert!(!attempt.extended && session.is_wary());
+    assert_eq!(memory.take(), b"hello");
+    session.delete(b"/g").await.unwrap();
+    fake.finish().await;
+}
+
+#[tokio::test]
+async fn a_refused_address_is_told_in_its_other_form() {
+    let fake = Fake::start_each(vec![
+        [
+            login_at_once(FEAT, &[]),
+            FLIGHT.into(),
+            vec![Say("200 E\n200 ok\n502 no PORT\n425 no address")],
+        ]
+        .concat(),
+        [
+            careful_login(),
+            call("MODE E", "200 E"),
+            call("OPTS RETR", "200 ok"),
+            call("PORT", "502 no PORT"),
+            call("EPRT |1|127.0.0.1|", "200 ok"),
+            call("RETR /f", "550 /f: No such file"),
+        ]
+        .concat(),
+    ])
+    .await;
+    let mut session = Session::open(&fake.server, PATIENCE).await.unwrap();
+    let failure = fetch(&mut session, &sink(), &four()).await.unwrap_err();
+    assert_eq!(failure.exit, Exit::NotFound);
+    fake.finish().await;
+}
+
+#[tokio::test]
+async fn a_courtesy_that_is_refused_costs_a_warning_and_no_more() {
+    let (mut session, fake) = opened(vec![
+        login_at_once(FEAT, &[]),
+        FLIGHT.into(),
+        vec![Say("200 E\n501 what streams?\n200 ok\n150 go")],
+        vec![Deliver(hello()), Say("226 done")],
+    ])
+    .await;
+    let attempt = fetch(&mut session, &sink(), &four()).await.unwrap();
+    assert!(attempt.extended);
+    assert_eq!(attempt.warnings.len(), 1, "{:?}", attempt.warnings);
+    fake.finish().await;
+}
+
+#[tokio::test]
+async fn the_end_of_a_session_in_a_flight_is_told_as_such() {
+    let (mut session, _fake) = opened(vec![
+        login_at_once(FEAT, &[]),
+        FLIGHT.into(),
+        vec![Say("200 E\n421 shutting down")],
+    ])
+    .await;
+    let failure = fetch(&mut session, &sink(), &four()).await.unwrap_err();
+    assert_eq!((failure.exit, failure.transient), (Exit::Unreachable, true));
+    assert!(failure.message.contains("shutting down"), "{failure}");
+    assert!(!session.is_usable());
+}
+
+#[tokio::test]
+async fn a_store_is_two_flights_and_its_sum_comes_with_its_end() {
+    let (mut session, fake) = opened(vec![
+        login_at_once(FEAT, &[]),
+        vec![Hear("MODE E"), Open("PASV"), Hear("ALLO 5"), Silence(50)],
+        vec![Say("200 E"), Tell, Silence(50), Say("200 ok")],
+        vec![
+            Hear("STOR /f"),
+            Hear("OPTS CKSM"),
+            Hear("CKSM CRC32C 0 -1 /f"),
+        ],
+        vec![Say("150 go"), Hold, Wait(200), Say("226 done\n200 ok\n213 9a71bb4c")],
+    ])
+    .await;
+    let mut questions = questions(&session);
+    questions.truncate(2);
+    session.then_ask(questions);
+    let mut spec = four();
+    spec.streams = 1;
+    spec.mode = ModeChoice::Extended;
+    let attempt = store(&mut session, b"hello", &spec).await.unwrap();
+    assert!(attempt.extended);
+    let sum = session.checksum(Algorithm::Crc32c, 0, None, b"/f").await;
+    assert_eq!(sum.unwrap(), "9a71bb4c");
+    fake.finish().await;
+}
+
+/// STOR would cut the file; so nothing is stored before every setting is known to be in force.
+#[tokio::test]
+async fn a_store_whose_mode_is_refused_goes_on_in_the_other() {
+    let (mut session, fake) = opened(vec![
+        login_at_once(FEAT, &[]),
+        vec![Hear("MODE E"), Open("PASV"), Hear("ALLO 5"), Say("504 no")],
+        vec![Tell, Say("200 ok"), Open("PASV"), Hear("ALLO 5")],
+        vec![Tell, Say("200 ok"), Hear("STOR /f"), Say("150 go"), Take],
+        vec![Say("226 done")],
+    ])
+    .await;
+    let attempt = store(&mut session, b"hello", &four()).await.unwrap();
+    assert!(!attempt.extended && !session.is_wary());
+    assert_eq!(fake.finish().await, b"hello");
+}
+
+#[tokio::test]
+async fn a_restart_that_is_refused_destroys_nothing() {
+    let (mut session, fake) = opened(vec![
+        login_at_once(FEAT, &[]),
+        vec![
+            Hear("MODE E"),
+            Open("PASV"),
+            Hear("ALLO 5"),
+            Hear("REST 0-2"),
+        ],
+        vec![Say("200 E"), Tell, Say("200 ok\n501 what?"), Silence(50)],
+    ])
+    .await;
+    let mut spec = four();
+    spec.have.insert(0, 2);
+    store(&mut session, b"hello", &spec).await.unwrap_err();
+    fake.finish().await;
+}
+
+#[tokio::test]
+async fn epsv_follows_when_pasv_is_refused_among_others() {
+    let (mut session, fake) = opened(vec![
+        login_at_once(FEAT, &[]),
+        vec![Hear("PASV"), Hear("ALLO 5"), Say("502 no\n200 ok")],
+        vec![Listen("EPSV"), Hear("STOR /f"), Say("150 go"), Take],
+        vec![Say("226 done")],
+    ])
+    .await;
+    store(&mut session, b"hello", &spec()).await.unwrap();
+    assert_eq!(fake.finish().await, b"hello");
+}
+
+fn receiving(rest: Vec<Act>) -> Vec<Act> {
+    let flight = [Hear("MODE E"), Open("PASV"), Hear("ALLO 5"), Say("200 E")];
+    let mut acts = [login_at_once(FEAT, &[]), flight.into()].concat();
+    acts.extend([Tell, Say("200 ok"), Hear("STOR /d")]);
+    acts.extend(rest);
+    acts
+}
+
+fn sending(rest: Vec<Act>) -> Vec<Act> {
+    let flight = [Hear("MODE E"), Hear("OPTS RETR"), Say("200 E\n200 ok")];
+    let mut acts = [login_at_once(FEAT, &[]), flight.into()].concat();
+    acts.extend([Hear("PORT 127,0,0,1,"), Hear("RETR /s")]);
+    acts.extend(rest);
+    acts
+}
+
+#[tokio::test]
+async fn between_two_such_servers_each_hears_two_flights() {
+    let from = Fake::start(sending(vec![Say("200 ok\n150 go\n226 sent")])).await;
+    let to = Fake::start(receiving(vec![Say("150 go\n226 stored")])).await;
+    let mut source = Session::open(&from.server, PATIENCE).await.unwrap();
+    let mut destination = Session::open(&to.server, PATIENCE).await.unwrap();
+    let done = third_party(
+        &mut source,
+        b"/s",
+        &mut destination,
+        b"/d",
+        &four(),
+        &|_| (),
+    )
+    .await;
+    assert!(done.unwrap().extended);
+    from.finish().await;
+    to.finish().await;
+}
+
+#[tokio::test]
+async fn a_source_that_refuses_the_address_is_asked_again_with_care() {
+    let careful = |acts: [Vec<Act>; 2]| [vec![careful_login()], acts.into()].concat().concat();
+    let from = Fake::start_each(vec![
+        sending(vec![Say("500 not to others\n425 no address")]),
+        careful([
+            [call("MODE E", "200 E"), call("OPTS RETR", "200 ok")].concat(),
+            call("PORT", "500 Permission denied: not to others"),
+        ]),
+    ])
+    .await;
+    let to = Fake::start_each(vec![
+        receiving(vec![]),
+        careful([
+            call("MODE E", "200 E"),
+            vec![Listen("PASV"), Hear("ALLO 5"), Say("200 ok"), Silence(100)],
+        ]),
+    ])
+    .await;
+    let mut source = Session::open(&from.server, PATIENCE).await.unwrap();
+    let mut destination = Session::open(&to.server, PATIENCE).await.unwrap();
+    let failure = third_party(
+        &mut source,
+        b"/s",
+        &mut destination,
+        b"/d",
+        &four(),
+        &|_| (),
+    )
+    .await
+    .unwrap_err();
+    assert_eq!(failure.exit, Exit::Refused, "{failure}");
+    from.finish().await;
+    to.finish().await;
+}
