@@ -98,6 +98,7 @@ impl Account {
         self.moving += elapsed;
         let sum = &mut self.wire;
         sum.streams = sum.streams.max(wire.streams);
+        sum.streams_most = sum.streams_most.max(wire.streams_most);
         sum.retransmits += wire.retransmits;
         sum.min_rtt_us = match (sum.min_rtt_us, wire.min_rtt_us) {
             (0, new) => new,

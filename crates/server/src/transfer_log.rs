@@ -65,7 +65,7 @@ pub struct TransferRecord {
     pub decision: Option<String>,
     /// What held the transfer back, if known.
     pub limiter: Option<&'static str>,
-    /// Congestion control that the server sent with at the end; `None`: the system's, or the server
+    /// Congestion control that the server sent with at the end; `None`: not known, or the server
     /// received.
     pub congestion: Option<String>,
     /// Checksum of the whole file, if known.

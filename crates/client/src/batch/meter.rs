@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use data::job::{Control, StreamSample};
 use tune::limiter::Limiter;
-use tune::sizing::Decision;
+use tune::sizing;
+use tune::streams::auto;
 
 use crate::sample;
 
@@ -18,11 +19,11 @@ pub(crate) struct Meter {
     moved: AtomicU64,
     /// Safe bytes of files that are no longer active.
     safe: AtomicU64,
-    /// What was decided about the buffers of files that are no longer active.
+    /// What was decided about files that are no longer active.
     decided: Mutex<Vec<Decided>>,
 }
 
-/// A decision about a file's buffers.
+/// A decision about a file's transfer.
 #[derive(Debug)]
 pub(crate) struct Decided {
     /// For traces.
@@ -31,6 +32,15 @@ pub(crate) struct Decided {
     pub(crate) at: Instant,
     /// What it is.
     pub(crate) decision: Decision,
+}
+
+/// What was decided.
+#[derive(Debug)]
+pub(crate) enum Decision {
+    /// About a stream's buffers.
+    Buffers(sizing::Decision),
+    /// About the streams themselves.
+    Streams(auto::Decision),
 }
 
 /// Totals at one moment.
@@ -135,7 +145,7 @@ impl Meter {
         totals
     }
 
-    /// What was decided about buffers since the last call, by each file in its order.
+    /// What was decided since the last call, by each file in its order.
     pub(crate) fn decisions(&self) -> Vec<Decided> {
         let mut all = std::mem::take(&mut *lock(&self.decided));
         for file in lock(&self.active).iter() {
@@ -239,7 +249,8 @@ impl FileMeter {
     /// What limits this file, whose streams are these: what the policy that watches them found, or else
     /// what a look at them tells.
     pub(crate) fn limiter(&self, streams: &[StreamSample]) -> Limiter {
-        sample::limiter(streams)
+        let watched = lock(&self.state).control.as_ref().and_then(|c| c.limiter());
+        watched.unwrap_or_else(|| sample::limiter(streams))
     }
 
     /// The kernel's view of this file's streams.
@@ -261,8 +272,13 @@ impl State {
             return;
         };
         let begun = control.begun().unwrap_or_else(Instant::now);
-        let decisions = control.decisions().into_iter();
-        self.decided.extend(decisions.map(|d| (begun + d.at, d)));
+        let streams = control.stream_decisions().into_iter();
+        let streams = streams.map(|d| (begun + d.at, Decision::Streams(d)));
+        let buffers = control.decisions().into_iter();
+        let buffers = buffers.map(|d| (begun + d.at, Decision::Buffers(d)));
+        let fresh = self.decided.len();
+        self.decided.extend(streams.chain(buffers));
+        self.decided[fresh..].sort_by_key(|(at, _)| *at);
     }
 }
 

@@ -132,7 +132,7 @@ impl Tally {
             bytes: self.bytes,
             seconds,
             goodput_bps,
-            streams_max: self.streams_max.max(self.account.wire.streams),
+            streams_max: self.streams_max.max(self.account.wire.streams_most),
             buffer: match self.sized {
                 None => self.wanted.name(),
                 Some(name) => name.unwrap_or("mixed"),

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use tune::limiter::Limiter;
 
+use super::meter::Decision;
 use super::tally::{Moment, Tally};
 use super::{Context, every, lock};
 use crate::trace::{Snapshot, Trace};
@@ -113,7 +114,10 @@ fn write_decisions(ctx: &Context, trace: Option<&Trace>) {
     for decided in ctx.meter.decisions() {
         if let Some(trace) = trace {
             let time = decided.at.saturating_duration_since(ctx.started);
-            trace.decided(time, &decided.file, &decided.decision);
+            match &decided.decision {
+                Decision::Buffers(decision) => trace.decided(time, &decided.file, decision),
+                Decision::Streams(decision) => trace.streams_decided(time, &decided.file, decision),
+            }
         }
     }
 }

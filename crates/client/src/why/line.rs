@@ -34,10 +34,11 @@ impl Account {
 
     fn seen_here(&self, goodput_bps: f64, finding: Finding) -> String {
         let mut line = bits(goodput_bps);
-        if self.wire.streams > 0 {
-            line.push_str(&format!(" over {}", streams(self.wire.streams)));
+        let most = self.wire.streams_most;
+        if most > 0 {
+            line.push_str(&format!(" over {}", streams(most)));
         }
-        line.push_str(&self.senders.at_the_end(self.wire.streams));
+        line.push_str(&self.senders.at_the_end(most));
         let (name, why) = match finding {
             Finding::Seen(verdict) => (finding.name(), explain(verdict)),
             Finding::Told(limiter) => (finding.name(), name_plainly(limiter).to_owned()),

@@ -5,6 +5,7 @@ fn names_the_limiter_in_plain_words() {
     let mut account = Account::default();
     let wire = WireStats {
         streams: 4,
+        streams_most: 4,
         min_rtt_us: 50_100,
         buffer_bytes: 4 << 20,
         busy_us: 10_000_000,
@@ -92,6 +93,7 @@ fn received(store: u64, wire: u64) -> Account {
     let mut account = Account::default();
     let wire = WireStats {
         streams: 4,
+        streams_most: 4,
         store_us: 4 * store * 1_000_000,
         wire_us: 4 * wire * 1_000_000,
         ..WireStats::default()
@@ -138,6 +140,7 @@ fn a_put_names_its_own_remedy() {
     let mut account = Account::default();
     let wire = WireStats {
         streams: 16,
+        streams_most: 16,
         busy_us: 10_000_000,
         rwnd_limited_us: 9_000_000,
         ..WireStats::default()

@@ -1,10 +1,9 @@
 //! What limited a transfer: by the policy that watched the streams, or else by the kernel's and the
 //! threads' own accounts.
 
-use data::job::Report;
+use data::job::{Report, WireStats};
 use proto::remark::{self, Said};
 use tune::limiter::{Limiter, Role, judge};
-use tune::streams::auto::Verdict;
 
 use crate::transfer_log::Direction;
 
@@ -25,28 +24,21 @@ impl Limits {
         let sends = direction != Direction::Store;
         let role = if sends { Role::Sender } else { Role::Receiver };
         let judged = judged(role, report);
-        let Some(verdict) = &report.verdict else {
-            let verdict = judged.filter(|_| sends).and_then(|limiter| {
-                remark::Verdict::new(limiter.name(), streams(report.wire.streams), "")
-            });
-            return Self {
-                limiter: judged,
-                congestion: None,
-                said: Said {
-                    verdict,
-                    remark: report.remark.clone(),
-                },
-            };
+        let (limiter, streams) = match &report.verdict {
+            Some(verdict) => (known(verdict.limiter).or(judged), verdict.streams),
+            None => (judged, streams(&report.wire)),
         };
-        let limiter = known(verdict.limiter).or(judged);
+        let congestion = congestion(report).filter(|_| sends);
+        let verdict = limiter.filter(|_| sends).and_then(|limiter| {
+            let congestion = congestion.as_deref().unwrap_or_default();
+            remark::Verdict::new(limiter.name(), streams, congestion)
+        });
         Self {
             limiter,
-            congestion: Some(verdict.congestion.clone()).filter(|name| !name.is_empty()),
+            congestion,
             said: Said {
-                verdict: limiter.and_then(|limiter| {
-                    remark::Verdict::new(limiter.name(), verdict.streams, &verdict.congestion)
-                }),
-                remark: words(verdict, report.remark.as_deref()),
+                verdict,
+                remark: words(report),
             },
         }
     }
@@ -63,18 +55,21 @@ fn judged(role: Role, report: &Report) -> Option<Limiter> {
     known(judge(&measured).limiter)
 }
 
-fn streams(count: u64) -> u32 {
-    u32::try_from(count).unwrap_or(u32::MAX)
+/// Streams at the end.
+fn streams(wire: &WireStats) -> u32 {
+    u32::try_from(wire.streams_last).unwrap_or(u32::MAX)
+}
+
+fn congestion(report: &Report) -> Option<String> {
+    let watched = report.verdict.as_ref().map(|v| v.congestion.clone());
+    let known = watched.filter(|name| !name.is_empty());
+    known.or_else(|| report.congestion.clone())
 }
 
 /// What would make it faster, and what this host's settings have to do with it.
-fn words(verdict: &Verdict, remark: Option<&str>) -> Option<String> {
-    let words: Vec<&str> = verdict
-        .remedy
-        .as_deref()
-        .into_iter()
-        .chain(remark)
-        .collect();
+fn words(report: &Report) -> Option<String> {
+    let remedy = report.verdict.as_ref().and_then(|v| v.remedy.as_deref());
+    let words: Vec<&str> = remedy.into_iter().chain(report.remark.as_deref()).collect();
     (!words.is_empty()).then(|| words.join("; "))
 }
 
@@ -82,7 +77,7 @@ fn words(verdict: &Verdict, remark: Option<&str>) -> Option<String> {
 mod tests {
     use std::time::Duration;
 
-    use data::job::WireStats;
+    use tune::streams::auto::Verdict;
 
     use super::*;
 
@@ -90,7 +85,13 @@ mod tests {
         Report {
             bytes: 1_000_000_000,
             elapsed: Duration::from_secs(10),
-            wire: WireStats { streams: 2, ..wire },
+            wire: WireStats {
+                streams: 2,
+                streams_most: 2,
+                streams_last: 2,
+                ..wire
+            },
+            congestion: Some("cubic".to_owned()),
             remark: Some("Raise x.".to_owned()),
             ..Report::default()
         }
@@ -150,7 +151,7 @@ mod tests {
         let sent = Limits::of(Direction::Retrieve, &report(window()));
         assert_eq!(
             sent.said.verdict.unwrap().to_string(),
-            "Limited by receive window, 2 streams."
+            "Limited by receive window, 2 streams, cubic."
         );
         let slow = WireStats {
             store_us: 18_000_000,
@@ -159,7 +160,7 @@ mod tests {
         };
         let received = Limits::of(Direction::Store, &report(slow));
         assert_eq!(received.limiter, Some(Limiter::StoreWrite));
-        assert_eq!(received.said.verdict, None);
+        assert_eq!((received.said.verdict, received.congestion), (None, None));
         assert_eq!(received.said.remark.as_deref(), Some("Raise x."));
     }
 

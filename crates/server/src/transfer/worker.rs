@@ -56,6 +56,7 @@ pub(super) fn run(order: Order, control: &Arc<Control>, reports: &mpsc::Sender<E
     summary.bytes = control.bytes();
     summary.wire = control.wire();
     summary.decision = log_decisions(control);
+    log_stream_decisions(control);
     summary.peers = control.peers();
     let last = progress(control);
     let ended = Ended {
@@ -182,6 +183,19 @@ fn log_decisions(control: &Control) -> Option<String> {
         );
     }
     decisions.into_iter().last().map(|last| last.reason)
+}
+
+/// Tells what was decided about the streams that were sent over.
+fn log_stream_decisions(control: &Control) {
+    for decision in control.stream_decisions() {
+        tracing::debug!(
+            seconds = decision.at.as_secs_f64(),
+            limiter = decision.limiter.name(),
+            step = ?decision.step,
+            reason = %decision.reason,
+            "stream decision"
+        );
+    }
 }
 
 fn report(reports: &mpsc::Sender<Event>, event: Event) {
