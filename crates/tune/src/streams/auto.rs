@@ -216,6 +216,10 @@ impl Auto {
             scene.congestion.clone_into(&mut self.control.system);
         }
         scene.congestion.clone_into(&mut self.control.in_force);
+        if self.gauge.take_longer() {
+            // What was taken for others' queue was the way.
+            self.others = None;
+        }
         self.note_room(scene);
         self.watch_drain(scene, &mut decisions);
         if let Some(sight) = self.gauge.sight(scene.looks) {

@@ -54,7 +54,8 @@ impl Account {
         let most = |field: fn(&Look) -> u64| looks.iter().map(field).max().unwrap_or_default();
         self.window = most(|look| look.peer_window);
         self.buffer = most(|look| look.send_buffer);
-        if !sight.mending && limit == Limit::Class(Class::PathFull) {
+        let full = limit == Limit::Class(Class::PathFull);
+        if full && (!sight.mending || self.full == 0) {
             self.full = sight.rate;
         }
         self.base = sight.trip.base;

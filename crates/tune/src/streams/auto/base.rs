@@ -34,8 +34,9 @@ impl Base {
         self.least.unwrap_or_default()
     }
 
-    /// Takes what the kernel tells of each stream, and their round trip now.
-    pub(super) fn on_looks(&mut self, at: Duration, looks: &[Look], now: Duration) {
+    /// Takes what the kernel tells of each stream, and their round trip now; true: the path has
+    /// become longer.
+    pub(super) fn on_looks(&mut self, at: Duration, looks: &[Look], now: Duration) -> bool {
         self.streams
             .retain(|id, _| looks.iter().any(|look| look.stream == *id));
         for look in looks.iter().filter(|look| !look.min_rtt.is_zero()) {
@@ -46,11 +47,11 @@ impl Base {
             }
         }
         if now.is_zero() {
-            return;
+            return false;
         }
         self.lower(now);
         self.note(at, now);
-        self.follow();
+        self.follow()
     }
 
     fn lower(&mut self, rtt: Duration) {
@@ -76,16 +77,18 @@ impl Base {
 
     /// A round trip that is longer by a quarter and has been even for all that is remembered is the
     /// path's: queues come and go.
-    fn follow(&mut self) {
+    fn follow(&mut self) -> bool {
         let least = self.slots.iter().map(|slot| slot.least).min();
         let most = self.slots.iter().map(|slot| slot.most).max();
         let (Some(least), Some(most), true) = (least, most, self.slots.len() == SLOTS) else {
-            return;
+            return false;
         };
         let even = most <= least + least / 10 + Duration::from_millis(1);
-        if even && least > self.get() + self.get() / 4 + Duration::from_millis(1) {
+        let longer = even && least > self.get() + self.get() / 4 + Duration::from_millis(1);
+        if longer {
             self.least = Some(least);
         }
+        longer
     }
 }
 

@@ -107,6 +107,8 @@ pub(super) struct Gauge {
     seen: bool,
     /// The last sight showed losses.
     lost: bool,
+    /// The path has become longer since that was asked.
+    longer: bool,
 }
 
 impl Gauge {
@@ -117,7 +119,7 @@ impl Gauge {
         }
         self.seen = true;
         self.live = round_trip(scene.looks).unwrap_or(self.live);
-        self.base.on_looks(scene.at, scene.looks, self.live);
+        self.longer |= self.base.on_looks(scene.at, scene.looks, self.live);
         self.live = self.live.max(self.base.get());
         let mut resent = self.now.resent;
         self.streams
@@ -222,6 +224,11 @@ impl Gauge {
         }
         let most = sums.into_iter().max_by_key(|(_, rate)| *rate);
         most.map_or(Class::Unknown, |(class, _)| class)
+    }
+
+    /// Whether the path has become longer since this was asked.
+    pub(super) fn take_longer(&mut self) -> bool {
+        std::mem::take(&mut self.longer)
     }
 
     /// The path's round trip now.

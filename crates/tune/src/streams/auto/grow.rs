@@ -62,7 +62,7 @@ impl Auto {
         sight: &Sight,
         decisions: &mut Vec<Decision>,
     ) {
-        let patience = (sight.trip.now * 10).max(Duration::from_secs(1));
+        let patience = (sight.trip.now * 20).max(Duration::from_secs(2));
         let settled = sight.at.saturating_sub(self.steady.max(self.clear)) >= patience;
         if !settled
             || sight.class != Class::Path
@@ -165,6 +165,7 @@ impl Auto {
             if why == Why::Loss {
                 let needed = f64::from(from) * outcome.gain().min(2.0) * 0.9;
                 self.needed = (rounded(needed).max(1), sight.at + PROVED);
+                self.rests.fewer.fail(sight.at, PAUSE);
             }
             let reason = format!("{to} streams carry {}", gained(&outcome));
             decisions.push(self.decision(sight.at, None, reason));

@@ -6,6 +6,8 @@ use super::gauge::Sight;
 use super::grow::gained;
 use super::trial::{Kind, Outcome};
 use super::{Auto, Decision, Scene, Step};
+use crate::congestion::bears_loss;
+use crate::evidence::Class;
 use crate::sizing::figures::{bits, bytes_in};
 
 /// A trial takes about two seconds; it must be worth it.
@@ -21,7 +23,13 @@ impl Auto {
         sight: &Sight,
         decisions: &mut Vec<Decision>,
     ) {
-        let steady = (sight.trip.now * 8).max(Duration::from_secs(1));
+        // Where each stream is limited by itself, fewer carry less, unless packets queue.
+        let alone = matches!(sight.class, Class::Loss | Class::Path) && !self.is_paced();
+        if alone && !sight.trip.has_queue() && !bears_loss(scene.congestion) {
+            return;
+        }
+        let (trips, time) = if alone { (20, 3) } else { (8, 1) };
+        let steady = (sight.trip.now * trips).max(Duration::from_secs(time));
         let worth = bytes_in(sight.rate, WORTH.max(sight.trip.now * 20));
         let soon = sight.at.saturating_sub(self.steady) < steady;
         let late = scene.left.is_some_and(|left| left < worth);
@@ -71,6 +79,9 @@ impl Auto {
         decisions: &mut Vec<Decision>,
     ) {
         if outcome.kept {
+            // Losses shall not bring back at once what has just been given back.
+            self.rests.loss.fail(sight.at, PAUSE);
+            self.rests.slow.fail(sight.at, PAUSE);
             let reason = format!("{to} streams do as well: {}", gained(&outcome));
             decisions.push(self.decision(sight.at, None, reason));
             return;

@@ -71,7 +71,7 @@ impl Trial {
             Kind::More { why, .. } => match why {
                 Why::Buffer => (least(4, 200), least(2, 100)),
                 Why::Slow => (least(4, 300), least(4, 400)),
-                Why::Loss => (least(4, 200), least(8, 1000)),
+                Why::Loss => (least(6, 300), least(10, 1000)),
             },
             Kind::Fewer { .. } => (least(4, 200), least(8, 1000)),
             Kind::Control { .. } => (least(6, 400), least(20, 1000)),
@@ -98,7 +98,7 @@ impl Trial {
         let time = now.at.saturating_sub(from.at);
         let outcome = self.outcome(from, now);
         if time < self.measure {
-            return self.is_clear(time, &outcome).then_some(outcome);
+            return self.is_clear(time, sight, &outcome).then_some(outcome);
         }
         if !outcome.kept && self.may_rise(sight) {
             self.again += 1;
@@ -128,10 +128,12 @@ impl Trial {
     }
 
     /// There is no doubt before the time is up.
-    fn is_clear(&self, time: Duration, outcome: &Outcome) -> bool {
+    fn is_clear(&self, time: Duration, sight: &Sight, outcome: &Outcome) -> bool {
         let some = time * 3 >= self.measure;
         let gain = outcome.gain();
         some && match &self.kind {
+            // A slow start is no measure of what losses leave.
+            Kind::More { why: Why::Loss, .. } => outcome.kept && gain >= 1.5 && !sight.starting,
             Kind::More { .. } | Kind::Control { .. } => outcome.kept && gain >= 1.5,
             Kind::Fewer { .. } => gain < 0.85,
         }
