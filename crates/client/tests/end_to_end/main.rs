@@ -9,6 +9,7 @@
 )]
 
 mod failures;
+mod flights;
 mod integrity;
 mod liar;
 mod moves;

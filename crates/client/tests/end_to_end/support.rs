@@ -67,6 +67,11 @@ impl Server {
         self.directory.path().join("root")
     }
 
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// URL for anonymous.
     pub(crate) fn url(&self, path: &str) -> String {
         format!("ftp://{}/{path}", self.address)
