@@ -38,6 +38,7 @@ pub(crate) const EXPERIMENTS: &[Shipped] = shipped!["experiments":
     "calibration-loss",
     "ns2-static",
     "ns2-static-rtt",
+    "autopar-fig3", "autopar-fig4", "autopar-fig5", "autopar-fig6", "autopar-fig7",
 ];
 
 /// Programs under test.

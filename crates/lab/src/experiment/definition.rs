@@ -333,10 +333,6 @@ impl Definition {
             ("network", self.network.is_some(), Kind::Net),
             ("simulation", self.simulation.is_some(), Kind::Sim),
         ];
-        if self.kind == Kind::Sim && !(self.also.is_empty() && self.series.is_empty()) {
-            let what = "the simulator has neither 'also' nor 'series'";
-            return Err(mistake(file, "kind", what));
-        }
         for (key, present, kind) in tables {
             if present != (self.kind == kind) {
                 let what = if present {
@@ -352,14 +348,14 @@ impl Definition {
 
     fn check_unit(&self, file: &str) -> Result<(), LabError> {
         let unit = if self.kind == Kind::Sim {
-            let measure = Measure::named(&self.measure).ok_or_else(|| {
-                mistake(
-                    file,
-                    "measure",
-                    "the simulator has 'goodput' and 'mean_rtt'",
-                )
-            })?;
-            Some(measure.unit())
+            for (index, also) in self.also.iter().enumerate() {
+                let measure = simulated(file, "also.measure", &also.measure)?;
+                if measure.unit() != also.unit {
+                    let what = format!("'{}' is measured in {}", also.measure, measure.unit());
+                    return Err(mistake(file, &format!("also.{index}.unit"), what));
+                }
+            }
+            Some(simulated(file, "measure", &self.measure)?.unit())
         } else {
             built_in_unit(&self.measure)
         };
@@ -394,6 +390,15 @@ impl Definition {
         }
         Ok(())
     }
+}
+
+/// A measure of the simulator.
+fn simulated(file: &str, key: &str, name: &str) -> Result<Measure, LabError> {
+    Measure::named(name).ok_or_else(|| {
+        let names: Vec<&str> = Measure::ALL.into_iter().map(Measure::name).collect();
+        let what = format!("the simulator has {}", names.join(", "));
+        mistake(file, key, what)
+    })
 }
 
 /// The unit of a measure that needs no reading.

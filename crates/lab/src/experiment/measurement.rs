@@ -49,12 +49,12 @@ pub(crate) struct Made {
 
 impl Made {
     /// In the simulator there are no settings, and nothing comes too late.
-    pub(crate) fn simulated(sample: Sample) -> Self {
+    pub(crate) fn simulated(sample: Sample, series: Vec<Series>) -> Self {
         Self {
             sample,
             settings: BTreeMap::new(),
             overloaded: false,
-            series: Vec::new(),
+            series,
         }
     }
 }

@@ -303,8 +303,10 @@ impl Experiment<'_> {
         let entrant = &self.entrants[entrant];
         let name = &self.results.experiment;
         if self.definition.kind == Kind::Sim {
-            let sample = simulation::run(name, &self.definition, at, entrant.sets(), seed)?;
-            return Ok(Run::Made(Box::new(Made::simulated(sample))));
+            let mode = self.request.mode;
+            let (sample, series) =
+                simulation::run(name, &self.definition, mode, at, entrant, seed)?;
+            return Ok(Run::Made(Box::new(Made::simulated(sample, series))));
         }
         let setup = Setup {
             name,

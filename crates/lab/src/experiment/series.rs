@@ -96,6 +96,25 @@ impl SeriesDefinition {
 /// Reads the charts of `definitions` that `program` has from a trace: JSON, one sample a line. What
 /// is no such sample is passed over; without a trace there is nothing.
 pub(crate) fn read(definitions: &[SeriesDefinition], program: &str, trace: &Path) -> Vec<Series> {
+    if definitions.is_empty() {
+        return Vec::new();
+    }
+    let Ok(file) = std::fs::File::open(trace) else {
+        return Vec::new();
+    };
+    let lines = BufReader::new(file.take(LARGEST)).lines();
+    let samples = lines
+        .map_while(Result::ok)
+        .filter_map(|line| serde_json::from_str(&line).ok());
+    of_samples(definitions, program, samples)
+}
+
+/// The charts of `definitions` that `program` has, from its samples in the order of time.
+pub(crate) fn of_samples(
+    definitions: &[SeriesDefinition],
+    program: &str,
+    samples: impl Iterator<Item = Value>,
+) -> Vec<Series> {
     let mut all: Vec<(Series, &SeriesDefinition, &str)> = Vec::new();
     for (chart, definition) in definitions.iter().enumerate() {
         let named = &definition.programs;
@@ -113,19 +132,7 @@ pub(crate) fn read(definitions: &[SeriesDefinition], program: &str, trace: &Path
             all.push((series, definition, field));
         }
     }
-    let Ok(file) = std::fs::File::open(trace) else {
-        return Vec::new();
-    };
-    if all.is_empty() {
-        return Vec::new();
-    }
-    for line in BufReader::new(file.take(LARGEST))
-        .lines()
-        .map_while(Result::ok)
-    {
-        let Ok(sample) = serde_json::from_str::<Value>(&line) else {
-            continue;
-        };
+    for sample in samples {
         for (series, definition, field) in &mut all {
             let number = |field: &str| trace::number(&sample, field);
             if !trace::meant(&sample, &definition.only) {
