@@ -173,7 +173,7 @@ async fn in_chunks<'a>(
         }
         Chunks::Probe => {
             let rtt = lane.session().rtt();
-            let tuner = policy::probe(spec.streams, spec.most_streams, rtt);
+            let tuner = policy::probe_from(2, spec.streams, spec.most_streams, rtt);
             (tuner, Trips::Known(rtt), 2)
         }
     };

@@ -146,6 +146,12 @@ pub fn probe(first: u32, most: u32, rtt: Duration) -> Box<dyn Tuner> {
     Box::new(probe::Probe::new(first, most, rtt))
 }
 
+/// As [`probe`], with never fewer than `least` streams: where several chunks are on their way at a
+/// time, each has one.
+pub fn probe_from(least: u32, first: u32, most: u32, rtt: Duration) -> Box<dyn Tuner> {
+    Box::new(probe::Probe::new(first, most, rtt).no_fewer_than(least))
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -88,6 +88,7 @@ impl Outcome {
 fn both(one: WireStats, other: WireStats) -> WireStats {
     WireStats {
         streams: one.streams.max(other.streams),
+        streams_most: one.streams_most.max(other.streams_most),
         retransmits: one.retransmits + other.retransmits,
         min_rtt_us: match (one.min_rtt_us, other.min_rtt_us) {
             (0, rtt) | (rtt, 0) => rtt,
@@ -99,6 +100,7 @@ fn both(one: WireStats, other: WireStats) -> WireStats {
         busy_us: one.busy_us + other.busy_us,
         rwnd_limited_us: one.rwnd_limited_us + other.rwnd_limited_us,
         sndbuf_limited_us: one.sndbuf_limited_us + other.sndbuf_limited_us,
+        open_us: one.open_us + other.open_us,
         store_us: one.store_us + other.store_us,
         wire_us: one.wire_us + other.wire_us,
         ..other

@@ -63,14 +63,27 @@ pub(super) struct Work {
 #[derive(Debug, Clone, Copy)]
 struct Running {
     streams: u32,
-    /// Bytes not handed out.
-    left: u64,
-    /// Length of a piece.
-    piece: u64,
+    /// X, bytes.
+    bytes: u64,
+    /// Bytes handed out.
+    out: u64,
     /// Sessions that have begun with it.
     begun: u32,
     /// When the last of them began.
     from: Seen,
+}
+
+impl Running {
+    /// Whether the next piece belongs to the next chunk. One session hands out the chunk's bytes and no
+    /// more; several go on until all of them have moved about as many together, so that what was
+    /// measured is this chunk's.
+    fn is_over(&self, sessions: u32, seen: Seen) -> bool {
+        if sessions == 1 {
+            return self.out >= self.bytes;
+        }
+        let together = seen.moved.saturating_sub(self.from.moved);
+        self.begun >= sessions && together >= self.bytes / 4 * 3
+    }
 }
 
 impl Work {
@@ -89,12 +102,12 @@ impl Work {
     /// The next piece for session number `session`; `None`: nothing is left.
     pub(super) fn next(&mut self, session: u32, seen: Seen) -> Option<Order> {
         let gap = self.missing.iter().next()?;
+        let sessions = self.sessions;
         let mut decided = None;
-        if self.chunk.is_none_or(|chunk| chunk.left == 0) {
+        if self.chunk.is_none_or(|chunk| chunk.is_over(sessions, seen)) {
             decided = Some(self.begin(seen));
         }
         let left = self.missing.bytes();
-        let sessions = self.sessions;
         let number = self.chunks;
         let chunk = self.chunk.as_mut()?;
         if chunk.begun < sessions {
@@ -102,12 +115,15 @@ impl Work {
             chunk.from = seen;
         }
         let wanted = match sessions {
-            1 => chunk.left,
+            1 => chunk.bytes.saturating_sub(chunk.out),
             // The sessions are to end together, so that the last pieces are ever smaller.
-            n => chunk.piece.min((left / u64::from(n)).max(tail(seen))),
+            n => {
+                let share = |bytes: u64| bytes / u64::from(n);
+                share(chunk.bytes).min(share(left).max(tail(seen)))
+            }
         };
         let length = wanted.min(gap.len()).max(1);
-        chunk.left = chunk.left.saturating_sub(length);
+        chunk.out = chunk.out.saturating_add(length);
         let piece = Piece {
             range: ByteRange {
                 start: gap.start,
@@ -125,20 +141,19 @@ impl Work {
         let last = self.measured(seen);
         let Chunk { streams, bytes } = self.tuner.next(last.as_ref());
         let streams = streams.max(self.sessions);
-        let sessions = u64::from(self.sessions);
         self.chunks += 1;
         self.chunk = Some(Running {
             streams,
-            left: bytes.max(1),
-            piece: bytes.div_ceil(sessions).max(1),
+            bytes,
+            out: 0,
             begun: 0,
             from: seen,
         });
         (streams, self.tuner.reason())
     }
 
-    /// What came of the running chunk. One session: its command's response. Several: all that moved
-    /// while all of them were at work on it, as they never stop between chunks.
+    /// What came of the running chunk. One session: its commands' responses. Several: all that moved
+    /// since the last of them began with it, as they never stop between chunks.
     fn measured(&mut self, seen: Seen) -> Option<Transferred> {
         if self.sessions == 1 {
             return self.ended.take().map(|(_, chunk)| chunk);
@@ -188,8 +203,7 @@ impl Work {
     pub(super) fn in_one_piece(&mut self) {
         self.sessions = 1;
         if let Some(chunk) = &mut self.chunk {
-            chunk.left = u64::MAX;
-            chunk.piece = u64::MAX;
+            chunk.bytes = u64::MAX;
         }
     }
 

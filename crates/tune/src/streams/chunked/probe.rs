@@ -66,6 +66,7 @@ enum Phase {
 /// The search for the fewest streams that are enough.
 #[derive(Debug)]
 pub(super) struct Probe {
+    least: u32,
     most: u32,
     /// How long a chunk of a search takes.
     short: Duration,
@@ -98,6 +99,7 @@ impl Probe {
         // Of an unknown round trip this is the largest.
         let bytes = (windows / rtt.as_secs_f64()).clamp(FIRST.0, FIRST.1);
         Self {
+            least: 1,
             most,
             short,
             phase: Phase::Climb,
@@ -113,6 +115,16 @@ impl Probe {
             vain: 0,
             reason: format!("{} to begin with", streams(first)),
         }
+    }
+
+    /// The same, with never fewer than `least` streams.
+    pub(super) fn no_fewer_than(mut self, least: u32) -> Self {
+        self.least = least.clamp(1, self.most);
+        if self.streams < self.least {
+            self.streams = self.least;
+            self.reason = format!("{} to begin with", streams(self.streams));
+        }
+        self
     }
 
     fn on_chunk(&mut self, chunk: &Transferred) {
@@ -235,13 +247,13 @@ impl Probe {
         let half = enough / 2;
         let best = self.known(enough).unwrap_or_default();
         let tried = |t: &&Trial| t.streams == half && (t.warm || t.goodput < COLD * best);
-        if half == 0 || self.trials.iter().any(|t| tried(&t)) {
+        if half < self.least || self.trials.iter().any(|t| tried(&t)) {
             self.settle(enough, why);
             return;
         }
         self.phase = Phase::Descend { enough };
         self.streams = half;
-        self.reason = format!("{why}; whether {} do", streams(half));
+        self.reason = format!("{why}; whether {} will do", streams(half));
     }
 
     fn settle(&mut self, n: u32, why: &str) {

@@ -248,3 +248,23 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn never_fewer_than_the_least() {
+    let mut probe = Probe::new(1, 64, Duration::from_millis(50)).no_fewer_than(2);
+    let mut last = None;
+    for _ in 0..50 {
+        let chunk = probe.next(last.as_ref());
+        assert!(chunk.streams >= 2, "{}", probe.reason());
+        // A path that one stream fills.
+        last = Some(Transferred {
+            streams: chunk.streams,
+            bytes: chunk.bytes,
+            time: Duration::from_secs_f64(chunk.bytes as f64 / 12.5e6),
+            window: 0,
+            rtt: Duration::from_millis(50),
+        });
+    }
+    assert!(probe.settled());
+    assert_eq!(probe.next(last.as_ref()).streams, 2);
+}
