@@ -110,6 +110,7 @@ impl Account {
         sum.busy_us += wire.busy_us;
         sum.rwnd_limited_us += wire.rwnd_limited_us;
         sum.sndbuf_limited_us += wire.sndbuf_limited_us;
+        sum.open_us += wire.open_us;
         sum.store_us += wire.store_us;
         sum.wire_us += wire.wire_us;
     }

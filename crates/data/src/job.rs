@@ -145,6 +145,8 @@ pub struct WireStats {
     pub rwnd_limited_us: u64,
     /// Of that, limited by the send buffer.
     pub sndbuf_limited_us: u64,
+    /// How long streams were open, microseconds, summed.
+    pub open_us: u64,
     /// Stream threads' time in the store, microseconds, summed. Sending with sendfile reads the
     /// store inside the socket call; that time is in `wire_us`.
     pub store_us: u64,
@@ -168,6 +170,7 @@ impl WireStats {
             bytes,
             elapsed,
             streams: self.streams,
+            open: us(self.open_us),
             retransmits: self.retransmits,
             min_rtt: us(self.min_rtt_us.into()),
             buffer_bytes: self.buffer_bytes,

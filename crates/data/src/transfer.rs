@@ -217,6 +217,7 @@ impl Transfer {
         all.busy_us = all.busy_us.max(one.busy_us);
         all.rwnd_limited_us = all.rwnd_limited_us.max(one.rwnd_limited_us);
         all.sndbuf_limited_us = all.sndbuf_limited_us.max(one.sndbuf_limited_us);
+        all.open_us += one.open_us;
         all.store_us += one.store_us;
         all.wire_us += one.wire_us;
     }

@@ -29,6 +29,7 @@ pub(crate) struct Wire<'t> {
     transfer: &'t Transfer,
     stream: Arc<Stream>,
     before: TcpInfo,
+    joined: Instant,
     kernel_bytes: u64,
     wire_time: Duration,
     store_time: Duration,
@@ -52,6 +53,7 @@ impl<'t> Wire<'t> {
         transfer.on_join();
         Self {
             before,
+            joined: Instant::now(),
             transfer,
             stream,
             kernel_bytes: 0,
@@ -306,6 +308,7 @@ impl<'t> Wire<'t> {
             sndbuf_limited_us: now
                 .sndbuf_limited_us
                 .saturating_sub(before.sndbuf_limited_us),
+            open_us: micros(self.joined.elapsed()),
             store_us: micros(self.store_time),
             wire_us: micros(self.wire_time),
             ..WireStats::default()

@@ -100,6 +100,8 @@ pub struct Measured {
     pub elapsed: Duration,
     /// Streams that moved it.
     pub streams: u64,
+    /// How long they were open, summed; zero: each for all of `elapsed`.
+    pub open: Duration,
     /// Segments sent again.
     pub retransmits: u64,
     /// Smallest round trip seen; zero: unknown.
@@ -118,6 +120,16 @@ pub struct Measured {
     pub wire: Duration,
     /// Bytes per second that the user allowed.
     pub rate_limit: Option<u64>,
+}
+
+impl Measured {
+    /// Time of the streams' threads, summed.
+    fn thread_seconds(&self) -> f64 {
+        match self.open {
+            Duration::ZERO => self.elapsed.as_secs_f64() * self.streams.max(1) as f64,
+            open => open.as_secs_f64(),
+        }
+    }
 }
 
 /// A limiter and the share of the time it explains, 0..=1.
@@ -144,7 +156,7 @@ pub fn judge(m: &Measured) -> Verdict {
     {
         return verdict(Limiter::RateLimit, rate / limit as f64);
     }
-    let thread_seconds = seconds * m.streams.max(1) as f64;
+    let thread_seconds = m.thread_seconds();
     let store = m.store.as_secs_f64() / thread_seconds;
     let wire = m.wire.as_secs_f64() / thread_seconds;
     let computing = 1.0 - store - wire;
@@ -185,7 +197,8 @@ fn judge_receiver(m: &Measured, rate: f64, store: f64, wire: f64, computing: f64
         return verdict(Limiter::ReceiverCpu, computing);
     }
     let rtt = m.min_rtt.as_secs_f64();
-    let in_flight = rate * rtt / m.streams.max(1) as f64;
+    let streams = m.thread_seconds() / m.elapsed.as_secs_f64();
+    let in_flight = rate * rtt / streams.max(1.0);
     // Linux grants about half of the buffer as window (tcp_adv_win_scale).
     if m.buffer_bytes > 0 && in_flight >= 0.35 * m.buffer_bytes as f64 {
         return verdict(Limiter::ReceiveWindow, wire);
@@ -215,6 +228,7 @@ mod tests {
             bytes: 1_000_000_000,
             elapsed: seconds(10.0),
             streams: 1,
+            open: Duration::ZERO,
             retransmits: 0,
             min_rtt: Duration::from_millis(50),
             buffer_bytes: 4 << 20,
@@ -277,6 +291,21 @@ mod tests {
         assert_eq!(judge(&m).limiter, Limiter::RateLimit);
         m.rate_limit = Some(1_000_000_000);
         assert_ne!(judge(&m).limiter, Limiter::RateLimit);
+    }
+
+    #[test]
+    fn streams_that_left_early_did_not_compute_since() {
+        let m = Measured {
+            role: Role::Receiver,
+            streams: 16,
+            buffer_bytes: 0,
+            wire: seconds(24.0),
+            store: seconds(1.0),
+            ..sender()
+        };
+        assert_eq!(judge(&m).limiter, Limiter::ReceiverCpu);
+        let open = seconds(25.0);
+        assert_eq!(judge(&Measured { open, ..m }).limiter, Limiter::ServerCap);
     }
 
     proptest! {

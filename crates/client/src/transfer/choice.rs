@@ -1,7 +1,7 @@
 //! Choices that get, put and third-party transfers share: the mode, the data side's settings.
 
 use data::job::{Congestion, Settings};
-use proto::client::{Need, usable_ranges};
+use proto::client::{NO_CONGESTION, Need, usable_ranges};
 use proto::command::{Command, Mode, Type};
 use proto::ranges::RangeSet;
 use proto::sizing::Sizing;
@@ -92,11 +92,22 @@ pub(super) fn streams(session: &Session, mode: Mode, spec: &TransferSpec) -> Str
     }
 }
 
-/// The congestion control to ask a sending server for.
+/// The congestion control to ask a sending server for. `auto` is what it does by itself.
 pub(super) fn congestion(spec: &TransferSpec) -> Option<String> {
     match &spec.congestion {
-        Congestion::System => None,
+        Congestion::Auto => None,
         other => Some(other.name().to_owned()),
+    }
+}
+
+/// Tells the user of a server that sends with its own congestion control, whatever --cc names.
+pub(super) fn warn_of_congestion(
+    session: &mut Session,
+    spec: &TransferSpec,
+    warnings: &mut Vec<String>,
+) {
+    if spec.congestion.named().is_some() && !session.features().tune_congestion {
+        session.warn(warnings, NO_CONGESTION);
     }
 }
 

@@ -115,6 +115,7 @@ async fn agree(
     let mut mode = choice::mode_of_get(session, spec, warnings);
     let mut have = choice::have_for(mode, &spec.have);
     let sizing = session.agree_sizing(spec.sizing, warnings);
+    choice::warn_of_congestion(session, spec, warnings);
     let ends = Ends {
         ports: spec.data_ports,
         buffer: spec.buffer,

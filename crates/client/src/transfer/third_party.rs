@@ -113,6 +113,7 @@ impl Sides<'_> {
         }
         let mut have = choice::have_for(mode, &self.spec.have);
         let mut sizing = self.agree_sizing(warnings);
+        choice::warn_of_congestion(self.source, self.spec, warnings);
         loop {
             let retrieval = self.retrieval(mode, &have).await?;
             let mut kept = RangeSet::new();

@@ -14,7 +14,7 @@ const NO_BUFFER: &str =
 const NO_PARALLELISM: &str = "does not take a number of parallel streams; it chooses itself";
 
 /// What the user is told when a server does not take a congestion control.
-const NO_CONGESTION: &str =
+pub const NO_CONGESTION: &str =
     "does not run the congestion control that --cc names; it sends with its own";
 
 /// Stores in MODE E of at least this many bytes ask for frequent markers: what a marker has told

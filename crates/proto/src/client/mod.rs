@@ -13,7 +13,7 @@ mod part;
 mod right_sizing;
 mod step;
 
-pub use dialogue::Dialogue;
+pub use dialogue::{Dialogue, NO_CONGESTION};
 pub use flight::takes_commands_ahead;
 pub use part::{NoPartial, Retrieval, retrieval, usable_ranges};
 pub use right_sizing::{DrsEnd, NO_RIGHT_SIZING};

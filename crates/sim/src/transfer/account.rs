@@ -24,6 +24,7 @@ pub fn account(
         bytes,
         elapsed,
         streams: streams.into(),
+        open: elapsed * streams,
         retransmits: flows.iter().map(|f| f.sender.retransmits).sum(),
         min_rtt: flows
             .iter()
