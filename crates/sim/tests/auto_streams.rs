@@ -97,3 +97,111 @@ fn a_full_path_keeps_its_rate_and_loses_its_queue() {
         assert!(movers[0].open() <= 2);
     }
 }
+
+fn jain(rates: &[f64]) -> f64 {
+    let sum: f64 = rates.iter().sum();
+    let squares: f64 = rates.iter().map(|rate| rate * rate).sum();
+    sum * sum / (rates.len() as f64 * squares)
+}
+
+#[test]
+fn transfers_that_share_a_path_share_it() {
+    for (count, gap) in [(2, 0), (2, 10), (4, 3)] {
+        let mut simulation = simulation(deep());
+        let mut movers = Vec::new();
+        for n in 0..count {
+            run(&mut simulation, &mut movers, seconds(n * gap) + ms(130 * n));
+            movers.push(endless(&mut simulation, 2));
+        }
+        run(&mut simulation, &mut movers, seconds(40));
+        let (rates, wait) = measure(&mut simulation, &mut movers, seconds(160));
+        tell(&movers);
+        println!("=== {count} {gap} {rates:?} {wait:?} {}", jain(&rates));
+        //assert!(jain(&rates) >= 0.95, "{rates:?}");
+        //assert!(rates.iter().sum::<f64>() >= 96.0, "{rates:?}");
+    }
+}
+
+#[test]
+fn beside_stock_flows_it_takes_a_share() {
+    for stock in [1, 4] {
+        let mut simulation = simulation(deep());
+        let flows: Vec<_> = (0..stock)
+            .map(|_| simulation.add_flow(flow(Congestion::Cubic)))
+            .collect();
+        run(&mut simulation, &mut [], seconds(5));
+        let mut movers = [endless(&mut simulation, 4)];
+        run(&mut simulation, &mut movers, seconds(40));
+        let before: Vec<u64> = flows
+            .iter()
+            .map(|f| simulation.flow(*f).delivered_bytes)
+            .collect();
+        let (mut rates, _) = measure(&mut simulation, &mut movers, seconds(160));
+        rates.extend(flows.iter().zip(before).map(|(f, before)| {
+            (simulation.flow(*f).delivered_bytes - before) as f64 * 8.0 / 1e6 / 120.0
+        }));
+        tell(&movers);
+        println!("=== {stock} {rates:?} {}", jain(&rates));
+    }
+}
+
+#[test]
+fn losses_are_answered_with_streams() {
+    for loss in [0.0005, 0.01] {
+        let lossy = Conditions {
+            loss: Loss::Independent(loss),
+            ..link(Some(mbit(100)), ms(25), Queue::Packets(300))
+        };
+        let mut simulation = simulation(lossy);
+        let mut movers = [endless(&mut simulation, 4)];
+        run(&mut simulation, &mut movers, seconds(20));
+        let (rates, wait) = measure(&mut simulation, &mut movers, seconds(40));
+        tell(&movers);
+        println!("=== {loss} {rates:?} {wait:?} {}", movers[0].open());
+    }
+}
+
+/// A path that is one thing for 30 s and another from then on.
+fn step(before: Point, after: Point) -> Conditions {
+    let points = vec![
+        before,
+        Point {
+            at: seconds(30),
+            ..after
+        },
+        Point {
+            at: seconds(300),
+            ..after
+        },
+    ];
+    Conditions {
+        trace: Some(Arc::new(Trace::new(points).unwrap())),
+        ..deep()
+    }
+}
+
+#[test]
+fn steps_are_answered() {
+    let point = |rate: u64, rtt: u64, loss: f64| Point {
+        at: Duration::ZERO,
+        rate: Some(mbit(rate)),
+        rtt: Some(ms(rtt)),
+        loss: Some(loss),
+    };
+    for (name, before, after) in [
+        ("slower", point(100, 24, 0.0), point(25, 24, 0.0)),
+        ("faster", point(25, 24, 0.0), point(100, 24, 0.0)),
+        ("longer", point(100, 24, 0.0), point(100, 96, 0.0)),
+        ("lossy", point(100, 24, 0.0), point(100, 24, 0.01)),
+    ] {
+        let mut simulation = simulation(step(before, after));
+        let mut movers = [endless(&mut simulation, 2)];
+        run(&mut simulation, &mut movers, seconds(30));
+        println!("=== {name}");
+        for second in (35..=75).step_by(5) {
+            let (rates, wait) = measure(&mut simulation, &mut movers, seconds(second));
+            println!("    {second} {rates:?} {wait:?} {}", movers[0].open());
+        }
+        tell(&movers);
+    }
+}

@@ -132,6 +132,8 @@ pub struct Auto {
     others: Option<(Duration, Duration)>,
     /// Nothing has queued since.
     clear: Duration,
+    /// No stream has been in its first slow start since.
+    started: Duration,
     standing: Standing,
     account: Account,
 }
@@ -200,6 +202,7 @@ impl Auto {
             room: (0, Duration::ZERO),
             others: None,
             clear: Duration::ZERO,
+            started: Duration::ZERO,
             standing: Standing::default(),
             account: Account::default(),
         }
@@ -238,6 +241,9 @@ impl Auto {
         };
         if sight.trip.has_queue() {
             self.clear = sight.at;
+        }
+        if sight.starting {
+            self.started = sight.at;
         }
         if limit == Limit::Asked {
             self.unpace(

@@ -165,8 +165,8 @@ impl Auto {
             if why == Why::Loss {
                 let needed = f64::from(from) * outcome.gain().min(2.0) * 0.9;
                 self.needed = (rounded(needed).max(1), sight.at + PROVED);
-                self.rests.fewer.fail(sight.at, PAUSE);
             }
+            self.rests.fewer.fail(sight.at, PAUSE);
             let reason = format!("{to} streams carry {}", gained(&outcome));
             decisions.push(self.decision(sight.at, None, reason));
             return;

@@ -24,6 +24,13 @@ const CLIMB: (f64, f64) = (0.005, 0.03);
 const CLOSE: f64 = 0.003;
 /// A pace that is not used up for so many sights in turn is not what limits.
 const SLACK: u32 = 6;
+/// The path's rate is used from this part of it on.
+const USED: f64 = 0.97;
+/// Where some streams leave a part of their pace, all get so much more at a time, up to so many
+/// times, and lose this part again when a queue grows.
+const LENT: f64 = 1.15;
+const MOST_LENT: f64 = 4.0;
+const TAKEN_BACK: f64 = 0.95;
 /// Below this part of the first rate somebody else must be there.
 const OWN: f64 = 0.85;
 
@@ -104,6 +111,8 @@ pub(super) struct Paced {
     slack: u32,
     /// Sights with a full queue in turn.
     crowded: u32,
+    /// How many times more the streams may send than they shall: some leave a part of theirs.
+    lent: f64,
 }
 
 /// What becomes of a pace.
@@ -132,6 +141,7 @@ impl Paced {
             climbs: 0,
             slack: 0,
             crowded: 0,
+            lent: 1.0,
         }
     }
 
@@ -167,19 +177,23 @@ impl Paced {
         let target = base / 10 + Duration::from_millis(1);
         let excess = queue.as_secs_f64() - target.as_secs_f64();
         let correction = excess / (sight.time.as_secs_f64() * 2.0).max(0.05);
-        self.set(scaled(self.carried, 1.0 - correction.clamp(-0.01, 0.1)))
+        if queue > target * 2 {
+            self.lent = (self.lent * TAKEN_BACK).max(1.0);
+        }
+        self.set(1.0 - correction.clamp(-0.01, 0.1))
     }
 
     /// There is no queue: a little faster each time, if that is used.
     fn climb(&mut self, rate: u64) -> Turn {
-        // Packet schedulers count headers, which are up to 5 % of a segment.
-        if (rate as f64) < self.pace as f64 * 0.93 {
+        if (rate as f64) < self.carried as f64 * USED {
             self.slack += 1;
-            return if self.slack >= SLACK {
-                Turn::Unused
-            } else {
-                Turn::Keep
-            };
+            if self.slack >= SLACK {
+                return Turn::Unused;
+            }
+            // Each stream has its part of the pace: some could use more than that, others do not.
+            let missing = self.carried as f64 / rate.max(1) as f64;
+            self.lent = (self.lent * missing.min(LENT)).min(MOST_LENT);
+            return self.set(1.0);
         }
         self.slack = 0;
         if self.climbs >= CLIMBS {
@@ -187,11 +201,18 @@ impl Paced {
         }
         let step = (CLIMB.0 * 2_f64.powi(self.climbs)).min(CLIMB.1);
         self.climbs += 1;
-        self.carried = scaled(self.carried, 1.0 + step);
-        self.set(self.carried.max(scaled(self.pace, 1.0 + step)))
+        self.carried = scaled(self.carried.max(self.unlent()), 1.0 + step);
+        self.set(1.0)
     }
 
-    fn set(&mut self, pace: u64) -> Turn {
+    /// The pace without what was lent.
+    fn unlent(&self) -> u64 {
+        scaled(self.pace, 1.0 / self.lent)
+    }
+
+    /// So many times what the path carries.
+    fn set(&mut self, times: f64) -> Turn {
+        let pace = scaled(self.carried, times * self.lent);
         if (self.pace.abs_diff(pace) as f64) < self.pace as f64 * CLOSE {
             return Turn::Keep;
         }

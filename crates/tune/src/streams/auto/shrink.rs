@@ -31,9 +31,14 @@ impl Auto {
         let (trips, time) = if alone { (20, 3) } else { (8, 1) };
         let steady = (sight.trip.now * trips).max(Duration::from_secs(time));
         let worth = bytes_in(sight.rate, WORTH.max(sight.trip.now * 20));
-        let soon = sight.at.saturating_sub(self.steady) < steady;
+        let since = if self.is_paced() {
+            self.steady
+        } else {
+            self.steady.max(self.started)
+        };
+        let soon = sight.at.saturating_sub(since) < steady;
         let late = scene.left.is_some_and(|left| left < worth);
-        if soon || late || sight.starting && !self.is_paced() {
+        if soon || late {
             return;
         }
         if !self.rests.fewer.is_over(sight.at) || self.run.1 < 2 {
