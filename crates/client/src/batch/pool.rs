@@ -115,3 +115,24 @@ impl Pool {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::fake::{Act, Fake, LONGHAUL, login, login_at_once};
+
+    #[tokio::test]
+    async fn who_is_better_asked_with_care_is_remembered() {
+        let mut careful = login();
+        careful[0] = Act::Say(LONGHAUL);
+        let at_once = login_at_once("500 what?", &[]);
+        let fake = Fake::start_each(vec![at_once, careful.clone(), careful]).await;
+        let pool = Pool::new(Duration::from_secs(5));
+        let mut session = pool.take(&fake.server).await.unwrap();
+        session.begin_carefully().await.unwrap();
+        pool.give(&fake.server, session);
+        let _idle = pool.take(&fake.server).await.unwrap();
+        pool.take(&fake.server).await.unwrap();
+        fake.finish().await;
+    }
+}

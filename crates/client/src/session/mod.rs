@@ -172,7 +172,11 @@ impl Session {
     /// As [`Session::open`]; a server at its bound of sessions refuses with 421.
     pub fn another(&self) -> impl Future<Output = Result<Self, Failure>> + Send + use<> {
         let (server, patience) = (self.server.clone(), self.control.patience());
-        async move { Self::open(&server, patience).await }
+        let opening = Opening {
+            careful: self.wary,
+            look_at: None,
+        };
+        async move { Self::begin(&server, patience, opening).await }
     }
 
     /// What the server announced.

@@ -51,6 +51,19 @@ async fn an_answer_that_nobody_fetches_is_not_taken_for_another() {
     fake.finish().await;
 }
 
+/// Whoever comes next would take the late answer for its own.
+#[tokio::test]
+async fn a_wait_that_is_given_up_makes_the_session_useless_rather_than_wrong() {
+    let acts = script([login_at_once(FEAT, &["MLST /f"]), vec![Wait(2_000)]]);
+    let (session, _fake) = looking(acts).await;
+    let mut session = session.unwrap();
+    let limit = Duration::from_millis(50);
+    let cut = tokio::time::timeout(limit, session.delete(b"/g")).await;
+    assert!(cut.is_err() && !session.is_usable());
+    let failure = session.stat(b"/f").await.unwrap_err();
+    assert!(failure.transient, "{failure}");
+}
+
 #[tokio::test]
 async fn a_path_that_no_line_can_carry_is_not_asked_ahead() {
     let fake = Fake::start(login_at_once(FEAT, &[])).await;
