@@ -45,6 +45,14 @@ struct Cached {
     streams: Vec<Arc<Stream>>,
 }
 
+impl Cached {
+    /// Whether a connection is of use in the next transfer. A sender that is ahead of this end may
+    /// have sent its part, and closed the connection, before this end begins.
+    fn serves(&self, stream: &Stream) -> bool {
+        stream.alive() || (!self.sending && stream.readable().is_ok_and(|bytes| bytes > 0))
+    }
+}
+
 /// A session's data channel.
 #[derive(Debug)]
 pub struct Channel {
@@ -101,7 +109,7 @@ impl Channel {
     pub fn has_cached(&self, sending: bool) -> bool {
         self.cached
             .as_ref()
-            .is_some_and(|c| c.sending == sending && c.streams.iter().any(|s| s.alive()))
+            .is_some_and(|c| c.sending == sending && c.streams.iter().any(|s| c.serves(s)))
     }
 
     /// Whether a transfer can run at all (an address was given, or connections are cached);
@@ -167,9 +175,11 @@ impl Channel {
         sending: bool,
         settings: &Settings,
     ) -> Result<Vec<Arc<Stream>>, DataError> {
-        let cached = self.cached.take().filter(|c| c.sending == sending);
-        let mut streams = cached.map_or_else(Vec::new, |c| c.streams);
-        streams.retain(|s| s.alive());
+        let Some(cached) = self.cached.take().filter(|c| c.sending == sending) else {
+            return Ok(Vec::new());
+        };
+        let streams = cached.streams.iter().filter(|s| cached.serves(s));
+        let streams: Vec<_> = streams.map(Arc::clone).collect();
         for stream in &streams {
             stream.again(&settings.congestion)?;
         }

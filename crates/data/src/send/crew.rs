@@ -51,8 +51,9 @@ impl<'c> Crew<'c> {
 
     /// Runs `first` and whatever lanes are asked for later, until all have ended. One lane that stays
     /// alone needs no thread of its own.
-    pub(super) fn run(&self, mut first: Vec<Recruit<'c>>, alone: bool) -> Result<(), DataError> {
-        if alone && first.len() == 1 {
+    pub(super) fn run(&self, mut first: Vec<Recruit<'c>>) -> Result<(), DataError> {
+        let alone = first.len() <= 1 && self.lanes().aimed() <= 1 && !self.job.adapts();
+        if alone {
             return first.pop().map_or(Ok(()), |lane| self.work(lane));
         }
         std::thread::scope(|scope| {
@@ -231,3 +232,6 @@ impl<'scope, 'c: 'scope> Threads<'scope, '_, 'c> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

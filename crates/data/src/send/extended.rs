@@ -12,9 +12,9 @@ use crate::error::DataError;
 pub(super) fn send(channel: &mut Channel, job: Job<'_>) -> Result<Option<String>, DataError> {
     let first = open(channel, &job)?;
     let go_on = || job.transfer.check().is_ok();
-    let sent = job.sum.beside(go_on, || {
-        Crew::new(channel, &job)?.run(first, !job.adapts())
-    });
+    let sent = job
+        .sum
+        .beside(go_on, || Crew::new(channel, &job)?.run(first));
     let streams = job.transfer.lanes().streams();
     if sent.is_err() {
         for stream in &streams {

@@ -1,0 +1,426 @@
+//! Lanes that come and go, asked for by hand.
+
+use std::io::Read;
+use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::ScopedJoinHandle;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use proto::checksum::Algorithm;
+use proto::command::Mode;
+use proto::eblock::{BlockEvent, Decoder};
+use proto::ranges::RangeSet;
+
+use super::*;
+use crate::budget::StreamBudget;
+use crate::channel::{Accept, ListenOptions};
+use crate::job::{Control, Report, Settings};
+use crate::recv::{self, RecvPlan};
+use crate::send::{SendPlan, extended};
+use crate::store::memory::{MemorySink, MemorySource};
+use crate::store::{Sink, Source};
+use crate::transfer::Transfer;
+
+/// What takes 0.3 s at [`RATE`].
+const SOME: usize = 3_000_000;
+const RATE: u64 = 7_000_000;
+
+fn pattern(len: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_u32;
+    let next = |_| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 24) as u8
+    };
+    (0..len).map(next).collect()
+}
+
+fn listen() -> (Channel, SocketAddr) {
+    let channel = Channel::listen(&ListenOptions {
+        ip: IpAddr::V4(Ipv4Addr::LOCALHOST),
+        ports: None,
+        accept: Accept::Any,
+        send_buffer: None,
+        receive_buffer: None,
+        sizing: proto::sizing::Sizing::Kernel,
+    });
+    let channel = channel.unwrap();
+    let address = channel.local_addr().unwrap();
+    (channel, address)
+}
+
+fn to(address: SocketAddr) -> Channel {
+    Channel::connect_to(vec![address], None)
+}
+
+/// A slow sender, whose lanes may come and go.
+fn slow(streams: usize) -> Settings {
+    Settings {
+        mode: Mode::Extended,
+        streams,
+        most_streams: 64,
+        adapt: true,
+        block: 64 << 10,
+        rate: Some(RATE),
+        sum: Some(Algorithm::Md5),
+        stall: Duration::from_secs(5),
+        connect: Duration::from_secs(5),
+        ..Settings::default()
+    }
+}
+
+/// Sends `bytes` while `meddle` has its way with the transfer.
+fn send(
+    channel: &mut Channel,
+    bytes: &[u8],
+    settings: &Settings,
+    meddle: impl FnOnce(&Transfer) + Send,
+) -> Result<Report, DataError> {
+    let control = Arc::new(Control::new());
+    let transfer = Transfer::new(settings, &control).unwrap();
+    let source: Arc<dyn Source> = Arc::new(MemorySource::new(bytes.to_vec(), "source"));
+    let mut ranges = RangeSet::new();
+    ranges.insert(0, bytes.len() as u64);
+    let plan = SendPlan { ranges, origin: 0 };
+    let result = Job::new(&source, &plan, settings, &transfer).and_then(|job| {
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                until(|| transfer.control().streams() > 0 || over.load(Ordering::SeqCst));
+                meddle(&transfer);
+            });
+            let sent = extended::send(channel, job);
+            over.store(true, Ordering::SeqCst);
+            sent
+        })
+    });
+    transfer.finish(result)
+}
+
+/// Receives whatever comes at a channel.
+fn receive(channel: &mut Channel, sink: &MemorySink) -> Result<Report, DataError> {
+    let settings = Settings {
+        rate: None,
+        ..slow(1)
+    };
+    let plan = RecvPlan {
+        origin: 0,
+        stream_start: 0,
+        limit: None,
+    };
+    let sink: Arc<dyn Sink> = Arc::new(sink.clone());
+    recv::run(channel, &sink, &plan, &settings, &Arc::default())
+}
+
+fn sink() -> MemorySink {
+    MemorySink::new(64 << 20, "sink")
+}
+
+/// Sends and receives; both must succeed, with the same bytes and sums.
+fn pass(
+    [sender, receiver]: [&mut Channel; 2],
+    bytes: &[u8],
+    settings: &Settings,
+    meddle: impl FnOnce(&Transfer) + Send,
+) -> (Report, Report) {
+    let stored = sink();
+    let (sent, received) = std::thread::scope(|scope| {
+        let receiving = scope.spawn(|| receive(receiver, &stored));
+        let sent = send(sender, bytes, settings, meddle);
+        (sent.unwrap(), receiving.join().unwrap().unwrap())
+    });
+    assert!(stored.bytes() == bytes, "bytes differ");
+    assert!(sent.digest.is_some());
+    assert_eq!(sent.digest, received.digest);
+    (sent, received)
+}
+
+fn until(happens: impl Fn() -> bool) {
+    for _ in 0..5_000 {
+        if happens() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    panic!("it never happens");
+}
+
+/// Asks for so many lanes and waits until there are.
+fn have(transfer: &Transfer, lanes: usize) {
+    transfer.lanes().aim(lanes);
+    until(|| transfer.control().streams() == lanes as u64);
+}
+
+#[test]
+fn lanes_join_while_data_moves() {
+    let (mut receiver, address) = listen();
+    let channels = [&mut to(address), &mut receiver];
+    let (sent, received) = pass(channels, &pattern(SOME), &slow(1), |t| have(t, 4));
+    assert_eq!((sent.wire.streams, received.wire.streams), (4, 4));
+    assert_eq!((sent.wire.streams_most, sent.wire.streams_last), (4, 4));
+}
+
+#[test]
+fn lanes_leave_and_join_again() {
+    let (mut receiver, address) = listen();
+    let mut sender = to(address);
+    let channels = [&mut sender, &mut receiver];
+    let (sent, received) = pass(channels, &pattern(2 * SOME), &slow(3), |t| {
+        for lanes in [1, 4, 2] {
+            have(t, lanes);
+        }
+    });
+    // 3, and 3 more.
+    assert_eq!((sent.wire.streams, received.wire.streams), (6, 6));
+    assert_eq!((sent.wire.streams_most, sent.wire.streams_last), (4, 2));
+    // Those that left are not used again.
+    let channels = [&mut sender, &mut receiver];
+    let (sent, _) = pass(channels, &pattern(SOME), &slow(2), |_| {});
+    assert_eq!(sent.wire.streams, 2);
+}
+
+#[test]
+fn a_transfer_of_fixed_streams_has_them_whatever_was_kept() {
+    let (mut receiver, address) = listen();
+    let mut sender = to(address);
+    for streams in [3, 1, 4, 2] {
+        let mut settings = slow(streams);
+        settings.adapt = false;
+        settings.most_streams = streams;
+        let channels = [&mut sender, &mut receiver];
+        let (sent, _) = pass(channels, &pattern(SOME), &settings, |_| {});
+        assert_eq!(sent.wire.streams_last, streams as u64);
+    }
+}
+
+#[test]
+fn a_transfer_that_adapts_goes_on_with_what_was_kept() {
+    let (mut receiver, address) = listen();
+    let mut sender = to(address);
+    for streams in [3, 1] {
+        let channels = [&mut sender, &mut receiver];
+        let (sent, _) = pass(channels, &pattern(500_000), &slow(streams), |_| {});
+        assert_eq!((sent.wire.streams, sent.wire.streams_last), (3, 3));
+    }
+}
+
+#[test]
+fn new_lanes_are_spread_over_the_targets() {
+    let (mut left, left_at) = listen();
+    let (mut right, right_at) = listen();
+    let mut sender = Channel::connect_to(vec![left_at, right_at], None);
+    let stored = sink();
+    let bytes = pattern(SOME);
+    let (left, right) = std::thread::scope(|scope| {
+        let left = scope.spawn(|| receive(&mut left, &stored).unwrap());
+        let right = scope.spawn(|| receive(&mut right, &stored).unwrap());
+        let sent = send(&mut sender, &bytes, &slow(1), |t| {
+            have(t, 6);
+            // One lane stays at each.
+            t.lanes().aim(1);
+            until(|| t.control().streams() == 2);
+        });
+        assert_eq!(sent.unwrap().wire.streams, 6);
+        (left.join().unwrap(), right.join().unwrap())
+    });
+    assert!(stored.bytes() == bytes, "bytes differ");
+    assert_eq!((left.wire.streams, right.wire.streams), (3, 3));
+}
+
+#[test]
+fn an_exhausted_budget_refuses_and_the_transfer_goes_on() {
+    let (mut receiver, address) = listen();
+    let mut sender = to(address);
+    let budget = StreamBudget::new(2);
+    sender.set_budget(budget.clone());
+    let channels = [&mut sender, &mut receiver];
+    let (sent, _) = pass(channels, &pattern(SOME), &slow(1), |t| {
+        t.lanes().aim(4);
+        until(|| t.lanes().take_refused());
+        until(|| t.control().streams() == 2);
+        assert_eq!(t.lanes().aimed(), 2);
+    });
+    assert_eq!((sent.wire.streams, budget.used()), (2, 0));
+}
+
+#[test]
+fn a_sender_that_is_connected_to_cannot_add() {
+    let (mut sender, address) = listen();
+    let mut receiver = to(address);
+    let channels = [&mut sender, &mut receiver];
+    let (sent, _) = pass(channels, &pattern(SOME), &slow(1), |t| {
+        t.lanes().aim(2);
+        until(|| t.lanes().take_refused());
+    });
+    assert_eq!(sent.wire.streams, 1);
+}
+
+/// What came over one connection.
+#[derive(Debug, Default)]
+struct Came {
+    stored: RangeSet,
+    eods: u64,
+    eof: Option<u64>,
+}
+
+/// Reads a connection to its end, or until nothing came for a second.
+fn read(mut stream: TcpStream) -> Came {
+    let quiet = Duration::from_secs(1);
+    stream.set_read_timeout(Some(quiet)).unwrap();
+    let mut came = Came::default();
+    let (mut decoder, mut buffer) = (Decoder::new(), vec![0; 1 << 16]);
+    while let Ok(n @ 1..) = stream.read(&mut buffer) {
+        let mut input = &buffer[..n];
+        loop {
+            let (used, event) = decoder.decode(input).unwrap();
+            input = &input[used..];
+            match event {
+                Some(BlockEvent::Data { offset, len }) => {
+                    came.stored.insert(offset, offset + len as u64);
+                }
+                Some(BlockEvent::Eod { .. }) => came.eods += 1,
+                Some(BlockEvent::Eof { streams }) => came.eof = Some(streams),
+                Some(BlockEvent::Skip { .. }) => {}
+                None => break,
+            }
+        }
+    }
+    came
+}
+
+/// A receiver that takes one connection and closes its listener, or fills its backlog.
+fn one_only<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    listener: TcpListener,
+) -> ScopedJoinHandle<'scope, Came> {
+    scope.spawn(move || {
+        let (stream, _) = listener.accept().unwrap();
+        drop(listener);
+        read(stream)
+    })
+}
+
+#[test]
+fn a_refused_connection_counts_for_nothing() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut sender = to(listener.local_addr().unwrap());
+    let bytes = pattern(SOME);
+    std::thread::scope(|scope| {
+        let receiver = one_only(scope, listener);
+        let mut settings = slow(1);
+        settings.close_after = true;
+        let sent = send(&mut sender, &bytes, &settings, |t| {
+            // Its listener is closed by then.
+            until(|| t.moved() > 0);
+            std::thread::sleep(Duration::from_millis(20));
+            t.lanes().aim(3);
+            until(|| t.lanes().take_refused());
+            assert_eq!(t.lanes().aimed(), 1);
+        });
+        assert_eq!(sent.unwrap().wire.streams, 1);
+        let came = receiver.join().unwrap();
+        assert_eq!((came.eods, came.eof), (1, Some(1)));
+        assert_eq!(came.stored.bytes(), SOME as u64);
+    });
+}
+
+/// A listener whose backlog is full: connections to it stay half open.
+fn full(listener: &TcpListener) -> Vec<socket2::Socket> {
+    rustix::net::listen(listener, 0).unwrap();
+    let dial = |_| crate::connect::dial(listener.local_addr().unwrap(), None, |_| Ok(()));
+    (0..4).map(|n| dial(n).unwrap()).collect()
+}
+
+#[test]
+fn the_end_does_not_wait_for_a_connection_that_is_not_there() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut sender = to(listener.local_addr().unwrap());
+    let bytes = pattern(SOME);
+    std::thread::scope(|scope| {
+        let at_receiver = &listener;
+        let mut settings = slow(1);
+        settings.close_after = true;
+        let begun = Instant::now();
+        let receiver = scope.spawn(move || read(at_receiver.accept().unwrap().0));
+        let sent = send(&mut sender, &bytes, &settings, |t| {
+            until(|| t.control().streams() == 1 && t.moved() > 0);
+            let _crowd = full(&listener);
+            t.lanes().aim(2);
+            until(|| t.lanes().opening() == 1);
+            until(|| t.lanes().opening() == 0);
+        });
+        assert_eq!(sent.unwrap().wire.streams, 1);
+        assert!(begun.elapsed() < Duration::from_secs(3));
+        let came = receiver.join().unwrap();
+        assert_eq!((came.eods, came.eof), (1, Some(1)));
+    });
+}
+
+#[test]
+fn cancelling_does_not_wait_for_a_connection_that_is_not_there() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut sender = to(listener.local_addr().unwrap());
+    std::thread::scope(|scope| {
+        let at_receiver = &listener;
+        scope.spawn(move || read(at_receiver.accept().unwrap().0));
+        let begun = Instant::now();
+        let sent = send(&mut sender, &pattern(3 * SOME), &slow(1), |t| {
+            until(|| t.control().streams() == 1 && t.moved() > 0);
+            let _crowd = full(&listener);
+            t.lanes().aim(2);
+            until(|| t.lanes().opening() == 1);
+            t.control().cancel();
+        });
+        assert!(matches!(sent, Err(DataError::Aborted)), "{sent:?}");
+        assert!(begun.elapsed() < Duration::from_secs(3));
+        assert!(!sender.has_cached(true));
+    });
+}
+
+#[test]
+fn a_lane_that_breaks_fails_the_transfer_and_nothing_is_added() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut sender = to(listener.local_addr().unwrap());
+    std::thread::scope(|scope| {
+        let at_receiver = &listener;
+        scope.spawn(move || {
+            let (first, _) = at_receiver.accept().unwrap();
+            let (second, _) = at_receiver.accept().unwrap();
+            let went_on = scope.spawn(move || read(first));
+            std::thread::sleep(Duration::from_millis(20));
+            // Closed with bytes that nobody read: a reset.
+            drop(second);
+            assert_eq!(went_on.join().unwrap().eof, None);
+        });
+        let sent = send(&mut sender, &pattern(3 * SOME), &slow(1), |t| {
+            t.lanes().aim(2);
+        });
+        assert!(matches!(sent, Err(DataError::Wire { .. })), "{sent:?}");
+    });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    /// However the number changes, in however quick succession, the receiver gets every byte once and
+    /// knows when it has all.
+    #[test]
+    fn any_sequence_of_numbers_is_well(
+        streams in 1_usize..4,
+        aims in proptest::collection::vec((0_usize..9, 0_u64..4), 0..40),
+        bytes in 70_000_usize..900_000,
+    ) {
+        let (mut receiver, address) = listen();
+        let channels = [&mut to(address), &mut receiver];
+        let settings = Settings { rate: None, block: 64 << 10, ..slow(streams) };
+        let bytes = pattern(bytes);
+        let (sent, received) = pass(channels, &bytes, &settings, |t| {
+            for (lanes, pause) in aims {
+                t.lanes().aim(lanes);
+                std::thread::sleep(Duration::from_millis(pause));
+            }
+        });
+        prop_assert_eq!(sent.bytes, bytes.len() as u64);
+        prop_assert_eq!(received.bytes, bytes.len() as u64);
+    }
+}
