@@ -18,3 +18,4 @@ mod right_sizing;
 mod support;
 mod trees;
 mod verbs;
+mod verdicts;
