@@ -212,3 +212,6 @@ fn acknowledged(seen: &[Seen]) -> u64 {
 fn count(n: usize) -> u32 {
     u32::try_from(n).unwrap_or(u32::MAX)
 }
+
+#[cfg(test)]
+mod tests;

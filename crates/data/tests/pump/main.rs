@@ -14,3 +14,5 @@ mod round_trip;
 mod sizing;
 #[cfg(test)]
 mod stopping;
+#[cfg(test)]
+mod streams;

@@ -1,0 +1,203 @@
+use std::io::Read;
+use std::net::TcpStream;
+
+use proto::sizing::Sizing;
+
+use super::*;
+use crate::control::Control;
+use crate::os::sockopt::pace;
+use crate::sizing::fixtures::connected;
+
+/// A transfer that is sent with these settings, and its streams.
+struct Sending {
+    settings: Settings,
+    transfer: Transfer,
+    streams: Vec<(Arc<Stream>, TcpStream)>,
+}
+
+impl Sending {
+    fn new(settings: Settings, streams: usize) -> Self {
+        let transfer = Transfer::new(&settings, &Arc::new(Control::new())).unwrap();
+        let streams = (0..streams).map(|_| connected(Sizing::Kernel)).collect();
+        Self {
+            settings,
+            transfer,
+            streams,
+        }
+    }
+
+    fn steering(&self) -> Steering<'_> {
+        Steering::of(&self.transfer, &self.settings, None).unwrap()
+    }
+
+    fn seen(&self, n: usize) -> Vec<Seen> {
+        let seen = |(stream, _): &(Arc<Stream>, _)| Seen {
+            stream: Arc::clone(stream),
+            look: Look {
+                stream: stream.id(),
+                bytes: stream.sample().unwrap().info.bytes_acked,
+                ..Look::default()
+            },
+        };
+        self.streams[..n].iter().map(seen).collect()
+    }
+
+    fn paces(&self) -> Vec<Option<u64>> {
+        let pace = |(stream, _): &(Arc<Stream>, _)| pace(stream.as_fd()).unwrap();
+        self.streams.iter().map(pace).collect()
+    }
+}
+
+fn adapting() -> Settings {
+    Settings {
+        mode: Mode::Extended,
+        adapt: true,
+        most_streams: 8,
+        congestion: Congestion::Auto,
+        ..Settings::default()
+    }
+}
+
+#[test]
+fn who_asks_for_nothing_is_not_steered() {
+    let sending = Sending::new(Settings::default(), 0);
+    assert!(Steering::of(&sending.transfer, &sending.settings, None).is_none());
+}
+
+#[test]
+fn all_streams_share_the_pace_and_none_keeps_it() {
+    let sending = Sending::new(adapting(), 3);
+    let mut steering = sending.steering();
+    steering.pace = Some(900_000);
+    steering.fit(&sending.seen(2));
+    assert_eq!(sending.paces(), [Some(450_000), Some(450_000), None]);
+    steering.fit(&sending.seen(3));
+    assert_eq!(sending.paces(), [Some(300_000); 3]);
+    steering.fit(&sending.seen(1));
+    assert_eq!(sending.paces()[0], Some(900_000));
+    steering.end();
+    assert_eq!(sending.paces(), [None; 3]);
+}
+
+#[test]
+fn a_pace_that_was_lifted_is_lifted_everywhere() {
+    let sending = Sending::new(adapting(), 2);
+    let mut steering = sending.steering();
+    steering.pace = Some(1);
+    steering.fit(&sending.seen(2));
+    // Zero would stop a stream for good.
+    assert_eq!(sending.paces(), [Some(1); 2]);
+    steering.pace = None;
+    steering.fit(&sending.seen(2));
+    assert_eq!(sending.paces(), [None; 2]);
+}
+
+#[test]
+fn a_stream_that_joins_runs_the_congestion_control_that_was_decided() {
+    for name in settable() {
+        let sending = Sending::new(adapting(), 2);
+        let mut steering = sending.steering();
+        steering.try_congestion(&name, &sending.seen(1)).unwrap();
+        steering.congestion = Some(name.clone());
+        steering.fit(&sending.seen(2));
+        for (stream, _) in &sending.streams {
+            assert_eq!(stream.congestion().as_deref(), Some(&*name));
+        }
+    }
+}
+
+#[test]
+fn a_refused_congestion_control_is_told_and_changes_nothing() {
+    let sending = Sending::new(adapting(), 1);
+    let mut steering = sending.steering();
+    let before = sending.streams[0].0.congestion();
+    let mut auto = Auto::new(limits(&sending.settings, 1), 1);
+    let decision = Decision {
+        at: Duration::ZERO,
+        step: Some(Step::Congestion("warpdrive".to_owned())),
+        limiter: tune::limiter::Limiter::Loss,
+        reason: "losses".to_owned(),
+    };
+    let scene = Scene {
+        at: Duration::ZERO,
+        seen: sending.seen(1),
+        board: sending.transfer.control().board(),
+    };
+    steering.carry_out(&mut auto, decision, &scene);
+    assert_eq!(steering.congestion, None);
+    assert_eq!(sending.streams[0].0.congestion(), before);
+    let told = sending.transfer.control().stream_decisions();
+    assert!(told[0].reason.starts_with("losses; refused: "), "{told:?}");
+    assert!(sending.transfer.control().stream_decisions().is_empty());
+}
+
+#[test]
+fn a_kept_connection_goes_back_to_its_own_congestion_control() {
+    let (stream, _far) = connected(Sizing::Kernel);
+    let own = stream.congestion();
+    for name in settable() {
+        stream.set_congestion(&name).unwrap();
+        stream.again(&Congestion::Auto).unwrap();
+        assert_eq!(stream.congestion().as_deref(), Some(&*name));
+        let refused = stream.again(&Congestion::System);
+        assert!(refused.is_ok());
+        // A process that may not set the system's own cannot go back to it.
+        if own.as_ref().is_some_and(|own| settable().contains(own)) {
+            assert_eq!(stream.congestion(), own);
+        }
+        stream.again(&Congestion::Named(name.clone())).unwrap();
+        assert_eq!(stream.congestion().as_deref(), Some(&*name));
+    }
+    assert!(
+        stream
+            .again(&Congestion::Named("warpdrive".into()))
+            .is_err()
+    );
+}
+
+#[test]
+fn what_may_change_is_what_was_asked_for() {
+    let may = limits(&adapting(), 2);
+    assert_eq!((may.least, may.most, may.pace), (1, 8, true));
+    assert_eq!(may.congestion, settable());
+    // More streams were kept than there shall be.
+    assert_eq!(limits(&adapting(), 9).most, 9);
+    let stream_mode = Settings {
+        mode: Mode::Stream,
+        congestion: Congestion::Named("reno".into()),
+        ..adapting()
+    };
+    let may = limits(&stream_mode, 1);
+    assert_eq!((may.least, may.most, may.pace), (1, 1, true));
+    assert!(may.congestion.is_empty());
+    let fixed = Settings {
+        adapt: false,
+        ..adapting()
+    };
+    let may = limits(&fixed, 4);
+    assert_eq!((may.least, may.most, may.pace), (4, 4, false));
+    assert_eq!(may.congestion, settable());
+}
+
+#[test]
+fn what_another_transfer_moved_over_a_connection_does_not_count() {
+    let mut sending = Sending::new(adapting(), 1);
+    let (stream, far) = &mut sending.streams[0];
+    let mut send = |bytes: &[u8]| {
+        let before = stream.sample().unwrap().info.bytes_acked;
+        let expected = before + bytes.len() as u64;
+        assert_eq!(stream.socket().send(bytes).unwrap(), bytes.len());
+        far.read_exact(&mut vec![0; bytes.len()]).unwrap();
+        for _ in 0..1_000 {
+            if stream.sample().unwrap().info.bytes_acked == expected {
+                return expected;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        panic!("not acknowledged");
+    };
+    let before = send(&[7; 1000]);
+    stream.note_acknowledged_before(before);
+    send(&[7; 300]);
+    assert_eq!(acknowledged(&sending.seen(1)), 300);
+}

@@ -1,0 +1,75 @@
+//! Streams, congestion control and pace that follow the path: whatever is decided, what is sent
+//! arrives, and it is told.
+
+use std::sync::Arc;
+
+use data::job::{Congestion, Control};
+use proto::checksum::Algorithm;
+use proto::command::Mode;
+use tune::limiter::Limiter;
+
+use crate::ends::{Transfer, pair, pattern, sink};
+
+fn adapting(bytes: &[u8], mode: Mode) -> (data::store::memory::MemorySink, Transfer) {
+    let (stored, target) = sink();
+    let mut transfer = Transfer::new(bytes, target, mode);
+    transfer.sender.adapt = true;
+    transfer.sender.most_streams = 8;
+    transfer.sender.congestion = Congestion::Auto;
+    transfer.sender.sum = Some(Algorithm::Md5);
+    transfer.receiver.sum = Some(Algorithm::Md5);
+    (stored, transfer)
+}
+
+#[test]
+fn what_adapts_arrives_whole_and_is_accounted_for() {
+    let bytes = pattern(1 << 20).repeat(40);
+    for mode in [Mode::Stream, Mode::Extended] {
+        let (mut sender, mut receiver) = pair();
+        let (stored, transfer) = adapting(&bytes, mode);
+        let controls = [(); 2].map(|()| Arc::new(Control::new()));
+        let (sent, received) = transfer.run_with(&mut sender, &mut receiver, &controls);
+        let (sent, received) = (sent.unwrap(), received.unwrap());
+        assert!(stored.bytes() == bytes);
+        assert!(sent.digest.is_some() && sent.digest == received.digest);
+        assert!(sent.verdict.is_some() && received.verdict.is_none());
+        assert_eq!(
+            sent.congestion,
+            sent.verdict.map(|verdict| verdict.congestion)
+        );
+        let streams = sent.wire;
+        assert!((1..=8).contains(&streams.streams_most), "{streams:?}");
+        assert!(streams.streams_last <= streams.streams_most);
+        assert!(streams.streams_most <= streams.streams);
+        assert_eq!(streams.streams, received.wire.streams);
+    }
+}
+
+#[test]
+fn a_limit_that_was_asked_for_is_the_verdict() {
+    let bytes = pattern(8 << 20);
+    let (mut sender, mut receiver) = pair();
+    let (stored, mut transfer) = adapting(&bytes, Mode::Extended);
+    transfer.sender.rate = Some(12_000_000);
+    let controls = [(); 2].map(|()| Arc::new(Control::new()));
+    let (sent, received) = transfer.run_with(&mut sender, &mut receiver, &controls);
+    received.unwrap();
+    assert!(stored.bytes() == bytes);
+    let verdict = sent.unwrap().verdict.unwrap();
+    assert_eq!(verdict.limiter, Limiter::RateLimit, "{verdict:?}");
+    assert_eq!(controls[0].limiter(), Some(Limiter::RateLimit));
+    assert!(!controls[0].stream_decisions().is_empty());
+    assert_eq!(controls[1].limiter(), None);
+}
+
+#[test]
+fn a_small_file_is_sent_without_anybody_looking() {
+    let bytes = pattern(60_000);
+    let (mut sender, mut receiver) = pair();
+    let (stored, transfer) = adapting(&bytes, Mode::Extended);
+    let (sent, received) = transfer.run(&mut sender, &mut receiver);
+    received.unwrap();
+    let sent = sent.unwrap();
+    assert_eq!(stored.bytes(), bytes);
+    assert_eq!((sent.wire.streams, sent.verdict), (1, None));
+}
