@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use proto::ranges::RangeSet;
 use tune::streams::chunked::{Mode, Parameters};
+use tune::streams::prior;
 
 use super::Context;
 use crate::session::Session;
@@ -93,31 +94,36 @@ impl<'a> Way<'a> {
         std::iter::once(first).chain(second)
     }
 
-    /// Whether the sender changes the number of its streams by itself.
-    fn adapts(self) -> bool {
-        match self {
-            Self::Put(_) => true,
-            Self::Get(from) | Self::Between(from, _) => from.features().tune,
+    fn ends(self) -> Ends {
+        Ends {
+            parallel: self.sessions().all(|s| s.features().parallel),
+            adapts: match self {
+                Self::Put(_) => true,
+                Self::Get(from) | Self::Between(from, _) => from.features().tune,
+            },
+            takes_chunks: match self {
+                Self::Get(from) => from.features().eret,
+                Self::Put(to) => to.features().esto,
+                Self::Between(from, to) => from.features().eret && to.features().esto,
+            },
+            on_this_machine: self.sessions().all(Session::is_on_this_machine),
+            rtt: self.sessions().map(Session::rtt).max().unwrap_or_default(),
         }
     }
+}
 
-    /// Whether all of it is within one machine, where nothing is lost and no window is too small.
-    fn is_here(self) -> bool {
-        self.sessions().all(Session::is_on_this_machine)
-    }
-
-    /// Whether chunks can be asked for and sent to their place.
-    fn takes_chunks(self) -> bool {
-        match self {
-            Self::Get(from) => from.features().eret,
-            Self::Put(to) => to.features().esto,
-            Self::Between(from, to) => from.features().eret && to.features().esto,
-        }
-    }
-
-    fn rtt(self) -> Duration {
-        self.sessions().map(Session::rtt).max().unwrap_or_default()
-    }
+/// What the number of streams depends on.
+#[derive(Debug, Clone, Copy)]
+struct Ends {
+    /// All have extended block mode.
+    parallel: bool,
+    /// The sender changes the number of its streams by itself.
+    adapts: bool,
+    /// Chunks can be asked for, and stored at their place.
+    takes_chunks: bool,
+    /// All is within one machine, where nothing is lost and no window is too small.
+    on_this_machine: bool,
+    rtt: Duration,
 }
 
 /// How many streams, and in which order they bring the bytes: the same in all attempts.
@@ -145,8 +151,8 @@ impl Lanes {
         let lanes = match options.parallelism {
             _ if pipe || options.mode == ModeChoice::Stream => fixed(1),
             Parallelism::Fixed(n) => fixed(n.max(1)),
-            Parallelism::Auto => Self::auto(options, size, way),
-            Parallelism::Chunked(mode) => Self::chunked(options, mode, way),
+            Parallelism::Auto => Self::auto(options, size, way.ends()),
+            Parallelism::Chunked(mode) => Self::chunked(options, mode, way.ends()),
         };
         let impossible = way.sessions().any(|s| !s.dialogue.may_extend());
         Self {
@@ -161,20 +167,23 @@ impl Lanes {
 
     /// The number that experience says, to begin with. Whoever sends goes on from there; where that
     /// is somebody else's server, chunks tell what streams are worth.
-    fn auto(options: &CopyOptions, size: Option<u64>, way: Way<'_>) -> Self {
+    fn auto(options: &CopyOptions, size: Option<u64>, ends: Ends) -> Self {
         let one = Self {
             streams: 1,
             most: 1,
             ..Self::default()
         };
-        if !way.sessions().all(|s| s.features().parallel) {
+        if !ends.parallel {
             return one;
         }
-        let (rtt, most) = (way.rtt(), options.max_streams.max(1));
-        let streams = tune::streams::automatic(rtt, size, options.block).min(most);
+        let (rtt, most) = (ends.rtt, options.max_streams.max(1));
+        // A sender of ours makes blocks smaller where there are more streams than blocks; of another
+        // one a small file has nothing but MODE E's round trips.
+        let block = if ends.adapts { 0 } else { options.block };
+        let streams = prior::first(rtt, size, block, most);
         let large = size.is_none_or(|size| size >= LARGE);
-        if way.adapts() {
-            let grows = streams > 1 || (large && !way.is_here());
+        if ends.adapts {
+            let grows = streams > 1 || (large && !ends.on_this_machine);
             return Self {
                 streams,
                 most: if grows { most } else { 1 },
@@ -184,7 +193,7 @@ impl Lanes {
         let probes = most > 1
             && rtt >= PROBED_FROM
             && size.is_some_and(|size| size >= WORTH_CHUNKS)
-            && way.takes_chunks();
+            && ends.takes_chunks;
         Self {
             streams,
             most: if probes { most } else { streams },
@@ -193,7 +202,7 @@ impl Lanes {
         }
     }
 
-    fn chunked(options: &CopyOptions, mode: Mode, way: Way<'_>) -> Self {
+    fn chunked(options: &CopyOptions, mode: Mode, ends: Ends) -> Self {
         let parameters = Parameters {
             most: options.autopar.most.min(options.max_streams).max(1),
             ..options.autopar
@@ -203,7 +212,7 @@ impl Lanes {
             streams,
             most: parameters.most.max(2),
             in_order: false,
-            chunks: way.takes_chunks().then_some(Chunks::Mode(mode, parameters)),
+            chunks: ends.takes_chunks.then_some(Chunks::Mode(mode, parameters)),
         }
     }
 }
@@ -240,6 +249,112 @@ pub(super) fn spec(ctx: &Context, span: Span, have: &RangeSet, lanes: Lanes) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::batch::tests::options;
+
+    /// A path of 50 ms to a server like ours.
+    const OURS: Ends = Ends {
+        parallel: true,
+        adapts: true,
+        takes_chunks: true,
+        on_this_machine: false,
+        rtt: Duration::from_millis(50),
+    };
+
+    fn auto(size: u64, ends: Ends) -> Lanes {
+        Lanes::auto(&options(), Some(size), ends)
+    }
+
+    #[test]
+    fn a_sender_that_adapts_goes_on_from_what_experience_says() {
+        let lanes = auto(1 << 30, OURS);
+        assert_eq!((lanes.streams, lanes.most, lanes.chunks), (4, 64, None));
+        // One stream to begin with, and others when the path asks for them.
+        let short = Ends {
+            rtt: Duration::from_millis(1),
+            ..OURS
+        };
+        let lanes = auto(1 << 30, short);
+        assert_eq!((lanes.streams, lanes.most), (1, 64));
+        assert_eq!(Lanes::auto(&options(), None, short).most, 64);
+    }
+
+    #[test]
+    fn what_is_over_at_once_has_one_stream() {
+        let short = Ends {
+            rtt: Duration::from_millis(1),
+            ..OURS
+        };
+        let here = Ends {
+            on_this_machine: true,
+            ..short
+        };
+        let plain = Ends {
+            parallel: false,
+            ..OURS
+        };
+        for lanes in [
+            auto(LARGE - 1, short),
+            auto(100_000, OURS),
+            auto(1 << 40, here),
+            auto(1 << 40, plain),
+        ] {
+            assert_eq!((lanes.streams, lanes.chunks), (1, None));
+        }
+        assert_eq!(auto(1 << 40, here).most, 1);
+        assert_eq!(auto(1 << 40, plain).most, 1);
+    }
+
+    #[test]
+    fn chunks_tell_where_the_sender_cannot_be_looked_at() {
+        let foreign = Ends {
+            adapts: false,
+            ..OURS
+        };
+        let lanes = auto(WORTH_CHUNKS, foreign);
+        assert_eq!((lanes.streams, lanes.most), (4, 64));
+        assert_eq!(lanes.chunks, Some(Chunks::Probe));
+        let short = Ends {
+            rtt: Duration::from_millis(4),
+            ..foreign
+        };
+        let whole = Ends {
+            takes_chunks: false,
+            ..foreign
+        };
+        for (size, ends, streams) in [
+            (WORTH_CHUNKS - 1, foreign, 4),
+            (1 << 40, short, 1),
+            (1 << 40, whole, 4),
+        ] {
+            let lanes = auto(size, ends);
+            let got = (lanes.streams, lanes.most, lanes.chunks);
+            assert_eq!(got, (streams, streams, None));
+        }
+    }
+
+    #[test]
+    fn never_more_than_the_user_allows() {
+        let options = CopyOptions {
+            max_streams: 2,
+            ..options()
+        };
+        let lanes = Lanes::auto(&options, Some(1 << 40), OURS);
+        assert_eq!((lanes.streams, lanes.most), (2, 2));
+        let lanes = Lanes::chunked(&options, Mode::Mi, OURS);
+        let Some(Chunks::Mode(Mode::Mi, parameters)) = lanes.chunks else {
+            unreachable!("{lanes:?}");
+        };
+        assert_eq!(parameters.most, 2);
+    }
+
+    #[test]
+    fn the_modes_need_servers_that_take_chunks() {
+        let whole = Ends {
+            takes_chunks: false,
+            ..OURS
+        };
+        assert_eq!(Lanes::chunked(&options(), Mode::Aimd, whole).chunks, None);
+    }
 
     fn span(offset: Option<u64>, length: Option<u64>) -> Result<Span, Failure> {
         let facts = Facts {

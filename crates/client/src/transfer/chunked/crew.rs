@@ -233,7 +233,7 @@ impl<'a> Crew<'a> {
         if !attempt.extended {
             state.work.in_one_piece();
         }
-        state.outcome.add(piece.range, attempt);
+        state.outcome.add(session, piece.range, attempt);
     }
 
     fn note_elsewhere(&self, session: u32, bytes: u64) {

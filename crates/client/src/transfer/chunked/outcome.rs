@@ -1,5 +1,6 @@
 //! What the chunks of a file came to, as one attempt.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use data::digest::join_sums;
@@ -15,6 +16,8 @@ pub(super) struct Outcome {
     attempt: Attempt,
     /// Sums of chunks: where in the destination they begin, how long they are.
     sums: Vec<(u64, u64, String)>,
+    /// Streams of each session's last chunk.
+    open: BTreeMap<u32, u64>,
     /// A chunk came without a sum.
     unsummed: bool,
     /// One chunk at least was not in MODE E.
@@ -22,8 +25,8 @@ pub(super) struct Outcome {
 }
 
 impl Outcome {
-    /// The chunk that belongs to these bytes of the destination has arrived.
-    pub(super) fn add(&mut self, range: ByteRange, chunk: Attempt) {
+    /// Session number `session` has brought the chunk that belongs to these bytes of the destination.
+    pub(super) fn add(&mut self, session: u32, range: ByteRange, chunk: Attempt) {
         let Attempt {
             report,
             extended,
@@ -34,7 +37,9 @@ impl Outcome {
         } = chunk;
         let all = &mut self.attempt;
         self.plain |= !extended;
-        all.streams = all.streams.max(streams);
+        self.open.insert(session, streams);
+        let open = self.open.values().sum();
+        all.streams = all.streams.max(open);
         all.buffers = buffers;
         for remark in remarks {
             if !all.remarks.contains(&remark) {
@@ -47,7 +52,13 @@ impl Outcome {
             None => self.unsummed = true,
         }
         all.report.bytes += report.bytes;
-        all.report.wire = both(all.report.wire, report.wire);
+        let wire = both(all.report.wire, report.wire);
+        all.report.wire = WireStats {
+            streams: all.streams.max(wire.streams),
+            streams_most: all.streams.max(wire.streams_most),
+            streams_last: open,
+            ..wire
+        };
         all.report.remark = report.remark.or(all.report.remark.take());
         all.report.verdict = report.verdict.or(all.report.verdict.take());
     }
@@ -139,12 +150,13 @@ mod tests {
     #[test]
     fn chunks_add_up_in_whatever_order_they_end() {
         let mut outcome = Outcome::default();
-        outcome.add(range(4, 9), chunk(5, Some(SUMS[1])));
-        outcome.add(range(0, 4), chunk(4, Some(SUMS[0])));
+        outcome.add(1, range(4, 9), chunk(5, Some(SUMS[1])));
+        outcome.add(0, range(0, 4), chunk(4, Some(SUMS[0])));
         let whole = finish(outcome);
+        // Two sessions side by side.
         assert_eq!(
             (whole.report.bytes, whole.streams, whole.extended),
-            (9, 5, true)
+            (9, 9, true)
         );
         assert_eq!(whole.report.digest.as_deref(), Some("11e60398"));
     }
@@ -152,27 +164,27 @@ mod tests {
     #[test]
     fn a_sum_needs_every_byte() {
         let mut gap = Outcome::default();
-        gap.add(range(0, 4), chunk(4, Some(SUMS[0])));
-        gap.add(range(5, 10), chunk(5, Some(SUMS[1])));
+        gap.add(0, range(0, 4), chunk(4, Some(SUMS[0])));
+        gap.add(0, range(5, 10), chunk(5, Some(SUMS[1])));
         assert_eq!(finish(gap).report.digest, None);
         let mut late = Outcome::default();
-        late.add(range(4, 9), chunk(5, Some(SUMS[1])));
+        late.add(0, range(4, 9), chunk(5, Some(SUMS[1])));
         assert_eq!(finish(late).report.digest, None);
         let mut unsummed = Outcome::default();
-        unsummed.add(range(0, 4), chunk(4, Some(SUMS[0])));
-        unsummed.add(range(4, 9), chunk(5, None));
+        unsummed.add(0, range(0, 4), chunk(4, Some(SUMS[0])));
+        unsummed.add(0, range(4, 9), chunk(5, None));
         assert_eq!(finish(unsummed).report.digest, None);
     }
 
     #[test]
     fn one_plain_chunk_makes_it_plain() {
         let mut outcome = Outcome::default();
-        outcome.add(range(0, 4), chunk(4, None));
+        outcome.add(0, range(0, 4), chunk(4, None));
         let plain = Attempt {
             extended: false,
             ..chunk(5, None)
         };
-        outcome.add(range(4, 9), plain);
+        outcome.add(0, range(4, 9), plain);
         assert!(!finish(outcome).extended);
     }
 }
