@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::ops::Range;
 use std::time::Duration;
 
 use proto::eblock::{Flags, HEADER_LEN, Header};
@@ -65,6 +66,15 @@ pub(crate) fn read_header(stream: &mut TcpStream) -> Header {
 /// Reads one connection to its EOD into `file`, which is grown as needed. Returns the EOD count
 /// if this connection carried the EOF.
 pub(crate) fn read_blocks(stream: &mut TcpStream, file: &mut Vec<u8>) -> Option<u64> {
+    read_blocks_at(stream, file, &mut Vec::new())
+}
+
+/// Likewise, and notes the ranges that came.
+pub(crate) fn read_blocks_at(
+    stream: &mut TcpStream,
+    file: &mut Vec<u8>,
+    came: &mut Vec<Range<usize>>,
+) -> Option<u64> {
     let mut announced = None;
     loop {
         let header = read_header(stream);
@@ -75,6 +85,7 @@ pub(crate) fn read_blocks(stream: &mut TcpStream, file: &mut Vec<u8>) -> Option<
             let start = usize::try_from(header.offset).unwrap();
             file.resize(file.len().max(end), 0);
             stream.read_exact(&mut file[start..end]).unwrap();
+            came.push(start..end);
         }
         if header.flags.has(Flags::EOD) {
             return announced;

@@ -27,3 +27,4 @@ mod restart;
 mod right_sizing;
 mod shutdown;
 mod stream_mode;
+mod tuning;
