@@ -28,8 +28,9 @@ use std::time::Duration;
 use self::account::{Account, Limit};
 use self::gauge::{Gauge, Sight};
 use self::losses::Losses;
-use self::pacing::Pacing;
+use self::pacing::{HARMLESS, Pacing};
 use self::rest::Rest;
+use self::shrink::Given;
 use self::trial::{Kind, Trial};
 use crate::evidence::{Class, Standing};
 use crate::limiter::Limiter;
@@ -122,6 +123,7 @@ pub struct Auto {
     rests: Rests,
     /// Streams that losses have proved to be needed, until when.
     needed: (u32, Duration),
+    given: Option<Given>,
     /// Nothing has been changed, tried or learned since.
     steady: Duration,
     /// The class of the last sights, and of how many in turn.
@@ -197,6 +199,7 @@ impl Auto {
             losses: Losses::default(),
             rests: Rests::default(),
             needed: (1, Duration::ZERO),
+            given: None,
             steady: Duration::ZERO,
             run: (Class::Unknown, 0),
             room: (0, Duration::ZERO),
@@ -281,17 +284,37 @@ impl Auto {
         match sight.class {
             Class::Window | Class::SendBuffer => self.more_for_room(scene, sight, decisions),
             Class::PathFull => self.full(scene, sight, decisions),
-            Class::Loss | Class::Path => {
-                self.against_loss(scene, sight, decisions);
-                if decisions.is_empty() && !self.has_others(sight.at) {
-                    self.more_for_slow(scene, sight, decisions);
-                }
-                if decisions.is_empty() {
-                    self.fewer(scene, sight, decisions);
-                }
-            }
+            Class::Loss | Class::Path => self.limited_by_itself(scene, sight, decisions),
             Class::Source => self.fewer(scene, sight, decisions),
             Class::Starting | Class::Unknown | Class::Sink | Class::Elsewhere => {}
+        }
+    }
+
+    /// Each stream's congestion window limits it, with a short queue or none.
+    fn limited_by_itself(
+        &mut self,
+        scene: &Scene<'_>,
+        sight: &Sight,
+        decisions: &mut Vec<Decision>,
+    ) {
+        let queue = sight.trip.has_queue() && sight.queue() > HARMLESS;
+        if queue && self.may_drain(sight) {
+            self.drain(sight, decisions);
+        } else if self.has_others(sight.at) {
+            if queue {
+                self.share(sight, decisions);
+            }
+        } else {
+            self.regret(sight, decisions);
+            if decisions.is_empty() {
+                self.against_loss(scene, sight, decisions);
+            }
+            if decisions.is_empty() {
+                self.more_for_slow(scene, sight, decisions);
+            }
+            if decisions.is_empty() {
+                self.fewer(scene, sight, decisions);
+            }
         }
     }
 

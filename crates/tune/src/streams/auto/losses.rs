@@ -60,7 +60,7 @@ impl Losses {
                 }
                 self.sights += 1;
                 self.lossy += u32::from(sight.lost);
-                self.full += u32::from(trip.now > trip.base * 6 / 5 + Duration::from_millis(1));
+                self.full += u32::from(trip.has_queue());
             }
         }
     }

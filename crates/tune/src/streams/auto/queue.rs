@@ -9,6 +9,8 @@ use crate::sizing::figures::{bits, span};
 
 /// Between two questions whose a queue is, once it was others'.
 const PAUSE: Duration = Duration::from_secs(4);
+/// A short queue is asked for its owner after so long.
+const LONG: Duration = Duration::from_secs(5);
 /// Others have been there for so long before a congestion control is changed for them.
 const OTHERS: Duration = Duration::from_secs(5);
 /// They are believed to be there for so long after they were last seen.
@@ -39,8 +41,18 @@ impl Auto {
         }
     }
 
+    /// A queue that does not fill the path's round trip half again has stayed for long, so that the
+    /// round trip may not be what it seems.
+    pub(super) fn may_drain(&self, sight: &Sight) -> bool {
+        let long = (sight.trip.now * 20).max(LONG);
+        self.limits.pace
+            && !sight.mending
+            && sight.at.saturating_sub(self.steady.max(self.started)) >= long
+            && self.rests.drain.is_over(sight.at)
+    }
+
     /// Sends less for a moment, to see whose the queue is.
-    fn drain(&mut self, sight: &Sight, decisions: &mut Vec<Decision>) {
+    pub(super) fn drain(&mut self, sight: &Sight, decisions: &mut Vec<Decision>) {
         let time = (sight.trip.now * 2).max(Duration::from_millis(200));
         let from = self.gauge.then(sight.at.saturating_sub(time));
         let rate = self.gauge.now().rate_since(&from).max(1);
@@ -129,6 +141,7 @@ impl Auto {
                 self.unpace(sight.at, &reason, decisions);
             }
             Turn::Unused => {
+                self.rests.drain.fail(sight.at, PAUSE);
                 let reason = format!("the path carries more than {speed}: something else limits");
                 self.unpace(sight.at, &reason, decisions);
             }
@@ -161,7 +174,7 @@ impl Auto {
     }
 
     /// With others at the bottleneck every stream is a share.
-    fn share(&mut self, sight: &Sight, decisions: &mut Vec<Decision>) {
+    pub(super) fn share(&mut self, sight: &Sight, decisions: &mut Vec<Decision>) {
         let to = self.limits.least.min(self.most);
         if to >= self.streams {
             return;

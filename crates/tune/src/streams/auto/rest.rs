@@ -38,6 +38,11 @@ impl Rest {
         self.failures = self.failures.saturating_add(1);
     }
 
+    /// Not for so long; that it gained nothing is not said.
+    pub(super) fn pause(&mut self, at: Duration, time: Duration) {
+        self.until = self.until.max(at + time);
+    }
+
     /// It gained, or the path has changed: the next pause is the first.
     pub(super) fn clear(&mut self) {
         *self = Self::new(self.doublings);

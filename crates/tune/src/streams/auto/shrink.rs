@@ -15,7 +15,58 @@ const WORTH: Duration = Duration::from_secs(5);
 /// A number of streams that was found to be needed is left alone for so long the first time.
 const PAUSE: Duration = Duration::from_secs(20);
 
+/// What was given back may be missed later: losses leave each stream less than it had at first.
+const MISSED: f64 = 0.93;
+/// Until then.
+const REGRET: Duration = Duration::from_secs(60);
+
+/// Streams that were given back.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Given {
+    from: u32,
+    /// With them, bytes per second.
+    rate: u64,
+    at: Duration,
+}
+
 impl Auto {
+    /// Takes streams back that were given up too early.
+    pub(super) fn regret(&mut self, sight: &Sight, decisions: &mut Vec<Decision>) {
+        let Some(given) = self.given else {
+            return;
+        };
+        let since = sight.at.saturating_sub(given.at);
+        let time = (sight.trip.now * 20).max(Duration::from_secs(3));
+        if since > REGRET.max(time * 2) {
+            self.given = None;
+            return;
+        }
+        if since < time || sight.trip.has_queue() {
+            return;
+        }
+        let then = self.gauge.then(sight.at.saturating_sub(time));
+        let rate = self.gauge.now().rate_since(&then);
+        if rate as f64 >= given.rate as f64 * MISSED {
+            return;
+        }
+        let to = given.from.min(self.most);
+        self.given = None;
+        self.needed = (to, sight.at + REGRET);
+        self.rests.fewer.fail(sight.at, PAUSE);
+        if to <= self.streams {
+            return;
+        }
+        let reason = format!(
+            "{} streams carry {} by now, and {to} carried {}: back to {to}",
+            self.streams,
+            bits(rate.saturating_mul(8)),
+            bits(given.rate.saturating_mul(8))
+        );
+        self.streams = to;
+        self.steady = sight.at;
+        decisions.push(self.decision(sight.at, Some(Step::Streams(to)), reason));
+    }
+
     /// Tries with fewer: half of them, or a quarter where half were too many.
     pub(super) fn fewer(
         &mut self,
@@ -85,8 +136,17 @@ impl Auto {
     ) {
         if outcome.kept {
             // Losses shall not bring back at once what has just been given back.
-            self.rests.loss.fail(sight.at, PAUSE);
-            self.rests.slow.fail(sight.at, PAUSE);
+            self.rests.loss.pause(sight.at, PAUSE / 2);
+            self.rests.slow.pause(sight.at, PAUSE / 2);
+            let rate = outcome.before;
+            let alone = matches!(sight.class, Class::Loss | Class::Path) && !self.is_paced();
+            if alone && self.given.is_none_or(|given| given.rate < rate) {
+                self.given = Some(Given {
+                    from,
+                    rate,
+                    at: sight.at,
+                });
+            }
             let reason = format!("{to} streams do as well: {}", gained(&outcome));
             decisions.push(self.decision(sight.at, None, reason));
             return;
