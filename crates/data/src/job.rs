@@ -85,8 +85,10 @@ pub struct Settings {
     /// Sending in MODE E: connections that may be open at a time. Above `streams`, or above 1 with
     /// [`Settings::adapt`], the number follows the path.
     pub most_streams: usize,
-    /// Sending: `tune::streams::auto` decides about streams (1 to `most_streams`) and pace while data
-    /// moves.
+    /// Likewise: never fewer, while there is something left to send; at least 1, at most `streams`.
+    pub least_streams: usize,
+    /// Sending: `tune::streams::auto` decides about streams (`least_streams` to `most_streams`) and pace
+    /// while data moves.
     pub adapt: bool,
     /// Payload of a MODE E block when sending, and unit of store access, bytes. 64 KiB..=64 MiB.
     pub block: usize,
@@ -193,6 +195,7 @@ impl Default for Settings {
             type_: Type::Image,
             streams: 1,
             most_streams: 1,
+            least_streams: 1,
             adapt: false,
             block: 1 << 20,
             io: IoMethod::Auto,

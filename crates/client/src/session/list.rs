@@ -178,6 +178,7 @@ fn settings(patience: Duration) -> Settings {
         type_: Type::Image,
         streams: 1,
         most_streams: 1,
+        least_streams: 1,
         adapt: false,
         block: 64 << 10,
         io: IoMethod::Copy,

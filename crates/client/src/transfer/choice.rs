@@ -140,6 +140,7 @@ pub(super) fn settings(
             Mode::Extended => spec.streams.max(1),
         }),
         most_streams: count(spec.most_streams.max(spec.streams)),
+        least_streams: 1,
         adapt: spec.adapt,
         block: spec.block,
         io: spec.io,

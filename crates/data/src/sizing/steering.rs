@@ -193,7 +193,11 @@ fn limits(settings: &Settings, streams: u32) -> Limits {
     let lanes = settings.adapt && settings.mode == Mode::Extended;
     let most = count(settings.most_streams).max(streams);
     Limits {
-        least: if lanes { 1 } else { streams },
+        least: if lanes {
+            count(settings.least_streams).clamp(1, streams.max(1))
+        } else {
+            streams
+        },
         most: if lanes { most } else { streams },
         congestion: match settings.congestion {
             Congestion::Auto => settable(),

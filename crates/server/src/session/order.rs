@@ -38,6 +38,7 @@ impl Driver {
             type_: request.type_,
             streams: request.streams.start as usize,
             most_streams: request.streams.most as usize,
+            least_streams: request.streams.least as usize,
             adapt: sends && request.streams.is_open(),
             block: config.block,
             io: config.io,

@@ -160,6 +160,13 @@ fn what_may_change_is_what_was_asked_for() {
     let may = limits(&adapting(), 2);
     assert_eq!((may.least, may.most, may.pace), (1, 8, true));
     assert_eq!(may.congestion, settable());
+    let at_least = |least_streams| Settings {
+        least_streams,
+        ..adapting()
+    };
+    assert_eq!(limits(&at_least(2), 3).least, 2);
+    assert_eq!(limits(&at_least(4), 3).least, 3);
+    assert_eq!(limits(&at_least(0), 3).least, 1);
     // More streams were kept than there shall be.
     assert_eq!(limits(&adapting(), 9).most, 9);
     let stream_mode = Settings {
