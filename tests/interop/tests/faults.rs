@@ -23,7 +23,7 @@ fn cut_data_connections_are_made_again() {
     let server = Serve::anonymous(store.root()).start().unwrap();
     let source = sample::shared(sample::LARGE).unwrap();
     let mut cells = Cells::new("cut data connections");
-    let rows: [(&[&str], u64); 7] = [
+    let rows: [(&[&str], u64); 8] = [
         (&["-p", "1"], 1),
         (&["-p", "1"], 2),
         (&["-p", "4"], 1),
@@ -31,6 +31,7 @@ fn cut_data_connections_are_made_again() {
         (&["-p", "1", "--buffer", "drs"], 1),
         (&["-p", "4", "--buffer", "drs"], 1),
         (&["-p", "1", "--buffer", "drs1"], 1),
+        (&["-p", "mi", "--autopar", "n0=2,delta=100ms"], 2),
     ];
     for (options, cuts) in rows {
         let row = options.join(" ");

@@ -8,6 +8,7 @@
     reason = "a test stops at the first surprise"
 )]
 
+mod chunked;
 mod failures;
 mod flights;
 mod integrity;
