@@ -204,19 +204,16 @@ impl<'a> Between<'a> {
         let (path, part) = (self.upload.store_path(), self.span.part);
         let offset = part.map_or(0, |(offset, _)| offset);
         let length = part.map(|(_, length)| length);
-        if from.asks_ahead(spec) {
-            let sum = check.algorithm();
-            let sum = sum.map(|a| from.checksum_questions(a, offset, length, self.path));
-            let facts = self.looks_again().then(|| from.stat_questions(self.path));
-            from.then_ask(sum.into_iter().chain(facts).flatten().collect());
-        }
-        if to.asks_ahead(spec) {
-            to.then_ask(match (check.algorithm(), self.span.size) {
-                (Some(algorithm), _) => to.checksum_questions(algorithm, 0, None, &path),
-                (None, Some(_)) => to.stat_questions(&path),
-                (None, None) => Vec::new(),
-            });
-        }
+        let sum = check.algorithm();
+        let sum = sum.map(|a| from.checksum_questions(a, offset, length, self.path));
+        let facts = self.looks_again().then(|| from.stat_questions(self.path));
+        from.then_ask(spec, sum.into_iter().chain(facts).flatten().collect());
+        let questions = match (check.algorithm(), self.span.size) {
+            (Some(algorithm), _) => to.checksum_questions(algorithm, 0, None, &path),
+            (None, Some(_)) => to.stat_questions(&path),
+            (None, None) => Vec::new(),
+        };
+        to.then_ask(spec, questions);
     }
 
     /// The failure of a `silent` transfer (MODE S) that stands still, `before` bytes having been

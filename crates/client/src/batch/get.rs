@@ -282,9 +282,8 @@ impl<'a> Get<'a> {
         let early = check
             .algorithm()
             .filter(|_| self.sums_early(session.asks_ahead(&spec)));
-        if session.asks_ahead(&spec) {
-            session.then_ask(self.questions(session, check, early.is_none()));
-        }
+        let questions = self.questions(session, check, early.is_none());
+        session.then_ask(&spec, questions);
         let early = self.sum_early(early);
         let moving = transfer::get(
             session,

@@ -188,9 +188,8 @@ impl<'a> Put<'a> {
         spec.marked = Arc::clone(&self.upload.marked);
         self.consumed = pipe;
         let path = self.upload.store_path();
-        if session.asks_ahead(&spec) {
-            session.then_ask(questions(session, check, &path));
-        }
+        let questions = questions(session, check, &path);
+        session.then_ask(&spec, questions);
         let safe = self.upload.safe();
         let shown = match lanes.in_order {
             true => Safe::acknowledged(&control, have.bytes()),

@@ -50,7 +50,7 @@ pub struct Session {
     /// The server can connect to this machine, as far as is known.
     connectable: bool,
     /// Asked ahead with the next transfer command.
-    then: Vec<Command>,
+    pub(crate) then: Vec<Command>,
     /// The server refused something that was sent ahead of its time.
     wary: bool,
 }
@@ -149,21 +149,6 @@ impl Session {
     /// Whether the server is better asked one thing after the other, whatever its greeting says.
     pub(crate) fn is_wary(&self) -> bool {
         self.wary
-    }
-
-    /// Has `questions` asked together with the next transfer command, where the server takes commands
-    /// ahead: their answers come with the transfer's end. Each must be a command that
-    /// [`Session::stat`] or [`Session::checksum`] is to send afterwards, in this order.
-    pub(crate) fn then_ask(&mut self, questions: Vec<Command>) {
-        self.then = match self.dialogue.takes_ahead() {
-            true => questions,
-            false => Vec::new(),
-        };
-    }
-
-    /// What is to be asked with the transfer command that is about to be sent.
-    pub(crate) fn questions(&mut self) -> Vec<Command> {
-        std::mem::take(&mut self.then)
     }
 
     /// Another session with the same server, as the same user.

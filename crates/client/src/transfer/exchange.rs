@@ -152,6 +152,16 @@ impl Session {
             self.control.abandon();
             return Err(Ended::thread_lost(self.name(), doing));
         };
+        self.ended(moved, answer, doing)
+    }
+
+    /// The verdict of both sides, and what stays of the data connections.
+    fn ended(
+        &mut self,
+        moved: Moved,
+        answer: Option<Result<Reply, Failure>>,
+        doing: &str,
+    ) -> Result<Done, Ended> {
         if let Some(host) = moved.elsewhere {
             self.data_goes_to(host);
         }

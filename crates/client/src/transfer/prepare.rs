@@ -56,6 +56,16 @@ impl Session {
         self.dialogue.takes_ahead() && spec.chunks.is_none() && spec.sizing != Sizing::Drs1
     }
 
+    /// Has `questions` asked together with the transfer command of `spec`, which comes next, where that
+    /// can be: their answers come with the transfer's end. Each must be a command that
+    /// [`Session::stat`] or [`Session::checksum`] is to send afterwards, in this order.
+    pub(crate) fn then_ask(&mut self, spec: &TransferSpec, questions: Vec<Command>) {
+        self.then = match self.asks_ahead(spec) {
+            true => questions,
+            false => Vec::new(),
+        };
+    }
+
     /// Carries out the steps up to and including the transfer command.
     pub(crate) async fn prepare(
         &mut self,
@@ -103,7 +113,7 @@ impl Session {
             return Ok(Flown::default());
         }
         let questions = match transfers {
-            true => self.questions(),
+            true => std::mem::take(&mut self.then),
             false => Vec::new(),
         };
         self.control.send_with(&commands, &questions).await?;

@@ -65,7 +65,7 @@ async fn a_get_is_one_flight_and_its_verification_comes_with_its_end() {
     ])
     .await;
     let memory = sink();
-    session.then_ask(questions(&session));
+    session.then = questions(&session);
     let attempt = fetch(&mut session, &memory, &four()).await.unwrap();
     assert!(attempt.extended);
     assert_eq!(memory.take(), b"hello");
@@ -74,6 +74,24 @@ async fn a_get_is_one_flight_and_its_verification_comes_with_its_end() {
     assert_eq!(session.stat(b"/f").await.unwrap().size, Some(5));
     assert!(session.is_usable());
     fake.finish().await;
+}
+
+/// In chunks another command follows the first; SBUF's answer could not be told from theirs.
+#[tokio::test]
+async fn not_every_transfer_is_asked_about_ahead() {
+    let (mut session, fake) = opened(vec![login_at_once(FEAT, &[])]).await;
+    let (mut careful, other) = opened(vec![login_with(FEAT)]).await;
+    let mut told = spec();
+    told.sizing = proto::sizing::Sizing::Drs1;
+    let asked = |session: &mut Session, spec: &TransferSpec| {
+        session.then_ask(spec, questions(session));
+        session.then.len()
+    };
+    assert_eq!(asked(&mut session, &spec()), 3);
+    assert_eq!(asked(&mut session, &told), 0);
+    assert_eq!(asked(&mut careful, &spec()), 0);
+    fake.finish().await;
+    other.finish().await;
 }
 
 #[tokio::test]
@@ -89,7 +107,7 @@ async fn a_refused_transfer_leaves_the_session_in_step() {
         call("DELE /g", "250 gone"),
     ])
     .await;
-    session.then_ask(questions(&session));
+    session.then = questions(&session);
     let failure = fetch(&mut session, &sink(), &four()).await.unwrap_err();
     assert_eq!(failure.exit, Exit::NotFound);
     session.delete(b"/g").await.unwrap();
@@ -199,12 +217,17 @@ async fn a_store_is_two_flights_and_its_sum_comes_with_its_end() {
             Hear("OPTS CKSM"),
             Hear("CKSM CRC32C 0 -1 /f"),
         ],
-        vec![Say("150 go"), Hold, Wait(200), Say("226 done\n200 ok\n213 9a71bb4c")],
+        vec![
+            Say("150 go"),
+            Hold,
+            Wait(200),
+            Say("226 done\n200 ok\n213 9a71bb4c"),
+        ],
     ])
     .await;
     let mut questions = questions(&session);
     questions.truncate(2);
-    session.then_ask(questions);
+    session.then = questions;
     let mut spec = four();
     spec.streams = 1;
     spec.mode = ModeChoice::Extended;
