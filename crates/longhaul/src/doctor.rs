@@ -58,6 +58,8 @@ struct Findings {
     caps: Caps,
     congestion: Option<String>,
     available: Option<String>,
+    /// Congestion controls that this user may set.
+    settable: Vec<String>,
     wrong: Vec<Wrong>,
     paths: Vec<(Path, Reach)>,
 }
@@ -77,6 +79,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Exit> {
         caps,
         congestion: setting("tcp_congestion_control"),
         available: setting("tcp_available_congestion_control"),
+        settable: data::os::congestion::settable(),
         wrong: wrong_switches(setting),
         paths: paths.collect(),
     };
@@ -156,9 +159,33 @@ impl Findings {
             lines.push("This user may exceed net.core.wmem_max and rmem_max.".to_owned());
         }
         if let (Some(now), Some(all)) = (&self.congestion, &self.available) {
-            lines.push(format!("Congestion control: {now} (available: {all})"));
+            let settable = self.settable.join(" ");
+            lines.push(format!(
+                "Congestion control: {now} (available: {all}; this user may set: {settable})"
+            ));
+        }
+        if let Some(command) = self.bbr() {
+            lines.push(format!(
+                "{command}: lets `--cc auto` send with bbr over paths that lose without being full"
+            ));
         }
         lines
+    }
+
+    /// What makes bbr settable; `None`: it is.
+    fn bbr(&self) -> Option<String> {
+        if self.settable.iter().any(|name| name == "bbr") {
+            return None;
+        }
+        let available = self.available.as_deref()?;
+        if !available.split_whitespace().any(|name| name == "bbr") {
+            return Some("modprobe tcp_bbr".to_owned());
+        }
+        let allowed = [self.settable.join(" "), "bbr".to_owned()].join(" ");
+        Some(format!(
+            "sysctl -w net.ipv4.tcp_allowed_congestion_control=\"{}\"",
+            allowed.trim()
+        ))
     }
 
     /// The advice for the longest of the paths: it covers the shorter ones.
@@ -178,6 +205,7 @@ impl Findings {
             "privileged": caps.forced,
             "congestion_control": self.congestion,
             "available": self.available,
+            "settable": self.settable,
             "wrong": self.wrong.iter().map(|wrong| json!({
                 "sysctl": format!("net.ipv4.{}", wrong.name),
                 "now": wrong.now, "value": wrong.right, "why": wrong.cost,
@@ -210,7 +238,8 @@ mod tests {
         Findings {
             caps,
             congestion: Some("cubic".to_owned()),
-            available: Some("reno cubic".to_owned()),
+            available: Some("reno cubic bbr".to_owned()),
+            settable: vec!["reno".to_owned(), "cubic".to_owned(), "bbr".to_owned()],
             wrong: Vec::new(),
             paths: vec![(path, reach(&caps, path))],
         }
@@ -235,6 +264,26 @@ mod tests {
             text.ends_with("no setting of this machine holds it back."),
             "{text}"
         );
+    }
+
+    #[test]
+    fn what_keeps_bbr_from_being_set_is_told() {
+        let mut findings = findings(Caps::default(), 1);
+        assert!(!findings.text().contains("--cc auto"));
+        assert_eq!(findings.json()["settable"][2], "bbr");
+        findings.settable.pop();
+        assert_eq!(
+            findings.bbr().unwrap(),
+            "sysctl -w net.ipv4.tcp_allowed_congestion_control=\"reno cubic bbr\""
+        );
+        findings.available = Some("reno cubic".to_owned());
+        assert!(
+            findings
+                .text()
+                .contains("modprobe tcp_bbr: lets `--cc auto`")
+        );
+        findings.available = None;
+        assert_eq!(findings.bbr(), None);
     }
 
     #[test]

@@ -327,4 +327,34 @@ mod tests {
         one.discard();
         assert_eq!(meter.totals().moved, 0);
     }
+
+    #[test]
+    fn what_was_decided_about_streams_outlives_the_attempt_and_the_file() {
+        let meter = Arc::new(Meter::default());
+        let one = meter.begin("one".to_owned());
+        let reasons = || -> Vec<String> {
+            let decided = meter.decisions().into_iter();
+            let reasons = decided.map(|d| match d.decision {
+                Decision::Streams(decision) => decision.reason,
+                Decision::Buffers(decision) => decision.reason,
+            });
+            reasons.collect()
+        };
+        for reason in ["first", "second", "third"] {
+            let control = Arc::new(Control::new());
+            control.note_stream_decision(auto::Decision {
+                at: std::time::Duration::ZERO,
+                step: Some(auto::Step::Streams(2)),
+                limiter: Limiter::Loss,
+                reason: reason.to_owned(),
+            });
+            one.attempt(control, Safe::default());
+            if reason == "second" {
+                assert_eq!(reasons(), ["first", "second"]);
+            }
+        }
+        drop(one);
+        assert_eq!(reasons(), ["third"]);
+        assert!(reasons().is_empty());
+    }
 }
