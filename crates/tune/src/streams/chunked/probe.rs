@@ -63,6 +63,15 @@ enum Phase {
     Settled { goodput: f64 },
 }
 
+/// Why a number that was found is looked at again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    /// The goodput has fallen.
+    Fall,
+    /// It was long ago.
+    Age,
+}
+
 /// The search for the fewest streams that are enough.
 #[derive(Debug)]
 pub(super) struct Probe {
@@ -80,13 +89,14 @@ pub(super) struct Probe {
     warm: bool,
     repeats: u32,
     strangers: u32,
-    /// The number that was settled at before this search.
-    before: Option<u32>,
+    /// Why it looked again, and with which goodput, bytes per second.
+    began: Option<(Cause, f64)>,
     /// Time and chunks since the search ended.
     settled_for: Duration,
     settled_chunks: u32,
-    /// How many searches in turn changed nothing.
+    /// How many searches in turn brought nothing, of those after long, and after a fall.
     vain: u32,
+    vain_falls: u32,
     reason: String,
 }
 
@@ -109,10 +119,11 @@ impl Probe {
             warm: false,
             repeats: 0,
             strangers: 0,
-            before: None,
+            began: None,
             settled_for: Duration::ZERO,
             settled_chunks: 0,
             vain: 0,
+            vain_falls: 0,
             reason: format!("{} to begin with", streams(first)),
         }
     }
@@ -132,7 +143,8 @@ impl Probe {
             "nothing was measured: the same again".clone_into(&mut self.reason);
             return;
         };
-        let asked = chunk.streams == self.streams || self.has_no_other(chunk.streams);
+        let had = chunk.streams.min(self.most);
+        let asked = had == self.streams || self.has_no_other(had);
         let wanted = self.wanted();
         if asked && self.is_too_short(chunk, wanted) {
             self.reason = format!("too short to tell: {} again", streams(self.streams));
@@ -142,7 +154,7 @@ impl Probe {
             self.warm = true;
         } else if !matches!(self.phase, Phase::Settled { .. }) {
             // Of an earlier trial, whose chunk ended after the next was asked for.
-            self.note(chunk.streams, goodput);
+            self.note(had, goodput);
         }
         self.bytes = self.sized(chunk, goodput);
     }
@@ -258,12 +270,18 @@ impl Probe {
 
     fn settle(&mut self, n: u32, why: &str) {
         let goodput = self.known(n).unwrap_or_default();
-        self.vain = if self.before == Some(n) {
-            (self.vain + 1).min(PATIENCE)
-        } else {
-            0
-        };
-        self.before = Some(n);
+        if let Some((cause, before)) = self.began {
+            let vain = match cause {
+                Cause::Fall => &mut self.vain_falls,
+                Cause::Age => &mut self.vain,
+            };
+            let brought = goodput >= WORTH * before;
+            *vain = if brought {
+                0
+            } else {
+                (*vain + 1).min(PATIENCE)
+            };
+        }
         self.settled_for = Duration::ZERO;
         self.settled_chunks = 0;
         self.phase = Phase::Settled { goodput };
@@ -276,12 +294,15 @@ impl Probe {
         self.settled_for = self.settled_for.saturating_add(chunk.time);
         self.settled_chunks = self.settled_chunks.saturating_add(1);
         let now = bits(rate(goodput * 8.0));
-        if goodput < FALLEN * settled && self.settled_chunks >= 1 << self.vain {
+        if goodput < FALLEN * settled && self.settled_chunks >= 1 << self.vain_falls {
             let was = bits(rate(settled * 8.0));
-            self.look_again(goodput, &format!("{now}, no longer {was}"));
+            self.look_again(Cause::Fall, goodput, &format!("{now}, no longer {was}"));
         } else if self.settled_for >= AGAIN * (1 << self.vain) {
-            self.look_again(goodput, &format!("{now}, for long"));
+            self.look_again(Cause::Age, goodput, &format!("{now}, for long"));
         } else {
+            if self.settled_chunks > 1 << PATIENCE {
+                self.vain_falls = 0;
+            }
             // Slowly, so that one slow chunk is not forgotten at once.
             self.phase = Phase::Settled {
                 goodput: settled + (goodput - settled) / 4.0,
@@ -291,7 +312,8 @@ impl Probe {
     }
 
     /// A new search from where it is.
-    fn look_again(&mut self, goodput: f64, why: &str) {
+    fn look_again(&mut self, cause: Cause, goodput: f64, why: &str) {
+        self.began = Some((cause, goodput));
         self.trials.clear();
         self.note(self.streams, goodput);
         if self.streams < self.most {

@@ -1,0 +1,252 @@
+//! Policies that see chunks: MI, MI+, AIMD, and `auto`'s probe.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tune::streams::chunked::{
+    Chunk, Mode, Optimum, Parameters, RoundTrips, Transferred, Tuner, probe, tuner,
+};
+
+/// A policy under test.
+#[derive(Debug, Clone, Copy)]
+enum Policy {
+    Mode(Mode),
+    Probe,
+}
+
+const ALL: [Policy; 4] = [
+    Policy::Mode(Mode::Mi),
+    Policy::Mode(Mode::MiPlus),
+    Policy::Mode(Mode::Aimd),
+    Policy::Probe,
+];
+
+impl Policy {
+    fn start(self, parameters: Parameters, window: u64, rtt: Duration) -> Box<dyn Tuner> {
+        match self {
+            Self::Mode(mode) => tuner(mode, parameters, window, rtt),
+            Self::Probe => probe(parameters.first, parameters.most, rtt),
+        }
+    }
+}
+
+#[track_caller]
+fn is_sound(chunk: Chunk, most: u32, tuner: &dyn Tuner) {
+    let most = most.max(1);
+    assert!((1..=most).contains(&chunk.streams), "{chunk:?} of {most}");
+    // Something, and no more than any file has.
+    assert!((1..=1 << 40).contains(&chunk.bytes), "{chunk:?}");
+    assert!(!tuner.reason().is_empty());
+}
+
+fn any_time() -> impl Strategy<Value = Duration> {
+    prop_oneof![
+        Just(Duration::ZERO),
+        Just(Duration::from_nanos(1)),
+        Just(Duration::MAX),
+        any::<u64>().prop_map(Duration::from_nanos),
+        (1_u64..100_000).prop_map(Duration::from_millis),
+    ]
+}
+
+fn any_bytes() -> impl Strategy<Value = u64> {
+    prop_oneof![Just(0), Just(u64::MAX), any::<u64>(), 1_u64..1 << 32]
+}
+
+prop_compose! {
+    fn any_chunk()(
+        streams in prop_oneof![Just(0_u32), Just(u32::MAX), 1_u32..300],
+        bytes in any_bytes(), time in any_time(), window in any_bytes(), rtt in any_time(),
+    ) -> Transferred {
+        Transferred { streams, bytes, time, window, rtt }
+    }
+}
+
+fn any_number() -> impl Strategy<Value = f64> {
+    prop_oneof![
+        any::<f64>(),
+        Just(f64::NAN),
+        Just(f64::INFINITY),
+        0.0..3.0_f64
+    ]
+}
+
+prop_compose! {
+    fn any_parameters()(
+        first: u32, most: u32, delta in any_time(), between: bool, second: bool,
+        eta in any_number(), gamma in any_number(), alpha in any_number(), beta in any_number(),
+        rho in any_number(),
+    ) -> Parameters {
+        let round_trips = if between { RoundTrips::Between } else { RoundTrips::Flowing };
+        let optimum = if second { Optimum::SecondTerm } else { Optimum::BothTerms };
+        Parameters { first, eta, gamma, alpha, beta, delta, rho, most, round_trips, optimum }
+    }
+}
+
+/// What a path gives to so many streams.
+#[derive(Debug, Clone, Copy)]
+struct Path {
+    /// Bytes per second.
+    bandwidth: f64,
+    /// Each stream's, bytes.
+    window: f64,
+    rtt: f64,
+    /// Bytes in the queue at most.
+    queue: f64,
+}
+
+impl Path {
+    fn transfer(&self, chunk: Chunk) -> Transferred {
+        let windows = f64::from(chunk.streams) * self.window;
+        let full = (self.bandwidth * self.rtt + self.queue).min(windows);
+        let rtt = (full / self.bandwidth).max(self.rtt);
+        let goodput = (windows / rtt).min(self.bandwidth);
+        Transferred {
+            streams: chunk.streams,
+            bytes: chunk.bytes,
+            time: Duration::from_secs_f64(chunk.bytes as f64 / goodput + self.rtt),
+            window: self.window as u64,
+            rtt: Duration::from_secs_f64(rtt),
+        }
+    }
+}
+
+prop_compose! {
+    fn any_path()(
+        bandwidth in 1e5..1.25e9_f64, window in 8e3..8e6_f64, rtt in 0.0005..0.3_f64,
+        queue in 1e4..1e7_f64,
+    ) -> Path {
+        Path { bandwidth, window, rtt, queue }
+    }
+}
+
+/// Drives a policy for `rounds` chunks; what it asked for, and what came of it.
+fn drive(
+    tuner: &mut dyn Tuner,
+    most: u32,
+    rounds: usize,
+    mut path: impl FnMut(usize, Chunk) -> Transferred,
+) -> Vec<Transferred> {
+    let mut done: Vec<Transferred> = Vec::new();
+    for round in 0..rounds {
+        let chunk = tuner.next(done.last());
+        is_sound(chunk, most, tuner);
+        done.push(path(round, chunk));
+    }
+    done
+}
+
+fn changes(done: &[Transferred]) -> usize {
+    done.windows(2)
+        .filter(|pair| pair[0].streams != pair[1].streams)
+        .count()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn absurd_measurements_are_survived(
+        parameters in any_parameters(), window in any_bytes(), rtt in any_time(),
+        chunks in prop::collection::vec(prop::option::of(any_chunk()), 0..60),
+    ) {
+        for policy in ALL {
+            let mut tuner = policy.start(parameters, window, rtt);
+            for chunk in &chunks {
+                is_sound(tuner.next(chunk.as_ref()), parameters.most, tuner.as_ref());
+            }
+        }
+    }
+
+    #[test]
+    fn stale_and_repeated_measurements_are_survived(
+        path in any_path(), most in 1_u32..300, order in prop::collection::vec(0_usize..8, 1..60),
+    ) {
+        for policy in ALL {
+            let parameters = Parameters { most, ..Parameters::default() };
+            let mut tuner = policy.start(parameters, path.window as u64, Duration::from_millis(20));
+            let mut done = vec![path.transfer(tuner.next(None))];
+            for back in &order {
+                // One of the last eight, again and in any order.
+                let place = done.len().saturating_sub(1 + back);
+                let chunk = tuner.next(done.get(place));
+                is_sound(chunk, most, tuner.as_ref());
+                done.push(path.transfer(chunk));
+            }
+        }
+    }
+
+    #[test]
+    fn a_mode_that_has_settled_stays(
+        path in any_path(), gamma in 1.2..4.0_f64, eta in 0.1..1.0_f64, most in 1_u32..300,
+    ) {
+        for mode in [Mode::Mi, Mode::MiPlus] {
+            let parameters = Parameters { gamma, eta, most, ..Parameters::default() };
+            let rtt = Duration::from_secs_f64(path.rtt);
+            let mut tuner = tuner(mode, parameters, path.window as u64, rtt);
+            // Far enough for the slowest growth from 1 to 300.
+            let search = drive(tuner.as_mut(), most, 60, |_, chunk| path.transfer(chunk));
+            prop_assert!(tuner.settled(), "{mode:?} {:?}", search.last());
+            let after = drive(tuner.as_mut(), most, 20, |_, chunk| path.transfer(chunk));
+            prop_assert_eq!(changes(&after), 0);
+        }
+    }
+
+    #[test]
+    fn additive_increase_stays_within_what_it_swings_through(path in any_path()) {
+        let parameters = Parameters { most: 64, ..Parameters::default() };
+        let rtt = Duration::from_secs_f64(path.rtt);
+        let mut tuner = tuner(Mode::Aimd, parameters, path.window as u64, rtt);
+        let done = drive(tuner.as_mut(), 64, 300, |_, chunk| path.transfer(chunk));
+        for pair in done.windows(2) {
+            let (from, to) = (pair[0].streams, pair[1].streams);
+            let legal = to == (from + 2).min(64) || to == (from / 2).max(1);
+            prop_assert!(legal, "{from} to {to}");
+        }
+    }
+
+    #[test]
+    fn the_probe_changes_ever_more_seldom_on_a_path_that_stays(
+        path in any_path(), first in 1_u32..64, noise in 0.0..0.03_f64,
+    ) {
+        let most = 256;
+        let mut tuner = probe(first, most, Duration::from_secs_f64(path.rtt));
+        let done = drive(tuner.as_mut(), most, 900, |round, chunk| {
+            let exact = path.transfer(chunk);
+            let luck = 1.0 + noise * (f64::from((round * 7 % 5) as u32) / 2.0 - 1.0);
+            Transferred { time: exact.time.mul_f64(luck), ..exact }
+        });
+        let (early, late) = (&done[..300], &done[600..]);
+        prop_assert!(changes(early) <= 60, "{}", changes(early));
+        prop_assert!(changes(late) <= 20, "{}", changes(late));
+    }
+
+    #[test]
+    fn a_file_is_not_cut_to_shreds(path in any_path()) {
+        for policy in ALL {
+            let rtt = Duration::from_secs_f64(path.rtt);
+            let mut tuner = policy.start(Parameters::default(), path.window as u64, rtt);
+            let done = drive(tuner.as_mut(), 256, 200, |_, chunk| path.transfer(chunk));
+            let time: Duration = done.iter().map(|chunk| chunk.time).sum();
+            // A chunk costs a round trip; it should be worth it.
+            prop_assert!(time > Duration::from_millis(500) * 180, "{policy:?}: {time:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_opened_is_not_asked_for_again(path in any_path(), open in 1_u32..20) {
+        for policy in ALL {
+            let rtt = Duration::from_secs_f64(path.rtt);
+            let mut tuner = policy.start(Parameters::default(), path.window as u64, rtt);
+            let mut last = None;
+            let mut refused = 0;
+            for _ in 0..200 {
+                let mut chunk = tuner.next(last.as_ref());
+                refused += u32::from(chunk.streams > open);
+                chunk.streams = chunk.streams.min(open);
+                last = Some(path.transfer(chunk));
+            }
+            prop_assert!(refused <= 4, "{policy:?}: {refused} refusals");
+        }
+    }
+}
