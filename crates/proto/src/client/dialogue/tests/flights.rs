@@ -1,5 +1,7 @@
 //! What goes out together, and what waits for an answer.
 
+use proptest::prelude::*;
+
 use super::*;
 use crate::client::takes_commands_ahead;
 use crate::command::Opts;
@@ -158,4 +160,64 @@ fn what_a_transfer_must_not_go_on_without() {
     assert!(!decides(Command::Allo(1), Refusal::Harmless));
     assert!(!decides(Command::Sbuf(1), Refusal::Warn("")));
     assert!(!Step::DrsListen.decides());
+}
+
+fn wishes() -> impl Strategy<Value = Need> {
+    let sizing = prop::sample::select(vec![
+        Sizing::Auto,
+        Sizing::Kernel,
+        Sizing::Drs1,
+        Sizing::Drs,
+    ]);
+    (
+        any::<(bool, bool, bool, bool)>(),
+        prop::option::of(1..1_u64 << 30),
+        sizing,
+    )
+        .prop_map(|((stores, extended, some, reusable), buffer, sizing)| {
+            let mode = match extended {
+                true => Mode::Extended,
+                false => Mode::Stream,
+            };
+            let have = if some { set("0-9") } else { RangeSet::new() };
+            let mut need = match stores {
+                true => put(mode, some.then_some(Restart::Ranges(have))),
+                false => get(&ahead(), mode, None, &have),
+            };
+            need.buffer = buffer;
+            need.sizing = Some(sizing);
+            need.reusable = reusable;
+            need
+        })
+}
+
+proptest! {
+    /// Whatever was set before: nothing is lost or added, the transfer command is the last, and no store
+    /// is begun before what decides about it is answered.
+    #[test]
+    fn flights_are_the_plan(before in prop::collection::vec(wishes(), 0..3), need in wishes()) {
+        for mut dialogue in [ahead(), server(&["PARALLEL", "SBUF", "DRS auto;kernel;drs1;drs;"])] {
+            for earlier in &before {
+                run(&mut dialogue, earlier);
+            }
+            let flights = dialogue.flights(&need);
+            let mut flown = flights.concat();
+            let mut planned = dialogue.plan(&need);
+            let last = flown.last().cloned();
+            prop_assert_eq!(last, Some(Step::Transfer(need.verb.clone())));
+            let order = |step: &Step| format!("{step:?}");
+            flown.sort_by_key(order);
+            planned.sort_by_key(order);
+            prop_assert_eq!(flown, planned);
+            for flight in &flights {
+                prop_assert!(!flight.is_empty());
+                if need.direction == Direction::Receive && flight.len() > 1 {
+                    let begins = flight.iter().any(|step| matches!(step, Step::Transfer(_)));
+                    prop_assert!(!begins || !flight.iter().any(Step::decides), "{:?}", flight);
+                }
+                let careful = dialogue.takes_ahead() || flight.len() == 1;
+                prop_assert!(careful || flight[1..] == [Step::DrsListen], "{:?}", flight);
+            }
+        }
+    }
 }
