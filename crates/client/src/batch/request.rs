@@ -154,6 +154,9 @@ impl Lanes {
             Parallelism::Auto => Self::auto(options, size, way.ends()),
             Parallelism::Chunked(mode) => Self::chunked(options, mode, way.ends()),
         };
+        if let (Parallelism::Chunked(_), None, false) = (options.parallelism, lanes.chunks, pipe) {
+            ctx.warn(one_piece(options, way));
+        }
         let impossible = way.sessions().any(|s| !s.dialogue.may_extend());
         Self {
             in_order: match options.mode {
@@ -215,6 +218,19 @@ impl Lanes {
             chunks: ends.takes_chunks.then_some(Chunks::Mode(mode, parameters)),
         }
     }
+}
+
+/// What the user is told when a mode of 2008 was asked for and cannot be had.
+fn one_piece(options: &CopyOptions, way: Way<'_>) -> String {
+    if options.mode == ModeChoice::Stream {
+        return "--mode s has one stream: -p is of no use with it".to_owned();
+    }
+    let names: Vec<&str> = way.sessions().map(Session::name).collect();
+    format!(
+        "{}: parts of a file cannot be asked for and stored at their place (ERET, ESTO), so that the \
+         number of streams stays what it is at first",
+        names.join(", ")
+    )
 }
 
 /// The settings of one attempt; sums are for the caller to add.
