@@ -20,7 +20,11 @@ use crate::sizing::handshake;
 
 /// Unsent bytes that may queue in the kernel: bounds memory and keeps progress figures honest
 /// even with a large send buffer, without costing throughput on fast paths.
-const NOTSENT_LOWAT: u32 = 1 << 20;
+const UNSENT: u32 = 1 << 20;
+
+/// The same towards the end of a file that goes over several streams: what a slow one has taken, no
+/// faster one can send.
+const UNSENT_AT_LAST: u32 = 128 << 10;
 
 /// Idle time after which the kernel begins to ask whether the peer is still there.
 const KEEPALIVE: Duration = Duration::from_secs(60);
@@ -60,10 +64,7 @@ impl Stream {
         socket.set_nonblocking(true)?;
         socket.set_tcp_nodelay(true)?;
         socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE))?;
-        // Older kernels and containers may not know it; it is not needed for correctness.
-        if let Err(error) = socket.set_tcp_notsent_lowat(NOTSENT_LOWAT) {
-            tracing::debug!(%error, "TCP_NOTSENT_LOWAT not set");
-        }
+        bound_unsent(&socket, UNSENT);
         if settings.congestion.named().is_none() {
             leave_timers_to_long_paths(&socket);
         }
@@ -88,8 +89,14 @@ impl Stream {
         })
     }
 
+    /// From now on takes no more than can be sent soon.
+    pub(crate) fn take_little(&self) {
+        bound_unsent(&self.socket, UNSENT_AT_LAST);
+    }
+
     /// A kept connection is to be used again, with this congestion control.
     pub(crate) fn again(&self, congestion: &Congestion) -> Result<(), DataError> {
+        bound_unsent(&self.socket, UNSENT);
         match congestion {
             Congestion::Auto => Ok(()),
             Congestion::Named(name) => self
@@ -221,6 +228,14 @@ pub(crate) fn tune(socket: &Socket, settings: &Settings) -> Result<(), DataError
             .map_err(|e| DataError::setup(format!("congestion control `{name}`"), e))?;
     }
     Ok(())
+}
+
+/// Bounds what may queue unsent (TCP_NOTSENT_LOWAT), bytes.
+fn bound_unsent(socket: &Socket, bytes: u32) {
+    // Older kernels and containers may not know it; it is not needed for correctness.
+    if let Err(error) = socket.set_tcp_notsent_lowat(bytes) {
+        tracing::debug!(%error, "TCP_NOTSENT_LOWAT not set");
+    }
 }
 
 /// Replaces the system's congestion control where [`tune::congestion`] knows a better one for the

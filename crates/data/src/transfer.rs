@@ -184,6 +184,12 @@ impl Transfer {
         locked(&self.stats).streams_last = streams as u64;
     }
 
+    /// See [`Transfer::note_streams`]; `None` if nobody did.
+    pub(crate) fn streams_last(&self) -> Option<u32> {
+        let last = locked(&self.stats).streams_last;
+        u32::try_from(last).ok().filter(|last| *last > 0)
+    }
+
     /// The congestion control that a stream ran at its end.
     pub(crate) fn note_congestion(&self, name: Option<String>) {
         *locked(&self.congestion) = name;

@@ -43,7 +43,8 @@ fn open<'t>(channel: &mut Channel, job: &Job<'t>) -> Result<Vec<Recruit<'t>>, Da
     let first = enlist(job, opened, permits);
     let lanes = job.transfer.lanes();
     let (there, wanted) = (first.len(), wanted * lanes.targets());
-    match (reused, job.adapts()) {
+    match (reused, job.settings.adapt) {
+        // Even for a small file: a larger one may follow.
         (true, true) => lanes.aim(there.min(job.settings.most_streams).max(wanted)),
         (true, false) => lanes.aim(wanted),
         (false, _) => lanes.aim(there),

@@ -38,6 +38,8 @@ pub(super) struct Outlet<'j> {
     job: &'j Job<'j>,
     method: Method,
     tap: Tap<'j>,
+    /// The blocks have become smaller: what is left is little.
+    at_last: bool,
 }
 
 impl<'j> Outlet<'j> {
@@ -48,6 +50,7 @@ impl<'j> Outlet<'j> {
             job,
             method,
             tap: job.sum.tap(),
+            at_last: false,
         }
     }
 
@@ -80,6 +83,10 @@ impl<'j> Outlet<'j> {
         let Some(part) = Supply::next(left, block, lanes) else {
             return Ok(false);
         };
+        if lanes > 1 && part.len() < block && !self.at_last {
+            self.at_last = true;
+            self.wire.stream().take_little();
+        }
         self.send_part(part, framed)?;
         Ok(true)
     }

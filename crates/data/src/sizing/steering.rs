@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use proto::command::Mode;
 use tune::sizing::{Look, StreamId};
-use tune::streams::auto::{self, Auto, Decision, Limits, Step};
+use tune::streams::auto::{self, Auto, Decision, Limits, Step, Verdict};
 
 use super::policy::{Scene, Seen};
 use crate::job::{Congestion, Settings};
@@ -116,7 +116,10 @@ impl<'t> Steering<'t> {
             }
         }
         if let Some(auto) = &self.auto {
-            self.transfer.note_verdict(auto.verdict());
+            let verdict = auto.verdict();
+            // Streams that were asked for when nothing was left to send are none.
+            let streams = self.transfer.streams_last().unwrap_or(verdict.streams);
+            self.transfer.note_verdict(Verdict { streams, ..verdict });
         }
     }
 
