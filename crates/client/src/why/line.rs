@@ -12,7 +12,7 @@ impl Account {
             _ => self.seen_here(goodput_bps, finding),
         };
         if let Some(remedy) = self.remedy(finding) {
-            line.push_str(&format!("; {remedy}"));
+            line.push_str(&format!("; to change that: {remedy}"));
         }
         for remark in &self.remarks {
             let host = remark.host.as_deref().unwrap_or("this machine");

@@ -152,7 +152,8 @@ fn a_put_names_its_own_remedy() {
     assert_eq!(
         account.line(1e9, account.finding(None)),
         "1.00 Gbit/s over 16 streams, 4 at the end (bbr); limited by: receive window (90% of the \
-         time the receiver's window was full); an administrator can raise net.ipv4.tcp_rmem there"
+         time the receiver's window was full); to change that: an administrator can raise \
+         net.ipv4.tcp_rmem there"
     );
 }
 

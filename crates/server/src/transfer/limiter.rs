@@ -69,8 +69,11 @@ fn congestion(report: &Report) -> Option<String> {
 /// What would make it faster, and what this host's settings have to do with it.
 fn words(report: &Report) -> Option<String> {
     let remedy = report.verdict.as_ref().and_then(|v| v.remedy.as_deref());
-    let words: Vec<&str> = remedy.into_iter().chain(report.remark.as_deref()).collect();
-    (!words.is_empty()).then(|| words.join("; "))
+    let remedy = remedy.map(|remedy| format!("To change that: {remedy}"));
+    match (remedy, &report.remark) {
+        (Some(remedy), Some(remark)) => Some(format!("{remedy}; {remark}")),
+        (remedy, remark) => remedy.or_else(|| remark.clone()),
+    }
 }
 
 #[cfg(test)]
@@ -131,7 +134,7 @@ mod tests {
         );
         assert_eq!(
             limits.said.remark.as_deref(),
-            Some("more streams; Raise x.")
+            Some("To change that: more streams; Raise x.")
         );
     }
 
