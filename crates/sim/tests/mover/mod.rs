@@ -90,10 +90,6 @@ impl Mover {
         simulation.pool_delivered(self.pool)
     }
 
-    pub(crate) fn auto(&self) -> &Auto {
-        &self.auto
-    }
-
     /// Looks, decides, acts.
     pub(crate) fn tick(&mut self, simulation: &mut Simulation) {
         let at = simulation.now().saturating_sub(self.begun);

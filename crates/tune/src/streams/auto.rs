@@ -31,7 +31,7 @@ use self::losses::Losses;
 use self::pacing::{HARMLESS, Pacing};
 use self::rest::Rest;
 use self::shrink::Given;
-use self::trial::{Kind, Trial};
+use self::trial::{Kind, Trial, Why};
 use crate::evidence::{Class, Standing};
 use crate::limiter::Limiter;
 use crate::sizing::Look;
@@ -126,6 +126,8 @@ pub struct Auto {
     given: Option<Given>,
     /// Nothing has been changed, tried or learned since.
     steady: Duration,
+    /// The rate of the last sight, bytes per second.
+    last_rate: u64,
     /// The class of the last sights, and of how many in turn.
     run: (Class, u32),
     /// The largest window or buffer so far, bytes, and when it last grew.
@@ -201,6 +203,7 @@ impl Auto {
             needed: (1, Duration::ZERO),
             given: None,
             steady: Duration::ZERO,
+            last_rate: 0,
             run: (Class::Unknown, 0),
             room: (0, Duration::ZERO),
             others: None,
@@ -262,6 +265,7 @@ impl Auto {
         } else if scene.opening == 0 && !nearly_over(scene, sight) {
             self.act(scene, sight, decisions);
         }
+        self.last_rate = sight.rate;
         if decisions.is_empty() && self.standing.on_class(sight.at, sight.class) {
             let reason = self.describe(limit, sight);
             decisions.push(self.decision(sight.at, None, reason));
@@ -339,26 +343,33 @@ impl Auto {
             _ => look.peer_window,
         };
         let room = scene.looks.iter().map(room).max().unwrap_or_default();
-        if room > self.room.0 / 20 * 21 {
+        if room / 21 > self.room.0 / 20 {
             self.room = (room, scene.at);
         }
     }
 
     /// Tries something out, against the rate of what has been the same for long enough.
     fn attempt(&mut self, kind: Kind, sight: &Sight) {
-        let before = self.before(sight);
+        let before = self.before(&kind, sight);
         self.trial = Some(Trial::new(kind, before, sight.at, sight.trip.now));
         self.steady = sight.at;
     }
 
     /// The rate before a trial, over at least ten round trips and a second, if it is steady for so
     /// long.
-    fn before(&self, sight: &Sight) -> u64 {
+    fn before(&self, kind: &Kind, sight: &Sight) -> u64 {
         let time = (sight.trip.now * 10).max(Duration::from_secs(1));
         let from = self.steady.max(sight.at.saturating_sub(time));
         let now = self.gauge.now();
         let rate = now.rate_since(&self.gauge.then(from));
-        if rate == 0 { sight.rate } else { rate }
+        match kind {
+            // Windows and buffers make a rate even, and the last one is that of all streams.
+            Kind::More {
+                why: Why::Buffer, ..
+            } if !sight.mending => rate.max(sight.rate),
+            _ if rate == 0 => sight.rate,
+            _ => rate,
+        }
     }
 
     /// A trial is under way; its outcome when there is one.

@@ -185,7 +185,11 @@ impl Gauge {
         let sight = Sight {
             at: self.now.at,
             time,
-            class: self.class(time),
+            class: match self.class(time) {
+                // Seldom on each of many streams is often on all.
+                Class::Path if lost || self.lost => Class::Loss,
+                class => class,
+            },
             rate: self.now.rate_since(&window.from),
             trip: Trip {
                 base: self.base.get(),

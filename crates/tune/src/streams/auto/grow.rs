@@ -32,10 +32,17 @@ impl Auto {
         let grown = sight.at.saturating_sub(self.room.1) < patience;
         let settled = sight.at.saturating_sub(self.steady) >= patience;
         let short = sight.trip.base < Duration::from_millis(1);
-        if grown || !settled || short || !self.rests.buffer.is_over(sight.at) {
+        let rising = sight.rate / 21 > self.last_rate / 20;
+        if grown || rising || !settled || short || !self.rests.buffer.is_over(sight.at) {
             return;
         }
-        let Some(to) = self.room_for(self.streams.saturating_mul(2), scene) else {
+        // Packets may queue because the path is nearly full, or in bursts of our own.
+        let more = if sight.trip.has_queue() {
+            (self.streams / 4).max(1)
+        } else {
+            self.streams
+        };
+        let Some(to) = self.room_for(self.streams.saturating_add(more), scene) else {
             return;
         };
         let looks = || scene.looks.iter();

@@ -1,1 +1,194 @@
+//! Scripted paths for each rule, to act and not to act.
 
+mod growing;
+mod properties;
+mod queueing;
+
+use std::time::Duration;
+
+use super::{Auto, Decision, Limits, Scene, Step};
+use crate::limiter::Limiter;
+use crate::sizing::Look;
+
+const MB: u64 = 1 << 20;
+
+fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+fn limits(most: u32) -> Limits {
+    Limits {
+        least: 1,
+        most,
+        congestion: ["reno", "cubic", "bbr"].map(str::to_owned).into(),
+        pace: true,
+    }
+}
+
+/// What a path does to all streams together at one moment.
+#[derive(Debug, Clone, Copy)]
+struct Flow {
+    /// Payload, bytes per second.
+    rate: u64,
+    rtt: Duration,
+    /// Of the segments, sent again.
+    loss: f64,
+    /// Of the time, held by the receiver's window.
+    held: f64,
+    /// The writers wait for room in their buffers.
+    pressed: bool,
+    /// The writers have nothing to write for most of the time.
+    idle: bool,
+    starting: bool,
+}
+
+impl Default for Flow {
+    /// 100 Mbit/s over 50 ms, limited by congestion windows.
+    fn default() -> Self {
+        Self {
+            rate: 12_500_000,
+            rtt: ms(50),
+            loss: 0.0,
+            held: 0.0,
+            pressed: false,
+            idle: false,
+            starting: false,
+        }
+    }
+}
+
+/// What the path is asked with.
+#[derive(Debug, Clone, Copy)]
+struct Now<'a> {
+    at: Duration,
+    streams: u32,
+    control: &'a str,
+    pace: Option<u64>,
+}
+
+/// A transfer over a scripted path.
+struct World {
+    auto: Auto,
+    at: Duration,
+    streams: u32,
+    control: String,
+    pace: Option<u64>,
+    moved: u64,
+    /// Segments sent again, in all.
+    resent: f64,
+    held: Duration,
+    busy: Duration,
+    left: Option<u64>,
+    rate_limit: Option<u64>,
+    decisions: Vec<Decision>,
+}
+
+impl World {
+    fn new(limits: Limits, streams: u32) -> Self {
+        Self {
+            auto: Auto::new(limits, streams),
+            at: Duration::ZERO,
+            streams,
+            control: "cubic".to_owned(),
+            pace: None,
+            moved: 0,
+            resent: 0.0,
+            held: Duration::ZERO,
+            busy: Duration::ZERO,
+            left: None,
+            rate_limit: None,
+            decisions: Vec::new(),
+        }
+    }
+
+    /// Lets time pass until `until`.
+    fn run(&mut self, until: Duration, path: impl Fn(Now<'_>) -> Flow) {
+        while self.at < until {
+            let step = self.auto.due();
+            self.at += step;
+            let flow = path(Now {
+                at: self.at,
+                streams: self.streams,
+                control: &self.control,
+                pace: self.pace,
+            });
+            self.pass(step, &flow);
+            self.look(&flow);
+        }
+    }
+
+    fn pass(&mut self, step: Duration, flow: &Flow) {
+        let moved = crate::sizing::figures::bytes_in(flow.rate, step);
+        self.moved += moved;
+        self.left = self.left.map(|left| left.saturating_sub(moved));
+        self.resent += moved as f64 / 1448.0 * flow.loss;
+        self.held += step.mul_f64(flow.held);
+        self.busy += step.mul_f64(if flow.idle { 0.2 } else { 1.0 });
+    }
+
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "whole segments"
+    )]
+    fn looks(&self, flow: &Flow) -> Vec<Look> {
+        let streams = u64::from(self.streams);
+        let in_flight = crate::sizing::figures::bytes_in(flow.rate, flow.rtt) / streams;
+        let look = |stream| Look {
+            stream,
+            at: self.at,
+            bytes: self.moved / streams,
+            rtt: flow.rtt,
+            min_rtt: ms(50),
+            send_buffer: 4 * MB,
+            send_queued: if flow.pressed { 4 * MB } else { MB },
+            unsent: if flow.pressed || flow.idle { 0 } else { MB },
+            in_flight: if flow.idle { in_flight / 2 } else { in_flight },
+            congestion_window: in_flight,
+            slow_start: flow.starting,
+            peer_window: 6 * MB,
+            busy: self.busy,
+            rwnd_limited: self.held,
+            retransmits: (self.resent / streams as f64) as u64,
+            segment: 1448,
+            ..Look::default()
+        };
+        (0..streams).map(look).collect()
+    }
+
+    fn look(&mut self, flow: &Flow) {
+        let looks = self.looks(flow);
+        let control = self.control.clone();
+        let decisions = self.auto.on_scene(&Scene {
+            at: self.at,
+            moved: self.moved,
+            left: self.left,
+            looks: &looks,
+            opening: 0,
+            congestion: &control,
+            rate_limit: self.rate_limit,
+        });
+        for decision in &decisions {
+            match decision.step.clone() {
+                Some(Step::Streams(streams)) => self.streams = streams,
+                Some(Step::Congestion(control)) => self.control = control,
+                Some(Step::Pace(pace)) => self.pace = pace,
+                None => {}
+            }
+        }
+        self.decisions.extend(decisions);
+    }
+
+    fn steps(&self) -> Vec<Step> {
+        let steps = self.decisions.iter().filter_map(|d| d.step.clone());
+        steps.collect()
+    }
+
+    fn limiter(&self) -> Limiter {
+        self.auto.verdict().limiter
+    }
+
+    fn remedy(&self) -> String {
+        self.auto.verdict().remedy.unwrap_or_default()
+    }
+}

@@ -1,0 +1,265 @@
+//! Streams and congestion control: where they help, and where not.
+
+use super::*;
+
+const MBIT: u64 = 125_000;
+
+#[test]
+fn a_receivers_window_is_answered_by_doubling_until_it_is_no_limit() {
+    let mut world = World::new(limits(64), 1);
+    // 6 MB every 50 ms for each stream, at most 500 MB/s.
+    let path = |now: Now<'_>| {
+        let each = 120_000_000 * u64::from(now.streams);
+        Flow {
+            rate: each.min(500_000_000),
+            held: if each <= 500_000_000 { 0.9 } else { 0.0 },
+            ..Flow::default()
+        }
+    };
+    world.run(ms(4000), path);
+    let first: Vec<Step> = world.steps().into_iter().take(3).collect();
+    assert_eq!(first, [2, 4, 8].map(Step::Streams));
+    let last = &world
+        .decisions
+        .iter()
+        .rfind(|d| d.step == Some(Step::Streams(8)));
+    assert!(last.unwrap().at < ms(2500), "{:#?}", world.decisions);
+    assert_eq!(
+        world.decisions[0].reason,
+        "the receiver's window of 6.3 MB holds each stream back (960 Mbit/s at 50 ms): 2 streams \
+         instead of 1"
+    );
+}
+
+#[test]
+fn a_window_that_a_slow_reader_keeps_full_gets_its_streams_back() {
+    let mut world = World::new(limits(64), 1);
+    world.run(ms(60_000), |_| Flow {
+        held: 0.9,
+        ..Flow::default()
+    });
+    let steps = world.steps();
+    assert_eq!(&steps[..2], [2, 1].map(Step::Streams));
+    // Ever more seldom: 10, 20, 40 s.
+    assert!(steps.len() <= 6, "{steps:?}");
+    assert_eq!(world.limiter(), Limiter::ReceiveWindow);
+    let remedy = world.remedy();
+    assert!(remedy.contains("net.ipv4.tcp_rmem"), "{remedy}");
+}
+
+#[test]
+fn a_send_buffer_is_answered_likewise() {
+    let mut world = World::new(limits(3), 1);
+    world.run(ms(5000), |now| Flow {
+        rate: 55_000_000 * u64::from(now.streams),
+        pressed: true,
+        ..Flow::default()
+    });
+    assert_eq!(world.steps(), [2, 3].map(Step::Streams));
+    assert_eq!(world.limiter(), Limiter::SendBuffer);
+    let remedy = world.remedy();
+    assert!(
+        remedy.contains("more than 3 streams") && remedy.contains("net.ipv4.tcp_wmem"),
+        "{remedy}"
+    );
+}
+
+/// Each CUBIC stream 4 Mbit/s, up to 100; BBR 90 at once.
+fn lossy(now: Now<'_>) -> Flow {
+    let cubic = 4 * MBIT * u64::from(now.streams);
+    let rate = match now.control {
+        "bbr" => 90 * MBIT,
+        _ => cubic.min(100 * MBIT),
+    };
+    Flow {
+        rate,
+        loss: 0.01,
+        ..Flow::default()
+    }
+}
+
+#[test]
+fn losses_without_a_queue_are_answered_with_bbr() {
+    let mut world = World::new(limits(64), 1);
+    world.run(ms(20_000), lossy);
+    assert_eq!(world.steps()[0], Step::Congestion("bbr".to_owned()));
+    assert_eq!(world.streams, 1);
+    let change = &world.decisions.iter().find(|d| d.step.is_some()).unwrap();
+    assert!(change.at < ms(2500), "{change:?}");
+    assert!(
+        change
+            .reason
+            .ends_with("without a queue (round trip 50 ms of 50 ms): bbr instead of cubic"),
+        "{}",
+        change.reason
+    );
+    assert_eq!(world.auto.verdict().congestion, "bbr");
+}
+
+#[test]
+fn what_bbr_does_not_improve_is_given_back_and_streams_are_tried() {
+    let mut world = World::new(limits(64), 1);
+    // A policer: so much for each flow, whatever it runs.
+    world.run(ms(15_000), |now| Flow {
+        rate: 5 * MBIT * u64::from(now.streams),
+        loss: 0.005,
+        ..Flow::default()
+    });
+    let steps = world.steps();
+    let bbr = Step::Congestion("bbr".to_owned());
+    let cubic = Step::Congestion("cubic".to_owned());
+    assert_eq!(
+        &steps[..4],
+        [bbr, cubic, Step::Streams(2), Step::Streams(4)]
+    );
+}
+
+#[test]
+fn bbr_that_makes_losses_of_its_own_is_not_kept() {
+    let mut world = World::new(limits(1), 1);
+    // A shallow queue: twice the rate at others' cost.
+    world.run(ms(10_000), |now| Flow {
+        rate: if now.control == "bbr" {
+            90 * MBIT
+        } else {
+            45 * MBIT
+        },
+        loss: if now.control == "bbr" { 0.08 } else { 0.004 },
+        ..Flow::default()
+    });
+    let names: Vec<Step> = ["bbr", "cubic"]
+        .map(|n| Step::Congestion(n.to_owned()))
+        .into();
+    assert_eq!(world.steps(), names);
+}
+
+#[test]
+fn where_only_loss_based_control_is_permitted_streams_double_while_they_gain() {
+    let only = Limits {
+        congestion: vec!["reno".to_owned(), "cubic".to_owned()],
+        ..limits(64)
+    };
+    let mut world = World::new(only, 1);
+    world.run(ms(30_000), lossy);
+    let first: Vec<Step> = world.steps().into_iter().take(7).collect();
+    assert_eq!(first, [2, 4, 8, 16, 32, 64, 32].map(Step::Streams));
+    assert_eq!(world.limiter(), Limiter::Loss);
+    let remedy = world.remedy();
+    assert!(
+        remedy.contains("tcp_allowed_congestion_control"),
+        "{remedy}"
+    );
+}
+
+#[test]
+fn a_refused_control_is_not_asked_for_again() {
+    let mut world = World::new(limits(1), 1);
+    world.run(ms(1000), lossy);
+    world.auto.on_congestion_refused("bbr");
+    world.control = "cubic".to_owned();
+    world.decisions.clear();
+    world.run(ms(60_000), |now| {
+        lossy(Now {
+            control: "cubic",
+            ..now
+        })
+    });
+    assert_eq!(world.steps(), []);
+}
+
+#[test]
+fn a_refused_stream_is_not_asked_for_again() {
+    let mut world = World::new(limits(64), 1);
+    let path = |now: Now<'_>| Flow {
+        rate: 12_000_000 * u64::from(now.streams),
+        held: 0.9,
+        ..Flow::default()
+    };
+    world.run(ms(2000), path);
+    assert!(world.streams > 2);
+    world.auto.on_refused(2);
+    world.streams = 2;
+    world.decisions.clear();
+    world.run(ms(60_000), path);
+    assert!(world.steps().is_empty(), "{:?}", world.steps());
+    assert_eq!(world.auto.verdict().streams, 2);
+}
+
+#[test]
+fn nothing_is_added_where_the_path_is_not_the_limit() {
+    let cases: [(Limiter, Flow, Option<u64>); 3] = [
+        (
+            Limiter::StoreRead,
+            Flow {
+                idle: true,
+                ..Flow::default()
+            },
+            None,
+        ),
+        (Limiter::RateLimit, Flow::default(), Some(13_000_000)),
+        (
+            Limiter::CongestionWindow,
+            Flow {
+                starting: true,
+                ..Flow::default()
+            },
+            None,
+        ),
+    ];
+    for (limiter, flow, rate_limit) in cases {
+        let mut world = World::new(limits(64), 1);
+        world.rate_limit = rate_limit;
+        world.run(ms(30_000), |_| flow);
+        assert_eq!(world.steps(), [], "{limiter}");
+        assert_eq!(world.limiter(), limiter);
+        assert_eq!(world.auto.limiter(), limiter);
+    }
+}
+
+#[test]
+fn windows_that_open_slowly_get_a_second_stream_for_once() {
+    let mut world = World::new(limits(64), 1);
+    world.run(ms(60_000), |now| Flow {
+        rate: if now.streams > 1 {
+            90 * MBIT
+        } else {
+            60 * MBIT
+        },
+        rtt: if now.streams > 1 { ms(57) } else { ms(50) },
+        ..Flow::default()
+    });
+    assert_eq!(world.steps()[0], Step::Streams(2));
+    assert!(world.streams <= 4);
+}
+
+#[test]
+fn a_pinned_number_stays() {
+    let pinned = Limits {
+        least: 4,
+        congestion: Vec::new(),
+        pace: false,
+        ..limits(4)
+    };
+    let mut world = World::new(pinned, 4);
+    world.run(ms(20_000), lossy);
+    world.run(ms(40_000), |_| Flow {
+        held: 0.9,
+        ..Flow::default()
+    });
+    world.run(ms(60_000), |_| Flow {
+        rtt: ms(200),
+        ..Flow::default()
+    });
+    assert_eq!(world.steps(), []);
+}
+
+#[test]
+fn nothing_is_begun_when_it_is_nearly_over() {
+    let mut world = World::new(limits(64), 1);
+    world.left = Some(10_000_000);
+    world.run(ms(1000), |_| Flow {
+        held: 0.9,
+        ..Flow::default()
+    });
+    assert_eq!(world.steps(), []);
+}

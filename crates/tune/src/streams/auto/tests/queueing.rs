@@ -1,0 +1,153 @@
+//! Full paths: whose the queue is, the pace, and streams that are too many.
+
+use super::*;
+
+const RATE: u64 = 12_500_000;
+
+/// A path of `RATE` with a queue that is ours: it is there unless less is sent.
+fn own(now: Now<'_>) -> Flow {
+    let full = now.pace.is_none_or(|pace| pace > RATE + RATE / 100);
+    Flow {
+        rate: now.pace.map_or(RATE, |pace| pace.min(RATE)),
+        // No round trip stays the same in a queue.
+        rtt: if full {
+            ms(150 + now.at.as_secs() % 4 * 10)
+        } else {
+            ms(56)
+        },
+        ..Flow::default()
+    }
+}
+
+#[test]
+fn a_queue_of_our_own_is_drained_and_kept_short() {
+    let mut world = World::new(limits(64), 1);
+    world.run(ms(20_000), own);
+    let steps = world.steps();
+    assert_eq!(steps[0], Step::Pace(Some(RATE / 4 * 3)));
+    let Step::Pace(Some(pace)) = steps[1] else {
+        unreachable!("{steps:?}");
+    };
+    assert!(pace.abs_diff(RATE) < RATE / 50, "{pace}");
+    assert!(
+        world
+            .decisions
+            .iter()
+            .any(|d| d.reason.contains("the queue was ours"))
+    );
+    assert!(
+        world
+            .pace
+            .is_some_and(|pace| pace.abs_diff(RATE) < RATE / 50)
+    );
+    assert_eq!(world.limiter(), Limiter::CongestionWindow);
+    assert_eq!(
+        world.remedy(),
+        "the path itself, 100 Mbit/s at 50 ms: nothing to gain here"
+    );
+}
+
+#[test]
+fn others_queue_is_left_to_tcp_and_shared_with_one_stream() {
+    let mut world = World::new(limits(64), 4);
+    world.run(ms(60_000), |now| Flow {
+        rate: now.pace.unwrap_or(RATE).min(RATE),
+        rtt: ms(130 + now.at.as_secs() % 4 * 10),
+        ..Flow::default()
+    });
+    assert_eq!(world.pace, None);
+    assert_eq!(world.streams, 1);
+    let asked = |d: &&Decision| matches!(d.step, Some(Step::Pace(Some(_))));
+    let times: Vec<u64> = world
+        .decisions
+        .iter()
+        .filter(asked)
+        .map(|d| d.at.as_secs())
+        .collect();
+    assert!(times.len() >= 3 && times.len() <= 7, "{times:?}");
+    // Asked at intervals that differ.
+    let gaps: Vec<u64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(gaps.iter().all(|gap| *gap >= 4), "{gaps:?}");
+}
+
+#[test]
+fn a_pace_is_lifted_when_others_come() {
+    let mut world = World::new(limits(64), 1);
+    world.run(ms(10_000), own);
+    assert!(world.pace.is_some());
+    world.decisions.clear();
+    world.run(ms(10_500), |_| Flow {
+        rate: RATE / 2,
+        rtt: ms(160),
+        ..Flow::default()
+    });
+    assert_eq!(world.steps(), [Step::Pace(None)]);
+}
+
+#[test]
+fn a_pace_is_lifted_when_the_path_becomes_faster() {
+    let mut world = World::new(limits(1), 1);
+    world.run(ms(10_000), own);
+    world.run(ms(13_000), |now| Flow {
+        rate: now.pace.unwrap_or(4 * RATE),
+        ..Flow::default()
+    });
+    assert_eq!(world.pace, None);
+    assert!(
+        world
+            .decisions
+            .iter()
+            .any(|d| d.reason.contains("the path is faster"))
+    );
+}
+
+#[test]
+fn a_short_queue_and_one_that_may_not_be_paced_are_left_alone() {
+    let mut world = World::new(
+        Limits {
+            pace: false,
+            ..limits(64)
+        },
+        1,
+    );
+    world.run(ms(20_000), own);
+    assert_eq!(world.steps(), []);
+}
+
+#[test]
+fn surplus_streams_are_given_back_on_a_full_path() {
+    let mut world = World::new(limits(64), 16);
+    world.run(ms(40_000), own);
+    assert_eq!(world.streams, 1, "{:#?}", world.decisions);
+}
+
+#[test]
+fn streams_that_are_needed_come_back() {
+    let mut world = World::new(limits(64), 4);
+    world.run(ms(30_000), |now| Flow {
+        rate: RATE / 4 * u64::from(now.streams.min(4)),
+        idle: true,
+        ..Flow::default()
+    });
+    let steps = world.steps();
+    assert_eq!(&steps[..2], [2, 4].map(Step::Streams));
+    assert!(steps.len() <= 4, "{steps:?}");
+    assert_eq!(world.streams, 4);
+}
+
+#[test]
+fn bbr_of_our_choice_gives_way_to_others() {
+    let mut world = World::new(limits(1), 1);
+    world.run(ms(6000), |now| Flow {
+        rate: if now.control == "bbr" { RATE } else { RATE / 8 },
+        loss: 0.01,
+        ..Flow::default()
+    });
+    assert_eq!(world.control, "bbr");
+    world.run(ms(40_000), |now| Flow {
+        rate: now.pace.unwrap_or(RATE / 2).min(RATE / 2),
+        rtt: ms(130 + now.at.as_secs() % 4 * 10),
+        ..Flow::default()
+    });
+    assert_eq!(world.control, "cubic");
+}
