@@ -173,7 +173,7 @@ impl Auto {
                 let needed = f64::from(from) * outcome.gain().min(2.0) * 0.9;
                 self.needed = (rounded(needed).max(1), sight.at + PROVED);
             }
-            self.rests.fewer.fail(sight.at, PAUSE);
+            self.rests.fewer.fail(sight.at, PAUSE / 2);
             let reason = format!("{to} streams carry {}", gained(&outcome));
             decisions.push(self.decision(sight.at, None, reason));
             return;
