@@ -3,8 +3,8 @@
 use super::{code, grant, line, logged_in};
 use crate::command::{Mode, Type};
 use crate::ranges::RangeSet;
-use crate::server::session::{Awaiting, Session};
 use crate::remark::Said;
+use crate::server::session::{Awaiting, Session};
 use crate::server::{
     Action, Disposition, FileAnswer, FileError, FileErrorKind, Outcome, Progress, TransferDone,
     TransferError, TransferKind, TransferRequest,
