@@ -83,13 +83,14 @@ impl Supply {
 }
 
 impl Left {
-    /// How large the next part may be, bytes: of what is left, half of what each of `lanes` would
-    /// get. In steps that keep reads of whole ranges aligned to pages.
+    /// How large the next part may be, bytes: of what is left, a quarter of what each of `lanes` would
+    /// get, so that one which is four times slower than the others is done when they are. In steps that
+    /// keep reads of whole ranges aligned to pages.
     fn part(&self, block: u64, lanes: u64) -> u64 {
         if lanes <= 1 {
             return block;
         }
-        let share = self.bytes / (2 * lanes);
+        let share = self.bytes / (4 * lanes);
         block.min(SMALLEST.max(share - share % SMALLEST))
     }
 }
@@ -140,15 +141,14 @@ mod tests {
     #[test]
     fn every_lane_gets_something_of_a_small_file() {
         let parts = parts(1 << 20, 1 << 20, 4);
-        assert!(parts.len() >= 8, "{parts:?}");
-        assert!(parts.iter().all(|part| *part <= 128 << 10), "{parts:?}");
+        assert_eq!(parts, [64 << 10; 16]);
     }
 
     #[test]
     fn parts_become_smaller_towards_the_end_only() {
         let parts = parts(100 << 20, 1 << 20, 4);
         let whole = parts.iter().take_while(|part| **part == 1 << 20).count();
-        assert!(whole >= 92, "{whole}");
+        assert!(whole >= 84, "{whole}");
         assert!(parts.is_sorted_by(|a, b| a >= b), "{parts:?}");
         assert_eq!(parts.last(), Some(&SMALLEST));
     }

@@ -342,6 +342,33 @@ fn a_refused_connection_counts_for_nothing() {
     });
 }
 
+#[test]
+fn the_start_does_not_wait_for_a_connection_that_takes_long() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    // Only one fits; the SYN of the others is sent again after a second.
+    rustix::net::listen(&listener, 0).unwrap();
+    let mut sender = to(listener.local_addr().unwrap());
+    let mut settings = slow(3);
+    settings.close_after = true;
+    std::thread::scope(|scope| {
+        let (accept, accepted) = std::sync::mpsc::channel::<()>();
+        let at_receiver = &listener;
+        let receiver = scope.spawn(move || {
+            accepted.recv().unwrap();
+            read(at_receiver.accept().unwrap().0)
+        });
+        let begun = Instant::now();
+        let sent = send(&mut sender, &pattern(SOME), &settings, |t| {
+            assert_eq!(t.lanes().opening(), 2);
+            accept.send(()).unwrap();
+        });
+        assert!(begun.elapsed() < Duration::from_millis(900));
+        assert_eq!(sent.unwrap().wire.streams, 1);
+        let came = receiver.join().unwrap();
+        assert_eq!((came.eods, came.eof), (1, Some(1)));
+    });
+}
+
 /// A listener whose backlog is full: connections to it stay half open.
 fn full(listener: &TcpListener) -> Vec<socket2::Socket> {
     rustix::net::listen(listener, 0).unwrap();
