@@ -31,11 +31,7 @@ pub fn bears_loss(name: &str) -> bool {
 
 /// What to run on a path with this round trip that loses packets without a queue: the best of
 /// `permitted`; `None`: what is in force does as well, or nothing better is permitted.
-pub fn against_loss<'a>(
-    in_force: &str,
-    permitted: &'a [String],
-    rtt: Duration,
-) -> Option<&'a str> {
+pub fn against_loss<'a>(in_force: &str, permitted: &'a [String], rtt: Duration) -> Option<&'a str> {
     if bears_loss(in_force) || rtt < SHORT_PATH {
         return None;
     }

@@ -136,6 +136,8 @@ pub struct Auto {
     others: Option<(Duration, Duration)>,
     /// Nothing has queued since.
     clear: Duration,
+    /// When something was last lost.
+    lost: Option<Duration>,
     /// No stream has been in its first slow start since.
     started: Duration,
     standing: Standing,
@@ -208,6 +210,7 @@ impl Auto {
             room: (0, Duration::ZERO),
             others: None,
             clear: Duration::ZERO,
+            lost: None,
             started: Duration::ZERO,
             standing: Standing::default(),
             account: Account::default(),
@@ -247,6 +250,9 @@ impl Auto {
         };
         if sight.trip.has_queue() {
             self.clear = sight.at;
+        }
+        if sight.lost {
+            self.lost = Some(sight.at);
         }
         if sight.starting {
             self.started = sight.at;

@@ -71,8 +71,11 @@ impl Auto {
     ) {
         let patience = (sight.trip.now * 20).max(Duration::from_secs(2));
         let settled = sight.at.saturating_sub(self.steady.max(self.clear)) >= patience;
+        // After a loss the window knows where to return to.
+        let whole = |lost| sight.at.saturating_sub(lost) >= PAUSE;
         if !settled
             || sight.class != Class::Path
+            || !self.lost.is_none_or(whole)
             || sight.starting
             || sight.trip.base < LONG
             || bears_loss(scene.congestion)
@@ -80,7 +83,8 @@ impl Auto {
         {
             return;
         }
-        let Some(to) = self.room_for(self.streams.saturating_mul(2), scene) else {
+        let more = (self.streams / 4).max(1);
+        let Some(to) = self.room_for(self.streams.saturating_add(more), scene) else {
             return;
         };
         let reason = format!(
