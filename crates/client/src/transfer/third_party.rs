@@ -14,7 +14,7 @@ use proto::sizing::Sizing;
 use proto::streams::StreamRange;
 
 use super::duplex::{Duplex, Progress};
-use super::prepare::{Flown, Prepared};
+use super::prepare::Prepared;
 use super::{Attempt, TransferSpec, choice, put};
 use crate::session::{Session, check_path, shown};
 use crate::{Exit, Failure};
@@ -140,7 +140,6 @@ impl Sides<'_> {
                 }
                 Some(Again::Carefully) => {
                     self.source.begin_carefully().await?;
-                    self.destination.begin_carefully().await?;
                     have = agreed.have;
                 }
             }
@@ -228,10 +227,8 @@ impl Sides<'_> {
         warnings: &mut Vec<String>,
     ) -> Result<Set, Failure> {
         let (reading, writing) = self.doing();
-        let both = [&*self.source, &*self.destination];
-        let together = both.iter().all(|session| session.dialogue.takes_ahead());
         let sending = self.source.dialogue.settings(send);
-        if together {
+        if self.both_take_ahead() {
             let mut more = Vec::new();
             let (source, destination) = tokio::join!(
                 carry_out(self.source, sending, &reading, warnings),
@@ -280,8 +277,10 @@ impl Sides<'_> {
         self.source.tell_drs(channel, warnings).await
     }
 
-    /// Tells the source where to send, and both to begin. The destination's command goes out with the
-    /// source's last flight: until then nothing has touched its file.
+    /// Tells the source where to send, and both to begin. The destination's command goes out when the
+    /// source has taken the address: one that refuses leaves nothing behind. Connections that come
+    /// before it wait in the listener's queue, which is known to be long enough where both servers are
+    /// longhaul's; others hear their commands at the same time.
     async fn begin(
         &mut self,
         send: &Need,
@@ -290,10 +289,12 @@ impl Sides<'_> {
         warnings: &mut Vec<String>,
     ) -> Result<Option<Again>, Failure> {
         let (reading, writing) = self.doing();
-        let dialogue = &self.source.dialogue;
-        let steps = dialogue.plan(send).into_iter().filter(is_last).collect();
-        let mut flights = dialogue.in_flights(steps);
-        let last = flights.pop().unwrap_or_default();
+        let plan = self.source.dialogue.plan(send).into_iter();
+        let steps: Vec<Step> = plan.filter(is_last).collect();
+        let flights = match self.both_take_ahead() {
+            true => vec![steps],
+            false => steps.into_iter().map(|step| vec![step]).collect(),
+        };
         for flight in flights {
             let flown = self.source.fly(&flight, Some(address), &reading, warnings);
             let again = flown.await?.again;
@@ -301,16 +302,18 @@ impl Sides<'_> {
                 return Ok(again_for(self.source, again, warnings));
             }
         }
-        self.destination
-            .fly(store, None, &writing, warnings)
-            .await?;
-        let flown = self.source.fly(&last, Some(address), &reading, warnings);
-        let flown = flown.await;
-        if !matches!(&flown, Ok(Flown { again: None, .. })) {
-            // The destination waits for a connection that will not come.
-            self.destination.control.abandon();
+        let begun = self.destination.fly(store, None, &writing, warnings).await;
+        if begun.is_err() {
+            // The source connects to where nobody listens any more.
+            self.source.control.abandon();
         }
-        Ok(again_for(self.source, flown?.again, warnings))
+        begun.map(|_| None)
+    }
+
+    fn both_take_ahead(&self) -> bool {
+        [&*self.source, &*self.destination]
+            .iter()
+            .all(|session| session.dialogue.takes_ahead())
     }
 
     fn receive_need(&self, agreed: &Agreed) -> Need {
