@@ -67,7 +67,7 @@ impl Auto {
         decisions.push(self.decision(sight.at, Some(Step::Streams(to)), reason));
     }
 
-    /// Tries with fewer: half of them, or a quarter where half were too many.
+    /// Tries with fewer: half of them, or a quarter where half are too many.
     pub(super) fn fewer(
         &mut self,
         scene: &Scene<'_>,
@@ -95,7 +95,10 @@ impl Auto {
         if !self.rests.fewer.is_over(sight.at) || self.run.1 < 2 {
             return;
         }
-        let part = if self.rests.fewer.failures() == 0 {
+        // What half of them have in flight can be missed at once only where as much waits in a queue,
+        // or where the network does not limit.
+        let spare = sight.queue() >= sight.trip.base || sight.class == Class::Source;
+        let part = if self.rests.fewer.failures() == 0 && spare && !self.is_paced() {
             self.streams / 2
         } else {
             self.streams / 4
