@@ -264,8 +264,7 @@ impl Auto {
                 decisions,
             );
         } else if self.paces(sight, decisions) {
-            // What was measured meanwhile is void.
-            self.trial = None;
+            self.void(sight, decisions);
         } else if self.trial.is_some() {
             self.judge(scene, sight, decisions);
         } else if scene.opening == 0 && !nearly_over(scene, sight) {

@@ -128,6 +128,19 @@ impl Auto {
         self.limits.least.max(needed).min(self.most)
     }
 
+    /// The pace was lifted in the middle of a trial, so that what was measured is void: what was
+    /// given back may be what is missing.
+    pub(super) fn void(&mut self, sight: &Sight, decisions: &mut Vec<Decision>) {
+        let Some(Kind::Fewer { from, to }) = self.trial.take().map(|trial| trial.kind) else {
+            return;
+        };
+        self.rests.fewer.fail(sight.at, PAUSE);
+        self.streams = from.min(self.most);
+        let reason = format!("{to} streams may be too few: back to {}", self.streams);
+        let step = Step::Streams(self.streams);
+        decisions.push(self.decision(sight.at, Some(step), reason));
+    }
+
     /// Some were let go.
     pub(super) fn retired(
         &mut self,

@@ -120,7 +120,7 @@ impl Trial {
         outcome.kept = match &self.kind {
             Kind::More { why: Why::Loss, .. } => gain >= 1.05,
             Kind::More { .. } => gain >= 1.1,
-            Kind::Fewer { .. } => gain >= 0.97,
+            Kind::Fewer { .. } => gain >= 0.98,
             // Losses that the new one makes itself are others' losses, too.
             Kind::Control { loss, .. } => gain >= 1.1 && outcome.loss <= loss * 2.0 + 0.01,
         };
