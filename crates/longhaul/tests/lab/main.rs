@@ -11,6 +11,7 @@
 )]
 
 mod arrivals;
+mod chunks;
 mod cleanup;
 mod corruption;
 mod delay;

@@ -1,0 +1,92 @@
+//! Streams in chunks, from a server that knows nothing of it: what each is told depends on the path.
+
+use serde_json::Value;
+
+use crate::harness::{Lab, Run, Turn, installed};
+
+const GLOBUS: &str = "globus-gridftp-server";
+
+/// Fetches a file of 100 MB from globus-gridftp-server on host b, and looks at what came.
+const SCRIPT: &str = r#"
+head -c 100000000 /dev/urandom > source
+on b env GLOBUS_HOSTNAME=localhost "PATH=$PATH:/usr/sbin" \
+    globus-gridftp-server -aa -anonymous-user nobody -p 2811 > server.log 2>&1 &
+fetch() {
+    on a "$LAB_PROGRAM" cp --json --timeout 20 --trace trace "$@" \
+        "ftp://$LAB_B:2811$PWD/source" copy > events
+}
+# The server takes a moment, as it tells nobody when it is ready.
+tries=0
+until fetch "$@"; do
+    tries=$((tries + 1))
+    [ $tries -lt 50 ] || { cat events server.log >&2; exit 1; }
+    sleep 0.1
+done
+cmp source copy
+"#;
+
+/// A path on which one stream has a window of 64 KB for 500 KB in flight.
+const NARROW: [&str; 8] = [
+    "--rtt",
+    "20ms",
+    "--rate",
+    "200mbit",
+    "--queue",
+    "1bdp",
+    "--sysctl",
+    "net.ipv4.tcp_wmem=4096 65536 65536",
+];
+
+fn fetch(options: &[&str], look: impl Fn(&Run)) {
+    let Some(turn) = Turn::take() else { return };
+    if !installed(GLOBUS) {
+        return;
+    }
+    let script = format!("set -- {}\n{SCRIPT}", options.join(" "));
+    Lab::new(&turn, &NARROW).check(&script, look);
+}
+
+/// Streams of each chunk.
+fn chunks(run: &Run) -> Vec<u64> {
+    let trace = run.text("trace");
+    let lines = trace
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap());
+    lines
+        .filter_map(|line: Value| {
+            line["change"]
+                .as_str()?
+                .strip_prefix("streams ")?
+                .parse()
+                .ok()
+        })
+        .collect()
+}
+
+fn summary(run: &Run) -> Value {
+    let events = run.text("events");
+    serde_json::from_str(events.lines().last().unwrap()).unwrap()
+}
+
+#[test]
+fn auto_adds_streams_where_windows_are_small() {
+    fetch(&[], |run| {
+        let chunks = chunks(run);
+        let most = chunks.iter().max().copied().unwrap_or_default();
+        assert!(chunks.len() >= 3 && most >= 8, "{chunks:?}");
+        let summary = summary(run);
+        assert_eq!(summary["verified"], "adler32", "{summary}");
+        // One stream has 26 Mbit/s here.
+        assert!(summary["goodput_bps"].as_f64().unwrap() > 60e6, "{summary}");
+    });
+}
+
+#[test]
+fn the_mode_of_2008_doubles_streams_and_ends() {
+    let options = ["-p", "mi", "--autopar", "delta=500ms", "--buffer", "64Ki"];
+    fetch(&options, |run| {
+        let chunks = chunks(run);
+        assert_eq!(chunks[..3], [1, 2, 4], "{chunks:?}");
+        assert!(chunks.windows(2).all(|w| w[1] == w[0] || w[1] == 2 * w[0]));
+    });
+}
