@@ -31,6 +31,8 @@ const USED: f64 = 0.97;
 const LENT: f64 = 1.15;
 const MOST_LENT: f64 = 4.0;
 const TAKEN_BACK: f64 = 0.95;
+/// From this part of it on a pace may stay that is not used up.
+const NEARLY: f64 = 0.9;
 /// Below this part of the first rate somebody else must be there.
 const OWN: f64 = 0.85;
 
@@ -107,6 +109,8 @@ pub(super) struct Paced {
     /// The bottleneck's rate as last seen, bytes per second.
     carried: u64,
     first: u64,
+    /// The same when packets last queued: without the steps towards a faster path.
+    busy: u64,
     climbs: i32,
     slack: u32,
     /// Sights with a full queue in turn.
@@ -138,6 +142,7 @@ impl Paced {
             pace: rate,
             carried: rate,
             first: rate,
+            busy: rate,
             climbs: 0,
             slack: 0,
             crowded: 0,
@@ -148,6 +153,11 @@ impl Paced {
     /// Bytes per second.
     pub(super) fn pace(&self) -> u64 {
         self.pace
+    }
+
+    /// The bottleneck had packets waiting when it was last seen: the streams can use their pace.
+    pub(super) fn is_used(&self) -> bool {
+        self.slack == 0 && self.climbs == 0
     }
 
     pub(super) fn on_sight(&mut self, sight: &Sight) -> Turn {
@@ -170,6 +180,7 @@ impl Paced {
         // The bottleneck is busy: what arrives is what it carries.
         if !sight.mending {
             self.carried = self.carried / 2 + sight.rate / 2;
+            self.busy = self.carried;
         }
         if (self.carried as f64) < self.first as f64 * OWN {
             return Turn::Crowded;
@@ -188,7 +199,7 @@ impl Paced {
         if (rate as f64) < self.carried as f64 * USED {
             self.slack += 1;
             if self.slack >= SLACK {
-                return Turn::Unused;
+                return self.settle(rate);
             }
             // Each stream has its part of the pace: some could use more than that, others do not.
             let missing = self.carried as f64 / rate.max(1) as f64;
@@ -202,6 +213,16 @@ impl Paced {
         let step = (CLIMB.0 * 2_f64.powi(self.climbs)).min(CLIMB.1);
         self.climbs += 1;
         self.carried = scaled(self.carried.max(self.unlent()), 1.0 + step);
+        self.set(1.0)
+    }
+
+    /// The pace has not been used up for long: no harm while the rate is nearly the path's.
+    fn settle(&mut self, rate: u64) -> Turn {
+        if (rate as f64) < self.busy as f64 * NEARLY {
+            return Turn::Unused;
+        }
+        (self.climbs, self.slack) = (0, 0);
+        self.carried = self.busy;
         self.set(1.0)
     }
 

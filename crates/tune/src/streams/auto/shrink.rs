@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::gauge::Sight;
 use super::grow::gained;
+use super::pacing::Pacing;
 use super::trial::{Kind, Outcome};
 use super::{Auto, Decision, Scene, Step};
 use crate::congestion::bears_loss;
@@ -77,6 +78,9 @@ impl Auto {
         // Where each stream is limited by itself, fewer carry less, unless packets queue.
         let alone = matches!(sight.class, Class::Loss | Class::Path) && !self.is_paced();
         if alone && !sight.trip.has_queue() && !bears_loss(scene.congestion) {
+            return;
+        }
+        if matches!(self.pacing, Pacing::Paced(paced) if !paced.is_used()) {
             return;
         }
         let (trips, time) = if alone { (20, 3) } else { (8, 1) };
