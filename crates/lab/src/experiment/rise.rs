@@ -140,9 +140,10 @@ mod tests {
     proptest! {
         #[test]
         fn any_values_are_answered(values in prop::collection::vec(0.0..1e12_f64, 0..60)) {
-            let last = values.len();
-            let value = |t: f64| values.get((t * 10.0) as usize).copied().unwrap_or(0.0);
-            let trace = samples(value, u32::try_from(last / 10).unwrap());
+            let lines = values.iter().zip(0_u32..);
+            let trace: String = lines
+                .map(|(value, i)| format!("{{\"time\":{},\"bytes\":{value}}}\n", f64::from(i) / 10.0))
+                .collect();
             if let Some(seconds) = rise("over = 0.5").seconds(&trace) {
                 prop_assert!(seconds >= 0.0 && seconds.is_finite());
             }

@@ -191,3 +191,45 @@ fn times_are_rfc_3339() {
     assert!(text.ends_with('Z') && text.len() == 20, "{text}");
     assert!(text.parse::<jiff::Timestamp>().is_ok());
 }
+
+#[test]
+fn the_best_of_several_is_told_and_kept_but_is_no_run() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = EXPERIMENT
+        .replace("[\"simulator\"]", "[\"slow\", \"fast\"]")
+        .replace("notes =", "baseline = 'either'\nnotes =")
+        .replace(
+            "\n[paper]\nvalues = [21.2, 42.4, 84.8]\n",
+            "\nrtt = '{rtt}'\n",
+        )
+        + r#"
+[variants.slow]
+program = "simulator"
+label = "200 ms"
+sets = { rtt = "200ms" }
+[variants.fast]
+program = "simulator"
+label = "20 ms"
+sets = { rtt = "20ms" }
+[best.either]
+label = "better one"
+of = ["slow", "fast"]
+"#;
+    let mut said = Vec::new();
+    let request = request(directory.path(), &text);
+    let saved = run(&request, &mut |line| said.push(line.to_owned())).unwrap();
+    let results = saved.results;
+    assert_eq!(results.programs[2].label, "better one");
+    assert_eq!(results.also[0].label, "ratio to the better one");
+    assert_eq!(results.cells.len(), 6);
+    for point in results.cells.chunks(3) {
+        assert_eq!(point[2].chosen.as_deref(), Some("fast"));
+        assert_eq!(point[2].median, point[1].median);
+        let ratio = |cell: &Cell| cell.also["of-either"].median.unwrap();
+        assert!(ratio(&point[0]) < 0.5 && ratio(&point[1]) == 1.0);
+    }
+    assert!(said.iter().any(|line| line.starts_with("either (fast)")));
+    let csv = std::fs::read_to_string(&saved.csv).unwrap();
+    assert!(csv.contains("ratio to the better one (\u{d7})"), "{csv}");
+    assert_eq!(csv.matches(",either,").count(), 0, "{csv}");
+}
