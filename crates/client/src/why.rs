@@ -115,6 +115,11 @@ impl Account {
         sum.wire_us += wire.wire_us;
     }
 
+    /// This end sent with this congestion control.
+    pub(crate) fn sent_with(&mut self, congestion: String) {
+        self.senders.ran(congestion);
+    }
+
     /// What held the transfers back. `rate` is the limit of one transfer, bytes per second.
     pub(crate) fn finding(&self, rate: Option<u64>) -> Finding {
         let told = self.senders.limiter();

@@ -198,6 +198,8 @@ struct Here {
     bytes: u64,
     elapsed: Duration,
     wire: WireStats,
+    /// Congestion control of this end's streams.
+    congestion: Option<String>,
 }
 
 impl Measured {
@@ -217,6 +219,7 @@ impl Measured {
                 bytes: report.bytes,
                 elapsed: report.elapsed,
                 wire: report.wire,
+                congestion: report.congestion.clone(),
             }),
             buffers: attempt.buffers.name(),
             remarks: attempt.remarks,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tune::limiter::Limiter;
+use tune::limiter::{Limiter, Role};
 
 use super::{Measured, Seen};
 use crate::why::Account;
@@ -71,6 +71,9 @@ impl Tally {
         let elapsed = match measured.seen {
             Seen::Here(m) => {
                 self.account.add(m.role, m.bytes, m.elapsed, &m.wire);
+                if let (Role::Sender, Some(name)) = (m.role, m.congestion) {
+                    self.account.sent_with(name);
+                }
                 self.memory_max = self.memory_max.max(m.wire.memory_bytes);
                 m.elapsed
             }

@@ -32,7 +32,7 @@ impl Senders {
     pub(super) fn add(&mut self, verdict: &Verdict, elapsed: Duration) {
         self.streams = self.streams.max(verdict.streams);
         if !verdict.congestion.is_empty() {
-            self.congestion.clone_from(&verdict.congestion);
+            self.ran(verdict.congestion.clone());
         }
         let known = self
             .limits
@@ -49,6 +49,11 @@ impl Senders {
         limit.time += elapsed;
         limit.remedy = verdict.remedy.clone().or(limit.remedy);
         self.limits.push(limit);
+    }
+
+    /// A transfer was sent with this congestion control at its end.
+    pub(super) fn ran(&mut self, congestion: String) {
+        self.congestion = congestion;
     }
 
     /// What limited for most of the time; `None`: nobody knows.

@@ -15,10 +15,11 @@ fn names_the_limiter_in_plain_words() {
         ..WireStats::default()
     };
     account.add(Role::Sender, 1_250_000_000, Duration::from_secs(10), &wire);
+    account.sent_with("cubic".to_owned());
     let finding = account.finding(None);
     assert_eq!(
         account.line(1e9, finding),
-        "1.00 Gbit/s over 4 streams; limited by: receive window (62% of the time the \
+        "1.00 Gbit/s over 4 streams (cubic); limited by: receive window (62% of the time the \
          receiver's window was full); round trip 50.1 ms, buffers up to 4.0 MiB, 3 segments \
          sent again"
     );

@@ -184,3 +184,21 @@ async fn an_administrator_keeps_the_congestion_control_to_himself() {
         assert_eq!(record["congestion"], **own, "{record}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_put_tells_what_it_was_sent_with() {
+    let server = Server::start().await;
+    let here = tempfile::tempdir().unwrap();
+    let from = here.path().join("f");
+    std::fs::write(&from, noise(SIZE)).unwrap();
+    for name in data::os::congestion::settable() {
+        let options = running(Congestion::Named(name.clone()));
+        let (summary, _) = copy(&[from.to_str().unwrap()], &server.url("g"), &options).await;
+        assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+        let told = format!(
+            " over 2 streams ({name}); limited by: {}",
+            summary.limited_by
+        );
+        assert!(summary.why.contains(&told), "{}", summary.why);
+    }
+}
