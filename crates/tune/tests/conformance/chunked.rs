@@ -249,4 +249,25 @@ proptest! {
             prop_assert!(refused <= 4, "{policy:?}: {refused} refusals");
         }
     }
+
+    #[test]
+    fn more_than_was_asked_for_is_no_reason_to_go_on_asking(path in any_path(), open in 2_u32..20) {
+        let mut tuner = probe(1, 256, Duration::from_secs_f64(path.rtt));
+        let mut last = None;
+        for _ in 0..100 {
+            let mut chunk = tuner.next(last.as_ref());
+            chunk.streams = chunk.streams.max(open);
+            last = Some(path.transfer(chunk));
+        }
+        let asked: Vec<u32> = (0..10)
+            .map(|_| {
+                let mut chunk = tuner.next(last.as_ref());
+                let asked = chunk.streams;
+                chunk.streams = asked.max(open);
+                last = Some(path.transfer(chunk));
+                asked
+            })
+            .collect();
+        prop_assert!(asked.iter().filter(|n| **n < open).count() <= 3, "{asked:?} of {open}");
+    }
 }

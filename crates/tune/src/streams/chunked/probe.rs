@@ -75,6 +75,7 @@ enum Cause {
 /// The search for the fewest streams that are enough.
 #[derive(Debug)]
 pub(super) struct Probe {
+    /// Never fewer, nor more; or what there is.
     least: u32,
     most: u32,
     /// How long a chunk of a search takes.
@@ -167,6 +168,8 @@ impl Probe {
         }
         if had < self.streams {
             self.most = had;
+        } else {
+            self.least = had;
         }
         self.streams = had.min(self.most);
         self.strangers = 0;
