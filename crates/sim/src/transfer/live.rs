@@ -52,6 +52,7 @@ impl Live {
                 streams: first_streams(transfer, control_rtt),
                 send_buffer: tcp.send_buffer,
                 receive_buffer: tcp.receive_buffer,
+                pace: None,
             },
             simulation,
             control,
@@ -124,6 +125,22 @@ impl Live {
             self.simulation.stop_flow(stream.flow);
         }
         self.streams_max = self.streams_max.max(wanted);
+        self.share_pace();
+    }
+
+    /// Streams that end still send what they have.
+    fn share_pace(&mut self) {
+        let busy = |stream: &&Stream| {
+            !stream.closed || self.simulation.flow(stream.flow).finished.is_none()
+        };
+        let flows: Vec<FlowId> = self.streams.iter().filter(busy).map(|s| s.flow).collect();
+        let each = self
+            .settings
+            .pace
+            .map(|pace| pace / flows.len().max(1) as u64);
+        for flow in flows {
+            self.simulation.set_pacing(flow, each);
+        }
     }
 
     fn open_streams(&self) -> usize {

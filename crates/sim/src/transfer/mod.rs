@@ -58,6 +58,9 @@ pub struct Settings {
     pub send_buffer: u64,
     /// Receive buffer of each, bytes.
     pub receive_buffer: u64,
+    /// What all of them together may send, bytes of payload per second, the same part of it each;
+    /// `None`: as their windows allow.
+    pub pace: Option<u64>,
 }
 
 /// How a transfer went.

@@ -211,3 +211,19 @@ fn time_can_run_out() {
     assert!(outcome.elapsed < Duration::from_secs(5) && outcome.elapsed > ms(4800));
     assert!(outcome.bytes > 10_000_000);
 }
+
+#[test]
+fn a_pace_holds_for_all_streams_together() {
+    let paced = Transfer {
+        streams: Streams::Fixed(4),
+        ..transfer(20_000_000)
+    };
+    let outcome = paced.run(&path(mbit(100), 20), |sample| {
+        Some(Settings {
+            pace: Some(2_500_000),
+            ..sample.settings
+        })
+    });
+    let mbit = outcome.goodput / 1e6;
+    assert!((19.5..21.0).contains(&mbit), "{mbit}");
+}
