@@ -156,7 +156,7 @@ enum Outcome {
         /// What was compared.
         verified: String,
         /// What was seen of the last attempt.
-        measured: Option<Measured>,
+        measured: Option<Box<Measured>>,
     },
     /// Left alone, and why.
     Skipped(String),
@@ -167,7 +167,7 @@ impl Outcome {
         Self::Done {
             bytes,
             verified,
-            measured,
+            measured: measured.map(Box::new),
         }
     }
 }
@@ -356,7 +356,7 @@ async fn work(ctx: &Context, queue: &Mutex<VecDeque<Item>>, tally: &Mutex<Tally>
                 verified,
                 measured,
             }) => {
-                lock(tally).done(bytes, &verified, measured);
+                lock(tally).done(bytes, &verified, measured.map(|m| *m));
                 ctx.observer.event(Event::Finished {
                     source,
                     destination: item.destination.display(),
