@@ -32,8 +32,6 @@ impl Limit {
 pub(super) struct Account {
     held: Vec<(Limit, Duration)>,
     now: Option<Limit>,
-    /// Most streams at a time.
-    most: u32,
     /// Figures for the remedy, of the latest look.
     window: u64,
     buffer: u64,
@@ -49,8 +47,6 @@ impl Account {
             Some((_, time)) => *time += sight.time,
             None => self.held.push((limit, sight.time)),
         }
-        let streams = u32::try_from(looks.len()).unwrap_or(u32::MAX);
-        self.most = self.most.max(streams);
         let most = |field: fn(&Look) -> u64| looks.iter().map(field).max().unwrap_or_default();
         self.window = most(|look| look.peer_window);
         self.buffer = most(|look| look.send_buffer);
