@@ -2,6 +2,8 @@ use std::net::TcpListener;
 use std::sync::mpsc;
 use std::time::Duration;
 
+use proto::eblock::MAX_STREAMS;
+
 use super::*;
 use crate::job::Settings;
 
