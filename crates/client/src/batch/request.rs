@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use data::job::Congestion;
 use proto::ranges::RangeSet;
 use tune::streams::chunked::{Mode, Parameters};
 use tune::streams::prior;
@@ -253,7 +254,11 @@ pub(super) fn spec(ctx: &Context, span: Span, have: &RangeSet, lanes: Lanes) -> 
         buffer: options.buffer.pinned(),
         sizing: options.buffer.sizing(),
         drs_interval: options.drs_interval,
-        congestion: options.congestion.clone(),
+        congestion: match (&options.congestion, options.parallelism) {
+            // The modes of 2008 are about TCP as the system runs it.
+            (Congestion::Auto, Parallelism::Chunked(_)) => Congestion::System,
+            (congestion, _) => congestion.clone(),
+        },
         io: options.io,
         block: options.block,
         begun: Arc::default(),
