@@ -177,15 +177,16 @@ impl Paced {
             return self.climb(sight.rate);
         }
         (self.climbs, self.slack) = (0, 0);
-        // The bottleneck is busy: what arrives is what it carries.
-        if !sight.mending {
+        let target = base / 10 + Duration::from_millis(1);
+        // The bottleneck is busy: what arrives is what it carries. (Of a queue that is nearly gone that
+        // is not sure.)
+        if !sight.mending && (queue >= target || sight.rate > self.carried) {
             self.carried = self.carried / 2 + sight.rate / 2;
             self.busy = self.carried;
         }
         if (self.carried as f64) < self.first as f64 * OWN {
             return Turn::Crowded;
         }
-        let target = base / 10 + Duration::from_millis(1);
         let excess = queue.as_secs_f64() - target.as_secs_f64();
         let correction = excess / (sight.time.as_secs_f64() * 2.0).max(0.05);
         if queue > target * 2 {
