@@ -171,7 +171,12 @@ impl Paced {
         let congested = sight.trip.is_congested() && queue > HARMLESS;
         self.crowded = if congested { self.crowded + 1 } else { 0 };
         if self.crowded >= 2 || (congested && queue > base) {
-            return Turn::Crowded;
+            if self.lent <= 1.0 {
+                return Turn::Crowded;
+            }
+            // What was lent is in the queue: that comes back first.
+            (self.lent, self.crowded) = (1.0, 0);
+            return self.set(0.9);
         }
         if queue < short {
             return self.climb(sight.rate);
