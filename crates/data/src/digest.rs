@@ -166,7 +166,11 @@ pub fn join_sums<'p>(
     let empty = Piece::empty(algorithm)?;
     let joined = parts.into_iter().try_fold(empty, |all, (sum, len)| {
         let value = u32::from_str_radix(sum, 16).ok()?;
-        Some(all.join(Piece { value, len, ..empty }))
+        Some(all.join(Piece {
+            value,
+            len,
+            ..empty
+        }))
     });
     joined.map(Piece::finish)
 }

@@ -201,6 +201,8 @@ async fn between_servers_chunks_are_told_by_markers() {
     let told = std::sync::atomic::AtomicU64::new(0);
     for chunks in [Chunks::Probe, mode(Mode::Mi, RoundTrips::Flowing)] {
         let spec = spec(chunks, SIZE);
+        // What is there already, and longer, is begun anew.
+        to.store("g", &noise(SIZE + 1000));
         let (mut source, mut destination) = (open(&from, "f").await, open(&to, "f").await);
         let progress = |bytes| {
             told.fetch_max(bytes, std::sync::atomic::Ordering::Relaxed);

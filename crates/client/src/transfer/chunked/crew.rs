@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use data::job::Control;
 use proto::ranges::RangeSet;
+use tokio::sync::Notify;
 use tune::limiter::Limiter;
 use tune::streams::auto::{Decision, Step};
 
@@ -39,6 +40,8 @@ pub(super) struct Crew<'a> {
     pub(super) progress: &'a (dyn Fn(u64) + Send + Sync),
     pub(super) trips: Trips,
     begun: Instant,
+    /// A chunk has arrived.
+    arrived: Notify,
     state: Mutex<State>,
 }
 
@@ -68,6 +71,7 @@ impl<'a> Crew<'a> {
             progress,
             trips,
             begun: Instant::now(),
+            arrived: Notify::new(),
             state: Mutex::new(State {
                 work,
                 outcome: Outcome::default(),
@@ -94,6 +98,10 @@ impl<'a> Crew<'a> {
                 self.lock().work.one_fewer();
                 return Ok(());
             };
+            if second.stores_at_server() && self.spec.have.is_empty() {
+                // The first chunk begins the file anew, which must not happen to others.
+                self.arrived.notified().await;
+            }
             let ended = self.drive(&mut *second, 1).await;
             second.close().await;
             ended
@@ -234,6 +242,7 @@ impl<'a> Crew<'a> {
             state.work.in_one_piece();
         }
         state.outcome.add(session, piece.range, attempt);
+        self.arrived.notify_one();
     }
 
     fn note_elsewhere(&self, session: u32, bytes: u64) {

@@ -30,6 +30,11 @@ pub(super) trait Lane: Send {
     /// Another one, between the same ends, with sessions of its own.
     fn another(&self) -> Opening<Box<dyn Lane>>;
 
+    /// Whether a server stores the chunks.
+    fn stores_at_server(&self) -> bool {
+        true
+    }
+
     /// Where commands are sent whose answers tell the round trip: the sending server's session, where
     /// there is one.
     fn session(&mut self) -> &mut Session;
@@ -123,6 +128,10 @@ impl Lane for Getting<'_> {
 
     fn session(&mut self) -> &mut Session {
         &mut self.session
+    }
+
+    fn stores_at_server(&self) -> bool {
+        false
     }
 
     /// The data side begins with the server's 150, a round trip after the command.

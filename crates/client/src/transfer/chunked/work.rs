@@ -67,13 +67,18 @@ struct Running {
     bytes: u64,
     /// Bytes handed out.
     out: u64,
-    /// Sessions that have begun with it.
+    /// Sessions that have begun with it, a bit each.
     begun: u32,
     /// When the last of them began.
     from: Seen,
 }
 
 impl Running {
+    /// Whether all sessions have begun with it.
+    fn has_all(&self, sessions: u32) -> bool {
+        self.begun.count_ones() >= sessions
+    }
+
     /// Whether the next piece belongs to the next chunk. One session hands out the chunk's bytes and no
     /// more; several go on until all of them have moved about as many together, so that what was
     /// measured is this chunk's.
@@ -82,7 +87,7 @@ impl Running {
             return self.out >= self.bytes;
         }
         let together = seen.moved.saturating_sub(self.from.moved);
-        self.begun >= sessions && together >= self.bytes / 4 * 3
+        self.has_all(sessions) && together >= self.bytes / 4 * 3
     }
 }
 
@@ -110,16 +115,23 @@ impl Work {
         let left = self.missing.bytes();
         let number = self.chunks;
         let chunk = self.chunk.as_mut()?;
-        if chunk.begun < sessions {
-            chunk.begun += 1;
+        if chunk.begun & (1 << session) == 0 {
+            chunk.begun |= 1 << session;
             chunk.from = seen;
         }
+        // Until the others come, pieces grow.
+        let alone = if chunk.has_all(sessions) {
+            0
+        } else {
+            chunk.out
+        };
         let wanted = match sessions {
             1 => chunk.bytes.saturating_sub(chunk.out),
             // The sessions are to end together, so that the last pieces are ever smaller.
             n => {
                 let share = |bytes: u64| bytes / u64::from(n);
-                share(chunk.bytes).min(share(left).max(tail(seen)))
+                let piece = share(chunk.bytes).max(alone);
+                piece.min(share(left).max(tail(seen)))
             }
         };
         let length = wanted.min(gap.len()).max(1);

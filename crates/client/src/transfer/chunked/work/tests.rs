@@ -119,6 +119,25 @@ fn two_sessions_share_a_chunk_and_its_streams() {
 }
 
 #[test]
+fn nothing_is_told_of_a_chunk_before_all_sessions_are_at_it() {
+    const MIB: u64 = 1 << 20;
+    let (mut work, told) = work(&[(0, 1_000 * MIB)], &[(2, 8 * MIB), (4, 8 * MIB)], 2);
+    // The other session takes long to open: the pieces grow.
+    let mut lengths = Vec::new();
+    for at in 0..4 {
+        let (_, (start, end, streams)) = take(&mut work, 0, seen(at, at * 10 * MIB));
+        assert_eq!(streams, 1);
+        lengths.push((end - start) / MIB);
+    }
+    assert_eq!(lengths, [4, 4, 8, 16]);
+    assert_eq!(told.lock().unwrap().len(), 1);
+    take(&mut work, 1, seen(4, 40 * MIB));
+    take(&mut work, 0, seen(5, 60 * MIB));
+    let chunk = told.lock().unwrap()[1].unwrap();
+    assert_eq!((chunk.bytes, chunk.time.as_secs()), (20 * MIB, 1));
+}
+
+#[test]
 fn each_session_has_a_stream_at_least() {
     let (mut work, _) = work(&[(0, 1 << 30)], &[(1, 1 << 25)], 2);
     let order = work.next(0, seen(0, 0)).unwrap();
