@@ -11,6 +11,7 @@ use sim::transfer::Streams;
 
 use crate::LabError;
 
+pub mod mode_reference;
 mod point;
 pub mod reference;
 mod report;

@@ -1,0 +1,54 @@
+//! Holds the modes of Ito, Ohsaki and Imase (2008) in the simulator against ns-2 at every point of the
+//! reference table, and prints the comparison that is kept beside it.
+//!
+//! ```sh
+//! cargo run --release -p lab --example ns2-autopar > crates/lab/validation/comparison-autopar.txt
+//! ```
+//!
+//! Fails if a point is beyond tolerance.
+
+use std::fmt::Write;
+use std::process::ExitCode;
+
+use lab::LabError;
+use lab::simulate;
+use lab::simulate::mode_reference::{self, BURST_TOLERANCE, COLUMNS, GOODPUT_TOLERANCE};
+
+#[allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "this is a program"
+)]
+fn main() -> ExitCode {
+    match report() {
+        Ok((text, beyond)) => {
+            print!("{text}");
+            if beyond == 0 {
+                return ExitCode::SUCCESS;
+            }
+            eprintln!("ns2-autopar: {beyond} points are beyond tolerance");
+        }
+        Err(error) => eprintln!("ns2-autopar: {error}"),
+    }
+    ExitCode::FAILURE
+}
+
+/// The text to be kept; how many points are beyond tolerance.
+fn report() -> Result<(String, usize), LabError> {
+    let (mut lines, mut beyond) = (String::new(), 0);
+    for reference in mode_reference::modes()? {
+        let report = simulate::run(&reference.request())?;
+        for ours in &report.points {
+            beyond += usize::from(!reference.agrees(ours));
+            let _ = writeln!(lines, "{}", reference.beside(ours));
+        }
+    }
+    let text = format!(
+        "Goodput (Mbit/s) of a file and of the last chunk of the modes' own size, connections then, and \
+         seconds until\nthe mode had ended: the simulator, and ns-2 2.35. Tolerated: {:.0} % ({:.0} % \
+         at 100 ms,\nwhere AIMD is not judged) and one step; {beyond} points beyond.\n\n{COLUMNS}\n{lines}",
+        GOODPUT_TOLERANCE * 100.0,
+        BURST_TOLERANCE * 100.0
+    );
+    Ok((text, beyond))
+}
