@@ -119,7 +119,7 @@ impl Dialogue {
     }
 
     /// Whether the transfer would go over the data connections of the last one: they must have been
-    /// opened for it, with the buffers that it is to have.
+    /// opened for it, with the buffers and the congestion control that it is to have.
     pub fn reuses(&self, need: &Need) -> bool {
         need.reusable
             && need.mode == Mode::Extended
@@ -127,6 +127,7 @@ impl Dialogue {
             && self.channel == Address::Given(need.direction, Mode::Extended, need.streams)
             && self.sizing_step(need).is_none()
             && self.buffer_step(need).is_none()
+            && self.congestion_step(need).is_none()
     }
 
     /// The session-long settings alone, for transfers whose other steps are interleaved with

@@ -280,6 +280,21 @@ fn buffers_by_what_the_server_has() {
 }
 
 #[test]
+fn connections_run_the_congestion_control_that_they_were_opened_with() {
+    let mut dialogue = server(&["PARALLEL", "TUNE Streams;Congestion;"]);
+    let mut need = get(&dialogue, Mode::Extended, None, &RangeSet::new());
+    need.congestion = Some("cubic".to_owned());
+    run(&mut dialogue, &need);
+    need.reusable = true;
+    assert_eq!(run(&mut dialogue, &need), ["RETR /f"]);
+    need.congestion = Some("bbr".to_owned());
+    assert_eq!(
+        run(&mut dialogue, &need),
+        ["OPTS TUNE Congestion=bbr;", "<connect>", "RETR /f"]
+    );
+}
+
+#[test]
 fn connections_are_reused_in_the_same_direction_only() {
     let mut dialogue = globus();
     let mut need = get(&dialogue, Mode::Extended, None, &RangeSet::new());
