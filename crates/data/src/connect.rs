@@ -53,13 +53,10 @@ pub(crate) fn connect_all(
 ) -> Result<Connected, DataError> {
     let begun = Instant::now();
     let until = transfer.begin() + settings.connect;
-    let mut made = Connected::default();
-    for to in targets {
-        for _ in 0..each {
-            let attempt = dial_until(settings, *to, local, until)?;
-            made.waiting.push(attempt);
-        }
-    }
+    let mut made = Connected {
+        open: Vec::new(),
+        waiting: dial_each(targets, each, |to| dial_until(settings, to, local, until))?,
+    };
     let mut refused = None;
     let mut enough = None;
     while !made.waiting.is_empty() {
@@ -82,6 +79,29 @@ pub(crate) fn connect_all(
     }
     let late = made.waiting.first().map(Attempt::timed_out);
     Err(refused.or(late).unwrap_or(DataError::NoPeer { seconds: 0 }))
+}
+
+/// Begins up to `each` connections to every target, with `dial`. A target gets fewer when one cannot be
+/// begun (no descriptor or port is left), but none at all is an error.
+fn dial_each<A>(
+    targets: &[SocketAddr],
+    each: usize,
+    mut dial: impl FnMut(SocketAddr) -> Result<A, DataError>,
+) -> Result<Vec<A>, DataError> {
+    let mut begun = Vec::new();
+    for to in targets {
+        for nth in 0..each {
+            match dial(*to) {
+                Ok(attempt) => begun.push(attempt),
+                Err(error) if nth > 0 => {
+                    tracing::warn!(%error, "data connection not begun");
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(begun)
 }
 
 impl Connected {
@@ -296,5 +316,40 @@ pub(crate) fn accept_one(
         ];
         wake::wait(fds, left).map_err(|e| DataError::setup("a wait", e))?;
         transfer.check()?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Which connections are begun of `each` to two targets, if those in `fail` (counted over all) cannot.
+    fn begun(each: usize, fail: &[usize]) -> Result<Vec<SocketAddr>, DataError> {
+        let targets = [1, 2].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
+        let mut nth = 0;
+        dial_each(&targets, each, |to| {
+            nth += 1;
+            let source = io::Error::from(Errno::MFILE);
+            let failed = fail.contains(&nth);
+            (!failed)
+                .then_some(to)
+                .ok_or(DataError::Connect { to, source })
+        })
+    }
+
+    #[test]
+    fn a_target_makes_do_with_the_connections_that_can_be_begun() {
+        let ports = |begun: Vec<SocketAddr>| begun.iter().map(SocketAddr::port).collect::<Vec<_>>();
+        assert_eq!(ports(begun(2, &[]).unwrap()), [1, 1, 2, 2]);
+        assert_eq!(ports(begun(3, &[2]).unwrap()), [1, 2, 2, 2]);
+        assert_eq!(ports(begun(3, &[3, 5]).unwrap()), [1, 1, 2]);
+    }
+
+    #[test]
+    fn a_target_without_any_is_an_error() {
+        for first in [1, 3] {
+            let error = begun(2, &[first]).unwrap_err();
+            assert!(matches!(error, DataError::Connect { .. }), "{error}");
+        }
     }
 }
