@@ -25,6 +25,15 @@ pub(super) enum Supply {
 /// The smallest part that is handed out so that all lanes have something to send, bytes.
 const SMALLEST: u64 = 64 << 10;
 
+/// What a stream is to send next.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Part {
+    pub(super) range: ByteRange,
+    /// So little is left that blocks have become smaller. (The end of a range among many may be small
+    /// at any time.)
+    pub(super) at_last: bool,
+}
+
 /// What was not handed out yet.
 #[derive(Debug, Default)]
 pub(super) struct Left {
@@ -59,21 +68,23 @@ impl Supply {
 
     /// The next part to send, at most `block` bytes; `None` when all was handed out. Several `lanes`
     /// get smaller parts of the little that is left, so that none waits long for another's last.
-    pub(super) fn next(left: &Mutex<Left>, block: u64, lanes: usize) -> Option<ByteRange> {
+    pub(super) fn next(left: &Mutex<Left>, block: u64, lanes: usize) -> Option<Part> {
         let mut left = locked(left);
-        let most = left.part(block.max(1), lanes as u64);
-        let range = left.ranges.front_mut()?;
-        let end = range.end.min(range.start.saturating_add(most));
-        let part = ByteRange {
-            start: range.start,
+        let block = block.max(1);
+        let most = left.part(block, lanes as u64);
+        let whole = left.ranges.front_mut()?;
+        let end = whole.end.min(whole.start.saturating_add(most));
+        let range = ByteRange {
+            start: whole.start,
             end,
         };
-        range.start = end;
-        if range.start == range.end {
+        whole.start = end;
+        if whole.start == whole.end {
             left.ranges.pop_front();
         }
-        left.bytes -= part.len();
-        Some(part)
+        left.bytes -= range.len();
+        let at_last = most < block;
+        Some(Part { range, at_last })
     }
 
     /// The turn to read an in-order source.
@@ -115,7 +126,7 @@ mod tests {
             prop_assert_eq!(end, ranges.end());
             let mut seen = RangeSet::new();
             let mut last = 0;
-            while let Some(part) = Supply::next(&left, block, lanes) {
+            while let Some(Part { range: part, .. }) = Supply::next(&left, block, lanes) {
                 prop_assert!(part.start >= last && part.len() <= block.max(1));
                 prop_assert_eq!(seen.insert(part.start, part.end), part.len());
                 last = part.end;
@@ -123,13 +134,14 @@ mod tests {
             prop_assert_eq!(seen, ranges);
         }
     }
+
     fn parts(bytes: u64, block: u64, lanes: usize) -> Vec<u64> {
         let mut ranges = RangeSet::new();
         ranges.insert(0, bytes);
         let Supply::Ranges { left, .. } = Supply::ranges(&ranges) else {
             unreachable!()
         };
-        let next = || Supply::next(&left, block, lanes).map(ByteRange::len);
+        let next = || Supply::next(&left, block, lanes).map(|part| part.range.len());
         std::iter::from_fn(next).collect()
     }
 
@@ -151,5 +163,19 @@ mod tests {
         assert!(whole >= 84, "{whole}");
         assert!(parts.is_sorted_by(|a, b| a >= b), "{parts:?}");
         assert_eq!(parts.last(), Some(&SMALLEST));
+    }
+
+    #[test]
+    fn a_small_range_is_not_the_end_of_the_file() {
+        let mut ranges = RangeSet::new();
+        ranges.insert(0, 1000);
+        ranges.insert(1 << 20, 64 << 20);
+        let Supply::Ranges { left, .. } = Supply::ranges(&ranges) else {
+            unreachable!()
+        };
+        let first = Supply::next(&left, 1 << 20, 2).unwrap();
+        assert_eq!((first.range.len(), first.at_last), (1000, false));
+        let parts = std::iter::from_fn(|| Supply::next(&left, 1 << 20, 2));
+        assert!(parts.last().unwrap().at_last);
     }
 }

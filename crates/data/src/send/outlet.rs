@@ -83,11 +83,11 @@ impl<'j> Outlet<'j> {
         let Some(part) = Supply::next(left, block, lanes) else {
             return Ok(false);
         };
-        if lanes > 1 && part.len() < block && !self.at_last {
+        if part.at_last && !self.at_last {
             self.at_last = true;
             self.wire.stream().take_little();
         }
-        self.send_part(part, framed)?;
+        self.send_part(part.range, framed)?;
         Ok(true)
     }
 
