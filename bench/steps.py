@@ -22,8 +22,8 @@ Every flow runs each scenario by itself, in a fresh lab. Prints one line of JSON
 
 and, when all flows of a scenario are done, a line with `best_mbit`, for each phase the highest steady rate
 of any flow, but no more than `path_mbit`, and `to_best`, each flow's recovery to nine tenths of that: what
-can be set by hand is the oracle where packets are lost. A run that the lab could not carry is reported as such, without figures, and
-the exit code is 9.
+can be set by hand is the oracle where packets are lost. `share_of_best` is each flow's steady rate by it.
+A run that the lab could not carry is reported as such, without figures, and the exit code is 9.
 
     cargo build --release
     bench/steps.py                                          # all scenarios; about 25 minutes
@@ -209,7 +209,8 @@ def against_the_best(scenario, lines, options):
         "scenario": scenario, "best_mbit": best, "to_best": recoveries,
         "share_of_best": {
             line["flow"]: [
-                round(line["phases"][n]["steady_mbit"] / best[n], 3) for n in range(3)
+                round(line["phases"][n]["steady_mbit"] / best[n], 3) if best[n] else None
+                for n in range(3)
             ]
             for line in lines
         },
