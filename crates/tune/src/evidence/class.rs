@@ -97,8 +97,8 @@ impl Class {
 }
 
 /// The writer waits for room in the send buffer: it is woken when a third is free, and some more
-/// may be free by the time it writes. What is written is in flight, and the peer has room. (The kernel's own account, `sndbuf_limited`, misses most
-/// of that time.)
+/// may be free by the time it writes. What is written is in flight, and the peer has room. (The
+/// kernel's own account, `sndbuf_limited`, misses most of that time.)
 pub(crate) fn is_pressed(look: &Look) -> bool {
     /// The data room lets twice as much wait unsent (TCP_NOTSENT_LOWAT) where the buffer has room.
     const UNSENT: u64 = 512 << 10;

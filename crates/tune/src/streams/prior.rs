@@ -1,10 +1,9 @@
 //! How many streams a transfer opens before anything was measured.
 //!
-//! A slow start doubles the window once a round trip, so that a path of many round trips is empty for
-//! long: several that start together fill it earlier, by the same factor (20 Mbit/s with one stream and 240 with
-//! eight in the first two seconds of a path of 1 Gbit/s and 200 ms). They also cover for a lost segment's
-//! recovery, and for buffers that stop growing. What is too many later is given back by
-//! [`auto`](super::auto).
+//! A slow start doubles the window once a round trip, so that a long path is nearly empty at first:
+//! several streams that start together fill it earlier (20 Mbit/s with one and 240 with eight in the
+//! first two seconds of a path of 1 Gbit/s and 200 ms). They also cover for a lost segment's recovery,
+//! and for buffers that stop growing. What is too many later is given back by [`auto`](super::auto).
 
 use std::time::Duration;
 
@@ -20,9 +19,9 @@ const LONGEST: u32 = 16;
 /// A stream that gets less of the file is not worth its handshake, bytes.
 const PIECE: u64 = 256 << 10;
 
-/// Streams to open together for a transfer of `bytes` (if known) in blocks of `block` bytes, over a path
-/// with the control connection's round trip `rtt`: at least 1, at most `most`, never more than the
-/// file has blocks or pieces of 256 KiB, whichever are larger.
+/// Streams to open together for a transfer of `bytes` (if known) in blocks of `block` bytes, over a
+/// path with the control connection's round trip `rtt`: at least 1, at most `most`, never more than
+/// the file has blocks or pieces of 256 KiB, whichever are larger.
 pub fn first(rtt: Duration, bytes: Option<u64>, block: usize, most: u32) -> u32 {
     let below = |(limit, _): &&(Duration, u32)| rtt < *limit;
     let streams = FIRST.iter().find(below).map_or(LONGEST, |(_, n)| *n);

@@ -207,7 +207,7 @@ impl Probe {
         });
     }
 
-    /// The goodput with `n` streams, if that is known and can be relied on.
+    /// The goodput that `n` streams reached in this search, bytes per second, if they were tried.
     fn known(&self, n: u32) -> Option<f64> {
         let trial = self.trials.iter().find(|trial| trial.streams == n)?;
         Some(trial.goodput)
