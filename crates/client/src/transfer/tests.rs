@@ -20,7 +20,7 @@ mod right_sizing;
 const PATIENCE: Duration = Duration::from_secs(5);
 const GRIDFTP: &str = "211-x\n PARALLEL\n SIZE\n ERET\n REST STREAM\n211 End.";
 
-fn spec() -> TransferSpec {
+pub(super) fn spec() -> TransferSpec {
     TransferSpec {
         size: None,
         part: None,

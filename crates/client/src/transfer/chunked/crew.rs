@@ -89,11 +89,22 @@ impl<'a> Crew<'a> {
         two: bool,
     ) -> Result<Attempt, Failure> {
         let another = two.then(|| first.another());
+        let done = Notify::new();
+        let alone = async {
+            let ended = self.drive(&mut *first, 0).await;
+            done.notify_one();
+            ended
+        };
         let beside = async {
             let Some(another) = another else {
                 return Ok(());
             };
-            let Ok(mut second) = another.await else {
+            let opened = tokio::select! {
+                opened = another => opened,
+                // One that takes long to come is not waited for.
+                () = done.notified() => return Ok(()),
+            };
+            let Ok(mut second) = opened else {
                 // Most likely it is at its bound of sessions: one has to do.
                 self.lock().work.one_fewer();
                 return Ok(());
@@ -106,7 +117,7 @@ impl<'a> Crew<'a> {
             second.close().await;
             ended
         };
-        tokio::try_join!(self.drive(&mut *first, 0), beside)?;
+        tokio::try_join!(alone, beside)?;
         // What the second session gave back.
         while self.lock().work.is_left() {
             self.drive(&mut *first, 0).await?;
@@ -139,9 +150,10 @@ impl<'a> Crew<'a> {
                     let time = lane.response_time(&control, begun);
                     self.done(session, &piece, attempt, time);
                 }
-                // Another session can do it: this one could not even begin.
+                // The first session can do it: this one could not even begin, or it is between servers,
+                // where nobody here knows, and stores the same bytes again at worst.
                 Err(_) if session > 0 && control.bytes() == 0 && !self.control.cancelled() => {
-                    self.lock().work.give_back(&piece);
+                    self.give_back(session, &piece);
                     return Ok(());
                 }
                 Err(failure) => return Err(failure),
@@ -208,11 +220,13 @@ impl<'a> Crew<'a> {
         start: u64,
         moving: impl Future<Output = Result<Attempt, Failure>>,
     ) -> Result<Attempt, Failure> {
+        let length = chunk.size.unwrap_or(0);
         let tell = || {
             let told = std::mem::take(&mut *unpoisoned(&chunk.marked));
             let mut marked = unpoisoned(&self.spec.marked);
             for range in told.iter() {
-                let at = |offset: u64| offset.saturating_add(start);
+                // Whatever a server says of other chunks, it was asked for this one.
+                let at = |offset: u64| start.saturating_add(offset.min(length));
                 marked.insert(at(range.start), at(range.end));
             }
         };
@@ -245,6 +259,15 @@ impl<'a> Crew<'a> {
         self.arrived.notify_one();
     }
 
+    fn give_back(&self, session: u32, piece: &Piece) {
+        let mut state = self.lock();
+        state.work.give_back(piece);
+        // What markers told of it will be told again.
+        if let Some((_, running)) = state.elsewhere.get_mut(&session) {
+            *running = 0;
+        }
+    }
+
     fn note_elsewhere(&self, session: u32, bytes: u64) {
         let mut state = self.lock();
         state.elsewhere.entry(session).or_default().1 = bytes;
@@ -262,3 +285,6 @@ impl<'a> Crew<'a> {
 fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests;

@@ -61,6 +61,7 @@ impl Outcome {
         };
         all.report.remark = report.remark.or(all.report.remark.take());
         all.report.verdict = report.verdict.or(all.report.verdict.take());
+        all.report.congestion = report.congestion.or(all.report.congestion.take());
     }
 
     /// The whole, `elapsed` after it began; `sum`: what its chunks were summed with.
@@ -127,6 +128,7 @@ mod tests {
             report: Report {
                 bytes,
                 digest: sum.map(str::to_owned),
+                congestion: Some("cubic".to_owned()),
                 ..Report::default()
             },
             extended: true,
@@ -159,6 +161,7 @@ mod tests {
             (9, 9, true)
         );
         assert_eq!(whole.report.digest.as_deref(), Some("11e60398"));
+        assert_eq!(whole.report.congestion.as_deref(), Some("cubic"));
     }
 
     #[test]
