@@ -71,13 +71,15 @@ impl Pool {
     }
 
     /// Puts a session back. One whose last command was not answered is dropped instead.
-    pub(crate) fn give(&self, server: &Server, session: Session) {
+    pub(crate) fn give(&self, server: &Server, mut session: Session) {
         if session.is_wary() {
             lock(&self.wary).insert(server.clone());
         }
         if !session.is_usable() {
             return;
         }
+        // Questions of a transfer that did not begin are not the next one's.
+        session.then.clear();
         lock(&self.idle)
             .entry(server.clone())
             .or_default()

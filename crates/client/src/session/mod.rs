@@ -51,7 +51,7 @@ pub struct Session {
     connectable: bool,
     /// Asked ahead with the next transfer command.
     pub(crate) then: Vec<Command>,
-    /// The server refused something that was sent ahead of its time.
+    /// The server refused something that was sent ahead of its time, or the connection ended over it.
     wary: bool,
 }
 
@@ -89,7 +89,9 @@ impl Session {
         let greeting = login::greeting(&mut control).await?;
         if opening.careful || !takes_commands_ahead(&greeting) {
             let dialogue = login::in_turn(&mut control, server).await?;
-            return Ok(Self::over(control, dialogue, server, handshake));
+            let mut session = Self::over(control, dialogue, server, handshake);
+            session.wary = opening.careful;
+            return Ok(session);
         }
         let look = opening.look_at.filter(|path| check_path(path).is_ok());
         let questions: Vec<Command> = look.map(facts_of).into_iter().collect();
@@ -142,7 +144,6 @@ impl Session {
         let before = std::mem::replace(self, fresh);
         self.said = before.said;
         self.connectable = before.connectable;
-        self.wary = true;
         Ok(())
     }
 

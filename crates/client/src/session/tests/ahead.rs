@@ -138,6 +138,7 @@ async fn a_connection_that_ends_over_the_flight_is_made_again_with_care() {
     let fake = Fake::start_each(vec![vec![Say(LONGHAUL), Hear("USER joe")], careful]).await;
     let mut session = Session::open(&fake.server, PATIENCE).await.unwrap();
     assert_eq!(session.stat(b"/f").await.unwrap().size, Some(7));
+    assert!(session.is_wary());
     fake.finish().await;
 }
 
