@@ -70,9 +70,10 @@ pub(crate) async fn plan(
                 Err(failure) => plan.failed.push((source.display(), failure)),
             }
         }
+        Ok(())
     };
-    let (destination, ()) = tokio::join!(destination_of(ctx, destination), looking);
-    let destination = destination?;
+    // Without a destination there is nothing to look for.
+    let (destination, ()) = tokio::try_join!(destination_of(ctx, destination), looking)?;
     if sources.len() > 1 || found.len() > 1 {
         several_need_a_directory(&destination)?;
     }
