@@ -10,7 +10,7 @@ use crate::config::ServerConfig;
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "cannot send with the congestion control {name}: this system permits {}; load its module, add \
-     it to net.ipv4.tcp_allowed_congestion_control, or choose another with --cc", .permitted.join(", ")
+     it to net.ipv4.tcp_allowed_congestion_control, or choose another (--cc, or congestion in the settings)", .permitted.join(", ")
 )]
 pub struct CongestionError {
     /// What the settings name.

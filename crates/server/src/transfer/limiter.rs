@@ -1,7 +1,9 @@
 //! What limited a transfer: by the policy that watched the streams, or else by the kernel's and the
 //! threads' own accounts.
 
-use data::job::{Report, WireStats};
+use std::time::Duration;
+
+use data::job::{Control, Report, WireStats};
 use proto::remark::{self, Said};
 use tune::limiter::{Limiter, Role, judge};
 
@@ -42,6 +44,20 @@ impl Limits {
             },
         }
     }
+
+    /// Those of a transfer that broke: by this end's figures, and for the log alone.
+    pub(crate) fn of_broken(direction: Direction, control: &Control) -> Self {
+        let so_far = Report {
+            bytes: control.bytes(),
+            elapsed: control.begun().map_or(Duration::ZERO, |at| at.elapsed()),
+            wire: control.wire(),
+            ..Report::default()
+        };
+        Self {
+            said: Said::default(),
+            ..Self::of(direction, &so_far)
+        }
+    }
 }
 
 fn known(limiter: Limiter) -> Option<Limiter> {
@@ -78,8 +94,6 @@ fn words(report: &Report) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use tune::streams::auto::Verdict;
 
     use super::*;

@@ -4,7 +4,7 @@
 use std::io::ErrorKind;
 use std::net::TcpListener;
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use data::job::Congestion;
 use server::config::ServerConfig;
@@ -39,7 +39,9 @@ fn take_all(listener: &TcpListener) -> (Vec<u8>, usize, Vec<u64>) {
     let (ended, ends) = mpsc::channel();
     let (mut came, mut left) = (0, 0);
     let (mut file, mut told) = (Vec::new(), Vec::new());
+    let until = Instant::now() + Duration::from_secs(30);
     loop {
+        assert!(Instant::now() < until, "{left} of {came} streams ended");
         match listener.accept() {
             Ok((mut stream, _)) => {
                 came += 1;
