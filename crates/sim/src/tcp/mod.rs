@@ -4,8 +4,9 @@
 //! every segment is full except where the application has nothing more to give. What is modelled is
 //! what decides throughput: slow start, congestion avoidance, SACK-based loss recovery (RFC 6675),
 //! the retransmission timer (RFC 6298), delayed acknowledgements, and the buffers at both ends. Not
-//! modelled: the closing handshake, urgent data, ECN, pacing (but by a set rate), `HyStart`, proportional rate reduction,
-//! undoing a reduction that was not needed, and loss detection that adapts to reordering.
+//! modelled: the closing handshake, urgent data, ECN, pacing (but by a set rate), `HyStart`,
+//! proportional rate reduction, undoing a reduction that was not needed, and loss detection that
+//! adapts to reordering.
 
 mod cubic;
 mod newreno;

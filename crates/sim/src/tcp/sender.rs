@@ -351,7 +351,9 @@ impl Sender {
         self.stats.waits = self.waits(now);
         self.waiting_since = now;
         let window_full = self.window.cwnd() - (self.board.pipe() as f64) < 1.0;
-        self.waiting = if window_full {
+        // `poll` leaves it only when the pace does not allow it.
+        let urgent = matches!(self.phase, Phase::Recovery { urgent: true, .. });
+        self.waiting = if window_full && !urgent {
             Waiting::Congestion
         } else if !self.pace.allows(now) && self.may_send() {
             Waiting::Pace
