@@ -220,14 +220,11 @@ fn judge(
         cut: prepared.cut,
         variables: &prepared.variables,
     };
-    let measure = &definition.measure;
     let failure = outcome.failure.clone().or_else(|| incomplete(prepared));
-    let (value, failure) = match failure {
-        Some(why) => (None, Some(why)),
-        None => match seen.value(measure) {
-            Some(value) => (Some(value), None),
-            None => (None, Some(format!("its output has no {measure}"))),
-        },
+    let value = failure.map_or_else(|| seen.measured(), Err);
+    let (value, failure) = match value {
+        Ok(value) => (Some(value), None),
+        Err(why) => (None, Some(why)),
     };
     let also = match failure {
         Some(_) => BTreeMap::new(),
@@ -317,6 +314,13 @@ struct Seen<'a> {
 }
 
 impl Seen<'_> {
+    /// What the experiment measures, or why there is none.
+    fn measured(&self) -> Result<f64, String> {
+        let measure = &self.definition.measure;
+        self.value(measure)
+            .ok_or_else(|| format!("its output has no {measure}"))
+    }
+
     /// A measured value: a ratio of two others, as the program says it, else from the clock.
     fn value(&self, measure: &str) -> Option<f64> {
         let Some(ratio) = self.definition.ratios.get(measure) else {
