@@ -1,8 +1,9 @@
 //! `longhaul lab sim`: simulated TCP connections over a bottleneck, as a table.
 //!
 //! [`run`] simulates one network for each number of parallel connections that was asked for and
-//! returns what each of them did, or one transfer that finds the number by itself ([`Tuned`]). An experiment of kind `sim` has a `simulation` table, which is a
-//! [`SimShorthand`] (`flows = "{connections}"`), and measures one [`Measure`] of its only point.
+//! returns what each of them did, or one transfer that finds the number by itself ([`Tuned`]). An
+//! experiment of kind `sim` has a `simulation` table, which is a [`SimShorthand`] (`flows =
+//! "{connections}"`), and takes its [`Measure`]s from its only point.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;

@@ -207,7 +207,8 @@ pub(super) const fn congestion_name(congestion: Congestion) -> &'static str {
 impl FromStr for Flows {
     type Err = LabError;
 
-    /// `auto`, `mi`, `mi+`, `aimd`, `probe`, a number, a range `1..64` (both ends included), or a list of either: `1,2,4..8`.
+    /// `auto`, `mi`, `mi+`, `aimd`, `probe`, a number, a range `1..64` (both ends included), or a list
+    /// of either: `1,2,4..8`.
     fn from_str(text: &str) -> Result<Self, LabError> {
         if text == "auto" {
             return Ok(Self::Auto);
