@@ -1,6 +1,5 @@
 //! `longhaul serve`: its flags over the configuration file over the defaults.
 
-use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -95,7 +94,7 @@ pub(crate) struct ServeArgs {
     drs_interval: Option<Interval>,
     /// Congestion control of what the server sends, where a client does not ask for another one:
     /// `auto` (what the path asks for), `system`, or a name such as cubic [default: auto]
-    #[arg(long, value_name = "auto|system|NAME", value_parser = congestion)]
+    #[arg(long, value_name = "auto|system|NAME", value_parser = super::cp::congestion)]
     cc: Option<Congestion>,
     /// Account to become after the port is bound, when started as root
     #[arg(long, value_name = "USER")]
@@ -194,10 +193,6 @@ fn buffer(text: &str) -> Result<Sizing, String> {
         Some(sizing) if !sizing.needs_peer() => Ok(sizing),
         _ => Err(format!("'{text}' is neither `auto` nor `kernel`")),
     }
-}
-
-fn congestion(text: &str) -> Result<Congestion, Infallible> {
-    Ok(Congestion::parse(text))
 }
 
 fn set<T>(field: &mut T, given: Option<T>) {
