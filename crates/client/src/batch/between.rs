@@ -9,7 +9,7 @@ use super::in_place::Candidate;
 use super::meter::{FileMeter, Safe};
 use super::persist::Job;
 use super::pool::Pool;
-use super::request::{Lanes, Span, Way, spec};
+use super::request::{Lanes, Span, Way, extent, spec};
 use super::silent::{Growth, Sign};
 use super::sums::End;
 use super::upload::{Finish, Upload};
@@ -201,9 +201,8 @@ impl<'a> Between<'a> {
 
     /// Has both servers asked ahead what [`Between::verify`] and [`Between::check_source`] will ask.
     fn ask_ahead(&self, from: &mut Session, to: &mut Session, check: Check, spec: &TransferSpec) {
-        let (path, part) = (self.upload.store_path(), self.span.part);
-        let offset = part.map_or(0, |(offset, _)| offset);
-        let length = part.map(|(_, length)| length);
+        let path = self.upload.store_path();
+        let (offset, length) = extent(self.span.part);
         let sum = check.algorithm();
         let sum = sum.map(|a| from.checksum_questions(a, offset, length, self.path));
         let facts = self.looks_again().then(|| from.stat_questions(self.path));
@@ -265,10 +264,7 @@ impl<'a> Between<'a> {
         let Some(algorithm) = check.algorithm() else {
             return self.by_size(to, check).await;
         };
-        let (offset, length) = match self.span.part {
-            Some((offset, length)) => (offset, Some(length)),
-            None => (0, None),
-        };
+        let (offset, length) = extent(self.span.part);
         let path = self.upload.store_path();
         let (source, copy) = tokio::join!(
             from.checksum(algorithm, offset, length, self.path),

@@ -13,7 +13,7 @@ use proto::ranges::RangeSet;
 use super::in_place::Candidate;
 use super::meter::{FileMeter, Safe};
 use super::persist::Job;
-use super::request::{Lanes, Span, Way, spec};
+use super::request::{Lanes, Span, Way, extent, spec};
 use super::resume::{Leftover, is_all, usable};
 use super::sums::End;
 use super::watch::Watch;
@@ -438,11 +438,6 @@ impl<'a> Get<'a> {
         let now = session.stat(self.path).await?;
         unchanged(&self.item.source, self.item.facts, &now)
     }
-}
-
-/// Offset and length of a part as CKSM has them.
-fn extent(part: Option<(u64, u64)>) -> (u64, Option<u64>) {
-    part.map_or((0, None), |(offset, length)| (offset, Some(length)))
 }
 
 /// The sum of what is copied, at the source.

@@ -68,6 +68,11 @@ impl Span {
     }
 }
 
+/// Offset and length of a part as CKSM has them.
+pub(super) fn extent(part: Option<(u64, u64)>) -> (u64, Option<u64>) {
+    part.map_or((0, None), |(offset, length)| (offset, Some(length)))
+}
+
 /// Files from this size on are worth being adapted to the path while they move.
 const LARGE: u64 = 16 << 20;
 /// Files from this size on are worth being cut into chunks, where the sender cannot be looked at.

@@ -20,7 +20,7 @@ use proto::ranges::RangeSet;
 use tune::streams::chunked::{self as policy, Mode, Parameters, RoundTrips as When, Tuner};
 
 use self::crew::{Crew, Trips};
-use self::lane::{Getting, Held, Lane, Passing, Putting};
+use self::lane::{Direct, Held, Here, Lane, Passing};
 use self::round_trips::{Pulse, RoundTrips};
 use self::work::Work;
 use super::get::get as get_whole;
@@ -63,10 +63,10 @@ pub async fn get(
         let attempt = get_whole(session, path, sink, spec, control).await;
         return attempt.map(|attempt| warned(attempt, warnings));
     };
-    let lane = Box::new(Getting {
+    let lane = Box::new(Direct {
         session: Held::Lent(session),
         path: path.into(),
-        sink,
+        here: Here::Sink(sink),
     });
     in_chunks(lane, chunks, missing, spec, control, &|_| {}).await
 }
@@ -92,10 +92,10 @@ pub async fn put(
         let attempt = put_whole(session, source, path, spec, control).await;
         return attempt.map(|attempt| warned(attempt, warnings));
     };
-    let lane = Box::new(Putting {
+    let lane = Box::new(Direct {
         session: Held::Lent(session),
         path: path.into(),
-        source,
+        here: Here::Source(source),
     });
     in_chunks(lane, chunks, missing, spec, control, &|_| {}).await
 }

@@ -95,32 +95,44 @@ fn close_all<const N: usize>(sessions: [Option<Session>; N]) -> Pending<'static,
     Box::pin(async move { while goodbyes.join_next().await.is_some() {} })
 }
 
-/// From a server to this machine.
-pub(super) struct Getting<'a> {
+/// Between a server and this machine.
+pub(super) struct Direct<'a> {
     pub(super) session: Held<'a>,
     pub(super) path: Arc<[u8]>,
-    pub(super) sink: Arc<dyn Sink>,
+    pub(super) here: Here,
 }
 
-impl Lane for Getting<'_> {
+/// This machine's end.
+#[derive(Clone)]
+pub(super) enum Here {
+    /// The file comes here.
+    Sink(Arc<dyn Sink>),
+    /// It is here.
+    Source(Arc<dyn Source>),
+}
+
+impl Lane for Direct<'_> {
     fn chunk<'s>(
         &'s mut self,
         spec: &'s TransferSpec,
         control: &'s Arc<Control>,
         _: &'s (dyn Fn(u64) + Send + Sync),
     ) -> Pending<'s, Result<Attempt, Failure>> {
-        let sink = Arc::clone(&self.sink);
-        Box::pin(get::get(&mut self.session, &self.path, sink, spec, control))
+        let (session, path) = (&mut self.session, &self.path);
+        match self.here.clone() {
+            Here::Sink(sink) => Box::pin(get::get(session, path, sink, spec, control)),
+            Here::Source(source) => Box::pin(put::put(session, source, path, spec, control)),
+        }
     }
 
     fn another(&self) -> Opening<Box<dyn Lane>> {
         let (session, path) = (self.session.another(), Arc::clone(&self.path));
-        let sink = Arc::clone(&self.sink);
+        let here = self.here.clone();
         Box::pin(async move {
-            let lane: Box<dyn Lane> = Box::new(Getting {
+            let lane: Box<dyn Lane> = Box::new(Direct {
                 session: Held::Own(Box::new(session.await?)),
                 path,
-                sink,
+                here,
             });
             Ok(lane)
         })
@@ -131,61 +143,19 @@ impl Lane for Getting<'_> {
     }
 
     fn stores_at_server(&self) -> bool {
-        false
+        matches!(self.here, Here::Source(_))
     }
 
-    /// The data side begins with the server's 150, a round trip after the command.
+    /// Of a get, the data side begins with the server's 150, a round trip after the command.
     fn response_time(&self, control: &Control, begun: Instant) -> Duration {
+        let answered = match self.here {
+            Here::Sink(_) => self.session.rtt(),
+            Here::Source(_) => Duration::ZERO,
+        };
         match control.begun() {
-            Some(data) => data.elapsed() + self.session.rtt(),
+            Some(data) => data.elapsed() + answered,
             None => begun.elapsed(),
         }
-    }
-
-    fn close(self: Box<Self>) -> Pending<'static, ()> {
-        close_all([self.session.own()])
-    }
-}
-
-/// From this machine to a server.
-pub(super) struct Putting<'a> {
-    pub(super) session: Held<'a>,
-    pub(super) path: Arc<[u8]>,
-    pub(super) source: Arc<dyn Source>,
-}
-
-impl Lane for Putting<'_> {
-    fn chunk<'s>(
-        &'s mut self,
-        spec: &'s TransferSpec,
-        control: &'s Arc<Control>,
-        _: &'s (dyn Fn(u64) + Send + Sync),
-    ) -> Pending<'s, Result<Attempt, Failure>> {
-        let source = Arc::clone(&self.source);
-        Box::pin(put::put(
-            &mut self.session,
-            source,
-            &self.path,
-            spec,
-            control,
-        ))
-    }
-
-    fn another(&self) -> Opening<Box<dyn Lane>> {
-        let (session, path) = (self.session.another(), Arc::clone(&self.path));
-        let source = Arc::clone(&self.source);
-        Box::pin(async move {
-            let lane: Box<dyn Lane> = Box::new(Putting {
-                session: Held::Own(Box::new(session.await?)),
-                path,
-                source,
-            });
-            Ok(lane)
-        })
-    }
-
-    fn session(&mut self) -> &mut Session {
-        &mut self.session
     }
 
     fn close(self: Box<Self>) -> Pending<'static, ()> {
