@@ -143,7 +143,9 @@ impl<'a> Crew<'a> {
             let control = Arc::new(Control::part_of(self.control, piece.range.start));
             let spec = self.chunk_spec(&piece);
             let begun = Instant::now();
-            let progress = |bytes| self.note_elsewhere(session, bytes);
+            // What a server's markers tell may be anything.
+            let most = piece.range.len();
+            let progress = |bytes: u64| self.note_elsewhere(session, bytes.min(most));
             let moving = lane.chunk(&spec, &control, &progress);
             match self.telling(&spec, piece.range.start, moving).await {
                 Ok(attempt) => {
