@@ -18,6 +18,10 @@ use crate::stream::Stream;
 use crate::sum::Sum;
 use crate::wire::Wire;
 
+/// Connections that are kept at most for what may come later. They count for no stream's permit, so
+/// that a sender of nothing but end marks could have any number of them; the rest is closed.
+const MOST_PARKED: usize = 1024;
+
 /// What the connections of one transfer tell each other.
 #[derive(Debug)]
 pub(super) struct Gathering {
@@ -91,7 +95,10 @@ impl Gathering {
     }
 
     fn park(&self, stream: Arc<Stream>) {
-        locked(&self.parked).push(stream);
+        let mut parked = locked(&self.parked);
+        if parked.len() < MOST_PARKED {
+            parked.push(stream);
+        }
     }
 }
 
@@ -131,6 +138,7 @@ fn gather(
             job,
             gathering,
             readers: Vec::new(),
+            started: 0,
         };
         let mut intake = Intake::new(channel, crew, permit);
         let taken = intake.adopt(present).and_then(|()| intake.run());
@@ -147,6 +155,7 @@ pub(super) struct Crew<'scope, 'env> {
     pub(super) job: &'env Job<'env>,
     pub(super) gathering: &'env Gathering,
     readers: Vec<ScopedJoinHandle<'scope, ()>>,
+    started: usize,
 }
 
 impl Crew<'_, '_> {
@@ -157,22 +166,38 @@ impl Crew<'_, '_> {
         permit: Permit,
         cached: bool,
     ) -> Result<(), DataError> {
+        self.reap();
         let (job, gathering) = (self.job, self.gathering);
         let at_work = AtWork::new(gathering);
         let wire = Wire::new(job.transfer, stream, permit);
         let reader = std::thread::Builder::new()
-            .name(format!("recv-{}", self.readers.len()))
+            .name(format!("recv-{}", self.started))
             .spawn_scoped(self.scope, move || {
                 let _at_work = at_work;
                 read_one(wire, job, gathering, cached);
             })
             .map_err(|e| DataError::setup("a stream thread", e))?;
+        self.started += 1;
         self.readers.push(reader);
         Ok(())
     }
 
-    pub(super) fn join(self) {
-        for reader in self.readers {
+    /// Lets go of readers that have ended; their stacks would stay otherwise, and connections may come
+    /// and go for as long as the transfer lasts.
+    fn reap(&mut self) {
+        let readers = std::mem::take(&mut self.readers);
+        let (ended, running) = readers.into_iter().partition(ScopedJoinHandle::is_finished);
+        self.readers = running;
+        self.await_all(ended);
+    }
+
+    pub(super) fn join(mut self) {
+        let readers = std::mem::take(&mut self.readers);
+        self.await_all(readers);
+    }
+
+    fn await_all(&self, readers: Vec<ScopedJoinHandle<'_, ()>>) {
+        for reader in readers {
             // A reader that panicked has sent its message; its transfer is not whole.
             if reader.join().is_err() {
                 self.job.transfer.fail(DataError::Aborted);
@@ -205,5 +230,24 @@ fn read_one(wire: Wire<'_>, job: &Job<'_>, gathering: &Gathering, cached: bool) 
         Ok(End::Idle { carried }) if carried || cached => gathering.park(stream),
         Ok(_) => {}
         Err(error) => job.transfer.fail(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::Settings;
+
+    #[test]
+    fn connections_that_carry_nothing_more_are_kept_within_bounds() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let to = listener.local_addr().unwrap();
+        let socket = std::net::TcpStream::connect(to).unwrap().into();
+        let stream = Arc::new(Stream::new(socket, to, &Settings::default()).unwrap());
+        let gathering = Gathering::new(Sum::Off).unwrap();
+        for _ in 0..=MOST_PARKED {
+            gathering.park(Arc::clone(&stream));
+        }
+        assert_eq!(locked(&gathering.parked).len(), MOST_PARKED);
     }
 }
