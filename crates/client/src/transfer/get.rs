@@ -28,13 +28,7 @@ struct Agreed {
     alternative: Option<std::net::SocketAddr>,
 }
 
-/// Server to this machine. MODE S: the server listens; MODE E: this end listens, on
-/// `spec.data_ports`, and the server opens `spec.streams` connections.
-///
-/// # Errors
-/// The server's refusal by its class; `Local` for the sink's errors; `Integrity` when the server
-/// confirmed a transfer that did not bring all of `spec.size`; `Unreachable` (transient) for lost
-/// connections: what arrived is in `control`.
+/// [`transfer::get`](super::get()) in one piece: a file, or a chunk of one.
 pub(super) async fn get(
     session: &mut Session,
     path: &[u8],

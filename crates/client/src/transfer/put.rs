@@ -25,12 +25,7 @@ struct Agreed {
     alternative: Option<std::net::SocketAddr>,
 }
 
-/// This machine to server; the server listens. `control.bytes()` counts what was handed to the
-/// kernel; what the server reported as stored is in `spec.marked`.
-///
-/// # Errors
-/// The server's refusal by its class; `Local` for the source's errors; `Integrity` when the server
-/// confirmed a transfer of another length; `Unreachable` (transient) for lost connections.
+/// [`transfer::put`](super::put()) in one piece: a file, or a chunk of one.
 pub(super) async fn put(
     session: &mut Session,
     source: Arc<dyn Source>,

@@ -27,13 +27,7 @@ struct Agreed {
     sizing: Sizing,
 }
 
-/// Server to server. Progress arrives by 112 markers (MODE E) in `progress`, bytes so far;
-/// MODE S transfers are silent until they end, so that the caller has to look for a stall there.
-///
-/// # Errors
-/// The refusal of the side that failed first, by its class; `Integrity` when both confirmed a
-/// transfer whose last marker tells another length; `Unreachable` (transient) for lost
-/// connections: what the destination reported as stored is in `spec.marked`.
+/// [`transfer::third_party`](super::third_party()) in one piece: a file, or a chunk of one.
 pub(super) async fn third_party(
     source: &mut Session,
     source_path: &[u8],

@@ -302,21 +302,20 @@ fn sending(rest: Vec<Act>) -> Vec<Act> {
     acts
 }
 
+/// What comes of it, and the sessions, which are still open.
+async fn pass(from: &Fake, to: &Fake) -> (Result<Attempt, Failure>, [Session; 2]) {
+    let mut source = Session::open(&from.server, PATIENCE).await.unwrap();
+    let mut destination = Session::open(&to.server, PATIENCE).await.unwrap();
+    let (from, to) = (&mut source, &mut destination);
+    let passed = third_party(from, b"/s", to, b"/d", &four(), &|_| ()).await;
+    (passed, [source, destination])
+}
+
 #[tokio::test]
 async fn between_two_such_servers_each_hears_two_flights() {
     let from = Fake::start(sending(vec![Say("200 ok\n150 go\n226 sent")])).await;
     let to = Fake::start(receiving(vec![Hear("STOR /d"), Say("150 go\n226 stored")])).await;
-    let mut source = Session::open(&from.server, PATIENCE).await.unwrap();
-    let mut destination = Session::open(&to.server, PATIENCE).await.unwrap();
-    let done = third_party(
-        &mut source,
-        b"/s",
-        &mut destination,
-        b"/d",
-        &four(),
-        &|_| (),
-    )
-    .await;
+    let (done, _sessions) = pass(&from, &to).await;
     assert!(done.unwrap().extended);
     from.finish().await;
     to.finish().await;
@@ -339,18 +338,8 @@ async fn a_source_that_refuses_the_address_is_asked_again_with_care() {
     // A destination that takes commands ahead stays in the mode that it was told.
     let again = vec![Listen("PASV"), Hear("ALLO 5"), Say("200 ok"), Silence(100)];
     let to = Fake::start(receiving(again)).await;
-    let mut source = Session::open(&from.server, PATIENCE).await.unwrap();
-    let mut destination = Session::open(&to.server, PATIENCE).await.unwrap();
-    let failure = third_party(
-        &mut source,
-        b"/s",
-        &mut destination,
-        b"/d",
-        &four(),
-        &|_| (),
-    )
-    .await
-    .unwrap_err();
+    let (failed, _sessions) = pass(&from, &to).await;
+    let failure = failed.unwrap_err();
     assert_eq!(failure.exit, Exit::Refused, "{failure}");
     from.finish().await;
     to.finish().await;
