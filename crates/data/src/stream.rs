@@ -127,9 +127,12 @@ impl Stream {
 
     /// The congestion control in force, as the kernel names it.
     pub(crate) fn congestion(&self) -> Option<String> {
-        let name = self.socket.tcp_congestion().ok()?;
-        let name = String::from_utf8_lossy(&name);
-        Some(name.trim_end_matches('\0').to_owned())
+        self.socket.tcp_congestion().ok().map(|name| text(&name))
+    }
+
+    /// The one that it had before somebody changed it; `None`: nobody did.
+    pub(crate) fn first_congestion(&self) -> Option<String> {
+        self.first_congestion.get().map(|name| text(name))
     }
 
     /// A transfer begins to use it, whose peer has acknowledged so much before, bytes.
@@ -228,6 +231,12 @@ pub(crate) fn tune(socket: &Socket, settings: &Settings) -> Result<(), DataError
             .map_err(|e| DataError::setup(format!("congestion control `{name}`"), e))?;
     }
     Ok(())
+}
+
+/// A name as the kernel gives it, without the padding.
+fn text(name: &[u8]) -> String {
+    let name = String::from_utf8_lossy(name);
+    name.trim_end_matches('\0').to_owned()
 }
 
 /// Bounds what may queue unsent (TCP_NOTSENT_LOWAT), bytes.

@@ -72,7 +72,7 @@ impl<'t> Steering<'t> {
             .map(|seen| seen.look)
             .filter(|look| !leaving.contains(&look.stream))
             .collect();
-        let in_force = scene.seen.last().and_then(|seen| seen.stream.congestion());
+        let in_force = self.in_force(&scene.seen);
         self.moved = self.moved.max(before + acknowledged(&scene.seen));
         let seen = auto::Scene {
             at: scene.at,
@@ -100,6 +100,25 @@ impl<'t> Steering<'t> {
         scene.board.note_limiter(auto.limiter());
         self.auto = Some(auto);
         self.fit(&scene.seen);
+    }
+
+    /// The congestion control in force. The first look at connections that an earlier transfer changed
+    /// shows what they had before: `auto` takes what it sees first for the system's, to which it goes
+    /// back when others share the path. Streams that join run what those do.
+    fn in_force(&mut self, seen: &[Seen]) -> Option<String> {
+        let now = seen.last()?.stream.congestion();
+        if self.auto.is_some() || self.settings.congestion != Congestion::Auto {
+            return now;
+        }
+        let changed = seen.iter().find_map(|Seen { stream, .. }| {
+            let (own, now) = (stream.first_congestion()?, stream.congestion()?);
+            (own != now).then_some((own, now))
+        });
+        let Some((own, given)) = changed else {
+            return now;
+        };
+        self.congestion = Some(given);
+        Some(own)
     }
 
     /// When the next look is due, after the last.

@@ -156,6 +156,44 @@ fn a_kept_connection_goes_back_to_its_own_congestion_control() {
 }
 
 #[test]
+fn what_an_earlier_transfer_chose_is_not_taken_for_the_systems() {
+    let sending = Sending::new(adapting(), 2);
+    let (kept, joining) = (&sending.streams[0].0, &sending.streams[1].0);
+    let own = kept.congestion();
+    let Some(other) = settable()
+        .into_iter()
+        .find(|name| own.as_ref() != Some(name))
+    else {
+        return;
+    };
+    let mut steering = sending.steering();
+    assert_eq!(
+        (steering.in_force(&sending.seen(2)), &steering.congestion),
+        (own.clone(), &None)
+    );
+    kept.set_congestion(&other).unwrap();
+    assert_eq!(steering.in_force(&sending.seen(2)), own);
+    steering.fit(&sending.seen(2));
+    assert_eq!(joining.congestion().as_ref(), Some(&other));
+    steering.auto = Some(Auto::new(limits(&sending.settings, 2), 2));
+    assert_eq!(steering.in_force(&sending.seen(2)), Some(other));
+}
+
+#[test]
+fn what_was_pinned_is_what_is_in_force() {
+    let pinned = Settings {
+        congestion: Congestion::Named("reno".into()),
+        ..adapting()
+    };
+    let sending = Sending::new(pinned, 1);
+    if sending.streams[0].0.set_congestion("reno").is_ok() {
+        let mut steering = sending.steering();
+        assert_eq!(steering.in_force(&sending.seen(1)).as_deref(), Some("reno"));
+        assert_eq!(steering.congestion, None);
+    }
+}
+
+#[test]
 fn what_may_change_is_what_was_asked_for() {
     let may = limits(&adapting(), 2);
     assert_eq!((may.least, may.most, may.pace), (1, 8, true));
