@@ -106,7 +106,7 @@ fn the_production_rule_says_how_many() {
         delay: Duration::from_millis(1),
         ..brief()
     };
-    assert_eq!(simulate(&near, Streams::Automatic).flows, 1);
+    assert_eq!(simulate(&near, Streams::Automatic).flows, 2);
     let two_blocks = SimRequest {
         bytes: Some(2 * BLOCK as u64),
         ..brief()

@@ -142,9 +142,9 @@ impl SimRequest {
         self.bytes.or(self.tuned().map(|_| tuned::FILE))
     }
 
-    /// What longhaul opens when nobody says (`tune::streams`), on this path and for this file.
+    /// What longhaul begins with when nobody says (`tune::streams`), on this path and for this file.
     pub fn automatic_flows(&self) -> u32 {
-        tune::streams::automatic(self.base_rtt(), self.bytes, BLOCK)
+        tune::streams::first(self.base_rtt(), self.bytes, BLOCK, u32::MAX)
     }
 
     /// Refuses what cannot be simulated; options are named as on the command line.

@@ -43,7 +43,7 @@ pub struct Transfer {
 /// How many streams a transfer begins with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Streams {
-    /// What [`tune::streams::automatic`] says of the control connection's round trip.
+    /// What [`tune::streams::first`] says of the control connection's round trip.
     Automatic,
     /// So many, at least 1.
     Fixed(u32),

@@ -9,4 +9,4 @@ pub mod chunked;
 pub mod model;
 pub mod prior;
 
-pub use prior::{automatic, first};
+pub use prior::first;
