@@ -46,7 +46,8 @@ fn report() -> Result<(String, usize), LabError> {
     let text = format!(
         "Goodput (Mbit/s) of a file and of the last chunk of the modes' own size, connections then, and \
          seconds until\nthe mode had ended: the simulator, and ns-2 2.35. Tolerated: {:.0} % ({:.0} % \
-         at 100 ms,\nwhere AIMD is not judged) and one step; {beyond} points beyond.\n\n{COLUMNS}\n{lines}",
+         at 100 ms,\nwhere AIMD is not judged) and one step (of MI with an eta of 0.9 or more any \
+         number);\n{beyond} points beyond.\n\n{COLUMNS}\n{lines}",
         GOODPUT_TOLERANCE * 100.0,
         BURST_TOLERANCE * 100.0
     );
