@@ -36,7 +36,7 @@ impl Driver {
             streams: u32::try_from(settings.streams).unwrap_or(u32::MAX),
             block: settings.block,
             sizing: sizing_name(summary.direction, &settings),
-            limiter: summary.limits.limiter.map(Limiter::name),
+            limiter: summary.limits.limiter.map(limiter_name),
             congestion: summary.limits.congestion,
             wire: summary.wire,
             decision: summary.decision,
@@ -50,6 +50,14 @@ impl Driver {
         self.recording = Some(tokio::task::spawn_blocking(move || {
             shared.log.record(&record);
         }));
+    }
+}
+
+/// A limiter's name where the other end is no server.
+fn limiter_name(limiter: Limiter) -> &'static str {
+    match limiter {
+        Limiter::ServerCap => "client or path",
+        other => other.name(),
     }
 }
 
@@ -85,5 +93,16 @@ pub(super) fn describe(error: &TransferError) -> String {
         TransferError::Checksum { computed, expected } => {
             format!("checksum {computed} where {expected} was announced")
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_waits_does_not_blame_a_server() {
+        assert_eq!(limiter_name(Limiter::ServerCap), "client or path");
+        assert_eq!(limiter_name(Limiter::StoreWrite), "store write");
     }
 }

@@ -1,9 +1,7 @@
 //! What limited a transfer: by the policy that watched the streams, or else by the kernel's and the
 //! threads' own accounts.
 
-use std::time::Duration;
-
-use data::job::{Control, Report, WireStats};
+use data::job::{Report, WireStats};
 use proto::remark::{self, Said};
 use tune::limiter::{Limiter, Role, judge};
 
@@ -21,7 +19,8 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// Those of a transfer that ended well.
+    /// Those of a transfer that ended well. (Of one that broke, the accounts of streams that were
+    /// waiting then are not whole, and would name whoever computed.)
     pub(crate) fn of(direction: Direction, report: &Report) -> Self {
         let sends = direction != Direction::Store;
         let role = if sends { Role::Sender } else { Role::Receiver };
@@ -42,20 +41,6 @@ impl Limits {
                 verdict,
                 remark: words(report),
             },
-        }
-    }
-
-    /// Those of a transfer that broke: by this end's figures, and for the log alone.
-    pub(crate) fn of_broken(direction: Direction, control: &Control) -> Self {
-        let so_far = Report {
-            bytes: control.bytes(),
-            elapsed: control.begun().map_or(Duration::ZERO, |at| at.elapsed()),
-            wire: control.wire(),
-            ..Report::default()
-        };
-        Self {
-            said: Said::default(),
-            ..Self::of(direction, &so_far)
         }
     }
 }
@@ -94,6 +79,8 @@ fn words(report: &Report) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use tune::streams::auto::Verdict;
 
     use super::*;

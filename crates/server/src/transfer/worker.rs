@@ -55,9 +55,6 @@ pub(super) fn run(order: Order, control: &Arc<Control>, reports: &mpsc::Sender<E
     summary.elapsed = begun.elapsed();
     summary.bytes = control.bytes();
     summary.wire = control.wire();
-    if result.is_err() {
-        summary.limits = Limits::of_broken(summary.direction, control);
-    }
     summary.decision = log_decisions(control);
     log_stream_decisions(control);
     summary.peers = control.peers();

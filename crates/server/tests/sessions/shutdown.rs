@@ -243,4 +243,5 @@ fn each_transfer_leaves_one_record() {
     assert_eq!(records[2]["streams"], 2, "{text}");
     assert_eq!(records[2]["data_peers"][0], "127.0.0.1", "{text}");
     assert!(records[2]["buffer"].as_u64().unwrap() > 0, "{text}");
+    assert!(records[2]["limiter"].is_null(), "{text}");
 }
