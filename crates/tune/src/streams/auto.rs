@@ -15,6 +15,7 @@ mod base;
 mod gauge;
 mod grow;
 mod losses;
+mod onset;
 mod pacing;
 mod queue;
 mod rest;
@@ -28,14 +29,15 @@ use std::time::Duration;
 use self::account::{Account, Limit};
 use self::gauge::{Gauge, Sight};
 use self::losses::Losses;
+use self::onset::Onset;
 use self::pacing::{HARMLESS, Pacing};
 use self::rest::Rest;
 use self::shrink::Given;
 use self::trial::{Kind, Trial, Why};
-use crate::evidence::{Class, Standing};
+use crate::evidence::{Class, Standing, Trip};
 use crate::limiter::Limiter;
 use crate::sizing::Look;
-use crate::sizing::figures::{bits, bytes_in, span};
+use crate::sizing::figures::bytes_in;
 
 /// What `auto` may do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,7 +106,8 @@ pub struct Verdict {
     pub streams: u32,
     /// Congestion control at the end.
     pub congestion: String,
-    /// What would make it faster, in plain words; `None`: nothing that is known of.
+    /// What would make it faster: an imperative in plain words, to follow "to change that: "; `None`:
+    /// nothing that is known of, or nothing at all (a full path).
     pub remedy: Option<String>,
 }
 
@@ -120,6 +123,7 @@ pub struct Auto {
     trial: Option<Trial>,
     pacing: Pacing,
     losses: Losses,
+    onset: Onset,
     rests: Rests,
     /// Streams that losses have proved to be needed, until when.
     needed: (u32, Duration),
@@ -201,6 +205,7 @@ impl Auto {
             trial: None,
             pacing: Pacing::Free,
             losses: Losses::default(),
+            onset: Onset::default(),
             rests: Rests::default(),
             needed: (1, Duration::ZERO),
             given: None,
@@ -234,6 +239,7 @@ impl Auto {
         }
         self.note_room(scene);
         self.watch_drain(scene, &mut decisions);
+        self.watch_onset(scene, &mut decisions);
         if let Some(sight) = self.gauge.sight(scene.looks) {
             self.on_sight(scene, &sight, &mut decisions);
         }
@@ -267,12 +273,12 @@ impl Auto {
             self.void(sight, decisions);
         } else if self.trial.is_some() {
             self.judge(scene, sight, decisions);
-        } else if scene.opening == 0 && !nearly_over(scene, sight) {
+        } else if scene.opening == 0 && !nearly_over(scene, sight.rate, sight.trip) {
             self.act(scene, sight, decisions);
         }
         self.last_rate = sight.rate;
         if decisions.is_empty() && self.standing.on_class(sight.at, sight.class) {
-            let reason = self.describe(limit, sight);
+            let reason = limit.describe(sight);
             decisions.push(self.decision(sight.at, None, reason));
         }
     }
@@ -328,10 +334,7 @@ impl Auto {
     }
 
     fn limit(&self, scene: &Scene<'_>, sight: &Sight) -> Limit {
-        let asked = scene
-            .rate_limit
-            .is_some_and(|limit| sight.rate >= limit / 100 * ASKED);
-        if asked {
+        if is_asked(scene, sight.rate) {
             return Limit::Asked;
         }
         match self.pacing {
@@ -356,8 +359,14 @@ impl Auto {
     /// Tries something out, against the rate of what has been the same for long enough.
     fn attempt(&mut self, kind: Kind, sight: &Sight) {
         let before = self.before(&kind, sight);
-        self.trial = Some(Trial::new(kind, before, sight.at, sight.trip.now));
-        self.steady = sight.at;
+        self.begin(kind, before, sight.at, sight.trip);
+    }
+
+    /// Tries something out, against a rate of `before`, bytes per second.
+    fn begin(&mut self, kind: Kind, before: u64, at: Duration, trip: Trip) {
+        self.trial = Some(Trial::new(kind, before, at, trip.now));
+        self.onset.end();
+        self.steady = at;
     }
 
     /// The rate before a trial, over at least ten round trips and a second, if it is steady for so
@@ -373,6 +382,12 @@ impl Auto {
                 why: Why::Buffer, ..
             } if !sight.mending => rate.max(sight.rate),
             _ if rate == 0 => sight.rate,
+            // Windows that losses are still cutting were larger before.
+            Kind::More { why: Why::Loss, .. } => {
+                let time = (sight.trip.now * 6).max(Duration::from_millis(200));
+                let then = self.gauge.then(sight.at.saturating_sub(time));
+                rate.min(now.rate_since(&then)).max(1)
+            }
             _ => rate,
         }
     }
@@ -395,7 +410,12 @@ impl Auto {
         };
         self.losses.forget();
         match kind {
-            Kind::More { from, to, why } => self.added((from, to), why, outcome, sight, decisions),
+            Kind::More { from, to, why } => {
+                self.added((from, to), why, outcome, sight, decisions);
+                if why == Why::Loss && outcome.kept {
+                    self.double_again(scene, outcome, sight, decisions);
+                }
+            }
             Kind::Fewer { from, to } => self.retired(from, to, outcome, sight, decisions),
             Kind::Control { from, to, .. } => self.changed(from, &to, outcome, sight, decisions),
         }
@@ -407,29 +427,6 @@ impl Auto {
             step,
             limiter: self.account.now(),
             reason,
-        }
-    }
-
-    fn describe(&self, limit: Limit, sight: &Sight) -> String {
-        let speed = bits(sight.rate.saturating_mul(8));
-        let trip = sight.trip;
-        let (now, base) = (span(trip.now), span(trip.base));
-        match limit {
-            Limit::Asked => format!("{speed} is what was asked for"),
-            Limit::Class(class) => match class {
-                Class::Unknown => "nothing moved yet".to_owned(),
-                Class::Window => format!("{speed}: the receiver's windows are full"),
-                Class::SendBuffer => format!("{speed}: the send buffers are full"),
-                Class::Source => format!("{speed} is what this end writes"),
-                Class::Starting => format!("slow start, {speed} so far"),
-                Class::PathFull => {
-                    format!("the path is full with {speed}: a round trip takes {now} of {base}")
-                }
-                Class::Loss => format!("losses without a queue ({now} of {base}): {speed}"),
-                Class::Path | Class::Sink | Class::Elsewhere => {
-                    format!("the congestion windows allow {speed} ({now} of {base})")
-                }
-            },
         }
     }
 
@@ -477,8 +474,16 @@ fn same(before: Class, now: Class) -> bool {
     before == now || (path(before) && path(now))
 }
 
-fn nearly_over(scene: &Scene<'_>, sight: &Sight) -> bool {
+/// A limit that the user set explains this rate, bytes per second.
+fn is_asked(scene: &Scene<'_>, rate: u64) -> bool {
+    scene
+        .rate_limit
+        .is_some_and(|limit| rate >= limit / 100 * ASKED)
+}
+
+/// At this rate, bytes per second, nothing that is begun now would be worth it.
+fn nearly_over(scene: &Scene<'_>, rate: u64, trip: Trip) -> bool {
     scene
         .left
-        .is_some_and(|left| left < bytes_in(sight.rate, NEARLY_OVER.max(sight.trip.now * 4)))
+        .is_some_and(|left| left < bytes_in(rate, NEARLY_OVER.max(trip.now * 4)))
 }

@@ -25,6 +25,30 @@ impl Limit {
             Self::Asked => Limiter::RateLimit,
         }
     }
+
+    /// What limits, with the figures of a sight, in plain words.
+    pub(super) fn describe(self, sight: &Sight) -> String {
+        let speed = bits(sight.rate.saturating_mul(8));
+        let trip = sight.trip;
+        let (now, base) = (span(trip.now), span(trip.base));
+        match self {
+            Self::Asked => format!("{speed} is what was asked for"),
+            Self::Class(class) => match class {
+                Class::Unknown => "nothing moved yet".to_owned(),
+                Class::Window => format!("{speed}: the receiver's windows are full"),
+                Class::SendBuffer => format!("{speed}: the send buffers are full"),
+                Class::Source => format!("{speed} is what this end writes"),
+                Class::Starting => format!("slow start, {speed} so far"),
+                Class::PathFull => {
+                    format!("the path is full with {speed}: a round trip takes {now} of {base}")
+                }
+                Class::Loss => format!("losses without a queue ({now} of {base}): {speed}"),
+                Class::Path | Class::Sink | Class::Elsewhere => {
+                    format!("the congestion windows allow {speed} ({now} of {base})")
+                }
+            },
+        }
+    }
 }
 
 /// How long each limit held.
@@ -35,9 +59,6 @@ pub(super) struct Account {
     /// Figures for the remedy, of the latest look.
     window: u64,
     buffer: u64,
-    /// What the full path carried, bytes per second.
-    full: u64,
-    base: Duration,
 }
 
 impl Account {
@@ -50,11 +71,6 @@ impl Account {
         let most = |field: fn(&Look) -> u64| looks.iter().map(field).max().unwrap_or_default();
         self.window = most(|look| look.peer_window);
         self.buffer = most(|look| look.send_buffer);
-        let full = limit == Limit::Class(Class::PathFull);
-        if full && (!sight.mending || self.full == 0) {
-            self.full = sight.rate;
-        }
-        self.base = sight.trip.base;
     }
 
     /// What limits now.
@@ -74,6 +90,7 @@ impl Account {
         }
     }
 
+    /// An imperative, to follow "to change that: ".
     fn remedy(
         &self,
         limit: Limit,
@@ -84,42 +101,36 @@ impl Account {
         let more = if may_add {
             String::new()
         } else {
-            format!("more than {streams} streams, or ")
+            format!("allow more than {streams} streams, or ")
         };
         let remedy = match limit {
-            Limit::Asked => "a higher rate limit".to_owned(),
+            Limit::Asked => "raise the rate limit".to_owned(),
             Limit::Class(Class::Window) => format!(
-                "the receiver's window of {} a stream: {more}there an administrator can raise \
-                 net.ipv4.tcp_rmem",
+                "{more}have net.ipv4.tcp_rmem raised at the receiver (its window is {} a stream)",
                 bytes(self.window)
             ),
             Limit::Class(Class::SendBuffer) => format!(
-                "the send buffer of {} a stream: {more}here an administrator can raise \
-                 net.ipv4.tcp_wmem",
+                "{more}have net.ipv4.tcp_wmem raised at the sender (its buffer is {} a stream)",
                 bytes(self.buffer)
             ),
             Limit::Class(Class::Source) => {
-                "reading the file, or this machine's processor: nothing to gain on the network"
+                "let the sender read from a faster store, or leave it more processor time"
                     .to_owned()
             }
-            Limit::Class(Class::PathFull) => format!(
-                "the path itself, {} at {}: nothing to gain here",
-                bits(self.full.saturating_mul(8)),
-                span(self.base)
-            ),
             Limit::Class(Class::Loss) if bears_loss(congestion) => {
-                format!("a path that loses less than what {congestion} bears with")
+                format!("mend the path: it loses more than {congestion} bears")
             }
             Limit::Class(Class::Loss) => format!(
-                "{more}a congestion control that bears losses, as bbr does \
+                "{more}permit the sender a congestion control that bears losses, as bbr does \
                  (net.ipv4.tcp_allowed_congestion_control)"
             ),
             Limit::Class(Class::Starting) => {
-                "a longer transfer: this one ended in slow start".to_owned()
+                "move more at a time: slow start took most of it".to_owned()
             }
-            Limit::Class(Class::Path | Class::Unknown | Class::Sink | Class::Elsewhere) => {
-                return None;
-            }
+            // What a full path carries is all there is.
+            Limit::Class(
+                Class::PathFull | Class::Path | Class::Unknown | Class::Sink | Class::Elsewhere,
+            ) => return None,
         };
         Some(remedy)
     }

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use super::gauge::Sight;
-use super::trial::{Kind, Outcome, Why};
-use super::{Auto, Decision, Scene, Step};
+use super::losses::RATIO;
+use super::onset;
+use super::trial::{Kind, LARGE, Outcome, Why};
+use super::{Auto, Decision, Scene, Step, is_asked, nearly_over};
 use crate::congestion::{against_loss, bears_loss};
-use crate::evidence::Class;
+use crate::evidence::{Class, Trip};
 use crate::sizing::figures::{bits, bytes, span};
 
 /// What gained nothing rests for so long the first time.
@@ -108,18 +110,15 @@ impl Auto {
         let Some(ratio) = self.losses.ratio(sight, self.gauge.now()) else {
             return;
         };
-        let told = format!(
-            "losses of {} without a queue (round trip {} of {})",
-            per_cent(ratio),
-            span(sight.trip.now),
-            span(sight.trip.base)
-        );
+        let told = losing(ratio, sight.trip);
         if self.rests.control.is_over(sight.at) {
             let permitted = self.limits.congestion.clone();
             let other = against_loss(scene.congestion, &permitted, sight.trip.base);
             if let Some(other) = other {
+                let kind = self.control_to(other, ratio);
                 let reason = format!("{told}: {other} instead of {}", scene.congestion);
-                self.switch(other, ratio, sight, reason, decisions);
+                self.attempt(kind, sight);
+                self.switch(other, sight.at, reason, decisions);
                 return;
             }
         }
@@ -188,22 +187,77 @@ impl Auto {
         decisions.push(self.decision(sight.at, Some(Step::Streams(from)), reason));
     }
 
-    fn switch(
+    /// Twice as many streams gained much under losses: twice as many again, at once. What they carry is
+    /// held against no more than twice what half of them did: slow starts were measured with it.
+    pub(super) fn double_again(
         &mut self,
-        to: &str,
-        loss: f64,
+        scene: &Scene<'_>,
+        outcome: Outcome,
         sight: &Sight,
-        reason: String,
         decisions: &mut Vec<Decision>,
     ) {
-        let kind = Kind::Control {
+        let lossy = outcome.loss >= RATIO && !sight.trip.has_queue();
+        let enough = bears_loss(scene.congestion) && self.streams >= ENOUGH;
+        let small = outcome.gain() < LARGE || nearly_over(scene, outcome.after, sight.trip);
+        if !lossy || enough || small {
+            return;
+        }
+        let Some(to) = self.room_for(self.streams.saturating_mul(2), scene) else {
+            return;
+        };
+        let told = losing(outcome.loss, sight.trip);
+        let reason = format!("{told}: {to} streams instead of {}", self.streams);
+        let from = self.streams;
+        let kind = Kind::More {
+            from,
+            to,
+            why: Why::Loss,
+        };
+        let before = outcome.after.min(outcome.before.saturating_mul(2));
+        self.begin(kind, before, sight.at, sight.trip);
+        self.streams = to;
+        decisions.push(self.decision(sight.at, Some(Step::Streams(to)), reason));
+    }
+
+    /// Plain losses in the first round trips: a congestion control that bears them, at once.
+    pub(super) fn watch_onset(&mut self, scene: &Scene<'_>, decisions: &mut Vec<Decision>) {
+        let (mark, trip) = (self.gauge.now(), self.gauge.live());
+        let Some(lossy) = self.onset.on_scene(mark, scene.looks, trip) else {
+            return;
+        };
+        // No slow start has overrun a queue: what is lost from now on counts.
+        self.losses.count_from(mark);
+        let before = onset::allowed(scene.looks, trip);
+        let vain = is_asked(scene, before) || nearly_over(scene, before, trip);
+        if vain || self.is_paced() || self.trial.is_some() {
+            return;
+        }
+        let permitted = self.limits.congestion.clone();
+        let Some(other) = against_loss(scene.congestion, &permitted, trip.base) else {
+            return;
+        };
+        let reason = format!(
+            "{}: {other} instead of {}",
+            losing(lossy.ratio, trip),
+            scene.congestion
+        );
+        let kind = self.control_to(other, lossy.at_most);
+        self.begin(kind, before, scene.at, trip);
+        self.gauge.restart();
+        self.switch(other, scene.at, reason, decisions);
+    }
+
+    fn control_to(&self, to: &str, loss: f64) -> Kind {
+        Kind::Control {
             from: self.control.in_force.clone(),
             to: to.to_owned(),
             loss,
-        };
-        self.attempt(kind, sight);
+        }
+    }
+
+    fn switch(&self, to: &str, at: Duration, reason: String, decisions: &mut Vec<Decision>) {
         let step = Step::Congestion(to.to_owned());
-        decisions.push(self.decision(sight.at, Some(step), reason));
+        decisions.push(self.decision(at, Some(step), reason));
     }
 
     /// Another congestion control was tried.
@@ -226,6 +280,9 @@ impl Auto {
             return;
         }
         self.rests.control.fail(sight.at, PAUSE * 3);
+        // The windows that it leaves are not those of losses yet.
+        let calm = (sight.trip.base * 30).max(Duration::from_secs(3));
+        self.rests.loss.pause(sight.at, calm);
         let reason = format!("{told}: back to {from}");
         decisions.push(self.decision(sight.at, Some(Step::Congestion(from)), reason));
     }
@@ -256,6 +313,16 @@ pub(super) fn gained(outcome: &Outcome) -> String {
         "{} instead of {}",
         bits(outcome.after.saturating_mul(8)),
         bits(outcome.before.saturating_mul(8))
+    )
+}
+
+/// `losses of 1.0 % without a queue (round trip 51 ms of 50 ms)`.
+fn losing(ratio: f64, trip: Trip) -> String {
+    format!(
+        "losses of {} without a queue (round trip {} of {})",
+        per_cent(ratio),
+        span(trip.now),
+        span(trip.base)
     )
 }
 

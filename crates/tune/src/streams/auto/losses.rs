@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::gauge::{Mark, Sight};
 
 /// Fewer are nobody's limit: at 1 in 30 000 CUBIC holds 250 Mbit/s over 50 ms.
-const RATIO: f64 = 3e-5;
+pub(super) const RATIO: f64 = 3e-5;
 /// The count begins anew after so long.
 const LONGEST: Duration = Duration::from_secs(10);
 
@@ -65,7 +65,8 @@ impl Losses {
         }
     }
 
-    fn count_from(&mut self, mark: Mark) {
+    /// Counts from here on.
+    pub(super) fn count_from(&mut self, mark: Mark) {
         *self = Self {
             stage: Stage::Counting(mark),
             ..Self::default()

@@ -53,11 +53,17 @@ pub(super) struct Trial {
     begun: Duration,
     settle: Duration,
     measure: Duration,
+    /// What is beyond doubt may end the measurement after this time.
+    soon: Duration,
     /// Where the measurement begins, when all has settled.
     from: Option<Mark>,
     again: u32,
 }
 
+/// What a change must gain.
+const GAIN: f64 = 1.1;
+/// What more streams gain under losses is large from here on: there may be more to gain.
+pub(super) const LARGE: f64 = 1.3;
 /// A measurement of streams that were still starting is repeated so often.
 const REPEATS: u32 = 4;
 /// A stream that does not open in this time is not waited for.
@@ -71,10 +77,14 @@ impl Trial {
             Kind::More { why, .. } => match why {
                 Why::Buffer => (least(4, 200), least(2, 100)),
                 Why::Slow => (least(4, 300), least(4, 400)),
-                Why::Loss => (least(6, 300), least(10, 1000)),
+                Why::Loss => (least(4, 200), least(10, 1000)),
             },
             Kind::Fewer { .. } => (least(4, 200), least(8, 1000)),
             Kind::Control { .. } => (least(6, 400), least(20, 1000)),
+        };
+        let soon = match &kind {
+            Kind::More { why: Why::Loss, .. } => least(4, 200),
+            _ => measure / 3,
         };
         Self {
             kind,
@@ -82,6 +92,7 @@ impl Trial {
             begun: at,
             settle,
             measure,
+            soon,
             from: None,
             again: 0,
         }
@@ -100,7 +111,7 @@ impl Trial {
         if time < self.measure {
             return self.is_clear(time, sight, &outcome).then_some(outcome);
         }
-        if !outcome.kept && self.may_rise(sight) {
+        if !outcome.kept && (self.may_rise(sight) || self.may_calm(&outcome)) {
             self.again += 1;
             self.from = Some(now);
             return None;
@@ -119,30 +130,39 @@ impl Trial {
         let gain = outcome.gain();
         outcome.kept = match &self.kind {
             Kind::More { why: Why::Loss, .. } => gain >= 1.05,
-            Kind::More { .. } => gain >= 1.1,
+            Kind::More { .. } => gain >= GAIN,
             Kind::Fewer { .. } => gain >= 0.98,
             // Losses that the new one makes itself are others' losses, too.
-            Kind::Control { loss, .. } => gain >= 1.1 && outcome.loss <= loss * 2.0 + 0.01,
+            Kind::Control { loss, .. } => gain >= GAIN && outcome.loss <= loss * 2.0 + 0.01,
         };
         outcome
     }
 
     /// There is no doubt before the time is up.
     fn is_clear(&self, time: Duration, sight: &Sight, outcome: &Outcome) -> bool {
-        let some = time * 3 >= self.measure;
         let gain = outcome.gain();
-        some && match &self.kind {
-            // A slow start is no measure of what losses leave.
-            Kind::More { why: Why::Loss, .. } => outcome.kept && gain >= 1.5 && !sight.starting,
-            Kind::More { .. } | Kind::Control { .. } => outcome.kept && gain >= 1.5,
-            Kind::Fewer { .. } => gain < 0.85,
-        }
+        time >= self.soon
+            && match &self.kind {
+                // A slow start is no measure of what losses leave.
+                Kind::More { why: Why::Loss, .. } => {
+                    outcome.kept && gain >= LARGE && !sight.starting
+                }
+                Kind::More { .. } | Kind::Control { .. } => outcome.kept && gain >= 1.5,
+                Kind::Fewer { .. } => gain < 0.85,
+            }
     }
 
     /// Streams were added that are still in slow start, or wait for their windows.
     fn may_rise(&self, sight: &Sight) -> bool {
         let more = matches!(self.kind, Kind::More { .. });
         more && self.again < REPEATS && (sight.starting || sight.class == Class::Starting)
+    }
+
+    /// Another congestion control gains, and lost much: filling the path for the first time overruns
+    /// its queue, which is no measure of what is lost from then on.
+    fn may_calm(&self, outcome: &Outcome) -> bool {
+        let control = matches!(self.kind, Kind::Control { .. });
+        control && self.again == 0 && outcome.gain() >= GAIN
     }
 
     /// Where its measurement began.

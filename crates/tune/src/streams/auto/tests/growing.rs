@@ -263,3 +263,89 @@ fn nothing_is_begun_when_it_is_nearly_over() {
     });
     assert_eq!(world.steps(), []);
 }
+
+/// Windows grow by themselves for four round trips, until something is lost, at 1 in 100 segments:
+/// each stream keeps 10 Mbit/s under CUBIC.
+fn opening(now: Now<'_>, queue: u64) -> Flow {
+    let trips = now.at.as_millis() / 50;
+    let start = 2 * MBIT * (1 << trips.min(5));
+    let begun = trips < 4;
+    Flow {
+        rate: match now.control {
+            "bbr" => 90 * MBIT,
+            _ if begun => start,
+            _ => 10 * MBIT * u64::from(now.streams),
+        },
+        rtt: ms(50 + queue),
+        loss: if begun { 0.0 } else { 0.01 },
+        starting: begun,
+        ..Flow::default()
+    }
+}
+
+#[test]
+fn plain_losses_are_answered_within_a_few_round_trips() {
+    let mut world = World::new(limits(64), 4);
+    world.run(ms(3000), |now| opening(now, 0));
+    let change = &world.decisions.iter().find(|d| d.step.is_some()).unwrap();
+    assert_eq!(change.step, Some(Step::Congestion("bbr".to_owned())));
+    assert!(change.at <= ms(400), "{change:?}");
+    // And kept.
+    assert_eq!(world.steps().len(), 1, "{:?}", world.decisions);
+    assert_eq!(world.control, "bbr");
+}
+
+#[test]
+fn a_slow_start_that_fills_a_queue_is_no_plain_loss() {
+    let mut world = World::new(limits(64), 4);
+    world.run(ms(400), |now| opening(now, 20));
+    assert_eq!(world.steps(), []);
+}
+
+#[test]
+fn growth_that_slow_start_would_have_had_is_no_gain_of_bbr() {
+    let mut world = World::new(limits(4), 4);
+    // The same windows, whatever runs.
+    world.run(ms(4000), |now| Flow {
+        rate: 40 * MBIT,
+        ..opening(now, 0)
+    });
+    assert_eq!(world.control, "cubic", "{:?}", world.decisions);
+}
+
+#[test]
+fn losses_of_bbrs_own_start_do_not_count_against_it() {
+    let mut world = World::new(limits(4), 4);
+    world.run(ms(4000), |now| {
+        let flow = opening(now, 0);
+        let filling = now.control == "bbr" && now.at < ms(1100);
+        Flow {
+            loss: if filling { 0.3 } else { flow.loss },
+            ..flow
+        }
+    });
+    assert_eq!(world.control, "bbr", "{:?}", world.decisions);
+}
+
+#[test]
+fn doublings_follow_each_other_while_they_gain_much() {
+    let only = Limits {
+        congestion: Vec::new(),
+        ..limits(64)
+    };
+    let mut world = World::new(only, 4);
+    world.run(ms(6000), |now| Flow {
+        rate: 4 * MBIT * u64::from(now.streams),
+        loss: 0.01,
+        ..Flow::default()
+    });
+    let times: Vec<u128> = world
+        .decisions
+        .iter()
+        .filter(|d| d.step.is_some())
+        .map(|d| d.at.as_millis())
+        .collect();
+    assert_eq!(world.steps(), [8, 16, 32, 64].map(Step::Streams));
+    assert!(times[0] <= 1200, "{times:?}");
+    assert!(times[3] - times[0] <= 3 * 600, "{times:?}");
+}

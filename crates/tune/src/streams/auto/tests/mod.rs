@@ -74,8 +74,8 @@ struct World {
     control: String,
     pace: Option<u64>,
     moved: u64,
-    /// Segments sent again, in all.
-    resent: f64,
+    /// Segments sent again by each stream.
+    resent: Vec<f64>,
     held: Duration,
     busy: Duration,
     left: Option<u64>,
@@ -92,7 +92,7 @@ impl World {
             control: "cubic".to_owned(),
             pace: None,
             moved: 0,
-            resent: 0.0,
+            resent: Vec::new(),
             held: Duration::ZERO,
             busy: Duration::ZERO,
             left: None,
@@ -121,7 +121,11 @@ impl World {
         let moved = crate::sizing::figures::bytes_in(flow.rate, step);
         self.moved += moved;
         self.left = self.left.map(|left| left.saturating_sub(moved));
-        self.resent += moved as f64 / 1448.0 * flow.loss;
+        self.resent.resize(self.streams as usize, 0.0);
+        let lost = moved as f64 / 1448.0 * flow.loss / f64::from(self.streams);
+        for resent in &mut self.resent {
+            *resent += lost;
+        }
         self.held += step.mul_f64(flow.held);
         self.busy += step.mul_f64(if flow.idle { 0.2 } else { 1.0 });
     }
@@ -134,7 +138,7 @@ impl World {
     fn looks(&self, flow: &Flow) -> Vec<Look> {
         let streams = u64::from(self.streams);
         let in_flight = crate::sizing::figures::bytes_in(flow.rate, flow.rtt) / streams;
-        let look = |stream| Look {
+        let look = |(stream, resent): (u64, &f64)| Look {
             stream,
             at: self.at,
             bytes: self.moved / streams,
@@ -149,11 +153,11 @@ impl World {
             peer_window: 6 * MB,
             busy: self.busy,
             rwnd_limited: self.held,
-            retransmits: (self.resent / streams as f64) as u64,
+            retransmits: *resent as u64,
             segment: 1448,
             ..Look::default()
         };
-        (0..streams).map(look).collect()
+        (0..).zip(&self.resent).map(look).collect()
     }
 
     fn look(&mut self, flow: &Flow) {
