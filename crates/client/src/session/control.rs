@@ -35,6 +35,8 @@ pub(crate) struct ControlChannel {
     local: SocketAddr,
     patience: Duration,
     lost: bool,
+    /// What the server ended the session with (421), for those whose answers it owes.
+    farewell: Option<String>,
     /// The connection broke or was closed, rather than given up.
     cut: bool,
     /// Commands whose final replies are still to come: when a caller gave up on one, later replies
@@ -108,6 +110,7 @@ impl ControlChannel {
             local,
             patience,
             lost: false,
+            farewell: None,
             cut: false,
             // The greeting.
             awaiting: 1,
@@ -264,14 +267,18 @@ impl ControlChannel {
                 if reply.code == 200 && self.unanswered > 0 {
                     continue;
                 }
-                self.lost |= reply.code == 421;
+                if reply.code == 421 {
+                    self.lost = true;
+                    self.farewell = Some(super::replies::shown(&reply));
+                }
                 if !reply.is_preliminary() {
                     self.awaiting = self.awaiting.saturating_sub(1);
                 }
                 return Ok(reply);
             }
             if self.lost {
-                return Err(self.gone("it was given up before"));
+                let farewell = self.farewell.clone();
+                return Err(self.gone(farewell.as_deref().unwrap_or("it was given up before")));
             }
             match self.stream.read(&mut buffer).await {
                 Ok(0) => return Err(self.broken("the server closed it")),

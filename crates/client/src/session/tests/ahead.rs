@@ -180,3 +180,17 @@ async fn time_and_name_are_given_in_one_flight() {
     session.put_in_place(b"/a", b"/b", None).await.unwrap();
     fake.finish().await;
 }
+
+#[tokio::test]
+async fn a_server_that_leaves_in_a_flight_is_quoted() {
+    let mut acts = login_at_once(FEAT, &[]);
+    acts.extend([Hear("MFMT"), Hear("RNFR /a"), Hear("RNTO /b")]);
+    acts.push(Say("421 shutting down"));
+    let (mut session, _fake) = opened(acts).await;
+    let time = proto::timestamp::Timestamp::parse("20240102030405");
+    let failure = session.put_in_place(b"/a", b"/b", time).await.unwrap_err();
+    assert!(
+        failure.transient && failure.message.contains("shutting down"),
+        "{failure}"
+    );
+}
