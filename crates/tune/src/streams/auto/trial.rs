@@ -64,6 +64,8 @@ pub(super) struct Trial {
 const GAIN: f64 = 1.1;
 /// What more streams gain under losses is large from here on: there may be more to gain.
 pub(super) const LARGE: f64 = 1.3;
+/// Another congestion control that gains so much is not given up for what its own start has lost.
+const MANIFOLD: f64 = 3.0;
 /// A measurement of streams that were still starting is repeated so often.
 const REPEATS: u32 = 4;
 /// A stream that does not open in this time is not waited for.
@@ -159,10 +161,16 @@ impl Trial {
     }
 
     /// Another congestion control gains, and lost much: filling the path for the first time overruns
-    /// its queue, which is no measure of what is lost from then on.
+    /// its queue, which is no measure of what is lost from then on. All of that has to be sent again:
+    /// the more was gained, the longer it may take.
     fn may_calm(&self, outcome: &Outcome) -> bool {
         let control = matches!(self.kind, Kind::Control { .. });
-        control && self.again == 0 && outcome.gain() >= GAIN
+        let patience = if outcome.gain() >= MANIFOLD {
+            REPEATS
+        } else {
+            1
+        };
+        control && self.again < patience && outcome.gain() >= GAIN
     }
 
     /// Where its measurement began.

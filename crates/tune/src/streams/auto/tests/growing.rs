@@ -315,16 +315,24 @@ fn growth_that_slow_start_would_have_had_is_no_gain_of_bbr() {
 
 #[test]
 fn losses_of_bbrs_own_start_do_not_count_against_it() {
-    let mut world = World::new(limits(4), 4);
-    world.run(ms(4000), |now| {
-        let flow = opening(now, 0);
-        let filling = now.control == "bbr" && now.at < ms(1100);
-        Flow {
-            loss: if filling { 0.3 } else { flow.loss },
-            ..flow
-        }
-    });
-    assert_eq!(world.control, "bbr", "{:?}", world.decisions);
+    // What a start has lost is sent again for the longer, the more it gained.
+    for (rate, calm) in [(90, 1100), (400, 3000)] {
+        let mut world = World::new(limits(4), 4);
+        world.run(ms(8000), |now| {
+            let flow = opening(now, 0);
+            let ours = now.control == "bbr";
+            Flow {
+                rate: if ours { rate * MBIT } else { flow.rate },
+                loss: if ours && now.at < ms(calm) {
+                    0.3
+                } else {
+                    flow.loss
+                },
+                ..flow
+            }
+        });
+        assert_eq!(world.control, "bbr", "{:?}", world.decisions);
+    }
 }
 
 #[test]
