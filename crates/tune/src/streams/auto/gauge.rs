@@ -84,6 +84,7 @@ impl Sight {
 struct Stream {
     tally: Tally,
     verdict: Option<(Duration, Verdict)>,
+    seen: bool,
     retransmits: u64,
 }
 
@@ -147,7 +148,13 @@ impl Gauge {
         if let Some(verdict) = stream.tally.on_look(Role::Sender, &look) {
             stream.verdict = Some((at, verdict));
         }
-        let again = look.retransmits.saturating_sub(stream.retransmits);
+        // What a connection lost before it was seen is another transfer's.
+        let before = match stream.seen {
+            true => stream.retransmits,
+            false => look.retransmits,
+        };
+        stream.seen = true;
+        let again = look.retransmits.saturating_sub(before);
         stream.retransmits = stream.retransmits.max(look.retransmits);
         let segment = if look.segment == 0 {
             SEGMENT

@@ -9,6 +9,9 @@ pub(super) const RATIO: f64 = 3e-5;
 /// The count begins anew after so long.
 const LONGEST: Duration = Duration::from_secs(10);
 
+/// So many sights without a loss are a clean stretch.
+const CLEAN: u32 = 8;
+
 /// Which losses count.
 #[derive(Debug, Clone, Copy)]
 enum Stage {
@@ -55,7 +58,10 @@ impl Losses {
             }
             Stage::Counting(from) => {
                 let longest = LONGEST.max(trip.base * 100);
-                if now.at.saturating_sub(from.at) >= longest {
+                // What was clean, and perhaps full, before the first loss says nothing of a path that
+                // has begun to lose.
+                let begins = sight.lost && self.lossy == 0 && self.sights >= CLEAN;
+                if begins || now.at.saturating_sub(from.at) >= longest {
                     self.count_from(now);
                 }
                 self.sights += 1;
