@@ -9,7 +9,7 @@ pub(super) const RATIO: f64 = 3e-5;
 /// The count begins anew after so long.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// So many sights without a loss are a clean stretch.
+/// So many sights without a loss, and without a congested path, are a clean stretch.
 const CLEAN: u32 = 8;
 
 /// Which losses count.
@@ -31,6 +31,10 @@ pub(super) struct Losses {
     sights: u32,
     lossy: u32,
     full: u32,
+    /// They are counted from their first after a clean stretch.
+    begun: bool,
+    /// Sights since one at which the path was congested.
+    calm: u32,
 }
 
 impl Default for Losses {
@@ -40,6 +44,8 @@ impl Default for Losses {
             sights: 0,
             lossy: 0,
             full: 0,
+            begun: false,
+            calm: 0,
         }
     }
 }
@@ -58,15 +64,20 @@ impl Losses {
             }
             Stage::Counting(from) => {
                 let longest = LONGEST.max(trip.base * 100);
-                // What was clean, and perhaps full, before the first loss says nothing of a path that
-                // has begun to lose.
-                let begins = sight.lost && self.lossy == 0 && self.sights >= CLEAN;
+                // What was clean says nothing of a path that has begun to lose; of one that was full, the
+                // losses are the queue's.
+                let begins = sight.lost && self.lossy == 0 && self.calm >= CLEAN;
                 if begins || now.at.saturating_sub(from.at) >= longest {
                     self.count_from(now);
+                    self.begun = begins;
                 }
                 self.sights += 1;
                 self.lossy += u32::from(sight.lost);
                 self.full += u32::from(trip.has_queue());
+                self.calm = match trip.is_congested() {
+                    true => 0,
+                    false => self.calm + 1,
+                };
             }
         }
     }
@@ -90,8 +101,13 @@ impl Losses {
             return None;
         };
         let time = now.at.saturating_sub(from.at);
+        // A queue that overflows loses now and then, and stands between; a path loses always.
+        let plain = match self.begun {
+            true => self.full == 0 && self.lossy * 4 >= self.sights * 3,
+            false => self.full * 4 <= self.sights,
+        };
         let enough = self.lossy >= 2
-            && self.full * 4 <= self.sights
+            && plain
             && time >= (sight.trip.base * 8).max(Duration::from_millis(400));
         let ratio = now.loss_since(&from);
         (enough && ratio >= RATIO && !sight.trip.is_congested()).then_some(ratio)
