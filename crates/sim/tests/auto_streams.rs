@@ -151,7 +151,11 @@ fn windows_are_answered_with_as_many_streams_as_it_takes() {
     run(&mut simulation, &mut movers, seconds(10));
     let (rates, _) = measure(&mut simulation, &mut movers, seconds(30));
     assert!(rates[0] >= 93.0, "{rates:?}");
-    assert!((2..=4).contains(&movers[0].open()), "{:#?}", movers[0].decisions);
+    assert!(
+        (2..=4).contains(&movers[0].open()),
+        "{:#?}",
+        movers[0].decisions
+    );
 }
 
 /// A path that is one thing for 30 s and another from then on.

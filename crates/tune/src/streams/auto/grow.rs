@@ -113,7 +113,7 @@ impl Auto {
         let told = losing(ratio, sight.trip);
         if self.rests.control.is_over(sight.at) {
             let permitted = self.limits.congestion.clone();
-            let other = against_loss(scene.congestion, &permitted, sight.trip.base);
+            let other = against_loss(scene.congestion, &permitted);
             if let Some(other) = other {
                 let kind = self.control_to(other, ratio);
                 let reason = format!("{told}: {other} instead of {}", scene.congestion);
@@ -233,7 +233,7 @@ impl Auto {
             return;
         }
         let permitted = self.limits.congestion.clone();
-        let Some(other) = against_loss(scene.congestion, &permitted, trip.base) else {
+        let Some(other) = against_loss(scene.congestion, &permitted) else {
             return;
         };
         let reason = format!(

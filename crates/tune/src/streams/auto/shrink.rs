@@ -172,9 +172,32 @@ impl Auto {
             return;
         }
         self.rests.fewer.fail(sight.at, PAUSE);
+        if !self.is_paced() && sight.trip.is_congested() {
+            self.taken_by_others(to, outcome, sight, decisions);
+            return;
+        }
         let from = from.min(self.most);
         self.streams = from;
         let reason = format!("{to} streams carry {}: back to {from}", gained(&outcome));
         decisions.push(self.decision(sight.at, Some(Step::Streams(from)), reason));
+    }
+
+    /// The path stayed full although less was sent: others took what was given up, so that every
+    /// stream is a share.
+    fn taken_by_others(
+        &mut self,
+        to: u32,
+        outcome: Outcome,
+        sight: &Sight,
+        decisions: &mut Vec<Decision>,
+    ) {
+        let since = self.others.map_or(sight.at, |(since, _)| since);
+        self.others = Some((since, sight.at));
+        let reason = format!(
+            "{to} streams carry {} on a path that is full: others took the rest",
+            gained(&outcome)
+        );
+        decisions.push(self.decision(sight.at, None, reason));
+        self.share(sight, decisions);
     }
 }

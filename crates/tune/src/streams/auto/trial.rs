@@ -64,8 +64,8 @@ pub(super) struct Trial {
 const GAIN: f64 = 1.1;
 /// What more streams gain under losses is large from here on: there may be more to gain.
 pub(super) const LARGE: f64 = 1.3;
-/// Another congestion control that gains so much is not given up for what its own start has lost.
-const MANIFOLD: f64 = 3.0;
+/// Another congestion control that gains so much is not soon given up for what its own start has lost.
+const MANIFOLD: f64 = 1.5;
 /// A measurement of streams that were still starting is repeated so often.
 const REPEATS: u32 = 4;
 /// A stream that does not open in this time is not waited for.
