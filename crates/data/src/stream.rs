@@ -15,7 +15,7 @@ use tune::sizing::StreamId;
 use crate::error::DataError;
 use crate::job::{Congestion, Settings};
 use crate::os::tcp_info::{MemInfo, TcpInfo, mem_info, tcp_info};
-use crate::os::{sockopt, wake};
+use crate::os::{congestion, sockopt, wake};
 use crate::sizing::handshake;
 
 /// Unsent bytes that may queue in the kernel: bounds memory and keeps progress figures honest
@@ -101,7 +101,7 @@ impl Stream {
             Congestion::Auto => Ok(()),
             Congestion::Named(name) => self
                 .set_congestion(name)
-                .map_err(|e| DataError::setup(format!("congestion control `{name}`"), e)),
+                .map_err(|e| not_permitted(name, e)),
             Congestion::System => {
                 let first = self.first_congestion.get();
                 let back = first.map_or(Ok(()), |first| self.socket.set_tcp_congestion(first));
@@ -228,7 +228,7 @@ pub(crate) fn tune(socket: &Socket, settings: &Settings) -> Result<(), DataError
     if let Some(name) = settings.congestion.named() {
         socket
             .set_tcp_congestion(name.as_bytes())
-            .map_err(|e| DataError::setup(format!("congestion control `{name}`"), e))?;
+            .map_err(|e| not_permitted(name, e))?;
     }
     Ok(())
 }
@@ -245,6 +245,12 @@ fn bound_unsent(socket: &Socket, bytes: u32) {
     if let Err(error) = socket.set_tcp_notsent_lowat(bytes) {
         tracing::debug!(%error, "TCP_NOTSENT_LOWAT not set");
     }
+}
+
+fn not_permitted(name: &str, error: io::Error) -> DataError {
+    let permitted = congestion::settable().join(", ");
+    let what = format!("congestion control `{name}` (this system permits {permitted})");
+    DataError::setup(what, error)
 }
 
 /// Replaces the system's congestion control where [`tune::congestion`] knows a better one for the

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use data::job::{Control, Report};
+use data::job::{Congestion, Control, Report, Settings};
 use data::recv::RecvPlan;
 use data::store::Sink;
 use proto::client::{Direction, Need, NoPartial, Retrieval, retrieval};
@@ -80,7 +80,11 @@ async fn attempt(
     };
     let exchange = Exchange {
         job,
-        settings: choice::settings(session, agreed.mode, spec, &agreed.have),
+        settings: Settings {
+            // It would act on what is sent; a name that only the server has is no error here.
+            congestion: Congestion::System,
+            ..choice::settings(session, agreed.mode, spec, &agreed.have)
+        },
         control,
         told: Told::default(),
         alternative: agreed.alternative,

@@ -202,3 +202,19 @@ async fn a_put_tells_what_it_was_sent_with() {
         assert!(summary.why.contains(&told), "{}", summary.why);
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_that_nobody_has_is_an_error_only_for_who_sends() {
+    let options = running(Congestion::Named("warpdrive".to_owned()));
+    let logged = Logged::with(|_| {}).await;
+    let (_, warnings) = logged.get(&options).await;
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].contains("--cc"), "{warnings:?}");
+    let server = Server::start().await;
+    let here = tempfile::tempdir().unwrap();
+    let from = here.path().join("f");
+    std::fs::write(&from, noise(SIZE)).unwrap();
+    let (summary, _) = copy(&[from.to_str().unwrap()], &server.url("g"), &options).await;
+    let failure = summary.first_failure.unwrap();
+    assert!(failure.message.contains("this system permits"), "{failure}");
+}

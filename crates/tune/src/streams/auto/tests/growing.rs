@@ -357,3 +357,52 @@ fn doublings_follow_each_other_while_they_gain_much() {
     assert!(times[0] <= 1200, "{times:?}");
     assert!(times[3] - times[0] <= 3 * 600, "{times:?}");
 }
+
+/// A path that loses something early, is clean for long, and then loses 1 % now and then or always.
+fn begins_to_lose(always: bool) -> World {
+    let unpaced = Limits {
+        pace: false,
+        ..limits(64)
+    };
+    let mut world = World::new(unpaced, 2);
+    world.run(ms(17_000), |now| {
+        let begun = now.at >= ms(14_000);
+        let early = now.at >= ms(500) && now.at < ms(700);
+        let loses = begun && (always || now.at.as_millis() % 2000 < 150);
+        Flow {
+            rate: if begun {
+                1_000_000 * u64::from(now.streams)
+            } else {
+                12_000_000
+            },
+            // A short queue is no full path.
+            rtt: if begun { ms(50) } else { ms(58) },
+            loss: if loses || early { 0.01 } else { 0.0 },
+            ..Flow::default()
+        }
+    });
+    world
+}
+
+#[test]
+fn losses_that_begin_after_a_clean_stretch_are_answered_soon() {
+    let first = |world: &World| {
+        let added = |d: &&Decision| d.reason.starts_with("losses of");
+        world.decisions.iter().find(added).map(|d| d.at)
+    };
+    let at = first(&begins_to_lose(true));
+    assert!(
+        at.is_some_and(|at| at > ms(14_000) && at < ms(16_000)),
+        "{at:?}"
+    );
+    assert_eq!(first(&begins_to_lose(false)), None);
+}
+
+#[test]
+fn what_a_kept_connection_lost_before_is_not_counted() {
+    let mut world = World::new(limits(64), 2);
+    world.resent = vec![100_000.0; 2];
+    world.run(ms(10_000), |_| Flow::default());
+    let told = |d: &Decision| d.reason.contains("losses");
+    assert!(!world.decisions.iter().any(told), "{:?}", world.decisions);
+}

@@ -149,3 +149,21 @@ fn bbr_of_our_choice_gives_way_to_others() {
     });
     assert_eq!(world.control, "cubic");
 }
+
+#[test]
+fn what_others_take_of_a_full_path_is_not_fought_for() {
+    // Each stream gets its share of a queue that never drains; it may not be asked whose it is.
+    let unpaced = Limits {
+        pace: false,
+        ..limits(64)
+    };
+    let mut world = World::new(unpaced, 4);
+    world.run(ms(15_000), |now| Flow {
+        rate: RATE * u64::from(now.streams) / u64::from(now.streams + 4),
+        rtt: ms(130 + now.at.as_secs() % 4 * 10),
+        ..Flow::default()
+    });
+    assert_eq!(world.streams, 1, "{:?}", world.decisions);
+    let told = |d: &Decision| d.reason.contains("others took the rest");
+    assert!(world.decisions.iter().any(told));
+}
