@@ -9,9 +9,6 @@ pub(super) const RATIO: f64 = 3e-5;
 /// The count begins anew after so long.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// So many sights without a loss, and without a congested path, are a clean stretch.
-const CLEAN: u32 = 8;
-
 /// Which losses count.
 #[derive(Debug, Clone, Copy)]
 enum Stage {
@@ -31,10 +28,6 @@ pub(super) struct Losses {
     sights: u32,
     lossy: u32,
     full: u32,
-    /// They are counted from their first after a clean stretch.
-    begun: bool,
-    /// Sights since one at which the path was congested.
-    calm: u32,
 }
 
 impl Default for Losses {
@@ -44,8 +37,6 @@ impl Default for Losses {
             sights: 0,
             lossy: 0,
             full: 0,
-            begun: false,
-            calm: 0,
         }
     }
 }
@@ -64,20 +55,12 @@ impl Losses {
             }
             Stage::Counting(from) => {
                 let longest = LONGEST.max(trip.base * 100);
-                // What was clean says nothing of a path that has begun to lose; of one that was full, the
-                // losses are the queue's.
-                let begins = sight.lost && self.lossy == 0 && self.calm >= CLEAN;
-                if begins || now.at.saturating_sub(from.at) >= longest {
+                if now.at.saturating_sub(from.at) >= longest {
                     self.count_from(now);
-                    self.begun = begins;
                 }
                 self.sights += 1;
                 self.lossy += u32::from(sight.lost);
                 self.full += u32::from(trip.has_queue());
-                self.calm = match trip.is_congested() {
-                    true => 0,
-                    false => self.calm + 1,
-                };
             }
         }
     }
@@ -101,13 +84,8 @@ impl Losses {
             return None;
         };
         let time = now.at.saturating_sub(from.at);
-        // A queue that overflows loses now and then, and stands between; a path loses always.
-        let plain = match self.begun {
-            true => self.full == 0 && self.lossy * 4 >= self.sights * 3,
-            false => self.full * 4 <= self.sights,
-        };
         let enough = self.lossy >= 2
-            && plain
+            && self.full * 4 <= self.sights
             && time >= (sight.trip.base * 8).max(Duration::from_millis(400));
         let ratio = now.loss_since(&from);
         (enough && ratio >= RATIO && !sight.trip.is_congested()).then_some(ratio)
