@@ -1,0 +1,303 @@
+//! One control connection from greeting to end, with its data connections.
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use proto::eblock::Header;
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use socket2::{Domain, Socket, Type};
+
+use crate::commands;
+
+/// How long a session may take to end after QUIT, with its data connections closed. The server's
+/// own bounds are far below.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long to listen for what the server says between two steps. Only the pace depends on it.
+const MOMENT: Duration = Duration::from_millis(3);
+
+/// Data bytes are read and written up to here.
+const DATA: usize = 300_000;
+
+/// A client that means harm, or nothing in particular.
+pub(crate) struct Dialogue {
+    rng: Pcg64Mcg,
+    seed: u64,
+    control: TcpStream,
+    listeners: Vec<TcpListener>,
+    data: Vec<TcpStream>,
+    /// Everything that the server has said and sent.
+    heard: Vec<u8>,
+}
+
+impl Dialogue {
+    /// Connects from an address of its own, so that the share of one client is not what ends it.
+    pub(crate) fn new(seed: u64, port: u16) -> Self {
+        let mut rng = Pcg64Mcg::seed_from_u64(seed);
+        let from = Ipv4Addr::new(127, 0, rng.random(), rng.random_range(1..255));
+        let control = connect(from, SocketAddr::from((Ipv4Addr::LOCALHOST, port))).unwrap();
+        control.set_nodelay(true).unwrap();
+        Self {
+            rng,
+            seed,
+            control,
+            listeners: Vec::new(),
+            data: Vec::new(),
+            heard: Vec::new(),
+        }
+    }
+
+    /// Whether a greeting comes.
+    pub(crate) fn greets(&mut self) -> bool {
+        self.control.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut code = [0; 3];
+        self.control.read_exact(&mut code).is_ok() && &code == b"220"
+    }
+
+    /// Says and does random things, then leaves; returns all that was heard.
+    ///
+    /// # Panics
+    /// When the server does not end the session.
+    pub(crate) fn hold(mut self) -> Vec<u8> {
+        if !self.rng.random_ratio(1, 10) {
+            self.say(b"USER anonymous\r\nPASS x@\r\nTYPE I\r\n");
+        }
+        for _ in 0..self.rng.random_range(1..40) {
+            self.step();
+            self.listen_for(MOMENT);
+        }
+        self.leave();
+        self.heard
+    }
+
+    fn step(&mut self) {
+        match self.rng.random_range(0..100) {
+            0..=44 => self.command(),
+            45..=69 => self.transfer(),
+            70..=74 => self.pipeline(),
+            75..=79 => self.port(),
+            80..=92 => self.use_data(),
+            93..=95 => self.data.clear(),
+            96 => self.say(b"\xff\xf4\xff\xf2ABOR\r\n"),
+            97 => self.say(b"\r\n\r\n\n"),
+            98 => self.urgent(),
+            _ => {
+                // Half a line now, the rest with the next command.
+                self.say(b"NO");
+            }
+        }
+    }
+
+    fn command(&mut self) {
+        let mut line = commands::line(&mut self.rng);
+        line.extend_from_slice(b"\r\n");
+        self.say(&line);
+    }
+
+    fn pipeline(&mut self) {
+        let mut lines = Vec::new();
+        for _ in 0..self.rng.random_range(2..20) {
+            lines.extend(commands::line(&mut self.rng));
+            lines.extend_from_slice(b"\r\n");
+        }
+        self.say(&lines);
+    }
+
+    /// A passive transfer as a good client does it, up to the data connection.
+    fn transfer(&mut self) {
+        if self.rng.random_ratio(1, 3) {
+            let mode: &[u8] = if self.rng.random() {
+                b"MODE E\r\n"
+            } else {
+                b"MODE S\r\n"
+            };
+            self.say(mode);
+        }
+        let mark = self.heard.len();
+        self.say(b"PASV\r\n");
+        let mut line = commands::transfer(&mut self.rng);
+        line.extend_from_slice(b"\r\n");
+        if self.rng.random_ratio(4, 5) {
+            self.say(&line);
+        }
+        self.listen_for(MOMENT * 5);
+        let Some(port) = passive_port(&self.heard[mark..]) else {
+            return;
+        };
+        let from = match self.control.local_addr() {
+            Ok(SocketAddr::V4(at)) if !self.rng.random_ratio(1, 8) => *at.ip(),
+            // A stranger.
+            _ => Ipv4Addr::new(127, 9, 9, 9),
+        };
+        for _ in 0..self.rng.random_range(1..4) {
+            let to = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+            if let Ok(stream) = connect(from, to) {
+                self.data.push(stream);
+            }
+        }
+        self.use_data();
+    }
+
+    /// An active transfer to a listener of this client's own.
+    fn port(&mut self) {
+        let Ok(SocketAddr::V4(own)) = self.control.local_addr() else {
+            return;
+        };
+        let Ok(listener) = TcpListener::bind((*own.ip(), 0)) else {
+            return;
+        };
+        let [a, b, c, d] = own.ip().octets();
+        let [high, low] = listener.local_addr().unwrap().port().to_be_bytes();
+        self.say(format!("PORT {a},{b},{c},{d},{high},{low}\r\n").as_bytes());
+        let mut line = commands::transfer(&mut self.rng);
+        line.extend_from_slice(b"\r\n");
+        self.say(&line);
+        listener.set_nonblocking(true).unwrap();
+        self.listeners.push(listener);
+    }
+
+    /// Accepts, reads, writes blocks good and bad, resets, closes, or does nothing.
+    fn use_data(&mut self) {
+        for listener in &self.listeners {
+            if let Ok((stream, _)) = listener.accept() {
+                self.data.push(stream);
+            }
+        }
+        if self.data.is_empty() {
+            return;
+        }
+        let at = self.rng.random_range(0..self.data.len());
+        let mut stream = self.data.swap_remove(at);
+        match self.rng.random_range(0..10) {
+            0..=2 => read_some(&mut stream, &mut self.heard),
+            3..=4 => write_some(&mut stream, &vec![b'y'; self.rng.random_range(0..DATA)]),
+            5..=6 => write_some(&mut stream, &blocks(&mut self.rng)),
+            7 => {
+                let junk: Vec<u8> = (0..100).map(|_| self.rng.random()).collect();
+                write_some(&mut stream, &junk);
+            }
+            8 => {
+                let _ = socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO));
+                return;
+            }
+            _ => {}
+        }
+        if self.rng.random_ratio(1, 2) {
+            let _ = stream.shutdown(Shutdown::Write);
+            read_some(&mut stream, &mut self.heard);
+        } else {
+            self.data.push(stream);
+        }
+    }
+
+    /// ABOR with urgent data, as RFC 959 §4.1.3 has it.
+    fn urgent(&mut self) {
+        self.say(b"\xff\xf4");
+        let _ = socket2::SockRef::from(&self.control).send_out_of_band(b"\xff");
+        self.say(b"\xf2ABOR\r\n");
+    }
+
+    fn say(&mut self, bytes: &[u8]) {
+        self.control.set_write_timeout(Some(PATIENCE)).unwrap();
+        // The server may have had enough of it.
+        let _ = self.control.write_all(bytes);
+    }
+
+    fn listen_for(&mut self, time: Duration) {
+        self.control.set_read_timeout(Some(time)).unwrap();
+        let mut chunk = [0; 16 << 10];
+        while let Ok(n @ 1..) = self.control.read(&mut chunk) {
+            self.heard.extend_from_slice(&chunk[..n]);
+        }
+    }
+
+    /// Closes the data connections and says QUIT, or just goes; the session must end.
+    fn leave(&mut self) {
+        self.data.clear();
+        self.listeners.clear();
+        if self.rng.random_ratio(1, 5) {
+            return;
+        }
+        self.say(b"\r\nABOR\r\nQUIT\r\n");
+        let until = Instant::now() + PATIENCE;
+        let mut chunk = [0; 16 << 10];
+        self.control
+            .set_read_timeout(Some(Duration::from_secs(1)))
+            .unwrap();
+        loop {
+            match self.control.read(&mut chunk) {
+                Ok(0) => return,
+                Ok(n) => self.heard.extend_from_slice(&chunk[..n]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(_) => return,
+            }
+            assert!(
+                Instant::now() < until,
+                "dialogue {:#x}: the session does not end; last words: {}",
+                self.seed,
+                String::from_utf8_lossy(&self.heard[self.heard.len().saturating_sub(500)..])
+            );
+        }
+    }
+}
+
+fn connect(from: Ipv4Addr, to: SocketAddr) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    socket.bind(&SocketAddr::from((from, 0)).into())?;
+    socket.connect_timeout(&to.into(), PATIENCE)?;
+    Ok(socket.into())
+}
+
+/// The port of the last 227 reply.
+fn passive_port(said: &[u8]) -> Option<u16> {
+    let text = String::from_utf8_lossy(said);
+    let (_, reply) = text
+        .rsplit_once("\n227 ")
+        .or_else(|| text.split_once("227 "))?;
+    let inner = reply.split_once('(')?.1.split_once(')')?.0;
+    let mut last = inner.rsplit(',').map(|n| n.trim().parse::<u8>());
+    let (low, high) = (last.next()?.ok()?, last.next()?.ok()?);
+    Some(u16::from_be_bytes([high, low]))
+}
+
+fn read_some(stream: &mut TcpStream, heard: &mut Vec<u8>) {
+    let _ = stream.set_nonblocking(false);
+    let _ = stream.set_read_timeout(Some(Duration::from_millis(50)));
+    let mut left = DATA;
+    let mut chunk = vec![0; 64 << 10];
+    while let Ok(n @ 1..) = stream.read(&mut chunk) {
+        heard.extend_from_slice(&chunk[..n]);
+        left = left.saturating_sub(n);
+        if left == 0 {
+            break;
+        }
+    }
+}
+
+fn write_some(stream: &mut TcpStream, bytes: &[u8]) {
+    let _ = stream.set_nonblocking(false);
+    let _ = stream.set_write_timeout(Some(Duration::from_millis(50)));
+    let _ = stream.write_all(bytes);
+}
+
+/// MODE E blocks, most of them right.
+fn blocks(rng: &mut Pcg64Mcg) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for _ in 0..rng.random_range(1..6) {
+        let length = rng.random_range(0..40_000_usize);
+        let offset = match rng.random_range(0..10) {
+            0 => rng.random(),
+            _ => rng.random_range(0..100_000),
+        };
+        bytes.extend(Header::data(offset, length as u64).encode());
+        bytes.resize(bytes.len() + length, b'z');
+    }
+    match rng.random_range(0..4) {
+        0 => {}
+        1 => bytes.extend(Header::eof(rng.random_range(0..5), true).encode()),
+        _ => bytes.extend(Header::eof(1, rng.random()).encode()),
+    }
+    bytes
+}

@@ -1,0 +1,184 @@
+//! A stateful fuzz of the server's session: random legal and illegal dialogues, with data
+//! connections that behave and that do not, on a real file tree.
+//!
+//! Invariants: nothing outside the root is changed or read; no thread panics; every session ends
+//! when its client says QUIT and closes its data connections; descriptors, threads and memory go
+//! back to what they were.
+//!
+//! The suite runs some seconds of it. A campaign:
+//! `LONGHAUL_FUZZ_SECONDS=600 cargo test --release -p server --test session_fuzz -- --nocapture`.
+//! `LONGHAUL_FUZZ_SEED` repeats the dialogues of a run, as far as threads allow.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "everything in this crate is a test"
+)]
+
+mod commands;
+mod dialogue;
+#[path = "../serving/mod.rs"]
+mod serving;
+mod tree;
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use server::config::{Anonymous, ServerConfig};
+
+use dialogue::Dialogue;
+use tree::Tree;
+
+/// Clients at a time.
+const CLIENTS: u64 = 12;
+
+/// The suite's share of the campaign.
+const SMOKE: Duration = Duration::from_secs(8);
+
+/// How long the server may take to let go of everything after the last client has left.
+const RELEASE: Duration = Duration::from_secs(60);
+
+/// Resident memory that may remain after the campaign, bytes: allocator arenas and idle threads.
+const MEMORY: usize = 256 << 20;
+
+/// Descriptors and threads that may remain: idle threads of the runtime.
+const IDLE: usize = 80;
+
+static PANICS: AtomicU64 = AtomicU64::new(0);
+
+fn setting(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+/// A seed for a run that names none.
+fn moment() -> u64 {
+    let since = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap();
+    u64::from(since.subsec_nanos()) ^ since.as_secs()
+}
+
+fn count(path: &str) -> usize {
+    std::fs::read_dir(path).unwrap().count()
+}
+
+/// Resident memory of this process, bytes.
+fn resident() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|l| l.starts_with("VmRSS:")).unwrap();
+    let kib: usize = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+    kib * 1024
+}
+
+fn config(tree: &Tree) -> ServerConfig {
+    ServerConfig {
+        listen: (Ipv4Addr::UNSPECIFIED, 0).into(),
+        root: tree.root(),
+        anonymous: Some(Anonymous::Rw),
+        stall_timeout: Duration::from_millis(400),
+        login_timeout: Duration::from_secs(5),
+        idle_timeout: Duration::from_secs(20),
+        max_streams: 64,
+        max_streams_per_transfer: 8,
+        ..ServerConfig::default()
+    }
+}
+
+/// Counts panics in threads of the server; those of this test's own threads fail it anyway.
+fn count_panics() {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        PANICS.fetch_add(1, Ordering::SeqCst);
+        usual(info);
+    }));
+}
+
+/// How often each reply code was heard.
+type Codes = BTreeMap<u16, u64>;
+
+/// Holds dialogues until `end`; returns how many, and what was answered.
+fn client(seed: u64, port: u16, tree: &Tree, end: Instant) -> (u64, Codes) {
+    let mut rng = Pcg64Mcg::seed_from_u64(seed);
+    let (mut held, mut codes) = (0, Codes::new());
+    while Instant::now() < end {
+        let dialogue_seed = rng.random();
+        let heard = Dialogue::new(dialogue_seed, port).hold();
+        assert!(
+            !tree.leaked(&heard),
+            "dialogue {dialogue_seed:#x} read a file outside the root"
+        );
+        count_codes(&heard, &mut codes);
+        held += 1;
+    }
+    (held, codes)
+}
+
+fn count_codes(heard: &[u8], codes: &mut Codes) {
+    for line in heard.split(|b| *b == b'\n') {
+        let (Some(code), Some(b' ')) = (line.get(..3), line.get(3)) else {
+            continue;
+        };
+        let code = str::from_utf8(code).ok().and_then(|code| code.parse().ok());
+        if let Some(code) = code {
+            *codes.entry(code).or_default() += 1;
+        }
+    }
+}
+
+fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let until = Instant::now() + RELEASE;
+    while !is_so() {
+        assert!(Instant::now() < until, "{what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn random_dialogues_leave_the_server_whole() {
+    count_panics();
+    let seconds = setting("LONGHAUL_FUZZ_SECONDS").map_or(SMOKE, Duration::from_secs);
+    let seed = setting("LONGHAUL_FUZZ_SEED").unwrap_or_else(moment);
+    println!("seed {seed}, {} s", seconds.as_secs());
+    let tree = Arc::new(Tree::new());
+    let before = tree.outside();
+    let (address, shutdown, server) = serving::start(config(&tree));
+    let (descriptors, memory) = (count("/proc/self/fd"), resident());
+
+    let end = Instant::now() + seconds;
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|n| {
+            let tree = Arc::clone(&tree);
+            let seed = seed.wrapping_add(n);
+            std::thread::spawn(move || client(seed, address.port(), &tree, end))
+        })
+        .collect();
+    let (mut held, mut codes) = (0, Codes::new());
+    for client in clients {
+        let (of_client, said) = client.join().expect("a client's invariants hold");
+        held += of_client;
+        for (code, times) in said {
+            *codes.entry(code).or_default() += times;
+        }
+    }
+    println!("{held} dialogues, replies {codes:?}");
+    for code in [150, 213, 226, 250, 426, 500, 550] {
+        assert!(codes.contains_key(&code), "the fuzz never gets to a {code}");
+    }
+
+    assert_eq!(PANICS.load(Ordering::SeqCst), 0, "a thread panicked");
+    assert_eq!(tree.outside(), before, "something outside the root changed");
+    eventually("descriptors are given back", || {
+        count("/proc/self/fd") <= descriptors + IDLE
+    });
+    eventually("threads end", || count("/proc/self/task") <= IDLE);
+    eventually("memory is given back", || resident() <= memory + MEMORY);
+    let mut last = Dialogue::new(seed, address.port());
+    assert!(last.greets(), "the server serves on");
+    drop(last);
+    shutdown.request();
+    server.join().unwrap().unwrap();
+}

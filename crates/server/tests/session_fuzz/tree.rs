@@ -1,0 +1,100 @@
+//! The files that the server may reach, and those that it must not.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+/// Content of the files outside the root, and a part of their names.
+const CANARY: &str = "canary-5f1d8c";
+
+/// A root with files, directories and links, and a directory beside it that some links lead to.
+pub(crate) struct Tree(TempDir);
+
+/// State of a file outside the root: kind and mode, length, change time, content.
+type State = (u32, u64, i64, i64, Vec<u8>);
+
+impl Tree {
+    pub(crate) fn new() -> Self {
+        let tree = Self(tempfile::tempdir().unwrap());
+        let (root, outside) = (tree.root(), tree.0.path().join("outside"));
+        fs::create_dir_all(outside.join("dir")).unwrap();
+        for name in ["secret", "dir/inner"] {
+            fs::write(outside.join(name), format!("{CANARY} {name}")).unwrap();
+        }
+        fs::create_dir_all(root.join("d/e")).unwrap();
+        for name in ["a", "b", "d/a", "d/e/b"] {
+            fs::write(root.join(name), vec![b'x'; 100_000]).unwrap();
+        }
+        symlink("a", root.join("link")).unwrap();
+        symlink("../outside/secret", root.join("out")).unwrap();
+        symlink("../outside/dir", root.join("outdir")).unwrap();
+        symlink(outside.join("secret"), root.join("abs")).unwrap();
+        symlink("/etc", root.join("etc")).unwrap();
+        symlink("loop", root.join("loop")).unwrap();
+        symlink("nowhere", root.join("dangling")).unwrap();
+        tree
+    }
+
+    pub(crate) fn root(&self) -> PathBuf {
+        self.0.path().join("root")
+    }
+
+    /// Everything outside the root as it is now.
+    pub(crate) fn outside(&self) -> BTreeMap<PathBuf, State> {
+        let mut all = BTreeMap::new();
+        look(&self.0.path().join("outside"), &mut all);
+        let beside = fs::read_dir(self.0.path()).unwrap();
+        for entry in beside.map(Result::unwrap) {
+            all.entry(entry.path()).or_default();
+        }
+        all
+    }
+
+    /// Whether `heard` has what only files outside the root contain.
+    pub(crate) fn leaked(&self, heard: &[u8]) -> bool {
+        let canary = CANARY.as_bytes();
+        heard.windows(canary.len()).any(|w| w == canary)
+    }
+}
+
+fn look(directory: &Path, all: &mut BTreeMap<PathBuf, State>) {
+    for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
+        let path = entry.path();
+        let meta = fs::symlink_metadata(&path).unwrap();
+        let content = if meta.is_file() {
+            fs::read(&path).unwrap()
+        } else {
+            Vec::new()
+        };
+        let state = (
+            meta.mode(),
+            meta.len(),
+            meta.ctime(),
+            meta.ctime_nsec(),
+            content,
+        );
+        if meta.is_dir() {
+            look(&path, all);
+        }
+        all.insert(path, state);
+    }
+}
+
+#[test]
+fn changes_and_leaks_outside_the_root_are_noticed() {
+    let tree = Tree::new();
+    let before = tree.outside();
+    assert_eq!(tree.outside(), before);
+    let secret = tree.0.path().join("outside/secret");
+    assert!(tree.leaked(&fs::read(&secret).unwrap()));
+    assert!(!tree.leaked(&fs::read(tree.root().join("a")).unwrap()));
+    let content = fs::read(&secret).unwrap();
+    fs::write(&secret, content).unwrap();
+    assert_ne!(tree.outside(), before, "the same content, written again");
+    let before = tree.outside();
+    fs::write(tree.0.path().join("new"), "").unwrap();
+    assert_ne!(tree.outside(), before);
+}
