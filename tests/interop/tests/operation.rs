@@ -1,6 +1,7 @@
 //! What an administrator relies on: logs, draining, configuration errors.
 
-use std::time::Duration;
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use interop::longhaul::binary::longhaul;
@@ -18,6 +19,16 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 const LIMIT: Duration = Duration::from_secs(20);
+
+/// Waits until the server takes no new connection.
+fn until_refused(address: SocketAddr) -> Result<()> {
+    let begun = Instant::now();
+    while TcpStream::connect(address).is_ok() {
+        ensure!(begun.elapsed() < LIMIT, "{address} takes connections still");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}
 
 #[test]
 fn one_record_for_each_transfer() {
@@ -103,7 +114,7 @@ fn sigterm_lets_a_transfer_end() -> Result<()> {
     let mut copy = Unfinished::start(copy::command(&slow)?)?;
     copy.until_safe(10_000_000)?;
     server.guard().signal(Signal::TERM)?;
-    std::thread::sleep(Duration::from_millis(300));
+    until_refused(server.address())?;
     copy::run(&["--retries", "0", &url, &text(&store.local())])?.code(5)?;
     let status = copy.end()?;
     ensure!(
@@ -131,13 +142,13 @@ fn a_second_sigterm_ends_at_once() -> Result<()> {
     let mut copy = Unfinished::start(copy::command(&slow)?)?;
     copy.until_safe(1_000_000)?;
     server.guard().signal(Signal::TERM)?;
-    std::thread::sleep(Duration::from_millis(200));
+    until_refused(server.address())?;
     ensure!(
         server.guard().wait(Duration::ZERO)?.is_none(),
         "it did not drain"
     );
     server.guard().signal(Signal::TERM)?;
-    let ended = server.guard().wait(Duration::from_secs(5))?;
+    let ended = server.guard().wait(LIMIT)?;
     ensure!(ended.is_some(), "it goes on after the second SIGTERM");
     ensure!(copy.end()?.code() == Some(5), "the client did not notice");
     Ok(())

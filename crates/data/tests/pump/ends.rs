@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use data::channel::{Accept, Channel, ListenOptions};
 use data::error::DataError;
@@ -15,6 +15,18 @@ use proto::command::Mode;
 use proto::ranges::RangeSet;
 
 pub(crate) const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// Longer than anything in these tests takes, on however busy a machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits until something is so.
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "it never comes to this: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
 
 pub(crate) fn listen(accept: Accept) -> (Channel, SocketAddr) {
     let channel = Channel::listen(&ListenOptions {

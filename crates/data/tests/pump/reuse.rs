@@ -10,7 +10,7 @@ use data::error::DataError;
 use proto::command::Mode;
 
 use crate::blocks::{DATA, EOD, EOF, block, connect, receive_with};
-use crate::ends::{ANY, Transfer, listen, pair, pattern, settings, sink};
+use crate::ends::{ANY, Transfer, listen, pair, pattern, settings, sink, until};
 
 #[test]
 fn three_transfers_over_the_same_connections() {
@@ -29,8 +29,9 @@ fn three_transfers_over_the_same_connections() {
         assert!(!sender.has_cached(false) && !receiver.has_cached(true));
     }
     drop(sender);
-    std::thread::sleep(Duration::from_millis(20));
-    assert!(!receiver.has_cached(false));
+    until("the receiver sees that the sender has gone", || {
+        !receiver.has_cached(false)
+    });
 }
 
 #[test]
@@ -77,7 +78,6 @@ fn the_sender_may_add_connections_and_leave_some_idle() {
             address,
             &[block(DATA, 3, b"xyz"), block(EOF | EOD, 2, b"")].concat(),
         );
-        std::thread::sleep(Duration::from_millis(50));
         drop(third);
     });
     outcome.unwrap();
@@ -118,16 +118,19 @@ fn the_next_transfer_may_follow_at_once_on_the_same_connection() {
 fn tiny_transfers_over_kept_connections_are_quick() {
     let (mut sender, mut receiver) = pair();
     let bytes = pattern(1000);
-    let begin = std::time::Instant::now();
-    for _ in 0..50 {
+    let times = (0..50).map(|_| {
+        let begin = std::time::Instant::now();
         let (_, target) = sink();
         let transfer = Transfer::new(&bytes, target, Mode::Extended);
         let (sent, received) = transfer.run(&mut sender, &mut receiver);
         sent.unwrap();
         received.unwrap();
-    }
-    let each = begin.elapsed() / 50;
-    assert!(each < Duration::from_millis(20), "{each:?} each");
+        begin.elapsed()
+    });
+    // A wait that belongs to every transfer (a delayed acknowledgement: 40 ms) is in the shortest
+    // too; a busy machine delays some, not all.
+    let shortest = times.min().unwrap();
+    assert!(shortest < Duration::from_millis(20), "{shortest:?}");
 }
 
 #[test]

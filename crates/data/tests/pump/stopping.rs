@@ -12,7 +12,7 @@ use data::store::Sink;
 use proto::command::Mode;
 
 use crate::blocks::{DATA, block, connect};
-use crate::ends::{ANY, Outcome, Transfer, listen, memory, pattern, settings, sink, whole};
+use crate::ends::{ANY, Outcome, Transfer, listen, memory, pattern, settings, sink, until, whole};
 
 const BOTH: [Mode; 2] = [Mode::Stream, Mode::Extended];
 
@@ -27,27 +27,60 @@ fn receive(channel: &mut Channel, settings: &Settings, control: &Arc<Control>) -
     data::recv::run(channel, &target, &ANY, settings, control)
 }
 
-/// Cancels after a while and checks that the transfer ends at once.
-fn check_cancel(transfer: impl FnOnce(&Arc<Control>) -> Outcome + Send) {
+/// No time-out of its own ends a transfer: only the cancel does.
+fn patient(mode: Mode) -> Settings {
+    let hour = Duration::from_secs(3600);
+    Settings {
+        stall: hour,
+        connect: hour,
+        ..settings(mode)
+    }
+}
+
+/// Waits until a thread of this process sleeps in the kernel.
+fn until_asleep(thread: rustix::thread::Pid) {
+    let stat = format!("/proc/self/task/{}/stat", thread.as_raw_nonzero());
+    until("the thread sleeps", || {
+        let stat = std::fs::read_to_string(&stat).unwrap();
+        // After the name in parentheses, which may have spaces: proc_pid_stat(5).
+        stat.rsplit_once(')').unwrap().1.starts_with(" S")
+    });
+}
+
+/// Cancels a transfer once it has `begun` and waits for something; it must end.
+fn check_cancel(
+    begun: impl Fn(&Control) -> bool,
+    transfer: impl FnOnce(&Arc<Control>) -> Outcome + Send,
+) {
     let control = Arc::new(Control::new());
-    let (outcome, took) = std::thread::scope(|scope| {
-        let running = scope.spawn(|| (transfer(&control), Instant::now()));
-        std::thread::sleep(Duration::from_millis(250));
-        let cancelled = Instant::now();
+    let (tell, told) = std::sync::mpsc::channel();
+    let outcome = std::thread::scope(|scope| {
+        let running = scope.spawn(|| {
+            tell.send(rustix::thread::gettid()).unwrap();
+            transfer(&control)
+        });
+        let thread = told.recv().unwrap();
+        until("the transfer begins", || begun(&control));
+        until_asleep(thread);
         control.cancel();
-        let (outcome, ended) = running.join().unwrap();
-        (outcome, ended.saturating_duration_since(cancelled))
+        until("the transfer ends", || running.is_finished());
+        running.join().unwrap()
     });
     assert!(matches!(outcome, Err(DataError::Aborted)), "{outcome:?}");
-    assert!(took < Duration::from_millis(100), "{took:?}");
     assert_eq!(control.streams(), 0);
 }
 
 #[test]
 fn cancel_wakes_a_wait_for_a_peer() {
     for mode in BOTH {
-        check_cancel(|c| receive(&mut listen(Accept::Any).0, &settings(mode), c));
-        check_cancel(|c| send_much(&mut listen(Accept::Any).0, &settings(mode), c));
+        check_cancel(
+            |_| true,
+            |c| receive(&mut listen(Accept::Any).0, &patient(mode), c),
+        );
+        check_cancel(
+            |_| true,
+            |c| send_much(&mut listen(Accept::Any).0, &patient(mode), c),
+        );
     }
 }
 
@@ -60,7 +93,7 @@ fn cancel_wakes_a_wait_for_data() {
     ] {
         let (mut channel, address) = listen(Accept::Any);
         let _peer = connect(address, &bytes);
-        check_cancel(|c| receive(&mut channel, &settings(mode), c));
+        check_cancel(|_| true, |c| receive(&mut channel, &patient(mode), c));
     }
 }
 
@@ -69,10 +102,13 @@ fn cancel_wakes_a_sender_whose_peer_does_not_read() {
     for (mode, streams) in [(Mode::Stream, 1), (Mode::Extended, 1), (Mode::Extended, 4)] {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let mut channel = Channel::connect_to(vec![listener.local_addr().unwrap()], None);
-        let mut settings = settings(mode);
+        let mut settings = patient(mode);
         settings.streams = streams;
         settings.send_buffer = Some(100_000);
-        check_cancel(|c| send_much(&mut channel, &settings, c));
+        check_cancel(
+            |c| c.streams() == streams as u64,
+            |c| send_much(&mut channel, &settings, c),
+        );
     }
 }
 
@@ -80,12 +116,16 @@ fn cancel_wakes_a_sender_whose_peer_does_not_read() {
 fn cancel_wakes_a_pause_of_the_rate_limit() {
     let (mut receiver, address) = listen(Accept::Any);
     let mut channel = Channel::connect_to(vec![address], None);
-    let mut slow = settings(Mode::Stream);
+    let mut slow = patient(Mode::Stream);
     slow.rate = Some(1000);
     let received = std::thread::scope(|scope| {
         let receiving =
-            scope.spawn(|| receive(&mut receiver, &settings(Mode::Stream), &Arc::default()));
-        check_cancel(|c| send_much(&mut channel, &slow, c));
+            scope.spawn(|| receive(&mut receiver, &patient(Mode::Stream), &Arc::default()));
+        // The receiver is left alone only if the sender came to it.
+        check_cancel(
+            |c| c.streams() == 1 && c.bytes() > 0,
+            |c| send_much(&mut channel, &slow, c),
+        );
         receiving.join().unwrap()
     });
     // An aborted MODE S sender must not look like one that has finished.
@@ -115,7 +155,6 @@ fn silence_is_a_stall() {
         settings.send_buffer = Some(100_000);
         let (mut channel, address) = listen(Accept::Any);
         let _silent = connect(address, b"");
-        let begin = Instant::now();
         let outcome = receive(&mut channel, &settings, &Arc::default());
         assert!(
             matches!(outcome, Err(DataError::Stalled { seconds: 1 })),
@@ -129,7 +168,6 @@ fn silence_is_a_stall() {
             matches!(outcome, Err(DataError::Stalled { .. })),
             "{outcome:?}"
         );
-        assert!(begin.elapsed() < Duration::from_secs(3));
     }
 }
 
@@ -198,9 +236,8 @@ fn the_rate_limit_holds_at_either_end() {
         let begin = Instant::now();
         transfer.succeed();
         let took = begin.elapsed();
-        // Half a second, less a burst of a tenth; a busy machine may be slower.
+        // Half a second, less a burst of a tenth; a busy machine may take any time longer.
         assert!(took > Duration::from_millis(350), "{took:?}");
-        assert!(took < Duration::from_secs(3), "{took:?}");
         assert_eq!(stored.bytes(), bytes);
     }
 }

@@ -20,19 +20,20 @@ fn rates(line: &str) -> (f64, f64, f64) {
     read().unwrap_or_else(|| panic!("'{line}'"))
 }
 
-/// What it says, of the first run of three that the machine was quiet enough for.
-fn told(place: &str) -> String {
-    let mut told = String::new();
+/// Output of the first of three runs that the machine was quiet enough for; `None` when other
+/// programs kept it busy in all of them, which the demo must tell instead of a ratio.
+fn told(place: &str) -> Option<String> {
     for _ in 0..3 {
         // Stock FTP needs a while for more than this.
         let output = longhaul(&["demo", "--size", "8M", "--dir", place]);
-        told = stdout(&output);
+        let told = stdout(&output);
         assert!(output.status.success(), "{told}\n{}", stderr(&output));
         if !told.contains("No result, since this machine was too busy") {
-            return told;
+            return Some(told);
         }
+        assert!(!told.contains("stock was limited by"), "{told}");
     }
-    panic!("never quiet enough: {told}")
+    None
 }
 
 #[test]
@@ -40,7 +41,9 @@ fn it_races_stock_settings_over_a_long_path() {
     let Some(_turn) = Turn::take() else { return };
     let directory = directory();
     let place = directory.path().to_str().unwrap();
-    let told = told(place);
+    let Some(told) = told(place) else {
+        return;
+    };
     let last = told.lines().last().unwrap();
     assert!(
         last.ends_with("limited by its 64 KB receive window)"),

@@ -6,6 +6,16 @@ use serde_json::Value;
 
 use crate::harness::{LONGHAUL, Turn, directory, installed, read, stderr};
 
+/// Whether the machine was too busy for this sample, for no other reason than other programs.
+fn is_spoilt_by_other_programs(sample: &Value) -> bool {
+    let reasons = sample["invalid"].as_array().unwrap();
+    let outside = |reason: &Value| {
+        let text = reason.as_str().unwrap();
+        text.starts_with("programs outside the lab used ") || text.contains("quieter machine")
+    };
+    !reasons.is_empty() && reasons.iter().any(outside)
+}
+
 #[test]
 fn a_cell_of_the_white_papers_table() {
     let Some(_turn) = Turn::take() else { return };
@@ -32,6 +42,10 @@ fn a_cell_of_the_white_papers_table() {
         let last = samples
             .last()
             .unwrap_or_else(|| panic!("no sample: {cell:#}"));
+        if is_spoilt_by_other_programs(last) {
+            assert!(cell["median"].is_null(), "no result: {cell:#}");
+            continue;
+        }
         assert_eq!(last["invalid"], Value::Array(Vec::new()), "{cell:#}");
         // A quiet machine comes to 280 to 300 Mbit/s, most of which is acceleration.
         let rate = last["value"].as_f64().unwrap();

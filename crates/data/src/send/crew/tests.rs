@@ -136,13 +136,12 @@ fn pass(
 }
 
 fn until(happens: impl Fn() -> bool) {
-    for _ in 0..5_000 {
-        if happens() {
-            return;
-        }
+    // Longer than anything here takes, on however busy a machine.
+    let patience = Instant::now() + Duration::from_secs(60);
+    while !happens() {
+        assert!(Instant::now() < patience, "it never happens");
         std::thread::sleep(Duration::from_millis(1));
     }
-    panic!("it never happens");
 }
 
 /// Asks for so many lanes and waits until there are.
@@ -306,14 +305,16 @@ fn read(mut stream: TcpStream) -> Came {
     came
 }
 
-/// A receiver that takes one connection and closes its listener, or fills its backlog.
+/// A receiver that takes one connection, closes its listener, and says so.
 fn one_only<'scope>(
     scope: &'scope Scope<'scope, '_>,
     listener: TcpListener,
+    closed: &'scope AtomicBool,
 ) -> ScopedJoinHandle<'scope, Came> {
     scope.spawn(move || {
         let (stream, _) = listener.accept().unwrap();
         drop(listener);
+        closed.store(true, Ordering::SeqCst);
         read(stream)
     })
 }
@@ -323,14 +324,13 @@ fn a_refused_connection_counts_for_nothing() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut sender = to(listener.local_addr().unwrap());
     let bytes = pattern(SOME);
+    let closed = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let receiver = one_only(scope, listener);
+        let receiver = one_only(scope, listener, &closed);
         let mut settings = slow(1);
         settings.close_after = true;
         let sent = send(&mut sender, &bytes, &settings, |t| {
-            // Its listener is closed by then.
-            until(|| t.moved() > 0);
-            std::thread::sleep(Duration::from_millis(20));
+            until(|| t.moved() > 0 && closed.load(Ordering::SeqCst));
             t.lanes().aim(3);
             until(|| t.lanes().take_refused());
             until(|| t.lanes().aimed() == 1);
@@ -357,12 +357,11 @@ fn the_start_does_not_wait_for_a_connection_that_takes_long() {
             accepted.recv().unwrap();
             read(at_receiver.accept().unwrap().0)
         });
-        let begun = Instant::now();
+        // Nobody accepts before the start is over, so a start that waits never ends.
         let sent = send(&mut sender, &pattern(SOME), &settings, |t| {
             assert_eq!(t.lanes().opening(), 2);
             accept.send(()).unwrap();
         });
-        assert!(begun.elapsed() < Duration::from_millis(900));
         assert_eq!(sent.unwrap().wire.streams, 1);
         let came = receiver.join().unwrap();
         assert_eq!((came.eods, came.eof), (1, Some(1)));
@@ -385,7 +384,7 @@ fn the_end_does_not_wait_for_a_connection_that_is_not_there() {
         let at_receiver = &listener;
         let mut settings = slow(1);
         settings.close_after = true;
-        let begun = Instant::now();
+        settings.connect = Duration::from_secs(3600);
         let receiver = scope.spawn(move || read(at_receiver.accept().unwrap().0));
         let sent = send(&mut sender, &bytes, &settings, |t| {
             until(|| t.control().streams() == 1 && t.moved() > 0);
@@ -395,7 +394,6 @@ fn the_end_does_not_wait_for_a_connection_that_is_not_there() {
             until(|| t.lanes().opening() == 0);
         });
         assert_eq!(sent.unwrap().wire.streams, 1);
-        assert!(begun.elapsed() < Duration::from_secs(3));
         let came = receiver.join().unwrap();
         assert_eq!((came.eods, came.eof), (1, Some(1)));
     });
@@ -408,8 +406,9 @@ fn cancelling_does_not_wait_for_a_connection_that_is_not_there() {
     std::thread::scope(|scope| {
         let at_receiver = &listener;
         scope.spawn(move || read(at_receiver.accept().unwrap().0));
-        let begun = Instant::now();
-        let sent = send(&mut sender, &pattern(3 * SOME), &slow(1), |t| {
+        let mut settings = slow(1);
+        settings.connect = Duration::from_secs(3600);
+        let sent = send(&mut sender, &pattern(3 * SOME), &settings, |t| {
             until(|| t.control().streams() == 1 && t.moved() > 0);
             let _crowd = full(&listener);
             t.lanes().aim(2);
@@ -417,7 +416,6 @@ fn cancelling_does_not_wait_for_a_connection_that_is_not_there() {
             t.control().cancel();
         });
         assert!(matches!(sent, Err(DataError::Aborted)), "{sent:?}");
-        assert!(begun.elapsed() < Duration::from_secs(3));
         assert!(!sender.has_cached(true));
     });
 }
@@ -432,7 +430,7 @@ fn a_lane_that_breaks_fails_the_transfer_and_nothing_is_added() {
             let (first, _) = at_receiver.accept().unwrap();
             let (second, _) = at_receiver.accept().unwrap();
             let went_on = scope.spawn(move || read(first));
-            std::thread::sleep(Duration::from_millis(20));
+            until(|| rustix::io::ioctl_fionread(&second).is_ok_and(|unread| unread > 0));
             // Closed with bytes that nobody read: a reset.
             drop(second);
             assert_eq!(went_on.join().unwrap().eof, None);
