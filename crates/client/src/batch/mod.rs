@@ -6,12 +6,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use data::job::WireStats;
+use data::rate::RateLimit;
+use data::store::file::FileSink;
 use proto::listing::RemoteEntry;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 use tune::limiter::Role;
 
 use crate::location::{Location, Server};
+use crate::partial::Partial;
 use crate::retry::Retries;
 use crate::session::Session;
 use crate::trace::Trace;
@@ -46,6 +49,10 @@ use tally::Tally;
 
 /// Most files at a time.
 const MAX_CONCURRENCY: usize = 64;
+/// How long after the first look a file is looked at again that another copy writes; and after each of
+/// many.
+const TURN_FIRST: Duration = Duration::from_millis(100);
+const TURN_MOST: Duration = Duration::from_secs(5);
 
 /// What all files of a batch share.
 pub(crate) struct Context {
@@ -54,8 +61,8 @@ pub(crate) struct Context {
     pub(crate) pool: Arc<Pool>,
     meter: Arc<Meter>,
     trace: Option<Trace>,
-    /// Bytes per second of one transfer: the limit divided by the files at a time.
-    rate: Option<u64>,
+    /// `--limit-rate`: one budget for all files.
+    rate: Option<RateLimit>,
     /// For the jitter of waits.
     seed: u64,
     started: Instant,
@@ -69,7 +76,7 @@ impl Context {
             pool: Arc::new(Pool::new(options.timeout)),
             meter: Arc::default(),
             trace,
-            rate: options.limit_rate,
+            rate: options.limit_rate.map(RateLimit::new),
             seed: RandomState::new().hash_one(std::process::id()),
             started: Instant::now(),
             warned: Mutex::default(),
@@ -106,6 +113,30 @@ impl Context {
             });
             tokio::time::sleep(after).await;
         }
+    }
+
+    /// Makes this copy the only writer of a local file; says so once where nobody can tell.
+    fn own(&self, partial: &Partial) -> Result<Arc<FileSink>, Failure> {
+        let (sink, locked) = partial.own()?;
+        if !locked {
+            self.warn(format!(
+                "{}: this file system has no locks, so that nothing stops another copy from \
+                 writing the same file at the same time",
+                partial
+                    .destination
+                    .parent()
+                    .unwrap_or(&partial.destination)
+                    .display()
+            ));
+        }
+        Ok(sink)
+    }
+
+    /// Lets some time pass until a file may be free that another copy writes: longer each time.
+    async fn wait_for_turn(&self, failure: &Failure, waited: u32) {
+        self.warn(format!("{}; waiting", failure.message));
+        let pause = TURN_FIRST * 2_u32.saturating_pow(waited);
+        tokio::time::sleep(pause.min(TURN_MOST)).await;
     }
 
     /// Tells that a file's bytes begin to move; `resumed` of them are safe already.
@@ -158,8 +189,8 @@ enum Outcome {
         /// What was seen of the last attempt.
         measured: Option<Box<Measured>>,
     },
-    /// Left alone, and why.
-    Skipped(String),
+    /// There was something at the destination, which was left alone.
+    Kept,
 }
 
 impl Outcome {
@@ -265,7 +296,7 @@ async fn run(
     let parsed: Result<Vec<_>, _> = sources.iter().map(|s| Location::parse(s)).collect();
     let (sources, destination) = (parsed?, Location::parse(destination)?);
     check(&sources, &destination, options)?;
-    let mut ctx = Context::new(options.clone(), Arc::clone(observer))?;
+    let ctx = Context::new(options.clone(), Arc::clone(observer))?;
     let plan = plan::plan(&ctx, &sources, &destination).await?;
     if plan.items.len() > 1 && (options.offset.is_some() || options.length.is_some()) {
         return Err(Failure::new(
@@ -277,8 +308,7 @@ async fn run(
         .concurrency
         .clamp(1, MAX_CONCURRENCY)
         .min(plan.items.len().max(1));
-    ctx.rate = options.limit_rate.map(|r| (r / workers as u64).max(1));
-    lock(tally).limit(ctx.rate);
+    lock(tally).limit(options.limit_rate);
     execute(&Arc::new(ctx), plan, workers, tally).await;
     Ok(())
 }
@@ -299,6 +329,13 @@ fn check(
     }
     if options.limit_rate == Some(0) {
         return usage("a rate limit of 0 would never end");
+    }
+    let remote = |at: &Location| matches!(at, Location::Remote { .. });
+    if options.limit_rate.is_some() && remote(destination) && sources.iter().any(remote) {
+        return usage(
+            "--limit-rate cannot be kept between two servers, because the bytes do not pass this \
+             machine: leave it out, or copy by way of this machine",
+        );
     }
     if pipes == 1 && (options.offset.is_some() || options.length.is_some()) {
         return usage("--offset and --length need a source with a size, not standard input");
@@ -364,9 +401,13 @@ async fn work(ctx: &Context, queue: &Mutex<VecDeque<Item>>, tally: &Mutex<Tally>
                     verified,
                 });
             }
-            Ok(Outcome::Skipped(reason)) => {
-                lock(tally).skip();
-                ctx.observer.event(Event::Skipped { source, reason });
+            Ok(Outcome::Kept) => {
+                lock(tally).keep();
+                let destination = item.destination.display();
+                ctx.observer.event(Event::Kept {
+                    source,
+                    destination,
+                });
             }
             Err((bytes, failure)) => {
                 lock(tally).moved(bytes);
