@@ -320,6 +320,13 @@ fn check(
     options: &CopyOptions,
 ) -> Result<(), Failure> {
     let usage = |message: &str| Err(Failure::new(Exit::Usage, message));
+    if let Some(trace) = &options.trace {
+        let trace = Location::Local(trace.clone());
+        let mut ends = sources.iter().chain([destination]);
+        if ends.any(|end| plan::same_place(&trace, end)) {
+            return usage("--trace would write over a file that is to be copied: name another one");
+        }
+    }
     let pipes = sources.iter().filter(|s| **s == Location::Pipe).count();
     if pipes > 1 || (pipes == 1 && sources.len() > 1) {
         return usage("standard input cannot be one of several sources");
