@@ -49,6 +49,13 @@ pub(crate) fn names_beside(name: &[u8]) -> [Vec<u8>; 3] {
     [partial_name(name), journal, next]
 }
 
+/// The remote path of the unfinished file for `path`, if nobody could tell by its name whose it is.
+pub(crate) fn nameless_partial(path: &[u8]) -> Option<Vec<u8>> {
+    let partial = partial_path(path);
+    let named = [path, PARTIAL].concat();
+    (partial != named).then_some(partial)
+}
+
 /// Whether the last component `name` is that of an unfinished file or of its journal.
 pub(crate) fn is_unfinished(name: &[u8]) -> bool {
     let name = name.strip_suffix(NEXT).unwrap_or(name);
@@ -302,6 +309,8 @@ mod tests {
         let long = partial_path(&[b"/d/", [b'x'; 250].as_slice()].concat());
         assert!(long.len() < 60 && long.ends_with(PARTIAL));
         assert_ne!(partial_name(&[b'x'; 250]), partial_name(&[b'x'; 251]));
+        assert_eq!(nameless_partial(b"/d/f"), None);
+        assert!(nameless_partial(&[b'x'; 250]).is_some());
     }
 
     #[test]

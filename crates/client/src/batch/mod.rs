@@ -134,7 +134,12 @@ impl Context {
 
     /// Lets some time pass until a file may be free that another copy writes: longer each time.
     async fn wait_for_turn(&self, failure: &Failure, waited: u32) {
-        self.warn(format!("{}; waiting", failure.message));
+        let message = failure.message.as_str();
+        // The advice was taken already.
+        let reason = message
+            .rsplit_once("; ")
+            .map_or(message, |(reason, _)| reason);
+        self.warn(format!("{reason}; waiting"));
         let pause = TURN_FIRST * 2_u32.saturating_pow(waited);
         tokio::time::sleep(pause.min(TURN_MOST)).await;
     }
@@ -170,7 +175,10 @@ impl Context {
         });
         if in_order {
             self.pool.give(server, session);
-        } else if result.as_ref().is_err_and(|failure| failure.transient) {
+        } else if result
+            .as_ref()
+            .is_err_and(|f| f.transient && !f.is_occupied())
+        {
             // Whatever cut this session off has probably cut the idle ones off, too.
             self.pool.forget(server);
         }

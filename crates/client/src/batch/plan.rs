@@ -12,6 +12,8 @@
 
 use std::path::Path;
 
+use proto::path::MAX_NAME;
+
 use crate::batch::Context;
 use crate::location::{Location, Server};
 use crate::partial::is_unfinished;
@@ -213,6 +215,9 @@ impl Plan {
                 ),
             ));
         }
+        if let Location::Remote { .. } = destination {
+            check_length(&destination)?;
+        }
         self.items.push(Item {
             source,
             destination,
@@ -278,6 +283,20 @@ impl Plan {
         let failed = tree.failed.iter().map(|(r, why)| (at(r), why.clone()));
         self.failed.extend(failed);
     }
+}
+
+/// Refuses a name that no file system has room for, before its bytes are moved under another one.
+/// Characters count: some servers' file systems do not count bytes.
+fn check_length(destination: &Location) -> Result<(), Failure> {
+    let name = name_of(destination).unwrap_or_default();
+    if String::from_utf8_lossy(&name).chars().count() <= MAX_NAME {
+        return Ok(());
+    }
+    let message = format!(
+        "{}: the name is longer than the {MAX_NAME} characters that file systems have room for",
+        destination.display()
+    );
+    Err(Failure::new(Exit::Usage, message))
 }
 
 /// Where a file goes.

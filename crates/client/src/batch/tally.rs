@@ -136,11 +136,11 @@ impl Tally {
         }
     }
 
-    /// What a transfer got of the limit, on an average of `elapsed`, when several shared it.
+    /// What one transfer could have of the limit on an average of `elapsed`, when several shared it.
     fn rate_of_one(&self, elapsed: Duration) -> Option<u64> {
-        let at_a_time = self.moving.as_secs_f64() / elapsed.as_secs_f64().max(1e-9);
-        self.rate
-            .map(|all| (all as f64 / at_a_time.max(1.0)) as u64)
+        let shared = self.moving.max(elapsed).as_nanos().max(1);
+        let of_one = u128::from(self.rate?) * elapsed.as_nanos() / shared;
+        u64::try_from(of_one).ok()
     }
 
     /// The end, `elapsed` after the beginning.

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use client::{CopyOptions, Event, Exit, Failure, Parallelism, Summary};
 use tokio::task::JoinHandle;
@@ -72,7 +73,8 @@ async fn one_at_a_time(first: &str, second: &str, to: &str, content: impl Fn() -
     assert!(content() == one);
 
     let begun = under_way(first, to).await;
-    let (waited, (summary, seen)) = tokio::join!(begun, copy(&[second], to, &waiting()));
+    let (sources, options) = ([second], waiting());
+    let (waited, (summary, seen)) = tokio::join!(begun, copy(&sources, to, &options));
     assert_eq!(waited.unwrap().exit, Exit::Done);
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     let told = seen.warnings().iter().any(|w| w.ends_with("; waiting"));
@@ -146,7 +148,7 @@ async fn a_cut_leaves_no_stale_lock_and_a_failure_no_empty_file() {
     server.store("f", &noise(SIZE));
     let here = tempfile::tempdir().unwrap();
     let to = here.path().join("t").display().to_string();
-    let after = std::time::Duration::from_millis(500);
+    let after = Duration::from_millis(500);
     copy_cut(&server.url("f"), &to, &slow(), after).await;
     let resumed = CopyOptions {
         resume: true,
@@ -257,6 +259,56 @@ async fn files_at_a_time_share_one_rate_limit() {
     assert_eq!(names(&to), ["a", "b", "c", "d"]);
     // All but a burst of a tenth of a second waited, whatever else the machine does.
     assert!(summary.seconds > 1.8, "{}", summary.seconds);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_has_a_hash_for_its_partial_name_is_found_finished_and_removed() {
+    let server = Server::start().await;
+    let here = tempfile::tempdir().unwrap();
+    let name = "x".repeat(250);
+    let from = here.path().join("f");
+    std::fs::write(&from, noise(SIZE)).unwrap();
+    let from = from.to_str().unwrap();
+    let url = server.url(&name);
+    let slow = slow();
+    let cut = || copy_cut(from, &url, &slow, Duration::from_millis(1200));
+    let left = || {
+        let names = names(&server.root());
+        names
+            .iter()
+            .filter(|n| n.ends_with(".longhaul-partial"))
+            .count()
+    };
+    cut().await;
+    assert_eq!(left(), 1);
+    let resumed = CopyOptions {
+        resume: true,
+        ..options()
+    };
+    let (summary, _) = copy(&[from], &server.url(&name), &resumed).await;
+    assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+    assert_eq!(names(&server.root()), [name.as_str()]);
+    cut().await;
+    assert_eq!(left(), 1);
+    let remote = client::RemoteOptions {
+        timeout: Duration::from_secs(20),
+    };
+    client::remove(&server.url(&name), false, &remote)
+        .await
+        .unwrap();
+    assert_eq!(names(&server.root()), Vec::<String>::new());
+    // Of a file that never was whole, too.
+    cut().await;
+    client::remove(&server.url(&name), false, &remote)
+        .await
+        .unwrap();
+    assert_eq!(names(&server.root()), Vec::<String>::new());
+    let missing = client::remove(&server.url(&name), false, &remote).await;
+    assert_eq!(missing.unwrap_err().exit, Exit::NotFound);
+    let long = server.url(&"x".repeat(256));
+    let (summary, _) = copy(&[from], &long, &options()).await;
+    assert_eq!(summary.exit, Exit::Usage);
+    assert_eq!(names(&server.root()), Vec::<String>::new());
 }
 
 /// A tree of two files, and an unfinished third.
