@@ -14,6 +14,8 @@ use rustix::fs::OFlags;
 
 /// Permissions of files that are not finished: nobody else's business.
 const PRIVATE: u32 = 0o600;
+/// How often a file may be gone when it is locked. Each time another copy has ended.
+const TRIES: usize = 100;
 
 /// The answer to [`open`].
 #[derive(Debug)]
@@ -29,7 +31,7 @@ pub(crate) enum Opened {
 /// Opens the regular file `path` to read and write, as its only writer. It is made if there is none
 /// and keeps what it holds. A symbolic link as last component is an error.
 pub(crate) fn open(path: &Path) -> io::Result<Opened> {
-    loop {
+    for _ in 0..TRIES {
         let file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -53,6 +55,7 @@ pub(crate) fn open(path: &Path) -> io::Result<Opened> {
             });
         }
     }
+    Err(io::Error::other("is replaced again and again"))
 }
 
 /// Whether `path` names this very file (device and inode), not by way of a link.

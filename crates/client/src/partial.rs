@@ -207,7 +207,12 @@ impl Partial {
     /// # Errors
     /// [`Failure::occupied`] when another copy is at it; else what opening it gives.
     pub(crate) fn own(&self) -> Result<(Arc<FileSink>, bool), Failure> {
-        let (file, locked) = match own::open(&self.path).map_err(|e| local(&self.path, e))? {
+        let failed = |e: io::Error| match self.path.parent() {
+            // It is made where it is missing, so its directory is missing.
+            Some(parent) if e.kind() == io::ErrorKind::NotFound => local(parent, e),
+            _ => local(&self.path, e),
+        };
+        let (file, locked) = match own::open(&self.path).map_err(failed)? {
             Opened::Own(file) => (file, true),
             Opened::Unlocked(file) => (file, false),
             Opened::Busy => return Err(occupied(self.destination.display())),
@@ -381,6 +386,15 @@ mod tests {
         assert!(!partial.destination.exists());
         partial.abandon(&sink);
         assert!(partial.path.exists());
+    }
+
+    #[test]
+    fn a_missing_directory_is_named_itself() {
+        let dir = tempfile::tempdir().unwrap();
+        let missing = dir.path().join("missing");
+        let failure = partial_at(&missing.join("f")).own().unwrap_err();
+        let named = format!("{}: ", missing.display());
+        assert!(failure.message.starts_with(&named), "{failure}");
     }
 
     #[test]

@@ -122,6 +122,22 @@ async fn two_puts_to_one_destination_never_mix() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_copy_between_servers_does_not_join_a_put_to_the_same_file() {
+    let (from, server) = (Server::start().await, Server::start().await);
+    let (one, other) = two_contents();
+    from.store("g", &other);
+    let here = tempfile::tempdir().unwrap();
+    let f = here.path().join("f");
+    std::fs::write(&f, &one).unwrap();
+    let to = server.user_url("t");
+    let begun = under_way(f.to_str().unwrap(), &to).await;
+    let (summary, _) = copy(&[&from.user_url("g")], &to, &options()).await;
+    refused(&summary);
+    done(begun).await;
+    assert!(server.read("t") == one);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn who_waits_with_keep_existing_leaves_alone_what_came_meanwhile() {
     let server = Server::start().await;
     let (one, other) = two_contents();
