@@ -1,10 +1,12 @@
 //! One copy at a time writes a destination; the second one is told, or waits.
 
+use std::io::Write;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use client::{CopyOptions, Event, Exit, Failure, Parallelism, Summary};
+use data::store::claim::{Claim, Claimed, claim};
 use tokio::task::JoinHandle;
 
 use crate::liar::Liar;
@@ -35,20 +37,62 @@ fn two_contents() -> (Vec<u8>, Vec<u8>) {
     (one, other)
 }
 
-/// A copy that has begun to move bytes, and goes on.
-async fn under_way(from: &str, to: &str) -> JoinHandle<Summary> {
-    let recorder = Arc::new(Recorder::default());
-    let (sources, to, seen) = ([from.to_owned()], to.to_owned(), Arc::clone(&recorder));
-    let copying = tokio::spawn(async move { client::copy(&sources, &to, &slow(), recorder).await });
-    let moving = |e: &Event| matches!(e, Event::Progress { bytes, .. } if *bytes > 0);
-    seen.until(moving).await;
-    copying
+/// A copy of the first content from a pipe, which ends when it is let.
+struct UnderWay {
+    copying: JoinHandle<Summary>,
+    go_on: mpsc::Sender<()>,
+    _directory: tempfile::TempDir,
 }
 
-async fn done(copying: JoinHandle<Summary>) {
-    let summary = copying.await.unwrap();
-    assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
-    assert_eq!(summary.verified, "crc32c");
+impl UnderWay {
+    /// Half of it has come.
+    async fn to(to: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let pipe = directory.path().join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.unwrap().success());
+        let (go_on, wait) = mpsc::channel();
+        let feeding = pipe.clone();
+        std::thread::spawn(move || {
+            let (bytes, _) = two_contents();
+            let (first, rest) = bytes.split_at(SIZE / 2);
+            let mut pipe = std::fs::File::create(feeding).unwrap();
+            pipe.write_all(first).unwrap();
+            if wait.recv().is_ok() {
+                pipe.write_all(rest).unwrap();
+            }
+        });
+        let source = pipe.display().to_string();
+        let (copying, seen) = begin(&source, to, options());
+        seen.until(is_moving).await;
+        Self {
+            copying,
+            go_on,
+            _directory: directory,
+        }
+    }
+
+    async fn ends(self) {
+        self.go_on.send(()).unwrap();
+        let summary = self.copying.await.unwrap();
+        assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+        assert_eq!(summary.verified, "crc32c");
+    }
+}
+
+fn begin(from: &str, to: &str, options: CopyOptions) -> (JoinHandle<Summary>, Arc<Recorder>) {
+    let seen = Arc::new(Recorder::default());
+    let (sources, to, observer) = ([from.to_owned()], to.to_owned(), Arc::clone(&seen));
+    let copying = async move { client::copy(&sources, &to, &options, observer).await };
+    (tokio::spawn(copying), seen)
+}
+
+fn is_moving(event: &Event) -> bool {
+    matches!(event, Event::Progress { bytes, .. } if *bytes > 0)
+}
+
+fn is_waiting(event: &Event) -> bool {
+    matches!(event, Event::Warning(text) if text.ends_with("; waiting"))
 }
 
 fn refused(summary: &Summary) {
@@ -62,100 +106,113 @@ fn refused(summary: &Summary) {
     assert!(failure.is_some_and(Failure::is_occupied));
 }
 
-/// While `first` is copied to `to`, `second` is refused there; then it waits for its turn.
-async fn one_at_a_time(first: &str, second: &str, to: &str, content: impl Fn() -> Vec<u8>) {
+/// While something else is copied to `to`, `second` is refused there; then it waits for its turn.
+async fn one_at_a_time(second: &str, to: &str, content: impl Fn() -> Vec<u8>) {
     let (one, other) = two_contents();
-    let begun = under_way(first, to).await;
+    let first = UnderWay::to(to).await;
     let (summary, seen) = copy(&[second], to, &options()).await;
     refused(&summary);
     assert_eq!(seen.count(|e| matches!(e, Event::Retrying { .. })), 0);
-    done(begun).await;
+    first.ends().await;
     assert!(content() == one);
 
-    let begun = under_way(first, to).await;
-    let (sources, options) = ([second], waiting());
-    let (waited, (summary, seen)) = tokio::join!(begun, copy(&sources, to, &options));
-    assert_eq!(waited.unwrap().exit, Exit::Done);
+    let first = UnderWay::to(to).await;
+    let (waiting, seen) = begin(second, to, waiting());
+    seen.until(is_waiting).await;
+    first.ends().await;
+    let summary = waiting.await.unwrap();
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
-    let told = seen.warnings().iter().any(|w| w.ends_with("; waiting"));
-    assert!(told, "{:?}", seen.warnings());
     assert!(content() == other);
 }
 
+/// The second content.
+fn plant_other(path: &Path) -> String {
+    std::fs::write(path, two_contents().1).unwrap();
+    path.display().to_string()
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn two_gets_with_one_destination_never_mix() {
+async fn a_get_beside_another_copy_to_its_destination_never_mixes() {
     let server = Server::start().await;
-    let (one, other) = two_contents();
-    server.store("f", &one);
-    server.store("g", &other);
+    plant_other(&server.root().join("g"));
     let here = tempfile::tempdir().unwrap();
     let to = here.path().join("t");
     let content = || std::fs::read(&to).unwrap();
-    let (f, g) = (server.url("f"), server.url("g"));
-    one_at_a_time(&f, &g, to.to_str().unwrap(), content).await;
+    one_at_a_time(&server.url("g"), to.to_str().unwrap(), content).await;
     assert_eq!(names(here.path()), ["t"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_local_copies_with_one_destination_never_mix() {
-    let (one, other) = two_contents();
     let here = tempfile::tempdir().unwrap();
-    let path = |name: &str| here.path().join(name).display().to_string();
-    std::fs::write(path("f"), &one).unwrap();
-    std::fs::write(path("g"), &other).unwrap();
-    let content = || std::fs::read(path("t")).unwrap();
-    one_at_a_time(&path("f"), &path("g"), &path("t"), content).await;
-    assert_eq!(names(here.path()), ["f", "g", "t"]);
+    let from = plant_other(&here.path().join("g"));
+    let to = here.path().join("t");
+    let content = || std::fs::read(&to).unwrap();
+    one_at_a_time(&from, to.to_str().unwrap(), content).await;
+    assert_eq!(names(here.path()), ["g", "t"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_puts_to_one_destination_never_mix() {
     let server = Server::start().await;
-    let (one, other) = two_contents();
     let here = tempfile::tempdir().unwrap();
-    let path = |name: &str| here.path().join(name).display().to_string();
-    std::fs::write(path("f"), &one).unwrap();
-    std::fs::write(path("g"), &other).unwrap();
-    let content = || server.read("t");
-    one_at_a_time(&path("f"), &path("g"), &server.url("t"), content).await;
+    let from = plant_other(&here.path().join("g"));
+    one_at_a_time(&from, &server.url("t"), || server.read("t")).await;
     assert_eq!(names(&server.root()), ["t"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_copy_between_servers_does_not_join_a_put_to_the_same_file() {
+async fn a_copy_between_servers_beside_a_put_to_the_same_file_never_mixes() {
     let (from, server) = (Server::start().await, Server::start().await);
-    let (one, other) = two_contents();
-    from.store("g", &other);
-    let here = tempfile::tempdir().unwrap();
-    let f = here.path().join("f");
-    std::fs::write(&f, &one).unwrap();
+    plant_other(&from.root().join("g"));
     let to = server.user_url("t");
-    let begun = under_way(f.to_str().unwrap(), &to).await;
-    let (summary, _) = copy(&[&from.user_url("g")], &to, &options()).await;
-    refused(&summary);
-    done(begun).await;
-    assert!(server.read("t") == one);
+    one_at_a_time(&from.user_url("g"), &to, || server.read("t")).await;
+    assert_eq!(names(&server.root()), ["t"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_gets_with_one_destination_never_mix() {
+    let server = Server::start().await;
+    let (one, _) = two_contents();
+    server.store("f", &one);
+    plant_other(&server.root().join("g"));
+    let here = tempfile::tempdir().unwrap();
+    let to = here.path().join("t").display().to_string();
+    let (first, seen) = begin(&server.url("f"), &to, slow());
+    seen.until(is_moving).await;
+    let partial = std::fs::File::open(format!("{to}.longhaul-partial")).unwrap();
+    assert_eq!(claim(&partial, Claim::Sole).unwrap(), Claimed::Busy);
+    let (second, _) = begin(&server.url("g"), &to, options());
+    let (first, second) = (first.await.unwrap(), second.await.unwrap());
+    assert_eq!(first.exit, Exit::Done, "{:?}", first.first_failure);
+    // Refused, or on a machine that took seconds to begin, later and whole.
+    if second.exit == Exit::Local {
+        refused(&second);
+        assert!(std::fs::read(&to).unwrap() == one);
+    } else {
+        assert_eq!(second.exit, Exit::Done, "{:?}", second.first_failure);
+        assert!(std::fs::read(&to).unwrap() == two_contents().1);
+    }
+    assert_eq!(names(here.path()), ["t"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn who_waits_with_keep_existing_leaves_alone_what_came_meanwhile() {
     let server = Server::start().await;
-    let (one, other) = two_contents();
-    server.store("f", &one);
-    server.store("g", &other);
+    plant_other(&server.root().join("g"));
     let here = tempfile::tempdir().unwrap();
     let to = here.path().join("t").display().to_string();
-    let begun = under_way(&server.url("f"), &to).await;
+    let first = UnderWay::to(&to).await;
     let keep = CopyOptions {
         keep_existing: true,
         ..waiting()
     };
-    let url = server.url("g");
-    let sources = [url.as_str()];
-    let (waited, (summary, _)) = tokio::join!(begun, copy(&sources, &to, &keep));
-    assert_eq!(waited.unwrap().exit, Exit::Done);
+    let (waiting, seen) = begin(&server.url("g"), &to, keep);
+    seen.until(is_waiting).await;
+    first.ends().await;
+    let summary = waiting.await.unwrap();
     assert_eq!((summary.exit, summary.kept), (Exit::Done, 1));
-    assert!(std::fs::read(&to).unwrap() == one);
+    assert!(std::fs::read(&to).unwrap() == two_contents().0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -286,14 +343,21 @@ async fn what_has_a_hash_for_its_partial_name_is_found_finished_and_removed() {
     std::fs::write(&from, noise(SIZE)).unwrap();
     let from = from.to_str().unwrap();
     let url = server.url(&name);
-    let slow = slow();
-    let cut = || copy_cut(from, &url, &slow, Duration::from_millis(1200));
     let left = || {
         let names = names(&server.root());
         names
             .iter()
             .filter(|n| n.ends_with(".longhaul-partial"))
             .count()
+    };
+    let cut = || async {
+        let (copying, seen) = begin(from, &url, slow());
+        seen.until(is_moving).await;
+        while left() == 0 {
+            tokio::task::yield_now().await;
+        }
+        copying.abort();
+        assert!(copying.await.is_err());
     };
     cut().await;
     assert_eq!(left(), 1);
