@@ -114,7 +114,7 @@ pub struct CopyOptions {
     pub resume: bool,
     /// `--verify`
     pub verify: Verify,
-    /// `--limit-rate`, bytes per second, divided evenly among the files at a time
+    /// `--limit-rate`, bytes per second: one budget for all files; refused between two servers
     pub limit_rate: Option<u64>,
     /// `--timeout`: stall limit on control and data channels
     pub timeout: Duration,
@@ -127,9 +127,13 @@ pub struct CopyOptions {
     pub io: IoMethod,
     /// `--block`: MODE E block size when sending, bytes
     pub block: usize,
-    /// `--overwrite never`: existing destinations are left alone. They count as skipped when size
-    /// and time agree, else as failed ([`Exit::Integrity`]). Default: overwrite.
+    /// `--keep-existing`: existing destinations are left alone and count as skipped
+    /// ([`Summary::kept`]). One that has another size than its source, or is older, is named in a
+    /// warning. Default: overwrite.
     pub keep_existing: bool,
+    /// `--wait`: a destination that another copy is writing is waited for, however long that takes.
+    /// Default: such a file fails ([`Exit::Local`]).
+    pub wait: bool,
     /// Files at a time in a tree (`--concurrency`), 1..=64.
     pub concurrency: usize,
     /// Data ports for active connections.
@@ -170,7 +174,8 @@ pub struct Failure {
     pub exit: Exit,
     /// What was being done to what, the reason, and what to do.
     pub message: String,
-    /// Worth another attempt without any change (lost connection, 4xx).
+    /// Worth another attempt without any change (lost connection, 4xx, a destination that another
+    /// copy is writing).
     pub transient: bool,
 }
 
@@ -190,6 +195,18 @@ impl Failure {
             transient: true,
             ..Self::new(exit, message)
         }
+    }
+
+    /// Another copy is writing the destination: this one may have its turn later
+    /// ([`CopyOptions::wait`]).
+    pub fn occupied(message: impl Into<String>) -> Self {
+        Self::transient(Exit::Local, message)
+    }
+
+    /// Whether this is [`Failure::occupied`]: nothing else that happens on this machine goes away by
+    /// itself.
+    pub fn is_occupied(&self) -> bool {
+        self.transient && self.exit == Exit::Local
     }
 }
 
@@ -244,12 +261,19 @@ pub enum Event {
         /// `crc32c`, `size`, `none`...
         verified: String,
     },
-    /// A file was left alone: already in place, or not a regular file.
+    /// A source was left alone: not a regular file, unfinished, or named twice.
     Skipped {
         /// Source.
         source: String,
         /// Why.
         reason: String,
+    },
+    /// What was at the destination already was left alone ([`CopyOptions::keep_existing`]).
+    Kept {
+        /// Source.
+        source: String,
+        /// Destination.
+        destination: String,
     },
     /// A file failed for good.
     Failed {
@@ -314,6 +338,8 @@ pub struct Summary {
     pub failed: u64,
     /// Files skipped.
     pub skipped: u64,
+    /// Of those, existing files that were left alone ([`CopyOptions::keep_existing`]).
+    pub kept: u64,
     /// Overall class.
     pub exit: Exit,
     /// The first failure, if any.

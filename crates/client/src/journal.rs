@@ -7,15 +7,21 @@
 //! have kept the journal and lost the data, which the checks of a resume find where the server
 //! can checksum.
 
-use std::fs::{self, File};
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use data::digest::Digest;
 use proto::checksum::Algorithm;
 use proto::ranges::RangeSet;
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
+
+use crate::partial::NEXT;
 
 /// A journal is written at most this often...
 pub(crate) const INTERVAL: Duration = Duration::from_millis(200);
@@ -72,7 +78,13 @@ struct Record {
 /// or no intact line in it.
 pub(crate) fn load(path: &Path) -> Option<(Identity, RangeSet)> {
     let mut text = Vec::new();
-    let file = File::open(path).ok()?;
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags.bits().cast_signed())
+        .open(path)
+        .ok()?;
+    file.metadata().ok().filter(fs::Metadata::is_file)?;
     file.take(MAX_LENGTH).read_to_end(&mut text).ok()?;
     read(&text)
 }
@@ -220,7 +232,16 @@ impl Journal {
         })?;
         text.extend_from_slice(record);
         let next = next_path(&self.path);
-        let mut file = File::create(&next)?;
+        // What is left of an earlier one goes, so that nothing is written through a link.
+        match fs::remove_file(&next) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&next)?;
         file.write_all(&text)?;
         fs::rename(&next, &self.path)?;
         self.file = Some(file);
@@ -248,7 +269,7 @@ pub(crate) fn forget(path: &Path) {
 /// Where a new file is written before it takes the journal's name.
 fn next_path(path: &Path) -> PathBuf {
     let mut next = path.as_os_str().to_owned();
-    next.push("~");
+    next.push(OsStr::from_bytes(NEXT));
     next.into()
 }
 

@@ -74,6 +74,22 @@ fn starting_over_forgets() {
 }
 
 #[test]
+fn nothing_is_read_or_written_through_a_link() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, victim) = (dir.path().join("j"), dir.path().join("victim"));
+    let mut journal = Journal::fresh(dir.path().join("other"), identity()).unwrap();
+    journal.write(&set(&[(0, 5)])).unwrap();
+    std::os::unix::fs::symlink(dir.path().join("other"), &path).unwrap();
+    assert!(load(&path).is_none());
+    fs::write(&victim, "kept").unwrap();
+    std::os::unix::fs::symlink(&victim, next_path(&path)).unwrap();
+    let mut journal = Journal::fresh(path.clone(), identity()).unwrap();
+    journal.write(&set(&[(0, 5)])).unwrap();
+    assert_eq!(load(&path).unwrap().1, set(&[(0, 5)]));
+    assert_eq!(fs::read(victim).unwrap(), b"kept");
+}
+
+#[test]
 fn long_journals_are_compacted() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("j");

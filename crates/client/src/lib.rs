@@ -13,6 +13,7 @@ mod credentials;
 mod journal;
 pub mod location;
 mod netrc;
+mod own;
 mod partial;
 mod retry;
 mod sample;

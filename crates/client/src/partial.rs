@@ -2,13 +2,14 @@
 //!
 //! A file in the making is called `NAME.longhaul-partial`, its journal `NAME.longhaul-journal`,
 //! both in the directory of the destination; a name that would become too long for a file system
-//! is replaced by a hash of itself.
+//! is replaced by a hash of itself. Whoever writes the destination holds the lock of the partial file
+//! ([`Partial::own`]) until it has its name; the journal belongs to the same owner.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -19,10 +20,13 @@ use proto::checksum::Algorithm;
 use proto::path::MAX_NAME;
 use proto::timestamp::Timestamp;
 
+use crate::own::{self, Opened, Stand};
 use crate::{Exit, Failure};
 
 const PARTIAL: &[u8] = b".longhaul-partial";
 const JOURNAL: &[u8] = b".longhaul-journal";
+/// What a journal's name gets while its next state is written.
+pub(crate) const NEXT: &[u8] = b"~";
 
 /// What the last component `name` is called while it is unfinished.
 pub(crate) fn partial_name(name: &[u8]) -> Vec<u8> {
@@ -35,6 +39,28 @@ pub(crate) fn partial_path(path: &[u8]) -> Vec<u8> {
     let mut partial = path[..start].to_vec();
     partial.extend(partial_name(&path[start..]));
     partial
+}
+
+/// What else a copy to the last component `name` writes in the same directory: the unfinished file,
+/// its journal, and the journal's next state.
+pub(crate) fn names_beside(name: &[u8]) -> [Vec<u8>; 3] {
+    let journal = with_suffix(name, JOURNAL);
+    let next = [journal.as_slice(), NEXT].concat();
+    [partial_name(name), journal, next]
+}
+
+/// The remote path of the unfinished file for `path`, if nobody could tell by its name whose it is.
+pub(crate) fn nameless_partial(path: &[u8]) -> Option<Vec<u8>> {
+    let partial = partial_path(path);
+    let named = [path, PARTIAL].concat();
+    (partial != named).then_some(partial)
+}
+
+/// Whether the last component `name` is that of an unfinished file or of its journal.
+pub(crate) fn is_unfinished(name: &[u8]) -> bool {
+    let name = name.strip_suffix(NEXT).unwrap_or(name);
+    let ends = |suffix: &[u8]| name.len() > suffix.len() && name.ends_with(suffix);
+    ends(PARTIAL) || ends(JOURNAL)
 }
 
 fn with_suffix(name: &[u8], suffix: &[u8]) -> Vec<u8> {
@@ -57,17 +83,44 @@ fn hash(bytes: &[u8]) -> String {
     hex
 }
 
-/// Where the journal of a copy to a server is kept: `$XDG_STATE_HOME/longhaul`, else
-/// `~/.local/state/longhaul`, under a hash of both ends. `None` when there is no such place.
-pub(crate) fn state_journal(source: &str, destination: &str) -> Option<PathBuf> {
+/// Where what is known of copies to servers is kept: `$XDG_STATE_HOME/longhaul`, else
+/// `~/.local/state/longhaul`. `None` when there is no such place.
+fn state_directory() -> Option<PathBuf> {
     let state = std::env::var_os("XDG_STATE_HOME")
         .map(PathBuf::from)
         .filter(|p| p.is_absolute())
         .or_else(|| std::env::home_dir().map(|home| home.join(".local/state")))?;
     let directory = state.join("longhaul");
     fs::create_dir_all(&directory).ok()?;
+    Some(directory)
+}
+
+/// Where the journal of a copy to a server is kept, under a hash of both ends. `None` when there is no
+/// place for it.
+pub(crate) fn state_journal(source: &str, destination: &str) -> Option<PathBuf> {
     let name = hash(format!("{source}\n{destination}").as_bytes());
-    Some(directory.join(format!("{name}.journal")))
+    Some(state_directory()?.join(format!("{name}.journal")))
+}
+
+/// Makes this process the only one of this account on this machine that writes `destination` on a
+/// server, and its journals, until the result is dropped. `None`: there is no place for a lock, or it
+/// cannot be had there.
+pub(crate) fn own_remote(destination: &str, shown: &str) -> Result<Option<Stand>, Failure> {
+    let name = hash(destination.as_bytes());
+    let Some(path) = state_directory().map(|d| d.join(format!("{name}.lock"))) else {
+        return Ok(None);
+    };
+    match own::open(&path) {
+        Ok(Opened::Own(file)) => Ok(Some(Stand::new(path, file))),
+        Ok(Opened::Busy) => Err(occupied(shown)),
+        Ok(Opened::Unlocked(_)) | Err(_) => Ok(None),
+    }
+}
+
+fn occupied(shown: impl std::fmt::Display) -> Failure {
+    Failure::occupied(format!(
+        "{shown}: another copy is writing this file; let it end, or use --wait"
+    ))
 }
 
 /// Where a get's bytes go.
@@ -110,6 +163,8 @@ impl Target {
     pub(crate) fn at(destination: &Path) -> Result<Self, Failure> {
         let destination = fs::canonicalize(destination).unwrap_or_else(|_| destination.to_owned());
         match fs::metadata(&destination) {
+            // Better now than when the whole file is there and cannot get its name.
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(local(&destination, e)),
             Ok(meta) if meta.is_dir() => Err(local(&destination, "is a directory")),
             Ok(meta) if !meta.is_file() => {
                 let kind = meta.file_type();
@@ -145,17 +200,40 @@ impl Partial {
         })
     }
 
-    /// Opens the partial file to write (and to read for checks); `truncate` starts over.
-    pub(crate) fn open(&self, truncate: bool) -> Result<Arc<FileSink>, Failure> {
-        OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(truncate)
-            .open(&self.path)
-            .and_then(|file| FileSink::new(file, self.path.to_string_lossy()))
-            .map(Arc::new)
-            .map_err(|e| local(&self.path, e))
+    /// Makes this process the only one that writes the partial file, the journal, and at the end the
+    /// destination: until the file is closed. It keeps what it holds. `false` when this file system
+    /// has no locks.
+    ///
+    /// # Errors
+    /// [`Failure::occupied`] when another copy is at it; else what opening it gives.
+    pub(crate) fn own(&self) -> Result<(Arc<FileSink>, bool), Failure> {
+        let failed = |e: io::Error| match self.path.parent() {
+            // It is made where it is missing, so its directory is missing.
+            Some(parent) if e.kind() == io::ErrorKind::NotFound => local(parent, e),
+            _ => local(&self.path, e),
+        };
+        let (file, locked) = match own::open(&self.path).map_err(failed)? {
+            Opened::Own(file) => (file, true),
+            Opened::Unlocked(file) => (file, false),
+            Opened::Busy => return Err(occupied(self.destination.display())),
+        };
+        // One that an earlier version left may be open to more; somebody else's cannot be changed.
+        let _ = file.set_permissions(Permissions::from_mode(0o600));
+        let sink = FileSink::new(file, self.path.to_string_lossy());
+        let sink = sink.map_err(|e| local(&self.path, e))?;
+        Ok((Arc::new(sink), locked))
+    }
+
+    /// Empties the partial file.
+    pub(crate) fn start_over(&self, sink: &FileSink) -> Result<(), Failure> {
+        sink.file().set_len(0).map_err(|e| local(&self.path, e))
+    }
+
+    /// Removes a partial file that its owner gives up with nothing in it.
+    pub(crate) fn abandon(&self, sink: &FileSink) {
+        if sink.file().metadata().is_ok_and(|meta| meta.len() == 0) {
+            own::remove(&self.path, sink.file());
+        }
     }
 
     /// Length of what is there from an earlier run.
@@ -164,7 +242,8 @@ impl Partial {
     }
 
     /// Gives the whole and verified file its time (if known), the permissions of the file it
-    /// replaces (if any), and its name. Does not force it to disk, as cp(1) does not.
+    /// replaces (if any, else those that the umask grants), and its name, if the partial name still
+    /// belongs to it. Does not force it to disk, as cp(1) does not.
     pub(crate) fn finish(
         &self,
         sink: &FileSink,
@@ -174,11 +253,31 @@ impl Partial {
             // A file system that keeps no such time is no reason to fail.
             let _ = sink.file().set_modified(time);
         }
-        if let Ok(replaced) = fs::metadata(&self.destination) {
-            let _ = sink.file().set_permissions(replaced.permissions());
+        let mode = match fs::metadata(&self.destination) {
+            // Whoever runs the replaced file under another identity trusts its old content alone.
+            Ok(replaced) => replaced.permissions().mode() & 0o777,
+            Err(_) => 0o666 & !umask(),
+        };
+        // Nor one that keeps no permissions.
+        let _ = sink.file().set_permissions(Permissions::from_mode(mode));
+        if !own::names(&self.path, sink.file()).map_err(|e| local(&self.path, e))? {
+            let message = format!(
+                "was removed or replaced by somebody else while it was written; {} is as it was",
+                self.destination.display()
+            );
+            return Err(local(&self.path, message));
         }
         fs::rename(&self.path, &self.destination).map_err(|e| local(&self.destination, e))
     }
+}
+
+/// The permissions that new files of this process do not get (umask(2), which itself cannot be asked
+/// without a change; proc(5)). Where it cannot be read: all of others.
+fn umask() -> u32 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    line.and_then(|digits| u32::from_str_radix(digits.trim(), 8).ok())
+        .unwrap_or(0o077)
 }
 
 fn system_time(time: Timestamp) -> Option<SystemTime> {
@@ -215,6 +314,8 @@ mod tests {
         let long = partial_path(&[b"/d/", [b'x'; 250].as_slice()].concat());
         assert!(long.len() < 60 && long.ends_with(PARTIAL));
         assert_ne!(partial_name(&[b'x'; 250]), partial_name(&[b'x'; 251]));
+        assert_eq!(nameless_partial(b"/d/f"), None);
+        assert!(nameless_partial(&[b'x'; 250]).is_some());
     }
 
     #[test]
@@ -223,11 +324,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let destination = dir.path().join("f");
         fs::write(&destination, "old").unwrap();
-        fs::set_permissions(&destination, fs::Permissions::from_mode(0o600)).unwrap();
+        fs::set_permissions(&destination, Permissions::from_mode(0o600)).unwrap();
         let Ok(Target::File(partial)) = Target::at(&destination) else {
             panic!("a regular file is written aside");
         };
-        let sink = partial.open(true).unwrap();
+        let (sink, _) = partial.own().unwrap();
+        assert!(partial.own().unwrap_err().is_occupied());
         sink.file().write_all(b"new").unwrap();
         assert_eq!(fs::read(&destination).unwrap(), b"old");
         partial
@@ -238,6 +340,85 @@ mod tests {
         assert_eq!(modified(&meta), Some(Timestamp(1_000_000_000)));
         assert_eq!(meta.permissions().mode() & 0o777, 0o600);
         assert!(!partial.path.exists());
+    }
+
+    fn partial_at(destination: &Path) -> Partial {
+        match Target::at(destination) {
+            Ok(Target::File(partial)) => partial,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o7777
+    }
+
+    #[test]
+    fn unfinished_files_are_private_and_finished_ones_never_setuid() {
+        let dir = tempfile::tempdir().unwrap();
+        let (old, new) = (dir.path().join("old"), dir.path().join("new"));
+        fs::write(&old, "old").unwrap();
+        fs::set_permissions(&old, Permissions::from_mode(0o6755)).unwrap();
+        let usual = dir.path().join("usual");
+        fs::write(&usual, "").unwrap();
+        for (destination, wanted) in [(&old, 0o755), (&new, mode(&usual))] {
+            let partial = partial_at(destination);
+            fs::write(&partial.path, "left by an earlier version").unwrap();
+            fs::set_permissions(&partial.path, Permissions::from_mode(0o4777)).unwrap();
+            let (sink, _) = partial.own().unwrap();
+            assert_eq!(mode(&partial.path), 0o600);
+            partial.finish(&sink, None).unwrap();
+            assert_eq!(mode(destination), wanted);
+        }
+    }
+
+    #[test]
+    fn what_took_the_partial_name_meanwhile_is_not_put_in_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let partial = partial_at(&dir.path().join("f"));
+        let (sink, _) = partial.own().unwrap();
+        sink.file().write_all(b"verified").unwrap();
+        fs::remove_file(&partial.path).unwrap();
+        assert_eq!(partial.finish(&sink, None).unwrap_err().exit, Exit::Local);
+        fs::write(&partial.path, "somebody else's").unwrap();
+        let failure = partial.finish(&sink, None).unwrap_err();
+        assert!(failure.message.contains("replaced"), "{failure}");
+        assert!(!partial.destination.exists());
+        partial.abandon(&sink);
+        assert!(partial.path.exists());
+    }
+
+    #[test]
+    fn a_missing_directory_is_named_itself() {
+        let dir = tempfile::tempdir().unwrap();
+        let missing = dir.path().join("missing");
+        let failure = partial_at(&missing.join("f")).own().unwrap_err();
+        let named = format!("{}: ", missing.display());
+        assert!(failure.message.starts_with(&named), "{failure}");
+    }
+
+    #[test]
+    fn a_name_that_no_file_can_have_is_refused_before_anything_moves() {
+        let dir = tempfile::tempdir().unwrap();
+        let failure = Target::at(&dir.path().join("x".repeat(256))).unwrap_err();
+        assert_eq!(failure.exit, Exit::Local);
+        assert!(failure.message.contains("too long"), "{failure}");
+    }
+
+    #[test]
+    fn names_of_unfinished_files_are_known() {
+        for name in [&b"a"[..], b"a.longhaul-partial", &[b'x'; 250]] {
+            assert!(names_beside(name).iter().all(|name| is_unfinished(name)));
+        }
+        for name in [
+            &b"a"[..],
+            b"a~",
+            b".longhaul-partial",
+            b"~",
+            b"a.longhaul-partial.gz",
+        ] {
+            assert!(!is_unfinished(name));
+        }
     }
 
     #[test]

@@ -28,6 +28,11 @@ impl Retries {
         }
     }
 
+    /// Whether there was an attempt before the running one.
+    pub(crate) fn begun(&self) -> bool {
+        self.attempt > 1
+    }
+
     /// After a failed attempt that moved `moved` bytes: number of the next attempt (from 2) and
     /// the wait before it, or `None` when this failure is final.
     pub(crate) fn next(&mut self, failure: &Failure, moved: u64) -> Option<(u32, Duration)> {
@@ -55,7 +60,9 @@ mod tests {
         let missing = Failure::new(Exit::NotFound, "missing");
         let mut retries = Retries::new(2, 1);
         assert_eq!(retries.next(&missing, 0), None);
+        assert!(!retries.begun());
         let (attempt, first) = retries.next(&lost, 0).unwrap();
+        assert!(retries.begun());
         assert_eq!(attempt, 2);
         let (attempt, second) = retries.next(&lost, 0).unwrap();
         assert_eq!(attempt, 3);

@@ -1,13 +1,14 @@
 //! `--trace`: JSON Lines, several times a second one line per stream and one per transfer, and a
 //! line for every decision about buffers and about streams.
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use data::job::StreamSample;
+use data::store::claim::{Claim, Claimed, claim};
 use serde::Serialize;
 use tune::sizing::Decision;
 use tune::streams::auto;
@@ -43,9 +44,24 @@ pub(crate) struct Snapshot<'a> {
 }
 
 impl Trace {
-    /// Creates the file.
+    /// Creates the file, or empties it when no other run is writing it.
     pub(crate) fn create(path: &Path) -> Result<Self, Failure> {
-        let file = File::create(path).map_err(|e| local(path, e))?;
+        let open = || {
+            let mut options = OpenOptions::new();
+            let file = options
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .open(path)?;
+            if file.metadata()?.is_file() {
+                if claim(&file, Claim::Sole)? == Claimed::Busy {
+                    return Err(io::Error::other("another run is writing this trace"));
+                }
+                file.set_len(0)?;
+            }
+            Ok(file)
+        };
+        let file = open().map_err(|e| local(path, e))?;
         Ok(Self {
             out: Mutex::new(BufWriter::new(file)),
         })
@@ -81,7 +97,7 @@ impl Trace {
 }
 
 fn line(out: &mut impl Write, value: &impl Serialize) {
-    let written = serde_json::to_writer(&mut *out, value).map_err(std::io::Error::from);
+    let written = serde_json::to_writer(&mut *out, value).map_err(io::Error::from);
     if let Err(e) = written.and_then(|()| out.write_all(b"\n")) {
         tracing::debug!("trace: {e}");
     }
@@ -111,6 +127,17 @@ mod tests {
         text.lines()
             .map(|l| serde_json::from_str(l).unwrap())
             .collect()
+    }
+
+    #[test]
+    fn two_runs_do_not_write_one_trace() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("t");
+        let first = Trace::create(&path).unwrap();
+        let failure = Trace::create(&path).unwrap_err();
+        assert!(failure.message.contains("another run"), "{failure}");
+        drop(first);
+        Trace::create(&path).unwrap();
     }
 
     #[test]

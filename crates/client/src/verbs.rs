@@ -7,7 +7,7 @@ use proto::checksum::Algorithm;
 
 use crate::batch::plan::make_remote;
 use crate::location::{Location, Server};
-use crate::partial::local;
+use crate::partial::{local, nameless_partial};
 use crate::session::Session;
 use crate::tree::{Tree, join};
 use crate::verify::sum_local;
@@ -82,10 +82,28 @@ pub(crate) async fn remove(
     let result = if recursive {
         remove_tree(&mut session, path).await
     } else {
-        session.delete(path).await
+        remove_file(&mut session, path).await
     };
     session.close().await;
     result
+}
+
+/// A file, and what an upload of it left unfinished, if its name had to be replaced by a hash: nobody
+/// else could tell what that is.
+async fn remove_file(session: &mut Session, path: &[u8]) -> Result<(), Failure> {
+    let removed = session.delete(path).await;
+    let gone = removed
+        .as_ref()
+        .err()
+        .is_none_or(|f| f.exit == Exit::NotFound);
+    let Some(partial) = nameless_partial(path).filter(|_| gone) else {
+        return removed;
+    };
+    match (removed, session.delete(&partial).await) {
+        (Err(_), Ok(())) => Ok(()),
+        // Most often there is none.
+        (removed, _) => removed,
+    }
 }
 
 /// Files first, then directories from the deepest up.

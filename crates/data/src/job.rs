@@ -13,6 +13,7 @@ use tune::streams::auto::Verdict;
 
 pub use crate::control::{Control, StreamSample};
 use crate::drs;
+use crate::rate::RateLimit;
 
 /// How bytes go between file and socket. `Auto` picks the measured winner per case
 /// (docs/benchmarks.md); the others pin a method where it applies and fall back to `Copy` where it
@@ -97,8 +98,8 @@ pub struct Settings {
     /// Sum the bytes that pass; the result is in the report. Has no effect in TYPE A, where the
     /// bytes on the wire are not those of the file.
     pub sum: Option<Algorithm>,
-    /// Bytes per second over all streams of the transfer.
-    pub rate: Option<u64>,
+    /// Bytes per second over all streams of the transfer, and of all others that share it.
+    pub rate: Option<RateLimit>,
     /// Nothing moved on any stream for this long: [`crate::error::DataError::Stalled`].
     pub stall: Duration,
     /// Longest wait for the first data connection.

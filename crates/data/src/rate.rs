@@ -1,6 +1,10 @@
-//! Rate limit: a token bucket shared by the streams of a transfer. Pure: time is an argument.
+//! Rate limit: a token bucket ([`TokenBucket`], pure: time is an argument), and one budget that the
+//! streams of one or several transfers share ([`RateLimit`]).
 
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use crate::lock::locked;
 
 /// Longest run of bytes that may pass at once, as time at the limited rate.
 const BURST: Duration = Duration::from_millis(100);
@@ -37,11 +41,59 @@ impl TokenBucket {
         self.full_at.saturating_sub(now).saturating_sub(BURST)
     }
 
+    /// Whether at `now` less than half of the burst is left.
+    pub fn is_spent(&self, now: Duration) -> bool {
+        self.full_at.saturating_sub(now) > BURST / 2
+    }
+
     /// Bytes that one step may move so that steps stay well below the burst.
     pub fn step(&self) -> usize {
         usize::try_from(self.rate / 40)
             .unwrap_or(usize::MAX)
             .max(1024)
+    }
+}
+
+/// One budget of bytes per second. Transfers that hold clones of it share it: what one leaves, the
+/// others may use.
+#[derive(Debug, Clone)]
+pub struct RateLimit(Arc<Budget>);
+
+#[derive(Debug)]
+struct Budget {
+    rate: u64,
+    begin: Instant,
+    bucket: Mutex<TokenBucket>,
+}
+
+impl RateLimit {
+    /// A budget of `rate` bytes per second (0 counts as 1).
+    pub fn new(rate: u64) -> Self {
+        Self(Arc::new(Budget {
+            rate: rate.max(1),
+            begin: Instant::now(),
+            bucket: Mutex::new(TokenBucket::new(rate)),
+        }))
+    }
+
+    /// Bytes per second of the whole budget, at least 1.
+    pub fn rate(&self) -> u64 {
+        self.0.rate
+    }
+
+    /// Books `bytes` and returns how long the caller must wait before it moves more.
+    pub fn take(&self, bytes: u64) -> Duration {
+        locked(&self.0.bucket).take(self.0.begin.elapsed(), bytes)
+    }
+
+    /// Bytes that one step may move so that steps stay well below the burst; at least 1024.
+    pub fn step(&self) -> usize {
+        locked(&self.0.bucket).step()
+    }
+
+    /// Whether those that share the budget use all of it now, so that it holds every one of them back.
+    pub fn is_spent(&self) -> bool {
+        locked(&self.0.bucket).is_spent(self.0.begin.elapsed())
     }
 }
 
@@ -60,6 +112,28 @@ mod tests {
         assert_eq!(bucket.take(start, 50_000), Duration::from_millis(50));
         let later = start + Duration::from_secs(10);
         assert_eq!(bucket.take(later, 200_000), Duration::from_millis(100));
+    }
+
+    #[test]
+    fn a_bucket_is_spent_while_it_is_asked_for_all_that_it_earns() {
+        let mut bucket = TokenBucket::new(MB);
+        assert!(!bucket.is_spent(Duration::ZERO));
+        let mut now = Duration::ZERO;
+        for _ in 0..20 {
+            now += bucket.take(now, 25_000);
+        }
+        assert!(bucket.is_spent(now));
+        assert!(!bucket.is_spent(now + Duration::from_millis(80)));
+    }
+
+    #[test]
+    fn what_one_holder_books_is_gone_for_the_others() {
+        let limit = RateLimit::new(MB);
+        let other = limit.clone();
+        assert!(limit.take(10 * MB) > Duration::from_secs(9));
+        assert!(other.is_spent());
+        assert!(other.take(MB) > Duration::from_secs(10));
+        assert_eq!((other.rate(), RateLimit::new(0).rate()), (MB, 1));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::job::{Report, Settings, WireStats};
 use crate::lanes::Lanes;
 use crate::lock::locked;
 use crate::os::wake::{self, Wake};
-use crate::rate::TokenBucket;
+use crate::rate::RateLimit;
 use crate::stall::StallClock;
 
 /// Most bytes that one system call moves: large enough to make calls cheap, small enough for
@@ -28,7 +28,7 @@ pub(crate) struct Transfer {
     control: Arc<Control>,
     clock: StallClock,
     begin: Instant,
-    bucket: Option<Mutex<TokenBucket>>,
+    rate: Option<RateLimit>,
     step: usize,
     moved: AtomicU64,
     stop: Arc<Wake>,
@@ -54,15 +54,14 @@ impl Transfer {
         let stop = Wake::new().map_err(|e| DataError::setup("an event descriptor", e))?;
         let stop = Arc::new(stop);
         control.ring_on_cancel(&stop);
-        let bucket = settings.rate.map(TokenBucket::new);
         let begin = Instant::now();
         control.note_begin(begin);
         Ok(Self {
             control: Arc::clone(control),
             clock: StallClock::new(settings.stall),
             begin,
-            step: bucket.as_ref().map_or(STEP, |b| b.step().min(STEP)),
-            bucket: bucket.map(Mutex::new),
+            step: settings.rate.as_ref().map_or(STEP, |r| r.step().min(STEP)),
+            rate: settings.rate.clone(),
             moved: AtomicU64::new(0),
             stop,
             stopped: AtomicBool::new(false),
@@ -125,11 +124,10 @@ impl Transfer {
 
     /// Books `n` bytes with the rate limit and sleeps as long as it demands.
     pub(crate) fn throttle(&self, n: usize) -> Result<(), DataError> {
-        let Some(bucket) = &self.bucket else {
-            return Ok(());
-        };
-        let pause = locked(bucket).take(self.begin.elapsed(), n as u64);
-        self.pause(pause)
+        match &self.rate {
+            Some(rate) => self.pause(rate.take(n as u64)),
+            None => Ok(()),
+        }
     }
 
     /// Sleeps at this end's own wish, unless the transfer is to stop.

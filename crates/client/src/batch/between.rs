@@ -329,6 +329,7 @@ async fn length(
 
 impl Job for Between<'_> {
     async fn attempt(&mut self) -> Result<Outcome, Failure> {
+        self.upload.own(self.item)?;
         let ctx = self.ctx;
         let to_server = self.upload.server;
         let sessions = tokio::try_join!(ctx.pool.take(self.server), ctx.pool.take(to_server));

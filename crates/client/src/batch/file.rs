@@ -10,21 +10,30 @@ use super::persist::persist;
 use super::plan::Item;
 use super::put::Put;
 use super::{Context, Outcome, here};
+use crate::Failure;
 use crate::location::Location;
 use crate::partial::Target;
 use crate::tree::Facts;
-use crate::{Exit, Failure};
 
-/// Copies one file. A failure comes with the bytes that were moved in vain.
+/// Copies one file. A failure comes with the bytes that were moved in vain. With `--wait`, each look at
+/// whether another copy is still at it begins anew: what there is to do may have changed meanwhile.
 pub(super) async fn copy(ctx: &Context, item: &Item) -> Result<Outcome, (u64, Failure)> {
     let meter = ctx.meter.begin(item.source.display());
-    if ctx.options.keep_existing
-        && let Some(outcome) = existing(ctx, item).await.map_err(|f| (0, f))?
-    {
-        return Ok(outcome);
+    let mut waited = 0;
+    loop {
+        if ctx.options.keep_existing
+            && let Some(outcome) = existing(ctx, item).await.map_err(|f| (0, f))?
+        {
+            return Ok(outcome);
+        }
+        match move_file(ctx, item, &meter).await {
+            Err(failure) if failure.is_occupied() && ctx.options.wait => {
+                ctx.wait_for_turn(&failure, waited).await;
+                waited += 1;
+            }
+            result => return result.map_err(|failure| (meter.moved(), failure)),
+        }
     }
-    let result = move_file(ctx, item, &meter).await;
-    result.map_err(|failure| (meter.moved(), failure))
 }
 
 async fn move_file(ctx: &Context, item: &Item, meter: &FileMeter) -> Result<Outcome, Failure> {
@@ -47,14 +56,11 @@ async fn move_file(ctx: &Context, item: &Item, meter: &FileMeter) -> Result<Outc
         (Location::Remote { server, path }, destination) => {
             let target = target(destination)?;
             let mut job = Get::new(ctx, item, (server, path), &target, meter)?;
-            let result = persist(ctx, &shown, meter, &mut job).await;
-            drop(job);
-            clean_up(&target, result)
+            persist(ctx, &shown, meter, &mut job).await
         }
         (_, destination) => {
             let target = target(destination)?;
-            let result = here::copy(ctx, item, &target, meter).await;
-            clean_up(&target, result)
+            here::copy(ctx, item, &target, meter).await
         }
     }
 }
@@ -66,19 +72,8 @@ fn target(destination: &Location) -> Result<Target, Failure> {
     }
 }
 
-/// A failed copy that stored nothing leaves nothing.
-fn clean_up(target: &Target, result: Result<Outcome, Failure>) -> Result<Outcome, Failure> {
-    if result.is_err()
-        && let Target::File(partial) = target
-        && partial.length() == Some(0)
-    {
-        // What cannot be removed is an empty file with a recognisable name.
-        let _ = fs::remove_file(&partial.path);
-    }
-    result
-}
-
-/// `--overwrite never`: a destination that exists is done if it agrees, and an error if not.
+/// `--keep-existing`: a destination that exists is left alone, whatever it holds. One that does not
+/// look like the source is named in a warning.
 async fn existing(ctx: &Context, item: &Item) -> Result<Option<Outcome>, Failure> {
     let there = match &item.destination {
         Location::Pipe => None,
@@ -97,22 +92,61 @@ async fn existing(ctx: &Context, item: &Item) -> Result<Option<Outcome>, Failure
     let Some(there) = there else {
         return Ok(None);
     };
-    let same_size = item.facts.size.is_some() && item.facts.size == there.size;
-    let same_time = item.facts.modified.is_some() && item.facts.modified == there.modified;
-    if same_size && same_time {
-        let reason = "already in place, with the same size and time";
-        return Ok(Some(Outcome::Skipped(reason.to_owned())));
+    if let Some(difference) = difference(item.facts, there) {
+        ctx.warn(format!(
+            "{} exists and {difference} {}; it was left alone",
+            item.destination.display(),
+            item.source.display()
+        ));
     }
-    Err(Failure::new(
-        Exit::Integrity,
-        format!(
-            "{} exists and is not known to be the same file; it was left alone",
-            item.destination.display()
-        ),
-    ))
+    Ok(Some(Outcome::Kept))
 }
 
+/// What tells that `there` is no copy of a source with these facts, as far as both are known.
+fn difference(source: Facts, there: Facts) -> Option<&'static str> {
+    let differ = |(a, b): (u64, u64)| a != b;
+    if source.size.zip(there.size).is_some_and(differ) {
+        return Some("has another size than");
+    }
+    let older = source.modified.zip(there.modified);
+    let older = older.is_some_and(|(source, there)| there.0 < source.0);
+    older.then_some("is older than")
+}
+
+/// Of what is at a local path: a file, or a link to nowhere, which a copy would replace.
 fn local_facts(path: &Path) -> Option<Facts> {
-    let meta = fs::metadata(path).ok()?;
-    meta.is_file().then(|| Facts::of_local(&meta))
+    match fs::metadata(path) {
+        Ok(meta) => meta.is_file().then(|| Facts::of_local(&meta)),
+        Err(_) => fs::symlink_metadata(path).ok().map(|_| Facts::default()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proto::timestamp::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn a_kept_file_differs_by_size_or_by_being_older() {
+        let facts = |size, modified| Facts {
+            size,
+            modified: modified_at(modified),
+        };
+        let source = facts(Some(5), Some(100));
+        for same in [
+            source,
+            facts(Some(5), Some(200)),
+            facts(Some(5), None),
+            facts(None, None),
+        ] {
+            assert_eq!(difference(source, same), None);
+        }
+        assert!(difference(source, facts(Some(6), Some(100))).is_some());
+        assert!(difference(source, facts(Some(5), Some(99))).is_some());
+    }
+
+    fn modified_at(seconds: Option<i64>) -> Option<Timestamp> {
+        seconds.map(Timestamp)
+    }
 }

@@ -38,8 +38,10 @@ pub(super) struct Get<'a> {
     span: Span,
     /// The same in all attempts.
     lanes: Option<Lanes>,
-    /// Open once it is known what an earlier run left.
+    /// Open, and owned, over all attempts.
     sink: Option<Arc<FileSink>>,
+    /// It is decided what of an earlier run is kept.
+    ready: bool,
     journal: Option<Journal>,
     /// Safe at the destination.
     have: RangeSet,
@@ -79,6 +81,7 @@ impl<'a> Get<'a> {
             meter,
             lanes: None,
             sink: None,
+            ready: false,
             journal: None,
             have: RangeSet::new(),
             resumed: false,
@@ -92,21 +95,21 @@ impl<'a> Get<'a> {
             &[session.features()],
             self.span.part.is_none(),
         )?;
-        let sink = match &self.sink {
-            Some(sink) => Arc::clone(sink),
-            None => {
-                if let Some(label) = self.in_place(session, check).await? {
-                    return Ok(Outcome::done(self.meter.moved(), label, None));
-                }
-                self.open(session).await?
-            }
-        };
+        if !self.ready
+            && let Some(label) = self.in_place(session, check).await?
+        {
+            return Ok(Outcome::done(self.meter.moved(), label, None));
+        }
+        let sink = self.own()?;
+        if !self.ready {
+            self.open(session, &sink).await?;
+        }
         let moved = self.transfer(session, &sink, check).await?;
         if !session.is_usable() {
             *session = self.ctx.pool.take(self.server).await?;
         }
         self.check_length(&sink)?;
-        let label = match self.verify(session, check, &moved).await {
+        let label = match self.verify(session, &sink, check, &moved).await {
             Err(failure) if failure.exit == Exit::Integrity => {
                 self.forget_journal();
                 return Err(failure);
@@ -120,6 +123,18 @@ impl<'a> Get<'a> {
         self.forget_journal();
         let measured = moved.attempt.map(Measured::received);
         Ok(Outcome::done(self.meter.moved(), label, measured))
+    }
+
+    /// The destination, which nobody else writes until this get is over.
+    fn own(&mut self) -> Result<Arc<FileSink>, Failure> {
+        if let Some(sink) = &self.sink {
+            return Ok(Arc::clone(sink));
+        }
+        let sink = match self.target {
+            Target::Direct { sink } => Arc::clone(sink),
+            Target::File(partial) => self.ctx.own(partial)?,
+        };
+        Ok(Arc::clone(self.sink.insert(sink)))
     }
 
     fn forget_journal(&mut self) {
@@ -168,34 +183,43 @@ impl<'a> Get<'a> {
             .compare(check, &mut source, &mut destination)
             .await?;
         if label.is_some() {
-            journal::forget(&partial.journal);
+            self.forget_unused(partial);
             let size = self.span.size;
             self.ctx.started(self.item, size, size.unwrap_or(0));
         }
         Ok(label)
     }
 
-    /// Opens the destination; decides what of an earlier run is kept.
-    async fn open(&mut self, session: &mut Session) -> Result<Arc<FileSink>, Failure> {
+    /// Removes what a run left that was killed after the rename, unless somebody is at it again.
+    fn forget_unused(&self, partial: &Partial) {
+        let left = partial.journal.symlink_metadata().is_ok();
+        if left && let Ok(sink) = self.ctx.own(partial) {
+            journal::forget(&partial.journal);
+            partial.abandon(&sink);
+        }
+    }
+
+    /// Decides what of an earlier run is kept.
+    async fn open(&mut self, session: &mut Session, sink: &FileSink) -> Result<(), Failure> {
         let pipe = matches!(self.target, Target::Direct { sink } if !sink.seekable());
         let lanes = Lanes::of(self.ctx, self.span.size, pipe, Way::Get(session));
         let lanes = *self.lanes.get_or_insert(lanes);
-        let sink = match self.target {
-            Target::Direct { sink } => Arc::clone(sink),
-            Target::File(partial) => self.open_partial(session, partial, lanes).await?,
-        };
-        self.sink = Some(Arc::clone(&sink));
+        if let Target::File(partial) = self.target {
+            self.open_partial(session, partial, sink, lanes).await?;
+        }
+        self.ready = true;
         self.ctx
             .started(self.item, self.span.size, self.have.bytes());
-        Ok(sink)
+        Ok(())
     }
 
     async fn open_partial(
         &mut self,
         session: &mut Session,
         partial: &Partial,
+        sink: &FileSink,
         lanes: Lanes,
-    ) -> Result<Arc<FileSink>, Failure> {
+    ) -> Result<(), Failure> {
         let mut identity = Identity {
             source: self.item.source.identity(),
             destination: self.item.destination.identity(),
@@ -204,30 +228,34 @@ impl<'a> Get<'a> {
             part: self.span.part,
             in_order: lanes.in_order,
         };
-        if self.ctx.options.resume && !self.distrust {
-            self.have = self.leftover(session, partial, &identity).await?;
+        let length = length(sink).map_err(|e| local(&partial.path, e))?;
+        if self.ctx.options.resume && !self.distrust && length > 0 {
+            self.have = self
+                .leftover(session, partial, (sink, length), &identity)
+                .await?;
         }
         self.resumed = !self.have.is_empty();
         let path = partial.journal.clone();
         let journal = if self.resumed {
-            identity.in_order &= is_all(&self.have, partial.length());
+            identity.in_order &= is_all(&self.have, Some(length));
             Journal::taken_up(path, identity, &self.have)
         } else {
             Journal::fresh(path, identity)
         };
         self.journal = Some(journal.map_err(|e| local(&partial.journal, e))?);
-        partial.open(!self.resumed)
+        match self.resumed {
+            true => Ok(()),
+            false => partial.start_over(sink),
+        }
     }
 
     async fn leftover(
         &self,
         session: &mut Session,
         partial: &Partial,
+        (sink, length): (&FileSink, u64),
         identity: &Identity,
     ) -> Result<RangeSet, Failure> {
-        let Some(length) = partial.length().filter(|n| *n > 0) else {
-            return Ok(RangeSet::new());
-        };
         let leftover = Leftover {
             identity,
             length,
@@ -240,8 +268,9 @@ impl<'a> Get<'a> {
             path: self.path,
             origin: self.span.origin(),
         };
+        let written = sink.reread();
         let mut destination = End::Local {
-            source: open_source(&partial.path)?,
+            source: written.ok_or_else(|| local(&partial.path, "cannot be read again"))?,
             origin: 0,
         };
         usable(
@@ -353,6 +382,7 @@ impl<'a> Get<'a> {
     async fn verify(
         &self,
         session: &mut Session,
+        sink: &FileSink,
         check: Check,
         moved: &Moved,
     ) -> Result<String, Failure> {
@@ -361,7 +391,7 @@ impl<'a> Get<'a> {
         };
         let inline = moved.attempt.as_ref();
         let inline = inline.and_then(|a| a.report.digest.clone());
-        let Some(copy) = self.copy_sum(algorithm, inline).await? else {
+        let Some(copy) = self.copy_sum(sink, algorithm, inline).await? else {
             return self.without_sum(check, "what was written cannot be read again");
         };
         let source = match &moved.remote {
@@ -389,19 +419,19 @@ impl<'a> Get<'a> {
         Ok(check.size_label(self.span.size.is_some()))
     }
 
-    /// The copy's sum: as computed on the way, else of the partial file.
+    /// The copy's sum: as computed on the way, else of the open partial file.
     async fn copy_sum(
         &self,
+        sink: &FileSink,
         algorithm: Algorithm,
         inline: Option<String>,
     ) -> Result<Option<String>, Failure> {
-        match (inline, self.target) {
-            (Some(sum), _) => Ok(Some(sum)),
-            (None, Target::File(partial)) => {
-                let source = open_source(&partial.path)?;
-                sum_local(algorithm, source, 0, None).await.map(Some)
-            }
-            (None, Target::Direct { .. }) => Ok(None),
+        if inline.is_some() || matches!(self.target, Target::Direct { .. }) {
+            return Ok(inline);
+        }
+        match sink.reread() {
+            Some(written) => sum_local(algorithm, written, 0, None).await.map(Some),
+            None => Ok(None),
         }
     }
 
@@ -409,17 +439,13 @@ impl<'a> Get<'a> {
         let (Target::File(partial), Some(size)) = (self.target, self.span.size) else {
             return Ok(());
         };
-        let length = sink
-            .file()
-            .metadata()
-            .map_err(|e| local(&partial.path, e))?;
-        if length.len() == size {
+        let length = length(sink).map_err(|e| local(&partial.path, e))?;
+        if length == size {
             return Ok(());
         }
         let message = format!(
-            "{}: {} bytes arrived, {size} were announced",
+            "{}: {length} bytes arrived, {size} were announced",
             self.item.source.display(),
-            length.len()
         );
         Err(Failure::new(Exit::Integrity, message))
     }
@@ -451,6 +477,11 @@ async fn source_sum(
     session.checksum(algorithm, offset, length, path).await
 }
 
+/// Bytes in the open file.
+fn length(sink: &FileSink) -> std::io::Result<u64> {
+    sink.file().metadata().map(|meta| meta.len())
+}
+
 fn open_source(path: &Path) -> Result<Arc<dyn Source>, Failure> {
     let open = || {
         let file = std::fs::File::open(path)?;
@@ -462,6 +493,15 @@ fn open_source(path: &Path) -> Result<Arc<dyn Source>, Failure> {
 
 impl Job for Get<'_> {
     async fn attempt(&mut self) -> Result<Outcome, Failure> {
+        // Before the server is troubled: nobody else's file is waited for with a session in hand.
+        // Where nothing unfinished is, `--resume` looks at the destination first.
+        let unfinished = match self.target {
+            Target::File(partial) => partial.length().is_some(),
+            Target::Direct { .. } => false,
+        };
+        if unfinished || !self.ctx.options.resume {
+            self.own()?;
+        }
         let mut session = self.ctx.pool.take(self.server).await?;
         let result = self.with(&mut session).await;
         self.ctx.give_back(self.server, session, &result);
@@ -473,9 +513,18 @@ impl Job for Get<'_> {
             return false;
         }
         self.distrust = true;
-        self.sink = None;
+        self.ready = false;
         self.journal = None;
         self.have = RangeSet::new();
         true
+    }
+}
+
+impl Drop for Get<'_> {
+    /// A copy that stored nothing leaves nothing.
+    fn drop(&mut self) {
+        if let (Target::File(partial), Some(sink)) = (self.target, &self.sink) {
+            partial.abandon(sink);
+        }
     }
 }

@@ -3,10 +3,12 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use data::digest::Digest;
 use data::job::Control;
-use data::store::file::{FileSink, FileSource};
+use data::rate::RateLimit;
+use data::store::file::FileSink;
 use data::store::{Sink, Source};
 use proto::checksum::Algorithm;
 
@@ -14,7 +16,8 @@ use super::meter::{FileMeter, Safe};
 use super::put::open;
 use super::request::Span;
 use super::{Context, Item, Outcome};
-use crate::partial::{Partial, Target, local};
+use crate::journal;
+use crate::partial::Target;
 use crate::tree::Facts;
 use crate::verify::{compare, sum_local};
 use crate::{Exit, Failure, Verify};
@@ -49,12 +52,18 @@ pub(super) async fn copy(
     };
     let sink = match target {
         Target::Direct { sink } => Arc::clone(sink),
-        Target::File(partial) => partial.open(true)?,
+        Target::File(partial) => ctx.own(partial)?,
     };
-    let sum = move_bytes(source, Arc::clone(&sink), span, algorithm, meter).await?;
+    let owned = Owned {
+        target,
+        sink: Arc::clone(&sink),
+    };
+    owned.start_over()?;
+    let pace = ctx.rate.clone();
+    let sum = move_bytes(source, Arc::clone(&sink), span, algorithm, (meter, pace)).await?;
     let label = match (target, algorithm) {
-        (Target::File(partial), Some(algorithm)) => {
-            verify(partial, algorithm, &sum, &item.source.display()).await?
+        (Target::File(_), Some(algorithm)) => {
+            verify(&sink, algorithm, &sum, &item.source.display()).await?
         }
         (Target::Direct { .. }, Some(_)) if options.verify != Verify::Auto => {
             let message = "what was written cannot be read again to verify it";
@@ -74,16 +83,46 @@ fn finish(target: &Target, sink: &FileSink, facts: Facts) -> Result<(), Failure>
     }
 }
 
+/// The destination while it is written.
+struct Owned<'a> {
+    target: &'a Target,
+    sink: Arc<FileSink>,
+}
+
+impl Owned<'_> {
+    /// Empties the file; a journal of an earlier get would be about what it no longer holds.
+    fn start_over(&self) -> Result<(), Failure> {
+        let Target::File(partial) = self.target else {
+            return Ok(());
+        };
+        journal::forget(&partial.journal);
+        partial.start_over(&self.sink)
+    }
+}
+
+impl Drop for Owned<'_> {
+    /// A copy that stored nothing leaves nothing.
+    fn drop(&mut self) {
+        if let Target::File(partial) = self.target {
+            partial.abandon(&self.sink);
+        }
+    }
+}
+
 async fn verify(
-    partial: &Partial,
+    sink: &FileSink,
     algorithm: Algorithm,
     sum: &str,
     shown: &str,
 ) -> Result<String, Failure> {
-    let copy = std::fs::File::open(&partial.path)
-        .and_then(|file| FileSource::new(file, partial.path.to_string_lossy()))
-        .map_err(|e| local(&partial.path, e))?;
-    let copy = sum_local(algorithm, Arc::new(copy), 0, None).await?;
+    let unreadable = || {
+        Failure::new(
+            Exit::Local,
+            format!("{}: cannot be read again", sink.name()),
+        )
+    };
+    let written = sink.reread().ok_or_else(unreadable)?;
+    let copy = sum_local(algorithm, written, 0, None).await?;
     compare(algorithm, sum, &copy, shown)?;
     Ok(algorithm.name().to_ascii_lowercase())
 }
@@ -94,7 +133,7 @@ async fn move_bytes(
     sink: Arc<FileSink>,
     span: Span,
     algorithm: Option<Algorithm>,
-    meter: &FileMeter,
+    (meter, rate): (&FileMeter, Option<RateLimit>),
 ) -> Result<String, Failure> {
     let moved = Arc::new(AtomicU64::new(0));
     let written = Arc::clone(&moved);
@@ -107,15 +146,14 @@ async fn move_bytes(
     let mut work = tokio::task::spawn_blocking(move || {
         let mut digest = algorithm.map(Digest::new);
         pump(
-            source.as_ref(),
-            sink.as_ref(),
+            (source.as_ref(), sink.as_ref()),
             span,
             digest.as_mut(),
-            &moved,
+            &Pace { moved, rate },
         )?;
         Ok(digest.map(Digest::finish).unwrap_or_default())
     });
-    let mut timer = tokio::time::interval(std::time::Duration::from_millis(100));
+    let mut timer = tokio::time::interval(Duration::from_millis(100));
     loop {
         tokio::select! {
             done = &mut work => {
@@ -145,19 +183,47 @@ impl Drop for Progress {
     }
 }
 
+/// What the pump heeds: how far it is or shall stop, and how fast it may be.
+struct Pace {
+    moved: Arc<AtomicU64>,
+    rate: Option<RateLimit>,
+}
+
+impl Pace {
+    /// `bytes` more were moved; sleeps as long as the limit demands.
+    fn add(&self, bytes: u64) -> Result<(), Failure> {
+        let stopped = || Failure::new(Exit::Interrupted, "interrupted");
+        let add = |at| (at != STOP).then(|| at + bytes);
+        let relaxed = Ordering::Relaxed;
+        self.moved
+            .fetch_update(relaxed, relaxed, add)
+            .map_err(|_| stopped())?;
+        let mut left = self.rate.as_ref().map_or(Duration::ZERO, |r| r.take(bytes));
+        while !left.is_zero() {
+            if self.moved.load(relaxed) == STOP {
+                return Err(stopped());
+            }
+            let nap = left.min(Duration::from_millis(50));
+            std::thread::sleep(nap);
+            left -= nap;
+        }
+        Ok(())
+    }
+}
+
 fn pump(
-    source: &dyn Source,
-    sink: &dyn Sink,
+    (source, sink): (&dyn Source, &dyn Sink),
     span: Span,
     mut digest: Option<&mut Digest>,
-    moved: &AtomicU64,
+    pace: &Pace,
 ) -> Result<(), Failure> {
     let failed = |name: String, e: io::Error| Failure::new(Exit::Local, format!("{name}: {e}"));
-    let mut buffer = vec![0; CHUNK];
+    let step = pace.rate.as_ref().map_or(CHUNK, RateLimit::step);
+    let mut buffer = vec![0; step.min(CHUNK)];
     let mut at = 0_u64;
     loop {
         let wanted = span.size.map_or(u64::MAX, |size| size - at);
-        let room = usize::try_from(wanted).map_or(CHUNK, |n| n.min(CHUNK));
+        let room = usize::try_from(wanted).map_or(buffer.len(), |n| n.min(buffer.len()));
         if room == 0 {
             return Ok(());
         }
@@ -179,11 +245,7 @@ fn pump(
         }
         sink.write_at(at, bytes)
             .map_err(|e| failed(sink.name(), e))?;
-        let before = at;
         at += read as u64;
-        let current = moved.compare_exchange(before, at, Ordering::Relaxed, Ordering::Relaxed);
-        if current.is_err() {
-            return Err(Failure::new(Exit::Interrupted, "interrupted"));
-        }
+        pace.add(read as u64)?;
     }
 }

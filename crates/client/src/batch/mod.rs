@@ -6,12 +6,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use data::job::WireStats;
+use data::rate::RateLimit;
+use data::store::file::FileSink;
 use proto::listing::RemoteEntry;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 use tune::limiter::Role;
 
 use crate::location::{Location, Server};
+use crate::partial::Partial;
 use crate::retry::Retries;
 use crate::session::Session;
 use crate::trace::Trace;
@@ -46,6 +49,10 @@ use tally::Tally;
 
 /// Most files at a time.
 const MAX_CONCURRENCY: usize = 64;
+/// How long after the first look a file is looked at again that another copy writes; and after each of
+/// many.
+const TURN_FIRST: Duration = Duration::from_millis(100);
+const TURN_MOST: Duration = Duration::from_secs(5);
 
 /// What all files of a batch share.
 pub(crate) struct Context {
@@ -54,8 +61,8 @@ pub(crate) struct Context {
     pub(crate) pool: Arc<Pool>,
     meter: Arc<Meter>,
     trace: Option<Trace>,
-    /// Bytes per second of one transfer: the limit divided by the files at a time.
-    rate: Option<u64>,
+    /// `--limit-rate`: one budget for all files.
+    rate: Option<RateLimit>,
     /// For the jitter of waits.
     seed: u64,
     started: Instant,
@@ -69,7 +76,7 @@ impl Context {
             pool: Arc::new(Pool::new(options.timeout)),
             meter: Arc::default(),
             trace,
-            rate: options.limit_rate,
+            rate: options.limit_rate.map(RateLimit::new),
             seed: RandomState::new().hash_one(std::process::id()),
             started: Instant::now(),
             warned: Mutex::default(),
@@ -108,6 +115,35 @@ impl Context {
         }
     }
 
+    /// Makes this copy the only writer of a local file; says so once where nobody can tell.
+    fn own(&self, partial: &Partial) -> Result<Arc<FileSink>, Failure> {
+        let (sink, locked) = partial.own()?;
+        if !locked {
+            self.warn(format!(
+                "{}: this file system has no locks, so that nothing stops another copy from \
+                 writing the same file at the same time",
+                partial
+                    .destination
+                    .parent()
+                    .unwrap_or(&partial.destination)
+                    .display()
+            ));
+        }
+        Ok(sink)
+    }
+
+    /// Lets some time pass until a file may be free that another copy writes: longer each time.
+    async fn wait_for_turn(&self, failure: &Failure, waited: u32) {
+        let message = failure.message.as_str();
+        // The advice was taken already.
+        let reason = message
+            .rsplit_once("; ")
+            .map_or(message, |(reason, _)| reason);
+        self.warn(format!("{reason}; waiting"));
+        let pause = TURN_FIRST * 2_u32.saturating_pow(waited);
+        tokio::time::sleep(pause.min(TURN_MOST)).await;
+    }
+
     /// Tells that a file's bytes begin to move; `resumed` of them are safe already.
     fn started(&self, item: &Item, bytes: Option<u64>, resumed: u64) {
         self.observer.event(Event::Started {
@@ -139,7 +175,10 @@ impl Context {
         });
         if in_order {
             self.pool.give(server, session);
-        } else if result.as_ref().is_err_and(|failure| failure.transient) {
+        } else if result
+            .as_ref()
+            .is_err_and(|f| f.transient && !f.is_occupied())
+        {
             // Whatever cut this session off has probably cut the idle ones off, too.
             self.pool.forget(server);
         }
@@ -158,8 +197,8 @@ enum Outcome {
         /// What was seen of the last attempt.
         measured: Option<Box<Measured>>,
     },
-    /// Left alone, and why.
-    Skipped(String),
+    /// There was something at the destination, which was left alone.
+    Kept,
 }
 
 impl Outcome {
@@ -265,7 +304,7 @@ async fn run(
     let parsed: Result<Vec<_>, _> = sources.iter().map(|s| Location::parse(s)).collect();
     let (sources, destination) = (parsed?, Location::parse(destination)?);
     check(&sources, &destination, options)?;
-    let mut ctx = Context::new(options.clone(), Arc::clone(observer))?;
+    let ctx = Context::new(options.clone(), Arc::clone(observer))?;
     let plan = plan::plan(&ctx, &sources, &destination).await?;
     if plan.items.len() > 1 && (options.offset.is_some() || options.length.is_some()) {
         return Err(Failure::new(
@@ -277,8 +316,7 @@ async fn run(
         .concurrency
         .clamp(1, MAX_CONCURRENCY)
         .min(plan.items.len().max(1));
-    ctx.rate = options.limit_rate.map(|r| (r / workers as u64).max(1));
-    lock(tally).limit(ctx.rate);
+    lock(tally).limit(options.limit_rate);
     execute(&Arc::new(ctx), plan, workers, tally).await;
     Ok(())
 }
@@ -290,6 +328,13 @@ fn check(
     options: &CopyOptions,
 ) -> Result<(), Failure> {
     let usage = |message: &str| Err(Failure::new(Exit::Usage, message));
+    if let Some(trace) = &options.trace {
+        let trace = Location::Local(trace.clone());
+        let mut ends = sources.iter().chain([destination]);
+        if ends.any(|end| plan::same_place(&trace, end)) {
+            return usage("--trace would write over a file that is to be copied: name another one");
+        }
+    }
     let pipes = sources.iter().filter(|s| **s == Location::Pipe).count();
     if pipes > 1 || (pipes == 1 && sources.len() > 1) {
         return usage("standard input cannot be one of several sources");
@@ -299,6 +344,13 @@ fn check(
     }
     if options.limit_rate == Some(0) {
         return usage("a rate limit of 0 would never end");
+    }
+    let remote = |at: &Location| matches!(at, Location::Remote { .. });
+    if options.limit_rate.is_some() && remote(destination) && sources.iter().any(remote) {
+        return usage(
+            "--limit-rate cannot be kept between two servers, because the bytes do not pass this \
+             machine: leave it out, or copy by way of this machine",
+        );
     }
     if pipes == 1 && (options.offset.is_some() || options.length.is_some()) {
         return usage("--offset and --length need a source with a size, not standard input");
@@ -364,9 +416,13 @@ async fn work(ctx: &Context, queue: &Mutex<VecDeque<Item>>, tally: &Mutex<Tally>
                     verified,
                 });
             }
-            Ok(Outcome::Skipped(reason)) => {
-                lock(tally).skip();
-                ctx.observer.event(Event::Skipped { source, reason });
+            Ok(Outcome::Kept) => {
+                lock(tally).keep();
+                let destination = item.destination.display();
+                ctx.observer.event(Event::Kept {
+                    source,
+                    destination,
+                });
             }
             Err((bytes, failure)) => {
                 lock(tally).moved(bytes);

@@ -41,7 +41,10 @@ pub(super) async fn persist(
             ctx.warn(format!("{}; starting over", failure.message));
             continue;
         }
-        if !job.repeatable() {
+        // After a cut, the one who is at it may be our own last session, which the server has not
+        // given up yet.
+        let others = failure.is_occupied() && !retries.begun();
+        if !job.repeatable() || others {
             return Err(failure);
         }
         let moved = meter.moved().saturating_sub(before);

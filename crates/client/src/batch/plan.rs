@@ -5,19 +5,28 @@
 //! - A directory needs `-r`; it becomes `DESTINATION/NAME` when the destination exists and
 //!   `DESTINATION` when not.
 //! - A pattern in the last component of a source stands for what it matches.
+//!
+//! Unfinished files of earlier copies (and their journals) that a tree or a pattern brings are left
+//! out; one that is named itself is copied. Files that would be in each other's way refuse the whole
+//! plan.
 
 use std::path::Path;
 
+use proto::path::MAX_NAME;
+
 use crate::batch::Context;
 use crate::location::{Location, Server};
+use crate::partial::is_unfinished;
 use crate::session::Session;
 use crate::tree::{Facts, Tree, check_name, check_sendable, join, local_path};
 use crate::{Event, Exit, Failure};
 
+mod conflicts;
 mod ends;
 mod expand;
 
-use ends::{inside, name_of, same_place};
+pub(crate) use ends::same_place;
+use ends::{inside, name_of};
 use expand::{Found, expand};
 
 /// One file to copy.
@@ -66,7 +75,11 @@ pub(crate) async fn plan(
     let looking = async {
         for source in sources {
             match expand(ctx, source).await {
-                Ok(more) => found.extend(more),
+                Ok(more) => {
+                    for one in more {
+                        plan.sort_in(one, source, &mut found);
+                    }
+                }
                 Err(failure) => plan.failed.push((source.display(), failure)),
             }
         }
@@ -87,6 +100,7 @@ pub(crate) async fn plan(
             bytes: plan.items.iter().filter_map(|i| i.facts.size).sum(),
         });
     }
+    conflicts::check(&plan)?;
     Ok(plan)
 }
 
@@ -151,7 +165,26 @@ async fn remote_destination(
     }
 }
 
+/// Why a file is left out that an earlier copy did not finish.
+const UNFINISHED: &str = "unfinished file of an earlier copy, or its journal";
+
 impl Plan {
+    /// Takes what `source` stands for, unless it is there already or unfinished and not named itself.
+    fn sort_in(&mut self, one: Found, source: &Location, found: &mut Vec<Found>) {
+        let unfinished = name_of(&one.at).is_some_and(|name| is_unfinished(&name));
+        if unfinished && one.at != *source {
+            self.skip(&one.at, UNFINISHED);
+        } else if found.iter().any(|other| other.at == one.at) {
+            self.skip(&one.at, "named twice");
+        } else {
+            found.push(one);
+        }
+    }
+
+    fn skip(&mut self, source: &Location, why: &str) {
+        self.skipped.push((source.display(), why.to_owned()));
+    }
+
     /// Adds one source: a file, or with `-r` a tree.
     async fn add(&mut self, ctx: &Context, found: Found, destination: &Destination) {
         let shown = found.at.display();
@@ -181,6 +214,9 @@ impl Plan {
                     destination.display()
                 ),
             ));
+        }
+        if let Location::Remote { .. } = destination {
+            check_length(&destination)?;
         }
         self.items.push(Item {
             source,
@@ -229,6 +265,10 @@ impl Plan {
         }
         for (relative, facts) in tree.files {
             let (from, to) = (below(source, &relative), below(top, &relative));
+            if name_of(&from).is_some_and(|name| is_unfinished(&name)) {
+                self.skip(&from, UNFINISHED);
+                continue;
+            }
             let sendable = match &to {
                 Location::Remote { path, .. } => check_sendable(path),
                 _ => Ok(()),
@@ -243,6 +283,20 @@ impl Plan {
         let failed = tree.failed.iter().map(|(r, why)| (at(r), why.clone()));
         self.failed.extend(failed);
     }
+}
+
+/// Refuses a name that no file system has room for, before its bytes are moved under another one.
+/// Characters count: some servers' file systems do not count bytes.
+fn check_length(destination: &Location) -> Result<(), Failure> {
+    let name = name_of(destination).unwrap_or_default();
+    if String::from_utf8_lossy(&name).chars().count() <= MAX_NAME {
+        return Ok(());
+    }
+    let message = format!(
+        "{}: the name is longer than the {MAX_NAME} characters that file systems have room for",
+        destination.display()
+    );
+    Err(Failure::new(Exit::Usage, message))
 }
 
 /// Where a file goes.

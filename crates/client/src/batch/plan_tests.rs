@@ -93,6 +93,105 @@ async fn trees_keep_their_names() {
     assert!(plan.items.is_empty());
 }
 
+/// What a plan of these copies is refused for: sources and destination below a directory.
+async fn refused(top: &Path, sources: &[&str], to: &str) -> String {
+    let mut wanted = options();
+    wanted.recursive = true;
+    let sources: Vec<_> = sources.iter().map(|s| local(top.join(s))).collect();
+    let failure = plan(&context(wanted), &sources, &local(top.join(to)))
+        .await
+        .unwrap_err();
+    assert_eq!(failure.exit, Exit::Usage, "{failure}");
+    failure.message
+}
+
+#[tokio::test]
+async fn files_in_each_others_way_refuse_the_plan_and_both_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let top = dir.path();
+    for path in [
+        "a/x",
+        "b/x",
+        "c/x.longhaul-partial",
+        "c/x.longhaul-journal~",
+        "b/d/x/f",
+        "e/a/x",
+        "t/x",
+    ] {
+        let path = top.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "1").unwrap();
+    }
+    for (sources, to, named) in [
+        (&["a/x", "b/x"][..], "t", ["a/x", "b/x"]),
+        (&["a/x", "b/x"], "new/", ["a/x", "b/x"]),
+        // Trees that become one tree.
+        (&["a", "e/a"], "t", ["a/x", "e/a/x"]),
+        (
+            &["a/x", "c/x.longhaul-partial"],
+            "t",
+            ["a/x", "c/x.longhaul-partial"],
+        ),
+        (
+            &["a/x", "c/x.longhaul-journal~"],
+            "t",
+            ["a/x", "x.longhaul-journal~"],
+        ),
+        (&["a/x", "b/d/x"], "t", ["a/x", "t/x"]),
+        // The partial file of its own copy.
+        (
+            &["c/x.longhaul-partial"],
+            "c/x",
+            ["c/x.longhaul-partial", "c/x.longhaul-partial"],
+        ),
+    ] {
+        let message = refused(top, sources, to).await;
+        for name in named {
+            assert!(message.contains(name), "{name}: {message}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_would_replace_another_source_refuses_the_plan() {
+    let dir = tempfile::tempdir().unwrap();
+    let top = dir.path();
+    // The tree x/y/x goes to x, over a file of its own.
+    for path in ["x/y/x/f", "x/y/x/y/x/f"] {
+        let path = top.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "1").unwrap();
+    }
+    let message = refused(top, &["x/y/x"], "").await;
+    assert!(
+        message.contains("x/y/x/y/x/f") && message.contains("replace"),
+        "{message}"
+    );
+}
+
+#[tokio::test]
+async fn trees_that_do_not_meet_in_a_file_become_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let top = dir.path();
+    for path in ["p/a/x", "q/a/y", "t/z"] {
+        let path = top.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "1").unwrap();
+    }
+    let mut wanted = options();
+    wanted.recursive = true;
+    let ctx = context(wanted);
+    let both = [local(top.join("p/a")), local(top.join("q/a"))];
+    assert_eq!(
+        planned(&ctx, &both, local(top.join("t"))).await.items.len(),
+        2
+    );
+    // Named twice is one source.
+    let twice = [local(top.join("p/a/x")), local(top.join("p/a/x"))];
+    let plan = planned(&ctx, &twice, local(top.join("t"))).await;
+    assert_eq!((plan.items.len(), plan.skipped.len()), (1, 1));
+}
+
 #[test]
 fn remote_places() {
     let at = |url: &str| Location::parse(url).unwrap();

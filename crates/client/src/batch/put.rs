@@ -320,6 +320,7 @@ pub(super) fn open(source: &Location) -> Result<(Arc<dyn Source>, Option<Facts>)
 
 impl Job for Put<'_> {
     async fn attempt(&mut self) -> Result<Outcome, Failure> {
+        self.upload.own(self.item)?;
         let server = self.upload.server;
         let mut session = self.ctx.pool.take(server).await?;
         let result = self.with(&mut session).await;

@@ -254,7 +254,7 @@ pub(super) fn spec(ctx: &Context, span: Span, have: &RangeSet, lanes: Lanes) -> 
         mode: options.mode,
         sum: None,
         remote_sum: None,
-        rate: ctx.rate,
+        rate: ctx.rate.clone(),
         timeout: options.timeout,
         buffer: options.buffer.pinned(),
         sizing: options.buffer.sizing(),

@@ -14,6 +14,7 @@ pub(super) struct Tally {
     files: u64,
     failed: u64,
     skipped: u64,
+    kept: u64,
     bytes: u64,
     streams_max: u64,
     buffer_max: u64,
@@ -28,8 +29,10 @@ pub(super) struct Tally {
     class: Option<Exit>,
     first_failure: Option<Failure>,
     account: Account,
-    /// Limit of one transfer, bytes per second.
+    /// Limit of all transfers together, bytes per second.
     rate: Option<u64>,
+    /// How long transfers took, summed.
+    moving: Duration,
 }
 
 /// What was seen at one moment of all files in flight.
@@ -54,7 +57,7 @@ impl Tally {
         }
     }
 
-    /// Each transfer is limited to `rate` bytes per second.
+    /// All transfers together are limited to `rate` bytes per second.
     pub(super) fn limit(&mut self, rate: Option<u64>) {
         self.rate = rate;
     }
@@ -75,6 +78,7 @@ impl Tally {
                     self.account.sent_with(name);
                 }
                 self.memory_max = self.memory_max.max(m.wire.memory_bytes);
+                self.moving += m.elapsed;
                 m.elapsed
             }
             Seen::Between(between) => {
@@ -92,6 +96,12 @@ impl Tally {
     /// A file was left alone.
     pub(super) fn skip(&mut self) {
         self.skipped += 1;
+    }
+
+    /// What was at the destination was left alone.
+    pub(super) fn keep(&mut self) {
+        self.skipped += 1;
+        self.kept += 1;
     }
 
     /// Bytes of a file that failed later.
@@ -126,11 +136,18 @@ impl Tally {
         }
     }
 
+    /// What one transfer could have of the limit on an average of `elapsed`, when several shared it.
+    fn rate_of_one(&self, elapsed: Duration) -> Option<u64> {
+        let shared = self.moving.max(elapsed).as_nanos().max(1);
+        let of_one = u128::from(self.rate?) * elapsed.as_nanos() / shared;
+        u64::try_from(of_one).ok()
+    }
+
     /// The end, `elapsed` after the beginning.
     pub(super) fn summary(&self, elapsed: Duration) -> Summary {
         let seconds = elapsed.as_secs_f64();
         let goodput_bps = self.bytes as f64 * 8.0 / seconds.max(1e-9);
-        let finding = self.account.finding(self.rate);
+        let finding = self.account.finding(self.rate_of_one(elapsed));
         Summary {
             bytes: self.bytes,
             seconds,
@@ -153,6 +170,7 @@ impl Tally {
             files: self.files,
             failed: self.failed,
             skipped: self.skipped,
+            kept: self.kept,
             exit: self.exit(),
             first_failure: self.first_failure.clone(),
         }
@@ -161,6 +179,9 @@ impl Tally {
 
 #[cfg(test)]
 mod tests {
+    use data::job::WireStats;
+
+    use super::super::Here;
     use super::*;
 
     fn tally(done: &[&str], failed: &[Exit]) -> Summary {
@@ -190,6 +211,31 @@ mod tests {
         assert_eq!(tally(&[], &[]).verified, "none");
         assert_eq!(tally(&["md5", "md5"], &[]).verified, "md5");
         assert_eq!(tally(&["md5", "size", "size"], &[]).verified, "mixed");
+    }
+
+    #[test]
+    fn a_limit_that_several_files_share_is_what_limits_them() {
+        let mut tally = Tally::default();
+        tally.limit(Some(4_000));
+        for _ in 0..4 {
+            let seen = Seen::Here(Here {
+                role: Role::Receiver,
+                bytes: 10_000,
+                elapsed: Duration::from_secs(10),
+                wire: WireStats::default(),
+                congestion: None,
+            });
+            let measured = Measured {
+                seen,
+                buffers: "auto",
+                remarks: Vec::new(),
+            };
+            tally.done(10_000, "md5", Some(measured));
+        }
+        let limited_by = |seconds| tally.summary(Duration::from_secs(seconds)).limited_by;
+        assert_eq!(limited_by(10), "rate limit");
+        // One after the other, each had all of it and did not use it.
+        assert_ne!(limited_by(40), "rate limit");
     }
 
     #[test]

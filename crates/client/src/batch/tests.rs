@@ -25,6 +25,7 @@ pub(crate) fn options() -> CopyOptions {
         io: data::job::IoMethod::Auto,
         block: 1 << 18,
         keep_existing: false,
+        wait: false,
         concurrency: 4,
         data_ports: None,
     }

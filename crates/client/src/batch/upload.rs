@@ -14,7 +14,8 @@ use super::sums::{End, partial_algorithm, spots_agree};
 use super::{Context, Item};
 use crate::journal::{self, Identity, Journal};
 use crate::location::Server;
-use crate::partial::{partial_path, state_journal};
+use crate::own::Stand;
+use crate::partial::{own_remote, partial_path, state_journal};
 use crate::session::Session;
 use crate::tree::Facts;
 use crate::{Exit, Failure};
@@ -40,6 +41,8 @@ pub(super) struct Upload<'a> {
     in_order: bool,
     /// The last attempt, if its bytes came from here.
     control: Option<Arc<Control>>,
+    /// The lock on what this machine knows of the destination.
+    owned: Option<Stand>,
     /// What an earlier run left has been looked at.
     prepared: bool,
     resumed: bool,
@@ -68,10 +71,21 @@ impl<'a> Upload<'a> {
             marked: Arc::default(),
             in_order: false,
             control: None,
+            owned: None,
             prepared: false,
             resumed: false,
             distrust: false,
         }
+    }
+
+    /// Makes this the only copy of this account on this machine to the destination, over all attempts:
+    /// journals are its own, and servers that let two uploads of a file mix get one at a time.
+    pub(super) fn own(&mut self, item: &Item) -> Result<(), Failure> {
+        if self.owned.is_none() {
+            let destination = &item.destination;
+            self.owned = own_remote(&destination.identity(), &self.shown)?;
+        }
+        Ok(())
     }
 
     /// Where the bytes are stored.

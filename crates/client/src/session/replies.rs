@@ -18,6 +18,8 @@ pub(crate) enum Cause {
     Lost,
     /// The server is busy or the file locked: another attempt may work.
     Busy,
+    /// Somebody else is storing the same file, and has the right of way.
+    Occupied,
     /// The command or its argument is not known to the server.
     Unsupported,
     /// Anything else.
@@ -68,12 +70,17 @@ const LOST: [&str; 7] = [
     "callback failed",
 ];
 
+/// What a longhaul server says (450) to an upload beside a living one, and (426) to one that a newer one
+/// takes over from.
+const OCCUPIED: [&str; 2] = ["another upload", "newer upload"];
+
 /// Reads the cause of a refusal. The text decides before the code, since servers agree on the
 /// system's error strings more than on codes.
 pub(crate) fn cause(reply: &Reply) -> Cause {
     let text = full_text(reply);
     let says = |words: &[&str]| words.iter().any(|w| text.contains(w));
     match reply.code {
+        426 | 450 if says(&OCCUPIED) => return Cause::Occupied,
         421 => return Cause::Lost,
         452 | 552 => return Cause::Full,
         430 | 530 | 532 | 534 => return Cause::Denied,
@@ -115,6 +122,8 @@ pub(crate) fn refusal(server: &str, doing: &str, reply: &Reply) -> Failure {
         ),
         Cause::Lost => (Exit::Unreachable, true, "try again, with --resume"),
         Cause::Busy => (Exit::Unreachable, true, "try again later"),
+        // As `Failure::occupied`.
+        Cause::Occupied => (Exit::Local, true, "let the other end, or use --wait"),
         Cause::Unsupported | Cause::Other => (
             Exit::Protocol,
             false,
@@ -227,6 +236,24 @@ mod tests {
             );
             assert!(failure.message.contains("h:21") && failure.message.contains("/x"));
         }
+    }
+
+    #[test]
+    fn another_upload_of_the_file_is_no_passing_trouble() {
+        let refused = |code, text| refusal("h:21", "write /x", &reply(code, &[text]));
+        let taken = "/x: taken over by a newer upload of the same file";
+        for (code, text) in [
+            (450, "/x: another upload is writing this file"),
+            (426, taken),
+        ] {
+            let failure = refused(code, text);
+            assert!(
+                failure.is_occupied() && failure.exit == Exit::Local,
+                "{text}"
+            );
+        }
+        assert!(!refused(450, "/x: file busy").is_occupied());
+        assert!(!refused(226, "another upload").is_occupied());
     }
 
     #[test]

@@ -145,7 +145,7 @@ pub(super) fn settings(
         block: spec.block,
         io: spec.io,
         sum: spec.sum.filter(|_| have.is_empty()),
-        rate: spec.rate,
+        rate: spec.rate.clone(),
         stall: spec.timeout,
         connect: spec.timeout,
         send_buffer: spec.buffer,

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use data::job::{Congestion, IoMethod, Report};
+use data::rate::RateLimit;
 use proto::checksum::Algorithm;
 use proto::ranges::RangeSet;
 use proto::sizing::Sizing;
@@ -58,8 +59,8 @@ pub struct TransferSpec {
     pub sum: Option<Algorithm>,
     /// Ask the destination server to sum while it stores (if it can).
     pub remote_sum: Option<Algorithm>,
-    /// Bytes per second.
-    pub rate: Option<u64>,
+    /// Budget of bytes per second; all transfers that hold clones share it.
+    pub rate: Option<RateLimit>,
     /// Stall limit.
     pub timeout: Duration,
     /// Pinned socket buffers, bytes.

@@ -44,7 +44,7 @@ fn spec(chunks: Chunks, size: usize) -> TransferSpec {
         mode: ModeChoice::Auto,
         sum: Some(Algorithm::Crc32c),
         remote_sum: None,
-        rate: Some(RATE),
+        rate: Some(data::rate::RateLimit::new(RATE)),
         timeout: Duration::from_secs(20),
         buffer: None,
         sizing: proto::sizing::Sizing::Auto,

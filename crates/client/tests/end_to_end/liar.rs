@@ -23,6 +23,8 @@ pub(crate) struct Liar {
     pub(crate) stalls: bool,
     /// STOR is refused, but only when all the bytes have come.
     pub(crate) no_store: bool,
+    /// Refusals that STOR gives first, the last one first.
+    pub(crate) busy: Arc<Mutex<Vec<&'static str>>>,
     /// RNFR is refused.
     pub(crate) no_rename: bool,
     /// Stored files, with their paths.
@@ -197,6 +199,9 @@ impl Talk {
     }
 
     fn take(&mut self, path: &str) -> Option<String> {
+        if let Some(refusal) = self.liar.busy.lock().unwrap().pop() {
+            return Some(refusal.to_owned());
+        }
         if self.liar.no_store {
             let (mut data, _) = self.passive.take().unwrap().accept().unwrap();
             let _ = data.read_to_end(&mut Vec::new());

@@ -14,6 +14,7 @@ mod flights;
 mod integrity;
 mod liar;
 mod moves;
+mod owners;
 mod resume;
 mod right_sizing;
 mod support;

@@ -101,18 +101,42 @@ async fn times_travel_both_ways() {
     assert_eq!(there.modified().unwrap(), time);
     copy(&[&server.url("r")], b.to_str().unwrap(), &options()).await;
     assert_eq!(std::fs::metadata(&b).unwrap().modified().unwrap(), time);
+}
 
-    // With size and time equal, nothing is to do; otherwise nothing is touched.
+#[tokio::test(flavor = "multi_thread")]
+async fn keep_existing_leaves_alone_what_is_there_and_names_what_differs() {
+    let (server, other) = (Server::start().await, Server::start().await);
+    let here = tempfile::tempdir().unwrap();
+    let path = |name: &str| here.path().join(name).display().to_string();
     let keep = CopyOptions {
         keep_existing: true,
         ..options()
     };
-    let (summary, _) = copy(&[&server.url("r")], b.to_str().unwrap(), &keep).await;
-    assert_eq!((summary.exit, summary.skipped), (Exit::Done, 1));
-    std::fs::write(&b, "other").unwrap();
-    let (summary, _) = copy(&[&server.url("r")], b.to_str().unwrap(), &keep).await;
-    assert_eq!(summary.exit, Exit::Integrity);
-    assert_eq!(std::fs::read(&b).unwrap(), b"other");
+    std::fs::write(path("a"), "x").unwrap();
+    server.store("a", b"x");
+    for (from, to) in [
+        (path("a"), server.url("t")),
+        (server.url("a"), path("t")),
+        (server.user_url("a"), other.user_url("t")),
+        (path("a"), path("u")),
+    ] {
+        // Nothing is there yet.
+        let (summary, _) = copy(&[&from], &to, &keep).await;
+        assert_eq!((summary.exit, summary.files), (Exit::Done, 1));
+        let (summary, seen) = copy(&[&from], &to, &keep).await;
+        assert_eq!((summary.exit, summary.files), (Exit::Done, 0));
+        assert_eq!((summary.kept, summary.skipped, summary.failed), (1, 1, 0));
+        assert_eq!(seen.warnings(), Vec::<String>::new());
+    }
+    std::fs::write(path("t"), "other").unwrap();
+    let (summary, seen) = copy(&[&server.url("a")], &path("t"), &keep).await;
+    assert_eq!((summary.exit, summary.kept), (Exit::Done, 1));
+    assert!(
+        seen.warnings()[0].contains("another size"),
+        "{:?}",
+        seen.warnings()
+    );
+    assert_eq!(std::fs::read(path("t")).unwrap(), b"other");
 }
 
 #[tokio::test(flavor = "multi_thread")]

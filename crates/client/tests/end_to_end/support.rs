@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use client::{CopyOptions, Event, ModeChoice, Observer, Parallelism, Summary, Verify};
+use data::store::claim::{Claim, Claimed, claim};
 use proto::server::Rights;
 use server::config::{Anonymous, ServerConfig};
 use server::users::Account;
@@ -95,11 +96,14 @@ impl Server {
 
 /// Keeps what happened.
 #[derive(Default)]
-pub(crate) struct Recorder(Mutex<Vec<Event>>);
+pub(crate) struct Recorder {
+    events: Mutex<Vec<Event>>,
+    news: tokio::sync::Notify,
+}
 
 impl Recorder {
     pub(crate) fn warnings(&self) -> Vec<String> {
-        let events = self.0.lock().unwrap();
+        let events = self.events.lock().unwrap();
         let texts = events.iter().filter_map(|event| match event {
             Event::Warning(text) => Some(text.clone()),
             _ => None,
@@ -107,14 +111,31 @@ impl Recorder {
         texts.collect()
     }
 
+    /// Waits for an event.
+    pub(crate) async fn until(&self, wanted: impl Fn(&Event) -> bool) {
+        loop {
+            let news = self.news.notified();
+            if self.count(&wanted) > 0 {
+                return;
+            }
+            news.await;
+        }
+    }
+
     pub(crate) fn count(&self, wanted: impl Fn(&Event) -> bool) -> usize {
-        self.0.lock().unwrap().iter().filter(|e| wanted(e)).count()
+        self.events
+            .lock()
+            .unwrap()
+            .iter()
+            .filter(|e| wanted(e))
+            .count()
     }
 }
 
 impl Observer for Recorder {
     fn event(&self, event: Event) {
-        self.0.lock().unwrap().push(event);
+        self.events.lock().unwrap().push(event);
+        self.news.notify_waiters();
     }
 }
 
@@ -139,6 +160,7 @@ pub(crate) fn options() -> CopyOptions {
         io: data::job::IoMethod::Auto,
         block: 1 << 18,
         keep_existing: false,
+        wait: false,
         concurrency: 4,
         data_ports: None,
     }
@@ -180,6 +202,13 @@ pub(crate) async fn copy_cut(
     assert!(cut.is_err(), "ended before it was cut: {cut:?}");
     // The transfer's threads notice the cut a moment later.
     tokio::time::sleep(Duration::from_millis(100)).await;
+    // They have let go of the file when its lock is free.
+    let partial = PathBuf::from(format!("{destination}.longhaul-partial"));
+    while let Ok(file) = std::fs::File::open(&partial)
+        && claim(&file, Claim::Sole).unwrap() == Claimed::Busy
+    {
+        tokio::task::yield_now().await;
+    }
 }
 
 /// Bytes without pattern that repeats at block sizes.

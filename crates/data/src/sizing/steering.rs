@@ -83,7 +83,7 @@ impl<'t> Steering<'t> {
             looks: &looks,
             opening: count(lanes.opening()),
             congestion: in_force.as_deref().unwrap_or_default(),
-            rate_limit: self.settings.rate,
+            rate_limit: self.rate_limit(),
         };
         let streams = count(lanes.aimed().max(1));
         let limits = || limits(self.settings, streams);
@@ -100,6 +100,13 @@ impl<'t> Steering<'t> {
         scene.board.note_limiter(auto.limiter());
         self.auto = Some(auto);
         self.fit(&scene.seen);
+    }
+
+    /// A budget that is spent holds every transfer back that draws on it, however fast that is; one that
+    /// is not holds none.
+    fn rate_limit(&self) -> Option<u64> {
+        let limit = self.settings.rate.as_ref()?;
+        limit.is_spent().then_some(0)
     }
 
     /// The congestion control in force. The first look at connections that an earlier transfer changed

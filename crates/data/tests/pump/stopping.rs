@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use data::channel::{Accept, Channel};
 use data::error::DataError;
 use data::job::{Control, Settings};
+use data::rate::RateLimit;
 use data::store::Sink;
 use proto::command::Mode;
 
@@ -117,7 +118,7 @@ fn cancel_wakes_a_pause_of_the_rate_limit() {
     let (mut receiver, address) = listen(Accept::Any);
     let mut channel = Channel::connect_to(vec![address], None);
     let mut slow = patient(Mode::Stream);
-    slow.rate = Some(1000);
+    slow.rate = Some(RateLimit::new(1000));
     let received = std::thread::scope(|scope| {
         let receiving =
             scope.spawn(|| receive(&mut receiver, &patient(Mode::Stream), &Arc::default()));
@@ -232,7 +233,7 @@ fn the_rate_limit_holds_at_either_end() {
         } else {
             &mut transfer.receiver
         };
-        limited.rate = Some(600_000);
+        limited.rate = Some(RateLimit::new(600_000));
         let begin = Instant::now();
         transfer.succeed();
         let took = begin.elapsed();

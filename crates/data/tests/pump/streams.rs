@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use data::job::{Congestion, Control};
+use data::rate::RateLimit;
 use proto::checksum::Algorithm;
 use proto::command::Mode;
 use tune::limiter::Limiter;
@@ -50,7 +51,7 @@ fn a_limit_that_was_asked_for_is_the_verdict() {
     let bytes = pattern(8 << 20);
     let (mut sender, mut receiver) = pair();
     let (stored, mut transfer) = adapting(&bytes, Mode::Extended);
-    transfer.sender.rate = Some(12_000_000);
+    transfer.sender.rate = Some(RateLimit::new(12_000_000));
     let controls = [(); 2].map(|()| Arc::new(Control::new()));
     let (sent, received) = transfer.run_with(&mut sender, &mut receiver, &controls);
     received.unwrap();

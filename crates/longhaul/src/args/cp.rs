@@ -74,7 +74,8 @@ pub(crate) struct CpArgs {
     /// one of crc32c crc32 adler32 blake3 sha256 sha1 md5 sha512
     #[arg(long, value_name = "auto|none|ALG", default_value = "auto", value_parser = verify)]
     verify: Verify,
-    /// Send and receive no faster than this, in bits per second (k M G)
+    /// Send and receive no faster than this, all files together, in bits per second (k M G). Between
+    /// two servers it is refused: nothing passes this machine that it could hold back
     #[arg(long, value_name = "RATE", value_parser = units::rate)]
     limit_rate: Option<u64>,
     /// Give up on a peer or stream that is silent for this many seconds
@@ -83,9 +84,14 @@ pub(crate) struct CpArgs {
     /// New attempts after a lost connection, each going on from what is safe
     #[arg(long, value_name = "N", default_value_t = 5)]
     retries: u32,
-    /// Leave destinations alone that exist with the same size and are not older
+    /// Leave destinations alone that exist, whatever they hold. Those that have another size than the
+    /// source, or are older, are named in a warning; the exit code is that of the other files
     #[arg(long)]
     keep_existing: bool,
+    /// Wait, for as long as it takes, where another copy is writing the destination; without it such a
+    /// file fails with exit code 7
+    #[arg(long)]
+    wait: bool,
     /// Files on their way at the same time when many are copied, 1 to 64
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = concurrency)]
     concurrency: usize,
@@ -146,6 +152,7 @@ impl CpArgs {
             io: self.io,
             block: self.block,
             keep_existing: self.keep_existing,
+            wait: self.wait,
             concurrency: self.concurrency,
             data_ports: self.data_ports,
         }

@@ -31,6 +31,7 @@ pub(super) fn summary(s: &Summary) {
         "files": s.files,
         "failed": s.failed,
         "skipped": s.skipped,
+        "kept": s.kept,
         "exit": s.exit as u8,
         "error": s.first_failure.as_ref().map(|f| f.message.clone()),
     });
@@ -73,6 +74,10 @@ fn object(event: &Event) -> Value {
         Event::Skipped { source, reason } => {
             json!({"event": "skipped", "source": source, "reason": reason})
         }
+        Event::Kept {
+            source,
+            destination,
+        } => json!({"event": "kept", "source": source, "destination": destination}),
         Event::Failed { source, failure } => json!({
             "event": "failed", "source": source,
             "exit": failure.exit as u8, "error": failure.message,

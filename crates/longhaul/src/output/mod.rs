@@ -64,8 +64,11 @@ fn people_summary(s: &Summary) -> String {
             how => format!(", verified by {how}"),
         });
     }
-    if s.skipped > 0 {
-        text.push_str(&format!("; {} skipped", s.skipped));
+    if s.kept > 0 {
+        text.push_str(&format!("; kept {}", count(s.kept, "existing file")));
+    }
+    if s.skipped > s.kept {
+        text.push_str(&format!("; {} skipped", s.skipped - s.kept));
     }
     if s.failed > 0 {
         text.push_str(&format!("; {} failed", s.failed));

@@ -77,7 +77,7 @@ fn same_server(a: &Server, b: &Server) -> bool {
 }
 
 /// Components without `.`, `..` and empty ones.
-fn normal(path: &[u8]) -> Vec<&[u8]> {
+pub(super) fn normal(path: &[u8]) -> Vec<&[u8]> {
     let mut parts: Vec<&[u8]> = Vec::new();
     for part in path.split(|b| *b == b'/') {
         match part {

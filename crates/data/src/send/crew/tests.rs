@@ -16,6 +16,7 @@ use super::*;
 use crate::budget::StreamBudget;
 use crate::channel::{Accept, ListenOptions};
 use crate::job::{Control, Report, Settings};
+use crate::rate::RateLimit;
 use crate::recv::{self, RecvPlan};
 use crate::send::{SendPlan, extended};
 use crate::store::memory::{MemorySink, MemorySource};
@@ -61,7 +62,7 @@ fn slow(streams: usize) -> Settings {
         most_streams: 64,
         adapt: true,
         block: 64 << 10,
-        rate: Some(RATE),
+        rate: Some(RateLimit::new(RATE)),
         sum: Some(Algorithm::Md5),
         stall: Duration::from_secs(5),
         connect: Duration::from_secs(5),
