@@ -16,12 +16,12 @@ use std::time::{Duration, SystemTime};
 use data::digest::Digest;
 use data::store::file::FileSink;
 use proto::checksum::Algorithm;
-use proto::path::MAX_NAME;
+use proto::path::{MAX_NAME, PARTIAL_SUFFIX};
 use proto::timestamp::Timestamp;
 
 use crate::{Exit, Failure};
 
-const PARTIAL: &[u8] = b".longhaul-partial";
+const PARTIAL: &[u8] = PARTIAL_SUFFIX;
 const JOURNAL: &[u8] = b".longhaul-journal";
 
 /// What the last component `name` is called while it is unfinished.

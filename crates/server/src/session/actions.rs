@@ -118,7 +118,12 @@ impl Driver {
         }
     }
 
+    /// A command that waited its turn may find its client gone.
     fn transfer(&mut self, request: TransferRequest) -> Work {
+        if self.control.ended() {
+            let gone = TransferError::Broken("client is gone".to_owned());
+            return Work::Known(Outcome::Transferred(Err(gone)));
+        }
         let started = self
             .order(request)
             .and_then(|order| Running::start(order).map_err(|error| busy(error.to_string())));

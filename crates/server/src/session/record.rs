@@ -90,6 +90,7 @@ pub(super) fn describe(error: &TransferError) -> String {
         TransferError::File(error) => error.text.clone(),
         TransferError::NoConnection(text) | TransferError::Broken(text) => text.clone(),
         TransferError::Aborted => "aborted by the client".to_owned(),
+        TransferError::TakenOver => "another upload took this file over".to_owned(),
         TransferError::Checksum { computed, expected } => {
             format!("checksum {computed} where {expected} was announced")
         }
