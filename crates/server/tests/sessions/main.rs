@@ -23,6 +23,7 @@ mod limits;
 mod lines;
 mod listings;
 mod login;
+mod owners;
 mod restart;
 mod right_sizing;
 mod shutdown;
