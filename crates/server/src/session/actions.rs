@@ -23,7 +23,10 @@ impl Driver {
             match action {
                 Action::Reply(reply) => self.control.queue(&reply),
                 Action::Authenticate { user, password } => self.authenticate(user, password),
-                Action::File(request) => self.work = self.file_work(request),
+                Action::File(request) => {
+                    self.note_rename(&request);
+                    self.work = self.file_work(request);
+                }
                 Action::Listen(request) => self.listen(&request),
                 Action::ConnectTo(targets) => self.connect_to(targets),
                 Action::ListenDrs(family) => self.listen_drs(family),

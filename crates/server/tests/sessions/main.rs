@@ -22,6 +22,7 @@ mod hostile;
 mod limits;
 mod lines;
 mod listings;
+mod log_names;
 mod login;
 mod owners;
 mod restart;
