@@ -136,11 +136,12 @@ impl Files {
         let failed = |error: std::io::Error| StoreError::from_io("truncate", path, &error);
         let file = self.root.open_existing(path)?;
         let inode = Identity::of(&file).map_err(failed)?.inode;
-        self.uploads.unless_written(inode, || {
-            transfer::lock(&file, Claim::Sole, path)?;
-            file.set_len(length).map_err(failed)?;
-            Ok(FileAnswer::Done)
-        })
+        let lease = self.uploads.keep_away(inode).ok_or_else(uploads::in_use)?;
+        transfer::lock(&file, Claim::Sole, path)?;
+        file.set_len(length).map_err(failed)?;
+        drop(file); // unlocks, while uploads are still kept away
+        drop(lease);
+        Ok(FileAnswer::Done)
     }
 
     /// Runs a change that touches neither content nor modification time, and lets the file keep the checksums known of it.

@@ -90,7 +90,8 @@ impl Storer {
 /// An upload that owns its file or a part of it.
 #[derive(Debug)]
 pub struct Upload {
-    by: Storer,
+    /// `None`: no upload, but a change of the file that is over soon.
+    by: Option<Storer>,
     claim: Claim,
     /// All bytes are there; what is left is this end's work.
     ending: AtomicBool,
@@ -110,7 +111,9 @@ impl Upload {
 
     fn take_over(&self) {
         self.taken_over.store(true, Ordering::Relaxed);
-        self.by.control.cancel();
+        if let Some(by) = &self.by {
+            by.control.cancel();
+        }
     }
 }
 
@@ -138,8 +141,17 @@ impl Uploads {
         claim: Claim,
         by: &Storer,
     ) -> Option<Lease> {
+        self.admit(inode, claim, Some(by.clone()))
+    }
+
+    /// Keeps uploads away from a file that is changed without one, unless somebody stores into it.
+    pub(super) fn keep_away(self: &Arc<Self>, inode: Inode) -> Option<Lease> {
+        self.admit(inode, Claim::Sole, None)
+    }
+
+    fn admit(self: &Arc<Self>, inode: Inode, claim: Claim, by: Option<Storer>) -> Option<Lease> {
         let upload = Arc::new(Upload {
-            by: by.clone(),
+            by,
             claim,
             ending: AtomicBool::new(false),
             taken_over: AtomicBool::new(false),
@@ -162,19 +174,6 @@ impl Uploads {
         self.open().contains_key(&inode)
     }
 
-    /// Runs `change`, which nobody may store meanwhile; [`in_use`] if somebody does.
-    pub(super) fn unless_written<T>(
-        &self,
-        inode: Inode,
-        change: impl FnOnce() -> Result<T, FileError>,
-    ) -> Result<T, FileError> {
-        let open = self.open();
-        if open.contains_key(&inode) {
-            return Err(in_use());
-        }
-        change()
-    }
-
     fn open(&self) -> MutexGuard<'_, HashMap<Inode, Vec<Arc<Upload>>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -192,7 +191,7 @@ impl Lease {
 
     /// Fails when nobody waits for this upload any more.
     pub(super) fn check(&self) -> Result<(), FileError> {
-        self.upload.by.check()
+        self.upload.by.as_ref().map_or(Ok(()), Storer::check)
     }
 
     /// Runs `act` while nobody else can enter, if nobody else has.
@@ -311,16 +310,16 @@ impl<'a> Wait<'a> {
     }
 
     fn verdict(&mut self, owner: &Arc<Upload>, now: Instant) -> Verdict {
-        if owner.by.control.cancelled() {
+        let Some(by) = owner.by.as_ref().filter(|by| !by.control.cancelled()) else {
             return Verdict::Unknown;
-        }
-        if owner.by.line.has_ended() {
+        };
+        if by.line.has_ended() {
             return Verdict::GivesWay;
         }
-        if owner.by.account != self.by.account || owner.ending.load(Ordering::Relaxed) {
+        if by.account != self.by.account || owner.ending.load(Ordering::Relaxed) {
             return Verdict::Stays;
         }
-        let bytes = owner.by.control.bytes();
+        let bytes = by.control.bytes();
         let watched = self.watched(owner, now);
         let seen = now.duration_since(watched.since);
         if seen < SETTLE {

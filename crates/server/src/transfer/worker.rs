@@ -47,7 +47,7 @@ pub(super) fn run(order: Order, control: &Arc<Control>, reports: &mpsc::Sender<E
         summary: &mut summary,
         channel,
     };
-    // The channel comes first: a STOR that has none must not cut the file it names.
+    // The channel comes first: a STOR that has none does not touch the file it names.
     let result = transfer
         .check_channel()
         .and_then(|()| files.open(&request, &storer).map_err(transfer_failure))
@@ -56,6 +56,12 @@ pub(super) fn run(order: Order, control: &Arc<Control>, reports: &mpsc::Sender<E
                 report(reports, Event::Listening(Ok(address)));
             }
             transfer.carry_out(opened)
+        })
+        .map_err(|error| match error {
+            TransferError::Aborted if storer.line.has_ended() => {
+                TransferError::Broken("client is gone".to_owned())
+            }
+            other => other,
         });
     let channel = transfer.channel;
     summary.elapsed = begun.elapsed();

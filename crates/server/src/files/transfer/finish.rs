@@ -68,8 +68,10 @@ impl Ending {
 
     /// An empty file has no first byte: it ends here, unless its client is gone.
     fn begin(&self) -> Result<(), TransferError> {
-        self.sink.lease.check().map_err(transfer_failure)?;
-        self.sink.begin().map_err(|error| self.failed(&error))
+        self.sink.begin().map_err(|error| match error.kind() {
+            io::ErrorKind::ConnectionAborted => TransferError::Aborted,
+            _ => self.failed(&error),
+        })
     }
 
     fn computed(

@@ -115,3 +115,16 @@ fn nothing_is_kept_of_uploads_that_have_ended() {
     drop(lease);
     assert!(!uploads.is_written(FILE) && uploads.open().is_empty());
 }
+
+#[test]
+fn a_change_without_an_upload_is_waited_for() {
+    let (newcomer, _line) = user("ann");
+    let uploads = Arc::new(Uploads::default());
+    let change = uploads.keep_away(FILE).unwrap();
+    assert!(uploads.keep_away(FILE).is_none());
+    std::thread::scope(|scope| {
+        let wait = scope.spawn(|| Wait::new(&uploads, Claim::Ranges, &newcomer).outlast(FILE));
+        drop(change);
+        wait.join().unwrap().unwrap();
+    });
+}
