@@ -17,13 +17,13 @@ use std::time::{Duration, SystemTime};
 use data::digest::Digest;
 use data::store::file::FileSink;
 use proto::checksum::Algorithm;
-use proto::path::MAX_NAME;
+use proto::path::{MAX_NAME, PARTIAL_SUFFIX};
 use proto::timestamp::Timestamp;
 
 use crate::own::{self, Opened, Stand};
 use crate::{Exit, Failure};
 
-const PARTIAL: &[u8] = b".longhaul-partial";
+const PARTIAL: &[u8] = PARTIAL_SUFFIX;
 const JOURNAL: &[u8] = b".longhaul-journal";
 /// What a journal's name gets while its next state is written.
 pub(crate) const NEXT: &[u8] = b"~";

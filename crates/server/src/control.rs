@@ -8,6 +8,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use proto::line::{LineEvent, LineReader};
@@ -15,6 +16,8 @@ use proto::reply::Reply;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+
+use crate::files::Line;
 
 /// Longest command line, bytes: room for paths of 4 096 bytes and for REST with some thousand
 /// ranges.
@@ -69,6 +72,14 @@ impl ControlConnection {
     /// The client closed its side.
     pub(crate) fn ended(&self) -> bool {
         self.ended
+    }
+
+    /// To see from elsewhere whether the client is still there.
+    ///
+    /// # Errors
+    /// No more descriptors.
+    pub(crate) fn line(&self) -> io::Result<Line> {
+        Line::of(self.stream.as_fd())
     }
 
     /// Waits for input and takes what is there. Cancel-safe.

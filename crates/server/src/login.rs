@@ -12,7 +12,7 @@ use proto::server::{Grant, Rights};
 use tokio::sync::Semaphore;
 
 use crate::config::{Anonymous, ServerConfig, ThirdParty};
-use crate::files::{Files, Room, Sums};
+use crate::files::{Account as Owner, Files, Room, Sums, Uploads};
 use crate::limits::{Limits, LoginPenalties, UserSlot};
 use crate::users::{Account, Users};
 
@@ -33,6 +33,7 @@ pub(crate) struct Logins {
     /// Roots of accounts that have their own, shared while any session uses them.
     roots: Mutex<HashMap<PathBuf, Weak<Root>>>,
     sums: Arc<Sums>,
+    uploads: Arc<Uploads>,
     room: Room,
     hashes: Semaphore,
     penalties: Mutex<LoginPenalties>,
@@ -60,6 +61,17 @@ pub(crate) enum Refusal {
     Busy(String),
 }
 
+impl Login {
+    /// Whom its uploads belong to; `from` is the client's address.
+    pub(crate) fn owner(&self, from: IpAddr) -> Owner {
+        // No account has that name: it means an anonymous session before accounts are looked at.
+        match self.grant.user.as_str() {
+            user if user == ANONYMOUS_NAMES[0] => Owner::Anonymous(from.to_canonical()),
+            user => Owner::User(user.to_owned()),
+        }
+    }
+}
+
 impl Logins {
     /// As configured.
     pub(crate) fn new(config: &ServerConfig, root: Arc<Root>, users: Option<Users>) -> Self {
@@ -71,6 +83,7 @@ impl Logins {
             root,
             roots: Mutex::default(),
             sums: Arc::default(),
+            uploads: Arc::default(),
             room: Room::default(),
             hashes: Semaphore::new(HASHES_AT_ONCE),
             penalties: Mutex::default(),
@@ -165,7 +178,13 @@ impl Logins {
     }
 
     fn files(&self, root: Arc<Root>, rights: Rights) -> Files {
-        Files::new(root, rights, Arc::clone(&self.sums), self.room.clone())
+        Files::new(
+            root,
+            rights,
+            Arc::clone(&self.sums),
+            Arc::clone(&self.uploads),
+            self.room.clone(),
+        )
     }
 
     /// An account's own root, opened when its first session logs in.

@@ -33,6 +33,7 @@ mod outcomes;
 mod record;
 
 use notes::Notes;
+use record::Unnamed;
 
 /// Failed logins after which a session ends.
 const MAX_LOGIN_FAILURES: u32 = 5;
@@ -101,8 +102,10 @@ struct Driver {
     closing: bool,
     /// Memory of a listing among the replies.
     reply_share: Option<Share>,
-    /// The last transfer's record, on its way to the disk.
+    /// Records of transfers on their way to the disk.
     recording: Option<JoinHandle<()>>,
+    /// The record of an upload whose name is not known yet.
+    unnamed: Option<Box<Unnamed>>,
     _slot: SessionSlot,
 }
 
@@ -131,6 +134,7 @@ impl Driver {
             closing: false,
             reply_share: None,
             recording: None,
+            unnamed: None,
             ends,
             shared,
             _slot: slot,
@@ -165,6 +169,7 @@ impl Driver {
         }
         self.work = Work::None;
         self.channel = None;
+        self.write_unnamed();
         if let Some(recording) = self.recording.take() {
             // Fails only if the log panicked; there is nothing left to tell of it here.
             let _ = recording.await;

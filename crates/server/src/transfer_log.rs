@@ -46,8 +46,10 @@ pub struct TransferRecord {
     pub client: SocketAddr,
     /// The other ends of the data connections; where there were none, whence they were awaited.
     pub data_peers: Vec<IpAddr>,
-    /// The file inside the session's root.
+    /// The file inside the session's root; of an upload under a partial name, the whole file's.
     pub path: Vec<u8>,
+    /// The partial name that the file was stored under.
+    pub stored_as: Option<Vec<u8>>,
     /// The session's root on the host.
     pub root: PathBuf,
     /// MODE.

@@ -253,7 +253,8 @@ mod tests {
             write: true,
             third_party: false,
         };
-        let files = Files::new(root, rights, Arc::default(), crate::files::Room::default());
+        let room = crate::files::Room::default();
+        let files = Files::new(root, rights, Arc::default(), Arc::default(), room);
         let start = |request| FileWork::start(Arc::clone(&shared), files.clone(), request);
 
         let places = u32::try_from(shared.walks.available_permits()).unwrap();

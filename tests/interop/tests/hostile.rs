@@ -13,6 +13,7 @@ use interop::matrix::{self, Store};
 use interop::net;
 use interop::sample;
 use interop::seed::Seed;
+use rustix::process::Signal;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -244,6 +245,32 @@ fn a_data_connection_from_the_wrong_host_is_refused_and_the_transfer_goes_on() {
         "the stranger got {} bytes",
         nothing.len()
     );
+}
+
+/// A client that sends STOR and is gone before the server comes to read it: its restart has stored the
+/// file anew meanwhile, and a stale command must not empty it.
+#[test]
+fn a_store_of_a_client_that_is_gone_changes_nothing() {
+    let store = Store::new().unwrap();
+    let victim = store.root().join("victim");
+    std::fs::write(&victim, "acknowledged").unwrap();
+    let mut server = Serve::anonymous(store.root()).start().unwrap();
+    for command in ["STOR victim", "STOR new", "APPE victim", "ESTO A 0 victim"] {
+        let mut raw = Raw::login(server.address()).unwrap();
+        raw.send(b"TYPE I\r\nPASV\r\n").unwrap();
+        raw.reply("200").unwrap();
+        raw.reply("227").unwrap();
+        server.guard().signal(Signal::STOP).unwrap();
+        raw.send(format!("{command}\r\n").as_bytes()).unwrap();
+        drop(raw);
+        server.guard().signal(Signal::CONT).unwrap();
+    }
+    // The server is done with all of them when it has ended.
+    server.guard().signal(Signal::TERM).unwrap();
+    let ended = server.guard().wait(PATIENCE).unwrap();
+    assert!(ended.is_some_and(|status| status.success()), "{ended:?}");
+    assert_eq!(std::fs::read_to_string(&victim).unwrap(), "acknowledged");
+    assert!(!store.root().join("new").exists());
 }
 
 /// Connects to this port of 127.0.0.1 from 127.0.0.9.

@@ -148,7 +148,10 @@ impl<'j> Inlet<'j> {
         }
         let sink = &**self.job.sink;
         let buffer = &mut self.buffer;
-        let emptied = self.wire.store(|| empty(pipe, sink, at, n, buffer));
+        let emptied = self.wire.store(|| {
+            sink.begin()?;
+            empty(pipe, sink, at, n, buffer)
+        });
         let went_by_pages = emptied.map_err(|e| DataError::write(sink, e))?;
         if !went_by_pages {
             self.method = Method::Copy;

@@ -25,7 +25,8 @@ pub enum Claimed {
     Held,
     /// Another open file, of this process or another, holds a lock that excludes this one.
     Busy,
-    /// The file system knows no locks (some network file systems): nothing is excluded.
+    /// The file system knows no locks, or none of this kind for a file opened like this (some network
+    /// file systems): nothing is excluded.
     Unsupported,
 }
 
@@ -45,6 +46,9 @@ pub fn claim(file: &File, claim: Claim) -> std::io::Result<Claimed> {
             Err(Errno::WOULDBLOCK) => Ok(Claimed::Busy),
             Err(Errno::NOLCK | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(Claimed::Unsupported),
             Err(Errno::INTR) => continue,
+            // NFS makes a lock of byte ranges of it, and shares none on a file that is open only to
+            // be written (flock(2), NFS details).
+            Err(Errno::BADF) if claim == Claim::Ranges => Ok(Claimed::Unsupported),
             Err(errno) => Err(errno.into()),
         };
     }

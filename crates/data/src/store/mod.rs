@@ -35,6 +35,11 @@ pub trait Sink: Send + Sync + std::fmt::Debug {
     /// Writes all of `buf` at `offset`. A sequential sink requires ascending, gapless offsets and
     /// gives `io::ErrorKind::InvalidInput` otherwise.
     fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()>;
+    /// Called before bytes that have come are put into [`Sink::fd`] past [`Sink::write_at`], each
+    /// time: a sink that has something to do before its first byte does it here.
+    fn begin(&self) -> io::Result<()> {
+        Ok(())
+    }
     /// A descriptor for splice: with offsets if [`Sink::seekable`], else in order.
     fn fd(&self) -> Option<BorrowedFd<'_>>;
     /// Whether offsets may come in any order.

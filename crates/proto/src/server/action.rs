@@ -337,6 +337,8 @@ pub enum FileErrorKind {
     Escapes,
     /// The server's own limits (no free data port, too many streams).
     Busy,
+    /// Another upload is writing the file.
+    InUse,
     /// Stopped by [`Action::Abort`], or because the server ends.
     Aborted,
     /// Anything else.
@@ -365,6 +367,9 @@ pub enum TransferError {
     Broken(String),
     /// ABOR: 426, then 226 for ABOR itself.
     Aborted,
+    /// A store was stopped for a later one of the same file, whose client seems to be this one,
+    /// come back: 426.
+    TakenOver,
     /// Checksum mismatch after a store.
     Checksum {
         /// What came.

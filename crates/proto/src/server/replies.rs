@@ -11,6 +11,9 @@
 //! 550 End.
 //! ```
 //!
+//! Who owns a file that is being stored is told in one line with the words `another upload`, which
+//! `longhaul cp` looks for: it does not try again then.
+//!
 //! A code of 4xx invites clients to try again without change (lftp does so without end), so
 //! only what may pass by itself gets one; a full directory or a missing name is 550 although the
 //! globus server answers some of them with 451 or 500.
@@ -57,6 +60,7 @@ pub(super) fn failure(failure: &Failure<'_>) -> Reply {
         Failure::File(subject, error) if error.kind == FileErrorKind::Aborted => {
             Reply::new(426, format!("{} aborted.", subject.verb))
         }
+        Failure::File(subject, error) if error.kind == FileErrorKind::InUse => in_use(subject),
         Failure::File(subject, error) => file_error(metadata_code(error.kind), subject, error),
         Failure::Listen(error) => Reply::new(425, format!("Cannot listen: {}", error.text)),
         Failure::Transfer(subject, error) => transfer_error(subject, error),
@@ -115,6 +119,7 @@ fn path_error(error: PathError) -> Reply {
 
 fn transfer_error(subject: &Subject, error: &TransferError) -> Reply {
     match error {
+        TransferError::File(error) if error.kind == FileErrorKind::InUse => in_use(subject),
         TransferError::File(error) => file_error(transfer_code(error.kind), subject, error),
         TransferError::NoConnection(why) => {
             Reply::new(425, format!("Cannot open data connection: {why}"))
@@ -124,6 +129,7 @@ fn transfer_error(subject: &Subject, error: &TransferError) -> Reply {
             format!("Data connection closed; transfer aborted: {why}"),
         ),
         TransferError::Aborted => Reply::new(426, "Transfer aborted; data connection closed."),
+        TransferError::TakenOver => named(426, subject, "another upload took this file over."),
         TransferError::Checksum { computed, expected } => Reply::error_lines(
             550,
             vec![
@@ -133,6 +139,18 @@ fn transfer_error(subject: &Subject, error: &TransferError) -> Reply {
             ],
         ),
     }
+}
+
+/// It passes by itself, when the other upload ends.
+fn in_use(subject: &Subject) -> Reply {
+    named(450, subject, "another upload is writing this file.")
+}
+
+fn named(code: u16, subject: &Subject, what: &str) -> Reply {
+    Reply::new(
+        code,
+        [subject.path.as_bytes(), b": ", what.as_bytes()].concat(),
+    )
 }
 
 fn file_error(code: u16, subject: &Subject, error: &FileError) -> Reply {
@@ -165,14 +183,14 @@ fn class_and_words(kind: FileErrorKind) -> (&'static str, &'static str) {
         FileErrorKind::NoSpace => ("INTERNAL_ERROR", "No space left"),
         FileErrorKind::NameTooLong => ("INTERNAL_ERROR", "File name too long"),
         FileErrorKind::Escapes => ("PERMISSION_DENIED", "Permission denied"),
-        FileErrorKind::Busy => ("INTERNAL_ERROR", "Server busy"),
+        FileErrorKind::Busy | FileErrorKind::InUse => ("INTERNAL_ERROR", "Server busy"),
         FileErrorKind::Aborted | FileErrorKind::Other => ("INTERNAL_ERROR", ""),
     }
 }
 
 fn metadata_code(kind: FileErrorKind) -> u16 {
     match kind {
-        FileErrorKind::Busy => 450,
+        FileErrorKind::Busy | FileErrorKind::InUse => 450,
         FileErrorKind::NoSpace => 452,
         FileErrorKind::Exists => 553,
         _ => 550,
@@ -181,7 +199,7 @@ fn metadata_code(kind: FileErrorKind) -> u16 {
 
 fn transfer_code(kind: FileErrorKind) -> u16 {
     match kind {
-        FileErrorKind::Busy => 450,
+        FileErrorKind::Busy | FileErrorKind::InUse => 450,
         FileErrorKind::NoSpace => 552,
         FileErrorKind::Other => 451,
         FileErrorKind::Exists => 553,

@@ -1,11 +1,9 @@
 //! CKSM, from memory or by reading.
 
-use std::time::SystemTime;
-
 use data::digest::sum_source;
 use data::error::DataError;
 use data::store::file::FileSource;
-use data::store::root::{Identity, StoreError};
+use data::store::root::{Identity, StoreError, file_clock};
 use proto::checksum::Algorithm;
 use proto::path::VPath;
 use proto::server::{FileError, FileErrorKind};
@@ -24,19 +22,27 @@ impl Files {
         progress: &mut dyn FnMut(u64) -> bool,
     ) -> Result<String, FileError> {
         let failed = |error: std::io::Error| StoreError::from_io("read", path, &error);
-        let began = SystemTime::now();
+        let clock = file_clock();
         let file = self.root.open_read(path)?;
         let before = Identity::of(&file).map_err(failed)?;
         let whole = offset == 0 && length.is_none_or(|length| length >= before.size);
-        if whole && let Some(known) = self.sums.get(&before, algorithm) {
+        // What is being written has no sum yet.
+        let settled = !self.uploads.is_written(before.inode);
+        if whole
+            && settled
+            && let Some(known) = self.sums.get(&before, algorithm)
+        {
             return Ok(known);
         }
         let again = file.try_clone().map_err(failed)?;
         let source = FileSource::new(file, path.to_string()).map_err(failed)?;
         let hex = sum_source(algorithm, &source, offset, length, progress)
             .map_err(|error| data_error(path, &error))?;
-        if whole && let Ok(after) = Identity::of(&again) {
-            self.sums.put_read(before, &after, began, algorithm, &hex);
+        if whole
+            && settled
+            && let Ok(after) = Identity::of(&again)
+        {
+            self.sums.put_read(before, &after, clock, algorithm, &hex);
         }
         Ok(hex)
     }

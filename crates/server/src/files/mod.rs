@@ -4,15 +4,19 @@
 
 use std::sync::Arc;
 
-use data::store::root::{Identity, Root};
+use data::store::claim::Claim;
+use data::store::root::{Identity, Root, StoreError, file_clock};
 use proto::path::VPath;
-use proto::server::{FileAnswer, FileError, FileErrorKind, FileRequest, ListRequest, Rights};
+use proto::server::{
+    FileAnswer, FileError, FileErrorKind, FileRequest, ListRequest, Rights, TransferError,
+};
 
 mod checksum;
 mod listing;
 mod room;
 mod sums;
 mod transfer;
+mod uploads;
 
 #[cfg(test)]
 mod tests;
@@ -21,6 +25,7 @@ pub(crate) use checksum::aborted;
 pub use room::{Room, Share};
 pub use sums::Sums;
 pub use transfer::{Opened, Sending, Storing};
+pub use uploads::{Account, Line, Storer, Upload, Uploads};
 
 /// The files of one session.
 #[derive(Debug, Clone)]
@@ -28,16 +33,25 @@ pub struct Files {
     root: Arc<Root>,
     rights: Rights,
     sums: Arc<Sums>,
+    uploads: Arc<Uploads>,
     room: Room,
 }
 
 impl Files {
-    /// The files below `root`, used with `rights`; `sums` and `room` are shared by all sessions.
-    pub fn new(root: Arc<Root>, rights: Rights, sums: Arc<Sums>, room: Room) -> Self {
+    /// The files below `root`, used with `rights`; `sums`, `uploads` and `room` are shared by all
+    /// sessions.
+    pub fn new(
+        root: Arc<Root>,
+        rights: Rights,
+        sums: Arc<Sums>,
+        uploads: Arc<Uploads>,
+        room: Room,
+    ) -> Self {
         Self {
             root,
             rights,
             sums,
+            uploads,
             room,
         }
     }
@@ -84,9 +98,7 @@ impl Files {
             FileRequest::Rename { from, to } => {
                 self.keeping_sums(from, to, || done(root.rename(from, to)))
             }
-            FileRequest::SetModified(path, time) => {
-                self.keeping_sums(path, path, || done(root.set_modified(path, *time)))
-            }
+            FileRequest::SetModified(path, time) => done(root.set_modified(path, *time)),
             FileRequest::Chmod(path, mode) => {
                 self.keeping_sums(path, path, || done(root.chmod(path, *mode)))
             }
@@ -94,7 +106,7 @@ impl Files {
                 self.keeping_sums(path, path, || done(root.chgrp(path, group)))
             }
             FileRequest::Symlink { target, link } => done(root.symlink(target, link)),
-            FileRequest::Truncate(path, length) => done(root.truncate(path, *length)),
+            FileRequest::Truncate(path, length) => self.truncate(path, *length),
             FileRequest::Stat(_)
             | FileRequest::ChangeDir(_)
             | FileRequest::List(_)
@@ -119,23 +131,45 @@ impl Files {
         })
     }
 
-    /// Runs a change that touches no content, and lets the file keep the checksums known of it.
+    /// Only a file that nobody stores is cut.
+    fn truncate(&self, path: &VPath, length: u64) -> Result<FileAnswer, FileError> {
+        let failed = |error: std::io::Error| StoreError::from_io("truncate", path, &error);
+        let file = self.root.open_existing(path)?;
+        let inode = Identity::of(&file).map_err(failed)?.inode;
+        let lease = self.uploads.keep_away(inode).ok_or_else(uploads::in_use)?;
+        transfer::lock(&file, Claim::Sole, path)?;
+        file.set_len(length).map_err(failed)?;
+        drop(file); // unlocks, while uploads are still kept away
+        drop(lease);
+        Ok(FileAnswer::Done)
+    }
+
+    /// Runs a change that touches neither content nor modification time, and lets the file keep the checksums known of it.
     fn keeping_sums(
         &self,
         before: &VPath,
         after: &VPath,
         change: impl FnOnce() -> Result<FileAnswer, FileError>,
     ) -> Result<FileAnswer, FileError> {
+        let clock = file_clock();
         let old: Option<Identity> = self.root.identity(before).ok();
         let answer = change()?;
         if let (Some(old), Ok(new)) = (old, self.root.identity(after)) {
-            self.sums.carry(&old, new);
+            self.sums.carry(&old, new, clock);
         }
         Ok(answer)
     }
 }
 
-fn done(result: Result<(), data::store::root::StoreError>) -> Result<FileAnswer, FileError> {
+/// A store that failed before or after its bytes passed.
+pub(crate) fn transfer_failure(error: FileError) -> TransferError {
+    match error.kind {
+        FileErrorKind::Aborted => TransferError::Aborted,
+        _ => TransferError::File(error),
+    }
+}
+
+fn done(result: Result<(), StoreError>) -> Result<FileAnswer, FileError> {
     result?;
     Ok(FileAnswer::Done)
 }

@@ -2,7 +2,6 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
 
 use data::store::root::Identity;
 use proto::checksum::Algorithm;
@@ -10,12 +9,9 @@ use proto::checksum::Algorithm;
 /// Files remembered; the one that came first gives way.
 const MAX_FILES: usize = 16_384;
 
-/// A change within this time of the last one may leave the time of change as it is: the kernel's
-/// clock ticks every 1 to 10 ms.
-const CLOCK_TICK: Duration = Duration::from_millis(50);
-
 /// Remembered checksums, shared by all sessions. An entry answers only for a file that is in the
-/// very state it was summed in.
+/// very state it was summed in, and only such states are kept that every later write changes
+/// ([`Identity::tells_changes`]): whoever writes the file makes its entry void.
 #[derive(Debug, Default)]
 pub struct Sums {
     known: Mutex<Known>,
@@ -46,10 +42,19 @@ impl Sums {
         found.map(|(_, hex)| hex.clone())
     }
 
-    /// Remembers what was summed while it was stored. It is fresh, but this server's own stores to
-    /// the file make it forgotten; only another program that changes the file within the same tick
-    /// of the clock, and keeps its size, goes unseen.
-    pub(super) fn put(&self, state: Identity, algorithm: Algorithm, hex: String) {
+    /// Remembers what was summed; `clock` is [`data::store::root::file_clock`] from before the file
+    /// was seen in this state. A sum of a state that does not tell every change is not kept: the
+    /// file is read when it is asked for.
+    pub(super) fn put(
+        &self,
+        state: Identity,
+        clock: (i64, u64),
+        algorithm: Algorithm,
+        hex: String,
+    ) {
+        if !state.tells_changes(clock) {
+            return;
+        }
         let mut known = self.known();
         known.make_room(state.inode);
         let entry = known.files.entry(state.inode).or_insert(Entry {
@@ -64,18 +69,18 @@ impl Sums {
         entry.sums.push((algorithm, hex));
     }
 
-    /// Remembers what was read and summed, unless the file changed meanwhile or so shortly before
-    /// that another change would not show.
+    /// Remembers what was read and summed, unless the file changed meanwhile; `clock` as for
+    /// [`Sums::put`], from before `before`.
     pub(super) fn put_read(
         &self,
         before: Identity,
         after: &Identity,
-        began: SystemTime,
+        clock: (i64, u64),
         algorithm: Algorithm,
         hex: &str,
     ) {
-        if before == *after && is_settled(&before, began) {
-            self.put(before, algorithm, hex.to_owned());
+        if before == *after {
+            self.put(before, clock, algorithm, hex.to_owned());
         }
     }
 
@@ -86,13 +91,16 @@ impl Sums {
         }
     }
 
-    /// The file's name, times or rights were changed, not its content: what is known of `before`
-    /// holds for `after`.
-    pub(super) fn carry(&self, before: &Identity, after: Identity) {
-        if before.inode != after.inode || before.size != after.size {
-            return;
-        }
-        if let Some(entry) = self.known().files.get_mut(&after.inode)
+    /// The file's name or rights were changed, not its content: what is known of `before` holds for
+    /// `after`, if no write came between the two. A write would show in the time of modification,
+    /// which must be older than `clock`, read before `before` was.
+    pub(super) fn carry(&self, before: &Identity, after: Identity, clock: (i64, u64)) {
+        let untouched = before.inode == after.inode
+            && before.size == after.size
+            && before.modified == after.modified
+            && before.modified < clock;
+        if untouched
+            && let Some(entry) = self.known().files.get_mut(&after.inode)
             && entry.state == *before
         {
             entry.state = after;
@@ -118,15 +126,6 @@ impl Known {
     }
 }
 
-fn is_settled(state: &Identity, now: SystemTime) -> bool {
-    let (Ok(seconds), Ok(nanos)) = (state.changed.0.try_into(), state.changed.1.try_into()) else {
-        return false;
-    };
-    let changed = SystemTime::UNIX_EPOCH + Duration::new(seconds, nanos);
-    now.duration_since(changed)
-        .is_ok_and(|age| age > CLOCK_TICK)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -140,10 +139,15 @@ mod tests {
         }
     }
 
+    /// The clock that many seconds after 1970.
+    fn at(seconds: i64) -> (i64, u64) {
+        (seconds, 0)
+    }
+
     #[test]
     fn answers_for_the_very_state() {
         let sums = Sums::default();
-        sums.put(state(1, 100), Algorithm::Md5, "aa".to_owned());
+        sums.put(state(1, 100), at(200), Algorithm::Md5, "aa".to_owned());
         assert_eq!(
             sums.get(&state(1, 100), Algorithm::Md5).as_deref(),
             Some("aa")
@@ -151,7 +155,7 @@ mod tests {
         assert_eq!(sums.get(&state(1, 100), Algorithm::Sha1), None);
         assert_eq!(sums.get(&state(1, 101), Algorithm::Md5), None);
         assert_eq!(sums.get(&state(2, 100), Algorithm::Md5), None);
-        sums.put(state(1, 101), Algorithm::Sha1, "bb".to_owned());
+        sums.put(state(1, 101), at(200), Algorithm::Sha1, "bb".to_owned());
         assert_eq!(
             sums.get(&state(1, 101), Algorithm::Md5),
             None,
@@ -162,23 +166,41 @@ mod tests {
     #[test]
     fn forgets_and_carries() {
         let sums = Sums::default();
-        sums.put(state(1, 100), Algorithm::Md5, "aa".to_owned());
-        sums.carry(&state(1, 100), state(1, 105));
-        assert_eq!(
-            sums.get(&state(1, 105), Algorithm::Md5).as_deref(),
-            Some("aa")
-        );
-        sums.carry(&state(1, 100), state(1, 106));
+        sums.put(state(1, 100), at(200), Algorithm::Md5, "aa".to_owned());
+        let renamed = Identity {
+            changed: (105, 0),
+            ..state(1, 100)
+        };
+        sums.carry(&state(1, 100), renamed, at(102));
+        assert_eq!(sums.get(&renamed, Algorithm::Md5).as_deref(), Some("aa"));
+        sums.carry(&state(1, 100), state(1, 106), at(102));
         assert_eq!(sums.get(&state(1, 106), Algorithm::Md5), None);
         sums.forget(&state(1, 99));
-        assert_eq!(sums.get(&state(1, 105), Algorithm::Md5), None);
+        assert_eq!(sums.get(&renamed, Algorithm::Md5), None);
+    }
+
+    #[test]
+    fn a_write_beside_a_rename_makes_the_sum_void() {
+        let sums = Sums::default();
+        let old = state(1, 100);
+        sums.put(old, at(101), Algorithm::Md5, "aa".to_owned());
+        sums.carry(&old, state(1, 102), at(102));
+        assert_eq!(sums.get(&state(1, 102), Algorithm::Md5), None);
+        // Within the tick of the last write, another would not show in its time.
+        let renamed = Identity {
+            changed: (102, 0),
+            ..old
+        };
+        sums.carry(&old, renamed, at(100));
+        assert_eq!(sums.get(&renamed, Algorithm::Md5), None);
     }
 
     #[test]
     fn fresh_changes_are_not_trusted() {
         let sums = Sums::default();
-        let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
         let (old, new) = (state(1, 100), state(1, 101));
+        sums.put(old, at(100), Algorithm::Md5, "aa".to_owned());
+        assert_eq!(sums.get(&old, Algorithm::Md5), None);
         sums.put_read(old, &old, at(100), Algorithm::Md5, "aa");
         assert_eq!(sums.get(&old, Algorithm::Md5), None);
         sums.put_read(old, &new, at(200), Algorithm::Md5, "aa");
@@ -191,9 +213,9 @@ mod tests {
     fn memory_is_bounded() {
         let sums = Sums::default();
         for inode in 0..MAX_FILES as u64 + 10 {
-            sums.put(state(inode, 1), Algorithm::Md5, String::new());
+            sums.put(state(inode, 1), at(2), Algorithm::Md5, String::new());
             sums.forget(&state(inode, 1));
-            sums.put(state(inode, 1), Algorithm::Md5, String::new());
+            sums.put(state(inode, 1), at(2), Algorithm::Md5, String::new());
         }
         let known = sums.known();
         assert_eq!(

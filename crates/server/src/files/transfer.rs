@@ -5,9 +5,10 @@ use std::sync::Arc;
 use data::job::Report;
 use data::recv::RecvPlan;
 use data::send::SendPlan;
+use data::store::claim::{Claim, Claimed, claim};
 use data::store::file::{FileSink, FileSource};
 use data::store::memory::MemorySource;
-use data::store::root::{Identity, StoreError, WriteMode};
+use data::store::root::{Identity, StoreError, Writable};
 use data::store::{Sink, Source};
 use proto::checksum::Algorithm;
 use proto::command::{Mode, Type};
@@ -18,11 +19,17 @@ use proto::server::{
     TransferRequest,
 };
 
+use super::uploads::{Lease, Storer, Upload, Wait, in_use};
 use super::{Files, Share};
 
 mod finish;
+mod sink;
 
 use finish::Ending;
+use sink::StoreSink;
+
+/// How often a file is opened again because its name led elsewhere when it was locked.
+const OPEN_ATTEMPTS: u32 = 64;
 
 /// A transfer whose file is open.
 #[derive(Debug)]
@@ -62,6 +69,14 @@ pub struct Storing {
     ending: Ending,
 }
 
+/// A file that is open to be stored, and locked.
+struct Owned {
+    file: std::fs::File,
+    created: bool,
+    path: VPath,
+    lease: Lease,
+}
+
 /// The fields of [`TransferKind::Store`] that decide how the file is opened.
 struct Store<'a> {
     path: &'a VPath,
@@ -70,14 +85,19 @@ struct Store<'a> {
 }
 
 impl Files {
-    /// Opens what a transfer reads or writes. A listing is written to memory here.
-    pub fn open(&self, request: &TransferRequest) -> Result<Opened, FileError> {
+    /// Opens what a transfer reads or writes. A listing is written to memory here. A store by `by`
+    /// owns its file until [`Storing`] ends; it waits, bounded, for an owner that is to give way.
+    ///
+    /// # Errors
+    /// Also [`FileErrorKind::InUse`] when another upload owns the file, and
+    /// [`FileErrorKind::Aborted`] when the store's client is gone or has stopped it.
+    pub fn open(&self, request: &TransferRequest, by: &Storer) -> Result<Opened, FileError> {
         match &request.what {
             TransferKind::List(list) => self.open_listing(list).map(Opened::Send),
             TransferKind::Retrieve { path, part, have } => {
                 self.open_retrieve(path, *part, have).map(Opened::Send)
             }
-            TransferKind::Store { .. } => self.open_store(request).map(Opened::Receive),
+            TransferKind::Store { .. } => self.open_store(request, by).map(Opened::Receive),
         }
     }
 
@@ -111,7 +131,7 @@ impl Files {
         })
     }
 
-    fn open_store(&self, request: &TransferRequest) -> Result<Storing, FileError> {
+    fn open_store(&self, request: &TransferRequest, by: &Storer) -> Result<Storing, FileError> {
         let TransferKind::Store {
             path,
             disposition,
@@ -134,50 +154,89 @@ impl Files {
             allocate: *allocate,
         };
         self.require_space(&store)?;
-        let (file, path) = self.open_for(&store)?;
+        let owned = self.own(&store, by)?;
+        let path = owned.path.clone();
         let failed = |error: std::io::Error| StoreError::from_io("open", &path, &error);
-        let before = Identity::of(&file).map_err(failed)?;
+        let before = Identity::of(&owned.file).map_err(failed)?;
         self.sums.forget(&before);
         let plan = plan_of(disposition, request.mode, before.size);
         let ascii = request.type_ == Type::Ascii;
         let resumed = matches!(disposition, Disposition::Resume { .. });
         let replaces_rest = resumed && request.mode == Mode::Stream;
-        if replaces_rest && ascii && before.size > plan.stream_start {
+        let cut = match disposition {
+            Disposition::Truncate => Some(0),
             // What TYPE A stores has another length than what it receives, so the end is not
             // known afterwards.
-            file.set_len(plan.stream_start).map_err(failed)?;
-        }
-        let sink = Arc::new(FileSink::new(file, path.to_string()).map_err(failed)?);
+            _ if replaces_rest && ascii => Some(plan.stream_start),
+            _ => None,
+        };
+        let sink = Arc::new(StoreSink::new(
+            FileSink::new(owned.file, path.to_string()).map_err(failed)?,
+            Arc::clone(&self.root),
+            path.clone(),
+            owned.created,
+            cut,
+            owned.lease,
+        ));
         let wanted = expect.as_ref().map(|(algorithm, _)| *algorithm).or(*sum);
         Ok(Storing {
             sink: Arc::clone(&sink) as Arc<dyn Sink>,
             plan,
+            path,
             unique: *disposition == Disposition::Unique,
             // In TYPE A what passes is not what is stored.
             sum: wanted.filter(|_| !ascii),
             ending: Ending {
                 files: self.clone(),
-                file: sink,
-                path: path.clone(),
+                sink,
                 cut: replaces_rest && !ascii,
                 algorithm: wanted,
                 expect: expect.as_ref().map(|(_, hex)| hex.clone()),
                 modify: *modify,
             },
-            path,
         })
     }
 
-    fn open_for(&self, store: &Store<'_>) -> Result<(std::fs::File, VPath), FileError> {
-        let mode = match store.disposition {
-            Disposition::Unique => return Ok(self.root.open_unique(store.path)?),
-            Disposition::Truncate => WriteMode::Truncate,
-            Disposition::Resume { .. } | Disposition::At(_) | Disposition::Append => {
-                WriteMode::Keep
-            }
+    /// Opens the file of a store and becomes its owner. Nothing is cut.
+    fn own(&self, store: &Store<'_>, by: &Storer) -> Result<Owned, FileError> {
+        let claim = match store.disposition {
+            Disposition::At(_) => Claim::Ranges,
+            _ => Claim::Sole,
         };
-        let file = self.root.open_write(store.path, mode)?;
-        Ok((file, store.path.clone()))
+        let mut wait = Wait::new(&self.uploads, claim, by);
+        for _ in 0..OPEN_ATTEMPTS {
+            by.check()?;
+            let (opened, path) = self.open_for(store)?;
+            let failed = |error: std::io::Error| StoreError::from_io("open", &path, &error);
+            let inode = Identity::of(&opened.file).map_err(failed)?.inode;
+            let Some(lease) = self.uploads.enter(inode, claim, by) else {
+                drop(opened);
+                wait.outlast(inode)?;
+                continue;
+            };
+            lock(&opened.file, claim, &path)?;
+            // Until the lock was there somebody may have put another file in this one's place.
+            if self.root.identity(&path).is_ok_and(|at| at.inode == inode) {
+                return Ok(Owned {
+                    file: opened.file,
+                    created: opened.created,
+                    path,
+                    lease,
+                });
+            }
+            drop(opened); // unlocks, while the lease still says whose lock it is
+            drop(lease);
+        }
+        Err(in_use())
+    }
+
+    fn open_for(&self, store: &Store<'_>) -> Result<(Writable, VPath), FileError> {
+        if *store.disposition == Disposition::Unique {
+            let (file, path) = self.root.open_unique(store.path)?;
+            let created = true;
+            return Ok((Writable { file, created }, path));
+        }
+        Ok((self.root.open_write(store.path)?, store.path.clone()))
     }
 
     /// A file announced by ALLO that cannot fit is refused before a byte of it, or of the file
@@ -211,6 +270,7 @@ impl Storing {
     /// Ends a store that arrived whole: cuts the file where that is due, verifies an announced
     /// checksum, sets the announced time, and remembers the sum. Returns the checksum of the whole
     /// file if it is known. A store that failed is just dropped: what arrived stays for a restart.
+    /// A name that leads elsewhere by now fails the store.
     /// Nothing is forced to the disk: as with other servers that is the file system's business.
     /// `progress` as for [`Files::run`]: a file that did not pass whole is read for its checksum.
     pub fn finish(
@@ -219,6 +279,20 @@ impl Storing {
         progress: &mut dyn FnMut(u64) -> bool,
     ) -> Result<Option<String>, TransferError> {
         self.ending.run(&self.plan, report, progress)
+    }
+
+    /// Its entry among the uploads.
+    pub(crate) fn upload(&self) -> &Arc<Upload> {
+        self.ending.sink.lease.upload()
+    }
+}
+
+/// Locks the file against other processes.
+pub(super) fn lock(file: &std::fs::File, how: Claim, path: &VPath) -> Result<(), FileError> {
+    match claim(file, how) {
+        Ok(Claimed::Held | Claimed::Unsupported) => Ok(()),
+        Ok(Claimed::Busy) => Err(in_use()),
+        Err(error) => Err(StoreError::from_io("lock", path, &error).into()),
     }
 }
 

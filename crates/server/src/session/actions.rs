@@ -23,7 +23,10 @@ impl Driver {
             match action {
                 Action::Reply(reply) => self.control.queue(&reply),
                 Action::Authenticate { user, password } => self.authenticate(user, password),
-                Action::File(request) => self.work = self.file_work(request),
+                Action::File(request) => {
+                    self.note_rename(&request);
+                    self.work = self.file_work(request);
+                }
                 Action::Listen(request) => self.listen(&request),
                 Action::ConnectTo(targets) => self.connect_to(targets),
                 Action::ListenDrs(family) => self.listen_drs(family),
@@ -118,7 +121,12 @@ impl Driver {
         }
     }
 
+    /// A command that waited its turn may find its client gone.
     fn transfer(&mut self, request: TransferRequest) -> Work {
+        if self.control.ended() {
+            let gone = TransferError::Broken("client is gone".to_owned());
+            return Work::Known(Outcome::Transferred(Err(gone)));
+        }
         let started = self
             .order(request)
             .and_then(|order| Running::start(order).map_err(|error| busy(error.to_string())));

@@ -8,7 +8,7 @@ use proto::sizing::Sizing;
 
 use super::{Driver, Who};
 use crate::config::ServerConfig;
-use crate::transfer::{Delayed, Order};
+use crate::transfer::{Client, Delayed, Order};
 
 impl Driver {
     /// Takes the session's channel and a place among the transfers.
@@ -17,6 +17,14 @@ impl Driver {
             return Err(not_logged_in());
         };
         let files = login.files.clone();
+        let line = self
+            .control
+            .line()
+            .map_err(|error| busy(error.to_string()))?;
+        let client = Client {
+            account: login.owner(self.ends.peer.ip()),
+            line: Arc::new(line),
+        };
         if let Some(listen) = &request.delayed_passive {
             self.expect_data_from(listen);
         }
@@ -60,6 +68,7 @@ impl Driver {
         Ok(Order {
             request,
             files,
+            client,
             channel: self.channel.take(),
             listen,
             settings,

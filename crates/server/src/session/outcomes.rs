@@ -28,6 +28,7 @@ impl Driver {
             Step::Known(outcome) => self.done(outcome),
             Step::File(answer, share) => {
                 self.reply_share = share;
+                self.on_renamed(answer.is_ok());
                 self.done(Outcome::File(answer))
             }
             Step::Listen(made) => {

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 
 use super::error::transfer_error;
 use super::{Ended, Event, Limits, Order, Summary, progress};
-use crate::files::{Opened, Storing};
+use crate::files::{Opened, Storer, Storing, transfer_failure};
 use crate::transfer_log::Direction;
 
 /// Carries out an order and reports. A session that is gone takes no reports: it has cancelled.
@@ -21,6 +21,7 @@ pub(super) fn run(order: Order, control: &Arc<Control>, reports: &mpsc::Sender<E
     let Order {
         request,
         files,
+        client,
         channel,
         listen,
         settings,
@@ -35,21 +36,32 @@ pub(super) fn run(order: Order, control: &Arc<Control>, reports: &mpsc::Sender<E
             Err(error) => return report(reports, Event::Listening(Err(error))),
         },
     };
+    let storer = Storer {
+        account: client.account,
+        line: client.line,
+        control: Arc::clone(control),
+    };
     let mut transfer = Transfer {
         control,
         reports,
         summary: &mut summary,
         channel,
     };
-    // The channel comes first: a STOR that has none must not cut the file it names.
+    // The channel comes first: a STOR that has none does not touch the file it names.
     let result = transfer
         .check_channel()
-        .and_then(|()| files.open(&request).map_err(TransferError::File))
+        .and_then(|()| files.open(&request, &storer).map_err(transfer_failure))
         .and_then(|opened| {
             if let Some(address) = delayed {
                 report(reports, Event::Listening(Ok(address)));
             }
             transfer.carry_out(opened)
+        })
+        .map_err(|error| match error {
+            TransferError::Aborted if storer.line.has_ended() => {
+                TransferError::Broken("client is gone".to_owned())
+            }
+            other => other,
         });
     let channel = transfer.channel;
     summary.elapsed = begun.elapsed();
@@ -108,6 +120,14 @@ impl Transfer<'_> {
         self.summary.settings.sum = storing.sum;
         let unique_name = storing.unique.then(|| storing.path.clone());
         self.announce(false, unique_name);
+        let upload = Arc::clone(storing.upload());
+        self.receive(storing).map_err(|error| match error {
+            TransferError::Aborted if upload.was_taken_over() => TransferError::TakenOver,
+            other => other,
+        })
+    }
+
+    fn receive(&mut self, storing: Storing) -> Result<(), TransferError> {
         let report = self.with_channel(|channel, settings, control| {
             recv::run(channel, &storing.sink, &storing.plan, settings, control)
         })?;

@@ -15,19 +15,14 @@ pub(super) fn line(record: &TransferRecord, host: &str) -> Vec<u8> {
         time(record.start),
         word(record.user.as_bytes()),
     );
-    escape(&mut line, record.root.as_os_str().as_bytes(), "");
-    // The original names host paths, and parsers look files up by them.
-    if record.root.as_os_str().as_bytes().ends_with(b"/") {
-        line.pop();
-    }
-    escape(&mut line, &record.path, "");
+    escape_host_path(&mut line, record, &record.path, "");
     let peers: Vec<String> = match record.data_peers.as_slice() {
         [] => vec![record.client.ip().to_canonical().to_string()],
         peers => peers.iter().map(ToString::to_string).collect(),
     };
     let task = record.task.as_deref().unwrap_or("none");
     // Writing to a String cannot fail.
-    let _ = writeln!(
+    let _ = write!(
         line,
         " BUFFER={} BLOCK={} NBYTES={} VOLUME=/ STREAMS={} STRIPES=1 DEST=[{}] TYPE={} CODE={} \
          TASKID={} retrans={}",
@@ -45,7 +40,19 @@ pub(super) fn line(record: &TransferRecord, host: &str) -> Vec<u8> {
         word(task.as_bytes()),
         record.wire.retransmits,
     );
+    if let Some(stored_as) = &record.stored_as {
+        line.push_str(" stored_as=");
+        escape_host_path(&mut line, record, stored_as, " ");
+    }
+    line.push('\n');
     line.into_bytes()
+}
+
+/// The original names host paths, and parsers look files up by them.
+fn escape_host_path(line: &mut String, record: &TransferRecord, path: &[u8], also: &str) {
+    let root = record.root.as_os_str().as_bytes();
+    escape(line, root.strip_suffix(b"/").unwrap_or(root), also);
+    escape(line, path, also);
 }
 
 /// A value without blanks.

@@ -26,6 +26,8 @@ struct Line<'a> {
     /// Bytes that are not UTF-8 are shown as U+FFFD; `path_hex` then has them all.
     path: String,
     path_hex: Option<String>,
+    /// Null unless the file was stored under a partial name; bytes as in `path`.
+    stored_as: Option<String>,
     mode: &'static str,
     streams: u64,
     block: usize,
@@ -77,6 +79,10 @@ pub(super) fn line(record: &TransferRecord) -> serde_json::Result<Vec<u8>> {
         root: String::from_utf8_lossy(record.root.as_os_str().as_bytes()).into_owned(),
         path,
         path_hex: (!exact).then(|| hex(&record.path)),
+        stored_as: record
+            .stored_as
+            .as_deref()
+            .map(|path| String::from_utf8_lossy(path).into_owned()),
         mode: match record.mode {
             Mode::Stream => "S",
             Mode::Extended => "E",

@@ -12,6 +12,7 @@ fn record() -> TransferRecord {
         client: "127.0.0.1:4711".parse().unwrap(),
         data_peers: vec!["127.0.0.1".parse().unwrap()],
         path: b"/gz/f q.dat".to_vec(),
+        stored_as: None,
         root: "/srv".into(),
         mode: Mode::Extended,
         streams: 4,
@@ -79,6 +80,7 @@ fn json_line_has_every_field() {
             "root": "/srv",
             "path": "/gz/f q.dat",
             "path_hex": null,
+            "stored_as": null,
             "mode": "E",
             "streams": 4,
             "block": 262_144,
@@ -111,6 +113,21 @@ fn json_keeps_raw_names() {
     assert_eq!(value["path"], "/a\n\"\u{fffd}");
     assert_eq!(value["path_hex"], "2f610a22ff");
     assert_eq!(value["result"], "error");
+}
+
+#[test]
+fn both_forms_tell_the_partial_name_beside_the_whole_files() {
+    let mut record = record();
+    record.direction = Direction::Store;
+    record.stored_as = Some(b"/gz/f q.dat.longhaul-partial".to_vec());
+    let line = json::line(&record).unwrap();
+    let value: serde_json::Value = serde_json::from_slice(&line).unwrap();
+    assert_eq!(value["path"], "/gz/f q.dat");
+    assert_eq!(value["stored_as"], "/gz/f q.dat.longhaul-partial");
+    let line = String::from_utf8(ftp_info::line(&record, "vm")).unwrap();
+    assert!(line.contains(" FILE=/srv/gz/f q.dat BUFFER="), "{line}");
+    let end = " retrans=2 stored_as=/srv/gz/f\\x20q.dat.longhaul-partial\n";
+    assert!(line.ends_with(end), "{line}");
 }
 
 #[test]

@@ -5,11 +5,12 @@ use std::fs::File;
 use proto::path::VPath;
 use rustix::fs::Stat;
 use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
 
 use super::{Root, StoreError};
 
-/// One state of one file. Whatever changes its content changes this too, unless it happens within
-/// one tick of the kernel's clock (some milliseconds) and keeps the size.
+/// One state of one file. Whatever changes its content changes this too, once
+/// [`Identity::tells_changes`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Identity {
     /// Device and inode.
@@ -28,6 +29,14 @@ impl Identity {
         Ok(Self::from_stat(&rustix::fs::fstat(file)?))
     }
 
+    /// Whether every change of content from a moment on gives the file another state, `clock` being
+    /// [`file_clock`] at that moment or before. A change within the tick of the last one may leave
+    /// the time of change as it is (Linux before 6.13, and file systems without multigrain
+    /// timestamps); one in a later tick cannot.
+    pub fn tells_changes(&self, clock: (i64, u64)) -> bool {
+        clock > self.changed
+    }
+
     fn from_stat(stat: &Stat) -> Self {
         Self {
             inode: (stat.st_dev, stat.st_ino),
@@ -36,6 +45,13 @@ impl Identity {
             changed: (stat.st_ctime, stat.st_ctime_nsec),
         }
     }
+}
+
+/// The clock that the kernel stamps changed files by: seconds since 1970, nanoseconds. It ticks
+/// every 1 to 10 ms.
+pub fn file_clock() -> (i64, u64) {
+    let now = clock_gettime(ClockId::RealtimeCoarse);
+    (now.tv_sec, u64::try_from(now.tv_nsec).unwrap_or(0))
 }
 
 impl Root {

@@ -27,8 +27,8 @@ mod resolve;
 mod tests;
 
 pub use error::StoreError;
-pub use identity::Identity;
-pub use open::WriteMode;
+pub use identity::{Identity, file_clock};
+pub use open::Writable;
 pub use pattern::Pattern;
 
 /// Directories below directories that a recursive operation enters. Each level costs a

@@ -9,14 +9,17 @@ use rustix::io::Errno;
 
 use super::{Root, StoreError};
 
-/// What becomes of a file's content when it is opened to be written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WriteMode {
-    /// It is cut to nothing.
-    Truncate,
-    /// It is kept.
-    Keep,
+/// A regular file that is open to be written.
+#[derive(Debug)]
+pub struct Writable {
+    /// Its content is as it was: opening cuts nothing.
+    pub file: File,
+    /// This opening made the file. `false` for one that was made through a dangling link.
+    pub created: bool,
 }
+
+/// How often a file is looked for again that is made and removed meanwhile.
+const OPEN_ATTEMPTS: u32 = 64;
 
 /// Names tried for STOU before giving up with EEXIST.
 const UNIQUE_ATTEMPTS: u32 = 10_000;
@@ -41,22 +44,43 @@ impl Root {
 
     /// Opens a regular file for writing at offsets, or creates it (mode 0666 less the umask). A
     /// symbolic link is followed inside the root, also one to a file that does not exist yet.
-    pub fn open_write(&self, path: &VPath, mode: WriteMode) -> Result<File, StoreError> {
-        let flags = OFlags::WRONLY | OFlags::CREATE | SAFE;
-        match self.locate(path) {
-            Ok(there) => require_regular(&there),
-            Err(Errno::NOENT) => Ok(()),
-            Err(errno) => Err(errno),
+    pub fn open_write(&self, path: &VPath) -> Result<Writable, StoreError> {
+        self.open_or_create(path)
+            .map_err(|errno| StoreError::new("open", path, errno))
+    }
+
+    /// Opens a regular file that is there for writing at offsets.
+    pub fn open_existing(&self, path: &VPath) -> Result<File, StoreError> {
+        self.locate(path)
+            .and_then(|there| require_regular(&there))
+            .and_then(|()| self.resolve(path, OFlags::WRONLY | SAFE, Mode::empty()))
+            .and_then(into_regular_file)
+            .map_err(|errno| StoreError::new("open", path, errno))
+    }
+
+    fn open_or_create(&self, path: &VPath) -> Result<Writable, Errno> {
+        const CREATE: OFlags = OFlags::WRONLY.union(OFlags::CREATE).union(SAFE);
+        for _ in 0..OPEN_ATTEMPTS {
+            let (opened, created) = match self.locate(path) {
+                Ok(there) => {
+                    require_regular(&there)?;
+                    let opened = self.resolve(path, OFlags::WRONLY | SAFE, Mode::empty());
+                    if matches!(opened, Err(Errno::NOENT)) {
+                        continue; // removed meanwhile
+                    }
+                    (opened, false)
+                }
+                Err(Errno::NOENT) => match self.resolve(path, CREATE | OFlags::EXCL, NEW_FILE) {
+                    // A link that leads to nothing, or somebody was faster.
+                    Err(Errno::EXIST) => (self.resolve(path, CREATE, NEW_FILE), false),
+                    opened => (opened, true),
+                },
+                Err(errno) => return Err(errno),
+            };
+            let file = opened.and_then(into_regular_file)?;
+            return Ok(Writable { file, created });
         }
-        .and_then(|()| self.resolve(path, flags, NEW_FILE))
-        .and_then(into_regular_file)
-        .and_then(|file| {
-            if mode == WriteMode::Truncate {
-                rustix::fs::ftruncate(&file, 0)?;
-            }
-            Ok(file)
-        })
-        .map_err(|errno| StoreError::new("open", path, errno))
+        Err(Errno::AGAIN)
     }
 
     /// Creates a file that was not there: `path`, or with `.1`, `.2`, ... added (STOU).
@@ -79,16 +103,6 @@ impl Root {
             }
         }
         Err(failed(Errno::EXIST))
-    }
-
-    /// Sets the size of a regular file (SITE TRNC).
-    pub fn truncate(&self, path: &VPath, length: u64) -> Result<(), StoreError> {
-        self.locate(path)
-            .and_then(|there| require_regular(&there))
-            .and_then(|()| self.resolve(path, OFlags::WRONLY | SAFE, Mode::empty()))
-            .and_then(into_regular_file)
-            .and_then(|file| rustix::fs::ftruncate(file, length))
-            .map_err(|errno| StoreError::new("truncate", path, errno))
     }
 
     /// Bytes that this process may still write to the file system that `path` is or would be on.

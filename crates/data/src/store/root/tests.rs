@@ -123,17 +123,12 @@ fn what_is_not_a_file_is_not_opened() {
     let _socket = std::os::unix::net::UnixListener::bind(tree.host("jail/socket")).unwrap();
     for name in ["fifo", "socket"] {
         assert_eq!(errno(tree.root.open_read(&v(name))), Errno::INVAL, "{name}");
-        assert_eq!(
-            errno(tree.root.open_write(&v(name), WriteMode::Keep)),
-            Errno::INVAL
-        );
+        assert_eq!(errno(tree.root.open_write(&v(name))), Errno::INVAL);
+        assert_eq!(errno(tree.root.open_existing(&v(name))), Errno::INVAL);
         assert_eq!(tree.root.stat(&v(name)).unwrap().kind, Kind::Other);
     }
     assert_eq!(errno(tree.root.open_read(&v("dir"))), Errno::ISDIR);
-    assert_eq!(
-        errno(tree.root.open_write(&v("/"), WriteMode::Keep)),
-        Errno::ISDIR
-    );
+    assert_eq!(errno(tree.root.open_write(&v("/"))), Errno::ISDIR);
     let devices = Root::open(Path::new("/dev")).unwrap();
     assert_eq!(errno(devices.open_read(&v("zero"))), Errno::INVAL);
 }
@@ -144,7 +139,7 @@ fn opened_files_may_block() {
     tree.file("f", "x");
     for file in [
         tree.root.open_read(&v("f")).unwrap(),
-        tree.root.open_write(&v("f"), WriteMode::Keep).unwrap(),
+        tree.root.open_write(&v("f")).unwrap().file,
     ] {
         let flags = rustix::fs::fcntl_getfl(&file).unwrap();
         assert!(!flags.contains(OFlags::NONBLOCK));
@@ -152,16 +147,18 @@ fn opened_files_may_block() {
 }
 
 #[test]
-fn write_modes_keep_or_cut() {
+fn opening_to_write_cuts_nothing_and_tells_what_it_made() {
     let tree = Tree::new();
     tree.file("f", "12345");
-    tree.root.open_write(&v("f"), WriteMode::Keep).unwrap();
+    assert!(!tree.root.open_write(&v("f")).unwrap().created);
     assert_eq!(tree.read("f").unwrap(), "12345");
-    tree.root.truncate(&v("f"), 2).unwrap();
-    assert_eq!(tree.read("f").unwrap(), "12");
-    tree.root.open_write(&v("f"), WriteMode::Truncate).unwrap();
-    assert_eq!(tree.read("f").unwrap(), "");
-    assert_eq!(errno(tree.root.truncate(&v("none"), 2)), Errno::NOENT);
+    assert!(tree.root.open_write(&v("new")).unwrap().created);
+    assert!(!tree.root.open_write(&v("new")).unwrap().created);
+    tree.link("target", "link");
+    assert!(!tree.root.open_write(&v("link")).unwrap().created);
+    assert_eq!(tree.read("target").unwrap(), "");
+    assert_eq!(errno(tree.root.open_write(&v("no/f"))), Errno::NOENT);
+    assert_eq!(errno(tree.root.open_existing(&v("none"))), Errno::NOENT);
 }
 
 #[test]
@@ -268,7 +265,9 @@ fn identity_tells_changes_of_content() {
         Identity::of(&tree.root.open_read(&v("f")).unwrap()).unwrap(),
         before
     );
-    std::thread::sleep(Duration::from_millis(20));
+    while !before.tells_changes(file_clock()) {
+        std::thread::yield_now();
+    }
     tree.file("f", "456");
     let after = tree.root.identity(&v("f")).unwrap();
     assert_ne!(before, after);

@@ -81,6 +81,7 @@ fn file_error(text: &str) -> Result<FileError, String> {
         "NameTooLong" => FileErrorKind::NameTooLong,
         "Escapes" => FileErrorKind::Escapes,
         "Busy" => FileErrorKind::Busy,
+        "InUse" => FileErrorKind::InUse,
         "Aborted" => FileErrorKind::Aborted,
         "Other" => FileErrorKind::Other,
         other => return Err(format!("unknown kind of error: {other}")),
@@ -177,6 +178,7 @@ fn transferred(text: &str) -> Result<Result<TransferDone, TransferError>, String
             })
         }
         "aborted" => Err(TransferError::Aborted),
+        "taken-over" => Err(TransferError::TakenOver),
         "broken" => Err(TransferError::Broken(rest.to_owned())),
         "no-connection" => Err(TransferError::NoConnection(rest.to_owned())),
         "failed" => Err(TransferError::File(file_error(rest)?)),

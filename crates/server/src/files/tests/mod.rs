@@ -2,8 +2,11 @@ mod listings;
 mod requests;
 mod sums;
 mod transfers;
+mod uploads;
 
 use std::fs;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
@@ -23,6 +26,33 @@ use super::*;
 struct Session {
     dir: TempDir,
     files: Files,
+    client: Client,
+}
+
+/// Somebody who stores.
+struct Client {
+    storer: Storer,
+    /// The client's end of the control connection.
+    line: UnixStream,
+}
+
+impl Client {
+    fn named(user: &str) -> Self {
+        let (line, server) = UnixStream::pair().unwrap();
+        Self {
+            storer: Storer {
+                account: Account::User(user.to_owned()),
+                line: Arc::new(Line::of(server.as_fd()).unwrap()),
+                control: Arc::default(),
+            },
+            line,
+        }
+    }
+
+    /// Ends its control connection.
+    fn go(&self) {
+        self.line.shutdown(std::net::Shutdown::Both).unwrap();
+    }
 }
 
 impl Session {
@@ -38,8 +68,9 @@ impl Session {
             third_party: false,
         };
         Self {
+            client: Client::named("ann"),
             dir,
-            files: Files::new(root, rights, Arc::default(), Room::new(1)),
+            files: Files::new(root, rights, Arc::default(), Arc::default(), Room::new(1)),
         }
     }
 
@@ -90,7 +121,17 @@ impl Session {
     }
 
     fn open(&self, what: TransferKind, mode: Mode, type_: Type) -> Result<Opened, FileError> {
-        self.files.open(&TransferRequest {
+        self.open_by(&self.client, what, mode, type_)
+    }
+
+    fn open_by(
+        &self,
+        client: &Client,
+        what: TransferKind,
+        mode: Mode,
+        type_: Type,
+    ) -> Result<Opened, FileError> {
+        let request = TransferRequest {
             what,
             mode,
             type_,
@@ -102,7 +143,16 @@ impl Session {
             sizing: proto::sizing::Sizing::Auto,
             perf_marker_seconds: 0,
             range_marker_seconds: 0,
-        })
+        };
+        self.files.open(&request, &client.storer)
+    }
+
+    /// Opens a store in MODE S by another client.
+    fn storing_by(&self, client: &Client, what: TransferKind) -> Result<Storing, FileError> {
+        match self.open_by(client, what, Mode::Stream, Type::Image)? {
+            Opened::Receive(storing) => Ok(storing),
+            other @ Opened::Send(_) => panic!("{other:?}"),
+        }
     }
 
     fn storing(&self, what: TransferKind, mode: Mode) -> Storing {

@@ -2,16 +2,21 @@
 
 use super::*;
 
+/// So large that a store waits until every later change will show.
+fn large(fill: &str) -> String {
+    fill.repeat((1 << 20) / fill.len())
+}
+
 #[test]
 fn what_was_summed_while_stored_is_not_read_again() {
     let session = Session::new();
+    let content = large("hello...");
     let hex = session
-        .store(summed("f", Algorithm::Sha256), "hello")
+        .store(summed("f", Algorithm::Sha256), &content)
         .unwrap();
-    assert_eq!(hex, Some(digest(Algorithm::Sha256, "hello")));
+    assert_eq!(hex, Some(digest(Algorithm::Sha256, &content)));
     assert_eq!(session.known("f", Algorithm::Sha256), hex);
     for request in [
-        FileRequest::SetModified(v("f"), Timestamp(1_000_000_000)),
         FileRequest::Chmod(v("f"), 0o600),
         FileRequest::Rename {
             from: v("f"),
@@ -25,10 +30,44 @@ fn what_was_summed_while_stored_is_not_read_again() {
         .store(store("g", Disposition::At(0)), "HELLO")
         .unwrap();
     assert_eq!(session.known("g", Algorithm::Sha256), None);
+    let changed = format!("HELLO{}", &content[5..]);
     assert_eq!(
         session.sum("g", Algorithm::Sha256).unwrap(),
-        digest(Algorithm::Sha256, "HELLO")
+        digest(Algorithm::Sha256, &changed)
     );
+}
+
+#[test]
+fn a_write_by_anybody_right_after_a_store_makes_its_sum_void() {
+    let session = Session::new();
+    for (mut content, round) in [("hello".to_owned(), 300), (large("hello..."), 30)] {
+        for _ in 0..round {
+            session
+                .store(summed("f", Algorithm::Adler32), &content)
+                .unwrap();
+            let (old, new) = (content.as_bytes()[0], content.as_bytes()[1]);
+            content = [&content[1..2], &content[0..1], &content[2..]].concat();
+            let file = fs::OpenOptions::new().write(true).open(session.host("f"));
+            std::os::unix::fs::FileExt::write_all_at(&file.unwrap(), &[new, old], 0).unwrap();
+            assert_eq!(
+                session.sum("f", Algorithm::Adler32).unwrap(),
+                digest(Algorithm::Adler32, &content)
+            );
+        }
+    }
+}
+
+#[test]
+fn a_time_that_is_set_does_not_hide_a_write() {
+    let session = Session::new();
+    session
+        .store(summed("f", Algorithm::Md5), &large("hello..."))
+        .unwrap();
+    assert!(session.known("f", Algorithm::Md5).is_some());
+    session
+        .run(&FileRequest::SetModified(v("f"), Timestamp(1_000_000_000)))
+        .unwrap();
+    assert_eq!(session.known("f", Algorithm::Md5), None);
 }
 
 #[test]
@@ -52,13 +91,7 @@ fn whole_sums_are_remembered_when_the_file_is_settled() {
     let session = Session::new();
     session.file("f", "hello");
     let hex = digest(Algorithm::Adler32, "hello");
-    assert_eq!(session.sum("f", Algorithm::Adler32).unwrap(), hex);
-    assert_eq!(
-        session.known("f", Algorithm::Adler32),
-        None,
-        "changed just now"
-    );
-    std::thread::sleep(Duration::from_millis(80));
+    eventually_settled(&session, "f");
     assert_eq!(session.sum("f", Algorithm::Adler32).unwrap(), hex);
     assert_eq!(session.known("f", Algorithm::Adler32), Some(hex.clone()));
     session.file("f", "other");
@@ -152,4 +185,11 @@ fn a_verification_can_be_stopped() {
     let storing = session.storing(kind, Mode::Stream);
     let stopped = storing.finish(&Report::default(), &mut |_| false);
     assert_eq!(stopped, Err(TransferError::Aborted));
+}
+
+fn eventually_settled(session: &Session, path: &str) {
+    let state = session.files.root.identity(&v(path)).unwrap();
+    while !state.tells_changes(file_clock()) {
+        std::thread::yield_now();
+    }
 }

@@ -71,13 +71,18 @@ fn resumed_in_mode_e_the_rest_is_kept() {
 }
 
 #[test]
-fn resumed_in_type_a_the_rest_is_cut_first() {
+fn resumed_in_type_a_the_rest_is_cut_before_the_first_byte() {
     let session = Session::new();
     session.file("f", "0123456789");
     let have = RangeSet::parse("0-4").unwrap();
     let kind = store("f", Disposition::Resume { have });
-    session.open(kind, Mode::Stream, Type::Ascii).unwrap();
-    assert_eq!(session.content("f"), "0123");
+    let opened = session.open(kind, Mode::Stream, Type::Ascii).unwrap();
+    assert_eq!(session.content("f"), "0123456789");
+    let Opened::Receive(storing) = opened else {
+        panic!("{opened:?}");
+    };
+    storing.sink.write_at(4, b"ab").unwrap();
+    assert_eq!(session.content("f"), "0123ab");
 }
 
 #[test]

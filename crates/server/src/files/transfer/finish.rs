@@ -2,25 +2,31 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use data::job::Report;
 use data::recv::RecvPlan;
-use data::store::file::FileSink;
-use data::store::root::{Identity, StoreError};
+use data::store::Sink;
+use data::store::root::{Identity, StoreError, file_clock};
 use proto::checksum::Algorithm;
-use proto::path::VPath;
 use proto::server::{FileError, FileErrorKind, TransferError};
 use proto::timestamp::Timestamp;
 
-use crate::files::Files;
+use super::sink::StoreSink;
+use crate::files::{Files, transfer_failure};
+
+/// From this size on, bytes, waiting for the clock's next tick (10 ms at most) is cheaper than
+/// reading the file for its checksum.
+const WORTH_A_TICK: u64 = 1 << 20;
+
+/// Longest wait for it: a file system whose clock is ahead of this host's is not waited for.
+const LONGEST_TICK: Duration = Duration::from_millis(50);
 
 /// What is left to do when the bytes are there.
 #[derive(Debug)]
 pub(super) struct Ending {
     pub(super) files: Files,
-    pub(super) file: Arc<FileSink>,
-    pub(super) path: VPath,
+    pub(super) sink: Arc<StoreSink>,
     /// MODE S took the place of everything from its start on: the file ends where the stream
     /// ended.
     pub(super) cut: bool,
@@ -37,16 +43,12 @@ impl Ending {
         report: &Report,
         progress: &mut dyn FnMut(u64) -> bool,
     ) -> Result<Option<String>, TransferError> {
+        self.sink.lease.upload().note_ending();
+        self.begin()?;
         if self.cut {
             self.cut_at(plan.stream_start.saturating_add(report.bytes))?;
         }
-        let computed = match (self.algorithm, &self.expect) {
-            (Some(algorithm), Some(_)) => Some(match self.passed_whole(plan, report)? {
-                Some(digest) => digest,
-                None => self.read(algorithm, progress)?,
-            }),
-            _ => self.passed_whole(plan, report)?,
-        };
+        let computed = self.computed(plan, report, progress)?;
         if let (Some(computed), Some(expected)) = (&computed, &self.expect)
             && !computed.eq_ignore_ascii_case(expected)
         {
@@ -56,15 +58,56 @@ impl Ending {
             });
         }
         self.set_modified()?;
+        // The file is not touched any more from here on: this is its state at the end.
+        self.require_name()?;
         if let (Some(algorithm), Some(computed)) = (self.algorithm, &computed) {
-            let state = Identity::of(self.file.file()).map_err(|error| self.failed(&error))?;
-            self.files.sums.put(state, algorithm, computed.clone());
+            self.remember(algorithm, computed)?;
         }
         Ok(computed)
     }
 
+    /// An empty file has no first byte: it ends here, unless its client is gone.
+    fn begin(&self) -> Result<(), TransferError> {
+        self.sink.begin().map_err(|error| match error.kind() {
+            io::ErrorKind::ConnectionAborted => TransferError::Aborted,
+            _ => self.failed(&error),
+        })
+    }
+
+    fn computed(
+        &self,
+        plan: &RecvPlan,
+        report: &Report,
+        progress: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<Option<String>, TransferError> {
+        let passed = self.passed_whole(plan, report)?;
+        match (self.algorithm, &self.expect, passed) {
+            (Some(algorithm), Some(_), None) => self.read(algorithm, progress).map(Some),
+            (_, _, passed) => Ok(passed),
+        }
+    }
+
+    /// Remembers the sum of what passed, together with the file's state, if every later change
+    /// will show in that state.
+    fn remember(&self, algorithm: Algorithm, sum: &str) -> Result<(), TransferError> {
+        if !self.sink.lease.is_sole() {
+            return Ok(());
+        }
+        let began = Instant::now();
+        loop {
+            let clock = file_clock();
+            let state = Identity::of(self.sink.file()).map_err(|error| self.failed(&error))?;
+            let may_wait = state.size >= WORTH_A_TICK && began.elapsed() < LONGEST_TICK;
+            if state.tells_changes(clock) || !may_wait {
+                self.files.sums.put(state, clock, algorithm, sum.to_owned());
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     fn cut_at(&self, end: u64) -> Result<(), TransferError> {
-        let file = self.file.file();
+        let file = self.sink.file();
         let size = file.metadata().map_err(|error| self.failed(&error))?.len();
         if size > end {
             file.set_len(end).map_err(|error| self.failed(&error))?;
@@ -72,16 +115,16 @@ impl Ending {
         Ok(())
     }
 
-    /// The digest of what passed, if that was the whole file.
+    /// The digest of what passed, if that is the whole file: nobody else may have stored into it.
     fn passed_whole(
         &self,
         plan: &RecvPlan,
         report: &Report,
     ) -> Result<Option<String>, TransferError> {
-        if plan.origin != 0 {
+        if plan.origin != 0 || !self.sink.lease.is_sole() {
             return Ok(None);
         }
-        let metadata = self.file.file().metadata();
+        let metadata = self.sink.file().metadata();
         let size = metadata.map_err(|error| self.failed(&error))?.len();
         let whole = report.bytes == size && report.stored.contains(0, size);
         Ok(report.digest.clone().filter(|_| whole))
@@ -93,25 +136,22 @@ impl Ending {
         algorithm: Algorithm,
         progress: &mut dyn FnMut(u64) -> bool,
     ) -> Result<String, TransferError> {
-        let ours = Identity::of(self.file.file()).map_err(|error| self.failed(&error))?;
-        let named = self
-            .files
-            .root
-            .identity(&self.path)
-            .map_err(FileError::from);
-        if named.map_err(TransferError::File)?.inode != ours.inode {
-            return Err(TransferError::File(FileError {
-                kind: FileErrorKind::Other,
-                errno: None,
-                text: format!("{} was replaced while it was stored", self.path),
-            }));
-        }
+        self.require_name()?;
         self.files
-            .checksum(algorithm, &self.path, 0, None, progress)
-            .map_err(|error| match error.kind {
-                FileErrorKind::Aborted => TransferError::Aborted,
-                _ => TransferError::File(error),
-            })
+            .checksum(algorithm, &self.sink.path, 0, None, progress)
+            .map_err(transfer_failure)
+    }
+
+    /// A store succeeds only if its name leads to what it wrote.
+    fn require_name(&self) -> Result<(), TransferError> {
+        if self.sink.is_named().map_err(|error| self.failed(&error))? {
+            return Ok(());
+        }
+        Err(TransferError::File(FileError {
+            kind: FileErrorKind::Other,
+            errno: None,
+            text: format!("{} was replaced while it was stored", self.sink.path),
+        }))
     }
 
     /// Of the open file: another may have its name by now.
@@ -127,12 +167,12 @@ impl Ending {
         };
         time.map_or_else(
             || Err(io::ErrorKind::InvalidInput.into()),
-            |time| self.file.file().set_modified(time),
+            |time| self.sink.file().set_modified(time),
         )
         .map_err(|error| self.failed(&error))
     }
 
     fn failed(&self, error: &io::Error) -> TransferError {
-        TransferError::File(StoreError::from_io("store", &self.path, error).into())
+        TransferError::File(StoreError::from_io("store", &self.sink.path, error).into())
     }
 }

@@ -34,17 +34,13 @@ fn changes_through_links_cannot_leave_the_root() {
     let before = fs::metadata(tree.host("secret")).unwrap();
     assert!(tree.root.chmod(&v("file"), 0o777).is_err());
     assert!(tree.root.set_modified(&v("file"), Timestamp(0)).is_err());
-    assert!(tree.root.truncate(&v("file"), 0).is_err());
+    assert!(tree.root.open_existing(&v("file")).is_err());
     assert!(tree.root.chgrp(&v("file"), "0").is_err());
     assert!(tree.root.make_dir(&v("dir/new")).is_err());
     assert!(tree.root.delete(&v("dir/file")).is_err());
     assert!(tree.root.remove_tree(&v("dir/file")).is_err());
     assert!(tree.root.symlink(b"x", &v("dir/new")).is_err());
-    assert!(
-        tree.root
-            .open_write(&v("dir/new"), WriteMode::Keep)
-            .is_err()
-    );
+    assert!(tree.root.open_write(&v("dir/new")).is_err());
     assert!(tree.root.open_unique(&v("dir/new")).is_err());
     tree.file("own", "x");
     assert!(tree.root.rename(&v("own"), &v("dir/new")).is_err());
@@ -62,8 +58,8 @@ fn storing_through_a_dangling_link_creates_inside() {
     let tree = Tree::new();
     tree.link(tree.host("new"), "link");
     tree.link("/inside", "other");
-    assert!(tree.root.open_write(&v("link"), WriteMode::Keep).is_err());
-    let mut file = tree.root.open_write(&v("other"), WriteMode::Keep).unwrap();
+    assert!(tree.root.open_write(&v("link")).is_err());
+    let mut file = tree.root.open_write(&v("other")).unwrap().file;
     file.write_all(b"here").unwrap();
     assert!(!tree.host("new").exists());
     assert_eq!(tree.read("inside").unwrap(), "here");
@@ -124,7 +120,7 @@ fn a_swapped_directory_never_leads_out() {
                 reached += 1;
             }
             let _ = tree.root.chmod(&v("dir/file"), 0o600);
-            let _ = tree.root.open_write(&v("dir/new"), WriteMode::Truncate);
+            let _ = tree.root.open_write(&v("dir/new"));
             let _ = tree.root.delete(&v("dir/new"));
         }
         assert!(reached > 0, "the swapping left no chance to read");

@@ -168,6 +168,7 @@ fn file_error(choice: u8) -> FileError {
         FileErrorKind::Denied,
         FileErrorKind::NoSpace,
         FileErrorKind::Busy,
+        FileErrorKind::InUse,
         FileErrorKind::Aborted,
         FileErrorKind::Other,
     ];
@@ -208,7 +209,7 @@ fn answer(choice: u8) -> FileAnswer {
 }
 
 fn end(choice: u8, ok: bool) -> Outcome {
-    Outcome::Transferred(match choice % 4 {
+    Outcome::Transferred(match choice % 5 {
         _ if ok => Ok(TransferDone {
             said: Said {
                 verdict: Verdict::new("send buffer", u32::from(choice), "cubic"),
@@ -219,6 +220,7 @@ fn end(choice: u8, ok: bool) -> Outcome {
         0 => Err(TransferError::File(file_error(choice))),
         1 => Err(TransferError::NoConnection("nobody came".to_owned())),
         2 => Err(TransferError::Broken("reset".to_owned())),
+        3 => Err(TransferError::TakenOver),
         _ => Err(TransferError::Aborted),
     })
 }

@@ -1,0 +1,256 @@
+//! Who owns a file that is being stored, and what a store that comes to nothing leaves.
+
+use super::*;
+
+fn whole(content: &str) -> Report {
+    let mut stored = RangeSet::new();
+    stored.insert(0, content.len() as u64);
+    Report {
+        bytes: content.len() as u64,
+        stored,
+        ..Report::default()
+    }
+}
+
+fn finish(storing: Storing, content: &str) -> Result<Option<String>, TransferError> {
+    storing.finish(&whole(content), &mut |_| true)
+}
+
+fn in_use<T: std::fmt::Debug>(result: Result<T, FileError>) -> bool {
+    result.is_err_and(|error| error.kind == FileErrorKind::InUse)
+}
+
+#[test]
+fn a_store_cuts_nothing_before_its_first_byte() {
+    let session = Session::new();
+    session.file("f", "old content");
+    drop(session.storing(store("f", Disposition::Truncate), Mode::Stream));
+    assert_eq!(session.content("f"), "old content");
+    let storing = session.storing(store("f", Disposition::Truncate), Mode::Stream);
+    storing.sink.write_at(0, b"n").unwrap();
+    assert_eq!(session.content("f"), "n");
+}
+
+#[test]
+fn splicing_cuts_the_old_content_too() {
+    let session = Session::new();
+    session.file("f", "old content");
+    let storing = session.storing(store("f", Disposition::Truncate), Mode::Stream);
+    assert!(storing.sink.fd().is_some());
+    assert_eq!(session.content("f"), "old content");
+    storing.sink.begin().unwrap();
+    assert_eq!(session.content("f"), "");
+}
+
+#[test]
+fn an_empty_upload_empties_the_file_at_its_end() {
+    let session = Session::new();
+    session.file("f", "old content");
+    session
+        .store(store("f", Disposition::Truncate), "")
+        .unwrap();
+    assert_eq!(session.content("f"), "");
+}
+
+#[test]
+fn a_client_that_is_gone_changes_nothing() {
+    let session = Session::new();
+    session.file("f", "old content");
+    let kind = || store("f", Disposition::Truncate);
+    let late = session.storing(kind(), Mode::Stream);
+    session.client.go();
+    late.sink.write_at(0, b"x").unwrap_err();
+    assert_eq!(finish(late, "").unwrap_err(), TransferError::Aborted);
+    let error = session.open(kind(), Mode::Stream, Type::Image).unwrap_err();
+    assert_eq!(error.kind, FileErrorKind::Aborted);
+    let new = store("new", Disposition::Truncate);
+    session.open(new, Mode::Stream, Type::Image).unwrap_err();
+    assert_eq!(session.content("f"), "old content");
+    assert!(!session.host("new").exists());
+}
+
+#[test]
+fn a_store_that_was_stopped_opens_nothing() {
+    let session = Session::new();
+    session.client.storer.control.cancel();
+    let kind = store("new", Disposition::Truncate);
+    let error = session.open(kind, Mode::Stream, Type::Image).unwrap_err();
+    assert_eq!(error.kind, FileErrorKind::Aborted);
+    assert!(!session.host("new").exists());
+}
+
+#[test]
+fn a_file_that_was_made_for_nothing_is_removed_and_no_other() {
+    let session = Session::new();
+    for disposition in [
+        Disposition::Truncate,
+        Disposition::At(5),
+        Disposition::Append,
+        Disposition::Unique,
+    ] {
+        drop(session.storing(store("new", disposition), Mode::Extended));
+        assert!(!session.host("new").exists());
+    }
+    // An empty file that was there before stays.
+    session.file("empty", "");
+    drop(session.storing(store("empty", Disposition::Truncate), Mode::Stream));
+    assert!(session.host("empty").exists());
+    // So does one that another upload has opened meanwhile,
+    let at = |offset| store("parts", Disposition::At(offset));
+    let first = session.storing(at(0), Mode::Extended);
+    let second = session.storing(at(5), Mode::Extended);
+    drop(first);
+    second.sink.write_at(5, b"x").unwrap();
+    finish(second, "x").unwrap();
+    assert!(session.host("parts").exists());
+    // and one that has come to the name since.
+    let storing = session.storing(store("new", Disposition::Truncate), Mode::Stream);
+    session.file("other", "");
+    fs::rename(session.host("other"), session.host("new")).unwrap();
+    drop(storing);
+    assert!(session.host("new").exists());
+}
+
+#[test]
+fn an_upload_owns_its_file_until_its_end() {
+    let session = Session::new();
+    let other = Client::named("bob");
+    let storing = session.storing(store("f", Disposition::Truncate), Mode::Stream);
+    storing.sink.write_at(0, b"first").unwrap();
+    let resume = Disposition::Resume {
+        have: RangeSet::parse("0-5").unwrap(),
+    };
+    for disposition in [
+        Disposition::Truncate,
+        resume,
+        Disposition::Append,
+        Disposition::At(0),
+    ] {
+        assert!(in_use(session.storing_by(&other, store("f", disposition))));
+    }
+    assert!(in_use(session.run(&FileRequest::Truncate(v("f"), 0))));
+    finish(storing, "first").unwrap();
+    assert_eq!(session.content("f"), "first");
+    let second = session
+        .storing_by(&other, store("f", Disposition::Truncate))
+        .unwrap();
+    drop(second);
+    session.run(&FileRequest::Truncate(v("f"), 2)).unwrap();
+    assert_eq!(session.content("f"), "fi");
+}
+
+#[test]
+fn ranges_are_stored_by_several_and_exclude_what_truncates() {
+    let session = Session::new();
+    let other = Client::named("bob");
+    let at = |offset| store("f", Disposition::At(offset));
+    let first = session.storing(at(0), Mode::Extended);
+    let second = session.storing_by(&other, at(5)).unwrap();
+    let truncating = store("f", Disposition::Truncate);
+    assert!(in_use(session.storing_by(&other, truncating)));
+    assert!(in_use(session.run(&FileRequest::Truncate(v("f"), 0))));
+    first.sink.write_at(0, b"first").unwrap();
+    second.sink.write_at(5, b"second").unwrap();
+    finish(first, "first").unwrap();
+    finish(second, "second").unwrap();
+    assert_eq!(session.content("f"), "firstsecond");
+}
+
+#[test]
+fn the_lock_of_another_process_counts() {
+    let session = Session::new();
+    session.file("f", "old");
+    let theirs = fs::File::open(session.host("f")).unwrap();
+    assert_eq!(
+        data::store::claim::claim(&theirs, Claim::Sole).unwrap(),
+        data::store::claim::Claimed::Held
+    );
+    let kind = || store("f", Disposition::Truncate);
+    assert!(in_use(session.open(kind(), Mode::Stream, Type::Image)));
+    assert!(in_use(session.run(&FileRequest::Truncate(v("f"), 0))));
+    drop(theirs);
+    session.store(kind(), "new").unwrap();
+    assert_eq!(session.content("f"), "new");
+}
+
+#[test]
+fn an_owner_whose_client_is_gone_gives_way_to_anybody() {
+    let session = Session::new();
+    let other = Client::named("bob");
+    let dead = session.storing(store("f", Disposition::Truncate), Mode::Stream);
+    dead.sink.write_at(0, b"half").unwrap();
+    session.client.go();
+    let (control, upload) = (
+        Arc::clone(&session.client.storer.control),
+        Arc::clone(dead.upload()),
+    );
+    std::thread::scope(|scope| {
+        let next = scope.spawn(|| session.storing_by(&other, store("f", Disposition::Append)));
+        while !control.cancelled() {
+            std::thread::yield_now();
+        }
+        assert!(upload.was_taken_over());
+        assert!(!next.is_finished(), "it waits until the owner has let go");
+        drop(dead);
+        let next = next.join().unwrap().unwrap();
+        assert_eq!(next.plan.origin, 4, "looked at when the owner had let go");
+    });
+}
+
+#[test]
+fn a_wait_for_a_file_ends_when_its_client_goes() {
+    let session = Session::new();
+    let again = Client::named("ann");
+    let _owner = session.storing(store("f", Disposition::Truncate), Mode::Stream);
+    std::thread::scope(|scope| {
+        let next = scope.spawn(|| session.storing_by(&again, store("f", Disposition::Truncate)));
+        again.storer.control.cancel();
+        let error = next.join().unwrap().unwrap_err();
+        assert_eq!(error.kind, FileErrorKind::Aborted);
+    });
+    assert!(!session.client.storer.control.cancelled());
+}
+
+#[test]
+fn a_store_fails_when_its_name_leads_elsewhere_at_the_end() {
+    let session = Session::new();
+    let replaced = |result: Result<_, TransferError>| match result {
+        Err(TransferError::File(error)) => error.text.contains("was replaced while"),
+        _ => false,
+    };
+    let begin = || {
+        let storing = session.storing(store("f", Disposition::Truncate), Mode::Stream);
+        storing.sink.write_at(0, b"new").unwrap();
+        storing
+    };
+    let storing = begin();
+    let rename = FileRequest::Rename {
+        from: v("f"),
+        to: v("g"),
+    };
+    session.run(&rename).unwrap();
+    assert!(replaced(finish(storing, "new")));
+    let storing = begin();
+    session.run(&FileRequest::Delete(v("f"))).unwrap();
+    assert!(replaced(finish(storing, "new")));
+    let storing = begin();
+    session.run(&rename).unwrap();
+    session.file("f", "somebody else's");
+    assert!(replaced(finish(storing, "new")));
+    assert_eq!(session.content("f"), "somebody else's");
+}
+
+#[test]
+fn what_is_being_written_has_no_remembered_sum() {
+    let session = Session::new();
+    let content = "hello...".repeat(1 << 17);
+    session
+        .store(summed("f", Algorithm::Md5), &content)
+        .unwrap();
+    assert!(session.known("f", Algorithm::Md5).is_some());
+    let storing = session.storing(store("f", Disposition::At(0)), Mode::Extended);
+    storing.sink.write_at(0, b"HELLO").unwrap();
+    let changed = digest(Algorithm::Md5, &format!("HELLO{}", &content[5..]));
+    assert_eq!(session.sum("f", Algorithm::Md5).unwrap(), changed);
+    assert_eq!(session.known("f", Algorithm::Md5), None);
+}

@@ -1,0 +1,137 @@
+//! A file that is being stored: owned from its opening to the end of the store, and left as it was
+//! until the first byte has come.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use data::store::Sink;
+use data::store::claim::{Claim, Claimed, claim};
+use data::store::file::FileSink;
+use data::store::root::{Identity, Root};
+use proto::path::VPath;
+
+use crate::files::uploads::Lease;
+
+/// A client that is gone before its first byte, or a data connection that never brings one, changes
+/// nothing: what the store replaces is cut at the first byte or at the store's proper end, and a
+/// file that was made for nothing is removed.
+#[derive(Debug)]
+pub(super) struct StoreSink {
+    /// Closed, and with it unlocked, before the lease ends.
+    file: FileSink,
+    pub(super) root: Arc<Root>,
+    pub(super) path: VPath,
+    /// This store made the file.
+    created: bool,
+    /// Where the file is cut before its first byte.
+    cut: Option<u64>,
+    begun: AtomicBool,
+    beginning: Mutex<()>,
+    pub(super) lease: Lease,
+}
+
+impl StoreSink {
+    pub(super) fn new(
+        file: FileSink,
+        root: Arc<Root>,
+        path: VPath,
+        created: bool,
+        cut: Option<u64>,
+        lease: Lease,
+    ) -> Self {
+        Self {
+            file,
+            root,
+            path,
+            created,
+            cut,
+            begun: AtomicBool::new(false),
+            beginning: Mutex::default(),
+            lease,
+        }
+    }
+
+    /// The file, to cut, stat or sync it.
+    pub(super) fn file(&self) -> &std::fs::File {
+        self.file.file()
+    }
+
+    /// Whether the path leads to the very file that is written.
+    pub(super) fn is_named(&self) -> io::Result<bool> {
+        let ours = Identity::of(self.file())?;
+        let named = self.root.identity(&self.path);
+        Ok(named.is_ok_and(|named| named.inode == ours.inode))
+    }
+
+    fn begin_once(&self) -> io::Result<()> {
+        let _one = self
+            .beginning
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if self.begun.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        if self.lease.check().is_err() {
+            return Err(io::Error::new(
+                io::ErrorKind::ConnectionAborted,
+                "the client is gone",
+            ));
+        }
+        if let Some(length) = self.cut
+            && self.file().metadata()?.len() > length
+        {
+            self.file().set_len(length)?;
+        }
+        self.begun.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Removes the file if it is empty and nobody else has it: only then was it made for nothing.
+    fn remove_unused(&self) {
+        let empty = self.file().metadata().is_ok_and(|meta| meta.len() == 0);
+        let alone = || {
+            let claimed = claim(self.file(), Claim::Sole);
+            matches!(claimed, Ok(Claimed::Held | Claimed::Unsupported))
+        };
+        if empty && self.is_named().unwrap_or(false) && alone() {
+            // What cannot be removed is an empty file, and stays one.
+            let _ = self.root.delete(&self.path);
+        }
+    }
+}
+
+impl Sink for StoreSink {
+    fn name(&self) -> String {
+        self.file.name()
+    }
+
+    fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
+        self.begin()?;
+        self.file.write_at(offset, buf)
+    }
+
+    fn begin(&self) -> io::Result<()> {
+        if self.begun.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        self.begin_once()
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.file.fd()
+    }
+
+    fn seekable(&self) -> bool {
+        self.file.seekable()
+    }
+}
+
+impl Drop for StoreSink {
+    fn drop(&mut self) {
+        if self.created && !self.begun.load(Ordering::Acquire) {
+            self.lease.if_alone(|| self.remove_unused());
+        }
+    }
+}

@@ -1,0 +1,362 @@
+//! Who is storing which file, and what becomes of a second upload of the same one.
+//!
+//! One upload at a time owns a file (stores of ranges, ESTO, share it). The lock on the open file
+//! (`data::store::claim`) holds against other processes; this register tells who the owner is. A
+//! client that lost its connection and comes back must not be locked out by its own dead session,
+//! so that an owner whose client is gone, or that belongs to the same account and receives nothing
+//! while it is watched, is stopped and gives way. Any other owner goes on, and the second upload is
+//! refused.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use data::job::Control;
+use data::os::hangup::has_hung_up;
+use data::store::claim::Claim;
+use proto::server::{FileError, FileErrorKind};
+
+use super::checksum::aborted;
+
+/// How often a second upload looks at the owner.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What reached this host before a cut is stored within this time; only what comes later shows that
+/// the owner lives.
+const SETTLE: Duration = Duration::from_millis(250);
+
+/// An owner of the same account that received nothing for so long gives way.
+const WATCH: Duration = Duration::from_secs(5);
+
+/// Longest wait of a second upload for the file, whoever owns it meanwhile.
+const LONGEST: Duration = Duration::from_secs(20);
+
+/// Device and inode.
+type Inode = (u64, u64);
+
+/// Whom uploads of one client have in common.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Account {
+    /// Logged in by name.
+    User(String),
+    /// Anonymous sessions from one address.
+    Anonymous(IpAddr),
+}
+
+/// A session's control connection, to see whether its client is still there.
+#[derive(Debug)]
+pub struct Line(OwnedFd);
+
+impl Line {
+    /// Of a connected socket.
+    ///
+    /// # Errors
+    /// No more descriptors.
+    pub fn of(socket: BorrowedFd<'_>) -> io::Result<Self> {
+        socket.try_clone_to_owned().map(Self)
+    }
+
+    /// The client closed its side, or the connection broke.
+    pub fn has_ended(&self) -> bool {
+        has_hung_up(self.0.as_fd())
+    }
+}
+
+/// Who stores.
+#[derive(Debug, Clone)]
+pub struct Storer {
+    /// Whose upload it is.
+    pub account: Account,
+    /// Its client.
+    pub line: Arc<Line>,
+    /// To see its progress, and to stop it.
+    pub control: Arc<Control>,
+}
+
+impl Storer {
+    /// Fails when nobody waits for this upload any more.
+    pub(super) fn check(&self) -> Result<(), FileError> {
+        if self.control.cancelled() || self.line.has_ended() {
+            return Err(aborted());
+        }
+        Ok(())
+    }
+}
+
+/// An upload that owns its file or a part of it.
+#[derive(Debug)]
+pub struct Upload {
+    /// `None`: no upload, but a change of the file that is over soon.
+    by: Option<Storer>,
+    claim: Claim,
+    /// All bytes are there; what is left is this end's work.
+    ending: AtomicBool,
+    taken_over: AtomicBool,
+}
+
+impl Upload {
+    /// All bytes have come.
+    pub(super) fn note_ending(&self) {
+        self.ending.store(true, Ordering::Relaxed);
+    }
+
+    /// It was stopped for another one.
+    pub(crate) fn was_taken_over(&self) -> bool {
+        self.taken_over.load(Ordering::Relaxed)
+    }
+
+    fn take_over(&self) {
+        self.taken_over.store(true, Ordering::Relaxed);
+        if let Some(by) = &self.by {
+            by.control.cancel();
+        }
+    }
+}
+
+/// All uploads under way, shared by all sessions.
+#[derive(Debug, Default)]
+pub struct Uploads {
+    open: Mutex<HashMap<Inode, Vec<Arc<Upload>>>>,
+    /// One has ended.
+    freed: Condvar,
+}
+
+/// An upload's entry, for as long as it has the file open.
+#[derive(Debug)]
+pub(super) struct Lease {
+    uploads: Arc<Uploads>,
+    inode: Inode,
+    upload: Arc<Upload>,
+}
+
+impl Uploads {
+    /// Enters an upload, unless the file's owners exclude it.
+    pub(super) fn enter(
+        self: &Arc<Self>,
+        inode: Inode,
+        claim: Claim,
+        by: &Storer,
+    ) -> Option<Lease> {
+        self.admit(inode, claim, Some(by.clone()))
+    }
+
+    /// Keeps uploads away from a file that is changed without one, unless somebody stores into it.
+    pub(super) fn keep_away(self: &Arc<Self>, inode: Inode) -> Option<Lease> {
+        self.admit(inode, Claim::Sole, None)
+    }
+
+    fn admit(self: &Arc<Self>, inode: Inode, claim: Claim, by: Option<Storer>) -> Option<Lease> {
+        let upload = Arc::new(Upload {
+            by,
+            claim,
+            ending: AtomicBool::new(false),
+            taken_over: AtomicBool::new(false),
+        });
+        let mut open = self.open();
+        let owners = open.entry(inode).or_default();
+        if owners.iter().any(|owner| excludes(owner.claim, claim)) {
+            return None;
+        }
+        owners.push(Arc::clone(&upload));
+        Some(Lease {
+            uploads: Arc::clone(self),
+            inode,
+            upload,
+        })
+    }
+
+    /// Whether somebody stores into the file.
+    pub(super) fn is_written(&self, inode: Inode) -> bool {
+        self.open().contains_key(&inode)
+    }
+
+    fn open(&self) -> MutexGuard<'_, HashMap<Inode, Vec<Arc<Upload>>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Lease {
+    pub(super) fn upload(&self) -> &Arc<Upload> {
+        &self.upload
+    }
+
+    /// Nobody else may store into the file.
+    pub(super) fn is_sole(&self) -> bool {
+        self.upload.claim == Claim::Sole
+    }
+
+    /// Fails when nobody waits for this upload any more.
+    pub(super) fn check(&self) -> Result<(), FileError> {
+        self.upload.by.as_ref().map_or(Ok(()), Storer::check)
+    }
+
+    /// Runs `act` while nobody else can enter, if nobody else has.
+    pub(super) fn if_alone(&self, act: impl FnOnce()) {
+        let open = self.uploads.open();
+        if open
+            .get(&self.inode)
+            .is_some_and(|owners| owners.len() == 1)
+        {
+            act();
+        }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let mut open = self.uploads.open();
+        if let Some(owners) = open.get_mut(&self.inode) {
+            owners.retain(|owner| !Arc::ptr_eq(owner, &self.upload));
+            if owners.is_empty() {
+                open.remove(&self.inode);
+            }
+        }
+        drop(open);
+        self.uploads.freed.notify_all();
+    }
+}
+
+fn excludes(held: Claim, wanted: Claim) -> bool {
+    held == Claim::Sole || wanted == Claim::Sole
+}
+
+/// A second upload's wait for a file.
+#[derive(Debug)]
+pub(super) struct Wait<'a> {
+    uploads: &'a Uploads,
+    claim: Claim,
+    by: &'a Storer,
+    began: Instant,
+    /// The owners met so far.
+    watched: Vec<Watched>,
+}
+
+/// An owner under watch.
+#[derive(Debug)]
+struct Watched {
+    upload: Arc<Upload>,
+    since: Instant,
+    /// What it had received after [`SETTLE`].
+    settled: Option<u64>,
+}
+
+/// What becomes of an owner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    /// It lives: the second upload is refused.
+    Stays,
+    /// It is stopped.
+    GivesWay,
+    /// That is not known yet, or it is ending already.
+    Unknown,
+}
+
+impl<'a> Wait<'a> {
+    pub(super) fn new(uploads: &'a Uploads, claim: Claim, by: &'a Storer) -> Self {
+        Self {
+            uploads,
+            claim,
+            by,
+            began: Instant::now(),
+            watched: Vec::new(),
+        }
+    }
+
+    /// Returns when nobody who excludes this upload owns the file any more.
+    ///
+    /// # Errors
+    /// [`FileErrorKind::InUse`] when an owner lives, or none has let go in time;
+    /// [`FileErrorKind::Aborted`] when this upload is stopped meanwhile.
+    pub(super) fn outlast(&mut self, inode: Inode) -> Result<(), FileError> {
+        let mut open = self.uploads.open();
+        loop {
+            self.by.check()?;
+            let owners: Vec<_> = open
+                .get(&inode)
+                .into_iter()
+                .flatten()
+                .filter(|owner| excludes(owner.claim, self.claim))
+                .map(Arc::clone)
+                .collect();
+            if owners.is_empty() {
+                return Ok(());
+            }
+            self.judge(&owners, Instant::now())?;
+            let wait = self.uploads.freed.wait_timeout(open, LOOK);
+            open = wait.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Stops the owners that give way, unless one of them stays.
+    fn judge(&mut self, owners: &[Arc<Upload>], now: Instant) -> Result<(), FileError> {
+        let verdicts: Vec<_> = owners
+            .iter()
+            .map(|owner| self.verdict(owner, now))
+            .collect();
+        if verdicts.contains(&Verdict::Stays) || now.duration_since(self.began) > LONGEST {
+            return Err(in_use());
+        }
+        for (owner, verdict) in owners.iter().zip(verdicts) {
+            if verdict == Verdict::GivesWay {
+                tracing::info!("a store gives way to a later one of the same file");
+                owner.take_over();
+            }
+        }
+        Ok(())
+    }
+
+    fn verdict(&mut self, owner: &Arc<Upload>, now: Instant) -> Verdict {
+        let Some(by) = owner.by.as_ref().filter(|by| !by.control.cancelled()) else {
+            return Verdict::Unknown;
+        };
+        if by.line.has_ended() {
+            return Verdict::GivesWay;
+        }
+        if by.account != self.by.account || owner.ending.load(Ordering::Relaxed) {
+            return Verdict::Stays;
+        }
+        let bytes = by.control.bytes();
+        let watched = self.watched(owner, now);
+        let seen = now.duration_since(watched.since);
+        if seen < SETTLE {
+            return Verdict::Unknown;
+        }
+        match *watched.settled.get_or_insert(bytes) {
+            settled if settled != bytes => Verdict::Stays,
+            _ if seen >= WATCH => Verdict::GivesWay,
+            _ => Verdict::Unknown,
+        }
+    }
+
+    fn watched(&mut self, owner: &Arc<Upload>, now: Instant) -> &mut Watched {
+        let known = self
+            .watched
+            .iter()
+            .position(|watched| Arc::ptr_eq(&watched.upload, owner));
+        let at = known.unwrap_or_else(|| {
+            self.watched.push(Watched {
+                upload: Arc::clone(owner),
+                since: now,
+                settled: None,
+            });
+            self.watched.len() - 1
+        });
+        &mut self.watched[at]
+    }
+}
+
+/// Another upload owns the file.
+pub(super) fn in_use() -> FileError {
+    FileError {
+        kind: FileErrorKind::InUse,
+        errno: None,
+        text: "another upload is writing this file".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;
