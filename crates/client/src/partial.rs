@@ -14,6 +14,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use data::digest::Digest;
+use data::store::Sink;
+use data::store::durability::SyncPolicy;
 use data::store::file::FileSink;
 use proto::checksum::Algorithm;
 use proto::path::MAX_NAME;
@@ -83,7 +85,7 @@ pub(crate) enum Target {
 }
 
 /// A local file in the making.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Partial {
     /// The name that it will have.
     pub(crate) destination: PathBuf,
@@ -145,8 +147,13 @@ impl Partial {
         })
     }
 
-    /// Opens the partial file to write (and to read for checks); `truncate` starts over.
-    pub(crate) fn open(&self, truncate: bool) -> Result<Arc<FileSink>, Failure> {
+    /// Opens the partial file to write (and to read for checks); `truncate` starts over. `policy` says
+    /// how it gets to disk.
+    pub(crate) fn open(
+        &self,
+        truncate: bool,
+        policy: SyncPolicy,
+    ) -> Result<Arc<FileSink>, Failure> {
         OpenOptions::new()
             .read(true)
             .write(true)
@@ -154,7 +161,8 @@ impl Partial {
             .truncate(truncate)
             .open(&self.path)
             .and_then(|file| FileSink::new(file, self.path.to_string_lossy()))
-            .map(Arc::new)
+            // A partial file without a name after a power cut is one that nobody resumes.
+            .map(|sink| Arc::new(sink.with_policy(policy, None)))
             .map_err(|e| local(&self.path, e))
     }
 
@@ -164,7 +172,8 @@ impl Partial {
     }
 
     /// Gives the whole and verified file its time (if known), the permissions of the file it
-    /// replaces (if any), and its name. Does not force it to disk, as cp(1) does not.
+    /// replaces (if any), and its name. Its bytes are on disk before it gets its name, and the name
+    /// when this returns, unless its policy is [`SyncPolicy::None`]. Blocks while the disk works.
     pub(crate) fn finish(
         &self,
         sink: &FileSink,
@@ -177,7 +186,15 @@ impl Partial {
         if let Ok(replaced) = fs::metadata(&self.destination) {
             let _ = sink.file().set_permissions(replaced.permissions());
         }
-        fs::rename(&self.path, &self.destination).map_err(|e| local(&self.destination, e))
+        sink.sync().map_err(|e| local(&self.path, e))?;
+        fs::rename(&self.path, &self.destination).map_err(|e| local(&self.destination, e))?;
+        if !sink.durable() {
+            return Ok(());
+        }
+        let directory = self.destination.parent().unwrap_or(Path::new("/"));
+        SyncPolicy::File
+            .sync_directory(directory)
+            .map_err(|e| local(directory, e))
     }
 }
 
@@ -227,7 +244,7 @@ mod tests {
         let Ok(Target::File(partial)) = Target::at(&destination) else {
             panic!("a regular file is written aside");
         };
-        let sink = partial.open(true).unwrap();
+        let sink = partial.open(true, SyncPolicy::default()).unwrap();
         sink.file().write_all(b"new").unwrap();
         assert_eq!(fs::read(&destination).unwrap(), b"old");
         partial

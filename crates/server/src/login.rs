@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Instant;
 
+use data::store::durability::SyncPolicy;
 use data::store::root::Root;
 use proto::path::VPath;
 use proto::server::{Grant, Rights};
@@ -34,6 +35,7 @@ pub(crate) struct Logins {
     roots: Mutex<HashMap<PathBuf, Weak<Root>>>,
     sums: Arc<Sums>,
     room: Room,
+    sync: SyncPolicy,
     hashes: Semaphore,
     penalties: Mutex<LoginPenalties>,
 }
@@ -72,6 +74,7 @@ impl Logins {
             roots: Mutex::default(),
             sums: Arc::default(),
             room: Room::default(),
+            sync: config.sync_policy,
             hashes: Semaphore::new(HASHES_AT_ONCE),
             penalties: Mutex::default(),
         }
@@ -165,7 +168,7 @@ impl Logins {
     }
 
     fn files(&self, root: Arc<Root>, rights: Rights) -> Files {
-        Files::new(root, rights, Arc::clone(&self.sums), self.room.clone())
+        Files::new(root, rights, Arc::clone(&self.sums), self.room.clone()).with_sync(self.sync)
     }
 
     /// An account's own root, opened when its first session logs in.

@@ -13,9 +13,8 @@ use proto::checksum::Algorithm;
 use super::meter::{FileMeter, Safe};
 use super::put::open;
 use super::request::Span;
-use super::{Context, Item, Outcome};
+use super::{Context, Item, Outcome, disk};
 use crate::partial::{Partial, Target, local};
-use crate::tree::Facts;
 use crate::verify::{compare, sum_local};
 use crate::{Exit, Failure, Verify};
 
@@ -49,7 +48,7 @@ pub(super) async fn copy(
     };
     let sink = match target {
         Target::Direct { sink } => Arc::clone(sink),
-        Target::File(partial) => partial.open(true)?,
+        Target::File(partial) => partial.open(true, options.sync_policy)?,
     };
     let sum = move_bytes(source, Arc::clone(&sink), span, algorithm, meter).await?;
     let label = match (target, algorithm) {
@@ -63,15 +62,8 @@ pub(super) async fn copy(
         (_, Some(_)) => "size".to_owned(),
         (_, None) => "none".to_owned(),
     };
-    finish(target, &sink, facts)?;
+    disk::finish(target, &sink, facts.modified).await?;
     Ok(Outcome::done(meter.moved(), label, None))
-}
-
-fn finish(target: &Target, sink: &FileSink, facts: Facts) -> Result<(), Failure> {
-    match target {
-        Target::File(partial) => partial.finish(sink, facts.modified),
-        Target::Direct { .. } => Ok(()),
-    }
 }
 
 async fn verify(

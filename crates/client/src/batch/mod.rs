@@ -21,6 +21,7 @@ use crate::why::Between;
 use crate::{CopyOptions, Event, Exit, Failure, Observer, Summary};
 
 mod between;
+mod disk;
 mod file;
 mod get;
 mod here;

@@ -12,7 +12,7 @@ use super::request::Span;
 use super::resume::{Leftover, is_all, usable};
 use super::sums::{End, partial_algorithm, spots_agree};
 use super::{Context, Item};
-use crate::journal::{self, Identity, Journal};
+use crate::journal::{self, Identity, Journal, Place, State};
 use crate::location::Server;
 use crate::partial::{partial_path, state_journal};
 use crate::session::Session;
@@ -133,9 +133,14 @@ impl<'a> Upload<'a> {
         // Without a place for it, the copy goes on without a journal.
         self.journal = journal.and_then(|path| {
             let journal = if self.resumed {
-                Journal::taken_up(path, identity, &self.have)
+                Journal::taken_up(
+                    path,
+                    identity,
+                    Place::Server,
+                    &State::told(self.have.clone()),
+                )
             } else {
-                Journal::fresh(path, identity)
+                Journal::fresh(path, identity, Place::Server)
             };
             journal.ok()
         });

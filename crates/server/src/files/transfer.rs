@@ -5,6 +5,7 @@ use std::sync::Arc;
 use data::job::Report;
 use data::recv::RecvPlan;
 use data::send::SendPlan;
+use data::store::durability::SyncPolicy;
 use data::store::file::{FileSink, FileSource};
 use data::store::memory::MemorySource;
 use data::store::root::{Identity, StoreError, WriteMode};
@@ -147,7 +148,12 @@ impl Files {
             // known afterwards.
             file.set_len(plan.stream_start).map_err(failed)?;
         }
-        let sink = Arc::new(FileSink::new(file, path.to_string()).map_err(failed)?);
+        let sink = FileSink::new(file, path.to_string()).map_err(failed)?;
+        let directory = match self.sync {
+            SyncPolicy::None => None,
+            SyncPolicy::File => self.root.directory_of(&path)?,
+        };
+        let sink = Arc::new(sink.with_policy(self.sync, directory));
         let wanted = expect.as_ref().map(|(algorithm, _)| *algorithm).or(*sum);
         Ok(Storing {
             sink: Arc::clone(&sink) as Arc<dyn Sink>,
@@ -208,10 +214,10 @@ impl Files {
 }
 
 impl Storing {
-    /// Ends a store that arrived whole: cuts the file where that is due, verifies an announced
-    /// checksum, sets the announced time, and remembers the sum. Returns the checksum of the whole
-    /// file if it is known. A store that failed is just dropped: what arrived stays for a restart.
-    /// Nothing is forced to the disk: as with other servers that is the file system's business.
+    /// Ends a store that arrived whole: cuts the file where that is due, syncs it as the server's
+    /// policy says, verifies an announced checksum, sets the announced time, and remembers the sum.
+    /// Returns the checksum of the whole file if it is known. A store that failed is just dropped: what
+    /// arrived stays for a restart. What the disk says while it is synced is a failure of the store.
     /// `progress` as for [`Files::run`]: a file that did not pass whole is read for its checksum.
     pub fn finish(
         self,

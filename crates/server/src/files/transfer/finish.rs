@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use data::job::Report;
 use data::recv::RecvPlan;
+use data::store::Sink;
 use data::store::file::FileSink;
 use data::store::root::{Identity, StoreError};
 use proto::checksum::Algorithm;
@@ -40,6 +41,8 @@ impl Ending {
         if self.cut {
             self.cut_at(plan.stream_start.saturating_add(report.bytes))?;
         }
+        // Before anything is said or remembered of the file: a full volume may show only here.
+        self.file.sync().map_err(|error| self.failed(&error))?;
         let computed = match (self.algorithm, &self.expect) {
             (Some(algorithm), Some(_)) => Some(match self.passed_whole(plan, report)? {
                 Some(digest) => digest,
