@@ -22,7 +22,7 @@ const SIZE: u64 = 40 << 20;
 /// several checkpoints.
 const RATE: &str = "96M";
 /// Writes and flushes of the disk in a copy that is not cut, about.
-const REQUESTS: u64 = 450;
+const REQUESTS: u64 = 110;
 /// The longest that a copy is waited for.
 const LIMIT: Duration = Duration::from_secs(60);
 

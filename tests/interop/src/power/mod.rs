@@ -3,3 +3,4 @@
 pub mod campaign;
 pub mod device;
 pub mod machine;
+pub mod thin;
