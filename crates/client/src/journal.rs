@@ -100,6 +100,8 @@ struct Record {
     safe: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     synced: String,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    lost: bool,
 }
 
 /// What a journal says.
@@ -111,6 +113,8 @@ pub(crate) struct Found {
     pub(crate) state: State,
     /// This machine may have lost since what it had not forced to disk: it was booted.
     pub(crate) rebooted: bool,
+    /// The server was lost while it stored: it may have lost power.
+    pub(crate) lost: bool,
 }
 
 /// This boot of this machine.
@@ -136,7 +140,7 @@ fn read(text: &[u8], boot: Option<&str>) -> Option<Found> {
     if header.version != VERSION {
         return None;
     }
-    let mut state = State::default();
+    let (mut state, mut lost) = (State::default(), false);
     for line in lines {
         let Some(record) = open::<Record>(line) else {
             break;
@@ -146,11 +150,13 @@ fn read(text: &[u8], boot: Option<&str>) -> Option<Found> {
             break;
         };
         state = State { safe, synced };
+        lost = record.lost;
     }
     Some(Found {
         copy: header.copy,
         state,
         rebooted: header.boot.is_some_and(|then| boot != Some(&then)),
+        lost,
     })
 }
 
@@ -198,6 +204,8 @@ pub(crate) struct Journal {
     last: Option<Instant>,
     /// The file names synced bytes and was not forced to disk since.
     unsynced: bool,
+    /// See [`Journal::note_lost`].
+    lost: bool,
 }
 
 impl Journal {
@@ -224,6 +232,7 @@ impl Journal {
             written: None,
             last: None,
             unsynced: false,
+            lost: false,
         }
     }
 
@@ -274,6 +283,7 @@ impl Journal {
         let record = seal(&Record {
             safe: state.safe.to_string(),
             synced: state.synced.to_string(),
+            lost: self.lost,
         })?;
         match &mut self.file {
             Some(file) if self.length < COMPACT_AT => {
@@ -304,6 +314,16 @@ impl Journal {
         self.file = Some(file);
         self.length = text.len() as u64;
         Ok(())
+    }
+
+    /// The server was lost while it stored: from now on the journal says so.
+    pub(crate) fn note_lost(&mut self) {
+        self.lost = true;
+        if let Some(state) = self.written.take()
+            && let Err(error) = self.write(&state)
+        {
+            tracing::debug!(%error, "journal not written");
+        }
     }
 
     /// What has to be forced to disk so that a power cut leaves the newest synced ranges known;

@@ -87,6 +87,20 @@ fn a_journal_tells_whether_this_machine_was_booted_since() {
 }
 
 #[test]
+fn a_lost_server_stays_noted_for_the_rest_of_the_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("j");
+    let mut journal = Journal::fresh(path.clone(), identity(), Place::Server).unwrap();
+    journal.write(&told(&[(0, 9)])).unwrap();
+    assert!(!load(&path).unwrap().lost);
+    journal.note_lost();
+    let found = load(&path).unwrap();
+    assert_eq!((found.lost, found.state), (true, told(&[(0, 9)])));
+    journal.write(&told(&[(0, 20)])).unwrap();
+    assert!(load(&path).unwrap().lost);
+}
+
+#[test]
 fn synced_ranges_are_forced_to_disk_once() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("j");

@@ -207,6 +207,9 @@ impl<'a> Put<'a> {
             State::told(safe())
         });
         let attempt = watch.run(moving).await;
+        if let Err(failure) = &attempt {
+            self.upload.note(failure);
+        }
         if attempt.is_err() && !begun.load(Ordering::Relaxed) {
             self.meter.discard();
         }

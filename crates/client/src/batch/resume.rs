@@ -45,6 +45,11 @@ pub(super) async fn usable(
     }
     let algorithm = partial_algorithm(servers);
     let Some(algorithm) = algorithm else {
+        if claim.lost {
+            let why = "the server was lost while it stored it, and without checksums nothing tells \
+                       what it kept";
+            return Ok(start_over(ctx, leftover, why));
+        }
         if claim.safe.is_empty() {
             let why = "this machine was restarted before any of it was forced to disk";
             return Ok(start_over(ctx, leftover, why));
@@ -109,6 +114,8 @@ struct Claim {
     safe: RangeSet,
     /// Handed to the kernel before this machine was booted, and not forced to disk.
     unproved: RangeSet,
+    /// The server was lost while it stored.
+    lost: bool,
     journalled: bool,
 }
 
@@ -143,6 +150,7 @@ fn claim(leftover: &Leftover<'_>) -> Result<Claim, &'static str> {
             Ok(Claim {
                 safe,
                 unproved,
+                lost: found.lost,
                 journalled: true,
             })
         }
@@ -150,6 +158,7 @@ fn claim(leftover: &Leftover<'_>) -> Result<Claim, &'static str> {
         None => Ok(Claim {
             safe: prefix(leftover.length),
             unproved: RangeSet::new(),
+            lost: false,
             journalled: false,
         }),
     }

@@ -94,6 +94,15 @@ impl<'a> Upload<'a> {
         self.control = Some(Arc::clone(control));
     }
 
+    /// An attempt failed in this way.
+    pub(super) fn note(&mut self, failure: &Failure) {
+        if failure.transient
+            && let Some(journal) = &mut self.journal
+        {
+            journal.note_lost();
+        }
+    }
+
     /// Whether an interrupted attempt leaves a file whose size tells what is there.
     pub(super) fn size_tells(&self) -> bool {
         self.in_order && self.control.is_some()
