@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use data::job::{Congestion, IoMethod};
+use data::store::durability::SyncPolicy;
 use proto::checksum::Algorithm;
 use proto::sizing::Sizing;
 use tune::sizing::drs::Interval;
@@ -125,6 +126,8 @@ pub struct CopyOptions {
     pub trace: Option<PathBuf>,
     /// `--io`
     pub io: IoMethod,
+    /// `--sync-policy`: of files written here
+    pub sync_policy: SyncPolicy,
     /// `--block`: MODE E block size when sending, bytes
     pub block: usize,
     /// `--keep-existing`: existing destinations are left alone and count as skipped

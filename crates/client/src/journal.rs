@@ -1,11 +1,10 @@
 //! The restart journal: which bytes of an unfinished copy are safe, kept beside the partial file.
 //!
 //! A text file of lines `CRC32C SP JSON LF`. The first line says what is copied, each further line
-//! is the whole set of safe ranges at that moment; the last intact line counts. A range is written
-//! here only after its bytes were handed to the file system, so a killed process never leaves a
-//! journal that claims too much. Nothing is forced to disk: after a power cut the file system may
-//! have kept the journal and lost the data, which the checks of a resume find where the server
-//! can checksum.
+//! is the whole state at that moment; the last intact line counts. A range is called safe only after
+//! its bytes were handed to the file system, so a killed process never leaves a journal that claims
+//! too much; it is called synced only after they were forced to disk, so a power cut does not,
+//! either. The first line names the boot of this machine that safe bytes depend on.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -16,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use data::digest::Digest;
+use data::store::durability::SyncPolicy;
 use proto::checksum::Algorithm;
 use proto::ranges::RangeSet;
 use rustix::fs::OFlags;
@@ -32,7 +32,9 @@ const COMPACT_AT: u64 = 1 << 20;
 /// No journal longer than this is read, bytes.
 const MAX_LENGTH: u64 = 16 << 20;
 /// Format of the file.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+/// Changes with every boot of the machine.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// What is being copied. A journal is of use only to the same copy of the same source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,20 +65,73 @@ impl Identity {
     }
 }
 
+/// Where the bytes are that a journal tells of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// On this machine: what its kernel was handed is there until the next boot.
+    Here,
+    /// On a server, whose word counts.
+    Server,
+}
+
+/// What of a copy is at its destination.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct State {
+    /// Handed to the file system here, or acknowledged by the server.
+    pub(crate) safe: RangeSet,
+    /// Of that, forced to the disk of this machine.
+    pub(crate) synced: RangeSet,
+}
+
+impl State {
+    /// What a server acknowledged.
+    pub(crate) fn told(safe: RangeSet) -> Self {
+        Self {
+            safe,
+            synced: RangeSet::new(),
+        }
+    }
+}
+
 #[derive(Serialize, Deserialize)]
 struct Header {
     version: u32,
     copy: Identity,
+    /// Of [`Place::Here`]: the boot; empty when it is unknown.
+    boot: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
 struct Record {
     safe: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    synced: String,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    lost: bool,
 }
 
-/// Reads the journal at `path`: what was copied and what is safe. `None` when there is no journal
-/// or no intact line in it.
-pub(crate) fn load(path: &Path) -> Option<(Identity, RangeSet)> {
+/// What a journal says.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// What was copied.
+    pub(crate) copy: Identity,
+    /// How far.
+    pub(crate) state: State,
+    /// This machine may have lost since what it had not forced to disk: it was booted.
+    pub(crate) rebooted: bool,
+    /// The server was lost while it stored: it may have lost power.
+    pub(crate) lost: bool,
+}
+
+/// This boot of this machine.
+fn boot() -> Option<String> {
+    let id = fs::read_to_string(BOOT_ID).ok()?;
+    let id = id.trim();
+    (!id.is_empty()).then(|| id.to_owned())
+}
+
+/// Reads the journal at `path`. `None` when there is no journal or no intact line in it.
+pub(crate) fn load(path: &Path) -> Option<Found> {
     let mut text = Vec::new();
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = OpenOptions::new()
@@ -86,10 +141,10 @@ pub(crate) fn load(path: &Path) -> Option<(Identity, RangeSet)> {
         .ok()?;
     file.metadata().ok().filter(fs::Metadata::is_file)?;
     file.take(MAX_LENGTH).read_to_end(&mut text).ok()?;
-    read(&text)
+    read(&text, boot().as_deref())
 }
 
-fn read(text: &[u8]) -> Option<(Identity, RangeSet)> {
+fn read(text: &[u8], boot: Option<&str>) -> Option<Found> {
     // What follows the last line feed is a line that was being written.
     let whole = &text[..text.iter().rposition(|b| *b == b'\n')?];
     let mut lines = whole.split(|b| *b == b'\n');
@@ -97,17 +152,24 @@ fn read(text: &[u8]) -> Option<(Identity, RangeSet)> {
     if header.version != VERSION {
         return None;
     }
-    let mut safe = RangeSet::new();
+    let (mut state, mut lost) = (State::default(), false);
     for line in lines {
         let Some(record) = open::<Record>(line) else {
             break;
         };
-        let Some(ranges) = parse_ranges(&record.safe) else {
+        let (safe, synced) = (parse_ranges(&record.safe), parse_ranges(&record.synced));
+        let (Some(safe), Some(synced)) = (safe, synced) else {
             break;
         };
-        safe = ranges;
+        state = State { safe, synced };
+        lost = record.lost;
     }
-    Some((header.copy, safe))
+    Some(Found {
+        copy: header.copy,
+        state,
+        rebooted: header.boot.is_some_and(|then| boot != Some(&then)),
+        lost,
+    })
 }
 
 fn parse_ranges(text: &str) -> Option<RangeSet> {
@@ -146,73 +208,94 @@ fn crc(bytes: &[u8]) -> String {
 pub(crate) struct Journal {
     path: PathBuf,
     copy: Identity,
+    place: Place,
     file: Option<File>,
     length: u64,
     /// `None`: nothing was written in this run.
-    written: Option<RangeSet>,
+    written: Option<State>,
     last: Option<Instant>,
+    /// The file names synced bytes and was not forced to disk since.
+    unsynced: bool,
+    /// See [`Journal::note_lost`].
+    lost: bool,
 }
 
 impl Journal {
     /// A journal for a copy that starts over: an older one is gone when this returns, so that it
-    /// cannot be taken for this copy's. Comes before the partial file is truncated.
-    pub(crate) fn fresh(path: PathBuf, copy: Identity) -> io::Result<Self> {
+    /// cannot be taken for this copy's, not even after a power cut. Comes before the partial file is
+    /// truncated.
+    pub(crate) fn fresh(path: PathBuf, copy: Identity, place: Place) -> io::Result<Self> {
         match fs::remove_file(&path) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-            _ => {}
+            Ok(()) => SyncPolicy::File.sync_directory(directory_of(&path))?,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            Err(e) => return Err(e),
         }
-        Ok(Self::resumed(path, copy))
+        Ok(Self::resumed(path, copy, place))
     }
 
     /// An older one, if there is one, stays until the first safe bytes are written over it.
-    fn resumed(path: PathBuf, copy: Identity) -> Self {
+    fn resumed(path: PathBuf, copy: Identity, place: Place) -> Self {
         Self {
             path,
             copy,
+            place,
             file: None,
             length: 0,
             written: None,
             last: None,
+            unsynced: false,
+            lost: false,
         }
     }
 
     /// A journal that goes on from an older one, which is replaced at once: it may say of the order
     /// of the bytes what this run will make untrue.
-    pub(crate) fn taken_up(path: PathBuf, copy: Identity, safe: &RangeSet) -> io::Result<Self> {
-        let mut journal = Self::resumed(path, copy);
-        journal.write(safe)?;
+    pub(crate) fn taken_up(
+        path: PathBuf,
+        copy: Identity,
+        place: Place,
+        state: &State,
+    ) -> io::Result<Self> {
+        let mut journal = Self::resumed(path, copy, place);
+        journal.write(state)?;
         Ok(journal)
     }
 
-    /// Writes `safe` if enough time has passed or enough became safe since the last time. Errors
+    /// Writes `state` if enough time has passed or enough became safe since the last time. Errors
     /// leave an older state behind, which is still true.
-    pub(crate) fn keep(&mut self, safe: &RangeSet, now: Instant) -> io::Result<()> {
+    pub(crate) fn keep(&mut self, state: &State, now: Instant) -> io::Result<()> {
         let recent = self.last.is_some_and(|last| now - last < INTERVAL);
-        let written = self.written.as_ref().map_or(0, RangeSet::bytes);
-        if recent && safe.bytes().saturating_sub(written) < STEP {
+        let written = self.written.as_ref().map_or(0, |s| s.safe.bytes());
+        if recent && state.safe.bytes().saturating_sub(written) < STEP {
             return Ok(());
         }
         self.last = Some(now);
-        self.write(safe)
+        self.write(state)
     }
 
-    /// Writes `safe` now, if it is news.
-    pub(crate) fn write(&mut self, safe: &RangeSet) -> io::Result<()> {
-        if self.written.as_ref() == Some(safe) {
+    /// Writes `state` now, if it is news.
+    pub(crate) fn write(&mut self, state: &State) -> io::Result<()> {
+        if self.written.as_ref() == Some(state) {
             return Ok(());
         }
-        let result = self.try_write(safe);
+        let result = self.try_write(state);
         match &result {
-            Ok(()) => self.written = Some(safe.clone()),
+            Ok(()) => {
+                let before = self.written.as_ref().map_or(0, |s| s.synced.bytes());
+                self.unsynced |= state.synced.bytes() > before;
+                self.written = Some(state.clone());
+            }
             // The tail may be torn: the next write makes the file anew.
             Err(_) => self.file = None,
         }
         result
     }
 
-    fn try_write(&mut self, safe: &RangeSet) -> io::Result<()> {
+    fn try_write(&mut self, state: &State) -> io::Result<()> {
         let record = seal(&Record {
-            safe: safe.to_string(),
+            safe: state.safe.to_string(),
+            synced: state.synced.to_string(),
+            lost: self.lost,
         })?;
         match &mut self.file {
             Some(file) if self.length < COMPACT_AT => {
@@ -229,6 +312,7 @@ impl Journal {
         let mut text = seal(&Header {
             version: VERSION,
             copy: self.copy.clone(),
+            boot: (self.place == Place::Here).then(|| boot().unwrap_or_default()),
         })?;
         text.extend_from_slice(record);
         let next = next_path(&self.path);
@@ -243,10 +327,36 @@ impl Journal {
             .mode(0o600)
             .open(&next)?;
         file.write_all(&text)?;
+        if self.path.exists() {
+            // A power cut must not leave an empty journal in the place of a good one.
+            file.sync_data()?;
+        }
         fs::rename(&next, &self.path)?;
         self.file = Some(file);
         self.length = text.len() as u64;
         Ok(())
+    }
+
+    /// The server was lost while it stored: from now on the journal says so.
+    pub(crate) fn note_lost(&mut self) {
+        self.lost = true;
+        if let Some(state) = self.written.take()
+            && let Err(error) = self.write(&state)
+        {
+            tracing::debug!(%error, "journal not written");
+        }
+    }
+
+    /// What has to be forced to disk so that a power cut leaves the newest synced ranges known;
+    /// `None` when nothing changed since the last time.
+    pub(crate) fn take_unsynced(&mut self) -> Option<Unsynced> {
+        let file = self.file.as_ref().filter(|_| self.unsynced)?;
+        let file = file.try_clone().ok()?;
+        self.unsynced = false;
+        Some(Unsynced {
+            file,
+            directory: directory_of(&self.path).to_owned(),
+        })
     }
 
     /// Whether this run has written anything.
@@ -257,6 +367,31 @@ impl Journal {
     /// The copy is whole, or proved wrong: nothing is left to resume.
     pub(crate) fn remove(self) {
         forget(&self.path);
+    }
+}
+
+/// A journal that is not on disk yet.
+#[derive(Debug)]
+pub(crate) struct Unsynced {
+    file: File,
+    directory: PathBuf,
+}
+
+impl Unsynced {
+    /// Blocks until it is. Failing, it leaves an older state on disk, which is still true.
+    pub(crate) fn sync(self) {
+        let synced = self.file.sync_data();
+        let synced = synced.and_then(|()| SyncPolicy::File.sync_directory(&self.directory));
+        if let Err(error) = synced {
+            tracing::debug!(%error, "journal not synced");
+        }
+    }
+}
+
+fn directory_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
     }
 }
 
@@ -271,6 +406,18 @@ fn next_path(path: &Path) -> PathBuf {
     let mut next = path.as_os_str().to_owned();
     next.push(OsStr::from_bytes(NEXT));
     next.into()
+}
+
+/// Makes the journal at `path` one that was written before this machine was booted.
+#[cfg(test)]
+pub(crate) fn of_another_boot(path: &Path) {
+    let text = fs::read(path).unwrap();
+    let end = text.iter().position(|b| *b == b'\n').unwrap();
+    let mut header: Header = open(&text[..end]).unwrap();
+    header.boot = Some("another".to_owned());
+    let mut old = seal(&header).unwrap();
+    old.extend_from_slice(&text[end + 1..]);
+    fs::write(path, old).unwrap();
 }
 
 #[cfg(test)]

@@ -21,13 +21,22 @@ fn set(ranges: &[(u64, u64)]) -> RangeSet {
     set
 }
 
+fn told(ranges: &[(u64, u64)]) -> State {
+    State::told(set(ranges))
+}
+
+/// What the journal `text` is about, and what it calls safe.
+fn last(text: &[u8]) -> Option<(Identity, RangeSet)> {
+    read(text, None).map(|found| (found.copy, found.state.safe))
+}
+
 /// A journal file's text after each of `states` was written.
 fn written(states: &[RangeSet]) -> Vec<u8> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("j");
-    let mut journal = Journal::fresh(path.clone(), identity()).unwrap();
+    let mut journal = Journal::fresh(path.clone(), identity(), Place::Here).unwrap();
     for state in states {
-        journal.write(state).unwrap();
+        journal.write(&State::told(state.clone())).unwrap();
     }
     fs::read(path).unwrap_or_default()
 }
@@ -35,41 +44,90 @@ fn written(states: &[RangeSet]) -> Vec<u8> {
 #[test]
 fn last_state_counts() {
     let text = written(&[set(&[(0, 5)]), set(&[(0, 5), (9, 12)])]);
-    assert_eq!(read(&text), Some((identity(), set(&[(0, 5), (9, 12)]))));
+    assert_eq!(last(&text), Some((identity(), set(&[(0, 5), (9, 12)]))));
 }
 
 #[test]
 fn writes_are_spaced() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("j");
-    let mut journal = Journal::fresh(path.clone(), identity()).unwrap();
+    let mut journal = Journal::fresh(path.clone(), identity(), Place::Here).unwrap();
     let start = Instant::now();
-    journal.keep(&set(&[(0, 5)]), start).unwrap();
-    journal.keep(&set(&[(0, 9)]), start + INTERVAL / 2).unwrap();
-    assert_eq!(load(&path).unwrap().1, set(&[(0, 5)]));
+    journal.keep(&told(&[(0, 5)]), start).unwrap();
     journal
-        .keep(&set(&[(0, STEP + 9)]), start + INTERVAL / 2)
+        .keep(&told(&[(0, 9)]), start + INTERVAL / 2)
         .unwrap();
-    assert_eq!(load(&path).unwrap().1, set(&[(0, STEP + 9)]));
+    assert_eq!(load(&path).unwrap().state.safe, set(&[(0, 5)]));
     journal
-        .keep(&set(&[(0, STEP + 99)]), start + INTERVAL * 2)
+        .keep(&told(&[(0, STEP + 9)]), start + INTERVAL / 2)
         .unwrap();
-    assert_eq!(load(&path).unwrap().1, set(&[(0, STEP + 99)]));
+    assert_eq!(load(&path).unwrap().state.safe, set(&[(0, STEP + 9)]));
+    journal
+        .keep(&told(&[(0, STEP + 99)]), start + INTERVAL * 2)
+        .unwrap();
+    assert_eq!(load(&path).unwrap().state.safe, set(&[(0, STEP + 99)]));
+}
+
+#[test]
+fn a_journal_tells_whether_this_machine_was_booted_since() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("j");
+    let mut state = told(&[(0, 9)]);
+    state.synced.insert(0, 5);
+    for (place, rebooted) in [(Place::Here, true), (Place::Server, false)] {
+        let mut journal = Journal::fresh(path.clone(), identity(), place).unwrap();
+        journal.write(&state).unwrap();
+        let found = load(&path).unwrap();
+        assert_eq!((&found.state, found.rebooted), (&state, false));
+        // What a server acknowledged does not depend on the boots of this machine.
+        let text = fs::read(&path).unwrap();
+        assert_eq!(read(&text, Some("other")).unwrap().rebooted, rebooted);
+        assert_eq!(read(&text, None).unwrap().rebooted, rebooted);
+    }
+}
+
+#[test]
+fn a_lost_server_stays_noted_for_the_rest_of_the_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("j");
+    let mut journal = Journal::fresh(path.clone(), identity(), Place::Server).unwrap();
+    journal.write(&told(&[(0, 9)])).unwrap();
+    assert!(!load(&path).unwrap().lost);
+    journal.note_lost();
+    let found = load(&path).unwrap();
+    assert_eq!((found.lost, found.state), (true, told(&[(0, 9)])));
+    journal.write(&told(&[(0, 20)])).unwrap();
+    assert!(load(&path).unwrap().lost);
+}
+
+#[test]
+fn synced_ranges_are_forced_to_disk_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("j");
+    let mut journal = Journal::fresh(path, identity(), Place::Here).unwrap();
+    let mut state = told(&[(0, 9)]);
+    journal.write(&state).unwrap();
+    assert!(journal.take_unsynced().is_none());
+    state.synced.insert(0, 5);
+    journal.write(&state).unwrap();
+    journal.take_unsynced().unwrap().sync();
+    assert!(journal.take_unsynced().is_none());
 }
 
 #[test]
 fn starting_over_forgets() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("j");
-    let mut journal = Journal::fresh(path.clone(), identity()).unwrap();
-    journal.write(&set(&[(0, 5)])).unwrap();
+    let mut journal = Journal::fresh(path.clone(), identity(), Place::Here).unwrap();
+    journal.write(&told(&[(0, 5)])).unwrap();
     let other = Identity {
         in_order: !identity().in_order,
         ..identity()
     };
-    let _ = Journal::taken_up(path.clone(), other.clone(), &set(&[(0, 4)])).unwrap();
-    assert_eq!(load(&path).unwrap(), (other, set(&[(0, 4)])));
-    let _ = Journal::fresh(path.clone(), identity()).unwrap();
+    let _ = Journal::taken_up(path.clone(), other.clone(), Place::Here, &told(&[(0, 4)])).unwrap();
+    let found = load(&path).unwrap();
+    assert_eq!((found.copy, found.state.safe), (other, set(&[(0, 4)])));
+    let _ = Journal::fresh(path.clone(), identity(), Place::Here).unwrap();
     assert!(load(&path).is_none());
 }
 
@@ -77,15 +135,15 @@ fn starting_over_forgets() {
 fn nothing_is_read_or_written_through_a_link() {
     let dir = tempfile::tempdir().unwrap();
     let (path, victim) = (dir.path().join("j"), dir.path().join("victim"));
-    let mut journal = Journal::fresh(dir.path().join("other"), identity()).unwrap();
-    journal.write(&set(&[(0, 5)])).unwrap();
+    let mut journal = Journal::fresh(dir.path().join("other"), identity(), Place::Here).unwrap();
+    journal.write(&told(&[(0, 5)])).unwrap();
     std::os::unix::fs::symlink(dir.path().join("other"), &path).unwrap();
     assert!(load(&path).is_none());
     fs::write(&victim, "kept").unwrap();
     std::os::unix::fs::symlink(&victim, next_path(&path)).unwrap();
-    let mut journal = Journal::fresh(path.clone(), identity()).unwrap();
-    journal.write(&set(&[(0, 5)])).unwrap();
-    assert_eq!(load(&path).unwrap().1, set(&[(0, 5)]));
+    let mut journal = Journal::fresh(path.clone(), identity(), Place::Here).unwrap();
+    journal.write(&told(&[(0, 5)])).unwrap();
+    assert_eq!(load(&path).unwrap().state.safe, set(&[(0, 5)]));
     assert_eq!(fs::read(victim).unwrap(), b"kept");
 }
 
@@ -93,13 +151,13 @@ fn nothing_is_read_or_written_through_a_link() {
 fn long_journals_are_compacted() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("j");
-    let mut journal = Journal::fresh(path.clone(), identity()).unwrap();
+    let mut journal = Journal::fresh(path.clone(), identity(), Place::Here).unwrap();
     let wide = set(&(0..2000).map(|i| (i * 10, i * 10 + 5)).collect::<Vec<_>>());
     for end in 0..100 {
         let mut state = wide.clone();
         state.insert(1 << 30, (1 << 30) + end + 1);
-        journal.write(&state).unwrap();
-        assert_eq!(load(&path).unwrap().1, state);
+        journal.write(&State::told(state.clone())).unwrap();
+        assert_eq!(load(&path).unwrap().state.safe, state);
     }
     assert!(fs::metadata(&path).unwrap().len() < 2 * COMPACT_AT);
 }
@@ -119,7 +177,7 @@ proptest! {
         }
         let text = written(&states);
         for end in 0..=text.len() {
-            match read(&text[..end]) {
+            match last(&text[..end]) {
                 None => {}
                 Some((copy, safe)) => {
                     prop_assert_eq!(copy, identity());
@@ -127,7 +185,7 @@ proptest! {
                 }
             }
         }
-        prop_assert_eq!(read(&text).unwrap().1, state);
+        prop_assert_eq!(last(&text).unwrap().1, state);
     }
 
     #[test]
@@ -136,7 +194,7 @@ proptest! {
         let mut text = written(&states);
         let at = at % text.len();
         text[at] ^= flip;
-        if let Some((copy, safe)) = read(&text) {
+        if let Some((copy, safe)) = last(&text) {
             prop_assert_eq!(copy, identity());
             prop_assert!(safe.is_empty() || states.contains(&safe), "{}", safe);
         }
@@ -144,6 +202,6 @@ proptest! {
 
     #[test]
     fn never_panics(text: Vec<u8>) {
-        let _ = read(&text);
+        let _ = read(&text, None);
     }
 }

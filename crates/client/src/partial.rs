@@ -15,6 +15,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use data::digest::Digest;
+use data::store::Sink;
+use data::store::durability::SyncPolicy;
 use data::store::file::FileSink;
 use proto::checksum::Algorithm;
 use proto::path::{MAX_NAME, PARTIAL_SUFFIX};
@@ -136,7 +138,7 @@ pub(crate) enum Target {
 }
 
 /// A local file in the making.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Partial {
     /// The name that it will have.
     pub(crate) destination: PathBuf,
@@ -202,11 +204,11 @@ impl Partial {
 
     /// Makes this process the only one that writes the partial file, the journal, and at the end the
     /// destination: until the file is closed. It keeps what it holds. `false` when this file system
-    /// has no locks.
+    /// has no locks. `policy` says how what is written gets to disk.
     ///
     /// # Errors
     /// [`Failure::occupied`] when another copy is at it; else what opening it gives.
-    pub(crate) fn own(&self) -> Result<(Arc<FileSink>, bool), Failure> {
+    pub(crate) fn own(&self, policy: SyncPolicy) -> Result<(Arc<FileSink>, bool), Failure> {
         let failed = |e: io::Error| match self.path.parent() {
             // It is made where it is missing, so its directory is missing.
             Some(parent) if e.kind() == io::ErrorKind::NotFound => local(parent, e),
@@ -221,7 +223,8 @@ impl Partial {
         let _ = file.set_permissions(Permissions::from_mode(0o600));
         let sink = FileSink::new(file, self.path.to_string_lossy());
         let sink = sink.map_err(|e| local(&self.path, e))?;
-        Ok((Arc::new(sink), locked))
+        // A partial file without a name after a power cut is one that nobody resumes.
+        Ok((Arc::new(sink.with_policy(policy, None)), locked))
     }
 
     /// Empties the partial file.
@@ -243,7 +246,8 @@ impl Partial {
 
     /// Gives the whole and verified file its time (if known), the permissions of the file it
     /// replaces (if any, else those that the umask grants), and its name, if the partial name still
-    /// belongs to it. Does not force it to disk, as cp(1) does not.
+    /// belongs to it. Its bytes are on disk before it gets its name, and the name when this returns,
+    /// unless its policy is [`SyncPolicy::None`]. Blocks while the disk works.
     pub(crate) fn finish(
         &self,
         sink: &FileSink,
@@ -267,7 +271,15 @@ impl Partial {
             );
             return Err(local(&self.path, message));
         }
-        fs::rename(&self.path, &self.destination).map_err(|e| local(&self.destination, e))
+        sink.sync().map_err(|e| local(&self.path, e))?;
+        fs::rename(&self.path, &self.destination).map_err(|e| local(&self.destination, e))?;
+        if !sink.durable() {
+            return Ok(());
+        }
+        let directory = self.destination.parent().unwrap_or(Path::new("/"));
+        SyncPolicy::File
+            .sync_directory(directory)
+            .map_err(|e| local(directory, e))
     }
 }
 
@@ -328,8 +340,13 @@ mod tests {
         let Ok(Target::File(partial)) = Target::at(&destination) else {
             panic!("a regular file is written aside");
         };
-        let (sink, _) = partial.own().unwrap();
-        assert!(partial.own().unwrap_err().is_occupied());
+        let (sink, _) = partial.own(SyncPolicy::default()).unwrap();
+        assert!(
+            partial
+                .own(SyncPolicy::default())
+                .unwrap_err()
+                .is_occupied()
+        );
         sink.file().write_all(b"new").unwrap();
         assert_eq!(fs::read(&destination).unwrap(), b"old");
         partial
@@ -365,7 +382,7 @@ mod tests {
             let partial = partial_at(destination);
             fs::write(&partial.path, "left by an earlier version").unwrap();
             fs::set_permissions(&partial.path, Permissions::from_mode(0o4777)).unwrap();
-            let (sink, _) = partial.own().unwrap();
+            let (sink, _) = partial.own(SyncPolicy::default()).unwrap();
             assert_eq!(mode(&partial.path), 0o600);
             partial.finish(&sink, None).unwrap();
             assert_eq!(mode(destination), wanted);
@@ -376,7 +393,7 @@ mod tests {
     fn what_took_the_partial_name_meanwhile_is_not_put_in_place() {
         let dir = tempfile::tempdir().unwrap();
         let partial = partial_at(&dir.path().join("f"));
-        let (sink, _) = partial.own().unwrap();
+        let (sink, _) = partial.own(SyncPolicy::default()).unwrap();
         sink.file().write_all(b"verified").unwrap();
         fs::remove_file(&partial.path).unwrap();
         assert_eq!(partial.finish(&sink, None).unwrap_err().exit, Exit::Local);
@@ -392,7 +409,9 @@ mod tests {
     fn a_missing_directory_is_named_itself() {
         let dir = tempfile::tempdir().unwrap();
         let missing = dir.path().join("missing");
-        let failure = partial_at(&missing.join("f")).own().unwrap_err();
+        let failure = partial_at(&missing.join("f"))
+            .own(SyncPolicy::default())
+            .unwrap_err();
         let named = format!("{}: ", missing.display());
         assert!(failure.message.starts_with(&named), "{failure}");
     }

@@ -29,12 +29,23 @@ pub struct Control {
     cancelled: AtomicBool,
     bytes: AtomicU64,
     stored: Mutex<RangeSet>,
+    synced: Mutex<Synced>,
     live: Mutex<Vec<Weak<Stream>>>,
     wakes: Mutex<Vec<Weak<Wake>>>,
     peers: Mutex<Vec<IpAddr>>,
     wire: Mutex<WireStats>,
     begun: Mutex<Option<Instant>>,
     board: Board,
+}
+
+/// Checkpoints of a transfer whose store forces bytes to disk; those of a part are its whole's.
+#[derive(Debug, Default)]
+struct Synced {
+    /// What is safe is `ranges`, not what was stored.
+    promised: bool,
+    ranges: RangeSet,
+    /// When the next checkpoint is due.
+    due: Option<Instant>,
 }
 
 /// The transfer that a part belongs to.
@@ -74,6 +85,37 @@ impl Control {
     /// Ranges safely handed to the store so far (receiving), wire offsets.
     pub fn stored(&self) -> RangeSet {
         locked(&self.stored).clone()
+    }
+
+    /// Of the stored ranges those that a power cut cannot take back, as of the last checkpoint; the
+    /// whole transfer's, for a part, too. Empty where the store forces nothing to disk
+    /// ([`crate::store::Sink::durable`]).
+    pub fn synced(&self) -> RangeSet {
+        locked(&self.root().synced).ranges.clone()
+    }
+
+    /// What may be told to a peer as safe: [`Control::synced`] where the store forces bytes to disk,
+    /// else [`Control::stored`]. Of the whole transfer, for a part, too.
+    pub fn safe(&self) -> RangeSet {
+        let root = self.root();
+        let synced = locked(&root.synced);
+        match synced.promised {
+            true => synced.ranges.clone(),
+            false => root.stored(),
+        }
+    }
+
+    /// Runs `sync`, which forces to disk all that is stored when it is called; what was stored before
+    /// is [`Control::synced`] when it succeeds.
+    ///
+    /// # Errors
+    /// Those of `sync`.
+    pub fn checkpoint<T, E>(&self, sync: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+        let root = self.root();
+        let stored = root.stored();
+        let done = sync()?;
+        locked(&root.synced).ranges.extend(&stored);
+        Ok(done)
     }
 
     /// Data connections open now.
@@ -159,6 +201,27 @@ impl Control {
     pub fn sample(&self) -> Vec<StreamSample> {
         let live = self.live();
         live.iter().filter_map(|s| s.sample().ok()).collect()
+    }
+
+    fn root(&self) -> &Self {
+        self.whole.as_ref().map_or(self, |w| w.control.root())
+    }
+
+    /// From now on only what a checkpoint has forced to disk is [`Control::safe`].
+    pub(crate) fn promise_synced(&self) {
+        locked(&self.root().synced).promised = true;
+    }
+
+    /// How long to wait for the next checkpoint; the first is due `every` after the first call.
+    pub(crate) fn until_checkpoint(&self, now: Instant, every: Duration) -> Duration {
+        let mut synced = locked(&self.root().synced);
+        let due = *synced.due.get_or_insert(now + every);
+        due.saturating_duration_since(now)
+    }
+
+    /// No checkpoint before this moment.
+    pub(crate) fn rest_until(&self, moment: Instant) {
+        locked(&self.root().synced).due = Some(moment);
     }
 
     /// The streams at work now.
@@ -278,6 +341,36 @@ mod tests {
         assert_eq!((part.bytes(), other.bytes(), whole.bytes()), (5, 7, 12));
         assert_eq!(part.stored().to_string(), "0-5");
         assert_eq!(whole.stored().to_string(), "1000-1005,2010-2017");
+    }
+
+    #[test]
+    fn only_what_a_checkpoint_forced_to_disk_is_safe_once_that_was_promised() {
+        let control = Control::new();
+        control.add_stored(0, 5);
+        assert_eq!(control.safe().to_string(), "0-5");
+        control.promise_synced();
+        assert!(control.safe().is_empty());
+        let failed = control.checkpoint(|| Err::<(), _>("full"));
+        assert_eq!((failed, control.synced().is_empty()), (Err("full"), true));
+        let during = || {
+            control.add_stored(5, 9);
+            Ok::<_, ()>(())
+        };
+        control.checkpoint(during).unwrap();
+        // What came while the disk was busy counts at the next one.
+        assert_eq!(control.safe().to_string(), "0-5");
+        assert_eq!(control.stored().to_string(), "0-9");
+    }
+
+    #[test]
+    fn a_checkpoint_of_a_part_is_one_of_its_whole() {
+        let whole = Arc::new(Control::new());
+        Control::part_of(&whole, 0).add_stored(0, 5);
+        let part = Control::part_of(&whole, 1_000);
+        part.add_stored(0, 5);
+        part.checkpoint(|| Ok::<_, ()>(())).unwrap();
+        assert_eq!(whole.synced().to_string(), "0-5,1000-1005");
+        assert_eq!(part.synced(), whole.synced());
     }
 
     #[test]

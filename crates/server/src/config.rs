@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use data::job::{Congestion, IoMethod};
+use data::store::durability::SyncPolicy;
 use proto::sizing::Sizing;
 use tune::sizing::drs::Interval;
 
@@ -81,6 +82,8 @@ pub struct ServerConfig {
     pub block: usize,
     /// How bytes move.
     pub io: IoMethod,
+    /// What of a stored file is forced to disk before the client hears of it.
+    pub sync_policy: SyncPolicy,
     /// Who sizes the data connections' buffers where a client does not say (`buffer` in the file):
     /// `Auto` or `Kernel`.
     pub sizing: Sizing,
@@ -123,6 +126,7 @@ impl Default for ServerConfig {
             range_marker_seconds: 5,
             block: 1 << 20,
             io: IoMethod::default(),
+            sync_policy: SyncPolicy::default(),
             sizing: Sizing::Auto,
             drs_interval: Interval::default(),
             congestion: Congestion::Auto,

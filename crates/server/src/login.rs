@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Instant;
 
+use data::store::durability::SyncPolicy;
 use data::store::root::Root;
 use proto::path::VPath;
 use proto::server::{Grant, Rights};
@@ -35,6 +36,7 @@ pub(crate) struct Logins {
     sums: Arc<Sums>,
     uploads: Arc<Uploads>,
     room: Room,
+    sync: SyncPolicy,
     hashes: Semaphore,
     penalties: Mutex<LoginPenalties>,
 }
@@ -85,6 +87,7 @@ impl Logins {
             sums: Arc::default(),
             uploads: Arc::default(),
             room: Room::default(),
+            sync: config.sync_policy,
             hashes: Semaphore::new(HASHES_AT_ONCE),
             penalties: Mutex::default(),
         }
@@ -185,6 +188,7 @@ impl Logins {
             Arc::clone(&self.uploads),
             self.room.clone(),
         )
+        .with_sync(self.sync)
     }
 
     /// An account's own root, opened when its first session logs in.

@@ -19,6 +19,7 @@ pub mod matrix;
 pub mod need;
 pub mod net;
 pub mod peer;
+pub mod power;
 pub mod process;
 pub mod proxy;
 pub mod run;

@@ -15,7 +15,7 @@ use super::sums::End;
 use super::upload::{Finish, Upload};
 use super::watch::Watch;
 use super::{Context, Item, Measured, Outcome, Seen, unchanged};
-use crate::journal::Identity;
+use crate::journal::{Identity, State};
 use crate::location::Server;
 use crate::session::Session;
 use crate::session::control::unreachable;
@@ -181,9 +181,13 @@ impl<'a> Between<'a> {
                 stalled = stall => Err(stalled),
             }
         };
-        let watch = Watch::new(control, self.upload.journal.as_mut(), in_order, safe);
+        let journal = self.upload.journal.as_mut();
+        let watch = Watch::new(control, journal, in_order, move || State::told(safe()));
         let start = Instant::now();
-        let attempt = watch.run(moving).await?;
+        let attempt = watch
+            .run(moving)
+            .await
+            .inspect_err(|failure| self.upload.note(failure))?;
         self.meter.report(attempt.report.bytes);
         self.meter.confirm();
         self.ctx.warn_all(attempt.warnings);

@@ -17,8 +17,8 @@ use super::request::{Lanes, Span, Way, extent, spec};
 use super::resume::{Leftover, is_all, usable};
 use super::sums::End;
 use super::watch::Watch;
-use super::{Context, Item, Measured, Outcome, alongside, unchanged};
-use crate::journal::{self, Identity, Journal};
+use super::{Context, Item, Measured, Outcome, alongside, disk, unchanged};
+use crate::journal::{self, Identity, Journal, State};
 use crate::location::Server;
 use crate::partial::{Partial, Target, local};
 use crate::session::Session;
@@ -45,6 +45,8 @@ pub(super) struct Get<'a> {
     journal: Option<Journal>,
     /// Safe at the destination.
     have: RangeSet,
+    /// Of that, on disk.
+    synced: RangeSet,
     /// Some of it is from an earlier run.
     resumed: bool,
     /// Nothing of an earlier run is to be used.
@@ -84,6 +86,7 @@ impl<'a> Get<'a> {
             ready: false,
             journal: None,
             have: RangeSet::new(),
+            synced: RangeSet::new(),
             resumed: false,
             distrust: false,
         })
@@ -117,8 +120,10 @@ impl<'a> Get<'a> {
             label => label?,
         };
         self.check_source(session, check).await?;
-        if let Target::File(partial) = self.target {
-            partial.finish(&sink, self.item.facts.modified)?;
+        let finished = disk::finish(self.target, &sink, self.item.facts.modified).await;
+        if let Err(failure) = finished {
+            self.retreat(&sink);
+            return Err(failure);
         }
         self.forget_journal();
         let measured = moved.attempt.map(Measured::received);
@@ -140,6 +145,27 @@ impl<'a> Get<'a> {
     fn forget_journal(&mut self) {
         if let Some(journal) = self.journal.take() {
             journal.remove();
+        }
+    }
+
+    /// The disk refused something: what was handed to the kernel and not forced to disk may be lost.
+    fn retreat(&mut self, sink: &FileSink) {
+        if !sink.durable() {
+            return;
+        }
+        self.have = self.synced.clone();
+        let state = self.state();
+        if let Some(journal) = &mut self.journal
+            && let Err(error) = journal.write(&state)
+        {
+            tracing::debug!("journal: {error}");
+        }
+    }
+
+    fn state(&self) -> State {
+        State {
+            safe: self.have.clone(),
+            synced: self.synced.clone(),
         }
     }
 
@@ -200,7 +226,7 @@ impl<'a> Get<'a> {
     }
 
     /// Decides what of an earlier run is kept.
-    async fn open(&mut self, session: &mut Session, sink: &FileSink) -> Result<(), Failure> {
+    async fn open(&mut self, session: &mut Session, sink: &Arc<FileSink>) -> Result<(), Failure> {
         let pipe = matches!(self.target, Target::Direct { sink } if !sink.seekable());
         let lanes = Lanes::of(self.ctx, self.span.size, pipe, Way::Get(session));
         let lanes = *self.lanes.get_or_insert(lanes);
@@ -217,7 +243,7 @@ impl<'a> Get<'a> {
         &mut self,
         session: &mut Session,
         partial: &Partial,
-        sink: &FileSink,
+        sink: &Arc<FileSink>,
         lanes: Lanes,
     ) -> Result<(), Failure> {
         let mut identity = Identity {
@@ -235,18 +261,14 @@ impl<'a> Get<'a> {
                 .await?;
         }
         self.resumed = !self.have.is_empty();
-        let path = partial.journal.clone();
-        let journal = if self.resumed {
-            identity.in_order &= is_all(&self.have, Some(length));
-            Journal::taken_up(path, identity, &self.have)
-        } else {
-            Journal::fresh(path, identity)
-        };
-        self.journal = Some(journal.map_err(|e| local(&partial.journal, e))?);
-        match self.resumed {
-            true => Ok(()),
-            false => partial.start_over(sink),
+        if !self.resumed {
+            self.journal = Some(disk::start_over(&partial.journal, identity).await?);
+            return partial.start_over(sink);
         }
+        identity.in_order &= is_all(&self.have, Some(length));
+        let (journal, state) = disk::take_up(partial, sink, identity, &self.have).await?;
+        (self.journal, self.synced) = (Some(journal), state.synced);
+        Ok(())
     }
 
     async fn leftover(
@@ -297,17 +319,15 @@ impl<'a> Get<'a> {
         let lanes = self.lanes.unwrap_or_default();
         let mut spec = spec(self.ctx, self.span, &self.have, lanes);
         spec.sum = check.algorithm().filter(|_| self.have.is_empty());
-        let safe = {
-            let (have, control) = (self.have.clone(), Arc::clone(&control));
-            move || {
-                let mut safe = have.clone();
-                safe.extend(&control.stored());
-                safe
-            }
+        let state = {
+            let (before, control) = (self.state(), Arc::clone(&control));
+            move || disk::state(&before, &control)
         };
-        let count = safe.clone();
-        self.meter
-            .attempt(Arc::clone(&control), Safe::told(move || count().bytes()));
+        let count = state.clone();
+        self.meter.attempt(
+            Arc::clone(&control),
+            Safe::told(move || count().safe.bytes()),
+        );
         let early = check
             .algorithm()
             .filter(|_| self.sums_early(session.asks_ahead(&spec)));
@@ -325,10 +345,16 @@ impl<'a> Get<'a> {
             Arc::clone(&control),
             self.journal.as_mut(),
             lanes.in_order,
-            &safe,
+            &state,
         );
         let result = alongside(watch.run(moving), early).await;
-        self.have = safe();
+        State {
+            safe: self.have,
+            synced: self.synced,
+        } = state();
+        if result.as_ref().is_err_and(|f| f.exit == Exit::Local) {
+            self.retreat(sink);
+        }
         let (mut attempt, remote) = result?;
         self.ctx.warn_all(std::mem::take(&mut attempt.warnings));
         Ok(Moved {
@@ -515,7 +541,7 @@ impl Job for Get<'_> {
         self.distrust = true;
         self.ready = false;
         self.journal = None;
-        self.have = RangeSet::new();
+        (self.have, self.synced) = (RangeSet::new(), RangeSet::new());
         true
     }
 }

@@ -15,10 +15,9 @@ use proto::checksum::Algorithm;
 use super::meter::{FileMeter, Safe};
 use super::put::open;
 use super::request::Span;
-use super::{Context, Item, Outcome};
+use super::{Context, Item, Outcome, disk};
 use crate::journal;
 use crate::partial::Target;
-use crate::tree::Facts;
 use crate::verify::{compare, sum_local};
 use crate::{Exit, Failure, Verify};
 
@@ -72,15 +71,8 @@ pub(super) async fn copy(
         (_, Some(_)) => "size".to_owned(),
         (_, None) => "none".to_owned(),
     };
-    finish(target, &sink, facts)?;
+    disk::finish(target, &sink, facts.modified).await?;
     Ok(Outcome::done(meter.moved(), label, None))
-}
-
-fn finish(target: &Target, sink: &FileSink, facts: Facts) -> Result<(), Failure> {
-    match target {
-        Target::File(partial) => partial.finish(sink, facts.modified),
-        Target::Direct { .. } => Ok(()),
-    }
 }
 
 /// The destination while it is written.

@@ -24,6 +24,7 @@ use crate::why::Between;
 use crate::{CopyOptions, Event, Exit, Failure, Observer, Summary};
 
 mod between;
+mod disk;
 mod file;
 mod get;
 mod here;
@@ -117,7 +118,7 @@ impl Context {
 
     /// Makes this copy the only writer of a local file; says so once where nobody can tell.
     fn own(&self, partial: &Partial) -> Result<Arc<FileSink>, Failure> {
-        let (sink, locked) = partial.own()?;
+        let (sink, locked) = partial.own(self.options.sync_policy)?;
         if !locked {
             self.warn(format!(
                 "{}: this file system has no locks, so that nothing stops another copy from \

@@ -12,9 +12,10 @@
 
 use std::path::Path;
 
+use data::store::durability::SyncPolicy;
 use proto::path::MAX_NAME;
 
-use crate::batch::Context;
+use crate::batch::{Context, disk};
 use crate::location::{Location, Server};
 use crate::partial::is_unfinished;
 use crate::session::Session;
@@ -363,7 +364,10 @@ pub(crate) fn below(top: &Location, relative: &[u8]) -> Location {
 /// Makes a directory of the plan; one that exists is fine.
 pub(crate) async fn make_directory(ctx: &Context, at: &Location) -> Result<(), Failure> {
     match at {
-        Location::Local(path) => make_local(path),
+        Location::Local(path) => {
+            let (path, policy) = (path.clone(), ctx.options.sync_policy);
+            disk::blocking(move || make_local(&path, policy)).await
+        }
         Location::Pipe => Ok(()),
         Location::Remote { server, path } => {
             let mut session = ctx.session(server).await?;
@@ -374,8 +378,19 @@ pub(crate) async fn make_directory(ctx: &Context, at: &Location) -> Result<(), F
     }
 }
 
-fn make_local(path: &Path) -> Result<(), Failure> {
-    std::fs::create_dir_all(path).map_err(|e| crate::partial::local(path, e))
+/// Makes a directory and those above it; their names are on disk when this returns, or a file below
+/// could be lost with them.
+fn make_local(path: &Path, policy: SyncPolicy) -> Result<(), Failure> {
+    let missing = path.ancestors().take_while(|above| !above.exists());
+    let missing: Vec<_> = missing.collect();
+    let made = std::fs::create_dir_all(path).and_then(|()| {
+        let mut parents = missing.iter().filter_map(|made| made.parent());
+        parents.try_for_each(|parent| match parent.as_os_str().is_empty() {
+            true => policy.sync_directory(Path::new(".")),
+            false => policy.sync_directory(parent),
+        })
+    });
+    made.map_err(|e| crate::partial::local(path, e))
 }
 
 /// MKD, and when that fails for want of a parent, the parents first.

@@ -20,7 +20,7 @@ use super::sums::End;
 use super::upload::{Finish, Upload};
 use super::watch::Watch;
 use super::{Context, Item, Measured, Outcome, changed};
-use crate::journal::Identity;
+use crate::journal::{Identity, State};
 use crate::location::{Location, Server};
 use crate::partial::local;
 use crate::session::Session;
@@ -203,8 +203,13 @@ impl<'a> Put<'a> {
         let begun = Arc::clone(&spec.begun);
         let journal = self.upload.journal.as_mut().filter(|_| !pipe);
         let moving = transfer::put(session, Arc::clone(&self.source), &path, &spec, &control);
-        let watch = Watch::new(Arc::clone(&control), journal, in_order, safe);
+        let watch = Watch::new(Arc::clone(&control), journal, in_order, move || {
+            State::told(safe())
+        });
         let attempt = watch.run(moving).await;
+        if let Err(failure) = &attempt {
+            self.upload.note(failure);
+        }
         if attempt.is_err() && !begun.load(Ordering::Relaxed) {
             self.meter.discard();
         }

@@ -6,6 +6,7 @@
 
 use std::path::Path;
 
+use proto::checksum::Algorithm;
 use proto::feature::Features;
 use proto::ranges::{ByteRange, RangeSet};
 
@@ -39,11 +40,20 @@ pub(super) async fn usable(
         Ok(claim) => claim,
         Err(doubt) => return Ok(start_over(ctx, leftover, doubt)),
     };
-    if claim.safe.is_empty() {
+    if claim.safe.is_empty() && claim.unproved.is_empty() {
         return Ok(claim.safe);
     }
     let algorithm = partial_algorithm(servers);
     let Some(algorithm) = algorithm else {
+        if claim.lost {
+            let why = "the server was lost while it stored it, and without checksums nothing tells \
+                       what it kept";
+            return Ok(start_over(ctx, leftover, why));
+        }
+        if claim.safe.is_empty() {
+            let why = "this machine was restarted before any of it was forced to disk";
+            return Ok(start_over(ctx, leftover, why));
+        }
         if !claim.journalled || leftover.identity.modified.is_none() {
             return Ok(start_over(
                 ctx,
@@ -67,7 +77,7 @@ pub(super) async fn usable(
         agree(source, destination, algorithm, range).await
     };
     match same {
-        Ok(true) => Ok(claim.safe),
+        Ok(true) => prove(claim, algorithm, source, destination).await,
         Ok(false) => Ok(start_over(
             ctx,
             leftover,
@@ -78,10 +88,34 @@ pub(super) async fn usable(
     }
 }
 
+/// What of the claim a power cut may have taken: each range is kept if its checksum is right.
+async fn prove(
+    claim: Claim,
+    algorithm: Algorithm,
+    source: &mut End<'_>,
+    destination: &mut End<'_>,
+) -> Result<RangeSet, Failure> {
+    let mut safe = claim.safe;
+    for range in claim.unproved.iter() {
+        match agree(source, destination, algorithm, range).await {
+            Ok(true) => {
+                safe.insert(range.start, range.end);
+            }
+            Err(failure) if failure.transient => return Err(failure),
+            Ok(false) | Err(_) => {}
+        }
+    }
+    Ok(safe)
+}
+
 /// What the partial file and its journal say.
 #[derive(Debug, PartialEq, Eq)]
 struct Claim {
     safe: RangeSet,
+    /// Handed to the kernel before this machine was booted, and not forced to disk.
+    unproved: RangeSet,
+    /// The server was lost while it stored.
+    lost: bool,
     journalled: bool,
 }
 
@@ -93,30 +127,50 @@ fn claim(leftover: &Leftover<'_>) -> Result<Claim, &'static str> {
     };
     let size = leftover.identity.size.unwrap_or(u64::MAX);
     match leftover.journal.and_then(journal::load) {
-        Some((copy, _)) if !copy.same_copy(leftover.identity) => {
+        Some(found) if !found.copy.same_copy(leftover.identity) => {
             Err("the source changed since, or another part was copied")
         }
-        Some((copy, safe)) => {
+        Some(found) => {
             // In order, the file's length says it all: it may be ahead of the last marker.
-            let safe = if copy.in_order {
+            let handed = if found.copy.in_order {
                 prefix(leftover.length)
             } else {
-                safe
+                found.state.safe
+            };
+            let (safe, unproved) = if found.rebooted {
+                let synced = found.state.synced;
+                let rest = without(&handed, &synced, leftover.length.min(size));
+                (synced, rest)
+            } else {
+                (handed, RangeSet::new())
             };
             if safe.end() > leftover.length || safe.end() > size {
                 return Err("it does not fit its journal");
             }
             Ok(Claim {
                 safe,
+                unproved,
+                lost: found.lost,
                 journalled: true,
             })
         }
         None if leftover.length > size => Err("it is longer than the source"),
         None => Ok(Claim {
             safe: prefix(leftover.length),
+            unproved: RangeSet::new(),
+            lost: false,
             journalled: false,
         }),
     }
+}
+
+/// The bytes below `end` that are in `set` and not in `less`.
+fn without(set: &RangeSet, less: &RangeSet, end: u64) -> RangeSet {
+    let mut rest = RangeSet::new();
+    for range in set.iter() {
+        rest.extend(&less.gaps(range.start, range.end.min(end)));
+    }
+    rest
 }
 
 /// Whether `safe` is the whole of a partial file of this length, so that bytes that are appended
@@ -133,7 +187,7 @@ fn start_over(ctx: &Context, leftover: &Leftover<'_>, why: &str) -> RangeSet {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::Journal;
+    use crate::journal::{Journal, Place, State};
 
     fn identity(in_order: bool) -> Identity {
         Identity {
@@ -155,9 +209,9 @@ mod tests {
         if let Some((copy, (start, end))) = written {
             let mut safe = RangeSet::new();
             safe.insert(start, end);
-            Journal::fresh(path.clone(), copy)
+            Journal::fresh(path.clone(), copy, Place::Here)
                 .unwrap()
-                .write(&safe)
+                .write(&State::told(safe))
                 .unwrap();
         }
         claim(&Leftover {
@@ -201,6 +255,41 @@ mod tests {
         assert!(claimed(Some((identity(false), (0, 20))), 10).is_err());
         assert!(claimed(Some((identity(true), (0, 20))), 101).is_err());
         assert!(claimed(None, 101).is_err());
+    }
+
+    /// The claim of a journal that another boot of this machine wrote.
+    fn claimed_after_a_reboot(in_order: bool, length: u64) -> Result<Claim, &'static str> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("j");
+        let mut state = State::default();
+        state.safe.insert(0, 60);
+        state.synced.insert(0, 20);
+        Journal::fresh(path.clone(), identity(in_order), Place::Here)
+            .unwrap()
+            .write(&state)
+            .unwrap();
+        journal::of_another_boot(&path);
+        claim(&Leftover {
+            identity: &identity(in_order),
+            length,
+            journal: Some(&path),
+            shown: "x",
+        })
+    }
+
+    #[test]
+    fn after_a_reboot_only_synced_bytes_count_and_the_rest_is_to_be_proved() {
+        let ranges = |claim: &Claim| (claim.safe.to_string(), claim.unproved.to_string());
+        let claim = claimed_after_a_reboot(false, 90).unwrap();
+        assert_eq!(ranges(&claim), ("0-20".to_owned(), "20-60".to_owned()));
+        // What the disk has no place for any more needs no proof.
+        let claim = claimed_after_a_reboot(false, 30).unwrap();
+        assert_eq!(ranges(&claim), ("0-20".to_owned(), "20-30".to_owned()));
+        // In order, the length is a claim only.
+        let claim = claimed_after_a_reboot(true, 90).unwrap();
+        assert_eq!(ranges(&claim), ("0-20".to_owned(), "20-90".to_owned()));
+        // Synced bytes that are not there: it is another file.
+        assert!(claimed_after_a_reboot(false, 10).is_err());
     }
 
     #[test]

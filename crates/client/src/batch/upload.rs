@@ -12,7 +12,7 @@ use super::request::Span;
 use super::resume::{Leftover, is_all, usable};
 use super::sums::{End, partial_algorithm, spots_agree};
 use super::{Context, Item};
-use crate::journal::{self, Identity, Journal};
+use crate::journal::{self, Identity, Journal, Place, State};
 use crate::location::Server;
 use crate::own::Stand;
 use crate::partial::{own_remote, partial_path, state_journal};
@@ -108,6 +108,15 @@ impl<'a> Upload<'a> {
         self.control = Some(Arc::clone(control));
     }
 
+    /// An attempt failed in this way.
+    pub(super) fn note(&mut self, failure: &Failure) {
+        if failure.transient
+            && let Some(journal) = &mut self.journal
+        {
+            journal.note_lost();
+        }
+    }
+
     /// Whether an interrupted attempt leaves a file whose size tells what is there.
     pub(super) fn size_tells(&self) -> bool {
         self.in_order && self.control.is_some()
@@ -147,9 +156,14 @@ impl<'a> Upload<'a> {
         // Without a place for it, the copy goes on without a journal.
         self.journal = journal.and_then(|path| {
             let journal = if self.resumed {
-                Journal::taken_up(path, identity, &self.have)
+                Journal::taken_up(
+                    path,
+                    identity,
+                    Place::Server,
+                    &State::told(self.have.clone()),
+                )
             } else {
-                Journal::fresh(path, identity)
+                Journal::fresh(path, identity, Place::Server)
             };
             journal.ok()
         });

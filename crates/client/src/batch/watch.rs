@@ -5,38 +5,41 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use data::job::Control;
-use proto::ranges::RangeSet;
+use tokio::task::JoinHandle;
 
 use super::every;
-use crate::journal::Journal;
+use crate::journal::{Journal, State};
 
 /// How often the safe ranges are looked at; the journal itself decides when it writes.
 const TICK: Duration = Duration::from_millis(50);
 
 /// A running attempt. Dropped before its end (the user gave up, another part failed), it cancels
 /// the transfer and leaves the journal in its last true state.
-pub(super) struct Watch<'a, S: Fn() -> RangeSet> {
+pub(super) struct Watch<'a, S: Fn() -> State> {
     control: Arc<Control>,
     journal: Option<&'a mut Journal>,
-    safe: S,
+    state: S,
+    /// The journal on its way to disk.
+    syncing: Option<JoinHandle<()>>,
     /// An empty set is worth keeping once bytes move: the size of the partial file tells the rest.
     keep_empty: bool,
     /// The attempt ended well.
     whole: bool,
 }
 
-impl<'a, S: Fn() -> RangeSet> Watch<'a, S> {
-    /// `safe` tells all ranges that are safe at the destination.
+impl<'a, S: Fn() -> State> Watch<'a, S> {
+    /// `state` tells all that is safe at the destination.
     pub(super) fn new(
         control: Arc<Control>,
         journal: Option<&'a mut Journal>,
         keep_empty: bool,
-        safe: S,
+        state: S,
     ) -> Self {
         Self {
             control,
             journal,
-            safe,
+            state,
+            syncing: None,
             keep_empty,
             whole: false,
         }
@@ -65,16 +68,23 @@ impl<'a, S: Fn() -> RangeSet> Watch<'a, S> {
         let Some(journal) = &mut self.journal else {
             return;
         };
-        let safe = (self.safe)();
-        if (!safe.is_empty() || self.keep_empty && self.control.bytes() > 0)
-            && let Err(e) = journal.keep(&safe, Instant::now())
+        let state = (self.state)();
+        if (!state.safe.is_empty() || self.keep_empty && self.control.bytes() > 0)
+            && let Err(e) = journal.keep(&state, Instant::now())
         {
             tracing::debug!("journal: {e}");
+        }
+        let busy = self
+            .syncing
+            .as_ref()
+            .is_some_and(|task| !task.is_finished());
+        if !busy && let Some(unsynced) = journal.take_unsynced() {
+            self.syncing = Some(tokio::task::spawn_blocking(|| unsynced.sync()));
         }
     }
 }
 
-impl<S: Fn() -> RangeSet> Drop for Watch<'_, S> {
+impl<S: Fn() -> State> Drop for Watch<'_, S> {
     fn drop(&mut self) {
         self.control.cancel();
         let Some(journal) = &mut self.journal else {
@@ -84,9 +94,9 @@ impl<S: Fn() -> RangeSet> Drop for Watch<'_, S> {
         if self.whole && !journal.begun() {
             return;
         }
-        let safe = (self.safe)();
-        if (!safe.is_empty() || self.keep_empty && self.control.bytes() > 0)
-            && let Err(e) = journal.write(&safe)
+        let state = (self.state)();
+        if (!state.safe.is_empty() || self.keep_empty && self.control.bytes() > 0)
+            && let Err(e) = journal.write(&state)
         {
             tracing::debug!("journal: {e}");
         }

@@ -159,6 +159,7 @@ pub(crate) fn options() -> CopyOptions {
         trace: None,
         io: data::job::IoMethod::Auto,
         block: 1 << 18,
+        sync_policy: data::store::durability::SyncPolicy::default(),
         keep_existing: false,
         wait: false,
         concurrency: 4,

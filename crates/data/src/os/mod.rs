@@ -7,6 +7,7 @@ pub mod hangup;
 pub mod sockopt;
 pub mod tcp_info;
 pub mod wake;
+pub(crate) mod writeback;
 pub mod zerocopy;
 
 pub use tcp_info::TcpInfo;

@@ -210,12 +210,14 @@ fn empty(
             Ok(moved) => done += moved,
             Err(rustix::io::Errno::INTR) => {}
             Err(rustix::io::Errno::INVAL | rustix::io::Errno::SPIPE) => {
+                sink.spliced(at, done as u64)?;
                 copy_rest(pipe, sink, at + done as u64, n - done, buffer)?;
                 return Ok(false);
             }
             Err(error) => return Err(error.into()),
         }
     }
+    sink.spliced(at, n as u64)?;
     Ok(true)
 }
 

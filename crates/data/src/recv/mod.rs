@@ -1,6 +1,7 @@
 //! Wire to store.
 
 mod accept;
+mod checkpoint;
 mod extended;
 mod inlet;
 mod reader;
@@ -48,16 +49,14 @@ pub fn run(
     let transfer = Transfer::new(settings, control)?;
     let result = transfer.check().and_then(|()| {
         let most = plan.limit;
-        sizing::beside(
-            &transfer,
-            settings,
-            Role::Receiver,
-            most,
-            || match settings.type_ {
-                Type::Image => receive(channel, sink, plan, settings, &transfer),
-                Type::Ascii => receive_text(channel, sink, plan, settings, &transfer),
-            },
-        )
+        let receive = || match settings.type_ {
+            Type::Image => checkpoint::beside(&transfer, sink, || {
+                receive(channel, sink, plan, settings, &transfer)
+            }),
+            // What is counted of text are bytes on the wire: no ranges of the file that could be safe.
+            Type::Ascii => receive_text(channel, sink, plan, settings, &transfer),
+        };
+        sizing::beside(&transfer, settings, Role::Receiver, most, receive)
     });
     transfer.finish(result)
 }

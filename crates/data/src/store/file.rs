@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::OFlags;
 
+use super::durability::{Durability, SyncPolicy};
 use super::{Sink, Source};
 
 /// Position of a file that cannot be read or written at an offset: the next one that may come.
@@ -113,6 +114,7 @@ pub struct FileSink {
     file: File,
     name: String,
     access: Access,
+    durability: Option<Durability>,
 }
 
 impl FileSink {
@@ -126,7 +128,12 @@ impl FileSink {
         if (kind.is_file() || kind.is_block_device() || null) && !appends {
             let name = name.into();
             let access = Access::Random;
-            return Ok(Self { file, name, access });
+            return Ok(Self {
+                file,
+                name,
+                access,
+                durability: None,
+            });
         }
         Ok(Self::sequential(file, name))
     }
@@ -138,7 +145,17 @@ impl FileSink {
             file,
             name: name.into(),
             access: Access::Sequential(Position::default()),
+            durability: None,
         }
+    }
+
+    /// Gets to disk by `policy` from now on; `directory` holds the file's name, which the first sync
+    /// forces to disk, too. Nothing but regular files is synced.
+    #[must_use]
+    pub fn with_policy(mut self, policy: SyncPolicy, directory: Option<File>) -> Self {
+        let regular = self.file.metadata().is_ok_and(|meta| meta.is_file());
+        self.durability = regular.then(|| Durability::new(policy, directory));
+        self
     }
 
     /// The file, to sync, truncate or stat it.
@@ -154,7 +171,10 @@ impl Sink for FileSink {
 
     fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
         match &self.access {
-            Access::Random => self.file.write_all_at(buf, offset),
+            Access::Random => {
+                self.file.write_all_at(buf, offset)?;
+                self.spliced(offset, buf.len() as u64)
+            }
             Access::Sequential(position) => {
                 let mut position = position.at(offset, &self.name)?;
                 (&self.file).write_all(buf)?;
@@ -182,6 +202,20 @@ impl Sink for FileSink {
         let file = self.file.try_clone().ok()?;
         let source = FileSource::new(file, self.name.clone()).ok()?;
         Some(Arc::new(source))
+    }
+
+    fn spliced(&self, offset: u64, len: u64) -> io::Result<()> {
+        let durability = self.durability.as_ref();
+        durability.map_or(Ok(()), |d| d.wrote(&self.file, offset, len))
+    }
+
+    fn durable(&self) -> bool {
+        self.durability.as_ref().is_some_and(Durability::forces)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let durability = self.durability.as_ref();
+        durability.map_or(Ok(()), |d| d.sync(&self.file))
     }
 }
 

@@ -7,9 +7,11 @@ use std::sync::Arc;
 pub mod claim;
 #[cfg(test)]
 mod conformance;
+pub mod durability;
 pub mod file;
 pub mod memory;
 pub mod root;
+mod writeback;
 
 /// Something to send.
 #[allow(
@@ -48,5 +50,19 @@ pub trait Sink: Send + Sync + std::fmt::Debug {
     /// blocks still arrive out of order. `None` if this sink cannot be read.
     fn reread(&self) -> Option<Arc<dyn Source>> {
         None
+    }
+    /// `len` bytes at `offset` came through [`Sink::fd`]. Early write-back counts them; its errors are
+    /// those of a write.
+    fn spliced(&self, _offset: u64, _len: u64) -> io::Result<()> {
+        Ok(())
+    }
+    /// Whether [`Sink::sync`] forces bytes to disk: what was stored is then safe only after it.
+    fn durable(&self) -> bool {
+        false
+    }
+    /// All bytes stored before the call, and the file's entry in its directory, are on disk when this
+    /// returns, if the sink is [durable](Sink::durable). An error that was told once is told each time.
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
     }
 }

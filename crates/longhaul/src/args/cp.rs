@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use client::{Buffers, CopyOptions, ModeChoice, Parallelism, Verify};
 use data::job::{Congestion, IoMethod};
+use data::store::durability::SyncPolicy;
 use proto::checksum::Algorithm;
 use proto::sizing::Sizing;
 
@@ -104,6 +105,11 @@ pub(crate) struct CpArgs {
     /// How bytes get between file and socket: auto, copy, sendfile, splice, zerocopy
     #[arg(long, value_name = "METHOD", default_value = "auto", value_parser = io_method)]
     io: IoMethod,
+    /// What of a copy is forced to this machine's disk before it is called done: `file` (data, then name),
+    /// or `none` (the kernel writes when it sees fit: a power cut may take back what was reported). The
+    /// other end's policy is its server's
+    #[arg(long, value_name = "file|none", default_value = "file", value_parser = sync_policy)]
+    sync_policy: SyncPolicy,
     /// One JSON object a line on standard output, the last one a summary
     #[arg(long)]
     pub(crate) json: bool,
@@ -150,6 +156,7 @@ impl CpArgs {
             retries: self.retries,
             trace: self.trace.clone(),
             io: self.io,
+            sync_policy: self.sync_policy,
             block: self.block,
             keep_existing: self.keep_existing,
             wait: self.wait,
@@ -254,6 +261,11 @@ pub(crate) fn block(text: &str) -> Result<usize, String> {
         .ok()
         .filter(|b| (64 << 10..=64 << 20).contains(b))
         .ok_or_else(|| "use a size from 64Ki to 64Mi".into())
+}
+
+/// `--sync-policy`
+pub(crate) fn sync_policy(text: &str) -> Result<SyncPolicy, String> {
+    SyncPolicy::parse(text).ok_or_else(|| "use file or none".into())
 }
 
 /// `--io`

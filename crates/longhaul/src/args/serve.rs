@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use data::job::{Congestion, IoMethod};
+use data::store::durability::SyncPolicy;
 use proto::sizing::Sizing;
 use server::config::{Anonymous, FileConfig, ServerConfig, ThirdParty};
 
@@ -83,6 +84,11 @@ pub(crate) struct ServeArgs {
     /// How bytes get between file and socket: auto, copy, sendfile, splice, zerocopy
     #[arg(long, value_name = "METHOD", value_parser = super::cp::io_method)]
     io: Option<IoMethod>,
+    /// What of a stored file is forced to disk before the client hears that it is stored: `file` (data
+    /// and name), or `none` (the kernel writes when it sees fit: a power cut may take back what was
+    /// acknowledged) [default: file]
+    #[arg(long, value_name = "file|none", value_parser = super::cp::sync_policy)]
+    sync_policy: Option<SyncPolicy>,
     /// Socket buffers of data connections while data moves, where the client does not say: `auto`
     /// (watch the kernel's autotuning, take over where it is too small) or `kernel` (leave them to
     /// it) [default: auto]
@@ -163,6 +169,7 @@ impl ServeArgs {
         set(&mut config.drain, self.drain);
         set(&mut config.block, self.block);
         set(&mut config.io, self.io);
+        set(&mut config.sync_policy, self.sync_policy);
         set(&mut config.sizing, self.buffer);
         set(&mut config.drs_interval, self.drs_interval);
         set(&mut config.congestion, self.cc);

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use data::job::{Congestion, IoMethod};
+use data::store::durability::SyncPolicy;
 use proto::sizing::Sizing;
 use serde::Deserialize;
 use tune::sizing::drs::{Interval, IntervalError};
@@ -52,6 +53,7 @@ pub struct FileConfig {
     pub range_marker_seconds: Option<u32>,
     pub block: Option<Block>,
     pub io: Option<IoName>,
+    pub sync_policy: Option<SyncName>,
     pub buffer: Option<BufferName>,
     pub drs_interval: Option<IntervalText>,
     pub congestion: Option<CongestionName>,
@@ -135,6 +137,24 @@ impl From<IoName> for IoMethod {
             IoName::Sendfile => Self::Sendfile,
             IoName::Splice => Self::Splice,
             IoName::Zerocopy => Self::Zerocopy,
+        }
+    }
+}
+
+/// [`SyncPolicy`] by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs, reason = "each is the policy of its name")]
+pub enum SyncName {
+    None,
+    File,
+}
+
+impl From<SyncName> for SyncPolicy {
+    fn from(name: SyncName) -> Self {
+        match name {
+            SyncName::None => Self::None,
+            SyncName::File => Self::File,
         }
     }
 }
@@ -245,6 +265,10 @@ impl FileConfig {
         replace(&mut config.range_marker_seconds, self.range_marker_seconds);
         replace(&mut config.block, self.block.map(|b| b.0));
         replace(&mut config.io, self.io.map(IoMethod::from));
+        replace(
+            &mut config.sync_policy,
+            self.sync_policy.map(SyncPolicy::from),
+        );
         replace(&mut config.sizing, self.buffer.map(Sizing::from));
         replace(&mut config.drs_interval, self.drs_interval.map(|i| i.0));
         replace(&mut config.congestion, self.congestion.map(|c| c.0));
@@ -293,7 +317,7 @@ mod tests {
             "max-sessions = 1\nmax-sessions-per-address = 2\nmax-sessions-per-user = 3\n",
             "max-streams = 4\nmax-streams-per-transfer = 5\nidle-timeout = 6\n",
             "login-timeout = 7\nstall-timeout = 8\ndrain = 9\nperf-marker-seconds = 10\n",
-            "range-marker-seconds = 11\nblock = 65536\nio = \"copy\"\nbuffer = \"kernel\"\n",
+            "range-marker-seconds = 11\nblock = 65536\nio = \"copy\"\nsync-policy = \"none\"\nbuffer = \"kernel\"\n",
             "drs-interval = \"20ms\"\nrun-as = \"ftp\"\n",
             "congestion = \"cubic\"\nclient-congestion = false\n",
         ))
@@ -321,6 +345,7 @@ mod tests {
             range_marker_seconds: 11,
             block: 65_536,
             io: IoMethod::Copy,
+            sync_policy: SyncPolicy::None,
             sizing: Sizing::Kernel,
             drs_interval: Interval::Fixed(Duration::from_millis(20)),
             congestion: Congestion::Named("cubic".into()),

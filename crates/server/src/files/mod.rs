@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use data::store::claim::Claim;
+use data::store::durability::SyncPolicy;
 use data::store::root::{Identity, Root, StoreError, file_clock};
 use proto::path::VPath;
 use proto::server::{
@@ -35,6 +36,7 @@ pub struct Files {
     sums: Arc<Sums>,
     uploads: Arc<Uploads>,
     room: Room,
+    sync: SyncPolicy,
 }
 
 impl Files {
@@ -53,7 +55,14 @@ impl Files {
             sums,
             uploads,
             room,
+            sync: SyncPolicy::default(),
         }
+    }
+
+    /// The same, with another policy about what is forced to disk.
+    #[must_use]
+    pub fn with_sync(self, sync: SyncPolicy) -> Self {
+        Self { sync, ..self }
     }
 
     /// A listing for a reply, and the memory that it takes until the reply is sent.
@@ -91,12 +100,16 @@ impl Files {
         self.require_write()?;
         let root = &self.root;
         match request {
-            FileRequest::MakeDir(path) => done(root.make_dir(path)),
+            FileRequest::MakeDir(path) => {
+                root.make_dir(path)?;
+                self.sync_names(&[path])
+            }
             FileRequest::RemoveDir(path) => done(root.remove_dir(path)),
             FileRequest::Delete(path) => done(root.delete(path)),
             FileRequest::RemoveTree(path) => done(root.remove_tree(path)),
             FileRequest::Rename { from, to } => {
-                self.keeping_sums(from, to, || done(root.rename(from, to)))
+                self.keeping_sums(from, to, || done(root.rename(from, to)))?;
+                self.sync_names(&[to, from])
             }
             FileRequest::SetModified(path, time) => done(root.set_modified(path, *time)),
             FileRequest::Chmod(path, mode) => {
@@ -112,6 +125,20 @@ impl Files {
             | FileRequest::List(_)
             | FileRequest::Checksum { .. } => Ok(FileAnswer::Done),
         }
+    }
+
+    /// The answer to a change of these names, once it is on disk.
+    fn sync_names(&self, names: &[&VPath]) -> Result<FileAnswer, FileError> {
+        if self.sync != SyncPolicy::None {
+            let mut directories = Vec::new();
+            for name in names {
+                if !directories.contains(&name.parent()) {
+                    self.root.sync_name(name)?;
+                    directories.push(name.parent());
+                }
+            }
+        }
+        Ok(FileAnswer::Done)
     }
 
     fn stat(&self, path: &VPath) -> Result<proto::listing::Entry, FileError> {

@@ -6,6 +6,7 @@ use data::job::Report;
 use data::recv::RecvPlan;
 use data::send::SendPlan;
 use data::store::claim::{Claim, Claimed, claim};
+use data::store::durability::SyncPolicy;
 use data::store::file::{FileSink, FileSource};
 use data::store::memory::MemorySource;
 use data::store::root::{Identity, StoreError, Writable};
@@ -170,8 +171,13 @@ impl Files {
             _ if replaces_rest && ascii => Some(plan.stream_start),
             _ => None,
         };
+        let directory = match self.sync {
+            SyncPolicy::None => None,
+            SyncPolicy::File => self.root.directory_of(&path)?,
+        };
+        let file = FileSink::new(owned.file, path.to_string()).map_err(failed)?;
         let sink = Arc::new(StoreSink::new(
-            FileSink::new(owned.file, path.to_string()).map_err(failed)?,
+            file.with_policy(self.sync, directory),
             Arc::clone(&self.root),
             path.clone(),
             owned.created,
@@ -267,11 +273,11 @@ impl Files {
 }
 
 impl Storing {
-    /// Ends a store that arrived whole: cuts the file where that is due, verifies an announced
-    /// checksum, sets the announced time, and remembers the sum. Returns the checksum of the whole
-    /// file if it is known. A store that failed is just dropped: what arrived stays for a restart.
-    /// A name that leads elsewhere by now fails the store.
-    /// Nothing is forced to the disk: as with other servers that is the file system's business.
+    /// Ends a store that arrived whole: cuts the file where that is due, syncs it as the server's
+    /// policy says, verifies an announced checksum, sets the announced time, and remembers the sum.
+    /// Returns the checksum of the whole file if it is known. A store that failed is just dropped: what
+    /// arrived stays for a restart. What the disk says while it is synced is a failure of the store,
+    /// and so is a name that leads elsewhere by now.
     /// `progress` as for [`Files::run`]: a file that did not pass whole is read for its checksum.
     pub fn finish(
         self,

@@ -273,6 +273,6 @@ fn progress(control: &Control) -> Progress {
     Progress {
         now: crate::clock::seconds_since_1970(),
         bytes: control.bytes(),
-        stored: control.stored(),
+        stored: control.safe(),
     }
 }

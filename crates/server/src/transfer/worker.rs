@@ -132,7 +132,9 @@ impl Transfer<'_> {
             recv::run(channel, &storing.sink, &storing.plan, settings, control)
         })?;
         self.summary.limits = Limits::of(self.summary.direction, &report);
-        self.summary.digest = storing.finish(&report, &mut |_| !self.control.cancelled())?;
+        let go_on = &mut |_| !self.control.cancelled();
+        // A good end has forced everything to disk that was to be.
+        self.summary.digest = self.control.checkpoint(|| storing.finish(&report, go_on))?;
         Ok(())
     }
 

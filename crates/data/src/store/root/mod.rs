@@ -22,6 +22,7 @@ mod open;
 mod pattern;
 mod remove;
 mod resolve;
+mod sync;
 
 #[cfg(test)]
 mod tests;

@@ -48,6 +48,8 @@ impl Ending {
         if self.cut {
             self.cut_at(plan.stream_start.saturating_add(report.bytes))?;
         }
+        // Before anything is said or remembered of the file: a full volume may show only here.
+        self.sink.sync().map_err(|error| self.failed(&error))?;
         let computed = self.computed(plan, report, progress)?;
         if let (Some(computed), Some(expected)) = (&computed, &self.expect)
             && !computed.eq_ignore_ascii_case(expected)

@@ -126,6 +126,18 @@ impl Sink for StoreSink {
     fn seekable(&self) -> bool {
         self.file.seekable()
     }
+
+    fn spliced(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.file.spliced(offset, len)
+    }
+
+    fn durable(&self) -> bool {
+        self.file.durable()
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync()
+    }
 }
 
 impl Drop for StoreSink {

@@ -1,0 +1,85 @@
+//! Waiting for this machine's disk, off the runtime.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use data::job::Control;
+use data::store::Sink;
+use data::store::file::FileSink;
+use proto::ranges::RangeSet;
+use proto::timestamp::Timestamp;
+
+use crate::journal::{self, Identity, Journal, Place, State};
+use crate::partial::{Partial, Target, local};
+use crate::{Exit, Failure};
+
+/// Runs `work`, which blocks.
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .unwrap_or_else(|e| Err(Failure::new(Exit::Local, e.to_string())))
+}
+
+/// Puts a whole and verified file in its place.
+pub(super) async fn finish(
+    target: &Target,
+    sink: &Arc<FileSink>,
+    modified: Option<Timestamp>,
+) -> Result<(), Failure> {
+    let Target::File(partial) = target else {
+        return Ok(());
+    };
+    let (partial, sink) = (partial.clone(), Arc::clone(sink));
+    blocking(move || partial.finish(&sink, modified)).await
+}
+
+/// The journal of a copy that goes on from `have`, which is on disk when this returns (if the sink
+/// forces bytes to disk). What an earlier run handed to the kernel may have been lost since on a disk
+/// that is full or broken: then nothing is left to go on from.
+pub(super) async fn take_up(
+    partial: &Partial,
+    sink: &Arc<FileSink>,
+    identity: Identity,
+    have: &RangeSet,
+) -> Result<(Journal, State), Failure> {
+    let (path, partial, sink) = (partial.journal.clone(), partial.clone(), Arc::clone(sink));
+    let mut state = State::told(have.clone());
+    blocking(move || {
+        if let Err(error) = sink.sync() {
+            journal::forget(&path);
+            return Err(local(&partial.path, error));
+        }
+        if sink.durable() {
+            state.synced = state.safe.clone();
+        }
+        let journal = Journal::taken_up(path.clone(), identity, Place::Here, &state);
+        journal
+            .map(|journal| (journal, state))
+            .map_err(|e| local(&path, e))
+    })
+    .await
+}
+
+/// The journal of a copy that starts over.
+pub(super) async fn start_over(path: &Path, identity: Identity) -> Result<Journal, Failure> {
+    let path = path.to_owned();
+    blocking(move || {
+        Journal::fresh(path.clone(), identity, Place::Here).map_err(|e| local(&path, e))
+    })
+    .await
+}
+
+/// What is here while an attempt runs that began with `before`.
+pub(super) fn state(before: &State, control: &Control) -> State {
+    let mut now = before.clone();
+    now.safe.extend(&control.stored());
+    let synced = control.synced();
+    if !synced.is_empty() {
+        // A checkpoint syncs the whole file, with what was there before.
+        now.synced = before.safe.clone();
+        now.synced.extend(&synced);
+    }
+    now
+}

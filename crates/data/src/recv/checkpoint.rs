@@ -1,0 +1,105 @@
+//! Forces to disk, every now and then, what a running transfer has stored: restart markers and
+//! resume journals then name bytes that a power cut cannot take back.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::event::PollFlags;
+
+use crate::control::Control;
+use crate::error::DataError;
+use crate::os::wake::{self, Wake};
+use crate::store::Sink;
+use crate::transfer::Transfer;
+
+/// Least time between two checkpoints.
+const EVERY: Duration = Duration::from_secs(1);
+/// After a checkpoint that took long, so many times as long passes without one: a slow disk is not
+/// kept busy with flushing.
+const REST: u32 = 4;
+
+/// Runs `work` (the streams), with checkpoints beside it where the sink forces bytes to disk. An
+/// error of the disk ends the transfer. A transfer that broke ends with a checkpoint, so that the
+/// next attempt need not send again what is here; one that was cancelled, or has come to a good end,
+/// does not: whoever calls it stored syncs it as a whole.
+pub(super) fn beside<T>(
+    transfer: &Transfer,
+    sink: &Arc<dyn Sink>,
+    work: impl FnOnce() -> Result<T, DataError>,
+) -> Result<T, DataError> {
+    if !sink.durable() {
+        return work();
+    }
+    let over = Wake::new().map_err(|e| DataError::setup("an event descriptor", e))?;
+    let checkpoints = Checkpoints {
+        control: transfer.control(),
+        sink: &**sink,
+    };
+    checkpoints.control.promise_synced();
+    let done = std::thread::scope(|scope| {
+        let spawned = std::thread::Builder::new()
+            .name("checkpoint".to_owned())
+            .spawn_scoped(scope, || {
+                if let Err(error) = checkpoints.run(&over) {
+                    transfer.fail(error);
+                }
+            });
+        if let Err(error) = spawned {
+            tracing::warn!(%error, "no checkpoints: nothing is called safe before the end");
+        }
+        let _tell = Tell(&over);
+        work()
+    });
+    if done.is_err() && !transfer.control().cancelled() && transfer.control().bytes() > 0 {
+        checkpoints.take()?;
+    }
+    done
+}
+
+/// Ends the thread, also when the work panics.
+struct Tell<'w>(&'w Wake);
+
+impl Drop for Tell<'_> {
+    fn drop(&mut self) {
+        self.0.ring();
+    }
+}
+
+struct Checkpoints<'t> {
+    control: &'t Control,
+    sink: &'t dyn Sink,
+}
+
+impl Checkpoints<'_> {
+    fn run(&self, over: &Wake) -> Result<(), DataError> {
+        loop {
+            let wait = self.control.until_checkpoint(Instant::now(), EVERY);
+            let ended = wake::wait([(over.as_fd(), PollFlags::IN)], wait)
+                .map_err(|e| DataError::setup("a pause", e))?;
+            if ended[0] {
+                return Ok(());
+            }
+            if self
+                .control
+                .until_checkpoint(Instant::now(), EVERY)
+                .is_zero()
+            {
+                self.take()?;
+            }
+        }
+    }
+
+    /// What is stored now is on disk when this returns.
+    fn take(&self) -> Result<(), DataError> {
+        let begun = Instant::now();
+        let failed = |error| DataError::write(self.sink, error);
+        self.control
+            .checkpoint(|| self.sink.sync())
+            .map_err(failed)?;
+        let took = begun.elapsed();
+        self.control
+            .rest_until(Instant::now() + EVERY.max(took * REST));
+        Ok(())
+    }
+}

@@ -1,0 +1,193 @@
+//! What is forced to disk before a file is called stored.
+//!
+//! A write ends in the page cache. Whether it reached the disk is known only after fdatasync(2),
+//! which is also where a full thin volume, a quota of a network file system or a broken disk shows;
+//! whether a new or changed name did, after fsync(2) of the directory.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::Mutex;
+
+use super::writeback::Writeback;
+use crate::lock::locked;
+use crate::os::writeback;
+
+/// How much is forced to disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SyncPolicy {
+    /// Nothing: the kernel writes when it sees fit. Errors that close(2) tells still count.
+    None,
+    /// Each file: its data before it is called stored and before it gets its name, its directory
+    /// afterwards; while it arrives, write-back is begun early and what has arrived is forced to disk
+    /// every now and then.
+    #[default]
+    File,
+}
+
+impl SyncPolicy {
+    /// `none` or `file`.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "none" => Some(Self::None),
+            "file" => Some(Self::File),
+            _ => None,
+        }
+    }
+
+    /// The text that [`SyncPolicy::parse`] reads.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::File => "file",
+        }
+    }
+
+    /// Forces the names in `directory` to disk, if this policy forces anything.
+    ///
+    /// # Errors
+    /// The directory cannot be read or synced. One that may be written but not read (mode `-wx`) has
+    /// nothing that could be synced: that is no error.
+    pub fn sync_directory(self, directory: &Path) -> io::Result<()> {
+        match self {
+            Self::None => Ok(()),
+            Self::File => match File::open(directory) {
+                Ok(directory) => sync_names(&directory),
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+                Err(error) => Err(error),
+            },
+        }
+    }
+}
+
+/// fsync(2) of a directory. A file system without it (EINVAL) is left alone.
+///
+/// # Errors
+/// Those of fsync(2).
+pub(crate) fn sync_names(directory: &File) -> io::Result<()> {
+    match retry(|| directory.sync_all()) {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
+        result => result,
+    }
+}
+
+/// fsync(2) and fdatasync(2) may be interrupted by a signal on some file systems.
+fn retry(mut step: impl FnMut() -> io::Result<()>) -> io::Result<()> {
+    loop {
+        match step() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            done => return done,
+        }
+    }
+}
+
+/// How one open file gets to disk.
+#[derive(Debug)]
+pub(super) struct Durability {
+    policy: SyncPolicy,
+    writeback: Writeback,
+    /// The directory of a file whose entry was not yet forced to disk.
+    entry: Mutex<Entry>,
+    /// Number of the first error: the kernel tells it once per open file.
+    failed: Mutex<Option<i32>>,
+}
+
+/// Whether the file's name is on disk.
+#[derive(Debug)]
+enum Entry {
+    /// Not yet; the directory, if it could be opened.
+    Due(Option<File>),
+    Synced,
+}
+
+impl Durability {
+    pub(super) fn new(policy: SyncPolicy, directory: Option<File>) -> Self {
+        Self {
+            policy,
+            writeback: Writeback::default(),
+            entry: Mutex::new(Entry::Due(directory)),
+            failed: Mutex::new(None),
+        }
+    }
+
+    pub(super) fn forces(&self) -> bool {
+        self.policy != SyncPolicy::None
+    }
+
+    /// `len` bytes at `offset` were written.
+    pub(super) fn wrote(&self, file: &File, offset: u64, len: u64) -> io::Result<()> {
+        if !self.forces() {
+            return Ok(());
+        }
+        self.remember(self.writeback.wrote(file.as_fd(), offset, len))
+    }
+
+    /// See [`super::Sink::sync`].
+    pub(super) fn sync(&self, file: &File) -> io::Result<()> {
+        if let Some(number) = *locked(&self.failed) {
+            return Err(io::Error::from_raw_os_error(number));
+        }
+        if !self.forces() {
+            return self.remember(writeback::flush_as_close(file.as_fd()));
+        }
+        let mut entry = locked(&self.entry);
+        let done = match &*entry {
+            Entry::Synced => retry(|| file.sync_data()),
+            // With the inode's metadata: where the directory is closed to us, that is what makes
+            // today's file systems keep a new file's name.
+            Entry::Due(directory) => retry(|| file.sync_all())
+                .and_then(|()| directory.as_ref().map_or(Ok(()), sync_names)),
+        };
+        if done.is_ok() {
+            *entry = Entry::Synced;
+        }
+        self.remember(done)
+    }
+
+    fn remember(&self, result: io::Result<()>) -> io::Result<()> {
+        if let Err(error) = &result {
+            locked(&self.failed).get_or_insert(error.raw_os_error().unwrap_or(libc::EIO));
+        }
+        result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn policies_are_read_as_they_are_named() {
+        for policy in [SyncPolicy::None, SyncPolicy::File] {
+            assert_eq!(SyncPolicy::parse(policy.name()), Some(policy));
+        }
+        assert_eq!(SyncPolicy::parse("always"), None);
+    }
+
+    #[test]
+    fn an_error_that_the_kernel_tells_once_is_told_each_time() {
+        let durability = Durability::new(SyncPolicy::File, None);
+        let failed = durability.remember(Err(io::Error::from_raw_os_error(libc::ENOSPC)));
+        assert!(failed.is_err());
+        let file = tempfile::tempfile().unwrap();
+        for _ in 0..2 {
+            let error = durability.sync(&file).unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(libc::ENOSPC));
+        }
+    }
+
+    #[test]
+    fn every_policy_syncs_a_file_and_its_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        for policy in [SyncPolicy::None, SyncPolicy::File] {
+            let file = File::create(dir.path().join(policy.name())).unwrap();
+            let entry = File::open(dir.path()).unwrap();
+            let durability = Durability::new(policy, Some(entry));
+            durability.wrote(&file, 0, 1 << 30).unwrap();
+            durability.sync(&file).unwrap();
+            durability.sync(&file).unwrap();
+            policy.sync_directory(dir.path()).unwrap();
+        }
+    }
+}

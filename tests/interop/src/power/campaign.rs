@@ -1,0 +1,224 @@
+//! A copy, a power cut at a seeded moment, and the same copy with `--resume`: the file must be there,
+//! identical, and what was reported as done before the cut must have survived it.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::machine::{Machine, Ordering};
+use crate::longhaul::copy::{self, Summary};
+use crate::longhaul::rows::text;
+use crate::longhaul::serve::{Serve, Server};
+use crate::process::Guard;
+use crate::run;
+use crate::sample;
+use crate::seed::Seed;
+
+/// Bytes of the file.
+const SIZE: u64 = 40 << 20;
+/// 12 MB/s, in bits per second: the whole file takes three and a half seconds, and a copy has passed
+/// several checkpoints.
+const RATE: &str = "96M";
+/// Writes and flushes of the disk in a copy that is not cut, about.
+const REQUESTS: u64 = 110;
+/// The longest that a copy is waited for.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Whose power goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Victim {
+    /// The machine that gets a file.
+    Client,
+    /// The server that stores one.
+    Server,
+}
+
+/// One cut, decided by its seed.
+#[derive(Debug)]
+pub struct Cut {
+    victim: Victim,
+    seed: u64,
+    streams: &'static str,
+    verify: &'static str,
+    ordering: Ordering,
+    /// The power goes before this write or flush of the disk, if the copy has not ended by then; else
+    /// right after its end.
+    before: u64,
+    policy: &'static str,
+}
+
+/// What came of a cut.
+#[derive(Debug, Clone, Copy)]
+pub struct Survived {
+    /// The copy had reported success before the cut.
+    pub reported: bool,
+    /// Bytes that the second run moved.
+    pub moved: u64,
+}
+
+impl Cut {
+    /// The cut of this seed.
+    #[must_use]
+    pub fn new(victim: Victim, seed: u64) -> Self {
+        let mut random = Seed::new(seed);
+        let streams = ["1", "4"][usize::from(random.below(2) == 1)];
+        // Without checksums at the end, only the journal stands between a lost byte and exit code 0.
+        // (A put in MODE S has no journal but the length of the file.)
+        let without = random.below(2) == 1 && (victim == Victim::Client || streams != "1");
+        Self {
+            victim,
+            seed,
+            streams,
+            verify: if without { "none" } else { "auto" },
+            ordering: match random.below(2) {
+                0 => Ordering::Default,
+                _ => Ordering::Loose,
+            },
+            before: random.below(REQUESTS),
+            policy: "file",
+        }
+    }
+
+    /// The same copy with nothing forced to disk, cut right after its end.
+    #[must_use]
+    pub fn without_syncs(self) -> Self {
+        Self {
+            before: u64::MAX,
+            policy: "none",
+            ..self
+        }
+    }
+
+    /// Carries it out, in a thread of its own: the mounts of its machine end with it.
+    pub fn run(&self) -> Result<Survived> {
+        std::thread::scope(|scope| scope.spawn(|| self.survive()).join())
+            .unwrap_or_else(|_| bail!("panic"))
+    }
+
+    fn survive(&self) -> Result<Survived> {
+        let mut machine = Machine::new(self.ordering)?;
+        let source = machine.scratch().join("source");
+        sample::write(&source, SIZE, self.seed)?;
+        let disk = machine.boot(Seed::new(self.seed), Some(self.before))?;
+        let copied = match self.victim {
+            Victim::Client => self.get(&machine, &source, &disk),
+            Victim::Server => self.put(&machine, &source, &disk, "127.0.0.1:0"),
+        };
+        let first = copied?;
+        let disk = machine.reboot()?;
+        let target = disk.join("copy");
+        if first.reported {
+            sample::same(&source, &target).context("reported as done, and lost")?;
+        }
+        let moved = match self.victim {
+            Victim::Client => first.server.explain(self.resume(
+                &machine,
+                &first.server.url("source"),
+                &text(&target),
+            ))?,
+            Victim::Server => {
+                let server = self.serve(&machine, &disk, &first.address)?;
+                server.explain(self.resume(&machine, &text(&source), &server.url("copy")))?
+            }
+        };
+        sample::same(&source, &target)?;
+        Ok(Survived {
+            reported: first.reported,
+            moved: moved.bytes,
+        })
+    }
+
+    fn serve(&self, machine: &Machine, root: &Path, listen: &str) -> Result<Server> {
+        let config = format!(
+            "range-marker-seconds = 1\nsync-policy = \"{}\"\n",
+            self.policy
+        );
+        let config = machine.scratch().file("serve.toml", config.as_bytes())?;
+        Serve::anonymous(root)
+            .listen(listen)
+            .option("--config", &text(&config))
+            .start()
+    }
+
+    fn copy(&self, machine: &Machine, more: &[&str]) -> Result<Command> {
+        let common = [
+            "-p",
+            self.streams,
+            "--retries",
+            "0",
+            "--verify",
+            self.verify,
+        ];
+        let policy = ["--sync-policy", self.policy];
+        let mut command = copy::command(&[&common[..], &policy, more].concat())?;
+        command.env("XDG_STATE_HOME", machine.scratch().join("state"));
+        Ok(command)
+    }
+
+    /// A get to the disk from a server whose power stays.
+    fn get(&self, machine: &Machine, _source: &Path, disk: &Path) -> Result<First> {
+        let server = self.serve(machine, machine.scratch().path(), "127.0.0.1:0")?;
+        let (url, target) = (server.url("source"), text(&disk.join("copy")));
+        let reported = self.until_cut(machine, &["--limit-rate", RATE, &url, &target])?;
+        Ok(First {
+            reported,
+            address: server.address().to_string(),
+            server,
+        })
+    }
+
+    /// A put from a client whose power stays to a server on the disk.
+    fn put(&self, machine: &Machine, source: &Path, disk: &Path, listen: &str) -> Result<First> {
+        let mut server = self.serve(machine, disk, listen)?;
+        let (from, url) = (text(source), server.url("copy"));
+        let reported = self.until_cut(machine, &["--limit-rate", RATE, &from, &url])?;
+        server.guard().kill();
+        Ok(First {
+            reported,
+            address: server.address().to_string(),
+            server,
+        })
+    }
+
+    /// Runs a copy until the power goes or it ends, and kills it; whether it had reported success.
+    fn until_cut(&self, machine: &Machine, arguments: &[&str]) -> Result<bool> {
+        let mut command = self.copy(machine, arguments)?;
+        let (stdout, stderr) = (machine.scratch().join("out"), machine.scratch().join("err"));
+        command
+            .stdout(std::fs::File::create(stdout)?)
+            .stderr(std::fs::File::create(&stderr)?);
+        let mut copying = Guard::spawn(&mut command)?;
+        let device = machine.device()?;
+        let begun = std::time::Instant::now();
+        loop {
+            if let Some(status) = copying.wait(Duration::ZERO)? {
+                let done = status.success();
+                // What ended by the cut is told by the disk.
+                ensure!(
+                    done || device.is_off(),
+                    "{status} without a power cut: {}",
+                    std::fs::read_to_string(&stderr)?
+                );
+                return Ok(done);
+            }
+            if device.wait_off(Duration::from_millis(10)) {
+                copying.kill();
+                return Ok(false);
+            }
+            ensure!(begun.elapsed() < LIMIT, "neither an end nor a cut");
+        }
+    }
+
+    fn resume(&self, machine: &Machine, from: &str, to: &str) -> Result<Summary> {
+        let mut command = self.copy(machine, &["--resume", from, to])?;
+        copy::summary(&run::run(&mut command)?.success()?)
+    }
+}
+
+struct First {
+    reported: bool,
+    address: String,
+    server: Server,
+}

@@ -1,0 +1,82 @@
+//! A disk that takes every write and refuses at write-back: that is an error of the transfer, and no
+//! file appears under its final name.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use interop::longhaul::copy;
+use interop::longhaul::rows::text;
+use interop::longhaul::serve::Serve;
+use interop::need;
+use interop::power::machine;
+use interop::power::thin::Thin;
+use interop::sample;
+
+/// More than the volume has, less than its file system believes.
+const SIZE: u64 = 64 << 20;
+
+fn source(thin: &Thin) -> Result<std::path::PathBuf> {
+    let source = thin.scratch().join("source");
+    sample::write(&source, SIZE, 7)?;
+    Ok(source)
+}
+
+fn refused(copied: &interop::run::Finished, destination: &Path) -> Result<()> {
+    let why = copy::failure(copied).context("no reason")?;
+    ensure!(
+        copied.code == Some(7),
+        "exit code {:?} instead of 7: {copied}",
+        copied.code
+    );
+    ensure!(
+        why.contains("No space left") || why.contains("Input/output error"),
+        "{why}"
+    );
+    ensure!(!destination.exists(), "it has its final name");
+    Ok(())
+}
+
+/// Whether the volume tells write-back errors at all here.
+#[test]
+fn a_get_to_a_thin_volume_that_is_full_ends_with_7_and_no_file() {
+    need!(machine::possible());
+    let thin = Thin::new().unwrap();
+    source(&thin).unwrap();
+    let server = Serve::anonymous(thin.scratch()).start().unwrap();
+    for streams in ["1", "4"] {
+        let destination = thin.folder().join("copy");
+        let url = server.url("source");
+        let copied = copy::run(&["-p", streams, &url, &text(&destination)]).unwrap();
+        refused(&copied, &destination).unwrap();
+    }
+}
+
+#[test]
+fn a_local_copy_to_a_thin_volume_that_is_full_ends_with_7_and_no_file() {
+    need!(machine::possible());
+    let thin = Thin::new().unwrap();
+    let source = source(&thin).unwrap();
+    let destination = thin.folder().join("copy");
+    let copied = copy::run(&[text(&source), text(&destination)]).unwrap();
+    refused(&copied, &destination).unwrap();
+}
+
+#[test]
+fn a_put_to_a_thin_volume_that_is_full_is_refused_by_the_server_and_leaves_no_file() {
+    need!(machine::possible());
+    let thin = Thin::new().unwrap();
+    let source = source(&thin).unwrap();
+    let server = Serve::anonymous(&thin.folder()).start().unwrap();
+    for streams in ["1", "4"] {
+        let url = server.url("copy");
+        let arguments = ["-p", streams, "--retries", "0", &text(&source), &url];
+        let copied = copy::run(&arguments).unwrap();
+        assert_ne!(copied.code, Some(0), "{copied}");
+        let why = copy::failure(&copied).unwrap();
+        assert!(
+            why.contains("No space left") || why.contains("Input/output error"),
+            "{why}"
+        );
+        assert!(!thin.folder().join("copy").exists());
+    }
+}
