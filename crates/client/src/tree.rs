@@ -245,13 +245,8 @@ mod tests {
 
     fn entry(name: &[u8], kind: Kind) -> RemoteEntry {
         RemoteEntry {
-            name: name.to_vec(),
-            kind,
             size: Some(1),
-            modified: None,
-            mode: None,
-            owner: None,
-            group: None,
+            ..RemoteEntry::new(name, kind)
         }
     }
 

@@ -143,13 +143,9 @@ impl Session {
 
 fn entry(path: &[u8], kind: Kind, size: Option<u64>, modified: Option<Timestamp>) -> RemoteEntry {
     RemoteEntry {
-        name: last_component(path),
-        kind,
         size,
         modified,
-        mode: None,
-        owner: None,
-        group: None,
+        ..RemoteEntry::new(&last_component(path), kind)
     }
 }
 
