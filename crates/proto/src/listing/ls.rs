@@ -232,12 +232,14 @@ fn parse_dos(line: &[u8]) -> Option<RemoteEntry> {
     if !is_dir && size.is_none() {
         return None;
     }
+    // One space, and after `<DIR>` at most the nine that fill the column of sizes: a name may begin
+    // with spaces.
     let after = line.get(end + 1..)?;
-    let name = if is_dir {
-        after.trim_ascii_start()
-    } else {
-        after
+    let filling = match is_dir {
+        true => after.iter().take(9).take_while(|b| **b == b' ').count(),
+        false => 0,
     };
+    let name = &after[filling..];
     if name.is_empty() {
         return None;
     }

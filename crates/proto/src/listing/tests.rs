@@ -275,6 +275,12 @@ fn reads_ls_lines_of_many_servers() {
             None,
         ),
         (
+            "11-20-26  08:21AM       <DIR>            two spaces",
+            "  two spaces",
+            Kind::Dir,
+            None,
+        ),
+        (
             "11-20-2026  08:21PM              3000 a b",
             "a b",
             Kind::File,
