@@ -14,6 +14,7 @@ mod journal;
 pub mod location;
 mod netrc;
 mod partial;
+mod remove;
 mod retry;
 mod sample;
 pub mod session;

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use data::job::Control;
 use proto::feature::Features;
 use proto::listing::Kind;
+use proto::printable::printable;
 use proto::ranges::RangeSet;
 use proto::timestamp::Timestamp;
 
@@ -341,13 +342,13 @@ impl<'a> Upload<'a> {
         let Some(stored) = self.aside.clone() else {
             self.date(session, modified).await?;
             let kept = self.kept.take();
-            self.tidy(session, kept).await?;
+            self.tidy(session, kept).await;
             self.forget_journal();
             return Ok(Finish::InPlace);
         };
         let Err(refusal) = self.rename(session, &stored, modified).await else {
             let replaced = self.replaced.take();
-            self.tidy(session, replaced).await?;
+            self.tidy(session, replaced).await;
             self.forget_journal();
             return Ok(Finish::InPlace);
         };
@@ -370,26 +371,23 @@ impl<'a> Upload<'a> {
             return failure;
         }
         if let Some(kept) = &self.kept {
-            let kept = String::from_utf8_lossy(kept);
+            let kept = printable(kept);
             failure.message += &format!(
                 "; everything arrived and was verified: it is kept there as {kept}, rename it by hand"
             );
         }
         if let Some(old) = &self.replaced {
-            let old = String::from_utf8_lossy(old);
+            let old = printable(old);
             failure.message += &format!("; what had the name before is kept as {old}");
         }
         failure
     }
 
-    /// Deletes a file of this copy that is of no use any more; that it stays is no failure.
-    async fn tidy(&self, session: &mut Session, path: Option<Vec<u8>>) -> Result<(), Failure> {
-        let Some(path) = path else {
-            return Ok(());
-        };
-        match session.delete(&path).await {
-            Err(failure) if failure.transient => Err(failure),
-            _ => Ok(()),
+    /// Deletes a file of this copy that is of no use any more. The copy is whole and in place: that
+    /// one stays is no failure of it.
+    async fn tidy(&self, session: &mut Session, path: Option<Vec<u8>>) {
+        if let Some(path) = path {
+            let _ = session.delete(&path).await;
         }
     }
 
@@ -434,8 +432,15 @@ impl<'a> Upload<'a> {
             return Ok(());
         };
         let taken = refusal.refused == Refused::TakenPerhaps && !refusal.failure.transient;
-        if !taken || facts(session, self.path).await?.is_none() {
+        if !taken {
             return Err(refusal);
+        }
+        if facts(session, self.path).await?.is_none() {
+            // Nothing is there that could be in the way.
+            return Err(NotRenamed {
+                refused: Refused::Target,
+                ..refusal
+            });
         }
         let old = [stored, b".old"].concat();
         match session.rename(self.path, &old).await {

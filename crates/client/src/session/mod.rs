@@ -20,6 +20,7 @@ pub(crate) mod control;
 #[cfg(test)]
 pub(crate) mod fake;
 pub(crate) mod files;
+pub(crate) mod links;
 mod list;
 mod login;
 pub(crate) mod passive;
@@ -226,16 +227,6 @@ impl Session {
     pub(crate) fn warn(&mut self, warnings: &mut Vec<String>, text: &'static str) {
         if self.said.insert(text) {
             warnings.push(format!("{} {text}", self.name()));
-        }
-    }
-
-    /// Sends a command about a path and expects success.
-    async fn expect(&mut self, doing: &str, command: &Command) -> Result<(), Failure> {
-        let reply = self.control.call(command).await?;
-        if reply.is_success() {
-            Ok(())
-        } else {
-            Err(replies::refusal(self.name(), doing, &reply))
         }
     }
 }

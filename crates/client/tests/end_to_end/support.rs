@@ -138,6 +138,7 @@ pub(crate) fn options() -> CopyOptions {
         trace: None,
         io: data::job::IoMethod::Auto,
         block: 1 << 18,
+        links: client::Links::default(),
         keep_existing: false,
         concurrency: 4,
         data_ports: None,

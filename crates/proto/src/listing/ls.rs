@@ -147,6 +147,7 @@ fn parse_unix(line: &[u8]) -> Option<RemoteEntry> {
         owner,
         group,
         link_target,
+        unique: None,
     })
 }
 
@@ -256,6 +257,7 @@ fn parse_dos(line: &[u8]) -> Option<RemoteEntry> {
         owner: None,
         group: None,
         link_target: None,
+        unique: None,
     })
 }
 

@@ -168,6 +168,7 @@ fn note(entry: &mut RemoteEntry, fact: &str, value: &str) {
         "unix.mode" if digits => {
             entry.mode = u32::from_str_radix(value, 8).ok().map(|m| m & 0o7777);
         }
+        "unique" if !value.is_empty() => entry.unique = Some(value.to_owned()),
         "unix.owner" => entry.owner = Some(value.to_owned()),
         "unix.group" => entry.group = Some(value.to_owned()),
         _ => {}

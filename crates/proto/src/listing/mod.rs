@@ -90,6 +90,8 @@ pub struct RemoteEntry {
     pub group: Option<String>,
     /// Target of a symbolic link, if told; the other facts may be the target's then (`UNIX.slink`).
     pub link_target: Option<Vec<u8>>,
+    /// What tells two files of the server apart (the `Unique` fact), if told.
+    pub unique: Option<String>,
 }
 
 impl RemoteEntry {
@@ -104,6 +106,7 @@ impl RemoteEntry {
             owner: None,
             group: None,
             link_target: None,
+            unique: None,
         }
     }
 
