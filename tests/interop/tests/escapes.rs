@@ -20,7 +20,7 @@ use interop::run::{self, Finished};
 
 /// Clears the screen, sets a title, colours by C1, turns the direction, separates lines, is no UTF-8.
 const HOSTILE: &[u8] =
-    b"x\x1b[2J\x1b]0;owned\x07\xc2\x9b31m\xe2\x80\xae\xe2\x80\xa8\xef\xbb\xbf\x7f\xff";
+    b"x\x1b[2J\x1b]0;owned\x07\xc2\x9b31m\xe2\x80\xae\xe2\x80\xa8\xef\xbb\xbf\x7f\xe9";
 
 /// Puts HOSTILE into the banner, every refusal, and the names of the directory `/d`.
 fn start() -> SocketAddr {
@@ -98,7 +98,7 @@ fn no_message_about_a_hostile_server_acts_on_a_terminal() {
     let url = |path: &str| format!("ftp://{server}/{path}");
     let to = tempfile::tempdir().unwrap();
     let to = to.path().to_str().unwrap();
-    let hostile = url("d/%1b%5b2J%e2%80%ae%9b%ff");
+    let hostile = url("d/%1b%5b2J%e2%80%ae%9b%e9");
     for arguments in [
         &["stat", &hostile][..],
         &["rm", &hostile],
