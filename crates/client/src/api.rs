@@ -47,6 +47,18 @@ pub enum Verify {
     With(Algorithm),
 }
 
+/// What `cp -r` makes of symbolic links that it finds (a source that is named is always followed).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Links {
+    /// They are left out, each with a notice.
+    #[default]
+    Skip,
+    /// What they point to is copied; a link to a directory that it is in is left out.
+    Follow,
+    /// Links are made anew at the destination, as far as they point into the copied tree.
+    Copy,
+}
+
 /// Socket buffers of data connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Buffers {
@@ -130,6 +142,8 @@ pub struct CopyOptions {
     pub sync_policy: SyncPolicy,
     /// `--block`: MODE E block size when sending, bytes
     pub block: usize,
+    /// `--links`
+    pub links: Links,
     /// `--keep-existing`: existing destinations are left alone and count as skipped
     /// ([`Summary::kept`]). One that has another size than its source, or is older, is named in a
     /// warning. Default: overwrite.

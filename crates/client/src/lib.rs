@@ -15,6 +15,7 @@ pub mod location;
 mod netrc;
 mod own;
 mod partial;
+mod remove;
 mod retry;
 mod sample;
 pub mod session;

@@ -5,14 +5,21 @@
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use proto::listing::{Kind, RemoteEntry};
 use proto::timestamp::Timestamp;
 
 use crate::partial::{local, modified};
 use crate::session::Session;
-use crate::{Exit, Failure};
+use crate::session::links::{Marked, Scrutiny};
+use crate::{Exit, Failure, Links};
+
+mod links;
+
+use links::Trail;
 
 /// Deepest nesting that is walked: a server that follows links may list a loop for ever.
 const MAX_DEPTH: usize = 128;
@@ -51,7 +58,9 @@ pub(crate) struct Tree {
     pub(crate) directories: Vec<Vec<u8>>,
     /// Regular files.
     pub(crate) files: Vec<(Vec<u8>, Facts)>,
-    /// Not copied, and why: links to nowhere, pipes, devices.
+    /// Symbolic links to be made, and what they hold: a path within the tree.
+    pub(crate) links: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Not copied, and why: links that nobody asked for or that lead nowhere, pipes, devices.
     pub(crate) skipped: Vec<(Vec<u8>, String)>,
     /// Refused or unreadable.
     pub(crate) failed: Vec<(Vec<u8>, Failure)>,
@@ -97,36 +106,48 @@ pub(crate) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
     [directory, slash, name].concat()
 }
 
-/// A directory that is still to be read, with its depth.
-type Pending = Vec<(Vec<u8>, usize)>;
+/// A directory that is still to be read.
+#[derive(Debug, Clone, Default)]
+struct Branch {
+    /// Relative to the top.
+    path: Vec<u8>,
+    depth: usize,
+    trail: Arc<Trail>,
+}
+
+impl Branch {
+    fn top(id: Option<String>) -> Self {
+        Self {
+            trail: Trail::top(id),
+            ..Self::default()
+        }
+    }
+}
+
+type Pending = Vec<Branch>;
 
 impl Tree {
-    /// Sorts one listed entry of `directory` in.
-    fn add_remote(
-        &mut self,
-        directory: &[u8],
-        depth: usize,
-        entry: &RemoteEntry,
-        next: &mut Pending,
-    ) {
-        let relative = join(directory, &entry.name);
-        if let Err(failure) = check_name(&entry.name) {
-            self.failed.push((relative, failure));
-            return;
-        }
+    /// Sorts one listed entry of a directory in that is no link.
+    fn add_remote(&mut self, branch: &Branch, entry: &RemoteEntry, next: &mut Pending) {
+        let relative = join(&branch.path, &entry.name);
         match entry.kind {
             Kind::CurrentDir | Kind::ParentDir => {}
-            Kind::Dir => self.descend(relative, depth, next),
+            Kind::Dir => {
+                let id = entry.unique.clone();
+                if id.as_ref().is_some_and(|id| branch.trail.holds(id)) {
+                    self.skipped.push((relative, links::LOOP.to_owned()));
+                } else {
+                    let trail = branch.trail.below(id, false);
+                    self.descend(relative, branch.depth, trail, next);
+                }
+            }
             Kind::File => self.files.push((relative, Facts::of(entry))),
-            Kind::SymLink => self.skipped.push((
-                relative,
-                "symbolic link that the server does not follow".into(),
-            )),
+            Kind::SymLink => self.skipped.push((relative, links::NOWHERE.to_owned())),
             Kind::Other => self.skipped.push((relative, "not a regular file".into())),
         }
     }
 
-    fn descend(&mut self, relative: Vec<u8>, depth: usize, next: &mut Pending) {
+    fn descend(&mut self, relative: Vec<u8>, depth: usize, trail: Arc<Trail>, next: &mut Pending) {
         if depth >= MAX_DEPTH {
             let why = format!("more than {MAX_DEPTH} directories deep: a loop of links?");
             self.failed
@@ -134,50 +155,146 @@ impl Tree {
             return;
         }
         self.directories.push(relative.clone());
-        next.push((relative, depth + 1));
+        next.push(Branch {
+            path: relative,
+            depth: depth + 1,
+            trail,
+        });
+    }
+
+    /// A followed link to a directory; `id` tells which, if it can be known.
+    fn descend_link(
+        &mut self,
+        relative: Vec<u8>,
+        branch: &Branch,
+        id: Option<String>,
+        next: &mut Pending,
+    ) {
+        match &id {
+            Some(id) if branch.trail.holds(id) => {
+                self.skipped.push((relative, links::LOOP.to_owned()));
+            }
+            None if branch.trail.blind => {
+                let why = "symbolic link below a symbolic link, and the server does not tell whether \
+                           that is a loop: copy it under its own name";
+                self.failed
+                    .push((relative, Failure::new(Exit::Protocol, why)));
+            }
+            _ => {
+                let trail = branch.trail.below(id, true);
+                self.descend(relative, branch.depth, trail, next);
+            }
+        }
+    }
+
+    /// A link of the directory `branch` that holds `target`, with `--links copy`.
+    fn keep_link(&mut self, top: &[u8], branch: &Branch, relative: Vec<u8>, target: Option<&[u8]>) {
+        let target = target.filter(|target| !target.is_empty());
+        let Some(target) = target else {
+            let why = "symbolic link, and the server does not tell where it points";
+            self.skipped.push((relative, why.to_owned()));
+            return;
+        };
+        match links::inner_target(top, &branch.path, target) {
+            Some(target) => self.links.push((relative, target)),
+            None => {
+                let why = "symbolic link that points out of the copied tree".to_owned();
+                self.skipped.push((relative, why));
+            }
+        }
     }
 
     /// Everything below the remote directory `top`. A directory that cannot be listed is among the
     /// failed; an error is returned only when the session is lost or `top` itself fails.
-    pub(crate) async fn remote(session: &mut Session, top: &[u8]) -> Result<Self, Failure> {
+    pub(crate) async fn remote(
+        session: &mut Session,
+        top: &[u8],
+        links: Links,
+    ) -> Result<Self, Failure> {
         let mut tree = Self::default();
-        let mut pending: Pending = vec![(Vec::new(), 0)];
-        while let Some((directory, depth)) = pending.pop() {
-            let path = if directory.is_empty() {
-                top.to_vec()
-            } else {
-                join(top, &directory)
+        let id = match links {
+            Links::Follow => session.stat(top).await?.unique,
+            Links::Copy | Links::Skip => None,
+        };
+        let mut pending: Pending = vec![Branch::top(id)];
+        while let Some(branch) = pending.pop() {
+            let path = match branch.path.is_empty() {
+                true => top.to_vec(),
+                false => join(top, &branch.path),
             };
-            let mut entries = match session.list(&path).await {
-                Ok(entries) => entries,
-                Err(failure) if failure.transient || directory.is_empty() => return Err(failure),
+            let mut listed = match session.list_marked(&path, Scrutiny::Directories).await {
+                Ok(listed) => listed,
+                Err(failure) if failure.transient || branch.path.is_empty() => return Err(failure),
                 Err(failure) => {
-                    tree.failed.push((directory, failure));
+                    tree.failed.push((branch.path, failure));
                     continue;
                 }
             };
-            entries.sort_by(|a, b| a.name.cmp(&b.name));
-            entries.dedup_by(|a, b| a.name == b.name);
-            for entry in &entries {
-                tree.add_remote(&directory, depth, entry, &mut pending);
+            listed.sort_by(|a, b| a.entry.name.cmp(&b.entry.name));
+            listed.dedup_by(|a, b| a.entry.name == b.entry.name);
+            for Marked { entry, .. } in &listed {
+                if let Err(failure) = check_name(&entry.name) {
+                    let relative = join(&branch.path, &entry.name);
+                    tree.failed.push((relative, failure));
+                } else if entry.is_link() {
+                    tree.add_remote_link((session, top), links, &branch, entry, &mut pending)
+                        .await?;
+                } else {
+                    tree.add_remote(&branch, entry, &mut pending);
+                }
             }
         }
         Ok(tree)
     }
 
-    /// Everything below the local directory `top`. Symbolic links to directories are not followed.
-    pub(crate) fn local(top: &Path) -> Self {
+    async fn add_remote_link(
+        &mut self,
+        (session, top): (&mut Session, &[u8]),
+        links: Links,
+        branch: &Branch,
+        entry: &RemoteEntry,
+        next: &mut Pending,
+    ) -> Result<(), Failure> {
+        let relative = join(&branch.path, &entry.name);
+        match links {
+            Links::Skip => self.skipped.push((relative, links::NOT_ASKED.to_owned())),
+            Links::Copy => self.keep_link(top, branch, relative, entry.link_target.as_deref()),
+            Links::Follow => {
+                let there = match session.stat(&join(top, &relative)).await {
+                    Ok(there) => there,
+                    Err(failure) if failure.transient => return Err(failure),
+                    Err(_) => RemoteEntry::new(&entry.name, Kind::SymLink),
+                };
+                match there.kind {
+                    Kind::Dir => self.descend_link(relative, branch, there.unique, next),
+                    _ => self.add_remote(
+                        branch,
+                        &RemoteEntry {
+                            name: entry.name.clone(),
+                            ..there
+                        },
+                        next,
+                    ),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Everything below the local directory `top`.
+    pub(crate) fn local(top: &Path, links: Links) -> Self {
         let mut tree = Self::default();
-        let mut pending: Pending = vec![(Vec::new(), 0)];
-        while let Some((directory, depth)) = pending.pop() {
-            let path = local_path(top, &directory);
+        let id = fs::metadata(top).ok().map(|meta| inode(&meta));
+        let mut pending: Pending = vec![Branch::top(id)];
+        while let Some(branch) = pending.pop() {
+            let path = local_path(top, &branch.path);
             match read_directory(&path) {
                 Ok(names) => {
                     for name in names {
-                        tree.add_local(&path, &directory, depth, &name, &mut pending);
+                        tree.add_local((top, &path), links, &branch, &name, &mut pending);
                     }
                 }
-                Err(e) => tree.failed.push((directory, local(&path, e))),
+                Err(e) => tree.failed.push((branch.path, local(&path, e))),
             }
         }
         tree
@@ -185,37 +302,64 @@ impl Tree {
 
     fn add_local(
         &mut self,
-        path: &Path,
-        directory: &[u8],
-        depth: usize,
+        (top, directory): (&Path, &Path),
+        links: Links,
+        branch: &Branch,
         name: &[u8],
         next: &mut Pending,
     ) {
-        let path = local_path(path, name);
-        let relative = join(directory, name);
-        let kind = match fs::symlink_metadata(&path) {
-            Ok(meta) => meta.file_type(),
+        let path = local_path(directory, name);
+        let relative = join(&branch.path, name);
+        let meta = match fs::symlink_metadata(&path) {
+            Ok(meta) => meta,
             Err(e) => {
                 self.failed.push((relative, local(&path, e)));
                 return;
             }
         };
-        if kind.is_dir() {
-            self.descend(relative, depth, next);
-            return;
-        }
-        match fs::metadata(&path) {
-            Ok(meta) if meta.is_file() => self.files.push((relative, Facts::of_local(&meta))),
-            Ok(meta) if meta.is_dir() => self
-                .skipped
-                .push((relative, "symbolic link to a directory".into())),
-            Ok(_) => self.skipped.push((relative, "not a regular file".into())),
-            Err(_) if kind.is_symlink() => self
-                .skipped
-                .push((relative, "symbolic link to nowhere".into())),
-            Err(e) => self.failed.push((relative, local(&path, e))),
+        if meta.is_dir() {
+            let trail = branch.trail.below(Some(inode(&meta)), false);
+            self.descend(relative, branch.depth, trail, next);
+        } else if meta.is_symlink() {
+            match links {
+                Links::Skip => self.skipped.push((relative, links::NOT_ASKED.to_owned())),
+                Links::Copy => self.keep_local_link((top, &path), branch, relative),
+                Links::Follow => match fs::metadata(&path) {
+                    Ok(there) if there.is_dir() => {
+                        self.descend_link(relative, branch, Some(inode(&there)), next);
+                    }
+                    Ok(there) => self.add_local_file(relative, &there),
+                    Err(_) => self.skipped.push((relative, links::NOWHERE.to_owned())),
+                },
+            }
+        } else {
+            self.add_local_file(relative, &meta);
         }
     }
+
+    fn add_local_file(&mut self, relative: Vec<u8>, meta: &fs::Metadata) {
+        if meta.is_file() {
+            self.files.push((relative, Facts::of_local(meta)));
+        } else {
+            self.skipped.push((relative, "not a regular file".into()));
+        }
+    }
+
+    fn keep_local_link(&mut self, (top, path): (&Path, &Path), branch: &Branch, relative: Vec<u8>) {
+        let top = fs::canonicalize(top).unwrap_or_else(|_| top.to_owned());
+        match fs::read_link(path) {
+            Ok(target) => {
+                let (top, target) = (top.as_os_str().as_bytes(), target.as_os_str().as_bytes());
+                self.keep_link(top, branch, relative, Some(target));
+            }
+            Err(e) => self.failed.push((relative, local(path, e))),
+        }
+    }
+}
+
+/// Device and inode.
+fn inode(meta: &fs::Metadata) -> String {
+    format!("{}-{}", meta.dev(), meta.ino())
 }
 
 /// Names in a directory, sorted.
@@ -236,93 +380,4 @@ pub(crate) fn local_path(top: &Path, relative: &[u8]) -> PathBuf {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::os::unix::fs::symlink;
-
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn entry(name: &[u8], kind: Kind) -> RemoteEntry {
-        RemoteEntry {
-            name: name.to_vec(),
-            kind,
-            size: Some(1),
-            modified: None,
-            mode: None,
-            owner: None,
-            group: None,
-        }
-    }
-
-    #[test]
-    fn hostile_names_are_refused() {
-        let mut tree = Tree::default();
-        let mut next = Vec::new();
-        for name in [
-            &b"../x"[..],
-            b"..",
-            b".",
-            b"",
-            b"/etc/passwd",
-            b"a/b",
-            b"a\0b",
-        ] {
-            tree.add_remote(b"d", 0, &entry(name, Kind::File), &mut next);
-            tree.add_remote(b"d", 0, &entry(name, Kind::Dir), &mut next);
-        }
-        assert!(tree.files.is_empty() && tree.directories.is_empty() && next.is_empty());
-        assert_eq!(tree.failed.len(), 14);
-        tree.add_remote(b"d", 0, &entry(b"..x \xff", Kind::File), &mut next);
-        assert_eq!(tree.files[0].0, b"d/..x \xff");
-    }
-
-    #[test]
-    fn special_files_are_skipped_and_depth_is_bounded() {
-        let mut tree = Tree::default();
-        let mut next = Vec::new();
-        tree.add_remote(b"", 0, &entry(b"pipe", Kind::Other), &mut next);
-        tree.add_remote(b"", 0, &entry(b"link", Kind::SymLink), &mut next);
-        assert_eq!(tree.skipped.len(), 2);
-        tree.add_remote(b"", MAX_DEPTH, &entry(b"d", Kind::Dir), &mut next);
-        assert!(next.is_empty());
-        assert_eq!(tree.failed.len(), 1);
-    }
-
-    #[test]
-    fn local_tree_with_links() {
-        let dir = tempfile::tempdir().unwrap();
-        let top = dir.path();
-        fs::create_dir_all(top.join("a/b c")).unwrap();
-        fs::write(top.join("a/b c/ü"), "12").unwrap();
-        fs::write(local_path(top, b"\xfe"), "1").unwrap();
-        symlink(top, top.join("loop")).unwrap();
-        symlink("nowhere", top.join("dangling")).unwrap();
-        symlink("a/b c/ü", top.join("file link")).unwrap();
-        let tree = Tree::local(top);
-        assert_eq!(tree.directories, [b"a".to_vec(), b"a/b c".to_vec()]);
-        let mut names: Vec<_> = tree.files.iter().map(|f| f.0.clone()).collect();
-        names.sort();
-        assert_eq!(
-            names,
-            [
-                "a/b c/ü".as_bytes().to_vec(),
-                b"file link".to_vec(),
-                b"\xfe".to_vec()
-            ]
-        );
-        assert_eq!(tree.skipped.len(), 2);
-        assert!(tree.failed.is_empty());
-    }
-
-    proptest! {
-        #[test]
-        fn accepted_names_stay_below(name: Vec<u8>) {
-            if check_name(&name).is_ok() {
-                let path = local_path(Path::new("/top"), &name);
-                prop_assert_eq!(path.parent(), Some(Path::new("/top")));
-                prop_assert_eq!(path.file_name().map(OsStrExt::as_bytes), Some(name.as_slice()));
-            }
-        }
-    }
-}
+mod tests;

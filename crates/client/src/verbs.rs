@@ -8,8 +8,8 @@ use proto::checksum::Algorithm;
 use crate::batch::plan::make_remote;
 use crate::location::{Location, Server};
 use crate::partial::{local, nameless_partial};
+use crate::remove::remove_tree;
 use crate::session::Session;
-use crate::tree::{Tree, join};
 use crate::verify::sum_local;
 use crate::{Exit, Failure, RemoteEntry, RemoteOptions};
 
@@ -52,7 +52,7 @@ pub(crate) async fn list(url: &str, options: &RemoteOptions) -> Result<Vec<Remot
 /// A directory's entries, or the entry of a file under its last component.
 async fn list_or_stat(session: &mut Session, path: &[u8]) -> Result<Vec<RemoteEntry>, Failure> {
     let mut entry = session.stat(path).await?;
-    if entry.kind != proto::listing::Kind::File {
+    if entry.kind == proto::listing::Kind::Dir {
         return session.list(path).await;
     }
     let start = path.iter().rposition(|b| *b == b'/').map_or(0, |i| i + 1);
@@ -104,26 +104,6 @@ async fn remove_file(session: &mut Session, path: &[u8]) -> Result<(), Failure> 
         // Most often there is none.
         (removed, _) => removed,
     }
-}
-
-/// Files first, then directories from the deepest up.
-async fn remove_tree(session: &mut Session, top: &[u8]) -> Result<(), Failure> {
-    let entry = session.stat(top).await?;
-    if entry.kind == proto::listing::Kind::File {
-        return session.delete(top).await;
-    }
-    let tree = Tree::remote(session, top).await?;
-    if let Some((_, failure)) = tree.failed.into_iter().next() {
-        return Err(failure);
-    }
-    let others = tree.skipped.iter().map(|(path, _)| path);
-    for path in tree.files.iter().map(|(path, _)| path).chain(others) {
-        session.delete(&join(top, path)).await?;
-    }
-    for directory in tree.directories.iter().rev() {
-        session.remove_dir(&join(top, directory)).await?;
-    }
-    session.remove_dir(top).await
 }
 
 pub(crate) async fn make_dir(

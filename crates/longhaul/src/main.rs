@@ -13,7 +13,6 @@ mod units;
 mod user;
 
 use std::future::Future;
-use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -22,6 +21,7 @@ use clap::Parser;
 use client::{Exit, Failure};
 
 use args::{Cli, CpArgs, LogFormat, ServeArgs, Verb};
+use output::log::{Form, LogWriter};
 use output::{Style, say};
 
 fn main() -> ExitCode {
@@ -152,11 +152,16 @@ fn until_interrupted<T>(future: impl Future<Output = T>) -> Result<Option<T>> {
 fn log_to_stderr(format: LogFormat, level: &str) {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env()
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
+    let form = match format {
+        LogFormat::Text => Form::Text,
+        LogFormat::Json => Form::Json,
+    };
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_target(false)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_writer(std::io::stderr);
+        // Colours are escape sequences, which the writer lets none through of.
+        .with_ansi(false)
+        .with_writer(move || LogWriter::new(form, std::io::stderr()));
     // Only the first call in a process wins; there is only one.
     let _ = match format {
         LogFormat::Text => builder.try_init(),

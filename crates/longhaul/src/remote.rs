@@ -5,18 +5,18 @@ use proto::listing::Kind;
 use serde_json::json;
 
 use crate::args::{CksumArgs, LsArgs, MkdirArgs, MvArgs, RmArgs, StatArgs};
-use crate::output::print;
+use crate::output::{print_json, print_listed};
 
 pub(crate) async fn ls(args: &LsArgs) -> Result<(), Failure> {
     let mut entries = client::list(&args.url, &args.common.options()).await?;
     entries.sort_by(|a, b| a.name.cmp(&b.name));
     for entry in &entries {
-        let line = match (args.json, args.long) {
-            (true, _) => as_json(entry).to_string(),
-            (false, true) => long_line(entry),
-            (false, false) => name(entry),
+        let printed = match (args.json, args.long) {
+            (true, _) => print_json(&as_json(entry)),
+            (false, true) => print_listed(&long_line(entry)),
+            (false, false) => print_listed(&entry.name),
         };
-        if print(&line).is_err() {
+        if printed.is_err() {
             break;
         }
     }
@@ -25,12 +25,11 @@ pub(crate) async fn ls(args: &LsArgs) -> Result<(), Failure> {
 
 pub(crate) async fn stat(args: &StatArgs) -> Result<(), Failure> {
     let entry = client::stat(&args.url, &args.common.options()).await?;
-    let line = if args.json {
-        as_json(&entry).to_string()
+    let _ = if args.json {
+        print_json(&as_json(&entry))
     } else {
-        long_line(&entry)
+        print_listed(&long_line(&entry))
     };
-    let _ = print(&line);
     Ok(())
 }
 
@@ -54,19 +53,11 @@ pub(crate) async fn cksum(args: &CksumArgs) -> Result<(), Failure> {
         let options = args.common.options();
         let sum = client::checksum(url, args.algorithm, args.offset, args.length, &options).await?;
         let shown = client::location::Location::parse(url)?.display();
-        if print(&format!("{sum}  {shown}")).is_err() {
+        if print_listed(format!("{sum}  {shown}").as_bytes()).is_err() {
             break;
         }
     }
     Ok(())
-}
-
-/// A name from a server may hold anything; control characters must not reach a terminal.
-fn name(entry: &RemoteEntry) -> String {
-    String::from_utf8_lossy(&entry.name)
-        .chars()
-        .map(|c| if c.is_control() { '?' } else { c })
-        .collect()
 }
 
 fn kind(entry: &RemoteEntry) -> &'static str {
@@ -78,12 +69,18 @@ fn kind(entry: &RemoteEntry) -> &'static str {
     }
 }
 
-fn long_line(entry: &RemoteEntry) -> String {
+fn long_line(entry: &RemoteEntry) -> Vec<u8> {
     let size = entry.size.map_or_else(|| "-".into(), |s| s.to_string());
     let time = entry
         .modified
         .map_or_else(|| "-".into(), proto::timestamp::Timestamp::format);
-    format!("{:5} {size:>15} {time:14} {}", kind(entry), name(entry))
+    let mut line = format!("{:5} {size:>15} {time:14} ", kind(entry)).into_bytes();
+    line.extend_from_slice(&entry.name);
+    if let Some(target) = &entry.link_target {
+        line.extend_from_slice(b" -> ");
+        line.extend_from_slice(target);
+    }
+    line
 }
 
 fn as_json(entry: &RemoteEntry) -> serde_json::Value {
@@ -95,5 +92,6 @@ fn as_json(entry: &RemoteEntry) -> serde_json::Value {
         "mode": entry.mode.map(|m| format!("{m:04o}")),
         "owner": entry.owner,
         "group": entry.group,
+        "link": entry.link_target.as_ref().map(|t| String::from_utf8_lossy(t)),
     })
 }

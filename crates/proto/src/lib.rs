@@ -19,6 +19,7 @@ pub mod listing;
 pub mod marker;
 pub mod pace;
 pub mod path;
+pub mod printable;
 pub mod ranges;
 pub mod remark;
 pub mod reply;

@@ -130,9 +130,10 @@ impl VPath {
     }
 }
 
+/// For messages and logs: fit for a terminal, whatever the bytes.
 impl fmt::Display for VPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&String::from_utf8_lossy(&self.0))
+        crate::printable::printable(&self.0).fmt(f)
     }
 }
 

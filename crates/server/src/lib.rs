@@ -19,6 +19,7 @@ mod data_address;
 mod listen;
 mod login;
 mod privilege;
+mod roots;
 mod serve;
 mod session;
 mod shared;

@@ -1,9 +1,8 @@
 //! Logins: who may come in, with which files and rights.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use data::store::durability::SyncPolicy;
@@ -15,6 +14,7 @@ use tokio::sync::Semaphore;
 use crate::config::{Anonymous, ServerConfig, ThirdParty};
 use crate::files::{Account as Owner, Files, Room, Sums, Uploads};
 use crate::limits::{Limits, LoginPenalties, UserSlot};
+use crate::roots::AccountRoots;
 use crate::users::{Account, Users};
 
 /// Password hashes computed at once. Each takes 19 MiB: a flood of logins must not take it all.
@@ -31,8 +31,8 @@ pub(crate) struct Logins {
     users: Option<Arc<Users>>,
     root_path: PathBuf,
     root: Arc<Root>,
-    /// Roots of accounts that have their own, shared while any session uses them.
-    roots: Mutex<HashMap<PathBuf, Weak<Root>>>,
+    /// Roots of accounts that have their own.
+    roots: Arc<AccountRoots>,
     sums: Arc<Sums>,
     uploads: Arc<Uploads>,
     room: Room,
@@ -82,8 +82,8 @@ impl Logins {
             third_party: config.third_party,
             users: users.map(Arc::new),
             root_path: root.host_path().to_owned(),
+            roots: Arc::new(AccountRoots::new(Arc::clone(&root), config.root.clone())),
             root,
-            roots: Mutex::default(),
             sums: Arc::default(),
             uploads: Arc::default(),
             room: Room::default(),
@@ -191,21 +191,11 @@ impl Logins {
         .with_sync(self.sync)
     }
 
-    /// An account's own root, opened when its first session logs in.
+    /// An account's own root, opened before or now.
     async fn own_root(&self, path: &Path, user: &str) -> Result<Arc<Root>, Refusal> {
-        if let Some(root) = self.roots().get(path).and_then(Weak::upgrade) {
-            return Ok(root);
-        }
-        let host_path = path.to_owned();
-        let opened = tokio::task::spawn_blocking(move || Root::open(&host_path)).await;
-        match opened {
-            Ok(Ok(root)) => {
-                let root = Arc::new(root);
-                let mut roots = self.roots();
-                roots.retain(|_, known| known.strong_count() > 0);
-                roots.insert(path.to_owned(), Arc::downgrade(&root));
-                Ok(root)
-            }
+        let (roots, host_path) = (Arc::clone(&self.roots), path.to_owned());
+        match tokio::task::spawn_blocking(move || roots.get(&host_path)).await {
+            Ok(Ok(root)) => Ok(root),
             Ok(Err(error)) => {
                 tracing::error!(user, root = %path.display(), %error, "cannot open root of user");
                 Err(Refusal::Denied(
@@ -216,14 +206,17 @@ impl Logins {
         }
     }
 
+    /// Opens the roots that the accounts name now and lets go of all others; to be called at the start
+    /// and whenever the accounts were read anew. Blocks on the file system.
+    pub(crate) fn follow_roots(&self) {
+        let named = self.users.as_ref().map(|users| users.roots());
+        self.roots.follow(&named.unwrap_or_default());
+    }
+
     fn penalties(&self) -> std::sync::MutexGuard<'_, LoginPenalties> {
         self.penalties
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn roots(&self) -> std::sync::MutexGuard<'_, HashMap<PathBuf, Weak<Root>>> {
-        self.roots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -74,14 +74,14 @@ fn root_advice(error: &RootError) -> &'static str {
             "; the account that serves must be able to enter it"
         }
         RootError::Open { .. } => "; create the directory or choose another with --root",
-        RootError::NoOpenat2 { .. } => "",
+        RootError::NoOpenat2 { .. } | RootError::Link { .. } => "",
     }
 }
 
 /// Binds, becomes the unprivileged account, and opens all that sessions share.
 ///
 /// Logs and the password file are opened before privileges go (they may be root's alone), the
-/// root directory after: it must be reachable for the account that serves it.
+/// root directories after: they must be reachable for the account that serves them.
 pub(crate) fn prepare(config: ServerConfig) -> Result<(TcpListener, Arc<Shared>), ServeError> {
     listen::raise_file_limit();
     let listener = listen::bind(config.listen).map_err(|source| ServeError::Listen {
@@ -110,6 +110,7 @@ pub(crate) fn prepare(config: ServerConfig) -> Result<(TcpListener, Arc<Shared>)
     }
     let root = Root::open(&config.root).map_err(|error| ServeError::Root { error })?;
     let logins = Logins::new(&config, Arc::new(root), users);
+    logins.follow_roots();
     // After privileges went: root may set controls that others may not.
     let congestion = congestion::offered(&config, data::os::congestion::settable())?;
     let shared = Shared::new(config, congestion, logins, log);

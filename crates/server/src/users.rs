@@ -17,7 +17,7 @@
 //! Empty lines and lines that start with `#` are kept. The file must not be readable by group or
 //! others (mode 0600).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -84,6 +84,13 @@ impl Users {
     /// rights that it was read with.
     pub fn can_be_reread(&self) -> bool {
         read(&self.path).is_ok()
+    }
+
+    /// The roots that accounts have of their own, as the file names them now.
+    pub fn roots(&self) -> HashSet<PathBuf> {
+        let accounts = self.current();
+        let roots = accounts.values().filter_map(|r| r.account.root.clone());
+        roots.collect()
     }
 
     /// Checks a password; takes some 20 ms of processor time and 19 MiB of memory, and the same

@@ -78,7 +78,8 @@ impl<'a> Between<'a> {
             let label = self.upload.judged(verified)?;
             self.check_source(from).await?;
             let modified = self.item.facts.modified;
-            if self.upload.finish(self.ctx, to, modified).await? == Finish::InPlace {
+            let finish = self.upload.finish(self.ctx, to, modified, true);
+            if finish.await? == Finish::InPlace {
                 return Ok(Outcome::done(self.meter.moved(), label, measured));
             }
         }
@@ -339,6 +340,7 @@ impl Job for Between<'_> {
         let sessions = tokio::try_join!(ctx.pool.take(self.server), ctx.pool.take(to_server));
         let (mut from, mut to) = sessions?;
         let result = self.with(&mut from, &mut to).await;
+        let result = result.map_err(|failure| self.upload.explained(failure));
         // A refusal is one server's, but what the other was told is not undone: both start anew.
         if result.is_ok() {
             ctx.pool.give(self.server, from);

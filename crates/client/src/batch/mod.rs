@@ -393,7 +393,23 @@ async fn execute(ctx: &Arc<Context>, plan: Plan, workers: usize, tally: &Arc<Mut
         }
     };
     ticker::while_running(ctx, all, tally).await;
+    link(ctx, plan.links, tally).await;
     ctx.pool.close().await;
+}
+
+/// Makes the links of a plan: after the files, so that none is written through one.
+async fn link(ctx: &Context, links: Vec<plan::Link>, tally: &Arc<Mutex<Tally>>) {
+    for one in links {
+        let source = one.source.display();
+        match plan::make_link(ctx, &one).await {
+            Ok(None) => {}
+            Ok(Some(reason)) => {
+                lock(tally).skip();
+                ctx.observer.event(Event::Skipped { source, reason });
+            }
+            Err(failure) => fail(&ctx.observer, tally, source, failure),
+        }
+    }
 }
 
 /// One worker: the next file, until there is none.

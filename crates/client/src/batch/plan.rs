@@ -25,10 +25,12 @@ use crate::{Event, Exit, Failure};
 mod conflicts;
 mod ends;
 mod expand;
+mod link;
 
 pub(crate) use ends::same_place;
 use ends::{inside, name_of};
 use expand::{Found, expand};
+pub(crate) use link::make_link;
 
 /// One file to copy.
 #[derive(Debug, Clone)]
@@ -41,6 +43,17 @@ pub(crate) struct Item {
     pub(crate) facts: Facts,
 }
 
+/// One symbolic link to be made.
+#[derive(Debug, Clone)]
+pub(crate) struct Link {
+    /// The one that is copied.
+    pub(crate) source: Location,
+    /// Where.
+    pub(crate) at: Location,
+    /// What it holds: a path relative to its directory.
+    pub(crate) target: Vec<u8>,
+}
+
 /// Everything that a copy will do.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
@@ -48,6 +61,8 @@ pub(crate) struct Plan {
     pub(crate) directories: Vec<Location>,
     /// Files.
     pub(crate) items: Vec<Item>,
+    /// Symbolic links to be made when the files are there.
+    pub(crate) links: Vec<Link>,
     /// Left alone: source and reason.
     pub(crate) skipped: Vec<(String, String)>,
     /// Cannot be copied.
@@ -244,10 +259,11 @@ impl Plan {
             return Err(Failure::new(Exit::Usage, message));
         }
         let tree = match &found.at {
-            Location::Local(path) => Tree::local(path),
+            Location::Local(path) => Tree::local(path, ctx.options.links),
             Location::Remote { server, path } => {
                 let mut session = ctx.session(server).await?;
-                let tree = Tree::remote(&mut session, path).await?;
+                let links = ctx.options.links;
+                let tree = Tree::remote(&mut session, path, links).await?;
                 ctx.pool.give(server, session);
                 tree
             }
@@ -279,6 +295,11 @@ impl Plan {
                 self.failed.push((shown, failure));
             }
         }
+        self.links.extend(tree.links.iter().map(|(r, target)| Link {
+            source: below(source, r),
+            at: below(top, r),
+            target: target.clone(),
+        }));
         let skipped = tree.skipped.iter().map(|(r, why)| (at(r), why.clone()));
         self.skipped.extend(skipped);
         let failed = tree.failed.iter().map(|(r, why)| (at(r), why.clone()));

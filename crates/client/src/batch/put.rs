@@ -89,16 +89,11 @@ impl<'a> Put<'a> {
             let label = self.upload.judged(verified)?;
             self.check_source()?;
             let modified = self.facts.and_then(|f| f.modified);
-            if self.upload.finish(self.ctx, session, modified).await? == Finish::InPlace {
+            let again = !self.consumed;
+            let finish = self.upload.finish(self.ctx, session, modified, again);
+            if finish.await? == Finish::InPlace {
                 let measured = attempt.map(Measured::sent);
                 return Ok(Outcome::done(self.meter.moved(), label, measured));
-            }
-            if self.consumed {
-                let message = format!(
-                    "{}: the server refuses to rename, and standard input cannot be read again",
-                    self.upload.shown
-                );
-                return Err(Failure::new(Exit::Refused, message));
             }
         }
     }
@@ -329,6 +324,7 @@ impl Job for Put<'_> {
         let server = self.upload.server;
         let mut session = self.ctx.pool.take(server).await?;
         let result = self.with(&mut session).await;
+        let result = result.map_err(|failure| self.upload.explained(failure));
         self.ctx.give_back(server, session, &result);
         result
     }

@@ -25,6 +25,7 @@ pub(crate) fn options() -> CopyOptions {
         io: data::job::IoMethod::Auto,
         block: 1 << 18,
         sync_policy: data::store::durability::SyncPolicy::default(),
+        links: crate::Links::default(),
         keep_existing: false,
         wait: false,
         concurrency: 4,

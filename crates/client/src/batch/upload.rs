@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use data::job::Control;
 use proto::feature::Features;
 use proto::listing::Kind;
+use proto::printable::printable;
 use proto::ranges::RangeSet;
 use proto::timestamp::Timestamp;
 
@@ -17,6 +18,7 @@ use crate::location::Server;
 use crate::own::Stand;
 use crate::partial::{own_remote, partial_path, state_journal};
 use crate::session::Session;
+use crate::session::files::{NotRenamed, Refused};
 use crate::tree::Facts;
 use crate::{Exit, Failure};
 
@@ -30,6 +32,11 @@ pub(super) struct Upload<'a> {
     path: &'a [u8],
     /// The name that it has until then; `None` where the server does not rename.
     aside: Option<Vec<u8>>,
+    /// A whole and verified file under its partial name, which the server would not rename: it goes only
+    /// when the file stands verified under its own name.
+    kept: Option<Vec<u8>>,
+    /// What had the final name before and was moved out of the way.
+    replaced: Option<Vec<u8>>,
     /// For messages.
     pub(super) shown: String,
     pub(super) journal: Option<Journal>,
@@ -65,6 +72,8 @@ impl<'a> Upload<'a> {
             server,
             path,
             aside: ctx.pool.renames(server).then(|| partial_path(path)),
+            kept: None,
+            replaced: None,
             shown,
             journal: None,
             have: RangeSet::new(),
@@ -349,27 +358,65 @@ impl<'a> Upload<'a> {
         }
     }
 
-    /// Gives the whole and verified file its time, if the server can, and its name.
+    /// Gives the whole and verified file its time, if the server can, and its name. `again`: the source
+    /// can be read again, so that the file may be stored anew where the server does not rename.
     pub(super) async fn finish(
         &mut self,
         ctx: &Context,
         session: &mut Session,
         modified: Option<Timestamp>,
+        again: bool,
     ) -> Result<Finish, Failure> {
         let Some(stored) = self.aside.clone() else {
             self.date(session, modified).await?;
+            let kept = self.kept.take();
+            self.tidy(session, kept).await;
             self.forget_journal();
             return Ok(Finish::InPlace);
         };
-        if let Err(failure) = self.rename(session, &stored, modified).await {
-            if failure.transient {
-                return Err(failure);
-            }
-            self.store_directly(ctx, session, &failure).await?;
-            return Ok(Finish::StoreDirectly);
+        let Err(refusal) = self.rename(session, &stored, modified).await else {
+            let replaced = self.replaced.take();
+            self.tidy(session, replaced).await;
+            self.forget_journal();
+            return Ok(Finish::InPlace);
+        };
+        let NotRenamed { failure, refused } = refusal;
+        if failure.transient {
+            return Err(failure);
         }
-        self.forget_journal();
-        Ok(Finish::InPlace)
+        // A partial file that is gone was somebody else's doing; so is a name that stays taken.
+        if !again || refused == Refused::TakenPerhaps || failure.exit == Exit::NotFound {
+            self.kept = Some(stored);
+            return Err(failure);
+        }
+        self.store_directly(ctx, stored, &failure);
+        Ok(Finish::StoreDirectly)
+    }
+
+    /// Adds to a failure where the whole and verified file is, if it has not got its name.
+    pub(super) fn explained(&self, mut failure: Failure) -> Failure {
+        if failure.transient || failure.exit == Exit::NotFound {
+            return failure;
+        }
+        if let Some(kept) = &self.kept {
+            let kept = printable(kept);
+            failure.message += &format!(
+                "; everything arrived and was verified: it is kept there as {kept}, rename it by hand"
+            );
+        }
+        if let Some(old) = &self.replaced {
+            let old = printable(old);
+            failure.message += &format!("; what had the name before is kept as {old}");
+        }
+        failure
+    }
+
+    /// Deletes a file of this copy that is of no use any more. The copy is whole and in place: that
+    /// one stays is no failure of it.
+    async fn tidy(&self, session: &mut Session, path: Option<Vec<u8>>) {
+        if let Some(path) = path {
+            let _ = session.delete(&path).await;
+        }
     }
 
     /// Passes the result of a verification on; after a mismatch nothing is left to resume.
@@ -401,49 +448,60 @@ impl<'a> Upload<'a> {
         }
     }
 
-    /// The time, RNFR and RNTO; where RNTO does not replace, the old file goes first.
+    /// The time, RNFR and RNTO. Where RNTO does not replace, the old file is moved out of the way, and
+    /// back if that did not help: nothing is deleted before the new file has the name.
     async fn rename(
-        &self,
+        &mut self,
         session: &mut Session,
         stored: &[u8],
         modified: Option<Timestamp>,
-    ) -> Result<(), Failure> {
-        let Err(failure) = session.put_in_place(stored, self.path, modified).await else {
+    ) -> Result<(), NotRenamed> {
+        let Err(refusal) = session.put_in_place(stored, self.path, modified).await else {
             return Ok(());
         };
-        if failure.transient || session.stat(self.path).await.is_err() {
-            return Err(failure);
+        let taken = refusal.refused == Refused::TakenPerhaps && !refusal.failure.transient;
+        if !taken {
+            return Err(refusal);
         }
-        match session.delete(self.path).await {
-            Ok(()) => session.rename(stored, self.path).await,
-            Err(_) => Err(failure),
+        if facts(session, self.path).await?.is_none() {
+            // Nothing is there that could be in the way.
+            return Err(NotRenamed {
+                refused: Refused::Target,
+                ..refusal
+            });
         }
+        let old = [stored, b".old"].concat();
+        match session.rename(self.path, &old).await {
+            Err(failure) if failure.transient => return Err(failure.into()),
+            Err(_) => return Err(refusal),
+            Ok(()) => self.replaced = Some(old.clone()),
+        }
+        let Err(failure) = session.rename(stored, self.path).await else {
+            return Ok(());
+        };
+        if !failure.transient && session.rename(&old, self.path).await.is_ok() {
+            self.replaced = None;
+        }
+        Err(NotRenamed {
+            failure,
+            refused: Refused::TakenPerhaps,
+        })
     }
 
-    async fn store_directly(
-        &mut self,
-        ctx: &Context,
-        session: &mut Session,
-        refusal: &Failure,
-    ) -> Result<(), Failure> {
+    /// From here on the bytes are stored under the final name; what is whole under the partial name
+    /// stays until they are there.
+    fn store_directly(&mut self, ctx: &Context, stored: Vec<u8>, refusal: &Failure) {
         ctx.pool.forbid_rename(self.server);
         ctx.warn(format!(
             "{} refuses to rename ({}): files are stored under their final names, also while they \
              are unfinished",
             self.server, refusal.message
         ));
-        let left = self.aside.take();
+        self.aside = None;
+        self.kept = Some(stored);
         self.have = RangeSet::new();
         self.marked = Arc::default();
         self.resumed = false;
-        match left {
-            Some(left) => match session.delete(&left).await {
-                Err(failure) if failure.transient => Err(failure),
-                // A server without rename may well not delete either; the name tells what it is.
-                _ => Ok(()),
-            },
-            None => Ok(()),
-        }
     }
 }
 

@@ -8,6 +8,34 @@ use super::replies::{self, Cause, cause};
 use super::{Session, check_path, shown};
 use crate::{Exit, Failure};
 
+/// Why a file did not get its name.
+#[derive(Debug)]
+pub(crate) struct NotRenamed {
+    pub(crate) failure: Failure,
+    pub(crate) refused: Refused,
+}
+
+/// Which of the two commands of a renaming was refused. Only a refused RNTO says anything of the new
+/// name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// RNFR: for the old name, or for renaming at all. Also what was lost before an answer.
+    Source,
+    /// RNTO, with 550, 553 or 521 and a reason that may be that the new name is taken.
+    TakenPerhaps,
+    /// RNTO, for a reason of its own: rights, room, a missing directory.
+    Target,
+}
+
+impl From<Failure> for NotRenamed {
+    fn from(failure: Failure) -> Self {
+        Self {
+            failure,
+            refused: Refused::Source,
+        }
+    }
+}
+
 impl Session {
     /// MKD; `Ok(false)` when it exists already.
     ///
@@ -55,15 +83,44 @@ impl Session {
     /// # Errors
     /// As [`Session::make_dir`].
     pub async fn rename(&mut self, from: &[u8], to: &[u8]) -> Result<(), Failure> {
+        let renamed = self.rename_in_turn(from, to).await;
+        renamed.map_err(|refused| refused.failure)
+    }
+
+    async fn rename_in_turn(&mut self, from: &[u8], to: &[u8]) -> Result<(), NotRenamed> {
         check_path(from)?;
         check_path(to)?;
-        let doing = format!("rename {} to {}", shown(from), shown(to));
-        let reply = self.control.call(&Command::Rnfr(from.to_vec())).await?;
-        if !reply.is_intermediate() {
-            self.settle(from, &doing, &reply).await?;
-            return Err(replies::refusal(self.name(), &doing, &reply));
+        let found = self.control.call(&Command::Rnfr(from.to_vec())).await?;
+        if !found.is_intermediate() {
+            return self.renamed((from, to), &found, None).await;
         }
-        self.expect(&doing, &Command::Rnto(to.to_vec())).await
+        let renamed = self.control.call(&Command::Rnto(to.to_vec())).await?;
+        self.renamed((from, to), &found, Some(&renamed)).await
+    }
+
+    /// What the replies to RNFR and RNTO come to.
+    async fn renamed(
+        &mut self,
+        (from, to): (&[u8], &[u8]),
+        found: &Reply,
+        renamed: Option<&Reply>,
+    ) -> Result<(), NotRenamed> {
+        let doing = format!("rename {} to {}", shown(from), shown(to));
+        let Some(renamed) = renamed.filter(|_| found.is_intermediate()) else {
+            self.settle(from, &doing, found).await?;
+            return Err(replies::refusal(self.name(), &doing, found).into());
+        };
+        if renamed.is_success() {
+            return Ok(());
+        }
+        let taken = matches!(renamed.code, 521 | 550 | 553) && cause(renamed) == Cause::Other;
+        Err(NotRenamed {
+            failure: replies::refusal(self.name(), &doing, renamed),
+            refused: match taken {
+                true => Refused::TakenPerhaps,
+                false => Refused::Target,
+            },
+        })
     }
 
     /// Gives a file its time, where the server has MFMT, and its name: in one flight where that takes
@@ -76,16 +133,16 @@ impl Session {
         from: &[u8],
         to: &[u8],
         modified: Option<Timestamp>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), NotRenamed> {
         let modified = modified.filter(|_| self.features().mfmt);
         if !self.dialogue.takes_ahead() {
             if let Some(time) = modified
                 && let Err(failure) = self.set_modified(from, time).await
                 && failure.transient
             {
-                return Err(failure);
+                return Err(failure.into());
             }
-            return self.rename(from, to).await;
+            return self.rename_in_turn(from, to).await;
         }
         check_path(from)?;
         check_path(to)?;
@@ -97,15 +154,7 @@ impl Session {
         }
         let found = self.control.final_reply().await?;
         let renamed = self.control.final_reply().await?;
-        let doing = format!("rename {} to {}", shown(from), shown(to));
-        if !found.is_intermediate() {
-            self.settle(from, &doing, &found).await?;
-            return Err(replies::refusal(self.name(), &doing, &found));
-        }
-        match renamed.is_success() {
-            true => Ok(()),
-            false => Err(replies::refusal(self.name(), &doing, &renamed)),
-        }
+        self.renamed((from, to), &found, Some(&renamed)).await
     }
 
     /// What a final reply about an existing path comes to. A 550 that gives no reason (vsftpd:

@@ -48,7 +48,7 @@ impl Session {
 
     /// LIST and NLST without a path, inside the directory: servers read options, blanks and
     /// wildcards in a path differently.
-    async fn list_plain(&mut self, path: &[u8]) -> Result<Vec<RemoteEntry>, Failure> {
+    pub(super) async fn list_plain(&mut self, path: &[u8]) -> Result<Vec<RemoteEntry>, Failure> {
         if let Some(reply) = self.enter(path).await? {
             let doing = format!("list {}", shown(path));
             return Err(replies::refusal(self.name(), &doing, &reply));

@@ -10,6 +10,7 @@ use data::os::tcp_info;
 use proto::client::{Dialogue, takes_commands_ahead};
 use proto::command::Command;
 use proto::feature::Features;
+use proto::printable::printable;
 
 use crate::location::Server;
 use crate::{Exit, Failure};
@@ -18,7 +19,8 @@ mod checksum;
 pub(crate) mod control;
 #[cfg(test)]
 pub(crate) mod fake;
-mod files;
+pub(crate) mod files;
+pub(crate) mod links;
 mod list;
 mod login;
 pub(crate) mod passive;
@@ -227,16 +229,6 @@ impl Session {
             warnings.push(format!("{} {text}", self.name()));
         }
     }
-
-    /// Sends a command about a path and expects success.
-    async fn expect(&mut self, doing: &str, command: &Command) -> Result<(), Failure> {
-        let reply = self.control.call(command).await?;
-        if reply.is_success() {
-            Ok(())
-        } else {
-            Err(replies::refusal(self.name(), doing, &reply))
-        }
-    }
 }
 
 /// The question that [`Session::stat`] asks of a server with MLST.
@@ -257,7 +249,7 @@ pub(crate) fn check_path(path: &[u8]) -> Result<(), Failure> {
         return Ok(());
     };
     Err(usage(format!(
-        "the remote path {:?} {fault}; give another path",
+        "the remote path \"{}\" {fault}; give another path",
         shown(path)
     )))
 }
@@ -273,9 +265,9 @@ fn check_words(server: &Server) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A path for people.
+/// A path for people, fit for a terminal.
 pub(crate) fn shown(path: &[u8]) -> String {
-    String::from_utf8_lossy(path).into_owned()
+    printable(path).to_string()
 }
 
 fn usage(message: String) -> Failure {

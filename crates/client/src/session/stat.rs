@@ -11,7 +11,8 @@ use crate::{Exit, Failure};
 
 impl Session {
     /// Facts of a path: MLST, or SIZE + MDTM (+ CWD to tell a directory) on plain servers.
-    /// The entry's name is the last component of `path`.
+    /// The entry's name is the last component of `path`. A symbolic link has the facts of what it
+    /// leads to, where the server lets it be seen; [`Kind::SymLink`] leads nowhere.
     ///
     /// # Errors
     /// `NotFound` when there is nothing; otherwise the refusal by its class.
@@ -20,7 +21,11 @@ impl Session {
         if self.features().mlst {
             let reply = self.control.call(&facts_of(path)).await?;
             if reply.is_success() {
-                return self.read_mlst(path, &reply);
+                let entry = self.read_mlst(path, &reply)?;
+                return match entry.kind {
+                    Kind::SymLink => self.followed(path, entry).await,
+                    _ => Ok(entry),
+                };
             }
             if !replies::is_unsupported(&reply) {
                 let doing = format!("look at {}", shown(path));
@@ -61,7 +66,7 @@ impl Session {
 
     /// A directory is what CWD enters; it is asked first, since some servers tell a SIZE for
     /// directories too.
-    async fn stat_plain(&mut self, path: &[u8]) -> Result<RemoteEntry, Failure> {
+    pub(super) async fn stat_plain(&mut self, path: &[u8]) -> Result<RemoteEntry, Failure> {
         if self.enter(path).await?.is_none() {
             return Ok(entry(path, Kind::Dir, None, self.modified(path).await?));
         }
@@ -143,13 +148,9 @@ impl Session {
 
 fn entry(path: &[u8], kind: Kind, size: Option<u64>, modified: Option<Timestamp>) -> RemoteEntry {
     RemoteEntry {
-        name: last_component(path),
-        kind,
         size,
         modified,
-        mode: None,
-        owner: None,
-        group: None,
+        ..RemoteEntry::new(&last_component(path), kind)
     }
 }
 

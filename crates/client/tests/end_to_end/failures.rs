@@ -245,3 +245,97 @@ async fn a_stall_between_servers_is_noticed_also_in_stream_mode() {
     assert!(seen.count(quarter) > 0);
     assert_eq!(names(&server.root()), ["g.longhaul-partial"]);
 }
+
+/// A put of `new` to a server that has `old` under the name.
+async fn put_over(liar: &Liar) -> client::Summary {
+    let old = ("/g".to_owned(), b"old".to_vec());
+    liar.files.lock().unwrap().insert(old.0, old.1);
+    let here = tempfile::tempdir().unwrap();
+    let from = here.path().join("g");
+    std::fs::write(&from, "new").unwrap();
+    let url = format!("ftp://{}/g", liar.start());
+    copy(&[from.to_str().unwrap()], &url, &options()).await.0
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_rename_does_not_replace_the_old_file_goes_when_the_new_one_has_the_name() {
+    let liar = Liar {
+        no_replace: true,
+        ..Liar::default()
+    };
+    let summary = put_over(&liar).await;
+    assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+    let files = liar.files.lock().unwrap();
+    assert_eq!(files.len(), 1, "{:?}", files.keys());
+    assert_eq!(files["/g"], b"new");
+    drop(files);
+    assert!(!liar.commands("DELE").contains(&"DELE /g".to_owned()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_rename_costs_neither_the_old_file_nor_the_new_one() {
+    // Whatever the reason, and whether or not something has the name.
+    for (no_target, no_replace) in [
+        ("553 File exists", true),
+        ("550 Rename failed.", true),
+        ("550 Rename failed.", false),
+    ] {
+        let liar = Liar {
+            no_replace,
+            no_target: Some(no_target),
+            ..Liar::default()
+        };
+        let summary = put_over(&liar).await;
+        assert_ne!(summary.exit, Exit::Done);
+        let failure = summary.first_failure.unwrap().message;
+        assert!(
+            failure.contains("kept there as /g.longhaul-partial"),
+            "{failure}"
+        );
+        let files = liar.files.lock().unwrap();
+        assert_eq!(files["/g"], b"old", "{no_target}");
+        assert_eq!(files["/g.longhaul-partial"], b"new", "{no_target}");
+        assert_eq!(files.len(), 2, "{:?}", files.keys());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_whole_partial_file_stays_until_the_file_is_stored_under_its_own_name() {
+    let liar = Liar {
+        no_rename: true,
+        ..Liar::default()
+    };
+    let summary = put_over(&liar).await;
+    assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+    let seen = liar.seen.lock().unwrap();
+    let at = |line: &str| seen.iter().position(|l| l == line);
+    let (stored, deleted) = (at("STOR /g"), at("DELE /g.longhaul-partial"));
+    assert!(stored.is_some() && stored < deleted, "{seen:?}");
+    let files = liar.files.lock().unwrap();
+    assert_eq!((files.len(), files["/g"].as_slice()), (1, &b"new"[..]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_came_from_a_pipe_is_kept_where_the_server_does_not_rename() {
+    let liar = Liar {
+        no_rename: true,
+        ..Liar::default()
+    };
+    let here = tempfile::tempdir().unwrap();
+    let pipe = here.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
+    let writer = {
+        let pipe = pipe.clone();
+        std::thread::spawn(move || std::fs::write(pipe, "only once"))
+    };
+    let url = format!("ftp://{}/g", liar.start());
+    let (summary, _) = copy(&[pipe.to_str().unwrap()], &url, &options()).await;
+    writer.join().unwrap().unwrap();
+    assert_ne!(summary.exit, Exit::Done);
+    let failure = summary.first_failure.unwrap().message;
+    assert!(failure.contains("/g.longhaul-partial"), "{failure}");
+    let files = liar.files.lock().unwrap();
+    assert_eq!(files["/g.longhaul-partial"], b"only once");
+    assert_eq!(files.len(), 1);
+}

@@ -27,6 +27,10 @@ pub(crate) struct Liar {
     pub(crate) busy: Arc<Mutex<Vec<&'static str>>>,
     /// RNFR is refused.
     pub(crate) no_rename: bool,
+    /// RNTO to a name that is taken is refused with 553.
+    pub(crate) no_replace: bool,
+    /// RNTO of a partial file is refused with this.
+    pub(crate) no_target: Option<&'static str>,
     /// Stored files, with their paths.
     pub(crate) files: Arc<Mutex<HashMap<String, Vec<u8>>>>,
     /// Whole command lines.
@@ -145,6 +149,14 @@ impl Talk {
             }
             "RNTO" => {
                 let mut files = self.liar.files.lock().unwrap();
+                if self.liar.no_replace && files.contains_key(argument) {
+                    return Some("553 File exists".to_owned());
+                }
+                if let Some(refusal) = self.liar.no_target
+                    && self.from.ends_with("-partial")
+                {
+                    return Some(refusal.to_owned());
+                }
                 let bytes = files.remove(&self.from).unwrap();
                 files.insert(argument.to_owned(), bytes);
                 "250 renamed".to_owned()

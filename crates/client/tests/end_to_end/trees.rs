@@ -136,3 +136,90 @@ async fn destination_directories_are_made() {
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!(fs::read(format!("{to}f")).unwrap(), b"x");
 }
+
+/// On the server: `keep/f`, and `t/` with a file, a directory, and links in and out of it.
+fn linked(server: &Server) {
+    use std::os::unix::fs::symlink;
+    server.store("keep/f", b"keep");
+    server.store("t/f", b"1");
+    server.store("t/ lead ", b"2");
+    server.store("t/sub/g", b"3");
+    let t = server.root().join("t");
+    symlink("../keep", t.join("out")).unwrap();
+    symlink("/", t.join("sub/loop")).unwrap();
+    symlink("f", t.join("same")).unwrap();
+    symlink("gone", t.join("dangling")).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn removing_a_tree_removes_its_links_and_nothing_outside() {
+    let server = Server::start().await;
+    linked(&server);
+    let options = client::RemoteOptions {
+        timeout: std::time::Duration::from_secs(10),
+    };
+    client::remove(&server.url("t"), true, &options)
+        .await
+        .unwrap();
+    assert_eq!(names(&server.root()), ["keep"]);
+    assert_eq!(server.read("keep/f"), b"keep");
+    // A link that is named itself goes, and what it points to stays; so does one that leads nowhere.
+    for target in ["keep", "gone"] {
+        std::os::unix::fs::symlink(target, server.root().join("l")).unwrap();
+        client::remove(&server.url("l"), true, &options)
+            .await
+            .unwrap();
+        assert_eq!(names(&server.root()), ["keep"]);
+    }
+    assert_eq!(server.read("keep/f"), b"keep");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copied_tree_has_what_links_point_to_only_when_asked() {
+    let server = Server::start().await;
+    linked(&server);
+    let here = tempfile::tempdir().unwrap();
+    let with = |links| CopyOptions {
+        links,
+        ..recursive()
+    };
+    let to = |name: &str| here.path().join(name).display().to_string();
+    let skipped = here.path().join("skip");
+    let (summary, seen) = copy(&[&server.url("t")], &to("skip"), &recursive()).await;
+    assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+    assert_eq!((summary.files, summary.skipped), (3, 4));
+    assert_eq!(names(&skipped), [" lead ", "f", "sub"]);
+    let told = |e: &Event| matches!(e, Event::Skipped { reason, .. } if reason.contains("--links"));
+    assert_eq!(seen.count(told), 4, "one notice a link");
+
+    let followed = here.path().join("follow");
+    let follow = with(client::Links::Follow);
+    let (summary, _) = copy(&[&server.url("t")], &to("follow"), &follow).await;
+    assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+    assert_eq!(names(&followed), [" lead ", "f", "out", "same", "sub"]);
+    assert_eq!(fs::read(followed.join("out/f")).unwrap(), b"keep");
+    assert_eq!(fs::read(followed.join("same")).unwrap(), b"1");
+
+    let copied = here.path().join("copy");
+    let keep = with(client::Links::Copy);
+    let (summary, _) = copy(&[&server.url("t")], &to("copy"), &keep).await;
+    assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+    assert_eq!(names(&copied), [" lead ", "dangling", "f", "same", "sub"]);
+    let target = |name: &str| fs::read_link(copied.join(name)).unwrap();
+    assert_eq!(target("same"), Path::new("f"));
+    assert_eq!(target("dangling"), Path::new("gone"));
+
+    // And back to a server, twice: a link is replaced by itself.
+    for _ in 0..2 {
+        let from = format!("{}/.", to("copy"));
+        let (summary, _) = copy(&[&from], &server.url("back"), &keep).await;
+        assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+        let back = server.root().join("back");
+        assert_eq!(fs::read_link(back.join("same")).unwrap(), Path::new("f"));
+        assert_eq!(
+            fs::read_link(back.join("dangling")).unwrap(),
+            Path::new("gone")
+        );
+        assert_eq!(fs::read(back.join(" lead ")).unwrap(), b"2");
+    }
+}

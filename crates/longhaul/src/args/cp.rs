@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use client::{Buffers, CopyOptions, ModeChoice, Parallelism, Verify};
+use client::{Buffers, CopyOptions, Links, ModeChoice, Parallelism, Verify};
 use data::job::{Congestion, IoMethod};
 use data::store::durability::SyncPolicy;
 use proto::checksum::Algorithm;
@@ -85,6 +85,10 @@ pub(crate) struct CpArgs {
     /// New attempts after a lost connection, each going on from what is safe
     #[arg(long, value_name = "N", default_value_t = 5)]
     retries: u32,
+    /// Symbolic links in a copied tree: `skip` leaves them out, each with a notice; `follow` copies what
+    /// they point to, and ends at loops; `copy` makes them anew where they point into the tree
+    #[arg(long, value_name = "skip|follow|copy", default_value = "skip", value_parser = links)]
+    links: Links,
     /// Leave destinations alone that exist, whatever they hold. Those that have another size than the
     /// source, or are older, are named in a warning; the exit code is that of the other files
     #[arg(long)]
@@ -158,6 +162,7 @@ impl CpArgs {
             io: self.io,
             sync_policy: self.sync_policy,
             block: self.block,
+            links: self.links,
             keep_existing: self.keep_existing,
             wait: self.wait,
             concurrency: self.concurrency,
@@ -225,6 +230,15 @@ fn mode(text: &str) -> Result<ModeChoice, String> {
         "s" => Ok(ModeChoice::Stream),
         "e" => Ok(ModeChoice::Extended),
         _ => Err("use auto, s or e".into()),
+    }
+}
+
+fn links(text: &str) -> Result<Links, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "skip" => Ok(Links::Skip),
+        "follow" => Ok(Links::Follow),
+        "copy" => Ok(Links::Copy),
+        _ => Err("use skip, follow or copy".into()),
     }
 }
 

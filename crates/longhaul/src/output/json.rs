@@ -9,7 +9,7 @@ pub(super) struct JsonLines;
 impl Observer for JsonLines {
     fn event(&self, event: Event) {
         // A reader that went away must not stop the copy.
-        let _ = super::print(&object(&event).to_string());
+        let _ = super::print_json(&object(&event));
     }
 }
 
@@ -35,7 +35,7 @@ pub(super) fn summary(s: &Summary) {
         "exit": s.exit as u8,
         "error": s.first_failure.as_ref().map(|f| f.message.clone()),
     });
-    let _ = super::print(&line.to_string());
+    let _ = super::print_json(&line);
 }
 
 fn object(event: &Event) -> Value {

@@ -3,11 +3,13 @@
 mod bar;
 mod json;
 mod lines;
+pub(crate) mod log;
 
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 
 use client::{Event, Observer, Summary};
+use proto::printable::{printable, printable_json};
 
 use crate::units::{show_bytes, show_rate};
 
@@ -90,9 +92,40 @@ fn on_the_wire(streams: u64, buffer: Option<u64>, limiter: Option<&str>) -> Stri
     text
 }
 
-/// One line on standard error. A closed standard error loses the line and nothing else.
-pub(crate) fn say(line: &str) {
-    let _ = writeln!(std::io::stderr().lock(), "{line}");
+/// A message on standard error: the one way there. Whatever a stranger got into the text, a terminal
+/// obeys nothing of it. A closed standard error loses the message and nothing else.
+pub(crate) fn say(message: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{}", fit(message));
+}
+
+/// The lines of a message, each fit for a terminal.
+fn fit(message: &str) -> String {
+    let lines: Vec<String> = message
+        .split('\n')
+        .map(|line| printable(line).to_string())
+        .collect();
+    lines.join("\n")
+}
+
+/// A line of a listing on standard output. On a terminal it is made fit for it; a program gets the
+/// names byte for byte, as from ls(1). `Err` when nobody reads it any more.
+pub(crate) fn print_listed(line: &[u8]) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    let line = listed(line, out.is_terminal());
+    out.write_all(&[line.as_slice(), b"\n"].concat())?;
+    out.flush()
+}
+
+fn listed(line: &[u8], terminal: bool) -> Vec<u8> {
+    match terminal {
+        true => printable(line).to_string().into_bytes(),
+        false => line.to_vec(),
+    }
+}
+
+/// A line of JSON on standard output; `Err` when nobody reads it any more.
+pub(crate) fn print_json(value: &serde_json::Value) -> std::io::Result<()> {
+    print(&printable_json(&value.to_string()))
 }
 
 /// One line on standard output; `Err` when nobody reads it any more.
@@ -135,6 +168,49 @@ fn notice(event: &Event) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Clears the screen, turns the direction, and pretends to be another line.
+    const HOSTILE: &str = "x\u{1b}[2J\u{9b}31m\u{202e}gpj\u{2028}\r";
+
+    #[test]
+    fn no_message_of_any_event_acts_on_a_terminal() {
+        let failure = client::Failure {
+            exit: client::Exit::Protocol,
+            message: format!("h:21 refused to read {HOSTILE}: 550 {HOSTILE}"),
+            transient: false,
+        };
+        let source = format!("ftp://h/{HOSTILE}");
+        let events = [
+            Event::Failed {
+                source: source.clone(),
+                failure,
+            },
+            Event::Warning(HOSTILE.to_owned()),
+            Event::Skipped {
+                source: source.clone(),
+                reason: HOSTILE.to_owned(),
+            },
+            Event::Retrying {
+                source,
+                reason: HOSTILE.to_owned(),
+                attempt: 2,
+                after: std::time::Duration::ZERO,
+            },
+        ];
+        for event in events {
+            let line = fit(&notice(&event).unwrap());
+            assert!(!line.contains(proto::printable::is_unfit), "{line:?}");
+            assert!(line.contains("x\\x1b[2J\\u{9b}31m\\u{202e}gpj"), "{line}");
+        }
+        assert_eq!(fit("a\nb"), "a\nb", "own lines stay lines");
+    }
+
+    #[test]
+    fn listings_are_fit_for_a_terminal_and_exact_for_a_program() {
+        let name = b"a\x1b[2J\xff";
+        assert_eq!(listed(name, false), name);
+        assert_eq!(listed(name, true), b"a\\x1b[2J\\xff");
+    }
 
     #[test]
     fn a_progress_line_tells_streams_and_limiter() {

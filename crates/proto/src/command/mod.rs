@@ -4,8 +4,9 @@
 //! Engelhart, Gardner and Feng 2004 §3.2 (DPSV, DPRT); the SITE and OPTS forms that existing clients
 //! send.
 //!
-//! Verbs are case-insensitive and end at the first space; a TAB separates nothing. A path runs to
-//! the end of the line, trailing spaces included. Commands without argument ignore one.
+//! Verbs are case-insensitive and end at the first space; a TAB separates nothing. A path begins
+//! after exactly one space and runs to the end of the line: further spaces belong to the name. Before
+//! other arguments, and between words, more spaces are taken. Commands without argument ignore one.
 
 mod argument;
 mod encode;

@@ -139,7 +139,7 @@ fn security(w: Words<'_>) -> Parsed {
     Ok(Command::Auth(w.verb.to_owned()))
 }
 
-/// Options are words that start with `-`, as `ls` has them.
+/// Options are words that start with `-`, as `ls` has them; more than one space may stand before them.
 fn path_after_options(mut w: Words<'_>) -> Option<Bytes> {
     while w.rest().starts_with(b"-") {
         w.next();

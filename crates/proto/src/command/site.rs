@@ -176,7 +176,7 @@ fn utime(w: Words<'_>) -> Result<Site, CommandError> {
     if let Some(time) = Timestamp::parse(first) {
         return Ok(Site::Utime(time, new_form.path()?));
     }
-    old_utime(w.rest()).ok_or_else(|| w.syntax("time is not YYYYMMDDhhmmss"))
+    old_utime(w.raw()).ok_or_else(|| w.syntax("time is not YYYYMMDDhhmmss"))
 }
 
 /// Read from the end, since the path may hold spaces.

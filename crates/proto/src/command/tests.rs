@@ -45,7 +45,6 @@ fn all_not_offered(lines: &[&str]) {
 fn verbs_have_no_case_and_end_at_a_space() {
     assert_eq!(ok("noop"), Command::Noop);
     assert_eq!(ok("NoOp x y"), Command::Noop);
-    assert_eq!(ok("RETR    /a b "), Command::Retr(b"/a b ".to_vec()));
     for line in [
         &b""[..],
         b" ",
@@ -65,6 +64,61 @@ fn verbs_have_no_case_and_end_at_a_space() {
         panic!("taken");
     };
     assert_eq!(quoted.len(), 32);
+}
+
+#[test]
+fn one_space_ends_the_verb_and_all_others_belong_to_the_name() {
+    let name = || b"  a b ".to_vec();
+    assert_eq!(ok("RETR   a b "), Command::Retr(name()));
+    assert_eq!(ok("STOR   a b "), Command::Stor(name()));
+    assert_eq!(ok("DELE   a b "), Command::Dele(name()));
+    assert_eq!(ok("RNFR   a b "), Command::Rnfr(name()));
+    assert_eq!(ok("RNTO   a b "), Command::Rnto(name()));
+    assert_eq!(ok("MLSD   a b "), Command::Mlsd(Some(name())));
+    assert_eq!(ok("MLST   a b "), Command::Mlst(Some(name())));
+    assert_eq!(ok("LIST -la   a b "), Command::List(Some(name())));
+    assert_eq!(ok("ESTO A 5   a b "), Command::Esto(5, name()));
+    assert_eq!(
+        ok("SITE CHMOD 644   a b "),
+        Command::Site(Site::Chmod(0o644, name()))
+    );
+    assert_eq!(ok("SITE RDEL   a b "), Command::Site(Site::Rdel(name())));
+    let sum = ok("CKSM MD5 0 -1   a b ");
+    assert!(matches!(sum, Command::Cksm { path, .. } if path == name()));
+    assert_eq!(ok("STOR  "), Command::Stor(b" ".to_vec()));
+    for line in ["LIST ", "LIST -a ", "NLST "] {
+        let command = ok(line);
+        assert!(
+            matches!(command, Command::List(None) | Command::Nlst(None)),
+            "{line:?}: {command:?}"
+        );
+    }
+}
+
+#[test]
+fn spaces_too_many_are_taken_where_no_name_follows() {
+    assert_eq!(ok("TYPE  I "), Command::Type(Type::Image));
+    assert_eq!(ok("MODE  E "), Command::Mode(Mode::Extended));
+    assert_eq!(ok("USER  ann "), Command::User("ann".to_owned()));
+    assert!(matches!(ok("PORT  127,0,0,1,8,1 "), Command::Port(_)));
+    assert_eq!(ok("REST  10 "), Command::Rest(Restart::Offset(10)));
+    assert_eq!(ok("NOOP "), Command::Noop);
+    assert_eq!(
+        ok("SITE  CHMOD  644 a"),
+        Command::Site(Site::Chmod(0o644, b"a".to_vec()))
+    );
+}
+
+#[test]
+fn names_with_spaces_come_back_from_their_lines() {
+    for command in [
+        Command::Stor(b" ls.txt ".to_vec()),
+        Command::Rnto(b"  x".to_vec()),
+        Command::Mlst(Some(b" x ".to_vec())),
+        Command::Site(Site::SymlinkTo(b" x".to_vec())),
+    ] {
+        assert_eq!(Command::parse(&command.encode()), Ok(command));
+    }
 }
 
 #[test]
@@ -129,7 +183,6 @@ fn missing_arguments_are_syntax_errors() {
         "EPRT",
         "SPOR",
         "RETR",
-        "RETR  ",
         "STOR",
         "APPE",
         "ERET",

@@ -66,16 +66,16 @@ impl<'a> Words<'a> {
             .ok_or_else(|| self.syntax("mode is not an octal number of 0 to 7777"))
     }
 
-    /// Everything that is left, as a path.
+    /// Everything that is left, as a path. One space ended what stands before it; further spaces,
+    /// and those at the end, belong to the name.
     pub(super) fn path(self) -> Result<Bytes, CommandError> {
         self.optional_path()
             .ok_or_else(|| self.syntax("path is missing"))
     }
 
-    /// Everything that is left, if anything.
+    /// Everything that is left, if anything; spaces belong to the name as in [`Self::path`].
     pub(super) fn optional_path(self) -> Option<Bytes> {
-        let rest = self.rest();
-        (!rest.is_empty()).then(|| rest.to_vec())
+        (!self.rest.is_empty()).then(|| self.rest.to_vec())
     }
 
     /// Everything that is left as text without trailing spaces; other encodings than UTF-8 are

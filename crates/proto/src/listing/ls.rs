@@ -3,26 +3,32 @@
 use super::{Entry, Kind, RemoteEntry, kind_of_dir, push_name, without_ending};
 use crate::timestamp::Timestamp;
 
-/// `-rw-r--r--   1 owner group 3000000 Nov 20 08:21 name` without line ending.
+/// `-rw-r--r--   1 owner group 3000000 Nov 20 08:21 name` without line ending. A symbolic link is
+/// shown as the link that it is, whatever it leads to: `lrwxrwxrwx ... name -> target`. A recursive
+/// client must not take it for a directory of its own.
 pub fn format_ls(entry: &Entry, now: Timestamp) -> Vec<u8> {
+    let (letter, mode, links, size) = match &entry.link_target {
+        Some(target) => ('l', LINK_MODE, 1, target.len() as u64),
+        None => (type_letter(entry.kind), entry.mode, entry.links, entry.size),
+    };
     let mut line = format!(
-        "{}{} {:>3} {:<8} {:<8} {:>12} {} ",
-        type_letter(entry.kind),
-        mode_letters(entry.mode),
-        entry.links,
+        "{letter}{} {links:>3} {:<8} {:<8} {size:>12} {} ",
+        mode_letters(mode),
         entry.owner_word(),
         entry.group_word(),
-        entry.size,
         entry.modified.format_ls(now),
     )
     .into_bytes();
     push_name(&entry.name, &mut line);
-    if let (Kind::SymLink, Some(target)) = (entry.kind, &entry.link_target) {
+    if let Some(target) = &entry.link_target {
         line.extend_from_slice(b" -> ");
         push_name(target, &mut line);
     }
     line
 }
+
+/// Permission bits of every symbolic link on Linux.
+const LINK_MODE: u32 = 0o777;
 
 /// Reads one `ls -l` line of a Unix-like server, or a `DIR` line of a Windows server; `total 12` and
 /// the like give `None`. Names may hold spaces; of `a -> b` the name is `a`.
@@ -126,10 +132,10 @@ fn parse_unix(line: &[u8]) -> Option<RemoteEntry> {
         return None;
     }
     let name = line.get(date_end + 1..).filter(|n| !n.is_empty())?;
-    let (name, kind) = match kind {
-        Kind::SymLink => (before_arrow(name), kind),
-        Kind::Dir => (name, kind_of_dir(name)),
-        _ => (name, kind),
+    let (name, kind, link_target) = match kind {
+        Kind::SymLink => link(name),
+        Kind::Dir => (name, kind_of_dir(name), None),
+        _ => (name, kind, None),
     };
     let (owner, group) = owner_and_group(words.get(1..date - 1)?);
     Some(RemoteEntry {
@@ -140,6 +146,8 @@ fn parse_unix(line: &[u8]) -> Option<RemoteEntry> {
         mode: Some(mode),
         owner,
         group,
+        link_target,
+        unique: None,
     })
 }
 
@@ -196,9 +204,13 @@ fn owner_and_group(columns: &[Word<'_>]) -> (Option<String>, Option<String>) {
     (text(0), text(1))
 }
 
-fn before_arrow(name: &[u8]) -> &[u8] {
-    let arrow = name.windows(4).position(|four| four == b" -> ");
-    arrow.filter(|at| *at > 0).map_or(name, |at| &name[..at])
+/// Name, kind and target of `name -> target`.
+fn link(shown: &[u8]) -> (&[u8], Kind, Option<Vec<u8>>) {
+    let arrow = shown.windows(4).position(|four| four == b" -> ");
+    match arrow.filter(|at| *at > 0) {
+        Some(at) => (&shown[..at], Kind::SymLink, Some(shown[at + 4..].to_vec())),
+        None => (shown, Kind::SymLink, None),
+    }
 }
 
 /// `11-20-26  08:21AM       <DIR>          name` and `11-20-2026  08:21AM  3000000 name`.
@@ -221,12 +233,14 @@ fn parse_dos(line: &[u8]) -> Option<RemoteEntry> {
     if !is_dir && size.is_none() {
         return None;
     }
+    // One space, and after `<DIR>` at most the nine that fill the column of sizes: a name may begin
+    // with spaces.
     let after = line.get(end + 1..)?;
-    let name = if is_dir {
-        after.trim_ascii_start()
-    } else {
-        after
+    let filling = match is_dir {
+        true => after.iter().take(9).take_while(|b| **b == b' ').count(),
+        false => 0,
     };
+    let name = &after[filling..];
     if name.is_empty() {
         return None;
     }
@@ -242,6 +256,8 @@ fn parse_dos(line: &[u8]) -> Option<RemoteEntry> {
         mode: None,
         owner: None,
         group: None,
+        link_target: None,
+        unique: None,
     })
 }
 

@@ -5,10 +5,15 @@ use crate::timestamp::Timestamp;
 
 /// `Facts NAME` without line ending. CR, LF and NUL bytes in the name become `?`: such a name cannot
 /// travel on a line. `entries_in_dir` is the `X.count` fact.
+///
+/// A symbolic link has the facts of what it leads to, with `UNIX.slink`, as the globus server has it.
+/// One that leads nowhere is `Type=OS.unix=slink:TARGET` (RFC 3659 §7.5.1.5), and so is a link to a
+/// directory for a client that does not ask for `UNIX.slink`: it could not tell the link from a
+/// directory, and would enter it and delete or copy what is not below.
 pub fn format_mlsx(entry: &Entry, facts: FactSet, entries_in_dir: Option<u64>) -> Vec<u8> {
     let mut line = Vec::with_capacity(192 + entry.name.len());
     for fact in Fact::ALL.into_iter().filter(|fact| facts.has(*fact)) {
-        if let Some(value) = value(entry, fact, entries_in_dir) {
+        if let Some(value) = value(entry, fact, facts.has(Fact::UnixSlink), entries_in_dir) {
             line.extend_from_slice(fact.name().as_bytes());
             line.push(b'=');
             line.extend_from_slice(&value);
@@ -29,15 +34,8 @@ pub fn parse_mlsx(line: &[u8]) -> Option<RemoteEntry> {
     if name.is_empty() || !facts.contains(&b'=') {
         return None;
     }
-    let mut entry = RemoteEntry {
-        name: name.to_vec(),
-        kind: Kind::File,
-        size: None,
-        modified: None,
-        mode: None,
-        owner: None,
-        group: None,
-    };
+    let mut entry = RemoteEntry::new(name, Kind::File);
+    entry.link_target = link_target(facts);
     for fact in String::from_utf8_lossy(facts).split(';') {
         if let Some((name, value)) = fact.split_once('=') {
             note(&mut entry, &name.to_ascii_lowercase(), value);
@@ -46,9 +44,14 @@ pub fn parse_mlsx(line: &[u8]) -> Option<RemoteEntry> {
     Some(entry)
 }
 
-fn value(entry: &Entry, fact: Fact, entries_in_dir: Option<u64>) -> Option<Vec<u8>> {
+fn value(
+    entry: &Entry,
+    fact: Fact,
+    shows_links: bool,
+    entries_in_dir: Option<u64>,
+) -> Option<Vec<u8>> {
     let text = match fact {
-        Fact::Type => type_word(entry.kind).to_owned(),
+        Fact::Type => return Some(type_value(entry, shows_links)),
         Fact::Modify => entry.modified.format(),
         Fact::Charset => "UTF-8".to_owned(),
         Fact::Size => entry.size.to_string(),
@@ -63,6 +66,22 @@ fn value(entry: &Entry, fact: Fact, entries_in_dir: Option<u64>) -> Option<Vec<u
         Fact::XCount => entries_in_dir?.to_string(),
     };
     Some(text.into_bytes())
+}
+
+/// The `Type` fact. `shows_links`: `UNIX.slink` is told beside it.
+fn type_value(entry: &Entry, shows_links: bool) -> Vec<u8> {
+    let target = slink(entry);
+    let told = shows_links && target.is_some();
+    let hidden_link = entry.kind == Kind::Dir && entry.link_target.is_some() && !told;
+    if entry.kind != Kind::SymLink && !hidden_link {
+        return type_word(entry.kind).into();
+    }
+    let mut word = type_word(Kind::SymLink).as_bytes().to_vec();
+    if let Some(target) = target {
+        word.push(b':');
+        word.extend_from_slice(&target);
+    }
+    word
 }
 
 fn type_word(kind: Kind) -> &'static str {
@@ -128,6 +147,18 @@ fn split_facts(line: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&line[..at], &line[at + 1..]))
 }
 
+/// Of a symbolic link: `UNIX.slink=TARGET`, or `Type=OS.unix=slink:TARGET`.
+fn link_target(facts: &[u8]) -> Option<Vec<u8>> {
+    let after = |fact: &[u8], start: &[u8]| {
+        let (head, rest) = fact.split_at_checked(start.len())?;
+        head.eq_ignore_ascii_case(start).then(|| rest.to_vec())
+    };
+    let facts = || facts.split(|b| *b == b';');
+    facts()
+        .find_map(|fact| after(fact, b"unix.slink="))
+        .or_else(|| facts().find_map(|fact| after(fact, b"type=os.unix=slink:")))
+}
+
 fn note(entry: &mut RemoteEntry, fact: &str, value: &str) {
     let digits = !value.is_empty() && value.bytes().all(|b| b.is_ascii_digit());
     match fact {
@@ -137,6 +168,7 @@ fn note(entry: &mut RemoteEntry, fact: &str, value: &str) {
         "unix.mode" if digits => {
             entry.mode = u32::from_str_radix(value, 8).ok().map(|m| m & 0o7777);
         }
+        "unique" if !value.is_empty() => entry.unique = Some(value.to_owned()),
         "unix.owner" => entry.owner = Some(value.to_owned()),
         "unix.group" => entry.group = Some(value.to_owned()),
         _ => {}

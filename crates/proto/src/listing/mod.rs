@@ -21,7 +21,8 @@ pub enum Kind {
     CurrentDir,
     /// Its parent (`pdir`).
     ParentDir,
-    /// Symbolic link whose target is missing or outside; only from servers that list them.
+    /// Symbolic link: as a server knows it, one that leads nowhere; as a client learns it, any that
+    /// the server shows itself.
     SymLink,
     /// Pipe, socket, device.
     Other,
@@ -38,7 +39,8 @@ pub struct Access {
     pub execute: bool,
 }
 
-/// One entry as a server knows it. Symbolic links are followed; `link_target` tells of them.
+/// One entry as a server knows it. Symbolic links are followed where they can be; `link_target`
+/// tells of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     /// Last component, or the path as asked (MLST).
@@ -86,6 +88,32 @@ pub struct RemoteEntry {
     pub owner: Option<String>,
     /// Group, if told.
     pub group: Option<String>,
+    /// Target of a symbolic link, if told; the other facts may be the target's then (`UNIX.slink`).
+    pub link_target: Option<Vec<u8>>,
+    /// What tells two files of the server apart (the `Unique` fact), if told.
+    pub unique: Option<String>,
+}
+
+impl RemoteEntry {
+    /// An entry of which nothing else is told.
+    pub fn new(name: &[u8], kind: Kind) -> Self {
+        Self {
+            name: name.to_vec(),
+            kind,
+            size: None,
+            modified: None,
+            mode: None,
+            owner: None,
+            group: None,
+            link_target: None,
+            unique: None,
+        }
+    }
+
+    /// Whether this is a symbolic link, whatever its kind says of what it leads to.
+    pub fn is_link(&self) -> bool {
+        self.kind == Kind::SymLink || self.link_target.is_some()
+    }
 }
 
 impl Entry {

@@ -95,6 +95,54 @@ fn no_name_and_no_link_target_can_forge_a_line() {
 }
 
 #[test]
+fn a_link_to_a_directory_never_looks_like_a_directory_to_a_client_that_does_not_know_slink() {
+    let mut link = entry();
+    link.kind = Kind::Dir;
+    link.link_target = Some(b"..".to_vec());
+    assert_eq!(
+        mlsx(&link, FactSet::parse("type;size")),
+        "Type=OS.unix=slink:..;Size=3000000; f3m"
+    );
+    assert_eq!(
+        mlsx(&link, FactSet::parse("type;unix.slink")),
+        "Type=dir;UNIX.slink=..; f3m"
+    );
+    link.link_target = Some(b"../a; b".to_vec());
+    for facts in ["type", "type;unix.slink"] {
+        let line = mlsx(&link, FactSet::parse(facts));
+        assert_eq!(
+            line, "Type=OS.unix=slink; f3m",
+            "the target breaks the line"
+        );
+    }
+    assert!(
+        ls(&link).starts_with("lrwxrwxrwx   1 "),
+        "LIST: {}",
+        ls(&link)
+    );
+    assert!(ls(&link).ends_with(" f3m -> ../a; b"));
+}
+
+#[test]
+fn a_link_that_leads_nowhere_is_told_with_its_target() {
+    let mut link = entry();
+    link.kind = Kind::SymLink;
+    link.access = Access::default();
+    link.link_target = Some(b"gone".to_vec());
+    let facts = FactSet::parse("type;perm;unix.slink");
+    assert_eq!(
+        mlsx(&link, facts),
+        "Type=OS.unix=slink:gone;Perm=;UNIX.slink=gone; f3m"
+    );
+    let line = mlsx(&link, facts);
+    let read = parse_mlsx(line.as_bytes()).unwrap();
+    assert_eq!(
+        (read.kind, read.link_target.as_deref()),
+        (Kind::SymLink, Some(&b"gone"[..]))
+    );
+}
+
+#[test]
 fn reads_facts_of_real_servers() {
     let globus = b" Type=dir;Modify=20261120082103;Size=4096;Perm=cfmpel;UNIX.mode=0777;\
         UNIX.owner=testuser;UNIX.uid=1001;UNIX.group=domain users;Unique=fe00-99075f; a b; c\r\r\n";
@@ -112,6 +160,11 @@ fn reads_facts_of_real_servers() {
         (plain.name.as_slice(), plain.kind),
         (&b"link"[..], Kind::SymLink)
     );
+    assert_eq!(plain.link_target.as_deref(), Some(&b"x"[..]));
+    let followed = parse_mlsx(b"Type=dir;Unique=fe00-2;UNIX.slink=/a=b; link").unwrap();
+    assert_eq!(followed.kind, Kind::Dir);
+    assert_eq!(followed.link_target.as_deref(), Some(&b"/a=b"[..]));
+    assert!(followed.is_link() && plain.is_link() && !entry.is_link());
     let pipe = parse_mlsx(b"Type=OS.unix=pipe; fifo").unwrap();
     assert_eq!(pipe.kind, Kind::Other);
 }
@@ -151,6 +204,8 @@ fn writes_ls_lines() {
 
 #[test]
 fn reads_ls_lines_of_many_servers() {
+    let link = parse_ls(b"lrwxrwxrwx 1 u g 4 Nov 20 08:21 a -> ../b").unwrap();
+    assert_eq!(link.link_target.as_deref(), Some(&b"../b"[..]));
     for (line, name, kind, size) in [
         (
             "-rwxrwxrwx   1  testuser     root      3000000 Nov 20 08:21 f3m",
@@ -216,6 +271,12 @@ fn reads_ls_lines_of_many_servers() {
         (
             "11-20-26  08:21AM       <DIR>          my dir",
             "my dir",
+            Kind::Dir,
+            None,
+        ),
+        (
+            "11-20-26  08:21AM       <DIR>            two spaces",
+            "  two spaces",
             Kind::Dir,
             None,
         ),

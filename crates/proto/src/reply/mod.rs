@@ -6,6 +6,7 @@
 mod reader;
 
 use crate::drs::{DrsAddress, Nonce};
+use crate::printable::printable;
 
 pub use reader::{ReplyError, ReplyReader};
 
@@ -76,9 +77,13 @@ impl Reply {
             .unwrap_or_default()
     }
 
-    /// All lines in one, separated by ` / `, for error messages; `GlobusError` headings and
-    /// `End.` left out.
+    /// All lines in one, separated by ` / `, for error messages, fit for a terminal; `GlobusError`
+    /// headings and `End.` left out.
     pub fn summary(&self) -> String {
+        printable(&self.told()).to_string()
+    }
+
+    fn told(&self) -> String {
         let parts: Vec<String> = self
             .lines
             .iter()
@@ -95,10 +100,11 @@ impl Reply {
     /// DPSV, in whatever form a server tells it, is a secret of the two ends of a transfer.
     pub fn for_log(&self) -> String {
         let text = if self.code >= 400 {
-            self.summary()
+            self.told()
         } else {
             self.text()
         };
+        let text = printable(&text).to_string();
         if self.code == 229 || DrsAddress::find_in_229(&text).is_ok() {
             without_nonces(&text)
         } else {

@@ -124,6 +124,11 @@ impl LoggedIn {
                 self.link_from = Some(subject.path);
                 Reply::new(350, "OK. Send SITE SYMLINKTO with symlink name.")
             }
+            (Then::Size | Then::Modified, FileAnswer::Entry(entry))
+                if entry.kind == Kind::SymLink =>
+            {
+                leads_nowhere(&subject)
+            }
             (Then::Size, FileAnswer::Entry(entry)) => size_reply(&entry),
             (Then::Modified, FileAnswer::Entry(entry)) => Reply::new(213, entry.modified.format()),
             (Then::Facts(shown), FileAnswer::Entry(entry)) => self.facts_reply(shown, *entry),
@@ -142,6 +147,15 @@ impl LoggedIn {
         let line = format_mlsx(&entry, self.settings.facts, None);
         data_reply(250, &first, vec![line])
     }
+}
+
+/// SIZE and MDTM are of what a link leads to.
+fn leads_nowhere(subject: &Subject) -> Reply {
+    let text = format!(
+        "cannot look at {}: No such file or directory (a symbolic link that leads nowhere)",
+        subject.path
+    );
+    Reply::new(550, text)
 }
 
 /// RFC 3659 §4: only a file that can be retrieved has a SIZE.

@@ -4,6 +4,8 @@ use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::time::SystemTime;
 
+use proto::printable::is_unfit;
+
 use super::{Direction, TransferRecord};
 
 /// The line with its end: blank-separated `NAME=value` in the order of the original.
@@ -62,13 +64,13 @@ fn word(bytes: &[u8]) -> String {
     text
 }
 
-/// Adds text in which nothing can end the line or look like another field: control bytes, bytes
-/// above ASCII that are not UTF-8, `"`, `\\` and `=` become `\\xHH`, and so does what is in `also`.
+/// Adds text in which nothing can end the line, act on a terminal or look like another field: control
+/// characters and marks of direction, bytes above ASCII that are not UTF-8, `"`, `\\` and `=` become `\\xHH`, and so does what is in `also`.
 /// Blanks in file names stay, as in the original.
 fn escape(line: &mut String, bytes: &[u8], also: &str) {
     for chunk in bytes.utf8_chunks() {
         for c in chunk.valid().chars() {
-            if c.is_control() || matches!(c, '"' | '\\' | '=') || also.contains(c) {
+            if is_unfit(c) || matches!(c, '"' | '\\' | '=') || also.contains(c) {
                 let mut buffer = [0; 4];
                 c.encode_utf8(&mut buffer)
                     .bytes()

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::unix::ffi::OsStrExt;
 use std::time::SystemTime;
 
+use proto::printable::printable_json;
 use serde::Serialize;
 
 use super::{Direction, Mode, TransferRecord};
@@ -111,7 +112,7 @@ pub(super) fn line(record: &TransferRecord) -> serde_json::Result<Vec<u8>> {
         task: record.task.as_deref(),
         application: record.application.as_deref(),
     };
-    let mut line = serde_json::to_vec(&line)?;
+    let mut line = printable_json(&serde_json::to_string(&line)?).into_bytes();
     line.push(b'\n');
     Ok(line)
 }

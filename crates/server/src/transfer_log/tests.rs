@@ -103,6 +103,26 @@ fn json_line_has_every_field() {
 }
 
 #[test]
+fn separators_and_marks_of_direction_are_escaped_in_both_logs() {
+    let mut record = record();
+    let name = "/a\u{2028}b\u{85}c\u{202e}gpj\u{1b}[2J";
+    record.path = name.as_bytes().to_vec();
+    record.user = "u\u{2029}".to_owned();
+    let json = String::from_utf8(json::line(&record).unwrap()).unwrap();
+    let classic = String::from_utf8(ftp_info::line(&record, "vm")).unwrap();
+    for line in [&json, &classic] {
+        let shown = line.strip_suffix('\n').unwrap();
+        assert!(!shown.contains(proto::printable::is_unfit), "{shown:?}");
+    }
+    let value: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(value["path"], name, "the same to whoever reads it");
+    assert!(
+        classic.contains(r"FILE=/srv/a\xe2\x80\xa8b\xc2\x85c"),
+        "{classic}"
+    );
+}
+
+#[test]
 fn json_keeps_raw_names() {
     let mut record = record();
     record.path = b"/a\n\"\xff".to_vec();

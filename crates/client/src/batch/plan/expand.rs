@@ -140,14 +140,24 @@ async fn expand_remote(
     let (parent, wanted) = path.split_at(start);
     let mut session = ctx.session(server).await?;
     let mut entries = session.list(trimmed(parent)).await?;
-    ctx.pool.give(server, session);
-    entries.retain(|e| matches!(e.kind, Kind::File | Kind::Dir) && check_name(&e.name).is_ok());
+    entries.retain(|e| e.kind != Kind::Other && check_name(&e.name).is_ok());
     // A file that has the pattern as its name is what was meant.
     if entries.iter().any(|e| e.name == wanted) {
         entries.retain(|e| e.name == wanted);
     } else {
         entries.retain(|e| matches(pattern, &e.name));
     }
+    // What is named is followed, as a shell's arguments are.
+    for entry in entries.iter_mut().filter(|e| e.kind == Kind::SymLink) {
+        let name = std::mem::take(&mut entry.name);
+        match session.stat(&join(parent, &name)).await {
+            Ok(there) => *entry = RemoteEntry { name, ..there },
+            Err(failure) if failure.transient => return Err(failure),
+            Err(_) => {}
+        }
+    }
+    entries.retain(|e| matches!(e.kind, Kind::File | Kind::Dir));
+    ctx.pool.give(server, session);
     if entries.is_empty() {
         let at = Location::Remote {
             server: server.clone(),

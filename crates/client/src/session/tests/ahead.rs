@@ -174,8 +174,8 @@ async fn time_and_name_are_given_in_one_flight() {
     let (mut session, fake) = opened(acts).await;
     session.put_in_place(b"/a", b"/b", time).await.unwrap();
     for exit in [Exit::Refused, Exit::NotFound] {
-        let failure = session.put_in_place(b"/a", b"/b", time).await.unwrap_err();
-        assert_eq!(failure.exit, exit, "{failure}");
+        let refused = session.put_in_place(b"/a", b"/b", time).await.unwrap_err();
+        assert_eq!(refused.failure.exit, exit, "{refused:?}");
     }
     session.put_in_place(b"/a", b"/b", None).await.unwrap();
     fake.finish().await;
@@ -188,7 +188,8 @@ async fn a_server_that_leaves_in_a_flight_is_quoted() {
     acts.push(Say("421 shutting down"));
     let (mut session, _fake) = opened(acts).await;
     let time = proto::timestamp::Timestamp::parse("20240102030405");
-    let failure = session.put_in_place(b"/a", b"/b", time).await.unwrap_err();
+    let refused = session.put_in_place(b"/a", b"/b", time).await.unwrap_err();
+    let failure = refused.failure;
     assert!(
         failure.transient && failure.message.contains("shutting down"),
         "{failure}"

@@ -53,9 +53,11 @@ impl Root {
     }
 
     /// Sets permission bits. Set-user-ID, and set-group-ID on anything but a directory, are
-    /// refused (EPERM): a program stored by a stranger must not run as this process's user.
+    /// refused (EPERM): a program stored by a stranger must not run as this process's user. So is any
+    /// change of the root itself, by whatever name: who may enter a root is not its sessions' business.
     pub fn chmod(&self, path: &VPath, mode: u32) -> Result<(), StoreError> {
         self.change("change mode of", path, |there| {
+            self.require_below(there)?;
             let kind = FileType::from_raw_mode(rustix::fs::fstat(there)?.st_mode);
             if mode & 0o4000 != 0 || (mode & 0o2000 != 0 && kind != FileType::Directory) {
                 return Err(Errno::PERM);
@@ -72,9 +74,10 @@ impl Root {
         })
     }
 
-    /// Sets the group, by name or number; an unknown name is EINVAL.
+    /// Sets the group, by name or number; an unknown name is EINVAL. The root itself: EPERM.
     pub fn chgrp(&self, path: &VPath, group: &str) -> Result<(), StoreError> {
         self.change("change group of", path, |there| {
+            self.require_below(there)?;
             let group = names::groups().id(group).ok_or(Errno::INVAL)?;
             if group == u32::MAX {
                 // The number that means "leave as it is" to the kernel.
@@ -100,6 +103,15 @@ impl Root {
             };
             rustix::fs::utimensat(there, c"", &times, AtFlags::EMPTY_PATH)
         })
+    }
+
+    /// EPERM for the root itself, to which links may lead as well.
+    fn require_below(&self, there: &OwnedFd) -> Result<(), Errno> {
+        let (root, there) = (rustix::fs::fstat(&self.dir)?, rustix::fs::fstat(there)?);
+        if (root.st_dev, root.st_ino) == (there.st_dev, there.st_ino) {
+            return Err(Errno::PERM);
+        }
+        Ok(())
     }
 
     /// Runs `change` on what `path` leads to, links followed.

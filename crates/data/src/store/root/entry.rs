@@ -63,6 +63,7 @@ impl Viewer {
             kind: match FileType::from_raw_mode(stat.st_mode) {
                 FileType::RegularFile => Kind::File,
                 FileType::Directory => Kind::Dir,
+                FileType::Symlink => Kind::SymLink,
                 _ => Kind::Other,
             },
             size: u64::try_from(stat.st_size).unwrap_or(0),
@@ -75,14 +76,19 @@ impl Viewer {
             group: names::groups().name(stat.st_gid),
             unique: (stat.st_dev, stat.st_ino),
             link_target,
-            access: self.access(stat),
+            access: match FileType::from_raw_mode(stat.st_mode) {
+                // Through a link that leads nowhere nothing can be read or written.
+                FileType::Symlink => Access::default(),
+                _ => self.access(stat),
+            },
         }
     }
 }
 
 impl Root {
     /// What `path` leads to. Symbolic links are followed inside the root and told in
-    /// `link_target`; a dangling one is ENOENT. The entry's name is the last component.
+    /// `link_target`; one that leads nowhere (its target is missing, outside or unreachable) is
+    /// told itself, as [`Kind::SymLink`]. The entry's name is the last component.
     pub fn stat(&self, path: &VPath) -> Result<Entry, StoreError> {
         let viewer = Viewer::current();
         let result = if path.is_root() {
@@ -103,17 +109,36 @@ impl Root {
         viewer: &Viewer,
     ) -> Result<Entry, Errno> {
         let dir = dir.as_fd();
-        let stat = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
-        if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
-            return Ok(viewer.entry(name, &stat, None));
+        let own = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        if FileType::from_raw_mode(own.st_mode) != FileType::Symlink {
+            return Ok(viewer.entry(name, &own, None));
         }
         let target = rustix::fs::readlinkat(dir, name, Vec::new())?.into_bytes();
         // The link is resolved from the root again, not from `dir`: below `dir` an absolute
         // target or `..` would mean something else.
         let whole = path.join(name).map_err(|_| Errno::NAMETOOLONG)?;
-        let stat = rustix::fs::fstat(self.locate(&whole)?)?;
+        let stat = match self.locate(&whole) {
+            Ok(there) => rustix::fs::fstat(there)?,
+            Err(errno) if leads_nowhere(errno) => own,
+            Err(errno) => return Err(errno),
+        };
         Ok(viewer.entry(name, &stat, Some(target)))
     }
+}
+
+/// Whether a symbolic link that is there could not be followed for a reason that lies in its
+/// target. Anything else (descriptors or memory ran out) is no property of the link.
+fn leads_nowhere(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::NOENT
+            | Errno::LOOP
+            | Errno::XDEV
+            | Errno::NOTDIR
+            | Errno::NAMETOOLONG
+            | Errno::ACCESS
+            | Errno::PERM
+    )
 }
 
 #[cfg(test)]

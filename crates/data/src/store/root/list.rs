@@ -30,8 +30,8 @@ impl Root {
     }
 
     /// Calls `visit` for every entry of a directory, sorted by name, without `.` and `..`; or
-    /// once, if `path` is something else (with a pattern: ENOTDIR). Symbolic links are followed; those that lead nowhere
-    /// are left out. Stops early when `visit` breaks.
+    /// once, if `path` is something else (with a pattern: ENOTDIR). Symbolic links are followed; those
+    /// that lead nowhere are told themselves. Stops early when `visit` breaks.
     pub fn list(
         &self,
         path: &VPath,
@@ -43,7 +43,7 @@ impl Root {
             if pattern.is_some() {
                 return Err(failed(Errno::NOTDIR));
             }
-            let _ = visit(self.stat(path)?);
+            let _ = visit(self.stat(path).map_err(|error| failed(error.errno))?);
             return Ok(());
         };
         let viewer = Viewer::current();
@@ -104,7 +104,12 @@ impl Root {
 
     /// The directory at `path`, open for reading; `None` if something else is there.
     fn directory(&self, path: &VPath) -> Result<Option<OwnedFd>, Errno> {
-        let stat = rustix::fs::fstat(self.locate(path)?)?;
+        let there = match self.locate(path) {
+            Ok(there) => there,
+            // A link that leads nowhere is there itself; `stat` tells it from nothing at all.
+            Err(_) => return Ok(None),
+        };
+        let stat = rustix::fs::fstat(there)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
             return Ok(None);
         }
@@ -187,12 +192,10 @@ impl Walk<'_> {
     }
 }
 
-/// An entry that vanished, or a symbolic link that leads nowhere a session may see.
+/// An entry that vanished since its name was read, or whose path became too long to name.
 fn is_left_out(errno: Errno) -> bool {
-    matches!(
-        errno,
-        Errno::NOENT | Errno::LOOP | Errno::XDEV | Errno::NOTDIR | Errno::NAMETOOLONG
-    )
+    // EINVAL: a link was replaced by something else before it was read.
+    matches!(errno, Errno::NOENT | Errno::NAMETOOLONG | Errno::INVAL)
 }
 
 /// The names in a directory, sorted, without `.` and `..`. All are read before the first is told:

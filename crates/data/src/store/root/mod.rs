@@ -54,6 +54,17 @@ pub enum RootError {
         /// System's reason.
         source: io::Error,
     },
+    /// A component of its path is a symbolic link, which anybody who may write above could have put
+    /// there.
+    #[error(
+        "cannot use {} as a root: a component of it is a symbolic link; name the directory without \
+         links (realpath tells how)",
+        path.display()
+    )]
+    Link {
+        /// The directory.
+        path: PathBuf,
+    },
     /// No openat2 (Linux before 5.6, or a sandbox that hides it). There is no fallback: none is
     /// safe against links that change meanwhile.
     #[error(
@@ -86,6 +97,50 @@ impl Root {
                 path: path.canonicalize().unwrap_or_else(|_| path.to_owned()),
             }),
         }
+    }
+
+    /// Opens the directory `path` of the host, absolute, as a root, through no symbolic link anywhere in
+    /// it.
+    pub fn open_without_links(path: &Path) -> Result<Self, RootError> {
+        let below = path.strip_prefix("/").unwrap_or(path);
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let top = rustix::fs::openat(CWD, c"/", flags, Mode::empty());
+        let top = top.map_err(|errno| RootError::Open {
+            path: path.to_owned(),
+            source: errno.into(),
+        })?;
+        Self::at(&top, below, path)
+    }
+
+    /// Opens the directory `below` this root as a root of its own, through no symbolic link and not
+    /// through `..` above this root.
+    pub fn open_below(&self, below: &Path) -> Result<Self, RootError> {
+        Self::at(&self.dir, below, &self.path.join(below))
+    }
+
+    fn at(top: &OwnedFd, below: &Path, path: &Path) -> Result<Self, RootError> {
+        let below = match below.as_os_str().is_empty() {
+            true => Path::new("."),
+            false => below,
+        };
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let how = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        let path = path.to_owned();
+        match resolve::patiently(|| rustix::fs::openat2(top, below, flags, Mode::empty(), how)) {
+            Ok(dir) => Ok(Self { dir, path }),
+            Err(Errno::LOOP) => Err(RootError::Link { path }),
+            // A seccomp filter of an older container runtime answers EPERM.
+            Err(Errno::NOSYS | Errno::PERM) => Err(RootError::NoOpenat2 { path }),
+            Err(errno) => Err(RootError::Open {
+                path,
+                source: errno.into(),
+            }),
+        }
+    }
+
+    /// Whether the directory still has a name somewhere.
+    pub fn exists(&self) -> bool {
+        rustix::fs::fstat(&self.dir).is_ok_and(|stat| stat.st_nlink > 0)
     }
 
     /// The directory on the host, absolute, for logs: where it was when it was opened.

@@ -28,14 +28,7 @@ impl Root {
             path.relative()
         };
         let flags = flags | OFlags::CLOEXEC;
-        let mut result = Err(Errno::AGAIN);
-        for _ in 0..ATTEMPTS {
-            result = rustix::fs::openat2(&self.dir, relative, flags, mode, CONFINED);
-            if !matches!(result, Err(Errno::AGAIN | Errno::INTR)) {
-                break;
-            }
-        }
-        result
+        patiently(|| rustix::fs::openat2(&self.dir, relative, flags, mode, CONFINED))
     }
 
     /// A handle that names what `path` leads to, without opening it.
@@ -63,6 +56,20 @@ impl Root {
             .and_then(|parent| change(&parent, path.name()))
             .map_err(|errno| StoreError::new(op, path, errno))
     }
+}
+
+/// Repeats a look-up that a renaming elsewhere disturbed.
+pub(super) fn patiently(
+    mut look_up: impl FnMut() -> Result<OwnedFd, Errno>,
+) -> Result<OwnedFd, Errno> {
+    let mut result = Err(Errno::AGAIN);
+    for _ in 0..ATTEMPTS {
+        result = look_up();
+        if !matches!(result, Err(Errno::AGAIN | Errno::INTR)) {
+            break;
+        }
+    }
+    result
 }
 
 /// Opens the directory `name` in `parent` for reading; a symbolic link is not followed (ENOTDIR

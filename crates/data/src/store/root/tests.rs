@@ -210,6 +210,28 @@ fn links_are_changed_at_their_target() {
 }
 
 #[test]
+fn the_root_itself_is_never_changed_by_any_name() {
+    let tree = Tree::new();
+    tree.mkdir("d");
+    tree.link("/", "up");
+    tree.link("..", "d/up");
+    let before = fs::metadata(tree.host("jail")).unwrap().mode();
+    let own = rustix::process::getegid().as_raw().to_string();
+    for name in ["/", ".", "d/..", "up", "d/up", "up/up/."] {
+        let changed = tree.root.chmod(&v(name), 0o700);
+        assert_eq!(errno(changed), Errno::PERM, "{name}");
+        let changed = tree.root.chgrp(&v(name), &own);
+        assert_eq!(errno(changed), Errno::PERM, "{name}");
+        assert!(tree.root.remove_dir(&v(name)).is_err(), "{name}");
+    }
+    assert_eq!(errno(tree.root.remove_tree(&v("/"))), Errno::BUSY);
+    assert_eq!(errno(tree.root.rename(&v("/"), &v("x"))), Errno::BUSY);
+    let after = fs::metadata(tree.host("jail")).unwrap().mode();
+    assert_eq!(before, after);
+    tree.root.chmod(&v("d"), 0o700).unwrap();
+}
+
+#[test]
 fn set_id_bits_are_refused() {
     let tree = Tree::new();
     tree.file("f", "x");
@@ -252,7 +274,12 @@ fn names_are_changed() {
         4
     );
     tree.root.delete(&v("g")).unwrap();
-    assert!(tree.names("/").is_empty(), "the dangling link is left out");
+    assert_eq!(tree.names("/"), ["l"]);
+    tree.root.delete(&v("l")).unwrap();
+    assert!(
+        tree.names("/").is_empty(),
+        "a dangling link is deleted like a file"
+    );
     assert_eq!(errno(tree.root.remove_dir(&v("/"))), Errno::BUSY);
 }
 

@@ -41,6 +41,39 @@ fn listings_of_each_form() {
 }
 
 #[test]
+fn links_that_lead_nowhere_are_in_every_listing() {
+    let session = Session::new();
+    std::os::unix::fs::symlink("none", session.host("gone")).unwrap();
+    std::os::unix::fs::symlink("/", session.host("up")).unwrap();
+    assert_eq!(session.lines(list("/", ListForm::Names)), ["gone", "up"]);
+    let long = session.lines(list("/", ListForm::Long));
+    assert!(
+        long[0].starts_with("lrwxrwxrwx ") && long[0].ends_with(" gone -> none"),
+        "{long:?}"
+    );
+    assert!(
+        long[1].starts_with("lrwxrwxrwx ") && long[1].ends_with(" up -> /"),
+        "{long:?}"
+    );
+    let facts = session.lines(list("/", ListForm::Facts(FactSet::parse("Type;"))));
+    assert_eq!(
+        facts[1..],
+        ["Type=OS.unix=slink:none; gone", "Type=OS.unix=slink:/; up"]
+    );
+    let facts = session.lines(list(
+        "/",
+        ListForm::Facts(FactSet::parse("Type;UNIX.slink;")),
+    ));
+    assert_eq!(
+        facts[1..],
+        [
+            "Type=OS.unix=slink:none;UNIX.slink=none; gone",
+            "Type=dir;UNIX.slink=/; up"
+        ]
+    );
+}
+
+#[test]
 fn recursive_listings_name_paths() {
     let session = Session::new();
     fs::create_dir_all(session.host("top/deep")).unwrap();

@@ -27,7 +27,7 @@ fn any_name_works() {
 }
 
 #[test]
-fn listings_follow_links_and_leave_out_dangling_ones() {
+fn listings_follow_links_and_tell_those_that_lead_nowhere() {
     let tree = Tree::new();
     tree.file("file", "12345");
     tree.mkdir("sub");
@@ -43,20 +43,36 @@ fn listings_follow_links_and_leave_out_dangling_ones() {
             (name, entry.kind, entry.link_target.as_deref())
         })
         .collect();
+    let secret = tree.host("secret");
+    let secret = std::os::unix::ffi::OsStrExt::as_bytes(secret.as_os_str());
     assert_eq!(
         told,
         [
+            ("dangling", Kind::SymLink, Some(b"nowhere".as_slice())),
             ("file", Kind::File, None),
             ("link", Kind::File, Some(b"file".as_slice())),
+            ("outward", Kind::SymLink, Some(secret)),
             ("sub", Kind::Dir, None),
             ("sublink", Kind::Dir, Some(b"/sub".as_slice())),
         ]
     );
-    assert_eq!((entries[0].size, entries[1].size), (5, 5));
-    assert_eq!(entries[0].unique, entries[1].unique);
+    assert_eq!((entries[1].size, entries[2].size), (5, 5));
+    assert_eq!(entries[1].unique, entries[2].unique);
+    assert_eq!(entries[3].access, proto::listing::Access::default());
     assert_eq!(tree.names("file"), ["file"]);
     assert_eq!(tree.root.count(&v("/")).unwrap(), 8);
-    assert_eq!(errno(tree.root.stat(&v("dangling"))), Errno::NOENT);
+    assert_eq!(tree.names("dangling"), ["dangling"]);
+    assert_eq!(errno(tree.root.stat(&v("none"))), Errno::NOENT);
+    assert_eq!(
+        errno(
+            tree.root
+                .list(&v("none"), None, &mut |_| ControlFlow::Continue(()))
+        ),
+        Errno::NOENT
+    );
+    tree.root.delete(&v("dangling")).unwrap();
+    tree.root.delete(&v("sublink")).unwrap();
+    assert_eq!(tree.names("/"), ["file", "link", "outward", "sub"]);
 }
 
 #[test]

@@ -1,0 +1,147 @@
+use std::os::unix::fs::symlink;
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn entry(name: &[u8], kind: Kind) -> RemoteEntry {
+    RemoteEntry {
+        size: Some(1),
+        ..RemoteEntry::new(name, kind)
+    }
+}
+
+#[test]
+fn hostile_names_are_refused() {
+    for name in [
+        &b"../x"[..],
+        b"..",
+        b".",
+        b"",
+        b"/etc/passwd",
+        b"a/b",
+        b"a\0b",
+    ] {
+        assert!(check_name(name).is_err(), "{name:?}");
+    }
+    let mut tree = Tree::default();
+    let branch = Branch {
+        path: b"d".to_vec(),
+        ..Branch::default()
+    };
+    assert!(check_name(b"..x \xff").is_ok());
+    tree.add_remote(&branch, &entry(b"..x \xff", Kind::File), &mut Vec::new());
+    assert_eq!(tree.files[0].0, b"d/..x \xff");
+}
+
+#[test]
+fn special_files_are_skipped_and_depth_is_bounded() {
+    let mut tree = Tree::default();
+    let mut next = Vec::new();
+    let top = Branch::default();
+    tree.add_remote(&top, &entry(b"pipe", Kind::Other), &mut next);
+    tree.add_remote(&top, &entry(b"link", Kind::SymLink), &mut next);
+    assert_eq!(tree.skipped.len(), 2);
+    let deep = Branch {
+        depth: MAX_DEPTH,
+        ..Branch::default()
+    };
+    tree.add_remote(&deep, &entry(b"d", Kind::Dir), &mut next);
+    assert!(next.is_empty());
+    assert_eq!(tree.failed.len(), 1);
+}
+
+#[test]
+fn a_directory_that_is_its_own_ancestor_is_a_loop() {
+    let mut tree = Tree::default();
+    let mut next = Vec::new();
+    let top = Branch::top(Some("u1".to_owned()));
+    let hidden = RemoteEntry {
+        unique: Some("u1".to_owned()),
+        ..entry(b"d", Kind::Dir)
+    };
+    tree.add_remote(&top, &hidden, &mut next);
+    assert!(next.is_empty() && tree.skipped.len() == 1);
+    let told = Some("u1".to_owned());
+    tree.descend_link(b"l".to_vec(), &top, told, &mut next);
+    assert!(next.is_empty() && tree.skipped.len() == 2);
+    // Which directory it is, is not told: one such link on the way is the most.
+    tree.descend_link(b"m".to_vec(), &top, None, &mut next);
+    let once = next.pop().unwrap();
+    tree.descend_link(b"m/m".to_vec(), &once, None, &mut next);
+    assert!(next.is_empty() && tree.failed.len() == 1);
+}
+
+fn linked_tree() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let top = dir.path();
+    fs::create_dir_all(top.join("a/b c")).unwrap();
+    fs::write(top.join("a/b c/ü"), "12").unwrap();
+    fs::write(local_path(top, b"\xfe"), "1").unwrap();
+    symlink(top, top.join("loop")).unwrap();
+    symlink("..", top.join("a/up")).unwrap();
+    symlink("nowhere", top.join("dangling")).unwrap();
+    symlink("a/b c/ü", top.join("file link")).unwrap();
+    symlink("/etc/hostname", top.join("outside")).unwrap();
+    dir
+}
+
+fn names(found: &[(Vec<u8>, Facts)]) -> Vec<String> {
+    let mut names: Vec<_> = found
+        .iter()
+        .map(|f| String::from_utf8_lossy(&f.0).into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn links_are_left_out_unless_asked_for() {
+    let dir = linked_tree();
+    let tree = Tree::local(dir.path(), Links::Skip);
+    assert_eq!(tree.directories, [b"a".to_vec(), b"a/b c".to_vec()]);
+    assert_eq!(names(&tree.files), ["a/b c/ü", "\u{fffd}"]);
+    assert_eq!((tree.skipped.len(), tree.links.len()), (5, 0));
+    assert!(tree.failed.is_empty());
+}
+
+#[test]
+fn followed_links_give_what_they_point_to_and_loops_end() {
+    let dir = linked_tree();
+    let tree = Tree::local(dir.path(), Links::Follow);
+    let found = names(&tree.files);
+    assert!(found.contains(&"file link".to_owned()), "{found:?}");
+    // `loop` and `a/up` lead to the top, which they are in.
+    assert_eq!(tree.directories, [b"a".to_vec(), b"a/b c".to_vec()]);
+    let loops = tree.skipped.iter().filter(|s| s.1 == links::LOOP).count();
+    assert_eq!(loops, 2, "{:?}", tree.skipped);
+    assert!(tree.failed.is_empty());
+}
+
+#[test]
+fn copied_links_stay_within_the_tree() {
+    let dir = linked_tree();
+    let tree = Tree::local(dir.path(), Links::Copy);
+    let mut links = tree.links.clone();
+    links.sort();
+    let link = |name: &str, target: &str| (name.into(), target.into());
+    let expected: Vec<(Vec<u8>, Vec<u8>)> = vec![
+        link("a/up", ".."),
+        link("dangling", "nowhere"),
+        link("file link", "a/b c/ü"),
+        link("loop", "."),
+    ];
+    assert_eq!(links, expected);
+    assert_eq!(tree.skipped.len(), 1, "the one that points outside");
+}
+
+proptest! {
+    #[test]
+    fn accepted_names_stay_below(name: Vec<u8>) {
+        if check_name(&name).is_ok() {
+            let path = local_path(Path::new("/top"), &name);
+            prop_assert_eq!(path.parent(), Some(Path::new("/top")));
+            prop_assert_eq!(path.file_name().map(OsStrExt::as_bytes), Some(name.as_slice()));
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Symbolic links on real servers, and real clients on ours: nothing outside of a tree is touched.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test stops at the first surprise"
+)]
+
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, ensure};
+use interop::cells::Cells;
+use interop::longhaul::binary::longhaul;
+use interop::longhaul::serve::Serve;
+use interop::matrix::Store;
+use interop::need;
+use interop::peer::{self, Running};
+use interop::run::{self, Finished};
+
+fn verb(arguments: &[&str]) -> Result<Finished> {
+    run::run(longhaul()?.args(arguments))
+}
+
+/// `up/keep/f`, and `up/NAME/` with files, a directory, and links to `keep`, to a file, to the tree
+/// itself, and to nothing (`dangling`: the server shows such links somewhere).
+fn plant(store: &Store, name: &str, dangling: bool) -> Result<PathBuf> {
+    let (keep, top) = (store.path("up/keep"), store.path(&format!("up/{name}")));
+    std::fs::create_dir_all(&keep)?;
+    std::fs::write(keep.join("f"), "keep")?;
+    std::fs::create_dir_all(top.join("sub/deep"))?;
+    std::fs::write(top.join("f"), "1")?;
+    std::fs::write(top.join("  two spaces "), "2")?;
+    std::fs::write(top.join("sub/deep/g"), "3")?;
+    symlink("../keep", top.join("out"))?;
+    symlink("../../keep", top.join("sub/out"))?;
+    symlink("f", top.join("same"))?;
+    symlink("..", top.join("sub/up"))?;
+    if dangling {
+        symlink("gone", top.join("dangling"))?;
+    }
+    for path in [&keep, &top, &top.join("sub"), &top.join("sub/deep")] {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777))?;
+    }
+    for path in [
+        keep.join("f"),
+        top.join("f"),
+        top.join("  two spaces "),
+        top.join("sub/deep/g"),
+    ] {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666))?;
+    }
+    Ok(top)
+}
+
+fn kept(store: &Store) -> Result<()> {
+    let keep = std::fs::read_to_string(store.path("up/keep/f"))?;
+    ensure!(keep == "keep", "{keep}");
+    Ok(())
+}
+
+fn exists(path: &Path) -> bool {
+    std::fs::symlink_metadata(path).is_ok()
+}
+
+/// What `longhaul` does with links on one server.
+fn ours_against(name: &str, store: &Store, url: &dyn Fn(&str) -> String, dangling: bool) {
+    let mut cells = Cells::new(format!("links, {name}"));
+    cells.check("cp -r leaves links out", || {
+        plant(store, "c", dangling)?;
+        let to = store.local();
+        verb(&["cp", "-r", &url("up/c"), to.to_str().unwrap()])?.success()?;
+        ensure!(
+            std::fs::read_to_string(to.join("  two spaces "))? == "2",
+            "spaces"
+        );
+        ensure!(to.join("sub/deep/g").is_file(), "not copied");
+        for link in ["out", "sub/out", "sub/up"] {
+            ensure!(!exists(&to.join(link)), "{link} was copied");
+        }
+        Ok(())
+    });
+    cells.check("cp -r --links follow ends", || {
+        let to = store.local();
+        let local = to.to_str().unwrap();
+        let arguments = ["cp", "-r", "--links", "follow", &url("up/c"), local];
+        let finished = verb(&arguments)?;
+        ensure!(
+            std::fs::read_to_string(to.join("out/f"))? == "keep",
+            "{finished}"
+        );
+        Ok(())
+    });
+    cells.check("rm -r removes links and nothing outside", || {
+        let top = plant(store, "r", dangling)?;
+        let finished = verb(&["rm", "-r", &url("up/r")])?;
+        kept(store)?;
+        finished.success()?;
+        ensure!(!exists(&top), "not removed");
+        kept(store)
+    });
+    cells.check("rm -r of a link", || {
+        let link = store.path("up/link");
+        symlink("keep", &link)?;
+        let finished = verb(&["rm", "-r", &url("up/link")])?;
+        kept(store)?;
+        finished.success()?;
+        ensure!(!exists(&link), "not removed");
+        Ok(())
+    });
+    cells.finish();
+}
+
+fn on_peer(
+    name: &str,
+    found: Result<PathBuf, String>,
+    start: impl FnOnce(&Store) -> Result<Running>,
+    dangling: bool,
+) {
+    need!(found);
+    let store = Store::new().unwrap();
+    let server = start(&store).unwrap();
+    ours_against(name, &store, &|served| server.url(served), dangling);
+}
+
+#[test]
+fn longhaul_serve() {
+    let store = Store::new().unwrap();
+    let server = Serve::anonymous(store.root()).start().unwrap();
+    ours_against("longhaul", &store, &|served| server.url(served), true);
+}
+
+#[test]
+fn globus_gridftp_server() {
+    use peer::globus_gridftp_server as globus;
+    // It shows links that lead nowhere in no listing: such a tree cannot be removed through it.
+    on_peer(
+        "globus-gridftp-server",
+        globus::find(),
+        globus::start,
+        false,
+    );
+}
+
+#[test]
+fn vsftpd() {
+    use peer::vsftpd;
+    on_peer("vsftpd", vsftpd::find(), vsftpd::start, true);
+}
+
+#[test]
+fn proftpd() {
+    use peer::proftpd;
+    on_peer("proftpd", proftpd::find(), proftpd::start, true);
+}
+
+#[test]
+fn pure_ftpd() {
+    use peer::pure_ftpd;
+    on_peer("pure-ftpd", pure_ftpd::find(), pure_ftpd::start, true);
+}
+
+#[test]
+fn pyftpdlib() {
+    use peer::pyftpdlib;
+    on_peer("pyftpdlib", pyftpdlib::find(), pyftpdlib::start, true);
+}
+
+#[test]
+fn lftp_removes_and_mirrors_a_tree_with_links_without_leaving_it() {
+    let lftp = need!(peer::lftp::Lftp::find());
+    let store = Store::new().unwrap();
+    let server = Serve::anonymous(store.root()).start().unwrap();
+    let top = plant(&store, "r", true).unwrap();
+    let local = store.local();
+    let mirror = format!("mirror up/r {}", local.display());
+    lftp.script(server.address(), &mirror).unwrap();
+    assert!(local.join("sub/deep/g").is_file());
+    let up = std::fs::symlink_metadata(local.join("sub/up"));
+    assert!(
+        up.map_or(true, |meta| meta.is_symlink()),
+        "the loop was followed"
+    );
+    let finished = lftp.script(server.address(), "rm -r up/r").unwrap();
+    kept(&store).unwrap();
+    finished.success().unwrap();
+    assert!(!exists(&top));
+}
