@@ -20,8 +20,9 @@ use crate::error::DataError;
 use crate::os::sockopt;
 use crate::stream::Stream;
 
-/// Connections of one transfer that may wait at a time.
-const MOST: usize = 64;
+/// Connections of one transfer that may wait at a time: twice as many as any sender opens, so that
+/// it takes a flood while the sender is silent to crowd one of its own out.
+const MOST: usize = 512;
 
 /// Connections taken from the listener's queue in one go: whoever floods it must not keep this end
 /// from looking at those that have something to say.
