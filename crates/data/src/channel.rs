@@ -269,7 +269,10 @@ pub(crate) fn open_one(
             let one = targets.last().map_or(&[][..], std::slice::from_ref);
             let made = connect_all(transfer, settings, one, *local, vec![permit])?;
             let seconds = settings.connect.as_secs();
-            made.open.into_iter().next().ok_or(DataError::NoPeer { seconds })
+            made.open
+                .into_iter()
+                .next()
+                .ok_or(DataError::NoPeer { seconds })
         }
         Endpoint::Spent => Err(DataError::NoPeer { seconds: 0 }),
     }

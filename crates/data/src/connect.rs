@@ -228,7 +228,12 @@ pub(crate) fn dial(
     }
     match socket.connect(&SockAddr::from(to)) {
         // A signal ends the call, not the attempt (connect(2)).
-        Err(e) if !matches!(Errno::from_io_error(&e), Some(Errno::INPROGRESS | Errno::INTR)) => {
+        Err(e)
+            if !matches!(
+                Errno::from_io_error(&e),
+                Some(Errno::INPROGRESS | Errno::INTR)
+            ) =>
+        {
             Err(fail(e))
         }
         _ => Ok(socket),

@@ -60,8 +60,7 @@ impl<'c, 'scope, 'env> Intake<'c, 'scope, 'env> {
             if self.crew.gathering.complete() {
                 return Ok(());
             }
-            self.waiting
-                .turn(self.channel.endpoint(), judge)?;
+            self.waiting.turn(self.channel.endpoint(), judge)?;
             self.promote()?;
             self.check_hope()?;
             self.wait()?;

@@ -145,7 +145,11 @@ pub(super) fn receive(channel: &mut Channel, job: &Job<'_>) -> Result<Option<Str
     let gathering = Gathering::new(job.sum(true))?;
     // Kept connections have theirs.
     let reused = channel.has_cached(false);
-    let permit = if reused { None } else { Some(channel.permit()?) };
+    let permit = if reused {
+        None
+    } else {
+        Some(channel.permit()?)
+    };
     let present = channel
         .open_extended(job.transfer, job.settings, false, 1)?
         .open;
@@ -200,11 +204,7 @@ pub(super) struct Crew<'scope, 'env> {
 
 impl Crew<'_, '_> {
     /// Starts reading a connection.
-    pub(super) fn start(
-        &mut self,
-        stream: Arc<Stream>,
-        cached: bool,
-    ) -> Result<(), DataError> {
+    pub(super) fn start(&mut self, stream: Arc<Stream>, cached: bool) -> Result<(), DataError> {
         self.reap();
         let (job, gathering) = (self.job, self.gathering);
         let at_work = AtWork::new(gathering);

@@ -250,11 +250,7 @@ impl Candidate {
     }
 
     /// Looks at it.
-    fn look(
-        &mut self,
-        need: usize,
-        judge: &mut impl FnMut(&Self, Seen<'_>) -> Verdict,
-    ) -> Verdict {
+    fn look(&mut self, need: usize, judge: &mut impl FnMut(&Self, Seen<'_>) -> Verdict) -> Verdict {
         let mut room = [0; HEADER_LEN];
         let verdict = judge(self, self.peek(&mut room[..need.min(HEADER_LEN)]));
         self.chosen = matches!(verdict, Verdict::Chosen);

@@ -314,9 +314,8 @@ fn send_rest(wire: &mut Wire<'_>, pipe: &Pipe, mut left: usize) -> Result<(), Da
     let mut buffer = vec![0; left.min(64 << 10)];
     while left > 0 {
         let want = left.min(buffer.len());
-        let read = rustix::io::retry_on_intr(|| {
-            rustix::io::read(pipe.output(), &mut buffer[..want])
-        });
+        let read =
+            rustix::io::retry_on_intr(|| rustix::io::read(pipe.output(), &mut buffer[..want]));
         let n = read.map_err(|e| DataError::setup("a pipe", e))?;
         if n == 0 {
             return Err(DataError::setup("a pipe", io::ErrorKind::UnexpectedEof));

@@ -39,7 +39,11 @@ fn a_thousand_strangers_neither_fail_nor_starve_a_transfer() {
         // Silent ones, ones that send a byte, and ones that send what is no block of a file.
         for said in [&b""[..], b"x", &header] {
             let allowed = mode == Mode::Extended || said.is_empty();
-            let from = if allowed { [127, 0, 0, 1] } else { [127, 0, 0, 2] };
+            let from = if allowed {
+                [127, 0, 0, 1]
+            } else {
+                [127, 0, 0, 2]
+            };
             let budget = StreamBudget::new(2);
             let (mut receiver, address) = listen(Accept::Only(LOCALHOST));
             receiver.set_budget(budget.share_of(CLIENT));
@@ -65,25 +69,24 @@ fn silent_connections_take_nothing_from_other_transfers() {
     let (mut crowded, crowded_at) = listen(Accept::Only(LOCALHOST));
     crowded.set_budget(budget.share_of(CLIENT));
     let settings = settings(Mode::Extended);
-    let (stored, outcome, _) =
-        receive_with(&mut crowded, ANY, &settings, &Arc::default(), || {
-            let silent = strangers(crowded_at, [127, 0, 0, 1], 300, b"");
-            // They are with the receiver when this one, which came after them, is.
-            let mut own = connect(crowded_at, &block(DATA, 0, b"abc"));
-            let other = IpAddr::from([192, 0, 2, 2]);
-            let (mut receiver, address) = listen(Accept::Only(LOCALHOST));
-            receiver.set_budget(budget.share_of(other));
-            let (stored, target) = sink();
-            let mut transfer = Transfer::new(&pattern(200_000), target, Mode::Extended);
-            transfer.sender.streams = 2;
-            let mut sender = Channel::connect_to(vec![address], None);
-            let (sent, received) = transfer.run(&mut sender, &mut receiver);
-            sent.unwrap();
-            received.unwrap();
-            assert_eq!(stored.bytes().len(), 200_000);
-            own.write_all(&block(EOF | EOD, 1, b"")).unwrap();
-            drop(silent);
-        });
+    let (stored, outcome, _) = receive_with(&mut crowded, ANY, &settings, &Arc::default(), || {
+        let silent = strangers(crowded_at, [127, 0, 0, 1], 300, b"");
+        // They are with the receiver when this one, which came after them, is.
+        let mut own = connect(crowded_at, &block(DATA, 0, b"abc"));
+        let other = IpAddr::from([192, 0, 2, 2]);
+        let (mut receiver, address) = listen(Accept::Only(LOCALHOST));
+        receiver.set_budget(budget.share_of(other));
+        let (stored, target) = sink();
+        let mut transfer = Transfer::new(&pattern(200_000), target, Mode::Extended);
+        transfer.sender.streams = 2;
+        let mut sender = Channel::connect_to(vec![address], None);
+        let (sent, received) = transfer.run(&mut sender, &mut receiver);
+        sent.unwrap();
+        received.unwrap();
+        assert_eq!(stored.bytes().len(), 200_000);
+        own.write_all(&block(EOF | EOD, 1, b"")).unwrap();
+        drop(silent);
+    });
     outcome.unwrap();
     assert_eq!(stored.bytes(), b"abc");
 }
@@ -163,7 +166,12 @@ fn no_more_connections_than_a_transfer_may_have_are_read_at_a_time() {
     let mut settings = settings(Mode::Extended);
     settings.most_connections = 2;
     let senders: Vec<_> = (0..6)
-        .map(|n| connect(address, &[block(DATA, n, b"x"), block(EOD, 0, b"")].concat()))
+        .map(|n| {
+            connect(
+                address,
+                &[block(DATA, n, b"x"), block(EOD, 0, b"")].concat(),
+            )
+        })
         .collect();
     let (stored, outcome, _) = receive_with(&mut channel, ANY, &settings, &Arc::default(), || {
         drop(connect(address, &block(EOF | EOD, 7, b"")));
@@ -266,9 +274,18 @@ fn blocks_without_payload_are_no_progress() {
 fn bytes_that_come_twice_must_be_the_same() {
     let cases: [(&[(u64, &[u8])], Result<&[u8], BlockError>); 4] = [
         (&[(0, b"abcdef"), (0, b"abcdef")], Ok(b"abcdef")),
-        (&[(3, b"def"), (0, b"abcde"), (2, b"cdefgh")], Ok(b"abcdefgh")),
-        (&[(0, b"abcdef"), (0, b"abcxef")], Err(BlockError::Different(0))),
-        (&[(3, b"def"), (0, b"abcxef")], Err(BlockError::Different(3))),
+        (
+            &[(3, b"def"), (0, b"abcde"), (2, b"cdefgh")],
+            Ok(b"abcdefgh"),
+        ),
+        (
+            &[(0, b"abcdef"), (0, b"abcxef")],
+            Err(BlockError::Different(0)),
+        ),
+        (
+            &[(3, b"def"), (0, b"abcxef")],
+            Err(BlockError::Different(3)),
+        ),
     ];
     for (blocks, expected) in cases {
         let (mut channel, address) = listen(Accept::Only(LOCALHOST));
