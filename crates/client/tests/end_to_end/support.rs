@@ -140,6 +140,7 @@ pub(crate) fn options() -> CopyOptions {
         block: 1 << 18,
         keep_existing: false,
         concurrency: 4,
+        foreign_data: false,
         data_ports: None,
     }
 }
