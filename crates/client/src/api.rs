@@ -153,6 +153,8 @@ pub struct CopyOptions {
     pub wait: bool,
     /// Files at a time in a tree (`--concurrency`), 1..=64.
     pub concurrency: usize,
+    /// `--allow-foreign-data-address`: data connections may be with hosts that a server names
+    pub foreign_data: bool,
     /// Data ports for active connections.
     pub data_ports: Option<(u16, u16)>,
 }

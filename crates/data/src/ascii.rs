@@ -59,6 +59,16 @@ impl Decode {
     }
 }
 
+/// A source ended before the bytes that were announced.
+#[derive(Debug, Clone, Copy, thiserror::Error)]
+#[error("it became shorter while it was sent: ended at {at} of {expected} bytes")]
+pub(crate) struct ShrunkText {
+    /// Where it ended.
+    pub(crate) at: u64,
+    /// What was announced.
+    pub(crate) expected: u64,
+}
+
 /// A source whose line ends are translated for the wire.
 #[derive(Debug)]
 pub(crate) struct AsciiSource {
@@ -80,7 +90,8 @@ struct Sending {
 }
 
 impl AsciiSource {
-    /// Translates bytes `start..end` of `inner`; less if it ends before.
+    /// Translates bytes `start..end` of `inner`; to its end, if `end` is `u64::MAX`. Reading fails
+    /// with [`ShrunkText`] if it ends before.
     pub(crate) fn new(inner: Arc<dyn Source>, start: u64, end: u64) -> Self {
         let state = Mutex::new(Sending {
             encode: Encode::default(),
@@ -99,6 +110,14 @@ impl AsciiSource {
             .min(READ);
         let mut raw = vec![0; want];
         let n = self.inner.read_at(state.at, &mut raw)?;
+        let announced = state.end != u64::MAX;
+        if n == 0 && want > 0 && announced {
+            let shrunk = ShrunkText {
+                at: state.at,
+                expected: state.end,
+            };
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, shrunk));
+        }
         state.at += n as u64;
         state.ready.clear();
         state.taken = 0;
@@ -259,6 +278,16 @@ mod tests {
         assert_eq!(source.read_at(0, &mut buf).unwrap(), 3);
         assert_eq!(&buf[..3], b"\r\nc");
         assert_eq!(source.read_at(3, &mut buf).unwrap(), 0);
+    }
+
+    #[test]
+    fn a_source_that_shrinks_is_no_end_of_text() {
+        let inner = Arc::new(MemorySource::new(b"ab\n".to_vec(), "m"));
+        let source = AsciiSource::new(inner, 0, 10);
+        let mut buf = [0; 9];
+        assert_eq!(source.read_at(0, &mut buf).unwrap(), 4);
+        let error = source.read_at(4, &mut buf).unwrap_err();
+        assert!(error.to_string().contains("3 of 10"), "{error}");
     }
 
     proptest! {

@@ -1,58 +1,163 @@
-//! The process-wide bound on stream threads.
+//! The process-wide bound on data connections, and each client's share of it.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
 
 use crate::error::DataError;
+use crate::lock::locked;
 
-/// Counts the streams that may be at work at once over all channels that share it.
+/// Counts the data connections that may be open at once over all channels that share it: those at
+/// work and those kept for a next transfer. Connections that were accepted and have sent nothing
+/// yet are counted apart, up to the same number or [`SILENT`].
+///
+/// A handle made with [`StreamBudget::share_of`] is one client's. A client may always have one
+/// connection while any is left, and further ones as long as it has fewer than half of what the
+/// others leave: there is something left for the next client, whoever comes first.
 ///
 /// At the bound: a transfer that gets no permit at all fails with
 /// [`DataError::TooManyStreams`]; one that gets fewer than it wants sends over fewer streams; a
-/// receiver leaves further connections in the listener's backlog until one of its streams ends.
+/// receiver leaves further connections waiting until one of its streams ends, and does not keep
+/// them all for the next transfer.
 #[derive(Debug, Clone)]
 pub struct StreamBudget {
     shared: Arc<Shared>,
+    client: Option<IpAddr>,
 }
 
 #[derive(Debug)]
 struct Shared {
     limit: usize,
-    used: AtomicUsize,
+    open: Mutex<Count>,
+    silent: Mutex<Count>,
+}
+
+/// Connections that may wait silently, however few may be at work: a descriptor each.
+const SILENT: usize = 1024;
+
+/// Permits given out, in all and by client.
+#[derive(Debug, Default)]
+struct Count {
+    used: usize,
+    clients: HashMap<IpAddr, usize>,
+}
+
+/// What a permit is for.
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    /// A connection that takes part in transfers.
+    Open,
+    /// One that has sent nothing yet.
+    Silent,
 }
 
 impl StreamBudget {
-    /// At most `limit` streams at work.
+    /// At most `limit` connections.
     pub fn new(limit: usize) -> Self {
         Self {
             shared: Arc::new(Shared {
                 limit,
-                used: AtomicUsize::new(0),
+                open: Mutex::default(),
+                silent: Mutex::default(),
             }),
+            client: None,
         }
     }
 
-    /// Streams at work now.
+    /// The same budget, for the connections of one client. What counts as one client is the
+    /// caller's to say, by mapping its addresses to one.
+    pub fn share_of(&self, client: IpAddr) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+            client: Some(client),
+        }
+    }
+
+    /// Connections open now, over all clients: at work or kept.
     pub fn used(&self) -> usize {
-        self.shared.used.load(Ordering::Relaxed)
+        locked(&self.shared.open).used
     }
 
     /// One permit, or [`DataError::TooManyStreams`].
     pub(crate) fn take(&self) -> Result<Permit, DataError> {
-        let limit = self.shared.limit;
-        self.shared
-            .used
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
-                (used < limit).then_some(used + 1)
-            })
-            .map(|_| Permit(Some(Arc::clone(&self.shared))))
-            .map_err(|_| DataError::TooManyStreams { limit })
+        self.take_for(Kind::Open)
+    }
+
+    /// One permit for a connection that has sent nothing yet, likewise.
+    pub(crate) fn take_silent(&self) -> Result<Permit, DataError> {
+        self.take_for(Kind::Silent)
+    }
+
+    fn take_for(&self, kind: Kind) -> Result<Permit, DataError> {
+        let limit = match kind {
+            Kind::Open => self.shared.limit,
+            Kind::Silent => self.shared.limit.max(SILENT),
+        };
+        let taken = locked(self.shared.count(kind)).take(limit, self.client);
+        if taken {
+            let place = Place {
+                shared: Arc::clone(&self.shared),
+                kind,
+                client: self.client,
+            };
+            Ok(Permit(Some(place)))
+        } else {
+            Err(DataError::TooManyStreams { limit })
+        }
     }
 }
 
-/// The right of one stream to be at work; given back when dropped.
+impl Shared {
+    fn count(&self, kind: Kind) -> &Mutex<Count> {
+        match kind {
+            Kind::Open => &self.open,
+            Kind::Silent => &self.silent,
+        }
+    }
+}
+
+impl Count {
+    /// Counts one more, if the limit and the client's share allow it.
+    fn take(&mut self, limit: usize, client: Option<IpAddr>) -> bool {
+        if self.used >= limit {
+            return false;
+        }
+        if let Some(client) = client {
+            let own = self.clients.get(&client).copied().unwrap_or(0);
+            let others = self.used - own;
+            let share = (limit - others).div_ceil(2);
+            if own > 0 && own >= share {
+                return false;
+            }
+            self.clients.insert(client, own + 1);
+        }
+        self.used += 1;
+        true
+    }
+
+    fn give_back(&mut self, client: Option<IpAddr>) {
+        self.used -= 1;
+        if let Some(client) = client
+            && let Some(own) = self.clients.get_mut(&client)
+        {
+            *own -= 1;
+            if *own == 0 {
+                self.clients.remove(&client);
+            }
+        }
+    }
+}
+
+/// The right to have one connection; given back when dropped.
 #[derive(Debug)]
-pub(crate) struct Permit(Option<Arc<Shared>>);
+pub(crate) struct Permit(Option<Place>);
+
+#[derive(Debug)]
+struct Place {
+    shared: Arc<Shared>,
+    kind: Kind,
+    client: Option<IpAddr>,
+}
 
 impl Permit {
     /// For channels without a budget.
@@ -63,8 +168,8 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        if let Some(shared) = &self.0 {
-            shared.used.fetch_sub(1, Ordering::Relaxed);
+        if let Some(place) = &self.0 {
+            locked(place.shared.count(place.kind)).give_back(place.client);
         }
     }
 }
@@ -72,6 +177,15 @@ impl Drop for Permit {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn client(n: u8) -> IpAddr {
+        [192, 0, 2, n].into()
+    }
+
+    /// As many permits as a handle can have.
+    fn all_of(budget: &StreamBudget) -> Vec<Permit> {
+        std::iter::from_fn(|| budget.take().ok()).collect()
+    }
 
     #[test]
     fn permits_are_counted_and_given_back() {
@@ -85,5 +199,38 @@ mod tests {
         drop(first);
         assert_eq!(budget.used(), 1);
         assert!(budget.take().is_ok());
+    }
+
+    #[test]
+    fn a_client_leaves_half_of_what_is_free_to_others() {
+        let budget = StreamBudget::new(100);
+        let held: Vec<_> = (0..8)
+            .map(|n| all_of(&budget.share_of(client(n))))
+            .collect();
+        let counts: Vec<_> = held.iter().map(Vec::len).collect();
+        assert_eq!(counts, [50, 25, 13, 6, 3, 2, 1, 0]);
+        drop(held);
+        assert_eq!(budget.used(), 0);
+        assert!(locked(&budget.shared.open).clients.is_empty());
+    }
+
+    #[test]
+    fn every_client_has_one_while_one_is_left() {
+        let budget = StreamBudget::new(3);
+        let one = budget.share_of(client(1));
+        let _two = all_of(&one);
+        assert_eq!(budget.used(), 2);
+        let _other = budget.share_of(client(2)).take().unwrap();
+        assert!(budget.share_of(client(3)).take().is_err());
+    }
+
+    #[test]
+    fn silent_connections_take_no_place_of_those_at_work() {
+        let budget = StreamBudget::new(1);
+        let silent: Vec<_> = std::iter::from_fn(|| budget.take_silent().ok()).collect();
+        assert_eq!((silent.len(), budget.used()), (SILENT, 0));
+        let _open = budget.take().unwrap();
+        drop(silent);
+        assert!(budget.take_silent().is_ok());
     }
 }

@@ -17,7 +17,7 @@ use crate::error::DataError;
 use crate::job::Settings;
 use crate::listen::bind_any;
 pub use crate::listen::{Accept, ListenOptions};
-pub use crate::stream::Stream;
+pub use crate::stream::{Stream, same_host};
 use crate::transfer::Transfer;
 
 /// Where the connections of a channel come from.
@@ -126,31 +126,38 @@ impl Channel {
         &self.endpoint
     }
 
-    /// The right to run one stream.
+    pub(crate) fn budget(&self) -> Option<&StreamBudget> {
+        self.budget.as_ref()
+    }
+
+    /// The right to have one connection.
     pub(crate) fn permit(&self) -> Result<Permit, DataError> {
         self.budget
             .as_ref()
             .map_or_else(|| Ok(Permit::unlimited()), StreamBudget::take)
     }
 
-    /// The one connection of a MODE S transfer. The channel is spent afterwards, whatever happens.
+    /// What a MODE S transfer takes its one connection from. The channel is spent afterwards,
+    /// whatever happens.
+    pub(crate) fn spend(&mut self) -> Endpoint {
+        self.cached = None;
+        std::mem::replace(&mut self.endpoint, Endpoint::Spent)
+    }
+
+    /// The one connection of a MODE S transfer: the first that is made. The channel is spent
+    /// afterwards, whatever happens.
     pub(crate) fn open_single(
         &mut self,
         transfer: &Transfer,
         settings: &Settings,
     ) -> Result<Arc<Stream>, DataError> {
-        self.cached = None;
-        let endpoint = std::mem::replace(&mut self.endpoint, Endpoint::Spent);
-        open(&endpoint, transfer, settings, 1)?
-            .open
-            .pop()
-            .ok_or(DataError::NoPeer {
-                seconds: settings.connect.as_secs(),
-            })
+        let permit = self.permit()?;
+        open_one(&self.spend(), transfer, settings, permit)
     }
 
     /// The connections of a MODE E transfer that can be had without waiting for the peer to
-    /// connect: the cached ones, else (active) new ones, `each` per target.
+    /// connect: the cached ones, else (active) new ones, up to `each` per target. Permits are taken
+    /// before sockets are opened: one a target at least, or it is an error.
     pub(crate) fn open_extended(
         &mut self,
         transfer: &Transfer,
@@ -166,7 +173,29 @@ impl Channel {
                 waiting: Vec::new(),
             });
         }
-        open(&self.endpoint, transfer, settings, each)
+        if let Endpoint::Active { targets, local } = &self.endpoint {
+            let permits = self.permits(targets.len(), each, settings.most_connections)?;
+            return connect_all(transfer, settings, targets, *local, permits);
+        }
+        let permit = self.permit()?;
+        Ok(Connected {
+            open: vec![open_one(&self.endpoint, transfer, settings, permit)?],
+            waiting: Vec::new(),
+        })
+    }
+
+    /// Permits for up to `each` connections to so many targets, and `most` in all.
+    fn permits(&self, targets: usize, each: usize, most: usize) -> Result<Vec<Permit>, DataError> {
+        if targets > most {
+            return Err(DataError::TooManyStreams { limit: most });
+        }
+        let mut permits = Vec::new();
+        for _ in 0..targets {
+            permits.push(self.permit()?);
+        }
+        let more = targets.saturating_mul(each).min(most);
+        permits.extend((targets..more).map_while(|_| self.permit().ok()));
+        Ok(permits)
     }
 
     /// The cached connections that still work.
@@ -195,10 +224,11 @@ impl Channel {
         settings: &Settings,
         to: SocketAddr,
         until: Instant,
+        permit: Permit,
     ) -> Result<Attempt, DataError> {
         match &self.endpoint {
             Endpoint::Active { targets, local } if targets.contains(&to) => {
-                dial_until(settings, to, *local, until)
+                dial_until(settings, to, *local, until, permit)
             }
             _ => Err(DataError::Connect {
                 to,
@@ -207,29 +237,42 @@ impl Channel {
         }
     }
 
-    /// Keeps connections for the next transfer in the same direction.
-    pub(crate) fn keep(&mut self, sending: bool, streams: Vec<Arc<Stream>>) {
+    /// Keeps connections for the next transfer in the same direction: those that have a permit, or
+    /// can have one.
+    pub(crate) fn keep(&mut self, sending: bool, mut streams: Vec<Arc<Stream>>) {
+        streams.retain(|stream| {
+            if stream.has_permit() {
+                return true;
+            }
+            let permit = self.permit();
+            permit.map(|permit| stream.hold(permit)).is_ok()
+        });
         if !streams.is_empty() {
             self.cached = Some(Cached { sending, streams });
         }
     }
 }
 
-fn open(
+/// The first connection that an endpoint gives.
+pub(crate) fn open_one(
     endpoint: &Endpoint,
     transfer: &Transfer,
     settings: &Settings,
-    each: usize,
-) -> Result<Connected, DataError> {
+    permit: Permit,
+) -> Result<Arc<Stream>, DataError> {
     match endpoint {
         Endpoint::Passive {
             listener, accept, ..
-        } => accept_one(transfer, listener, *accept, settings).map(|stream| Connected {
-            open: vec![stream],
-            waiting: Vec::new(),
-        }),
+        } => accept_one(transfer, listener, *accept, settings, permit),
+        // RFC 959 knows one target; of several (SPOR) MODE S has always taken the last.
         Endpoint::Active { targets, local } => {
-            connect_all(transfer, settings, targets, *local, each)
+            let one = targets.last().map_or(&[][..], std::slice::from_ref);
+            let made = connect_all(transfer, settings, one, *local, vec![permit])?;
+            let seconds = settings.connect.as_secs();
+            made.open
+                .into_iter()
+                .next()
+                .ok_or(DataError::NoPeer { seconds })
         }
         Endpoint::Spent => Err(DataError::NoPeer { seconds: 0 }),
     }

@@ -10,11 +10,12 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
+use crate::budget::Permit;
 use crate::error::DataError;
 use crate::job::Settings;
 use crate::listen::Accept;
 use crate::os::wake::{self, Wake};
-use crate::stream::{Stream, same_host, tune};
+use crate::stream::{Stream, tune};
 use crate::transfer::Transfer;
 
 /// Pause when the system has no descriptor or memory for another connection.
@@ -30,6 +31,7 @@ pub(crate) struct Attempt {
     socket: Socket,
     to: SocketAddr,
     until: Instant,
+    permit: Permit,
 }
 
 /// Connections to several targets.
@@ -41,21 +43,23 @@ pub(crate) struct Connected {
     pub(crate) waiting: Vec<Attempt>,
 }
 
-/// Opens `each` connections to every target, all at once so that many streams cost one round
-/// trip. A target that takes some of them is served with those, and those that take much longer than
+/// Opens as many connections as there are permits, spread evenly over the targets, of which each
+/// must get one; all at once so that many streams cost one round trip. A target that takes some of them is served with those, and those that take much longer than
 /// its first are not waited for; a target that takes none is an error.
 pub(crate) fn connect_all(
     transfer: &Transfer,
     settings: &Settings,
     targets: &[SocketAddr],
     local: Option<IpAddr>,
-    each: usize,
+    permits: Vec<Permit>,
 ) -> Result<Connected, DataError> {
     let begun = Instant::now();
     let until = transfer.begin() + settings.connect;
     let mut made = Connected {
         open: Vec::new(),
-        waiting: dial_each(targets, each, |to| dial_until(settings, to, local, until))?,
+        waiting: dial_each(targets, permits, |to, permit| {
+            dial_until(settings, to, local, until, permit)
+        })?,
     };
     let mut refused = None;
     let mut enough = None;
@@ -81,17 +85,20 @@ pub(crate) fn connect_all(
     Err(refused.or(late).unwrap_or(DataError::NoPeer { seconds: 0 }))
 }
 
-/// Begins up to `each` connections to every target, with `dial`. A target gets fewer when one cannot be
-/// begun (no descriptor or port is left), but none at all is an error.
+/// Begins a connection with each permit, with `dial`, spread evenly over the targets. A target gets
+/// fewer when one cannot be begun (no descriptor or port is left), but none at all is an error.
 fn dial_each<A>(
     targets: &[SocketAddr],
-    each: usize,
-    mut dial: impl FnMut(SocketAddr) -> Result<A, DataError>,
+    permits: Vec<Permit>,
+    mut dial: impl FnMut(SocketAddr, Permit) -> Result<A, DataError>,
 ) -> Result<Vec<A>, DataError> {
     let mut begun = Vec::new();
-    for to in targets {
-        for nth in 0..each {
-            match dial(*to) {
+    let mut permits = permits.into_iter();
+    for (to, left) in targets.iter().zip((1..=targets.len()).rev()) {
+        let share = permits.len().div_ceil(left);
+        let own: Vec<_> = permits.by_ref().take(share).collect();
+        for (nth, permit) in own.into_iter().enumerate() {
+            match dial(*to, permit) {
                 Ok(attempt) => begun.push(attempt),
                 Err(error) if nth > 0 => {
                     tracing::warn!(%error, "data connection not begun");
@@ -137,9 +144,15 @@ pub(crate) fn dial_until(
     to: SocketAddr,
     local: Option<IpAddr>,
     until: Instant,
+    permit: Permit,
 ) -> Result<Attempt, DataError> {
     let socket = dial(to, local, |socket| tune(socket, settings))?;
-    Ok(Attempt { socket, to, until })
+    Ok(Attempt {
+        socket,
+        to,
+        until,
+        permit,
+    })
 }
 
 impl Attempt {
@@ -177,12 +190,16 @@ impl Attempt {
     }
 
     fn finish(self, settings: &Settings) -> Result<Stream, DataError> {
-        let Self { socket, to, .. } = self;
+        let Self {
+            socket, to, permit, ..
+        } = self;
         let outcome = socket
             .take_error()
             .and_then(|error| error.map_or(Ok(()), Err))
             .and_then(|()| Stream::new(socket, to, settings));
-        outcome.map_err(|source| DataError::Connect { to, source })
+        outcome
+            .map(|stream| stream.with_permit(permit))
+            .map_err(|source| DataError::Connect { to, source })
     }
 
     fn timed_out(&self) -> DataError {
@@ -210,7 +227,15 @@ pub(crate) fn dial(
         socket.bind(&from.into()).map_err(fail)?;
     }
     match socket.connect(&SockAddr::from(to)) {
-        Err(e) if Errno::from_io_error(&e) != Some(Errno::INPROGRESS) => Err(fail(e)),
+        // A signal ends the call, not the attempt (connect(2)).
+        Err(e)
+            if !matches!(
+                Errno::from_io_error(&e),
+                Some(Errno::INPROGRESS | Errno::INTR)
+            ) =>
+        {
+            Err(fail(e))
+        }
         _ => Ok(socket),
     }
 }
@@ -232,40 +257,89 @@ pub(crate) fn is_settled(socket: &Socket) -> bool {
     )
 }
 
-/// Takes one waiting connection from an allowed host; closes those of others. `None` when none is
-/// waiting now.
+/// Connections from hosts that may not connect, of one transfer: closed at once.
+#[derive(Debug, Default)]
+pub(crate) struct Strangers {
+    first: Option<IpAddr>,
+    more: u64,
+}
+
+impl Strangers {
+    /// The first is logged now and the others are counted: a flood of them must not fill the log.
+    fn note(&mut self, peer: SocketAddr) {
+        if self.first.is_some() {
+            self.more += 1;
+            return;
+        }
+        self.first = Some(peer.ip().to_canonical());
+        tracing::warn!(%peer, "data connection from a host that may not connect closed");
+    }
+
+    /// Why no connection came within `seconds`.
+    pub(crate) fn no_peer(&self, seconds: u64) -> DataError {
+        match self.first {
+            Some(from) => DataError::Foreign { from, seconds },
+            None => DataError::NoPeer { seconds },
+        }
+    }
+}
+
+impl Drop for Strangers {
+    fn drop(&mut self) {
+        if self.more > 0 {
+            tracing::warn!(
+                more = self.more,
+                "further data connections from hosts that may not connect were closed"
+            );
+        }
+    }
+}
+
+/// Takes one connection from the listener's queue. `None`: there is none, or it was closed, being
+/// that of a host which may not connect.
 pub(crate) fn accept(
     transfer: &Transfer,
     listener: &Socket,
     policy: Accept,
     settings: &Settings,
-) -> Result<Option<Arc<Stream>>, DataError> {
-    loop {
-        let (socket, address) = match listener.accept() {
-            Ok(accepted) => accepted,
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(None),
-            Err(e) => {
-                after_refusal(transfer, e)?;
-                continue;
-            }
-        };
-        let Some(peer) = address.as_socket() else {
-            continue;
-        };
-        if let Accept::Only(host) = policy
-            && !same_host(peer.ip(), host)
-        {
-            tracing::warn!(%peer, %host, "data connection from another host closed");
-            continue;
+    strangers: &mut Strangers,
+) -> Result<Accepted, DataError> {
+    let (socket, address) = match listener.accept() {
+        Ok(accepted) => accepted,
+        Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(Accepted::Nothing),
+        Err(e) => {
+            after_refusal(transfer, e)?;
+            return Ok(Accepted::Closed);
         }
-        // What fails here is that connection's own trouble (it was reset already); a setting
-        // that the system refuses is the transfer's.
-        tune(&socket, settings)?;
-        match Stream::new(socket, peer, settings) {
-            Ok(stream) => return Ok(Some(Arc::new(stream))),
-            Err(error) => tracing::warn!(%peer, %error, "data connection dropped"),
+    };
+    let Some(peer) = address.as_socket() else {
+        return Ok(Accepted::Closed);
+    };
+    if !policy.admits(peer.ip()) {
+        strangers.note(peer);
+        return Ok(Accepted::Closed);
+    }
+    // What fails here is that connection's own trouble (it was reset already); a setting
+    // that the system refuses is the transfer's.
+    tune(&socket, settings)?;
+    match socket.set_nonblocking(true) {
+        Ok(()) => Ok(Accepted::Connection(socket, peer)),
+        Err(error) => {
+            tracing::warn!(%peer, %error, "data connection dropped");
+            Ok(Accepted::Closed)
         }
     }
+}
+
+/// What came from a listener's queue.
+#[derive(Debug)]
+pub(crate) enum Accepted {
+    /// Nothing waits there now.
+    Nothing,
+    /// A connection that is gone again.
+    Closed,
+    /// One from a host that may connect; its socket does not block.
+    Connection(Socket, SocketAddr),
 }
 
 /// Decides what a failed accept means (accept(2): errors of the new connection are reported by
@@ -300,22 +374,29 @@ pub(crate) fn accept_one(
     listener: &Socket,
     policy: Accept,
     settings: &Settings,
+    permit: Permit,
 ) -> Result<Arc<Stream>, DataError> {
+    let mut strangers = Strangers::default();
     loop {
-        if let Some(stream) = accept(transfer, listener, policy, settings)? {
-            return Ok(stream);
-        }
-        let left = settings.connect.saturating_sub(transfer.begin().elapsed());
-        if left.is_zero() {
-            let seconds = settings.connect.as_secs();
-            return Err(DataError::NoPeer { seconds });
-        }
-        let fds = [
-            (listener.as_fd(), PollFlags::IN),
-            (transfer.stop_wake().as_fd(), PollFlags::IN),
-        ];
-        wake::wait(fds, left).map_err(|e| DataError::setup("a wait", e))?;
         transfer.check()?;
+        match accept(transfer, listener, policy, settings, &mut strangers)? {
+            Accepted::Connection(socket, peer) => match Stream::new(socket, peer, settings) {
+                Ok(stream) => return Ok(Arc::new(stream.with_permit(permit))),
+                Err(error) => tracing::warn!(%peer, %error, "data connection dropped"),
+            },
+            Accepted::Closed => {}
+            Accepted::Nothing => {
+                let left = settings.connect.saturating_sub(transfer.begin().elapsed());
+                if left.is_zero() {
+                    return Err(strangers.no_peer(settings.connect.as_secs()));
+                }
+                let fds = [
+                    (listener.as_fd(), PollFlags::IN),
+                    (transfer.stop_wake().as_fd(), PollFlags::IN),
+                ];
+                wake::wait(fds, left).map_err(|e| DataError::setup("a wait", e))?;
+            }
+        }
     }
 }
 
@@ -323,11 +404,12 @@ pub(crate) fn accept_one(
 mod tests {
     use super::*;
 
-    /// Which connections are begun of `each` to two targets, if those in `fail` (counted over all) cannot.
+    /// Which connections are begun of `each` to each of two targets, if those in `fail` (counted over all) cannot.
     fn begun(each: usize, fail: &[usize]) -> Result<Vec<SocketAddr>, DataError> {
         let targets = [1, 2].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
         let mut nth = 0;
-        dial_each(&targets, each, |to| {
+        let permits = (0..2 * each).map(|_| Permit::unlimited()).collect();
+        dial_each(&targets, permits, |to, _| {
             nth += 1;
             let source = io::Error::from(Errno::MFILE);
             let failed = fail.contains(&nth);

@@ -118,6 +118,11 @@ impl Control {
         Ok(done)
     }
 
+    /// Whether all of `start..end` was handed to the store.
+    pub(crate) fn has_stored(&self, start: u64, end: u64) -> bool {
+        locked(&self.stored).contains(start, end)
+    }
+
     /// Data connections open now.
     pub fn streams(&self) -> u64 {
         locked(&self.live).len() as u64

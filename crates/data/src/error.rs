@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 
+use crate::ascii::ShrunkText;
 use crate::store::{Sink, Source};
 
 /// A failed transfer.
@@ -64,6 +65,16 @@ pub enum DataError {
         /// The limit.
         seconds: u64,
     },
+    /// Likewise, but from a host that may not connect one came.
+    #[error(
+        "no data connection arrived within {seconds} s from where it may come; one from {from} was refused"
+    )]
+    Foreign {
+        /// The host, IPv4-mapped addresses as IPv4; the first of several.
+        from: std::net::IpAddr,
+        /// The limit.
+        seconds: u64,
+    },
     /// A data connection broke.
     #[error("data connection with {peer} broke: {source}")]
     Wire {
@@ -115,9 +126,14 @@ pub enum DataError {
 
 impl DataError {
     pub(crate) fn read(source: &dyn Source, error: io::Error) -> Self {
-        Self::Read {
-            what: source.name(),
-            source: error,
+        let what = source.name();
+        let inner = error.get_ref();
+        match inner.and_then(|e| e.downcast_ref::<ShrunkText>()) {
+            Some(&ShrunkText { at, expected }) => Self::Shrunk { what, at, expected },
+            None => Self::Read {
+                what,
+                source: error,
+            },
         }
     }
 

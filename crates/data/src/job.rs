@@ -88,6 +88,9 @@ pub struct Settings {
     pub most_streams: usize,
     /// Likewise: never fewer, while there is something left to send; at least 1, at most `streams`.
     pub least_streams: usize,
+    /// MODE E: data connections that the transfer may have at a time, whoever opens them and however
+    /// many targets there are. Further ones that are made to this end wait until one ends.
+    pub most_connections: usize,
     /// Sending: `tune::streams::auto` decides about streams (`least_streams` to `most_streams`) and pace
     /// while data moves.
     pub adapt: bool,
@@ -197,6 +200,7 @@ impl Default for Settings {
             streams: 1,
             most_streams: 1,
             least_streams: 1,
+            most_connections: 256,
             adapt: false,
             block: 1 << 20,
             io: IoMethod::Auto,

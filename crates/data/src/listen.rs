@@ -11,10 +11,12 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::error::DataError;
 use crate::sizing::handshake;
+use crate::stream::same_host;
 
-/// Connections that may wait to be accepted: more than any client opens at once, so that a port
-/// scan does not crowd out the peer.
-const BACKLOG: i32 = 256;
+/// Connections that may wait to be accepted, as far as the system allows (net.core.somaxconn): more
+/// than any client opens at once, so that strangers who connect before the transfer begins do not
+/// crowd out the peer.
+const BACKLOG: i32 = 4096;
 
 /// How a listener is made.
 #[derive(Debug, Clone)]
@@ -38,10 +40,24 @@ pub struct ListenOptions {
 /// transfer goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Accept {
-    /// Only this host (the control connection's peer). IPv4-mapped IPv6 addresses count as IPv4.
+    /// Only this host (the control connection's peer). IPv4-mapped IPv6 addresses count as IPv4,
+    /// and 127.0.0.1 and ::1 are one host.
     Only(IpAddr),
-    /// Any host (third-party transfers by users who may).
+    /// These two hosts: the control connection's peer, and the one that it named.
+    Either(IpAddr, IpAddr),
+    /// Any host (third-party transfers, where the administrator allows it).
     Any,
+}
+
+impl Accept {
+    /// Whether a host may connect.
+    pub fn admits(self, host: IpAddr) -> bool {
+        match self {
+            Self::Only(one) => same_host(host, one),
+            Self::Either(one, other) => same_host(host, one) || same_host(host, other),
+            Self::Any => true,
+        }
+    }
 }
 
 pub(crate) fn bind_any(options: &ListenOptions) -> Result<Socket, DataError> {

@@ -1,10 +1,10 @@
 //! One data TCP connection.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 use rustix::event::PollFlags;
@@ -12,8 +12,10 @@ use socket2::{Socket, TcpKeepalive};
 
 use tune::sizing::StreamId;
 
+use crate::budget::Permit;
 use crate::error::DataError;
 use crate::job::{Congestion, Settings};
+use crate::lock::locked;
 use crate::os::tcp_info::{MemInfo, TcpInfo, mem_info, tcp_info};
 use crate::os::{congestion, sockopt, wake};
 use crate::sizing::handshake;
@@ -56,6 +58,8 @@ pub struct Stream {
     acknowledged_before: AtomicU64,
     /// The congestion control it had before somebody changed it.
     first_congestion: OnceLock<Vec<u8>>,
+    /// Lasts as long as the socket, so that connections kept between transfers count.
+    permit: Mutex<Option<Permit>>,
 }
 
 impl Stream {
@@ -86,7 +90,29 @@ impl Stream {
             receive_buffer: AtomicU64::new(0),
             acknowledged_before: AtomicU64::new(0),
             first_congestion: OnceLock::new(),
+            permit: Mutex::new(Some(Permit::unlimited())),
         })
+    }
+
+    /// The same connection, open by the right of `permit`.
+    pub(crate) fn with_permit(self, permit: Permit) -> Self {
+        self.hold(permit);
+        self
+    }
+
+    /// Is open by the right of `permit` from now on.
+    pub(crate) fn hold(&self, permit: Permit) {
+        *locked(&self.permit) = Some(permit);
+    }
+
+    /// Gives its permit to another connection, while it has no part in the transfer.
+    pub(crate) fn yield_permit(&self) -> Option<Permit> {
+        locked(&self.permit).take()
+    }
+
+    /// Whether it has a permit.
+    pub(crate) fn has_permit(&self) -> bool {
+        locked(&self.permit).is_some()
     }
 
     /// From now on takes no more than can be sent soon.
@@ -269,9 +295,14 @@ fn leave_timers_to_long_paths(socket: &Socket) {
 }
 
 /// Whether two addresses are the same host: an IPv4 peer of an IPv6 socket shows up as
-/// `::ffff:a.b.c.d`.
-pub(crate) fn same_host(a: IpAddr, b: IpAddr) -> bool {
-    a.to_canonical() == b.to_canonical()
+/// `::ffff:a.b.c.d`, and 127.0.0.1 and ::1 are this host in two families.
+pub fn same_host(a: IpAddr, b: IpAddr) -> bool {
+    let (a, b) = (a.to_canonical(), b.to_canonical());
+    a == b || (is_localhost(a) && is_localhost(b))
+}
+
+fn is_localhost(ip: IpAddr) -> bool {
+    ip == IpAddr::V4(Ipv4Addr::LOCALHOST) || ip == IpAddr::V6(Ipv6Addr::LOCALHOST)
 }
 
 #[cfg(test)]
@@ -279,12 +310,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mapped_addresses_are_the_same_host() {
+    fn mapped_and_loopback_addresses_are_the_same_host() {
         let same = |a: &str, b: &str| same_host(a.parse().unwrap(), b.parse().unwrap());
         assert!(same("127.0.0.1", "::ffff:127.0.0.1"));
         assert!(same("::ffff:10.0.0.1", "10.0.0.1"));
         assert!(!same("127.0.0.1", "127.0.0.2"));
-        assert!(!same("127.0.0.1", "::1"));
+        assert!(same("127.0.0.1", "::1") && same("::1", "::ffff:127.0.0.1"));
+        assert!(!same("127.0.0.2", "::1") && !same("10.0.0.1", "fd00::1"));
     }
 
     #[test]

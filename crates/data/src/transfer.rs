@@ -147,12 +147,20 @@ impl Transfer {
 
     /// A stream joins.
     pub(crate) fn on_join(&self) {
-        locked(&self.first_connection).get_or_insert_with(Instant::now);
-        self.clock.touch();
+        self.note_connection();
         let at_work = self.streams.fetch_add(1, Ordering::Relaxed) + 1;
         let mut stats = locked(&self.stats);
         stats.streams += 1;
         stats.streams_most = stats.streams_most.max(at_work);
+    }
+
+    /// There is a connection. Only the first one is progress: a peer that connects again and again
+    /// and sends nothing stalls the transfer.
+    pub(crate) fn note_connection(&self) {
+        locked(&self.first_connection).get_or_insert_with(|| {
+            self.clock.touch();
+            Instant::now()
+        });
     }
 
     /// A stream leaves, whose peer acknowledged so much of this transfer, bytes.

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use rustix::event::PollFlags;
 use rustix::pipe::SpliceFlags;
 
-use crate::budget::Permit;
 use crate::error::DataError;
 use crate::job::WireStats;
 use crate::os::tcp_info::{self, TcpInfo};
@@ -30,10 +29,10 @@ pub(crate) struct Wire<'t> {
     stream: Arc<Stream>,
     before: TcpInfo,
     joined: Instant,
-    kernel_bytes: u64,
+    /// What the peer had acknowledged when somebody last looked, bytes.
+    acknowledged: u64,
     wire_time: Duration,
     store_time: Duration,
-    _permit: Permit,
 }
 
 /// What ended a wait for input.
@@ -46,7 +45,7 @@ pub(crate) enum Input {
 }
 
 impl<'t> Wire<'t> {
-    pub(crate) fn new(transfer: &'t Transfer, stream: Arc<Stream>, permit: Permit) -> Self {
+    pub(crate) fn new(transfer: &'t Transfer, stream: Arc<Stream>) -> Self {
         let before = tcp_info::tcp_info(stream.as_fd()).unwrap_or_default();
         stream.note_acknowledged_before(before.bytes_acked);
         transfer.control().attach(&stream);
@@ -56,10 +55,9 @@ impl<'t> Wire<'t> {
             joined: Instant::now(),
             transfer,
             stream,
-            kernel_bytes: 0,
+            acknowledged: before.bytes_acked,
             wire_time: Duration::ZERO,
             store_time: Duration::ZERO,
-            _permit: permit,
         }
     }
 
@@ -128,7 +126,14 @@ impl<'t> Wire<'t> {
         self.when(PollFlags::IN, |s| recv(s, buf))
     }
 
-    /// As [`Wire::recv`], but `other` ends the wait too while nothing has come.
+    /// As [`Wire::recv`], for bytes that are no progress by themselves: headers, and what is
+    /// skipped. Whoever takes them looks at the clock ([`Wire::check_clock`]) if nothing better
+    /// follows.
+    pub(crate) fn recv_idly(&mut self, buf: &mut [u8]) -> Result<usize, DataError> {
+        self.until_done(PollFlags::IN, |s| recv(s, buf))
+    }
+
+    /// As [`Wire::recv_idly`], but `other` ends the wait too while nothing has come.
     pub(crate) fn recv_unless(&mut self, buf: &mut [u8], other: &Wake) -> Result<Input, DataError> {
         let begin = Instant::now();
         let input = loop {
@@ -142,7 +147,6 @@ impl<'t> Wire<'t> {
             }
         };
         self.wire_time += begin.elapsed();
-        self.transfer.clock().touch();
         Ok(input)
     }
 
@@ -196,8 +200,19 @@ impl<'t> Wire<'t> {
         }
     }
 
-    /// Runs `op` on the socket, waiting for `ready` whenever it would block.
+    /// Runs `op` on the socket, waiting for `ready` whenever it would block. That it is done is
+    /// progress of the transfer.
     pub(crate) fn when<T>(
+        &mut self,
+        ready: PollFlags,
+        op: impl FnMut(&Stream) -> io::Result<T>,
+    ) -> Result<T, DataError> {
+        let done = self.until_done(ready, op)?;
+        self.transfer.clock().touch();
+        Ok(done)
+    }
+
+    fn until_done<T>(
         &mut self,
         ready: PollFlags,
         mut op: impl FnMut(&Stream) -> io::Result<T>,
@@ -212,7 +227,6 @@ impl<'t> Wire<'t> {
             self.wait(ready, None)?;
         };
         self.wire_time += begin.elapsed();
-        self.transfer.clock().touch();
         Ok(done)
     }
 
@@ -232,16 +246,21 @@ impl<'t> Wire<'t> {
     }
 
     /// [`DataError::Stalled`] if nothing moved for the limit. A call that fills a large buffer
-    /// over a slow path may take long; bytes the peer acknowledged meanwhile count as moved.
+    /// over a slow path may take long; bytes the peer acknowledged meanwhile count as moved. What it
+    /// sent does not: payload is counted when it is read, and all else is no progress.
     fn check_stall(&mut self) -> Result<(), DataError> {
-        let clock = self.transfer.clock();
-        if let Ok(info) = tcp_info::tcp_info(self.stream.as_fd()) {
-            let bytes = info.bytes_acked.saturating_add(info.bytes_received);
-            if bytes != self.kernel_bytes {
-                self.kernel_bytes = bytes;
-                clock.touch();
-            }
+        if let Ok(info) = tcp_info::tcp_info(self.stream.as_fd())
+            && info.bytes_acked != self.acknowledged
+        {
+            self.acknowledged = info.bytes_acked;
+            self.transfer.clock().touch();
         }
+        self.check_clock()
+    }
+
+    /// [`DataError::Stalled`] if nothing moved for the limit.
+    pub(crate) fn check_clock(&self) -> Result<(), DataError> {
+        let clock = self.transfer.clock();
         if clock.left().is_zero() {
             let seconds = clock.limit_seconds();
             return Err(DataError::Stalled { seconds });

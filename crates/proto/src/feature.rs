@@ -54,6 +54,8 @@ pub struct Features {
     pub tune: bool,
     /// The server runs the congestion control that `OPTS TUNE` names (`Congestion` of that line).
     pub tune_congestion: bool,
+    /// `SITE DATAPEER` names the one other host of data connections (longhaul's ` DATAPEER` line).
+    pub data_peer: bool,
     /// All lines, trimmed.
     pub lines: Vec<String>,
 }
@@ -107,6 +109,7 @@ impl Features {
                 self.tune = has(streams::STREAMS);
                 self.tune_congestion = has(streams::CONGESTION);
             }
+            "DATAPEER" => self.data_peer = true,
             "DRS" => self.drs = sizing::parse_names(&parameters),
             "XCRC" => self.note_x(Algorithm::Crc32),
             "XMD5" => self.note_x(Algorithm::Md5),

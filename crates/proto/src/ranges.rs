@@ -2,6 +2,7 @@
 //!
 //! Ends are exclusive everywhere: a complete store of 3 000 000 bytes is `0-3000000`.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// Bytes `start..end` of a file. `start < end`.
@@ -43,10 +44,14 @@ pub enum RangeError {
     TooMany,
 }
 
-/// A set of bytes, kept as sorted, disjoint, non-adjacent ranges.
+/// A set of bytes, kept as sorted, disjoint, non-adjacent ranges. Changes take logarithmic time
+/// whatever the order they come in: a peer decides about it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RangeSet {
-    ranges: Vec<ByteRange>,
+    /// End by start.
+    ranges: BTreeMap<u64, u64>,
+    /// In all.
+    bytes: u64,
 }
 
 impl RangeSet {
@@ -60,19 +65,18 @@ impl RangeSet {
         if start >= end {
             return 0;
         }
-        let first = self.ranges.partition_point(|r| r.end < start);
-        let last = self.ranges.partition_point(|r| r.start <= end);
-        let before: u64 = self.ranges[first..last].iter().map(|r| r.len()).sum();
-        let merged = ByteRange {
-            start: self.ranges[first..last]
-                .first()
-                .map_or(start, |r| r.start.min(start)),
-            end: self.ranges[first..last]
-                .last()
-                .map_or(end, |r| r.end.max(end)),
-        };
-        self.ranges.splice(first..last, [merged]);
-        merged.len() - before
+        let before = self.bytes;
+        let mut merged = ByteRange { start, end };
+        // Each range that it touches goes; one that was added costs at most one removal later.
+        while let Some(last) = self.last_from(merged.end).filter(|r| r.end >= merged.start) {
+            self.ranges.remove(&last.start);
+            self.bytes -= last.len();
+            merged.start = merged.start.min(last.start);
+            merged.end = merged.end.max(last.end);
+        }
+        self.ranges.insert(merged.start, merged.end);
+        self.bytes += merged.len();
+        self.bytes - before
     }
 
     /// Takes `start..end` out.
@@ -80,66 +84,75 @@ impl RangeSet {
         if start >= end {
             return;
         }
-        let first = self.ranges.partition_point(|r| r.end <= start);
-        let last = self.ranges.partition_point(|r| r.start < end);
-        let left = self.ranges[first..last]
-            .first()
-            .and_then(|r| ByteRange::new(r.start, start));
-        let right = self.ranges[first..last]
-            .last()
-            .and_then(|r| ByteRange::new(end, r.end));
-        self.ranges
-            .splice(first..last, left.into_iter().chain(right));
+        while let Some(last) = self.last_from(end - 1).filter(|r| r.end > start) {
+            self.ranges.remove(&last.start);
+            self.bytes -= last.len();
+            let left = ByteRange::new(last.start, start);
+            let right = ByteRange::new(end, last.end);
+            for kept in left.into_iter().chain(right) {
+                self.ranges.insert(kept.start, kept.end);
+                self.bytes += kept.len();
+            }
+        }
     }
 
-    /// Adds every range of `other`, in time linear in both.
+    /// The last range that begins at `start` or before.
+    fn last_from(&self, start: u64) -> Option<ByteRange> {
+        let (start, end) = self.ranges.range(..=start).next_back()?;
+        ByteRange::new(*start, *end)
+    }
+
+    /// Adds every range of `other`.
     pub fn extend(&mut self, other: &Self) {
-        let mut ranges = std::mem::take(&mut self.ranges);
-        ranges.extend(other.iter());
-        *self = Self::normalised(ranges);
+        for r in other.iter() {
+            self.insert(r.start, r.end);
+        }
     }
 
     /// The bytes of `start..end` that are not in the set.
     pub fn gaps(&self, start: u64, end: u64) -> Self {
-        let first = self.ranges.partition_point(|r| r.end <= start);
-        let mut gaps = Vec::new();
+        let mut gaps = Self::new();
         let mut at = start;
-        for r in self.ranges[first..].iter().take_while(|r| r.start < end) {
-            gaps.extend(ByteRange::new(at, r.start));
-            at = r.end;
+        let before = self.last_from(start).into_iter();
+        let later = self.ranges.range(start.saturating_add(1)..);
+        let later = later.map(|(start, end)| ByteRange {
+            start: *start,
+            end: *end,
+        });
+        for r in before.chain(later).take_while(|r| r.start < end) {
+            gaps.insert(at, r.start);
+            at = at.max(r.end);
         }
-        gaps.extend(ByteRange::new(at, end));
-        Self { ranges: gaps }
+        gaps.insert(at, end);
+        gaps
     }
 
     /// Whether all of `start..end` is in the set (true for an empty span).
     pub fn contains(&self, start: u64, end: u64) -> bool {
-        let after = self.ranges.partition_point(|r| r.start <= start);
-        let holder = after.checked_sub(1).and_then(|i| self.ranges.get(i));
-        start >= end || holder.is_some_and(|r| end <= r.end)
+        start >= end || self.last_from(start).is_some_and(|r| end <= r.end)
     }
 
     /// Bytes in the set.
     pub fn bytes(&self) -> u64 {
-        self.ranges.iter().map(|r| r.len()).sum()
+        self.bytes
     }
 
     /// End of the run that starts at 0; 0 when byte 0 is missing.
     pub fn prefix(&self) -> u64 {
-        self.ranges
-            .first()
-            .filter(|r| r.start == 0)
-            .map_or(0, |r| r.end)
+        self.ranges.get(&0).copied().unwrap_or(0)
     }
 
     /// One past the last byte; 0 when empty.
     pub fn end(&self) -> u64 {
-        self.ranges.last().map_or(0, |r| r.end)
+        self.ranges.last_key_value().map_or(0, |(_, end)| *end)
     }
 
     /// Ascending ranges.
     pub fn iter(&self) -> impl Iterator<Item = ByteRange> + '_ {
-        self.ranges.iter().copied()
+        self.ranges.iter().map(|(start, end)| ByteRange {
+            start: *start,
+            end: *end,
+        })
     }
 
     /// Number of ranges.
@@ -154,7 +167,7 @@ impl RangeSet {
 
     /// Reads `a-b,c-d`. Overlapping or unordered ranges are merged; `a-a` is empty and allowed.
     pub fn parse(text: &str) -> Result<Self, RangeError> {
-        let mut ranges = Vec::new();
+        let mut set = Self::new();
         for (n, item) in text.trim().split(',').enumerate() {
             if n >= MAX_RANGES {
                 return Err(RangeError::TooMany);
@@ -164,23 +177,9 @@ impl RangeSet {
             if b < a {
                 return Err(RangeError::Reversed);
             }
-            ranges.extend(ByteRange::new(a, b));
+            set.insert(a, b);
         }
-        Ok(Self::normalised(ranges))
-    }
-
-    /// Sorts and merges. One sort, because inserting one by one into a long list is quadratic when a
-    /// peer sends it in descending order.
-    fn normalised(mut ranges: Vec<ByteRange>) -> Self {
-        ranges.sort_by_key(|r| r.start);
-        ranges.dedup_by(|next, kept| {
-            let touches = next.start <= kept.end;
-            if touches {
-                kept.end = kept.end.max(next.end);
-            }
-            touches
-        });
-        Self { ranges }
+        Ok(set)
     }
 }
 
@@ -194,7 +193,7 @@ fn parse_number(text: &str) -> Result<u64, RangeError> {
 
 impl fmt::Display for RangeSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, r) in self.ranges.iter().enumerate() {
+        for (i, r) in self.iter().enumerate() {
             let comma = if i == 0 { "" } else { "," };
             write!(f, "{comma}{}-{}", r.start, r.end)?;
         }
@@ -205,6 +204,7 @@ impl fmt::Display for RangeSet {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn set(text: &str) -> RangeSet {
         RangeSet::parse(text).unwrap()
@@ -287,6 +287,50 @@ mod tests {
             assert_eq!(RangeSet::parse(text), Err(RangeError::Malformed), "{text}");
         }
         assert_eq!(RangeSet::parse("5-4"), Err(RangeError::Reversed));
+    }
+
+    proptest! {
+        #[test]
+        fn is_a_set_of_bytes(
+            steps in proptest::collection::vec((any::<bool>(), 0u64..60, 0u64..60), 0..40),
+            (start, end) in (0u64..70, 0u64..70),
+        ) {
+            let mut set = RangeSet::new();
+            let mut bytes = std::collections::BTreeSet::new();
+            for (add, a, b) in steps {
+                if add {
+                    let before = bytes.len();
+                    bytes.extend(a..b);
+                    prop_assert_eq!(set.insert(a, b), (bytes.len() - before) as u64);
+                } else {
+                    bytes.retain(|byte| !(a..b).contains(byte));
+                    set.remove(a, b);
+                }
+            }
+            let held = |set: &RangeSet| set.iter().flat_map(|r| r.start..r.end).collect::<Vec<_>>();
+            prop_assert_eq!(held(&set), bytes.iter().copied().collect::<Vec<_>>());
+            prop_assert_eq!(set.bytes(), bytes.len() as u64);
+            let ends: Vec<_> = set.iter().collect();
+            prop_assert!(ends.windows(2).all(|w| w[0].end < w[1].start));
+            let missing: Vec<u64> = (start..end).filter(|b| !bytes.contains(b)).collect();
+            prop_assert_eq!(set.contains(start, end), missing.is_empty());
+            prop_assert_eq!(held(&set.gaps(start, end)), missing);
+        }
+    }
+
+    #[test]
+    fn many_ranges_in_any_order_take_no_time() {
+        // Quadratic work would not end while anybody waits.
+        let many = 400_000;
+        let mut set = RangeSet::new();
+        for n in (0..many).rev() {
+            set.insert(n * 2, n * 2 + 1);
+        }
+        assert_eq!(set.count() as u64, many);
+        for n in (0..many).rev() {
+            set.remove(n * 2, n * 2 + 1);
+        }
+        assert!(set.is_empty());
     }
 
     #[test]

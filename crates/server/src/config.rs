@@ -56,15 +56,19 @@ pub struct ServerConfig {
     pub ftp_info_log: Option<PathBuf>,
     /// Third-party data connections.
     pub third_party: ThirdParty,
+    /// Who may make them need not name the other host (SITE DATAPEER): any host may connect to their
+    /// data ports, and be connected to.
+    pub foreign_data_addresses: bool,
     /// Sessions in all.
     pub max_sessions: usize,
     /// Sessions per client address.
     pub max_sessions_per_address: usize,
     /// Sessions per logged-in user.
     pub max_sessions_per_user: usize,
-    /// Data streams in all.
+    /// Data connections in all, at work or kept for a next transfer. One client address has at most
+    /// half of what the others leave.
     pub max_streams: usize,
-    /// Data streams a client may ask for in one transfer.
+    /// Data connections of one transfer, whoever opens them.
     pub max_streams_per_transfer: u32,
     /// No command for this long after login: 421.
     pub idle_timeout: Duration,
@@ -113,6 +117,7 @@ impl Default for ServerConfig {
             transfer_log: None,
             ftp_info_log: None,
             third_party: ThirdParty::default(),
+            foreign_data_addresses: false,
             max_sessions: 20_000,
             max_sessions_per_address: 1000,
             max_sessions_per_user: 1000,

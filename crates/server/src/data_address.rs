@@ -38,10 +38,10 @@ impl Ends {
         Ok(ListenOptions {
             ip,
             ports: config.data_ports.map(|(low, high)| low..=high),
-            accept: if request.any_host {
-                Accept::Any
-            } else {
-                Accept::Only(self.accepted_peer(request.family))
+            accept: match (request.any_host, request.other_host) {
+                (true, _) => Accept::Any,
+                (false, Some(other)) => Accept::Either(self.accepted_peer(request.family), other),
+                (false, None) => Accept::Only(self.accepted_peer(request.family)),
             },
             send_buffer: request.send_buffer,
             receive_buffer: request.receive_buffer,
@@ -55,12 +55,20 @@ impl Ends {
     }
 
     /// Local address for outgoing data connections: the one the client knows, when they all go to
-    /// the client itself; otherwise the route decides.
-    pub(crate) fn connect_from(&self, targets: &[SocketAddr]) -> Option<IpAddr> {
+    /// the client itself, or to a host that it named, whose server was told that address in turn.
+    /// Where any host may be used (`foreign`), the route decides, and so it does towards others from
+    /// a loopback address.
+    pub(crate) fn connect_from(&self, targets: &[SocketAddr], foreign: bool) -> Option<IpAddr> {
+        let local = self.local.ip();
+        let to_client = |target: &SocketAddr| target.ip().to_canonical() == self.peer.ip();
+        let named = |target: &SocketAddr| {
+            let host = target.ip().to_canonical();
+            !foreign && local.is_loopback() == host.is_loopback()
+        };
         targets
             .iter()
-            .all(|target| target.ip().to_canonical() == self.peer.ip())
-            .then_some(self.local.ip())
+            .all(|target| to_client(target) || named(target))
+            .then_some(local)
     }
 
     fn accepted_peer(&self, family: Family) -> IpAddr {
@@ -118,6 +126,7 @@ mod tests {
         ListenRequest {
             family,
             any_host,
+            other_host: None,
             receive_buffer: None,
             send_buffer: None,
             sizing: proto::sizing::Sizing::Auto,
@@ -144,6 +153,19 @@ mod tests {
     }
 
     #[test]
+    fn a_named_host_may_connect_besides_the_client() {
+        let ends = Ends::new(at("10.0.0.1:21"), at("10.0.0.9:5000"));
+        let other = at("10.0.0.7:0").ip();
+        let request = ListenRequest {
+            other_host: Some(other),
+            ..request(Family::V4, false)
+        };
+        let options = ends.listen_options(&request, &ServerConfig::default());
+        let expected = Accept::Either(at("10.0.0.9:0").ip(), other);
+        assert_eq!(options.unwrap().accept, expected);
+    }
+
+    #[test]
     fn loopback_is_known_in_both_families() {
         let ends = Ends::new(at("[::1]:21"), at("[::1]:5000"));
         let v4 = at("127.0.0.1:0").ip();
@@ -162,11 +184,16 @@ mod tests {
     }
 
     #[test]
-    fn only_connections_to_the_client_itself_are_bound() {
+    fn connections_to_the_client_and_to_hosts_that_it_named_are_bound() {
         let ends = Ends::new(at("127.0.0.1:21"), at("127.0.0.1:5000"));
         let client = at("127.0.0.1:6000");
         let third = at("192.0.2.7:6000");
-        assert_eq!(ends.connect_from(&[client]), Some(ends.local.ip()));
-        assert_eq!(ends.connect_from(&[client, third]), None);
+        assert_eq!(ends.connect_from(&[client], true), Some(ends.local.ip()));
+        assert_eq!(ends.connect_from(&[client, third], true), None);
+        // No way leads from this host's loopback to another host.
+        assert_eq!(ends.connect_from(&[third], false), None);
+        let ends = Ends::new(at("192.0.2.1:21"), at("192.0.2.9:5000"));
+        assert_eq!(ends.connect_from(&[third], false), Some(ends.local.ip()));
+        assert_eq!(ends.connect_from(&[third], true), None);
     }
 }

@@ -1,12 +1,13 @@
 //! What all sessions of a server share.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use data::budget::StreamBudget;
 use tokio::sync::{Semaphore, watch};
 
 use crate::config::ServerConfig;
-use crate::limits::Limits;
+use crate::limits::{Limits, client_key};
 use crate::login::Logins;
 use crate::transfer_log::TransferLog;
 
@@ -37,7 +38,7 @@ pub(crate) struct Shared {
     pub(crate) log: TransferLog,
     /// What OPTS TUNE offers.
     pub(crate) congestion: Arc<[String]>,
-    /// Bound on data streams at work.
+    /// Bound on data streams, at work or kept.
     pub(crate) streams: StreamBudget,
     /// One permit per transfer. A transfer has a thread of its own from its first moment, streams
     /// or not, so there are as many places as streams; at the bound a transfer is refused (450).
@@ -82,6 +83,11 @@ impl Shared {
             logins,
             log,
         }
+    }
+
+    /// The bound on data streams, for those of one client.
+    pub(crate) fn streams_of(&self, client: IpAddr) -> StreamBudget {
+        self.streams.share_of(client_key(client))
     }
 
     /// Tells all sessions.

@@ -58,8 +58,8 @@ pub(crate) enum Step {
 }
 
 impl Work {
-    /// Starts to make a listener. On a blocking thread: a range of taken ports is tried through.
-    pub(crate) fn listen(options: ListenOptions, shared: &Arc<Shared>) -> Self {
+    /// Starts to make a listener for `client`. On a blocking thread: a range of taken ports is tried through.
+    pub(crate) fn listen(options: ListenOptions, client: IpAddr, shared: &Arc<Shared>) -> Self {
         let shared = Arc::clone(shared);
         Self::Listen(Box::pin(async move {
             let _place = shared.listens.acquire().await;
@@ -67,7 +67,7 @@ impl Work {
                 .await
                 .map_err(|_| internal_error())?
                 .map_err(|error| file_error(&error))?;
-            channel.set_budget(shared.streams.clone());
+            channel.set_budget(shared.streams_of(client));
             Ok(channel)
         }))
     }

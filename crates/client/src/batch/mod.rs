@@ -74,7 +74,7 @@ impl Context {
     pub(crate) fn new(options: CopyOptions, observer: Arc<dyn Observer>) -> Result<Self, Failure> {
         let trace = options.trace.as_deref().map(Trace::create).transpose()?;
         Ok(Self {
-            pool: Arc::new(Pool::new(options.timeout)),
+            pool: Arc::new(Pool::new(options.timeout).allow_foreign_data(options.foreign_data)),
             meter: Arc::default(),
             trace,
             rate: options.limit_rate.map(RateLimit::new),

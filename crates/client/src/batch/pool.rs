@@ -12,6 +12,7 @@ use crate::{Exit, Failure};
 #[derive(Debug)]
 pub(crate) struct Pool {
     timeout: Duration,
+    foreign_data: bool,
     idle: Mutex<HashMap<Server, Vec<Session>>>,
     /// Servers that refuse to rename: files are stored under their final names there.
     no_rename: Mutex<HashSet<Server>>,
@@ -26,10 +27,19 @@ impl Pool {
     pub(crate) fn new(timeout: Duration) -> Self {
         Self {
             timeout,
+            foreign_data: false,
             idle: Mutex::default(),
             no_rename: Mutex::default(),
             met: Mutex::default(),
             wary: Mutex::default(),
+        }
+    }
+
+    /// Sessions may have data connections with other hosts than their server's.
+    pub(crate) fn allow_foreign_data(self, allowed: bool) -> Self {
+        Self {
+            foreign_data: allowed,
+            ..self
         }
     }
 
@@ -58,7 +68,8 @@ impl Pool {
             look_at,
         };
         match Session::begin(server, self.timeout, opening).await {
-            Ok(session) => {
+            Ok(mut session) => {
+                session.allow_foreign_data(self.foreign_data);
                 lock(&self.met).insert(server.clone());
                 Ok(session)
             }

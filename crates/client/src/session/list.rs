@@ -179,6 +179,7 @@ fn settings(patience: Duration) -> Settings {
         streams: 1,
         most_streams: 1,
         least_streams: 1,
+        most_connections: 1,
         adapt: false,
         block: 64 << 10,
         io: IoMethod::Copy,

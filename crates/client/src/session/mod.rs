@@ -53,6 +53,10 @@ pub struct Session {
     connectable: bool,
     /// Asked ahead with the next transfer command.
     pub(crate) then: Vec<Command>,
+    /// Data connections may be with other hosts than the server's own (striped servers).
+    foreign_data: bool,
+    /// The other host of data connections that the server was told last.
+    data_peer: Option<IpAddr>,
     /// The server refused something that was sent ahead of its time, or the connection ended over it.
     wary: bool,
 }
@@ -128,6 +132,8 @@ impl Session {
             handshake,
             checksum_markers: false,
             then: Vec::new(),
+            foreign_data: false,
+            data_peer: None,
             wary: false,
         }
     }
@@ -146,6 +152,7 @@ impl Session {
         let before = std::mem::replace(self, fresh);
         self.said = before.said;
         self.connectable = before.connectable;
+        self.foreign_data = before.foreign_data;
         Ok(())
     }
 
@@ -164,7 +171,12 @@ impl Session {
             careful: self.wary,
             look_at: None,
         };
-        async move { Self::begin(&server, patience, opening).await }
+        let foreign = self.foreign_data;
+        async move {
+            let mut session = Self::begin(&server, patience, opening).await?;
+            session.foreign_data = foreign;
+            Ok(session)
+        }
     }
 
     /// What the server announced.
@@ -183,6 +195,11 @@ impl Session {
         } else {
             kernel.min(self.handshake)
         }
+    }
+
+    /// Whether data connections may be with other hosts than the server's own.
+    pub(crate) fn allow_foreign_data(&mut self, allowed: bool) {
+        self.foreign_data = allowed;
     }
 
     /// Whether the server is on this machine.

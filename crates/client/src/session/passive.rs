@@ -5,14 +5,18 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
 
-use data::channel::{Accept, Channel, ListenOptions};
+use data::channel::{Accept, Channel, ListenOptions, same_host};
 use proto::address::{PassiveAddress, find_in_227, find_in_229};
-use proto::command::{Command, EpsvArg};
+use proto::command::{Command, EpsvArg, Site};
 use proto::reply::Reply;
 use proto::sizing::Sizing;
 
 use super::{Session, replies};
 use crate::{Exit, Failure};
+
+/// What the user is told of a data address that is not used.
+const FOREIGN: &str = "told a data address of another host; its own is used instead \
+                       (--allow-foreign-data-address goes to the other one)";
 
 /// Which passive command is tried first; the other follows when it is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,10 +107,50 @@ impl Session {
         }
     }
 
+    /// Where data connections to a server go that told `told`: to the server, whatever host it names
+    /// (it may be behind address translation, or send its clients against others, RFC 2577 §3), unless
+    /// other hosts are allowed.
+    pub(crate) fn data_address(
+        &mut self,
+        told: SocketAddr,
+        warnings: &mut Vec<String>,
+    ) -> SocketAddr {
+        let peer = SocketAddr::new(self.control.peer().ip().to_canonical(), told.port());
+        if self.foreign_data || same_host(told.ip(), peer.ip()) {
+            return told;
+        }
+        // One that only its neighbours can reach is the usual fault of a server behind translation.
+        if in_order(told, peer).0 == told {
+            self.warn(warnings, FOREIGN);
+        }
+        peer
+    }
+
+    /// Tells the server which other host its data connections will be with, where it wants to know:
+    /// it allows those of this machine only. One that refuses says why when they are made.
+    pub(crate) async fn name_data_peer(&mut self, host: IpAddr) -> Result<(), Failure> {
+        let (host, own) = (host.to_canonical(), self.control.local().ip());
+        // Another server on this machine has this machine's address there.
+        let is_here = same_host(host, own) || host.is_loopback();
+        if !self.features().data_peer || is_here || self.data_peer == Some(host) {
+            return Ok(());
+        }
+        self.control
+            .call(&Command::Site(Site::DataPeer(Some(host))))
+            .await?;
+        self.data_peer = Some(host);
+        Ok(())
+    }
+
     /// Prepares for data connections from this machine to where the server listens. Gives the address
     /// to use next when the first does not answer: behind address translation a server may tell an
     /// address that only its neighbours can reach.
-    pub(crate) fn connect_to(&mut self, told: SocketAddr) -> Option<SocketAddr> {
+    pub(crate) fn connect_to(
+        &mut self,
+        told: SocketAddr,
+        warnings: &mut Vec<String>,
+    ) -> Option<SocketAddr> {
+        let told = self.data_address(told, warnings);
         let peer = SocketAddr::new(self.control.peer().ip().to_canonical(), told.port());
         let (first, second) = in_order(told, peer);
         self.channel = Some(Channel::connect_to(vec![first], self.local_for(first.ip())));
@@ -151,7 +195,10 @@ impl Session {
         let options = ListenOptions {
             ip: self.control.local().ip().to_canonical(),
             ports: ports.map(|(low, high)| RangeInclusive::new(low, high)),
-            accept: Accept::Only(self.control.peer().ip().to_canonical()),
+            accept: match self.foreign_data {
+                true => Accept::Any,
+                false => Accept::Only(self.control.peer().ip().to_canonical()),
+            },
             send_buffer: buffer,
             receive_buffer: buffer,
             sizing,

@@ -124,6 +124,9 @@ pub(super) fn buffers_of(spec: &TransferSpec, agreed: Sizing) -> Buffers {
     }
 }
 
+/// Data connections that a server may open to this end at a time: as many as `-p` takes.
+const MOST_CONNECTIONS: usize = 256;
+
 /// The data side's settings, after the server was asked for its part.
 pub(super) fn settings(
     session: &Session,
@@ -141,6 +144,7 @@ pub(super) fn settings(
         }),
         most_streams: count(spec.most_streams.max(spec.streams)),
         least_streams: 1,
+        most_connections: MOST_CONNECTIONS,
         adapt: spec.adapt,
         block: spec.block,
         io: spec.io,

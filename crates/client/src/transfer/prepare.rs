@@ -86,7 +86,7 @@ impl Session {
                 return Ok(other);
             }
             if let Some(told) = flown.told {
-                alternative = self.connect_to(told);
+                alternative = self.connect_to(told, warnings);
             }
             if here.or(flown.told).is_some() {
                 self.dialogue.address_given(need);

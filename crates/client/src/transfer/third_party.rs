@@ -200,11 +200,14 @@ impl Sides<'_> {
         warnings: &mut Vec<String>,
     ) -> Result<Option<Again>, Failure> {
         let send = self.send_need(agreed);
+        self.introduce().await?;
         let (settings, store) = split(self.destination.dialogue.plan(&self.receive_need(agreed)));
         let set = self.set_both(&send, settings, warnings).await?;
         let (None, Some(address)) = (&set.again, set.told) else {
             return Ok(set.again);
         };
+        let address = self.destination.data_address(address, warnings);
+        self.source.name_data_peer(address.ip()).await?;
         if agreed.sizing == Sizing::Drs && !self.connect_drs(address, warnings).await? {
             return Ok(Some(Again::Sizing));
         }
@@ -246,6 +249,17 @@ impl Sides<'_> {
             });
         }
         carry_out(self.destination, receiving, &writing, warnings).await
+    }
+
+    /// Each server is told of the other: neither has data connections with hosts that it does not
+    /// know of. A server connects from the address at which it is known here.
+    async fn introduce(&mut self) -> Result<(), Failure> {
+        let [from, to] = [&*self.source, &*self.destination].map(|s| s.control.peer().ip());
+        let (source, destination) = tokio::join!(
+            self.source.name_data_peer(to),
+            self.destination.name_data_peer(from),
+        );
+        source.and(destination)
     }
 
     /// What is asked of the source and of the destination, for messages.

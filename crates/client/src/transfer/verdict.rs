@@ -136,6 +136,12 @@ fn data_failure(server: &str, doing: &str, error: &DataError) -> Failure {
                 "{error}: cannot {doing} at {server}; if a firewall is between, use --mode s"
             ));
         }
+        DataError::Foreign { .. } => {
+            return unreachable(format!(
+                "{error}: cannot {doing} at {server}; use --mode s, or let the server's other hosts \
+                 connect with --allow-foreign-data-address"
+            ));
+        }
         DataError::Scattered { .. } => (
             Exit::Protocol,
             "the server's extended blocks are faulty: use --mode s",

@@ -164,6 +164,7 @@ pub(crate) fn options() -> CopyOptions {
         keep_existing: false,
         wait: false,
         concurrency: 4,
+        foreign_data: false,
         data_ports: None,
     }
 }

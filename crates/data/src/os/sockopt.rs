@@ -65,6 +65,12 @@ pub fn set_window_clamp(fd: BorrowedFd<'_>, bytes: i32) -> io::Result<()> {
     set_int(fd, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, bytes)
 }
 
+/// A wait for input ends when so many bytes are there, or no more can come (SO_RCVLOWAT, socket(7)).
+pub fn set_receive_low_water(fd: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
+    let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
+    set_int(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT, bytes)
+}
+
 /// One of a socket's two buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Buffer {

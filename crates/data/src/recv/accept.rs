@@ -1,17 +1,16 @@
 //! The intake of a MODE E transfer: takes connections for as long as the transfer lasts, and
 //! knows when nothing more can come.
 
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use proto::eblock::BlockError;
+use proto::eblock::{BlockError, Flags, HEADER_LEN, Header, check_header};
 use rustix::event::{PollFd, PollFlags};
 
 use super::extended::Crew;
+use super::waiting::{Candidate, Seen, Verdict, Waiting};
 use crate::budget::Permit;
 use crate::channel::{Channel, Endpoint};
-use crate::connect::accept;
 use crate::error::DataError;
 use crate::os::wake;
 use crate::stream::Stream;
@@ -22,38 +21,36 @@ const GRACE: Duration = Duration::from_secs(1);
 /// How often to look again while no reader is at work, or at the stream bound.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Takes connections and hands them to readers.
+/// Takes connections, and hands those that send blocks to readers.
 pub(super) struct Intake<'c, 'scope, 'env> {
     channel: &'c Channel,
     crew: Crew<'scope, 'env>,
+    waiting: Waiting<'env>,
     /// For the first connection.
     permit: Option<Permit>,
-    /// At the stream bound: connections wait in the backlog.
-    full: bool,
     gone_since: Option<Instant>,
 }
 
 impl<'c, 'scope, 'env> Intake<'c, 'scope, 'env> {
-    pub(super) fn new(channel: &'c Channel, crew: Crew<'scope, 'env>, permit: Permit) -> Self {
+    pub(super) fn new(
+        channel: &'c Channel,
+        crew: Crew<'scope, 'env>,
+        permit: Option<Permit>,
+    ) -> Self {
         Self {
             channel,
+            waiting: Waiting::new(crew.job, channel.budget().cloned(), HEADER_LEN),
             crew,
-            permit: Some(permit),
-            full: false,
+            permit,
             gone_since: None,
         }
     }
 
     /// Starts readers for connections that are there already.
     pub(super) fn adopt(&mut self, streams: Vec<Arc<Stream>>) -> Result<(), DataError> {
-        for stream in streams {
-            let permit = self
-                .permit
-                .take()
-                .map_or_else(|| self.channel.permit(), Ok)?;
-            self.crew.start(stream, permit, true)?;
-        }
-        Ok(())
+        streams
+            .into_iter()
+            .try_for_each(|stream| self.crew.start(stream, true))
     }
 
     /// Takes connections until the transfer is complete, must stop, or cannot go on.
@@ -63,7 +60,8 @@ impl<'c, 'scope, 'env> Intake<'c, 'scope, 'env> {
             if self.crew.gathering.complete() {
                 return Ok(());
             }
-            self.admit()?;
+            self.waiting.turn(self.channel.endpoint(), judge)?;
+            self.promote()?;
             self.check_hope()?;
             self.wait()?;
         }
@@ -74,34 +72,21 @@ impl<'c, 'scope, 'env> Intake<'c, 'scope, 'env> {
         self.crew.join();
     }
 
-    /// Takes what waits in the backlog, as far as the stream bound allows.
-    fn admit(&mut self) -> Result<(), DataError> {
-        let Endpoint::Passive {
-            listener,
-            accept: policy,
-            ..
-        } = self.channel.endpoint()
-        else {
-            return Ok(());
-        };
-        loop {
-            let permit = self.permit.take().map_or_else(|| self.channel.permit(), Ok);
-            let Ok(permit) = permit else {
-                self.full = true;
+    /// Starts readers for connections that have sent a block, as far as the bounds allow.
+    fn promote(&mut self) -> Result<(), DataError> {
+        let most = self.crew.job.settings.most_connections;
+        while self.waiting.has_chosen() && self.crew.gathering.active() < most {
+            let permit = self.permit.take();
+            let permit = permit.or_else(|| self.channel.permit().ok());
+            let Some(permit) = permit.or_else(|| self.crew.gathering.spare_permit()) else {
                 return Ok(());
             };
-            self.full = false;
-            let job = self.crew.job;
-            match accept(job.transfer, listener, *policy, job.settings)? {
-                Some(stream) => self.crew.start(stream, permit, false)?,
-                None => {
-                    // Until a first connection is there, its right to run stays reserved.
-                    let waiting = self.crew.gathering.active() == 0;
-                    self.permit = waiting.then_some(permit);
-                    return Ok(());
-                }
+            if let Some(stream) = self.waiting.take_chosen() {
+                let stream = Arc::new(stream.with_permit(permit));
+                self.crew.start(stream, false)?;
             }
         }
+        Ok(())
     }
 
     /// Fails when no reader is at work and nothing gives hope for another.
@@ -114,14 +99,12 @@ impl<'c, 'scope, 'env> Intake<'c, 'scope, 'env> {
         // A reader notes its failure before it ends.
         job.transfer.check()?;
         let listening = matches!(self.channel.endpoint(), Endpoint::Passive { .. });
-        if !gathering.productive() {
-            if listening && job.transfer.begin().elapsed() < job.settings.connect {
-                return Ok(());
-            }
-            let seconds = job.settings.connect.as_secs();
-            return Err(DataError::NoPeer { seconds });
+        let early = !gathering.productive();
+        if early && listening && job.transfer.begin().elapsed() < job.settings.connect {
+            return Ok(());
         }
-        if gathering.may_hear_more() {
+        // A sender may be slow to begin, or one of its connections may be.
+        if gathering.may_hear_more() || !self.waiting.is_empty() {
             let clock = job.transfer.clock();
             let seconds = clock.limit_seconds();
             return if clock.left().is_zero() {
@@ -129,6 +112,10 @@ impl<'c, 'scope, 'env> Intake<'c, 'scope, 'env> {
             } else {
                 Ok(())
             };
+        }
+        if early {
+            let bad = gathering.take_bad();
+            return Err(bad.unwrap_or_else(|| self.waiting.no_peer()));
         }
         let since = *self.gone_since.get_or_insert_with(Instant::now);
         if listening && since.elapsed() < GRACE {
@@ -146,15 +133,37 @@ impl<'c, 'scope, 'env> Intake<'c, 'scope, 'env> {
             PollFd::new(job.transfer.stop_wake(), PollFlags::IN),
             PollFd::new(&gathering.nudge, PollFlags::IN),
         ];
-        if let Endpoint::Passive { listener, .. } = self.channel.endpoint()
-            && !self.full
-        {
-            fds.push(PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN));
-        }
-        let busy = gathering.active() > 0 && !self.full;
+        self.waiting.awaited(self.channel.endpoint(), &mut fds);
+        let busy = gathering.active() > 0 && !self.waiting.has_chosen();
         let timeout = if busy { GRACE } else { LOOK };
         wake::wait_any(&mut fds, timeout).map_err(|e| DataError::setup("a wait", e))?;
         gathering.nudge.quiet();
         Ok(())
+    }
+}
+
+/// What a connection's first header makes of it. Trouble before that is the connection's own (a port
+/// scan, a wrong peer), never the transfer's.
+fn judge(candidate: &Candidate, seen: Seen<'_>) -> Verdict {
+    let bytes = match seen {
+        Seen::Silence => return Verdict::Stays,
+        Seen::End => return Verdict::Ended,
+        Seen::Broken(error) => return Verdict::Dropped(candidate.broke(error)),
+        Seen::Bytes(bytes) => bytes,
+    };
+    let Ok(bytes) = <&[u8; HEADER_LEN]>::try_from(bytes) else {
+        return Verdict::Stays;
+    };
+    let header = Header::decode(bytes);
+    match check_header(header) {
+        Err(source) => Verdict::Dropped(DataError::Block {
+            peer: candidate.peer().to_string(),
+            source,
+        }),
+        Ok(()) if header.count == 0 && header.flags.0 & (Flags::EOF | Flags::EOD) == 0 => {
+            candidate.skip(&mut [0; HEADER_LEN]);
+            Verdict::Stays
+        }
+        Ok(()) => Verdict::Chosen,
     }
 }

@@ -5,9 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Scope, ScopedJoinHandle};
 
 use proto::eblock::{BlockError, Completion};
+use proto::ranges::RangeSet;
 
 use super::Job;
 use super::accept::Intake;
+use super::inlet::MAX_PIECES;
 use super::reader::{End, Reader};
 use crate::budget::Permit;
 use crate::channel::Channel;
@@ -17,10 +19,6 @@ use crate::os::wake::Wake;
 use crate::stream::Stream;
 use crate::sum::Sum;
 use crate::wire::Wire;
-
-/// Connections that are kept at most for what may come later. They count for no stream's permit, so
-/// that a sender of nothing but end marks could have any number of them; the rest is closed.
-const MOST_PARKED: usize = 1024;
 
 /// What the connections of one transfer tell each other.
 #[derive(Debug)]
@@ -37,6 +35,10 @@ pub(super) struct Gathering {
     active: AtomicUsize,
     /// Connections whose part is over and that may be used again.
     parked: Mutex<Vec<Arc<Stream>>>,
+    /// Why the first connection that began with nonsense was dropped.
+    bad: Mutex<Option<DataError>>,
+    /// What connections have announced to bring.
+    announced: Mutex<RangeSet>,
 }
 
 impl Gathering {
@@ -50,6 +52,8 @@ impl Gathering {
             productive: AtomicBool::new(false),
             active: AtomicUsize::new(0),
             parked: Mutex::default(),
+            bad: Mutex::default(),
+            announced: Mutex::default(),
         })
     }
 
@@ -74,17 +78,49 @@ impl Gathering {
         locked(&self.parked).iter().any(|s| s.alive())
     }
 
-    pub(super) fn on_eod(&self) {
+    pub(super) fn on_eod(&self) -> Result<(), BlockError> {
         let mut completion = locked(&self.completion);
-        completion.on_eod();
-        self.announce(&completion);
-    }
-
-    pub(super) fn on_eof(&self, streams: u64) -> Result<(), BlockError> {
-        let mut completion = locked(&self.completion);
-        completion.on_eof(streams)?;
+        completion.on_eod()?;
         self.announce(&completion);
         Ok(())
+    }
+
+    /// Returns whether it is the first one.
+    pub(super) fn on_eof(&self, streams: u64) -> Result<bool, BlockError> {
+        let mut completion = locked(&self.completion);
+        let first = completion.on_eof(streams)?;
+        self.announce(&completion);
+        Ok(first)
+    }
+
+    /// A connection began with nonsense; the first one's is remembered.
+    pub(super) fn note_bad(&self, error: DataError) {
+        locked(&self.bad).get_or_insert(error);
+    }
+
+    pub(super) fn take_bad(&self) -> Option<DataError> {
+        locked(&self.bad).take()
+    }
+
+    /// A block at `start..end` is about to come. Returns those parts of it that were announced
+    /// before.
+    pub(super) fn announce_block(&self, start: u64, end: u64) -> Result<RangeSet, DataError> {
+        let mut announced = locked(&self.announced);
+        let fresh = announced.gaps(start, end);
+        let new = announced.insert(start, end);
+        if announced.count() > MAX_PIECES {
+            let limit = MAX_PIECES;
+            return Err(DataError::Scattered { limit });
+        }
+        if new == end - start {
+            return Ok(RangeSet::new());
+        }
+        let mut again = RangeSet::new();
+        again.insert(start, end);
+        for gap in fresh.iter() {
+            again.remove(gap.start, gap.end);
+        }
+        Ok(again)
     }
 
     fn announce(&self, completion: &Completion) {
@@ -94,18 +130,26 @@ impl Gathering {
         }
     }
 
+    /// The permit of a connection whose part is over: others go before what is only kept.
+    pub(super) fn spare_permit(&self) -> Option<Permit> {
+        locked(&self.parked).iter().find_map(|s| s.yield_permit())
+    }
+
     fn park(&self, stream: Arc<Stream>) {
-        let mut parked = locked(&self.parked);
-        if parked.len() < MOST_PARKED {
-            parked.push(stream);
-        }
+        locked(&self.parked).push(stream);
     }
 }
 
 /// Receives over the cached connections and all that arrive; keeps those that may be used again.
 pub(super) fn receive(channel: &mut Channel, job: &Job<'_>) -> Result<Option<String>, DataError> {
     let gathering = Gathering::new(job.sum(true))?;
-    let permit = channel.permit()?;
+    // Kept connections have theirs.
+    let reused = channel.has_cached(false);
+    let permit = if reused {
+        None
+    } else {
+        Some(channel.permit()?)
+    };
     let present = channel
         .open_extended(job.transfer, job.settings, false, 1)?
         .open;
@@ -129,7 +173,7 @@ fn gather(
     job: &Job<'_>,
     gathering: &Gathering,
     present: Vec<Arc<Stream>>,
-    permit: Permit,
+    permit: Option<Permit>,
 ) {
     let transfer = job.transfer;
     std::thread::scope(|scope| {
@@ -160,16 +204,11 @@ pub(super) struct Crew<'scope, 'env> {
 
 impl Crew<'_, '_> {
     /// Starts reading a connection.
-    pub(super) fn start(
-        &mut self,
-        stream: Arc<Stream>,
-        permit: Permit,
-        cached: bool,
-    ) -> Result<(), DataError> {
+    pub(super) fn start(&mut self, stream: Arc<Stream>, cached: bool) -> Result<(), DataError> {
         self.reap();
         let (job, gathering) = (self.job, self.gathering);
         let at_work = AtWork::new(gathering);
-        let wire = Wire::new(job.transfer, stream, permit);
+        let wire = Wire::new(job.transfer, stream);
         let reader = std::thread::Builder::new()
             .name(format!("recv-{}", self.started))
             .spawn_scoped(self.scope, move || {
@@ -230,24 +269,5 @@ fn read_one(wire: Wire<'_>, job: &Job<'_>, gathering: &Gathering, cached: bool) 
         Ok(End::Idle { carried }) if carried || cached => gathering.park(stream),
         Ok(_) => {}
         Err(error) => job.transfer.fail(error),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::job::Settings;
-
-    #[test]
-    fn connections_that_carry_nothing_more_are_kept_within_bounds() {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let to = listener.local_addr().unwrap();
-        let socket = std::net::TcpStream::connect(to).unwrap().into();
-        let stream = Arc::new(Stream::new(socket, to, &Settings::default()).unwrap());
-        let gathering = Gathering::new(Sum::Off).unwrap();
-        for _ in 0..=MOST_PARKED {
-            gathering.park(Arc::clone(&stream));
-        }
-        assert_eq!(locked(&gathering.parked).len(), MOST_PARKED);
     }
 }

@@ -3,6 +3,8 @@
 use std::io;
 use std::os::fd::AsFd;
 
+use proto::eblock::BlockError;
+use proto::ranges::MAX_RANGES;
 use proto::sizing::Sizing;
 use rustix::pipe::SpliceFlags;
 
@@ -12,14 +14,14 @@ use crate::error::DataError;
 use crate::job::IoMethod;
 use crate::os::sockopt::{self, Buffer};
 use crate::pipe::Pipe;
-use crate::store::Sink;
+use crate::store::{Sink, Source};
 use crate::sum::{Sum, Tap};
 use crate::transfer::{STEP, Transfer};
 use crate::wire::Wire;
 
-/// Separate pieces of a file that are remembered at most, 16 bytes each: a peer that sends tiny
-/// blocks with gaps between them must not fill the memory.
-const MAX_PIECES: usize = 1 << 20;
+/// Separate pieces of a file that are remembered at most: a peer that sends tiny blocks with gaps
+/// between them must not fill the memory, and no restart marker could tell of more.
+pub(super) const MAX_PIECES: usize = MAX_RANGES;
 
 /// Stored bytes after which they are reported, at the latest.
 const REPORT: u64 = 1 << 20;
@@ -75,10 +77,7 @@ impl<'j> Inlet<'j> {
     pub(super) fn step(&mut self, offset: u64, most: u64) -> Result<u64, DataError> {
         let step = self.reach();
         let len = usize::try_from(most).unwrap_or(step).min(step);
-        let at = offset.checked_add(self.job.plan.origin).ok_or_else(|| {
-            let too_large = io::ErrorKind::FileTooLarge;
-            DataError::write(&**self.job.sink, too_large.into())
-        })?;
+        let at = self.at(offset)?;
         let n = match &self.method {
             Method::Copy => self.copy(offset, at, len)?,
             Method::Splice(_) => self.splice(at, len)?,
@@ -95,8 +94,46 @@ impl<'j> Inlet<'j> {
     /// Receives and forgets up to `most` bytes.
     pub(super) fn skip(&mut self, most: u64) -> Result<u64, DataError> {
         let len = usize::try_from(most).unwrap_or(STEP).min(STEP);
-        let n = self.wire.recv(&mut self.buffer.as_mut()[..len])?;
+        let n = self.wire.recv_idly(&mut self.buffer.as_mut()[..len])?;
         Ok(n as u64)
+    }
+
+    /// Receives up to `most` bytes that have come before, and compares them with what was stored at
+    /// wire offset `offset`; returns how many, 0 at the peer's FIN. Nothing is stored.
+    pub(super) fn compare(
+        &mut self,
+        offset: u64,
+        most: u64,
+    ) -> Result<Result<u64, BlockError>, DataError> {
+        let len = usize::try_from(most).unwrap_or(STEP).min(STEP);
+        let at = self.at(offset)?;
+        let n = self.wire.recv(&mut self.buffer.as_mut()[..len])?;
+        let end = offset.saturating_add(n as u64);
+        // What another connection has not stored yet cannot be compared either.
+        let stored = self.wire.transfer().control().has_stored(offset, end);
+        let Some(view) = self.job.sink.reread().filter(|_| stored) else {
+            return Ok(Err(BlockError::Uncomparable(offset)));
+        };
+        let mut before = vec![0; n];
+        let came = &self.buffer.as_ref()[..n];
+        let same = self
+            .wire
+            .store(|| read_exactly(&*view, at, &mut before).map(|()| before == came))
+            .map_err(|e| DataError::read(&*view, e));
+        if !same? {
+            return Ok(Err(BlockError::Different(offset)));
+        }
+        self.wire.transfer().add_moved(n as u64);
+        self.wire.transfer().throttle(n)?;
+        Ok(Ok(n as u64))
+    }
+
+    /// Where in the sink a wire offset is.
+    fn at(&self, offset: u64) -> Result<u64, DataError> {
+        offset.checked_add(self.job.plan.origin).ok_or_else(|| {
+            let too_large = io::ErrorKind::FileTooLarge;
+            DataError::write(&**self.job.sink, too_large.into())
+        })
     }
 
     /// Reports what was stored; done by dropping, too.
@@ -231,13 +268,24 @@ fn copy_rest(
     while left > 0 {
         let want = left.min(STEP);
         let buf = &mut buffer.as_mut()[..want];
-        let n = rustix::io::read(pipe.output(), &mut *buf)?;
+        let n = rustix::io::retry_on_intr(|| rustix::io::read(pipe.output(), &mut *buf))?;
         if n == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         sink.write_at(at, &buf[..n])?;
         at += n as u64;
         left -= n;
+    }
+    Ok(())
+}
+
+fn read_exactly(source: &dyn Source, at: u64, buf: &mut [u8]) -> io::Result<()> {
+    let mut have = 0;
+    while have < buf.len() {
+        match source.read_at(at + have as u64, &mut buf[have..])? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            n => have += n,
+        }
     }
     Ok(())
 }

@@ -6,6 +6,7 @@ mod extended;
 mod inlet;
 mod reader;
 mod stream_mode;
+mod waiting;
 
 use std::sync::Arc;
 

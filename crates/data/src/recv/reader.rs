@@ -2,6 +2,8 @@
 
 use proto::eblock::{BlockError, BlockEvent, Decoder, HEADER_LEN};
 
+use proto::ranges::RangeSet;
+
 use super::Job;
 use super::extended::Gathering;
 use super::inlet::Inlet;
@@ -34,6 +36,8 @@ pub(super) struct Reader<'j> {
     header: [u8; HEADER_LEN],
     /// A header of this transfer was accepted on this connection.
     carried: bool,
+    /// What of the block under way had been announced before.
+    again: RangeSet,
 }
 
 impl<'j> Reader<'j> {
@@ -45,6 +49,7 @@ impl<'j> Reader<'j> {
             decoder: Decoder::new(),
             header: [0; HEADER_LEN],
             carried: false,
+            again: RangeSet::new(),
         }
     }
 
@@ -54,6 +59,7 @@ impl<'j> Reader<'j> {
         match self.read() {
             Err(error @ (DataError::Wire { .. } | DataError::Block { .. })) if !self.carried => {
                 tracing::warn!(%error, "data connection dropped");
+                self.gathering.note_bad(error);
                 Ok(End::Vanished)
             }
             result => result,
@@ -81,15 +87,30 @@ impl<'j> Reader<'j> {
     fn payload(&mut self) -> Result<(), DataError> {
         let left = self.decoder.payload_left();
         let n = if self.decoder.payload_is_data() {
-            self.inlet.step(self.decoder.payload_offset(), left)?
+            self.data(self.decoder.payload_offset(), left)?
         } else {
             self.inlet.skip(left)?
         };
         if n == 0 {
             return Err(self.bad(BlockError::Truncated));
         }
+        if !self.decoder.payload_is_data() {
+            self.inlet.wire.check_clock()?;
+        }
         self.decoder.advance(n);
         Ok(())
+    }
+
+    /// Moves up to `left` bytes of file data: to the store, or against what is there already.
+    fn data(&mut self, offset: u64, left: u64) -> Result<u64, DataError> {
+        let Some(range) = self.again.iter().find(|r| r.end > offset) else {
+            return self.inlet.step(offset, left);
+        };
+        if range.start > offset {
+            return self.inlet.step(offset, left.min(range.start - offset));
+        }
+        let same = self.inlet.compare(offset, left.min(range.end - offset))?;
+        same.map_err(|source| self.bad(source))
     }
 
     /// Reads one header; never a byte more, for what follows an end mark belongs to the next
@@ -105,7 +126,7 @@ impl<'j> Reader<'j> {
             let input = if have == 0 {
                 self.inlet.wire.recv_unless(rest, &self.gathering.over)?
             } else {
-                Input::Bytes(self.inlet.wire.recv(rest)?)
+                Input::Bytes(self.inlet.wire.recv_idly(rest)?)
             };
             match input {
                 Input::Interrupted => {}
@@ -123,6 +144,11 @@ impl<'j> Reader<'j> {
         if self.decoder.payload_is_data() {
             let (offset, count) = (self.decoder.payload_offset(), self.decoder.payload_left());
             self.job.check_limit(offset, count)?;
+            self.again = self.gathering.announce_block(offset, offset + count)?;
+        }
+        if self.decoder.payload_left() == 0 {
+            // Of these there may be any number; an end mark is counted when it is taken.
+            self.inlet.wire.check_clock()?;
         }
         self.carried = true;
         self.gathering.note_productive();
@@ -133,11 +159,15 @@ impl<'j> Reader<'j> {
         match event {
             BlockEvent::Eod { close } => {
                 self.inlet.report();
-                self.gathering.on_eod();
+                self.gathering.on_eod().map_err(|e| self.bad(e))?;
+                self.job.transfer.clock().touch();
                 Ok(Some(End::Eod { close }))
             }
             BlockEvent::Eof { streams } => {
-                self.gathering.on_eof(streams).map_err(|e| self.bad(e))?;
+                let first = self.gathering.on_eof(streams).map_err(|e| self.bad(e))?;
+                if first {
+                    self.job.transfer.clock().touch();
+                }
                 Ok(None)
             }
             // No payload was offered to the decoder.

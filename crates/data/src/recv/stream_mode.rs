@@ -1,29 +1,98 @@
 //! MODE S: the connection is the file, and its end the file's end (RFC 959 §3.4.1).
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags};
 
 use super::Job;
 use super::inlet::Inlet;
+use super::waiting::{Candidate, Seen, Verdict, Waiting};
 use crate::budget::Permit;
-use crate::channel::Channel;
+use crate::channel::{Channel, Endpoint, open_one};
 use crate::error::DataError;
+use crate::os::wake;
 use crate::stream::Stream;
 use crate::sum::Sum;
 use crate::wire::Wire;
+
+/// How long a connection that ended without a byte waits for another one that is there to send some.
+const GRACE: Duration = Duration::from_secs(5);
 
 /// Receives until the peer's FIN, in the caller's thread.
 pub(super) fn receive(channel: &mut Channel, job: &Job<'_>) -> Result<Option<String>, DataError> {
     let permit = channel.permit()?;
     let sum = job.sum(false);
-    let stream = channel.open_single(job.transfer, job.settings)?;
+    let budget = channel.budget().cloned();
+    let stream = match channel.spend() {
+        passive @ Endpoint::Passive { .. } => {
+            first_sender(&passive, &mut Waiting::new(job, budget, 1), job, permit)?
+        }
+        other => open_one(&other, job.transfer, job.settings, permit)?,
+    };
     let go_on = || job.transfer.check().is_ok();
-    sum.beside(go_on, || drain(stream, permit, job, &sum))?;
+    sum.beside(go_on, || drain(stream, job, &sum))?;
     Ok(sum.digest())
 }
 
+/// The first connection that sends a byte. One that ends in order without any is an empty file,
+/// unless another is there: then that is given the time to send one.
+fn first_sender(
+    endpoint: &Endpoint,
+    waiting: &mut Waiting<'_>,
+    job: &Job<'_>,
+    permit: Permit,
+) -> Result<Arc<Stream>, DataError> {
+    let transfer = job.transfer;
+    let mut ended_since = None;
+    loop {
+        transfer.check()?;
+        waiting.turn(endpoint, judge)?;
+        let left = if waiting.has_ended() {
+            let since = *ended_since.get_or_insert_with(Instant::now);
+            GRACE.saturating_sub(since.elapsed())
+        } else {
+            let patience = job.settings.connect;
+            patience.saturating_sub(transfer.begin().elapsed())
+        };
+        let alone = waiting.is_empty();
+        let found = waiting.take_chosen().or_else(|| {
+            let over = alone || left.is_zero();
+            over.then(|| waiting.take_ended()).flatten()
+        });
+        if let Some(stream) = found {
+            return Ok(Arc::new(stream.with_permit(permit)));
+        }
+        let clock = transfer.clock();
+        let left = match (left.is_zero(), alone) {
+            (false, _) => left,
+            (true, true) => return Err(waiting.no_peer()),
+            // A sender may be slow to begin.
+            (true, false) => clock.left(),
+        };
+        if left.is_zero() {
+            let seconds = clock.limit_seconds();
+            return Err(DataError::Stalled { seconds });
+        }
+        let mut fds = vec![PollFd::new(transfer.stop_wake(), PollFlags::IN)];
+        waiting.awaited(endpoint, &mut fds);
+        wake::wait_any(&mut fds, left).map_err(|e| DataError::setup("a wait", e))?;
+    }
+}
+
+/// A connection that broke before anything came over it is nobody's fault but its own.
+fn judge(candidate: &Candidate, seen: Seen<'_>) -> Verdict {
+    match seen {
+        Seen::Silence => Verdict::Stays,
+        Seen::Bytes(_) => Verdict::Chosen,
+        Seen::End => Verdict::Ended,
+        Seen::Broken(error) => Verdict::Dropped(candidate.broke(error)),
+    }
+}
+
 /// Stores what the connection brings.
-fn drain(stream: Arc<Stream>, permit: Permit, job: &Job<'_>, sum: &Sum) -> Result<(), DataError> {
-    let mut inlet = Inlet::new(Wire::new(job.transfer, stream, permit), job, sum);
+fn drain(stream: Arc<Stream>, job: &Job<'_>, sum: &Sum) -> Result<(), DataError> {
+    let mut inlet = Inlet::new(Wire::new(job.transfer, stream), job, sum);
     let mut offset = job.plan.stream_start;
     loop {
         let room = job

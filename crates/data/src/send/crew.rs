@@ -27,20 +27,14 @@ pub(super) struct Crew<'c> {
     over: Wake,
 }
 
-/// A lane that is ready to begin.
-pub(super) struct Recruit<'c> {
-    pub(super) permit: Permit,
-    pub(super) post: Post<'c>,
-}
-
-/// Its connection.
+/// A lane that is ready to begin, by its connection.
 pub(super) enum Post<'c> {
     /// Is there.
     Seated(Seat<'c>, Arc<Stream>),
     /// Is being opened.
     Awaited(Ticket<'c>, Attempt),
     /// Is to be opened.
-    Wanted(Ticket<'c>, SocketAddr),
+    Wanted(Ticket<'c>, SocketAddr, Permit),
 }
 
 impl<'c> Crew<'c> {
@@ -51,7 +45,7 @@ impl<'c> Crew<'c> {
 
     /// Runs `first` and whatever lanes are asked for later, until all have ended. One lane that stays
     /// alone needs no thread of its own.
-    pub(super) fn run(&self, mut first: Vec<Recruit<'c>>) -> Result<(), DataError> {
+    pub(super) fn run(&self, mut first: Vec<Post<'c>>) -> Result<(), DataError> {
         let alone = first.len() <= 1 && self.lanes().aimed() <= 1 && !self.job.adapts();
         if alone {
             return first.pop().map_or(Ok(()), |lane| self.work(lane));
@@ -79,25 +73,24 @@ impl<'c> Crew<'c> {
     }
 
     /// One lane, from its connection to its end mark.
-    fn work(&self, lane: Recruit<'c>) -> Result<(), DataError> {
-        let Recruit { permit, post } = lane;
-        let (seat, stream) = match post {
+    fn work(&self, lane: Post<'c>) -> Result<(), DataError> {
+        let (seat, stream) = match lane {
             Post::Seated(seat, stream) => (seat, stream),
             Post::Awaited(ticket, attempt) => match self.arrive(ticket, Ok(attempt))? {
                 Some(seated) => seated,
                 None => return Ok(()),
             },
-            Post::Wanted(ticket, to) => {
+            Post::Wanted(ticket, to, permit) => {
                 let settings = self.job.settings;
                 let until = Instant::now() + settings.connect;
-                let attempt = self.channel.dial(settings, to, until);
+                let attempt = self.channel.dial(settings, to, until, permit);
                 match self.arrive(ticket, attempt)? {
                     Some(seated) => seated,
                     None => return Ok(()),
                 }
             }
         };
-        self.send(seat, Wire::new(self.job.transfer, stream, permit))
+        self.send(seat, Wire::new(self.job.transfer, stream))
     }
 
     /// Waits for a connection; `None` if it is not needed any more, or refused. A lane that cannot
@@ -167,7 +160,7 @@ struct Threads<'scope, 'env, 'c> {
 }
 
 impl<'scope, 'c: 'scope> Threads<'scope, '_, 'c> {
-    fn start(&mut self, lane: Recruit<'c>) -> Result<(), DataError> {
+    fn start(&mut self, lane: Post<'c>) -> Result<(), DataError> {
         let crew = self.crew;
         let thread = std::thread::Builder::new()
             .name(format!("send-{}", self.started))
@@ -206,8 +199,7 @@ impl<'scope, 'c: 'scope> Threads<'scope, '_, 'c> {
         else {
             return crew.refuse(ticket);
         };
-        let post = Post::Wanted(ticket, to);
-        if let Err(error) = self.start(Recruit { permit, post }) {
+        if let Err(error) = self.start(Post::Wanted(ticket, to, permit)) {
             tracing::warn!(%error, "stream not added");
             crew.lanes().make_do();
             crew.job.transfer.control().board().ring();

@@ -1,8 +1,7 @@
 //! MODE E: blocks over any number of connections (GFD.20 §3.4).
 
 use super::Job;
-use super::crew::{Crew, Post, Recruit};
-use crate::budget::Permit;
+use super::crew::{Crew, Post};
 use crate::channel::Channel;
 use crate::connect::Connected;
 use crate::error::DataError;
@@ -30,17 +29,11 @@ pub(super) fn send(channel: &mut Channel, job: Job<'_>) -> Result<Option<String>
 }
 
 /// Opens the first connections, or takes those that are there, and decides how many there shall be.
-fn open<'t>(channel: &mut Channel, job: &Job<'t>) -> Result<Vec<Recruit<'t>>, DataError> {
+fn open<'t>(channel: &mut Channel, job: &Job<'t>) -> Result<Vec<Post<'t>>, DataError> {
     let wanted = job.settings.streams.max(1);
-    let mut permits = vec![channel.permit()?];
-    permits.extend((1..wanted).map_while(|_| channel.permit().ok()));
     let reused = channel.has_cached(true);
-    let opened = channel.open_extended(job.transfer, job.settings, true, permits.len())?;
-    // More targets or cached connections than permits: each needs its own thread to end.
-    while permits.len() < opened.open.len() + opened.waiting.len() {
-        permits.push(channel.permit()?);
-    }
-    let first = enlist(job, opened, permits);
+    let opened = channel.open_extended(job.transfer, job.settings, true, wanted)?;
+    let first = enlist(job, opened);
     let lanes = job.transfer.lanes();
     let (there, wanted) = (first.len(), wanted * lanes.targets());
     match (reused, job.settings.adapt) {
@@ -55,8 +48,8 @@ fn open<'t>(channel: &mut Channel, job: &Job<'t>) -> Result<Vec<Recruit<'t>>, Da
     Ok(first)
 }
 
-/// The first lanes, each with its right to run.
-fn enlist<'t>(job: &Job<'t>, opened: Connected, permits: Vec<Permit>) -> Vec<Recruit<'t>> {
+/// The first lanes.
+fn enlist<'t>(job: &Job<'t>, opened: Connected) -> Vec<Post<'t>> {
     let lanes = job.transfer.lanes();
     let seated = opened.open.into_iter().map(|stream| {
         let seat = lanes.join(lanes.target(stream.peer()), &stream);
@@ -66,9 +59,5 @@ fn enlist<'t>(job: &Job<'t>, opened: Connected, permits: Vec<Permit>) -> Vec<Rec
         let ticket = lanes.expect(lanes.target(attempt.to()));
         Post::Awaited(ticket, attempt)
     });
-    seated
-        .chain(awaited)
-        .zip(permits)
-        .map(|(post, permit)| Recruit { permit, post })
-        .collect()
+    seated.chain(awaited).collect()
 }

@@ -278,7 +278,8 @@ fn fill(
     .map_err(|e: io::Error| DataError::read(source, e))
 }
 
-/// File to pipe to socket, until the pipe is empty again.
+/// File to pipe to socket, until the pipe is empty again. An error in the first half has moved
+/// nothing, so that the caller may try another way; one in the second half never tells to.
 fn splice(
     wire: &mut Wire<'_>,
     file: BorrowedFd<'_>,
@@ -289,21 +290,40 @@ fn splice(
     let mut offset = at;
     let len = len.min(Pipe::capacity());
     let piped = wire.store(|| {
-        rustix::pipe::splice(
-            file,
-            Some(&mut offset),
-            pipe.input(),
-            None,
-            len,
-            SpliceFlags::MOVE,
-        )
+        rustix::io::retry_on_intr(|| {
+            let offset = Some(&mut offset);
+            rustix::pipe::splice(file, offset, pipe.input(), None, len, SpliceFlags::MOVE)
+        })
     });
     let piped = piped.map_err(|e| wire.broke(e.into()))?;
     let mut left = piped;
     while left > 0 {
-        left -= wire.splice_out(pipe.output(), left, false)?;
+        left -= match wire.splice_out(pipe.output(), left, false) {
+            Err(DataError::Wire { source, .. }) if is_file_trouble(&source) => {
+                // The socket takes no pages; what is in the pipe is to be sent all the same.
+                return send_rest(wire, pipe, left).map(|()| piped);
+            }
+            sent => sent?,
+        };
     }
     Ok(piped)
+}
+
+/// Sends what a pipe holds by copying it.
+fn send_rest(wire: &mut Wire<'_>, pipe: &Pipe, mut left: usize) -> Result<(), DataError> {
+    let mut buffer = vec![0; left.min(64 << 10)];
+    while left > 0 {
+        let want = left.min(buffer.len());
+        let read =
+            rustix::io::retry_on_intr(|| rustix::io::read(pipe.output(), &mut buffer[..want]));
+        let n = read.map_err(|e| DataError::setup("a pipe", e))?;
+        if n == 0 {
+            return Err(DataError::setup("a pipe", io::ErrorKind::UnexpectedEof));
+        }
+        wire.send_all(&[], &buffer[..n], false)?;
+        left -= n;
+    }
+    Ok(())
 }
 
 /// Errors of sendfile and splice that come from the file, not from the connection.

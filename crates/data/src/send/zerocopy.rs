@@ -2,6 +2,8 @@
 
 use std::io;
 use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
 
@@ -15,14 +17,23 @@ use crate::wire::Wire;
 /// Buffers that may be under way at once.
 const DEPTH: usize = 4;
 
+/// How long the kernel may take to let go of buffers after the connection was broken off. It does so
+/// at once but for what a network card is just reading.
+const LETTING_GO: Duration = Duration::from_millis(100);
+
+/// How often to look. A connection that was broken off is always ready, and cannot be waited for.
+const PAUSE: Duration = Duration::from_millis(1);
+
 /// One buffer, and how many sends must have completed before it is free.
 struct Slot {
     buffer: PageBuffer,
     free_at: u64,
 }
 
-/// The buffers of one stream.
+/// The buffers of one stream. Dropped while the kernel still uses some of them, it breaks the
+/// connection off: memory that is used for something else must not be sent.
 pub(super) struct Ring {
+    stream: Arc<Stream>,
     slots: Vec<Slot>,
     turn: usize,
     progress: Progress,
@@ -44,6 +55,7 @@ impl Ring {
             free_at: 0,
         };
         Ok(Self {
+            stream: Arc::clone(wire.stream()),
             slots: (0..DEPTH).map(slot).collect(),
             turn: 0,
             progress: Progress {
@@ -84,7 +96,37 @@ impl Ring {
     }
 }
 
+impl Drop for Ring {
+    fn drop(&mut self) {
+        if self.progress.settle(&self.stream, Duration::ZERO) {
+            return;
+        }
+        self.stream.break_off();
+        if !self.progress.settle(&self.stream, LETTING_GO) {
+            tracing::warn!("the kernel still uses zero-copy buffers; their memory is given up");
+            std::mem::forget(std::mem::take(&mut self.slots));
+        }
+    }
+}
+
 impl Progress {
+    /// Waits for all completions, at most so long; whether all are there.
+    fn settle(&mut self, stream: &Stream, patience: Duration) -> bool {
+        let until = Instant::now() + patience;
+        loop {
+            // What else the error queue tells does not matter any more.
+            let _ = self.collect(stream);
+            if self.completed >= self.started {
+                return true;
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            std::thread::sleep(left.min(PAUSE));
+        }
+    }
+
     fn send(&mut self, wire: &mut Wire<'_>, bytes: &[u8]) -> Result<usize, DataError> {
         let sent = wire.when(PollFlags::OUT, |stream| {
             // Unread completions would keep the socket ready and make waiting spin.
@@ -123,5 +165,46 @@ impl Progress {
             self.completed += u64::from(last.wrapping_sub(first)) + 1;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::*;
+    use crate::control::Control;
+    use crate::job::Settings;
+    use crate::transfer::Transfer;
+
+    #[test]
+    fn buffers_that_the_kernel_still_sends_are_not_freed_before_the_connection_is_broken_off() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let to = listener.local_addr().unwrap();
+        let settings = Settings {
+            stall: Duration::from_millis(100),
+            ..Settings::default()
+        };
+        let socket = std::net::TcpStream::connect(to).unwrap().into();
+        let stream = Arc::new(Stream::new(socket, to, &settings).unwrap());
+        let (mut peer, _) = listener.accept().unwrap();
+        let transfer = Transfer::new(&settings, &Arc::new(Control::new())).unwrap();
+        let mut wire = Wire::new(&transfer, Arc::clone(&stream));
+        let mut ring = Ring::new(&wire).unwrap();
+        // The peer reads nothing, so that something stays under way.
+        let stalled = std::iter::repeat_with(|| {
+            ring.send(&mut wire, b"", STEP, |_, buf| {
+                buf.fill(7);
+                Ok(buf.len())
+            })
+        })
+        .find_map(Result::err);
+        assert!(matches!(stalled, Some(DataError::Stalled { .. })));
+        assert!(!ring.progress.settle(&stream, Duration::ZERO));
+        drop(ring);
+        let mut came = Vec::new();
+        let end = peer.read_to_end(&mut came).unwrap_err();
+        assert_eq!(end.kind(), io::ErrorKind::ConnectionReset);
+        assert!(came.iter().all(|byte| *byte == 7));
     }
 }

@@ -15,4 +15,6 @@ mod sizing;
 #[cfg(test)]
 mod stopping;
 #[cfg(test)]
+mod strangers;
+#[cfg(test)]
 mod streams;

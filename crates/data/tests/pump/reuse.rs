@@ -175,6 +175,7 @@ fn at_the_bound_fewer_streams_do_the_work() {
         received.unwrap();
         assert_eq!(sent.unwrap().wire.streams, used);
         assert_eq!(stored.bytes(), bytes);
+        drop((sender, receiver));
         assert_eq!(budgets.map(|b| b.used()), [0, 0]);
     }
 }

@@ -153,6 +153,7 @@ fn silence_is_a_stall() {
     for mode in BOTH {
         let mut settings = settings(mode);
         settings.stall = Duration::from_millis(200);
+        settings.connect = Duration::from_millis(200);
         settings.send_buffer = Some(100_000);
         let (mut channel, address) = listen(Accept::Any);
         let _silent = connect(address, b"");

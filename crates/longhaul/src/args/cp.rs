@@ -103,6 +103,10 @@ pub(crate) struct CpArgs {
     /// Ports for data connections that servers open to this machine
     #[arg(long, value_name = "LO-HI", value_parser = units::port_range)]
     data_ports: Option<(u16, u16)>,
+    /// Let data connections be with other hosts than the server's own when it says so: servers that
+    /// keep their data elsewhere need it. Without it the server's own address is used
+    #[arg(long)]
+    allow_foreign_data_address: bool,
     /// Size of a block in extended block mode when this end sends
     #[arg(long, value_name = "SIZE", default_value = "1Mi", value_parser = block)]
     block: usize,
@@ -166,6 +170,7 @@ impl CpArgs {
             keep_existing: self.keep_existing,
             wait: self.wait,
             concurrency: self.concurrency,
+            foreign_data: self.allow_foreign_data_address,
             data_ports: self.data_ports,
         }
     }

@@ -45,6 +45,10 @@ pub(crate) struct ServeArgs {
     /// or `none` [default: users]
     #[arg(long, value_name = "users|none")]
     third_party: Option<ThirdPartyArg>,
+    /// Let those who may move data to and from other hosts do so without naming the host first: any
+    /// host may connect to their data ports. Third-party copies by clients other than longhaul need it
+    #[arg(long)]
+    foreign_data_addresses: bool,
     /// Settings file (TOML); flags win over it
     #[arg(long, value_name = "FILE.toml")]
     config: Option<PathBuf>,
@@ -180,6 +184,7 @@ impl ServeArgs {
                 ThirdPartyArg::None => ThirdParty::None,
             }),
         );
+        config.foreign_data_addresses |= self.foreign_data_addresses;
         let anonymous = self.anonymous.map(|choice| match choice {
             AnonymousArg::Ro => Anonymous::Ro,
             AnonymousArg::Rw => Anonymous::Rw,

@@ -1,5 +1,7 @@
 //! SITE commands: those of the globus server and those that other clients send.
 
+use std::net::IpAddr;
+
 use super::words::Words;
 use super::{Bytes, CommandError};
 use crate::checksum::Algorithm;
@@ -47,6 +49,9 @@ pub enum Site {
     Umask(Option<u32>),
     /// `SITE IDLE [seconds]`
     Idle(Option<u32>),
+    /// `SITE DATAPEER [address]` (longhaul): the one other host that data connections may come from
+    /// and go to; without an address, none.
+    DataPeer(Option<IpAddr>),
     /// Anything else; answered 504 or 500.
     Unknown(String),
 }
@@ -110,6 +115,10 @@ const VERBS: &[(&str, Parser)] = &[
         let mask = (!w.rest().is_empty()).then(|| w.octal_mode());
         mask.transpose().map(Site::Umask)
     }),
+    ("DATAPEER", |mut w| {
+        let address = (!w.rest().is_empty()).then(|| w.address());
+        address.transpose().map(Site::DataPeer)
+    }),
     ("IDLE", |mut w| {
         let seconds = (!w.rest().is_empty()).then(|| w.small_number("seconds"));
         seconds.transpose().map(Site::Idle)
@@ -152,6 +161,8 @@ impl Site {
             Self::StorAttr { modify, checksum } => storattr_text(*modify, checksum.as_ref()),
             Self::Umask(None) => "UMASK".to_owned(),
             Self::Umask(Some(mask)) => format!("UMASK {mask:03o}"),
+            Self::DataPeer(None) => "DATAPEER".to_owned(),
+            Self::DataPeer(Some(address)) => format!("DATAPEER {address}"),
             Self::Idle(None) => "IDLE".to_owned(),
             Self::Idle(Some(seconds)) => format!("IDLE {seconds}"),
             Self::Unknown(text) => text.clone(),

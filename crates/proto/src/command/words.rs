@@ -1,5 +1,7 @@
 //! The argument of one command, taken off word by word.
 
+use std::net::IpAddr;
+
 use super::{Bytes, CommandError, MAX_NUMBER};
 
 /// What is left of an argument. Words are separated by one or more spaces.
@@ -54,6 +56,13 @@ impl<'a> Words<'a> {
     pub(super) fn small_number(&mut self, what: &str) -> Result<u32, CommandError> {
         u32::try_from(self.number(what)?)
             .map_err(|_| self.syntax(format!("{what} is not a number in range")))
+    }
+
+    /// The next word as an IP address.
+    pub(super) fn address(&mut self) -> Result<IpAddr, CommandError> {
+        let word = self.word("address")?;
+        word.parse()
+            .map_err(|_| self.syntax("address is not an IP address"))
     }
 
     /// The next word as an octal number of 0..=07777.

@@ -1,6 +1,6 @@
 //! When a MODE E transfer is over.
 
-use super::BlockError;
+use super::{BlockError, MAX_STREAMS};
 
 /// Counts EODs of a whole transfer until they match the EOF header's announcement.
 ///
@@ -13,18 +13,25 @@ pub struct Completion {
 
 impl Completion {
     /// One connection sent its EOD.
-    pub fn on_eod(&mut self) {
+    ///
+    /// # Errors
+    /// More have come than any end of file may announce.
+    pub fn on_eod(&mut self) -> Result<(), BlockError> {
         self.eods += 1;
+        if self.eods > MAX_STREAMS {
+            return Err(BlockError::EodCount(self.eods));
+        }
+        Ok(())
     }
 
-    /// An EOF header announced `streams` EODs.
-    pub fn on_eof(&mut self, streams: u64) -> Result<(), BlockError> {
-        match self.expected {
+    /// An EOF header announced `streams` EODs. Returns whether it is the first one.
+    ///
+    /// # Errors
+    /// An earlier one said something else.
+    pub fn on_eof(&mut self, streams: u64) -> Result<bool, BlockError> {
+        match self.expected.replace(streams) {
             Some(before) if before != streams => Err(BlockError::Contradiction(before, streams)),
-            _ => {
-                self.expected = Some(streams);
-                Ok(())
-            }
+            before => Ok(before.is_none()),
         }
     }
 
@@ -41,12 +48,12 @@ mod tests {
     #[test]
     fn complete_when_the_announced_eods_are_there_whatever_the_order() {
         let mut c = Completion::default();
-        c.on_eod();
-        c.on_eod();
+        c.on_eod().unwrap();
+        c.on_eod().unwrap();
         assert!(!c.complete(), "no EOF yet");
         c.on_eof(3).unwrap();
         assert!(!c.complete());
-        c.on_eod();
+        c.on_eod().unwrap();
         assert!(c.complete());
 
         let mut none = Completion::default();
@@ -55,10 +62,19 @@ mod tests {
     }
 
     #[test]
+    fn end_marks_without_end_are_refused() {
+        let mut c = Completion::default();
+        for _ in 0..MAX_STREAMS {
+            c.on_eod().unwrap();
+        }
+        assert_eq!(c.on_eod(), Err(BlockError::EodCount(MAX_STREAMS + 1)));
+    }
+
+    #[test]
     fn a_second_eof_must_say_the_same() {
         let mut c = Completion::default();
         c.on_eof(2).unwrap();
-        assert_eq!(c.on_eof(2), Ok(()));
+        assert_eq!(c.on_eof(2), Ok(false));
         assert_eq!(c.on_eof(3), Err(BlockError::Contradiction(2, 3)));
     }
 }

@@ -162,16 +162,11 @@ impl Decoder {
 
     /// Notes what a complete header announces; returns an event if it carries one by itself.
     fn on_header(&mut self, h: Header) -> Result<Option<BlockEvent>, BlockError> {
+        check_header(h)?;
         let event = if h.flags.has(Flags::EOF) {
-            if h.count > 0 {
-                return Err(BlockError::EofWithData(h.count));
-            }
-            if h.offset > MAX_STREAMS {
-                return Err(BlockError::EodCount(h.offset));
-            }
             Some(BlockEvent::Eof { streams: h.offset })
         } else {
-            self.payload = announced_payload(h)?;
+            self.payload = announced_payload(h);
             None
         };
         if h.flags.has(Flags::EOD) {
@@ -182,10 +177,20 @@ impl Decoder {
     }
 }
 
-/// The offset of a restart marker means nothing and is not looked at.
-fn announced_payload(h: Header) -> Result<Payload, BlockError> {
-    let skip = h.flags.has(Flags::RESTART);
-    let offset = if skip { 0 } else { h.offset };
+/// Whether a header can be one of a transfer.
+///
+/// # Errors
+/// It announces nonsense: a block beyond any file, an absurd end-of-data count, or an end of file
+/// with data.
+pub fn check_header(h: Header) -> Result<(), BlockError> {
+    if h.flags.has(Flags::EOF) {
+        return match (h.count, h.offset) {
+            (1.., _) => Err(BlockError::EofWithData(h.count)),
+            (0, streams) if streams > MAX_STREAMS => Err(BlockError::EodCount(streams)),
+            (0, _) => Ok(()),
+        };
+    }
+    let offset = payload_offset(h);
     let end = offset.checked_add(h.count);
     if end.is_none_or(|end| end > i64::MAX as u64) {
         return Err(BlockError::Beyond {
@@ -193,11 +198,24 @@ fn announced_payload(h: Header) -> Result<Payload, BlockError> {
             count: h.count,
         });
     }
-    Ok(Payload {
+    Ok(())
+}
+
+/// The offset of a restart marker means nothing and is not looked at.
+fn payload_offset(h: Header) -> u64 {
+    if h.flags.has(Flags::RESTART) {
+        0
+    } else {
+        h.offset
+    }
+}
+
+fn announced_payload(h: Header) -> Payload {
+    Payload {
         left: h.count,
-        offset,
-        skip,
-    })
+        offset: payload_offset(h),
+        skip: h.flags.has(Flags::RESTART),
+    }
 }
 
 #[cfg(test)]

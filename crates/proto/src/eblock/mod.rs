@@ -7,7 +7,7 @@ mod completion;
 mod decoder;
 
 pub use completion::Completion;
-pub use decoder::{BlockEvent, Decoder};
+pub use decoder::{BlockEvent, Decoder, check_header};
 
 /// Bytes of a MODE E header.
 pub const HEADER_LEN: usize = 17;
@@ -127,6 +127,13 @@ pub enum BlockError {
     /// the data belongs.
     #[error("end-of-file header with {0} bytes of data")]
     EofWithData(u64),
+    /// Bytes that came twice, and not the same: nobody knows which are the file's.
+    #[error("bytes at {0} came twice, with different content")]
+    Different(u64),
+    /// Bytes that came twice, where those that came first cannot be compared: the store cannot be
+    /// read, or they are still under way on another connection.
+    #[error("bytes at {0} came twice and cannot be compared")]
+    Uncomparable(u64),
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! What a session asks of its driver, and what the driver answers.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use crate::address::Family;
 use crate::checksum::Algorithm;
@@ -55,6 +55,9 @@ pub enum Action {
     /// Stop what runs: a transfer ([`Outcome::Transferred`] with [`TransferError::Aborted`]
     /// follows) or a checksum ([`Outcome::File`] with [`FileErrorKind::Aborted`] follows).
     Abort,
+    /// Tell the administrator: data connections with this host were refused, which the setting
+    /// `foreign-data-addresses` would allow.
+    NoteForeign(IpAddr),
     /// Remember for logs: key and value (`client`, `task`).
     Note(&'static str, String),
     /// Set the session's idle time-out, seconds (SITE IDLE, bounded by `SessionConfig::max_idle_seconds`).
@@ -68,8 +71,11 @@ pub enum Action {
 pub struct ListenRequest {
     /// Family wanted.
     pub family: Family,
-    /// Data connections may come from hosts other than the control peer (third-party transfers).
+    /// Data connections may come from any host (third-party transfers), not only from the control
+    /// peer.
     pub any_host: bool,
+    /// A host that they may come from besides the control peer.
+    pub other_host: Option<IpAddr>,
     /// Receive buffer to ask for before listening, bytes; `None` leaves it to the kernel.
     pub receive_buffer: Option<u64>,
     /// Send buffer, likewise.
@@ -297,7 +303,8 @@ pub struct Grant {
 pub struct Rights {
     /// Create, change and delete.
     pub write: bool,
-    /// PORT to, and passive connections from, hosts other than the control peer.
+    /// Data connections with hosts other than the control peer: one that the session names (SITE
+    /// DATAPEER), or any, where [`SessionConfig::foreign_data_addresses`](super::SessionConfig) says so.
     pub third_party: bool,
 }
 

@@ -1,7 +1,8 @@
 //! Where data connections come from or go to: PASV EPSV SPAS PORT EPRT SPOR.
 //!
-//! A peer may send data only to and from itself unless the account has the third-party right; an
-//! FTP bounce (RFC 2577 §3) is impossible without it, and ports below 1024 are never connected to.
+//! A peer may send data only to and from itself. An account with the third-party right may name one
+//! other host (SITE DATAPEER), or use any where the administrator allows it; an FTP bounce (RFC 2577
+//! §3) is impossible without, and ports below 1024 are never connected to.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -14,6 +15,10 @@ use crate::reply::Reply;
 
 /// Lowest port that data connections are made to (RFC 2577 §3).
 const LOWEST_PORT: u16 = 1024;
+
+/// Why an address is refused that might be allowed.
+const FOREIGN: &str = "data connections to hosts other than yours need SITE DATAPEER, or the server's \
+                       setting foreign-data-addresses";
 
 /// How a passive address is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,7 +133,8 @@ impl LoggedIn {
     pub(super) fn listen_request(&self) -> ListenRequest {
         ListenRequest {
             family: self.family(),
-            any_host: self.rights.third_party,
+            any_host: self.any_host,
+            other_host: self.data_peer,
             receive_buffer: self.settings.receive_buffer,
             send_buffer: self.settings.send_buffer,
             sizing: self.sizing_of_listener(),
@@ -155,8 +161,14 @@ impl LoggedIn {
         if let Some(refusal) = self.after_epsv_all(verb) {
             return refusal;
         }
-        if let Some(why) = to.iter().find_map(|address| self.objection(*address)) {
-            return replies::reply(501, format!("Illegal {verb} command: {why}."));
+        if let Some((address, why)) = to.iter().find_map(|a| Some((a, self.objection(*a)?))) {
+            let mut actions = Vec::new();
+            if why == FOREIGN {
+                actions.push(Action::NoteForeign(address.ip().to_canonical()));
+            }
+            let text = format!("Illegal {verb} command: {why}.");
+            actions.extend(replies::reply(501, text));
+            return actions;
         }
         self.channel = Channel::Active {
             to: to.clone(),
@@ -173,9 +185,33 @@ impl LoggedIn {
         if address.port() < LOWEST_PORT {
             return Some("ports below 1024 are refused");
         }
-        if host == self.peer {
+        if host == self.peer || Some(host) == self.data_peer {
             return None;
         }
+        let no_host = self.no_other_host(host);
+        no_host.or((!self.any_host).then_some(FOREIGN))
+    }
+
+    /// SITE DATAPEER. What it allows lasts until the next one; a listener that is open keeps what it
+    /// was opened with.
+    pub(super) fn name_data_peer(&mut self, address: Option<IpAddr>) -> Vec<Action> {
+        let host = address.map(|ip| ip.to_canonical());
+        let other = host.filter(|host| *host != self.peer);
+        if let Some(why) = other.and_then(|host| self.no_other_host(host)) {
+            return replies::reply(501, format!("Illegal SITE DATAPEER command: {why}."));
+        }
+        self.data_peer = other;
+        replies::reply(
+            200,
+            match host {
+                Some(host) => format!("Data connections with {host} are allowed."),
+                None => "Data connections are with you alone.".to_owned(),
+            },
+        )
+    }
+
+    /// Why data connections with a host other than the control peer may not be had at all.
+    fn no_other_host(&self, host: IpAddr) -> Option<&'static str> {
         if !self.rights.third_party {
             return Some("this account may not have data connections to other hosts");
         }

@@ -20,7 +20,7 @@ const CHECKSUMS: [(Algorithm, u32); 8] = [
 ];
 
 /// What comes after the CKSM lines. DCAU is not among them: gfal and globus-url-copy would use it.
-const FEATURES: [&str; 21] = [
+const FEATURES: [&str; 22] = [
     "STORATTR",
     "MFMT",
     "WHOAMI",
@@ -38,6 +38,7 @@ const FEATURES: [&str; 21] = [
     "ESTO",
     "SPAS",
     "SPOR",
+    "DATAPEER",
     "SBUF",
     "REST STREAM",
     "MDTM",

@@ -72,7 +72,7 @@ const COMMANDS: [(&str, &str); 59] = [
 ];
 
 /// SITE commands, one line each.
-const SITE_COMMANDS: [&str; 22] = [
+const SITE_COMMANDS: [&str; 23] = [
     "SITE HELP: help on server commands",
     "SITE SBUF: set send and receive buffers",
     "SITE RETRBUFSIZE: set send buffers",
@@ -93,6 +93,7 @@ const SITE_COMMANDS: [&str; 22] = [
     "SITE CLIENTINFO <sp> appname=\"<name>\";appver=\"<version>\";scheme=\"<ftp,gsiftp>\";",
     "SITE TASKID <sp> taskid",
     "SITE STORATTR <sp> modify=YYYYMMDDHHMMSS;checksum.ALGORITHM=hex;",
+    "SITE DATAPEER [<sp> address]: the other host of data connections",
     "SITE IDLE [<sp> seconds]",
     "SITE WHOAMI, SITE VERSION",
 ];

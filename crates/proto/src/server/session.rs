@@ -40,6 +40,9 @@ pub struct SessionConfig {
     /// Who sizes buffers until OPTS DRS names another than `auto`: [`Sizing::Auto`] or
     /// [`Sizing::Kernel`]; the others are the client's to ask for and count as `Auto`.
     pub sizing: Sizing,
+    /// Users with the third-party right may have data connections with any host, without naming it
+    /// (SITE DATAPEER).
+    pub foreign_data_addresses: bool,
     /// Longest idle time-out that SITE IDLE gives, seconds.
     pub max_idle_seconds: u32,
 }

@@ -42,6 +42,7 @@ impl LoggedIn {
                 Ok(note("client", text))
             }
             Site::TaskId(text) => Ok(note("task", text)),
+            Site::DataPeer(address) => Ok(self.name_data_peer(address)),
             Site::Whoami => Ok(replies::reply(200, &self.user)),
             Site::Version => Ok(replies::reply(200, &config.version)),
             Site::Umask(_) => {

@@ -40,6 +40,10 @@ pub(super) struct LoggedIn {
     pub(super) rights: Rights,
     /// The control connection's peer, IPv4-mapped addresses as IPv4.
     pub(super) peer: IpAddr,
+    /// The one other host that data connections may be with (SITE DATAPEER), likewise.
+    pub(super) data_peer: Option<IpAddr>,
+    /// They may be with any host.
+    pub(super) any_host: bool,
     /// Current directory.
     pub(super) cwd: VPath,
     /// Parameters that live as long as the login.
@@ -65,7 +69,9 @@ impl LoggedIn {
             user: grant.user,
             cwd: grant.home.clone(),
             home: grant.home,
+            any_host: grant.rights.third_party && config.foreign_data_addresses,
             rights: grant.rights,
+            data_peer: None,
             peer: config.peer.to_canonical(),
             settings: Settings::new(config),
             next: NextTransfer::default(),

@@ -40,6 +40,7 @@ pub struct FileConfig {
     pub transfer_log: Option<PathBuf>,
     pub ftp_info_log: Option<PathBuf>,
     pub third_party: Option<ThirdParty>,
+    pub foreign_data_addresses: Option<bool>,
     pub max_sessions: Option<usize>,
     pub max_sessions_per_address: Option<usize>,
     pub max_sessions_per_user: Option<usize>,
@@ -243,6 +244,10 @@ impl FileConfig {
         replace(&mut config.listen, self.listen);
         replace(&mut config.root, self.root);
         replace(&mut config.third_party, self.third_party);
+        replace(
+            &mut config.foreign_data_addresses,
+            self.foreign_data_addresses,
+        );
         replace(&mut config.max_sessions, self.max_sessions);
         replace(
             &mut config.max_sessions_per_address,
@@ -314,6 +319,7 @@ mod tests {
             "listen = \"[::]:3000\"\nroot = \"/srv\"\nanonymous = \"rw\"\nusers = \"/etc/u\"\n",
             "data-ports = \"50000-50010\"\npublic-address = \"192.0.2.1\"\n",
             "transfer-log = \"/t\"\nftp-info-log = \"/f\"\nthird-party = \"none\"\n",
+            "foreign-data-addresses = true\n",
             "max-sessions = 1\nmax-sessions-per-address = 2\nmax-sessions-per-user = 3\n",
             "max-streams = 4\nmax-streams-per-transfer = 5\nidle-timeout = 6\n",
             "login-timeout = 7\nstall-timeout = 8\ndrain = 9\nperf-marker-seconds = 10\n",
@@ -332,6 +338,7 @@ mod tests {
             transfer_log: Some("/t".into()),
             ftp_info_log: Some("/f".into()),
             third_party: ThirdParty::None,
+            foreign_data_addresses: true,
             max_sessions: 1,
             max_sessions_per_address: 2,
             max_sessions_per_user: 3,

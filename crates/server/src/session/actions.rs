@@ -1,6 +1,6 @@
 //! What the machine asks for, carried out.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,6 +29,7 @@ impl Driver {
                 }
                 Action::Listen(request) => self.listen(&request),
                 Action::ConnectTo(targets) => self.connect_to(targets),
+                Action::NoteForeign(host) => self.note_foreign(host),
                 Action::ListenDrs(family) => self.listen_drs(family),
                 Action::ConnectDrs(to) => self.connect_drs(to),
                 Action::DropDrs => self.drs = None,
@@ -68,7 +69,7 @@ impl Driver {
         self.channel = None;
         self.expect_data_from(request);
         self.work = match self.ends.listen_options(request, &self.shared.config) {
-            Ok(options) => Work::listen(options, &self.shared),
+            Ok(options) => Work::listen(options, self.ends.peer.ip(), &self.shared),
             Err(error) => Work::Known(Outcome::Listening(Err(error))),
         };
     }
@@ -84,7 +85,8 @@ impl Driver {
     /// From the same address as data connections to that host: the peer compares the two.
     fn connect_drs(&mut self, to: DrsAddress) {
         let endpoint = drs::Endpoint::connect(to.at, to.nonce);
-        self.drs = Some(Arc::new(match self.ends.connect_from(&[to.at]) {
+        let foreign = self.shared.config.foreign_data_addresses;
+        self.drs = Some(Arc::new(match self.ends.connect_from(&[to.at], foreign) {
             Some(local) => endpoint.bound_to(local),
             None => endpoint,
         }));
@@ -92,9 +94,10 @@ impl Driver {
 
     fn connect_to(&mut self, targets: Vec<SocketAddr>) {
         self.data_peers = targets.iter().map(SocketAddr::ip).collect();
-        let local = self.ends.connect_from(&targets);
+        let foreign = self.shared.config.foreign_data_addresses;
+        let local = self.ends.connect_from(&targets, foreign);
         let mut channel = Channel::connect_to(targets, local);
-        channel.set_budget(self.shared.streams.clone());
+        channel.set_budget(self.shared.streams_of(self.ends.peer.ip()));
         self.channel = Some(channel);
     }
 
@@ -103,8 +106,16 @@ impl Driver {
         self.data_peers = if request.any_host {
             Vec::new()
         } else {
-            vec![self.ends.peer.ip()]
+            let peer = self.ends.peer.ip();
+            std::iter::once(peer).chain(request.other_host).collect()
         };
+    }
+
+    fn note_foreign(&self, host: IpAddr) {
+        tracing::warn!(
+            %host,
+            "data connections to another host refused; the setting foreign-data-addresses allows them"
+        );
     }
 
     fn file_work(&self, request: FileRequest) -> Work {

@@ -37,7 +37,7 @@ impl Driver {
             Some(listen) => Some(Delayed {
                 options: self.ends.listen_options(listen, config)?,
                 public: config.public_address,
-                streams: self.shared.streams.clone(),
+                streams: self.shared.streams_of(self.ends.peer.ip()),
             }),
         };
         let sends = matches!(request.what, TransferKind::Retrieve { .. });
@@ -47,6 +47,7 @@ impl Driver {
             streams: request.streams.start as usize,
             most_streams: request.streams.most as usize,
             least_streams: request.streams.least as usize,
+            most_connections: config.max_streams_per_transfer as usize,
             adapt: sends && request.streams.is_open(),
             block: config.block,
             io: config.io,

@@ -13,6 +13,10 @@ pub(super) fn transfer_error(error: &DataError) -> TransferError {
         DataError::Connect { .. } | DataError::NoPeer { .. } => {
             TransferError::NoConnection(error.to_string())
         }
+        // What the client named, or may name, comes first; the administrator is told the rest.
+        DataError::Foreign { .. } => TransferError::NoConnection(format!(
+            "{error}; SITE DATAPEER, or the server's setting foreign-data-addresses, allows others"
+        )),
         DataError::Wire { .. }
         | DataError::Stalled { .. }
         | DataError::Block { .. }
@@ -81,6 +85,15 @@ mod tests {
         assert!(matches!(
             transfer_error(&DataError::NoPeer { seconds: 9 }),
             TransferError::NoConnection(text) if text.contains("9 s")
+        ));
+        let foreign = DataError::Foreign {
+            from: [192, 0, 2, 8].into(),
+            seconds: 9,
+        };
+        assert!(matches!(
+            transfer_error(&foreign),
+            TransferError::NoConnection(text)
+                if text.contains("192.0.2.8") && text.contains("foreign-data-addresses")
         ));
         assert!(matches!(
             transfer_error(&DataError::Stalled { seconds: 9 }),

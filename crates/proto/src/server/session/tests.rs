@@ -20,6 +20,7 @@ fn config() -> SessionConfig {
         max_login_failures: 3,
         max_bad_lines: 0,
         max_idle_seconds: 7200,
+        foreign_data_addresses: false,
         sizing: crate::sizing::Sizing::Auto,
     }
 }

@@ -31,6 +31,7 @@ fn other(action: &Action) -> String {
         }
         Action::File(request) => format!("File {}", file(request)),
         Action::Listen(request) => format!("Listen {}", listen(request)),
+        Action::NoteForeign(host) => format!("NoteForeign {host}"),
         Action::ConnectTo(to) => {
             let to: Vec<String> = to.iter().map(ToString::to_string).collect();
             format!("ConnectTo {}", to.join(" "))
@@ -63,6 +64,9 @@ fn listen(request: &ListenRequest) -> String {
     let mut text = format!("{:?}", request.family);
     if request.any_host {
         text.push_str(" any-host");
+    }
+    if let Some(host) = request.other_host {
+        text.push_str(&format!(" other-host={host}"));
     }
     text + &buffers(request.send_buffer, request.receive_buffer, request.sizing)
 }

@@ -37,6 +37,7 @@ pub(crate) fn play(text: &str) -> Result<String, String> {
         max_bad_lines: 0,
         max_idle_seconds: 7200,
         sizing: Sizing::Auto,
+        foreign_data_addresses: false,
     };
     let mut tree = Tree::new();
     let mut out = String::new();
@@ -69,6 +70,7 @@ fn configure(setting: &str, config: &mut SessionConfig, tree: &mut Tree) -> Resu
         ["peer", address] => {
             config.peer = address.parse().map_err(|_| "not an address".to_owned())?;
         }
+        ["foreign-data-addresses"] => config.foreign_data_addresses = true,
         ["max_bad_lines", n] => config.max_bad_lines = number(n)?,
         ["max_login_failures", n] => config.max_login_failures = number(n)?,
         ["max_streams", n] => config.max_streams = number(n)?,

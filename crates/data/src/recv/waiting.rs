@@ -1,0 +1,303 @@
+//! Connections that were accepted and have sent nothing of use yet: anybody's, until shown
+//! otherwise. They cost a descriptor each, no thread, no buffer and no stream's permit, and are
+//! bounded: the one that was silent for longest gives way to a new one.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+
+use proto::eblock::HEADER_LEN;
+use rustix::event::{PollFd, PollFlags};
+use rustix::net::{RecvFlags, recv};
+use socket2::Socket;
+
+use super::Job;
+use crate::budget::{Permit, StreamBudget};
+use crate::channel::Endpoint;
+use crate::connect::{Accepted, Strangers, accept};
+use crate::error::DataError;
+use crate::os::sockopt;
+use crate::stream::Stream;
+
+/// Connections of one transfer that may wait at a time: twice as many as any sender opens, so that
+/// it takes a flood while the sender is silent to crowd one of its own out.
+const MOST: usize = 512;
+
+/// Connections taken from the listener's queue in one go: whoever floods it must not keep this end
+/// from looking at those that have something to say.
+const AT_ONCE: usize = 128;
+
+/// The connections of one transfer that wait.
+pub(super) struct Waiting<'j> {
+    job: &'j Job<'j>,
+    budget: Option<StreamBudget>,
+    /// Bytes that are looked at, at most a header's.
+    need: usize,
+    /// As they came.
+    candidates: VecDeque<Candidate>,
+    ended: Option<Candidate>,
+    broken: Option<DataError>,
+    strangers: Strangers,
+    /// No room for another one.
+    full: bool,
+}
+
+/// A connection that waits.
+pub(super) struct Candidate {
+    socket: Socket,
+    peer: SocketAddr,
+    /// It has shown that it is a sender's, and waits for its turn.
+    chosen: bool,
+    _place: Permit,
+}
+
+/// What a look at a candidate shows.
+pub(super) enum Seen<'b> {
+    /// It has sent less than is needed.
+    Silence,
+    /// What is needed, which is still to be received.
+    Bytes(&'b [u8]),
+    /// It sent nothing and closed in order.
+    End,
+    /// It broke, or ended amidst what is needed.
+    Broken(io::Error),
+}
+
+/// What is to become of a candidate.
+pub(super) enum Verdict {
+    /// It goes on waiting to be looked at.
+    Stays,
+    /// It is a sender's.
+    Chosen,
+    /// It has ended in order. The first such is kept, apart from those that wait.
+    Ended,
+    /// It is closed. If no sender comes, the first reason is the transfer's error.
+    Dropped(DataError),
+}
+
+impl<'j> Waiting<'j> {
+    /// For connections of which `need` bytes, 1 to [`HEADER_LEN`], are looked at.
+    pub(super) fn new(job: &'j Job<'j>, budget: Option<StreamBudget>, need: usize) -> Self {
+        Self {
+            job,
+            budget,
+            need,
+            candidates: VecDeque::new(),
+            ended: None,
+            broken: None,
+            strangers: Strangers::default(),
+            full: false,
+        }
+    }
+
+    /// Why nobody came in time: the first connection that broke, or nobody did come.
+    pub(super) fn no_peer(&mut self) -> DataError {
+        let seconds = self.job.settings.connect.as_secs();
+        self.broken
+            .take()
+            .unwrap_or_else(|| self.strangers.no_peer(seconds))
+    }
+
+    /// Nobody waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.candidates.is_empty()
+    }
+
+    /// Takes what waits in the listener's queue, and looks at what the candidates have sent.
+    pub(super) fn turn(
+        &mut self,
+        endpoint: &Endpoint,
+        mut judge: impl FnMut(&Candidate, Seen<'_>) -> Verdict,
+    ) -> Result<(), DataError> {
+        self.look(&mut judge);
+        let Endpoint::Passive {
+            listener,
+            accept: policy,
+            ..
+        } = endpoint
+        else {
+            return Ok(());
+        };
+        let (transfer, settings) = (self.job.transfer, self.job.settings);
+        for _ in 0..AT_ONCE {
+            self.full = self.candidates.len() >= MOST && self.candidates.iter().all(|c| c.chosen);
+            if self.full {
+                return Ok(());
+            }
+            match accept(transfer, listener, *policy, settings, &mut self.strangers)? {
+                Accepted::Nothing => break,
+                Accepted::Closed => {}
+                Accepted::Connection(socket, peer) => {
+                    transfer.note_connection();
+                    if let Some(place) = self.make_room(&mut judge) {
+                        self.admit(socket, peer, place);
+                    }
+                }
+            }
+        }
+        self.look(&mut judge);
+        Ok(())
+    }
+
+    fn admit(&mut self, socket: Socket, peer: SocketAddr, place: Permit) {
+        // A header that comes in pieces is looked at when it is whole.
+        if let Err(error) = sockopt::set_receive_low_water(socket.as_fd(), self.need) {
+            tracing::warn!(%peer, %error, "data connection dropped");
+            return;
+        }
+        self.candidates.push_back(Candidate {
+            socket,
+            peer,
+            chosen: false,
+            _place: place,
+        });
+    }
+
+    /// A place for one more, if need be that of the one which was silent for longest.
+    fn make_room(
+        &mut self,
+        judge: &mut impl FnMut(&Candidate, Seen<'_>) -> Verdict,
+    ) -> Option<Permit> {
+        for last_try in [false, true] {
+            let room = self.candidates.len() < MOST;
+            if let Some(place) = room.then(|| self.place()).flatten() {
+                return Some(place);
+            }
+            if last_try {
+                break;
+            }
+            // They may have said something meanwhile.
+            self.look(judge);
+            if self.candidates.len() >= MOST || !self.has_place() {
+                let silent = self.candidates.iter().position(|c| !c.chosen)?;
+                self.candidates.remove(silent);
+            }
+        }
+        None
+    }
+
+    fn has_place(&self) -> bool {
+        self.place().is_some()
+    }
+
+    fn place(&self) -> Option<Permit> {
+        match &self.budget {
+            Some(budget) => budget.take_silent().ok(),
+            None => Some(Permit::unlimited()),
+        }
+    }
+
+    /// Looks at all that are not chosen yet.
+    fn look(&mut self, judge: &mut impl FnMut(&Candidate, Seen<'_>) -> Verdict) {
+        let mut at = 0;
+        while let Some(candidate) = self.candidates.get_mut(at) {
+            if candidate.chosen {
+                at += 1;
+                continue;
+            }
+            match candidate.look(self.need, judge) {
+                Verdict::Stays | Verdict::Chosen => at += 1,
+                Verdict::Dropped(reason) => {
+                    tracing::warn!(error = %reason, "data connection dropped");
+                    self.broken.get_or_insert(reason);
+                    self.candidates.remove(at);
+                }
+                Verdict::Ended => {
+                    let candidate = self.candidates.remove(at);
+                    self.ended = self.ended.take().or(candidate);
+                }
+            }
+        }
+    }
+
+    /// Whether somebody is chosen and waits for its turn.
+    pub(super) fn has_chosen(&self) -> bool {
+        self.candidates.iter().any(|c| c.chosen)
+    }
+
+    /// Takes the one that was chosen and waits for longest. `None`, too, when it broke meanwhile.
+    pub(super) fn take_chosen(&mut self) -> Option<Stream> {
+        let at = self.candidates.iter().position(|c| c.chosen)?;
+        self.candidates.remove(at)?.into_stream(self.job)
+    }
+
+    /// Whether one has ended in order without a byte.
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended.is_some()
+    }
+
+    /// Takes the one that has ended.
+    pub(super) fn take_ended(&mut self) -> Option<Stream> {
+        self.ended.take()?.into_stream(self.job)
+    }
+
+    /// What a wait must look at so that it ends when there is something to do.
+    pub(super) fn awaited<'f>(&'f self, endpoint: &'f Endpoint, fds: &mut Vec<PollFd<'f>>) {
+        let silent = self.candidates.iter().filter(|c| !c.chosen);
+        fds.extend(silent.map(|c| PollFd::new(&c.socket, PollFlags::IN)));
+        if let Endpoint::Passive { listener, .. } = endpoint
+            && !self.full
+        {
+            fds.push(PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN));
+        }
+    }
+}
+
+impl Candidate {
+    pub(super) fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// Looks at it.
+    fn look(&mut self, need: usize, judge: &mut impl FnMut(&Self, Seen<'_>) -> Verdict) -> Verdict {
+        let mut room = [0; HEADER_LEN];
+        let verdict = judge(self, self.peek(&mut room[..need.min(HEADER_LEN)]));
+        self.chosen = matches!(verdict, Verdict::Chosen);
+        verdict
+    }
+
+    /// The error of a connection that broke before it was of use.
+    pub(super) fn broke(&self, source: io::Error) -> DataError {
+        DataError::Wire {
+            peer: self.peer.to_string(),
+            source,
+        }
+    }
+
+    /// Forgets the bytes that were just seen: they are of no use.
+    pub(super) fn skip(&self, bytes: &mut [u8]) {
+        // What cannot be read shows at the next look.
+        let _ = recv(&self.socket, bytes, RecvFlags::DONTWAIT);
+    }
+
+    /// Shows the first bytes without receiving them.
+    fn peek<'b>(&self, room: &'b mut [u8]) -> Seen<'b> {
+        let need = room.len();
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        match recv(&self.socket, &mut *room, flags) {
+            Ok((n, _)) if n == need => Seen::Bytes(room),
+            Ok((0, _)) => Seen::End,
+            Ok(_) if self.is_over() => Seen::Broken(io::ErrorKind::UnexpectedEof.into()),
+            Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Seen::Silence,
+            Err(error) => Seen::Broken(error.into()),
+        }
+    }
+
+    /// Whether nothing more can come.
+    fn is_over(&self) -> bool {
+        let closed = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+        !matches!(
+            crate::os::wake::wait([(self.socket.as_fd(), closed)], std::time::Duration::ZERO),
+            Ok([false])
+        )
+    }
+
+    fn into_stream(self, job: &Job<'_>) -> Option<Stream> {
+        let Self { socket, peer, .. } = self;
+        let made = sockopt::set_receive_low_water(socket.as_fd(), 1)
+            .and_then(|()| Stream::new(socket, peer, job.settings));
+        made.inspect_err(|error| tracing::warn!(%peer, %error, "data connection dropped"))
+            .ok()
+    }
+}
