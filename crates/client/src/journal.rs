@@ -47,6 +47,11 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
+    /// Bytes that are copied, if that is known.
+    pub(crate) fn copied(&self) -> Option<u64> {
+        self.part.map(|(_, length)| length).or(self.size)
+    }
+
     /// Whether both are the same copy of the same source, however it is moved.
     pub(crate) fn same_copy(&self, other: &Self) -> bool {
         let any_order = |copy: &Self| Self {
@@ -226,6 +231,19 @@ impl Journal {
         self.file = Some(file);
         self.length = text.len() as u64;
         Ok(())
+    }
+
+    /// What an attempt brought counts no more: only `safe` does from now on, and the length of the
+    /// partial file says nothing.
+    pub(crate) fn take_back(&mut self, safe: &RangeSet) -> io::Result<()> {
+        self.copy.in_order = false;
+        self.file = None;
+        self.written = None;
+        if safe.is_empty() {
+            forget(&self.path);
+            return Ok(());
+        }
+        self.write(safe)
     }
 
     /// Whether this run has written anything.

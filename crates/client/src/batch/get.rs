@@ -11,6 +11,7 @@ use proto::command::Command;
 use proto::ranges::RangeSet;
 
 use super::in_place::Candidate;
+use super::keep::{Kept, after_failure};
 use super::meter::{FileMeter, Safe};
 use super::persist::Job;
 use super::request::{Lanes, Span, Way, extent, spec};
@@ -22,7 +23,7 @@ use crate::journal::{self, Identity, Journal};
 use crate::location::Server;
 use crate::partial::{Partial, Target, local};
 use crate::session::Session;
-use crate::transfer::{self, Attempt};
+use crate::transfer::{self, Attempt, TransferSpec};
 use crate::tree::Facts;
 use crate::verify::{CONCURRENT_FROM, CONCURRENT_FROM_AHEAD, Check, choose, compare, sum_local};
 use crate::{Exit, Failure};
@@ -47,6 +48,13 @@ pub(super) struct Get<'a> {
     resumed: bool,
     /// Nothing of an earlier run is to be used.
     distrust: bool,
+    /// Some of what is safe came in an attempt that the server did not stand by: a checksum must
+    /// judge it.
+    disputed: bool,
+    /// The last attempt's bytes are sent again.
+    in_vain: bool,
+    /// A mismatch has led to a new beginning once.
+    started_over: bool,
 }
 
 /// What one transfer brought.
@@ -83,6 +91,9 @@ impl<'a> Get<'a> {
             have: RangeSet::new(),
             resumed: false,
             distrust: false,
+            disputed: false,
+            in_vain: false,
+            started_over: false,
         })
     }
 
@@ -98,7 +109,7 @@ impl<'a> Get<'a> {
                 if let Some(label) = self.in_place(session, check).await? {
                     return Ok(Outcome::done(self.meter.moved(), label, None));
                 }
-                self.open(session).await?
+                self.open(session, check).await?
             }
         };
         let moved = self.transfer(session, &sink, check).await?;
@@ -109,6 +120,10 @@ impl<'a> Get<'a> {
         let label = match self.verify(session, check, &moved).await {
             Err(failure) if failure.exit == Exit::Integrity => {
                 self.forget_journal();
+                return Err(failure);
+            }
+            Err(failure) if self.disputed && failure.exit == Exit::Protocol => {
+                self.take_back(&sink, RangeSet::new());
                 return Err(failure);
             }
             label => label?,
@@ -176,13 +191,20 @@ impl<'a> Get<'a> {
     }
 
     /// Opens the destination; decides what of an earlier run is kept.
-    async fn open(&mut self, session: &mut Session) -> Result<Arc<FileSink>, Failure> {
+    async fn open(
+        &mut self,
+        session: &mut Session,
+        check: Check,
+    ) -> Result<Arc<FileSink>, Failure> {
         let pipe = matches!(self.target, Target::Direct { sink } if !sink.seekable());
         let lanes = Lanes::of(self.ctx, self.span.size, pipe, Way::Get(session));
         let lanes = *self.lanes.get_or_insert(lanes);
         let sink = match self.target {
             Target::Direct { sink } => Arc::clone(sink),
-            Target::File(partial) => self.open_partial(session, partial, lanes).await?,
+            Target::File(partial) => {
+                let judged = check.algorithm().is_some();
+                self.open_partial(session, partial, lanes, judged).await?
+            }
         };
         self.sink = Some(Arc::clone(&sink));
         self.ctx
@@ -195,6 +217,7 @@ impl<'a> Get<'a> {
         session: &mut Session,
         partial: &Partial,
         lanes: Lanes,
+        judged: bool,
     ) -> Result<Arc<FileSink>, Failure> {
         let mut identity = Identity {
             source: self.item.source.identity(),
@@ -205,7 +228,7 @@ impl<'a> Get<'a> {
             in_order: lanes.in_order,
         };
         if self.ctx.options.resume && !self.distrust {
-            self.have = self.leftover(session, partial, &identity).await?;
+            self.have = self.leftover(session, partial, &identity, judged).await?;
         }
         self.resumed = !self.have.is_empty();
         let path = partial.journal.clone();
@@ -224,6 +247,7 @@ impl<'a> Get<'a> {
         session: &mut Session,
         partial: &Partial,
         identity: &Identity,
+        judged: bool,
     ) -> Result<RangeSet, Failure> {
         let Some(length) = partial.length().filter(|n| *n > 0) else {
             return Ok(RangeSet::new());
@@ -233,6 +257,7 @@ impl<'a> Get<'a> {
             length,
             journal: Some(&partial.journal),
             shown: &self.item.destination.display(),
+            judged,
         };
         let features = session.features().clone();
         let mut source = End::Remote {
@@ -298,14 +323,50 @@ impl<'a> Get<'a> {
             lanes.in_order,
             &safe,
         );
+        self.in_vain = false;
         let result = alongside(watch.run(moving), early).await;
+        let (mut attempt, remote) = match result {
+            Ok(moved) => moved,
+            Err(failure) => {
+                self.keep(sink, &control.stored(), &spec, check);
+                return Err(failure);
+            }
+        };
         self.have = safe();
-        let (mut attempt, remote) = result?;
         self.ctx.warn_all(std::mem::take(&mut attempt.warnings));
         Ok(Moved {
             attempt: Some(attempt),
             remote,
         })
+    }
+
+    /// What of a failed attempt is safe.
+    fn keep(&mut self, sink: &FileSink, arrived: &RangeSet, spec: &TransferSpec, check: Check) {
+        let judged = check.algorithm().is_some();
+        match after_failure(&self.have, arrived, &spec.said, self.span.size, judged) {
+            Kept::Safe(all) => self.have = all,
+            Kept::Disputed(all) => {
+                self.have = all;
+                self.disputed = true;
+            }
+            Kept::Dropped(safe) => self.take_back(sink, safe),
+        }
+    }
+
+    /// Nothing but `safe` counts any more.
+    fn take_back(&mut self, sink: &FileSink, safe: RangeSet) {
+        self.in_vain = true;
+        if let Target::File(_) = self.target
+            && let Err(e) = sink.file().set_len(safe.end())
+        {
+            tracing::debug!("partial file: {e}");
+        }
+        if let Some(journal) = &mut self.journal
+            && let Err(e) = journal.take_back(&safe)
+        {
+            tracing::debug!("journal: {e}");
+        }
+        self.have = safe;
     }
 
     /// Whether the server is to sum while the bytes move.
@@ -380,6 +441,9 @@ impl<'a> Get<'a> {
 
     fn without_sum(&self, check: Check, why: &str) -> Result<String, Failure> {
         let shown = self.item.source.display();
+        if self.disputed {
+            return Err(Failure::new(Exit::Protocol, unproved(&shown, why)));
+        }
         if check.is_required() {
             let message = format!("{shown}: cannot be verified as asked: {why}");
             return Err(Failure::new(Exit::Integrity, message));
@@ -440,6 +504,14 @@ impl<'a> Get<'a> {
     }
 }
 
+/// What is said of a copy whose server refused what it had moved, and that no checksum proves.
+pub(super) fn unproved(shown: &str, why: &str) -> String {
+    format!(
+        "{shown}: the server did not confirm the transfer, and no checksum can prove the copy: {why}; \
+         copy it again"
+    )
+}
+
 /// The sum of what is copied, at the source.
 async fn source_sum(
     session: &mut Session,
@@ -469,13 +541,20 @@ impl Job for Get<'_> {
     }
 
     fn forget_resumed(&mut self) -> bool {
-        if !std::mem::take(&mut self.resumed) {
+        let resumed = std::mem::take(&mut self.resumed);
+        let disputed = std::mem::take(&mut self.disputed) && !self.started_over;
+        if !resumed && !disputed {
             return false;
         }
+        self.started_over = true;
         self.distrust = true;
         self.sink = None;
         self.journal = None;
         self.have = RangeSet::new();
         true
+    }
+
+    fn in_vain(&self) -> bool {
+        self.in_vain
     }
 }

@@ -25,6 +25,7 @@ mod file;
 mod get;
 mod here;
 mod in_place;
+mod keep;
 mod meter;
 mod persist;
 pub(crate) mod plan;

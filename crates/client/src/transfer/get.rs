@@ -91,7 +91,8 @@ async fn attempt(
         await_start: agreed.mode == Mode::Extended,
         doing: &doing,
     };
-    let Done { report, remarks } = session.exchange(exchange).await?;
+    let done = session.exchange(exchange).await;
+    let Done { report, remarks } = done.inspect_err(|ended| spec.said.note(ended))?;
     check_whole(session.name(), &doing, &agreed, size, &report)?;
     Ok(Attempt {
         extended: agreed.mode == Mode::Extended,

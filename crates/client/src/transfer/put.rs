@@ -60,7 +60,8 @@ pub(super) async fn put(
         await_start: false,
         doing: &doing,
     };
-    let Done { report, remarks } = session.exchange(exchange).await?;
+    let done = session.exchange(exchange).await;
+    let Done { report, remarks } = done.inspect_err(|ended| spec.said.note(ended))?;
     if let Some(expected) = missing.map(|ranges| ranges.bytes())
         && report.bytes != expected
     {

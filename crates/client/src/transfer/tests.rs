@@ -43,6 +43,7 @@ pub(super) fn spec() -> TransferSpec {
         block: 64 << 10,
         begun: Arc::default(),
         marked: Arc::new(Mutex::new(RangeSet::new())),
+        said: Arc::default(),
         data_ports: None,
     }
 }
@@ -111,6 +112,70 @@ async fn whole_only_when_the_server_says_so() {
     let failure = fetch(&mut session, &memory, &spec()).await.unwrap_err();
     assert_eq!((failure.exit, failure.transient), (Exit::Unreachable, true));
     fake.finish().await;
+}
+
+/// Whether what arrived of `/f` counts without a checksum.
+async fn disputed(bytes: &[u8], word: &'static str) -> bool {
+    let (mut session, fake) = opened(vec![
+        login(),
+        vec![Listen("PASV"), Hear("RETR /f"), Say("150 go")],
+        vec![Give(bytes.to_vec()), Say(word)],
+    ])
+    .await;
+    let spec = spec();
+    fetch(&mut session, &sink(), &spec).await.unwrap_err();
+    fake.finish().await;
+    spec.said.refused()
+}
+
+#[tokio::test]
+async fn a_refusal_after_the_data_disputes_it() {
+    for word in ["451 Local error", "426 cut", "550 Read error", "421 bye"] {
+        assert!(disputed(b"hello", word).await, "{word}");
+    }
+}
+
+/// A MODE E block: descriptor, length, offset.
+fn block(descriptor: u8, payload: &[u8], offset: u64) -> Vec<u8> {
+    let mut bytes = vec![descriptor];
+    bytes.extend((payload.len() as u64).to_be_bytes());
+    bytes.extend(offset.to_be_bytes());
+    bytes.extend(payload);
+    bytes
+}
+
+/// A MODE E get of five bytes that come in one connection, which then ends.
+async fn extended(blocks: Vec<u8>, word: &'static str) -> (Failure, TransferSpec) {
+    let (mut session, _fake) = opened(vec![
+        login_with(GRIDFTP),
+        call("MODE E", "200 ok"),
+        call("OPTS RETR", "200 ok"),
+        call("PORT", "200 ok"),
+        vec![Hear("RETR /f"), Say("150 go"), Act::Deliver(blocks)],
+        vec![Say(word)],
+    ])
+    .await;
+    let mut spec = spec();
+    spec.streams = 4;
+    spec.size = Some(5);
+    let failure = fetch(&mut session, &sink(), &spec).await.unwrap_err();
+    (failure, spec)
+}
+
+#[tokio::test]
+async fn a_226_beside_a_missing_eod_or_eof_disputes_the_data() {
+    let end_without_eof = block(8, b"hello", 0);
+    for blocks in [block(0, b"hello", 0), end_without_eof] {
+        let (failure, spec) = extended(blocks, "226 done").await;
+        assert!(spec.said.refused(), "{failure}");
+    }
+}
+
+#[tokio::test]
+async fn a_lost_data_connection_says_nothing_against_what_came() {
+    let (failure, spec) = extended(block(0, b"hel", 0), "426 Connection closed").await;
+    assert_eq!((failure.exit, failure.transient), (Exit::Unreachable, true));
+    assert!(!spec.said.refused());
 }
 
 #[tokio::test]

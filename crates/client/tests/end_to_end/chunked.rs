@@ -54,6 +54,7 @@ fn spec(chunks: Chunks, size: usize) -> TransferSpec {
         block: 256 << 10,
         begun: Arc::default(),
         marked: Arc::new(Mutex::new(RangeSet::new())),
+        said: Arc::default(),
         data_ports: None,
     }
 }

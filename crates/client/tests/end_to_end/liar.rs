@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Faults and abilities.
@@ -23,6 +24,8 @@ pub(crate) struct Liar {
     pub(crate) stalls: bool,
     /// STOR is refused, but only when all the bytes have come.
     pub(crate) no_store: bool,
+    /// So many transfers are refused when all their bytes have been sent or stored.
+    pub(crate) refusals: Arc<AtomicUsize>,
     /// RNFR is refused.
     pub(crate) no_rename: bool,
     /// Stored files, with their paths.
@@ -193,7 +196,18 @@ impl Talk {
             std::thread::sleep(std::time::Duration::from_millis(200));
             return None;
         }
-        Some("226 done".to_owned())
+        drop(data);
+        Some(self.verdict())
+    }
+
+    /// The last word of a transfer.
+    fn verdict(&self) -> String {
+        let less = |n: usize| n.checked_sub(1);
+        let refusals = &self.liar.refusals;
+        match refusals.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less) {
+            Ok(_) => "451 Local error in processing".to_owned(),
+            Err(_) => "226 done".to_owned(),
+        }
     }
 
     fn take(&mut self, path: &str) -> Option<String> {
@@ -213,6 +227,7 @@ impl Talk {
         let file = files.entry(path.to_owned()).or_default();
         file.truncate(start);
         file.extend(bytes);
-        self.liar.cut_at.is_none().then(|| "226 done".to_owned())
+        drop(files);
+        self.liar.cut_at.is_none().then(|| self.verdict())
     }
 }
