@@ -8,7 +8,7 @@ use proto::checksum::Algorithm;
 use crate::batch::plan::make_remote;
 use crate::location::{Location, Server};
 use crate::partial::local;
-use crate::session::Session;
+use crate::session::{Session, shown};
 use crate::tree::{Tree, join};
 use crate::verify::sum_local;
 use crate::{Exit, Failure, RemoteEntry, RemoteOptions};
@@ -82,10 +82,31 @@ pub(crate) async fn remove(
     let result = if recursive {
         remove_tree(&mut session, path).await
     } else {
-        session.delete(path).await
+        remove_file(&mut session, path).await
     };
     session.close().await;
     result
+}
+
+/// Servers refuse DELE of a directory with many words, and some with none.
+async fn remove_file(session: &mut Session, path: &[u8]) -> Result<(), Failure> {
+    let Err(failure) = session.delete(path).await else {
+        return Ok(());
+    };
+    if failure.transient || failure.exit == Exit::NotFound {
+        return Err(failure);
+    }
+    match session.stat(path).await {
+        Ok(entry) if entry.kind == proto::listing::Kind::Dir => Err(Failure::new(
+            Exit::Usage,
+            format!(
+                "{} is a directory on {}: `longhaul rm -r` removes it with all that is in it",
+                shown(path),
+                session.name()
+            ),
+        )),
+        _ => Err(failure),
+    }
 }
 
 /// Files first, then directories from the deepest up.
@@ -121,12 +142,15 @@ pub(crate) async fn make_dir(
         match session.make_dir(name(&path)).await {
             Ok(true) => Ok(()),
             Ok(false) => {
-                let shown = Location::Remote {
+                let directory = Location::Remote {
                     server: server.clone(),
                     path: path.clone(),
                 };
-                let message = format!("{} exists already", shown.display());
-                Err(Failure::new(Exit::Refused, message))
+                let message = format!(
+                    "{} exists already (`longhaul mkdir -p` takes that for done)",
+                    directory.display()
+                );
+                Err(Failure::new(Exit::Protocol, message))
             }
             Err(failure) => Err(failure),
         }

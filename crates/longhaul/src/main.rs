@@ -118,7 +118,11 @@ fn serve(args: ServeArgs) -> Result<Exit> {
 /// Runs a single-file verb; its failure is one line and an exit code.
 fn ask(verb: impl Future<Output = Result<(), Failure>>) -> Result<Exit> {
     log_to_stderr(LogFormat::Text, "error");
-    Ok(match until_interrupted(verb)? {
+    let ended = until_interrupted(verb)?;
+    if let Some(trouble) = client::ignored_netrc() {
+        say(&format!("longhaul: warning: {trouble}"));
+    }
+    Ok(match ended {
         Some(Ok(())) => Exit::Done,
         Some(Err(failure)) => {
             say(&format!("longhaul: {}", failure.message));

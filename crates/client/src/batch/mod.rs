@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 use tune::limiter::Role;
 
+use crate::credentials::ignored_netrc;
 use crate::location::{Location, Server};
 use crate::retry::Retries;
 use crate::session::Session;
@@ -267,6 +268,9 @@ async fn run(
     let (sources, destination) = (parsed?, Location::parse(destination)?);
     check(&sources, &destination, options)?;
     let mut ctx = Context::new(options.clone(), Arc::clone(observer))?;
+    if let Some(trouble) = ignored_netrc() {
+        ctx.warn(trouble.to_owned());
+    }
     let plan = plan::plan(&ctx, &sources, &destination).await?;
     if plan.items.len() > 1 && (options.offset.is_some() || options.length.is_some()) {
         return Err(Failure::new(

@@ -118,12 +118,7 @@ impl Session {
         if reply.code == 550 && cause(reply) == Cause::Other {
             match self.stat(path).await {
                 Err(missing) if missing.exit == Exit::NotFound => {
-                    failure.exit = Exit::NotFound;
-                    failure.message = format!(
-                        "{} refused to {doing}: {}; it does not exist, check the path",
-                        self.name(),
-                        replies::shown(reply)
-                    );
+                    failure = replies::missing(self.name(), &shown(path), reply);
                 }
                 Err(lost) if lost.transient => return Err(lost),
                 _ => {}

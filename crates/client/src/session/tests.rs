@@ -46,6 +46,37 @@ async fn logs_in_with_many_lines_and_stray_ones() {
 }
 
 #[tokio::test]
+async fn a_peer_that_does_not_speak_ftp_is_told_so_at_once() {
+    for (said, shown) in [
+        ("SSH-2.0-OpenSSH_9.6", "it said `SSH-2.0-OpenSSH_9.6`"),
+        ("999 hi", "it said `999 hi`"),
+        ("\u{15}\u{3}\u{1}", "it said `\\u{15}\\u{3}\\u{1}`"),
+    ] {
+        // It stays and waits: only what it said can end this, as the patience is an hour.
+        let fake = Fake::start(vec![Say(said), Act::HearEnd]).await;
+        let failure = Session::open(&fake.server, Duration::from_secs(3600)).await;
+        let failure = failure.unwrap_err();
+        assert_eq!((failure.exit, failure.transient), (Exit::Protocol, false));
+        assert!(failure.message.contains("does not speak FTP"), "{failure}");
+        assert!(failure.message.contains(shown), "{failure}");
+    }
+}
+
+#[tokio::test]
+async fn facts_that_are_refused_without_a_reason_are_of_nothing() {
+    for reply in ["550 MLST", "550 /x: No such file or directory"] {
+        let acts = script([
+            login_with("211-x\n MLST type*;size*;\n211 End"),
+            call("MLST /x", reply),
+        ]);
+        let (mut session, _fake) = opened(acts).await;
+        let failure = session.stat(b"/x").await.unwrap_err();
+        assert_eq!(failure.exit, Exit::NotFound);
+        assert!(failure.message.contains("has no /x"), "{failure}");
+    }
+}
+
+#[tokio::test]
 async fn a_login_without_password_sends_none() {
     let acts = script([
         vec![Say("220 hi")],

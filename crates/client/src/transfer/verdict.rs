@@ -1,6 +1,8 @@
 //! What a transfer came to, from the data side's result and the server's final reply. A transfer is
 //! whole only when both say so.
 
+use std::io::ErrorKind;
+
 use data::error::DataError;
 use data::job::Report;
 use proto::eblock::BlockError;
@@ -149,8 +151,8 @@ pub(super) fn broken(server: &str, doing: &str, error: &DataError) -> Ended {
 /// The failure that an error of the data side stands for.
 fn data_failure(server: &str, doing: &str, error: &DataError) -> Failure {
     let (exit, hint) = match error {
-        DataError::Read { .. } | DataError::Write { .. } => {
-            (Exit::Local, "mend that and use --resume")
+        DataError::Read { source, .. } | DataError::Write { source, .. } => {
+            (Exit::Local, mend(source))
         }
         DataError::Shrunk { .. } => (Exit::Local, "copy it again when it no longer changes"),
         DataError::Listen { .. } => (Exit::Local, "check --data-ports, or use --mode s"),
@@ -183,9 +185,22 @@ fn data_failure(server: &str, doing: &str, error: &DataError) -> Failure {
             ));
         }
     };
+    let message = match exit {
+        // The server has no part in it.
+        Exit::Local | Exit::Interrupted => format!("{error}; {hint}"),
+        _ => format!("{error}: cannot {doing} at {server}; {hint}"),
+    };
     Failure {
         exit,
-        message: format!("{error}: cannot {doing} at {server}; {hint}"),
+        message,
         transient: false,
+    }
+}
+
+/// What helps against an error of this machine's store.
+fn mend(error: &std::io::Error) -> &'static str {
+    match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room there and use --resume",
+        _ => "mend that and use --resume",
     }
 }
