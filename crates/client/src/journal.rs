@@ -198,7 +198,10 @@ impl Journal {
         match &result {
             Ok(()) => self.written = Some(safe.clone()),
             // The tail may be torn: the next write makes the file anew.
-            Err(_) => self.file = None,
+            Err(_) => {
+                self.file = None;
+                let _ = fs::remove_file(next_path(&self.path));
+            }
         }
         result
     }

@@ -171,7 +171,10 @@ mod tests {
         let misspelt = fault("machine h\nlogni joe pass");
         assert!(misspelt.starts_with("line 2: "), "{misspelt}");
         let blank = fault("machine h login joe password two words");
-        assert!(blank.contains("quotes") && !blank.contains("words"), "{blank}");
+        assert!(
+            blank.contains("quotes") && !blank.contains("words"),
+            "{blank}"
+        );
         assert!(fault("login joe").contains("no machine"));
         assert!(fault("machine h login").contains("value"));
         assert_eq!(parse("machine h login joe password loginx").1, None);

@@ -139,7 +139,10 @@ impl Partial {
             _ => Path::new("."),
         };
         if fs::metadata(directory).is_err_and(|e| e.kind() == io::ErrorKind::NotFound) {
-            let missing = format!("no such directory; make it first (mkdir -p {})", directory.display());
+            let missing = format!(
+                "no such directory; make it first (mkdir -p {})",
+                directory.display()
+            );
             return Err(local(directory, missing));
         }
         let sibling = |suffix: &[u8]| {

@@ -200,9 +200,17 @@ pub(crate) async fn checksum(
         }
         Location::Remote { server, path } => {
             let mut session = Session::open(&server, options.timeout).await?;
-            let result = session
+            let mut result = session
                 .checksum(algorithm, offset, length, name(&path))
                 .await;
+            if result
+                .as_ref()
+                .is_err_and(|f| f.exit == Exit::Protocol && !f.transient)
+                && let Err(missing) = session.stat(name(&path)).await
+            {
+                // A server that has no such sum may have no such file either.
+                result = Err(missing);
+            }
             session.close().await;
             result
         }

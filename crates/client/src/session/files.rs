@@ -4,7 +4,7 @@ use proto::command::{Command, Site};
 use proto::reply::Reply;
 use proto::timestamp::Timestamp;
 
-use super::replies::{self, Cause, cause};
+use super::replies;
 use super::{Session, check_path, shown};
 use crate::{Exit, Failure};
 
@@ -25,7 +25,18 @@ impl Session {
             return Ok(false);
         }
         let doing = format!("make directory {}", shown(path));
-        Err(replies::refusal(self.name(), &doing, &reply))
+        if replies::is_unexplained(&reply) && self.stat(path).await.is_ok() {
+            return Err(Failure::new(
+                Exit::Protocol,
+                format!(
+                    "{} refused to {doing}: {}; a file of that name exists already: choose another \
+                     name, or remove it first",
+                    self.name(),
+                    replies::shown(&reply)
+                ),
+            ));
+        }
+        Err(self.why_not_made(path, &doing, &reply).await)
     }
 
     /// DELE
@@ -63,7 +74,11 @@ impl Session {
             self.settle(from, &doing, &reply).await?;
             return Err(replies::refusal(self.name(), &doing, &reply));
         }
-        self.expect(&doing, &Command::Rnto(to.to_vec())).await
+        let reply = self.control.call(&Command::Rnto(to.to_vec())).await?;
+        match reply.is_success() {
+            true => Ok(()),
+            false => Err(self.why_not_made(to, &doing, &reply).await),
+        }
     }
 
     /// Gives a file its time, where the server has MFMT, and its name: in one flight where that takes
@@ -104,7 +119,7 @@ impl Session {
         }
         match renamed.is_success() {
             true => Ok(()),
-            false => Err(replies::refusal(self.name(), &doing, &renamed)),
+            false => Err(self.why_not_made(to, &doing, &renamed).await),
         }
     }
 
@@ -114,17 +129,7 @@ impl Session {
         if reply.is_success() {
             return Ok(());
         }
-        let mut failure = replies::refusal(self.name(), doing, reply);
-        if reply.code == 550 && cause(reply) == Cause::Other {
-            match self.stat(path).await {
-                Err(missing) if missing.exit == Exit::NotFound => {
-                    failure = replies::missing(self.name(), &shown(path), reply);
-                }
-                Err(lost) if lost.transient => return Err(lost),
-                _ => {}
-            }
-        }
-        Err(failure)
+        Err(self.why_not_touched(path, doing, reply).await)
     }
 
     /// MFMT, else SITE UTIME; `Ok(false)` when the server has neither.

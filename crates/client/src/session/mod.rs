@@ -16,6 +16,7 @@ use crate::{Exit, Failure};
 
 mod checksum;
 pub(crate) mod control;
+mod explain;
 #[cfg(test)]
 pub(crate) mod fake;
 mod files;
@@ -225,16 +226,6 @@ impl Session {
     pub(crate) fn warn(&mut self, warnings: &mut Vec<String>, text: &'static str) {
         if self.said.insert(text) {
             warnings.push(format!("{} {text}", self.name()));
-        }
-    }
-
-    /// Sends a command about a path and expects success.
-    async fn expect(&mut self, doing: &str, command: &Command) -> Result<(), Failure> {
-        let reply = self.control.call(command).await?;
-        if reply.is_success() {
-            Ok(())
-        } else {
-            Err(replies::refusal(self.name(), doing, &reply))
         }
     }
 }

@@ -43,6 +43,11 @@ const MISSING: [&str; 11] = [
     "cannot be listed",
     "can't check for file existence",
 ];
+const VAGUE: [&str; 3] = [
+    "failed to open file",
+    "could not get file size",
+    "failed to change directory",
+];
 const EXISTS: [&str; 3] = ["file exists", "already exists", "directory exists"];
 const DIRECTORY: [&str; 3] = [
     "is a directory",
@@ -118,12 +123,12 @@ pub(crate) fn cause(reply: &Reply) -> Cause {
 /// infinitive, with the path: `read /data/x`.
 pub(crate) fn refusal(server: &str, doing: &str, reply: &Reply) -> Failure {
     let (exit, transient, hint) = match cause(reply) {
-        Cause::Missing => (
-            Exit::NotFound,
+        Cause::Missing => (Exit::NotFound, false, "check the path"),
+        Cause::Exists => (
+            Exit::Protocol,
             false,
-            "as far as it shows there is no such file: check the path",
+            "choose another name, or remove it first",
         ),
-        Cause::Exists => (Exit::Protocol, false, "choose another name, or remove it first"),
         Cause::Directory => (Exit::Usage, false, "it is a directory: use -r"),
         Cause::Denied => (
             Exit::Refused,
@@ -148,6 +153,20 @@ pub(crate) fn refusal(server: &str, doing: &str, reply: &Reply) -> Failure {
         message: format!("{server} refused to {doing}: {}; {hint}", shown(reply)),
         transient,
     }
+}
+
+/// Whether a refusal for good gives no reason (vsftpd: "Delete operation failed.").
+pub(crate) fn is_unexplained(reply: &Reply) -> bool {
+    matches!(reply.code, 550 | 553)
+        && cause(reply) == Cause::Other
+        && !full_text(reply).contains("not empty")
+}
+
+/// Whether a server says the same of a file that is not there and of one that may not be read
+/// (vsftpd: "Failed to open file.").
+pub(crate) fn is_vague(reply: &Reply) -> bool {
+    let text = full_text(reply);
+    cause(reply) == Cause::Missing && VAGUE.iter().any(|word| text.contains(word))
 }
 
 /// The failure for a path of which a server shows nothing.

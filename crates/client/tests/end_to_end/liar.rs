@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -182,18 +182,20 @@ impl Talk {
         if self.liar.stalls {
             for quarter in self.liar.sent.chunks(self.liar.sent.len() / 4).take(2) {
                 let _ = data.write_all(quarter);
-                std::thread::sleep(std::time::Duration::from_millis(1500));
+                std::thread::sleep(std::time::Duration::from_millis(2500));
             }
-            std::thread::sleep(std::time::Duration::from_secs(20));
+            // Whoever receives has had enough.
+            let _ = data.read_to_end(&mut Vec::new());
             return None;
         }
         let start = std::mem::take(&mut self.rest);
         let end = self.liar.cut_at.unwrap_or(self.liar.sent.len());
         let _ = data.write_all(&self.liar.sent[start..end]);
         if self.liar.cut_at.is_some() {
-            // What was sent arrives before the control connection breaks.
-            drop(data);
-            std::thread::sleep(std::time::Duration::from_millis(200));
+            // What was sent has arrived when the other end closes, too; then the control connection
+            // breaks.
+            let _ = data.shutdown(Shutdown::Write);
+            let _ = data.read_to_end(&mut Vec::new());
             return None;
         }
         drop(data);

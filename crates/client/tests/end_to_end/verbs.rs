@@ -9,7 +9,7 @@ use proto::listing::Kind;
 use crate::support::{Server, names};
 
 const OPTIONS: RemoteOptions = RemoteOptions {
-    timeout: Duration::from_secs(10),
+    timeout: Duration::from_secs(60),
 };
 
 #[tokio::test(flavor = "multi_thread")]

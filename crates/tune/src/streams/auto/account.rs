@@ -164,12 +164,19 @@ mod tests {
             window: 1 << 20,
             ..Account::default()
         };
-        assert!(remedy(&seen, true).contains("window is 1.0"), "{}", remedy(&seen, true));
+        assert!(
+            remedy(&seen, true).contains("window is 1.0"),
+            "{}",
+            remedy(&seen, true)
+        );
     }
 
     #[test]
     fn a_number_of_streams_that_was_asked_for_is_named_as_the_setting_it_is() {
         let told = remedy(&Account::default(), false);
-        assert!(told.starts_with("use more streams than 4 (a larger -p"), "{told}");
+        assert!(
+            told.starts_with("use more streams than 4 (a larger -p"),
+            "{told}"
+        );
     }
 }
