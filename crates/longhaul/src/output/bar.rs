@@ -88,8 +88,8 @@ impl Bar {
 /// The bar and its percentage, which are of nothing where the total is not known.
 fn show_share(bar: &ProgressBar, known: bool) {
     let template = match known {
-        true => "{bar:30} {percent:>3}% {msg}",
-        false => "{msg}",
+        true => "{bar:30} {percent:>3}% {wide_msg}",
+        false => "{wide_msg}",
     };
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style.progress_chars("=> "));

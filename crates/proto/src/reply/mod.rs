@@ -88,6 +88,8 @@ impl Reply {
                 parts.push(part);
             }
         }
+        let told = parts.clone();
+        parts.retain(|part| !echoes(part, &told));
         if parts.is_empty() {
             parts.extend(lines().map(|line| telling_part(&line)));
             parts.retain(|part| !part.is_empty());
@@ -171,6 +173,16 @@ fn without_nonces(text: &str) -> String {
         rest = after;
     }
     shown
+}
+
+/// Whether a part only repeats the command (`STOR /x`) about whose argument another part tells.
+fn echoes(part: &str, parts: &[String]) -> bool {
+    let Some((verb, argument)) = part.split_once(' ') else {
+        return false;
+    };
+    let is_verb = (3..=4).contains(&verb.len()) && verb.bytes().all(|b| b.is_ascii_uppercase());
+    let others = || parts.iter().filter(|other| *other != part);
+    is_verb && others().any(|other| other.contains(argument))
 }
 
 /// In the first line of the globus server's structured errors; longhaul's has the command before it.
@@ -295,5 +307,15 @@ mod tests {
             "Command failed. : callback failed. / globus_xio: System error in write: No space left on device"
         );
         assert_eq!(Reply::new(500, "End.").summary(), "End.");
+        let lines = [
+            "GlobusError: v=1 c=PATH_NOT_FOUND",
+            "GridFTP-Reason: MKD /a/b",
+            "GridFTP-Error-String: cannot create /a/b: No such file or directory",
+        ];
+        let reply = Reply::error_lines(550, lines.map(|l| l.as_bytes().to_vec()).into());
+        assert_eq!(
+            reply.summary(),
+            "cannot create /a/b: No such file or directory"
+        );
     }
 }
