@@ -161,6 +161,7 @@ fn spec(how: &[&str]) -> Result<TransferSpec, Box<dyn Error>> {
         block: 256 << 10,
         begun: Arc::default(),
         marked: Arc::new(Mutex::new(RangeSet::new())),
+        said: Arc::default(),
         data_ports: None,
     })
 }

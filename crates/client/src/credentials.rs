@@ -1,7 +1,9 @@
 //! Who logs in when the URL does not say it all: the environment, ~/.netrc, anonymous.
 
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::OnceLock;
 
 use crate::netrc;
 
@@ -24,8 +26,23 @@ pub(crate) struct Credentials {
 /// ~/.netrc; without a user the record of ~/.netrc, else anonymous.
 pub(crate) fn lookup(host: &str, user: Option<&str>) -> Credentials {
     let variable = std::env::var(VARIABLE).ok();
-    let netrc = || std::env::home_dir().and_then(|home| read_netrc(&home.join(".netrc")));
+    let netrc = || {
+        let read = read_netrc(&std::env::home_dir()?.join(".netrc"));
+        if let Some(trouble) = read.trouble {
+            TROUBLE.get_or_init(|| trouble);
+        }
+        Some(read.entries)
+    };
     choose(host, user, variable, netrc)
+}
+
+/// Why something in ~/.netrc was not used.
+static TROUBLE: OnceLock<String> = OnceLock::new();
+
+/// Why ~/.netrc, or something in it, was not used when a login was looked up, and what to do: one line
+/// for the user. `None`: it was used, or there is none, or nobody looked.
+pub fn ignored_netrc() -> Option<&'static str> {
+    TROUBLE.get().map(String::as_str)
 }
 
 fn choose(
@@ -64,26 +81,58 @@ fn anonymous() -> Credentials {
     }
 }
 
-/// The records of the file; `None` when there is none or others may read it.
-fn read_netrc(path: &Path) -> Option<Vec<netrc::Entry>> {
-    let mode = std::fs::metadata(path).ok()?.permissions().mode();
-    if mode & 0o077 != 0 {
-        let path: PathBuf = path.to_owned();
-        tracing::warn!(
-            "{} is not used: others may read it (chmod 600 {0})",
-            path.display()
-        );
-        return None;
+/// What was read of the file, and what is wrong with it.
+#[derive(Debug, Default)]
+struct Netrc {
+    entries: Vec<netrc::Entry>,
+    trouble: Option<String>,
+}
+
+/// Reads the file. It holds passwords: one that others may read, or that somebody else wrote, is not
+/// used.
+fn read_netrc(path: &Path) -> Netrc {
+    let shown = path.display();
+    let ignored = |why: String| Netrc {
+        trouble: Some(format!("{shown} is not used: {why}")),
+        ..Netrc::default()
+    };
+    let meta = match std::fs::metadata(path) {
+        Ok(meta) => meta,
+        Err(e) if e.kind() == ErrorKind::NotFound => return Netrc::default(),
+        Err(e) => return ignored(format!("{e}; make it readable for yourself alone")),
+    };
+    let me = rustix::process::geteuid().as_raw();
+    if meta.uid() != me && meta.uid() != 0 {
+        return ignored(format!(
+            "it belongs to user {}, not to you; make it yours (chown {me} {shown})",
+            meta.uid()
+        ));
     }
-    Some(netrc::parse(&std::fs::read_to_string(path).ok()?))
+    if meta.mode() & 0o077 != 0 {
+        return ignored(format!(
+            "others may read it; keep it to yourself (chmod 600 {shown})"
+        ));
+    }
+    let text = match std::fs::read(path).map(String::from_utf8) {
+        Ok(Ok(text)) => text,
+        Ok(Err(_)) => return ignored("it is not UTF-8 text; write it anew".to_owned()),
+        Err(e) => return ignored(format!("{e}; make it readable for yourself alone")),
+    };
+    let (entries, fault) = netrc::parse(&text);
+    Netrc {
+        entries,
+        trouble: fault.map(|fault| format!("{shown}: {fault}; mend that line")),
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     fn netrc() -> Option<Vec<netrc::Entry>> {
-        Some(netrc::parse("machine h login bob password secret"))
+        Some(netrc::parse("machine h login bob password secret").0)
     }
 
     #[test]
@@ -109,14 +158,39 @@ mod tests {
         );
     }
 
-    #[test]
-    fn readable_by_others_is_not_used() {
+    /// A file of this text and these permissions.
+    fn read(text: &[u8], mode: u32) -> Netrc {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(".netrc");
-        std::fs::write(&path, "machine h login bob password secret").unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
-        assert!(read_netrc(&path).is_none());
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
-        assert_eq!(read_netrc(&path).unwrap().len(), 1);
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        read_netrc(&path)
+    }
+
+    const RECORD: &[u8] = b"machine h login bob password secret";
+
+    #[test]
+    fn readable_by_others_is_not_used_and_says_so() {
+        let open = read(RECORD, 0o644);
+        assert!(open.entries.is_empty());
+        let trouble = open.trouble.unwrap();
+        assert!(trouble.contains("others may read it"), "{trouble}");
+        assert!(trouble.contains("chmod 600 /"), "{trouble}");
+        let closed = read(RECORD, 0o600);
+        assert_eq!((closed.entries.len(), closed.trouble), (1, None));
+    }
+
+    #[test]
+    fn what_cannot_be_read_says_so() {
+        let binary = read(b"\xff\xfe", 0o600);
+        assert!(binary.trouble.unwrap().contains("UTF-8"));
+        let misspelt = read(b"machine h\n login bob\n pasword secret", 0o600);
+        assert_eq!(misspelt.entries.len(), 1);
+        let trouble = misspelt.trouble.unwrap();
+        assert!(trouble.contains("line 3: a word"), "{trouble}");
+        assert!(!trouble.contains("secret"));
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(read_netrc(&dir.path().join("none")).trouble, None);
+        assert!(read_netrc(dir.path()).trouble.is_some());
     }
 }

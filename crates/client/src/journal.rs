@@ -55,6 +55,11 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
+    /// Bytes that are copied, if that is known.
+    pub(crate) fn copied(&self) -> Option<u64> {
+        self.part.map(|(_, length)| length).or(self.size)
+    }
+
     /// Whether both are the same copy of the same source, however it is moved.
     pub(crate) fn same_copy(&self, other: &Self) -> bool {
         let any_order = |copy: &Self| Self {
@@ -286,7 +291,10 @@ impl Journal {
                 self.written = Some(state.clone());
             }
             // The tail may be torn: the next write makes the file anew.
-            Err(_) => self.file = None,
+            Err(_) => {
+                self.file = None;
+                let _ = fs::remove_file(next_path(&self.path));
+            }
         }
         result
     }
@@ -345,6 +353,19 @@ impl Journal {
         {
             tracing::debug!(%error, "journal not written");
         }
+    }
+
+    /// What an attempt brought counts no more: only `safe` does from now on, and the length of the
+    /// partial file says nothing.
+    pub(crate) fn take_back(&mut self, safe: &RangeSet) -> io::Result<()> {
+        self.copy.in_order = false;
+        self.file = None;
+        self.written = None;
+        if safe.is_empty() {
+            forget(&self.path);
+            return Ok(());
+        }
+        self.write(&State::told(safe.clone()))
     }
 
     /// What has to be forced to disk so that a power cut leaves the newest synced ranges known;

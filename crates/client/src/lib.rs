@@ -27,3 +27,4 @@ mod verify;
 mod why;
 
 pub use api::*;
+pub use credentials::ignored_netrc;

@@ -11,25 +11,36 @@ pub(crate) struct Entry {
     pub(crate) password: Option<String>,
 }
 
-/// Reads the file's text; what it does not know, it skips.
-pub(crate) fn parse(text: &str) -> Vec<Entry> {
+/// Reads the file's text; what it does not know, it skips. Also gives the first fault, without any
+/// password.
+pub(crate) fn parse(text: &str) -> (Vec<Entry>, Option<String>) {
     let mut entries: Vec<Entry> = Vec::new();
+    let mut fault: Option<String> = None;
     let mut in_macro = false;
     let mut tokens = Tokens::default();
-    for line in text.lines() {
+    for (number, line) in text.lines().enumerate() {
         if in_macro {
             // A macro ends at the first empty line.
             in_macro = !line.trim().is_empty();
             continue;
         }
         for token in split_line(line) {
-            if tokens.take(token, &mut entries) {
-                in_macro = true;
-                break;
+            match tokens.take(token, &mut entries) {
+                Ok(false) => {}
+                Ok(true) => {
+                    in_macro = true;
+                    break;
+                }
+                Err(what) => {
+                    fault.get_or_insert_with(|| format!("line {}: {what}", number + 1));
+                }
             }
         }
     }
-    entries
+    if !matches!(tokens, Tokens::Keyword) {
+        fault.get_or_insert_with(|| "its last word lacks a value".to_owned());
+    }
+    (entries, fault)
 }
 
 /// The first record for `host` (and `user` if given), else the `default` one.
@@ -63,8 +74,9 @@ enum Tokens {
 }
 
 impl Tokens {
-    /// Takes one token; `true` when a macro definition begins.
-    fn take(&mut self, token: String, entries: &mut Vec<Entry>) -> bool {
+    /// Takes one token; `true` when a macro definition begins. A word in the place of a keyword is an
+    /// error.
+    fn take(&mut self, token: String, entries: &mut Vec<Entry>) -> Result<bool, &'static str> {
         match std::mem::take(self) {
             Self::Keyword => match token.as_str() {
                 "machine" => *self = Self::Machine,
@@ -72,28 +84,32 @@ impl Tokens {
                 "login" => *self = Self::Login,
                 "password" => *self = Self::Password,
                 "account" => *self = Self::Ignored,
-                "macdef" => return true,
-                _ => {}
+                "macdef" => return Ok(true),
+                _ => return Err(MISPLACED),
             },
             Self::Machine => entries.push(Entry {
                 machine: Some(token),
                 ..Entry::default()
             }),
             Self::Login => {
-                if let Some(entry) = entries.last_mut() {
-                    entry.login = Some(token);
-                }
+                let entry = entries.last_mut().ok_or(NO_MACHINE)?;
+                entry.login = Some(token);
             }
             Self::Password => {
-                if let Some(entry) = entries.last_mut() {
-                    entry.password = Some(token);
-                }
+                let entry = entries.last_mut().ok_or(NO_MACHINE)?;
+                entry.password = Some(token);
             }
             Self::Ignored => {}
         }
-        false
+        Ok(false)
     }
 }
+
+const NO_MACHINE: &str = "a login or password belongs to no machine";
+
+/// The word itself is not shown: it may be a part of a password.
+const MISPLACED: &str = "a word is neither machine, default, login, password, account nor macdef \
+     (a password with a blank needs quotes)";
 
 /// Blank-separated words; `"..."` holds blanks, `\` takes the next character as it is, and a word
 /// that begins with `#` starts a comment.
@@ -136,7 +152,8 @@ mod tests {
 
     #[test]
     fn reads_records() {
-        let entries = parse(FILE);
+        let (entries, fault) = parse(FILE);
+        assert_eq!(fault, None);
         assert_eq!(entries.len(), 3);
         let alice = find(&entries, "FTP.example.org", None).unwrap();
         assert_eq!(alice.login.as_deref(), Some("alice"));
@@ -148,10 +165,25 @@ mod tests {
         assert_eq!(find(&entries, "elsewhere", Some("carol")), None);
     }
 
+    #[test]
+    fn faults_name_their_line_and_no_password() {
+        let fault = |text: &str| parse(text).1.unwrap();
+        let misspelt = fault("machine h\nlogni joe pass");
+        assert!(misspelt.starts_with("line 2: "), "{misspelt}");
+        let blank = fault("machine h login joe password two words");
+        assert!(
+            blank.contains("quotes") && !blank.contains("words"),
+            "{blank}"
+        );
+        assert!(fault("login joe").contains("no machine"));
+        assert!(fault("machine h login").contains("value"));
+        assert_eq!(parse("machine h login joe password loginx").1, None);
+    }
+
     proptest! {
         #[test]
         fn never_panics(text: String) {
-            let entries = parse(&text);
+            let (entries, _) = parse(&text);
             let _ = find(&entries, "h", Some("u"));
         }
     }

@@ -191,6 +191,17 @@ impl Partial {
         let name = destination
             .file_name()
             .ok_or_else(|| local(&destination, "names no file"))?;
+        let directory = match destination.parent() {
+            Some(above) if !above.as_os_str().is_empty() => above,
+            _ => Path::new("."),
+        };
+        if fs::metadata(directory).is_err_and(|e| e.kind() == io::ErrorKind::NotFound) {
+            let missing = format!(
+                "no such directory; make it first (mkdir -p {})",
+                directory.display()
+            );
+            return Err(local(directory, missing));
+        }
         let sibling = |suffix: &[u8]| {
             let name = OsString::from_vec(with_suffix(name.as_bytes(), suffix));
             destination.with_file_name(name)
@@ -328,6 +339,15 @@ mod tests {
         assert_ne!(partial_name(&[b'x'; 250]), partial_name(&[b'x'; 251]));
         assert_eq!(nameless_partial(b"/d/f"), None);
         assert!(nameless_partial(&[b'x'; 250]).is_some());
+    }
+
+    #[test]
+    fn a_missing_directory_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let failure = Target::at(&dir.path().join("none/f")).unwrap_err();
+        assert_eq!(failure.exit, Exit::Local);
+        let named = format!("{}: no such directory", dir.path().join("none").display());
+        assert!(failure.message.starts_with(&named), "{failure}");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::batch::plan::make_remote;
 use crate::location::{Location, Server};
 use crate::partial::{local, nameless_partial};
 use crate::remove::remove_tree;
-use crate::session::Session;
+use crate::session::{Session, shown};
 use crate::verify::sum_local;
 use crate::{Exit, Failure, RemoteEntry, RemoteOptions};
 
@@ -91,7 +91,7 @@ pub(crate) async fn remove(
 /// A file, and what an upload of it left unfinished, if its name had to be replaced by a hash: nobody
 /// else could tell what that is.
 async fn remove_file(session: &mut Session, path: &[u8]) -> Result<(), Failure> {
-    let removed = session.delete(path).await;
+    let removed = remove_named(session, path).await;
     let gone = removed
         .as_ref()
         .err()
@@ -103,6 +103,27 @@ async fn remove_file(session: &mut Session, path: &[u8]) -> Result<(), Failure> 
         (Err(_), Ok(())) => Ok(()),
         // Most often there is none.
         (removed, _) => removed,
+    }
+}
+
+/// Servers refuse DELE of a directory with many words, and some with none.
+async fn remove_named(session: &mut Session, path: &[u8]) -> Result<(), Failure> {
+    let Err(failure) = session.delete(path).await else {
+        return Ok(());
+    };
+    if failure.transient || failure.exit == Exit::NotFound {
+        return Err(failure);
+    }
+    match session.stat(path).await {
+        Ok(entry) if entry.kind == proto::listing::Kind::Dir => Err(Failure::new(
+            Exit::Usage,
+            format!(
+                "{} is a directory on {}: `longhaul rm -r` removes it with all that is in it",
+                shown(path),
+                session.name()
+            ),
+        )),
+        _ => Err(failure),
     }
 }
 
@@ -119,12 +140,15 @@ pub(crate) async fn make_dir(
         match session.make_dir(name(&path)).await {
             Ok(true) => Ok(()),
             Ok(false) => {
-                let shown = Location::Remote {
+                let directory = Location::Remote {
                     server: server.clone(),
                     path: path.clone(),
                 };
-                let message = format!("{} exists already", shown.display());
-                Err(Failure::new(Exit::Refused, message))
+                let message = format!(
+                    "{} exists already (`longhaul mkdir -p` takes that for done)",
+                    directory.display()
+                );
+                Err(Failure::new(Exit::Protocol, message))
             }
             Err(failure) => Err(failure),
         }
@@ -174,9 +198,17 @@ pub(crate) async fn checksum(
         }
         Location::Remote { server, path } => {
             let mut session = Session::open(&server, options.timeout).await?;
-            let result = session
+            let mut result = session
                 .checksum(algorithm, offset, length, name(&path))
                 .await;
+            if result
+                .as_ref()
+                .is_err_and(|f| f.exit == Exit::Protocol && !f.transient)
+                && let Err(missing) = session.stat(name(&path)).await
+            {
+                // A server that has no such sum may have no such file either.
+                result = Err(missing);
+            }
             session.close().await;
             result
         }

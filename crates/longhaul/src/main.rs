@@ -27,10 +27,25 @@ use output::{Style, say};
 fn main() -> ExitCode {
     // clap exits with 2 on a usage error, which is the contract's code for it.
     let code = run(Cli::parse().verb).unwrap_or_else(|error| {
-        say(&format!("longhaul: {error:#}"));
+        say(&format!("longhaul: {}", in_one_line(&error)));
         Exit::Local as u8
     });
     ExitCode::from(code)
+}
+
+/// An error with its causes, each said once: some name their cause in their own text.
+fn in_one_line(error: &anyhow::Error) -> String {
+    let mut line = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if line.contains(&cause) {
+            continue;
+        }
+        if !line.is_empty() {
+            line.push_str(": ");
+        }
+        line.push_str(&cause);
+    }
+    line
 }
 
 /// The exit code.
@@ -84,7 +99,7 @@ fn serve(args: ServeArgs) -> Result<Exit> {
     let config = match args.config() {
         Ok(config) => config,
         Err(error) => {
-            say(&format!("longhaul serve: {error:#}"));
+            say(&format!("longhaul serve: {}", in_one_line(&error)));
             return Ok(Exit::Usage);
         }
     };
@@ -118,7 +133,11 @@ fn serve(args: ServeArgs) -> Result<Exit> {
 /// Runs a single-file verb; its failure is one line and an exit code.
 fn ask(verb: impl Future<Output = Result<(), Failure>>) -> Result<Exit> {
     log_to_stderr(LogFormat::Text, "error");
-    Ok(match until_interrupted(verb)? {
+    let ended = until_interrupted(verb)?;
+    if let Some(trouble) = client::ignored_netrc() {
+        say(&format!("longhaul: warning: {trouble}"));
+    }
+    Ok(match ended {
         Some(Ok(())) => Exit::Done,
         Some(Err(failure)) => {
             say(&format!("longhaul: {}", failure.message));
@@ -167,4 +186,18 @@ fn log_to_stderr(format: LogFormat, level: &str) {
         LogFormat::Text => builder.try_init(),
         LogFormat::Json => builder.json().try_init(),
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_that_was_named_is_not_said_again() {
+        let missing = || std::io::Error::from(std::io::ErrorKind::NotFound);
+        let told = anyhow::Error::new(missing()).context(format!("cannot read u: {}", missing()));
+        assert_eq!(in_one_line(&told), "cannot read u: entity not found");
+        let untold = anyhow::Error::new(missing()).context("cannot read u");
+        assert_eq!(in_one_line(&untold), "cannot read u: entity not found");
+    }
 }

@@ -42,8 +42,11 @@ pub fn folder() -> Result<&'static Path> {
     if let Some(folder) = FOLDER.get() {
         return Ok(folder);
     }
-    let made = make_shared()?;
-    Ok(FOLDER.get_or_init(|| made))
+    // Not below the checkout: servers that serve as another account must be able to read it.
+    let account = rustix::process::getuid().as_raw();
+    let folder = std::env::temp_dir().join(format!("longhaul-interop-samples-{account}"));
+    make_shared(&folder)?;
+    Ok(FOLDER.get_or_init(|| folder))
 }
 
 /// The shared file of this size, one of [`SIZES`].
@@ -57,24 +60,21 @@ pub fn name(size: u64) -> String {
     format!("f{size}")
 }
 
-fn make_shared() -> Result<PathBuf> {
-    // Not below the checkout: servers that serve as another account must be able to read it.
-    let account = rustix::process::getuid().as_raw();
-    let folder = std::env::temp_dir().join(format!("longhaul-interop-samples-{account}"));
-    if SIZES
-        .iter()
-        .all(|&size| has_size(&folder.join(name(size)), size))
-    {
-        return Ok(folder);
-    }
-    std::fs::create_dir_all(&folder)?;
+/// Makes what is missing, one program and thread at a time: others wait at the lock, and nobody ever
+/// sees a file in the folder that is not whole, or that is no sample.
+fn make_shared(folder: &Path) -> Result<()> {
+    let lock = File::create(folder.with_extension("lock"))?;
+    lock.lock().context("cannot lock the samples")?;
+    std::fs::create_dir_all(folder)?;
+    let unfinished = folder.with_extension("unfinished");
     for size in SIZES {
-        // Test programs may run side by side: each writes its own copy and renames it.
-        let partial = folder.join(format!("{}.{}", name(size), std::process::id()));
-        write(&partial, size, size + 1)?;
-        std::fs::rename(&partial, folder.join(name(size)))?;
+        let whole = folder.join(name(size));
+        if !has_size(&whole, size) {
+            write(&unfinished, size, size + 1)?;
+            std::fs::rename(&unfinished, whole)?;
+        }
     }
-    Ok(folder)
+    Ok(())
 }
 
 fn has_size(path: &Path, size: u64) -> bool {
@@ -134,6 +134,25 @@ fn open(path: &Path) -> Result<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn samples_are_made_once_by_however_many_at_the_same_time() {
+        use std::os::unix::fs::MetadataExt;
+        let scratch = tempfile::tempdir().unwrap();
+        let folder = scratch.path().join("samples");
+        let inodes = || SIZES.map(|size| folder.join(name(size)).metadata().unwrap().ino());
+        let seen = std::thread::scope(|scope| {
+            let makers = [(); 4].map(|()| {
+                scope.spawn(|| {
+                    make_shared(&folder).unwrap();
+                    inodes()
+                })
+            });
+            makers.map(|maker| maker.join().unwrap())
+        });
+        assert_eq!(seen, [inodes(); 4]);
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), SIZES.len());
+    }
 
     #[test]
     fn one_changed_missing_or_added_byte_is_noticed() {

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use data::job::Control;
 
+use super::get::unproved;
 use super::in_place::Candidate;
 use super::meter::{FileMeter, Safe};
 use super::persist::Job;
@@ -69,7 +70,7 @@ impl<'a> Between<'a> {
             return Ok(Outcome::done(self.meter.moved(), label, None));
         }
         loop {
-            self.prepare(from, to).await?;
+            self.prepare(from, to, check).await?;
             let mut measured = None;
             if !self.upload.is_whole(self.span) {
                 measured = Some(self.transfer(from, to, check).await?);
@@ -123,7 +124,12 @@ impl<'a> Between<'a> {
         Ok(label)
     }
 
-    async fn prepare(&mut self, from: &mut Session, to: &mut Session) -> Result<(), Failure> {
+    async fn prepare(
+        &mut self,
+        from: &mut Session,
+        to: &mut Session,
+        check: Check,
+    ) -> Result<(), Failure> {
         let lanes = Lanes::of(self.ctx, self.span.size, false, Way::Between(from, to));
         let lanes = *self.lanes.get_or_insert(lanes);
         let identity = Identity {
@@ -142,7 +148,7 @@ impl<'a> Between<'a> {
         };
         self.upload
             .prepare(
-                (self.ctx, self.item),
+                (self.ctx, self.item, check),
                 identity,
                 (&mut source, Some(&features)),
                 to,
@@ -185,10 +191,11 @@ impl<'a> Between<'a> {
         let journal = self.upload.journal.as_mut();
         let watch = Watch::new(control, journal, in_order, move || State::told(safe()));
         let start = Instant::now();
-        let attempt = watch
-            .run(moving)
-            .await
-            .inspect_err(|failure| self.upload.note(failure))?;
+        let size = self.span.size;
+        let attempt = watch.run(moving).await;
+        let attempt =
+            attempt.inspect_err(|failure| self.upload.settle(failure, &spec.said, size))?;
+        self.upload.confirmed(size);
         self.meter.report(attempt.report.bytes);
         self.meter.confirm();
         self.ctx.warn_all(attempt.warnings);
@@ -286,6 +293,9 @@ impl<'a> Between<'a> {
             return Err(failure);
         }
         let (shown, why) = (&self.upload.shown, failure.message);
+        if self.upload.disputed {
+            return Err(Failure::new(Exit::Protocol, unproved(shown, &why)));
+        }
         if check.is_required() {
             let message = format!("{shown}: cannot be verified as asked: {why}");
             return Err(Failure::new(Exit::Integrity, message));
@@ -351,5 +361,9 @@ impl Job for Between<'_> {
 
     fn forget_resumed(&mut self) -> bool {
         self.upload.forget_resumed()
+    }
+
+    fn in_vain(&self) -> bool {
+        self.upload.in_vain
     }
 }

@@ -11,6 +11,7 @@ use proto::command::Command;
 use proto::ranges::RangeSet;
 
 use super::in_place::Candidate;
+use super::keep::{Kept, after_failure};
 use super::meter::{FileMeter, Safe};
 use super::persist::Job;
 use super::request::{Lanes, Span, Way, extent, spec};
@@ -22,7 +23,7 @@ use crate::journal::{self, Identity, Journal, State};
 use crate::location::Server;
 use crate::partial::{Partial, Target, local};
 use crate::session::Session;
-use crate::transfer::{self, Attempt};
+use crate::transfer::{self, Attempt, TransferSpec};
 use crate::tree::Facts;
 use crate::verify::{CONCURRENT_FROM, CONCURRENT_FROM_AHEAD, Check, choose, compare, sum_local};
 use crate::{Exit, Failure};
@@ -51,6 +52,13 @@ pub(super) struct Get<'a> {
     resumed: bool,
     /// Nothing of an earlier run is to be used.
     distrust: bool,
+    /// Some of what is safe came in an attempt that the server did not stand by: a checksum must
+    /// judge it.
+    disputed: bool,
+    /// The last attempt's bytes are sent again.
+    in_vain: bool,
+    /// A mismatch has led to a new beginning once.
+    started_over: bool,
 }
 
 /// What one transfer brought.
@@ -89,6 +97,9 @@ impl<'a> Get<'a> {
             synced: RangeSet::new(),
             resumed: false,
             distrust: false,
+            disputed: false,
+            in_vain: false,
+            started_over: false,
         })
     }
 
@@ -105,7 +116,7 @@ impl<'a> Get<'a> {
         }
         let sink = self.own()?;
         if !self.ready {
-            self.open(session, &sink).await?;
+            self.open(session, &sink, check).await?;
         }
         let moved = self.transfer(session, &sink, check).await?;
         if !session.is_usable() {
@@ -115,6 +126,10 @@ impl<'a> Get<'a> {
         let label = match self.verify(session, &sink, check, &moved).await {
             Err(failure) if failure.exit == Exit::Integrity => {
                 self.forget_journal();
+                return Err(failure);
+            }
+            Err(failure) if self.disputed && failure.exit == Exit::Protocol => {
+                self.take_back(&sink, RangeSet::new());
                 return Err(failure);
             }
             label => label?,
@@ -226,12 +241,19 @@ impl<'a> Get<'a> {
     }
 
     /// Decides what of an earlier run is kept.
-    async fn open(&mut self, session: &mut Session, sink: &Arc<FileSink>) -> Result<(), Failure> {
+    async fn open(
+        &mut self,
+        session: &mut Session,
+        sink: &Arc<FileSink>,
+        check: Check,
+    ) -> Result<(), Failure> {
         let pipe = matches!(self.target, Target::Direct { sink } if !sink.seekable());
         let lanes = Lanes::of(self.ctx, self.span.size, pipe, Way::Get(session));
         let lanes = *self.lanes.get_or_insert(lanes);
         if let Target::File(partial) = self.target {
-            self.open_partial(session, partial, sink, lanes).await?;
+            let judged = check.algorithm().is_some();
+            self.open_partial(session, (partial, sink), lanes, judged)
+                .await?;
         }
         self.ready = true;
         self.ctx
@@ -242,9 +264,9 @@ impl<'a> Get<'a> {
     async fn open_partial(
         &mut self,
         session: &mut Session,
-        partial: &Partial,
-        sink: &Arc<FileSink>,
+        (partial, sink): (&Partial, &Arc<FileSink>),
         lanes: Lanes,
+        judged: bool,
     ) -> Result<(), Failure> {
         let mut identity = Identity {
             source: self.item.source.identity(),
@@ -257,7 +279,7 @@ impl<'a> Get<'a> {
         let length = length(sink).map_err(|e| local(&partial.path, e))?;
         if self.ctx.options.resume && !self.distrust && length > 0 {
             self.have = self
-                .leftover(session, partial, (sink, length), &identity)
+                .leftover(session, partial, (sink, length), (&identity, judged))
                 .await?;
         }
         self.resumed = !self.have.is_empty();
@@ -276,13 +298,14 @@ impl<'a> Get<'a> {
         session: &mut Session,
         partial: &Partial,
         (sink, length): (&FileSink, u64),
-        identity: &Identity,
+        (identity, judged): (&Identity, bool),
     ) -> Result<RangeSet, Failure> {
         let leftover = Leftover {
             identity,
             length,
             journal: Some(&partial.journal),
             shown: &self.item.destination.display(),
+            judged,
         };
         let features = session.features().clone();
         let mut source = End::Remote {
@@ -347,20 +370,54 @@ impl<'a> Get<'a> {
             lanes.in_order,
             &state,
         );
+        self.in_vain = false;
         let result = alongside(watch.run(moving), early).await;
-        State {
-            safe: self.have,
-            synced: self.synced,
-        } = state();
-        if result.as_ref().is_err_and(|f| f.exit == Exit::Local) {
-            self.retreat(sink);
-        }
-        let (mut attempt, remote) = result?;
+        self.synced = state().synced;
+        let (mut attempt, remote) = match result {
+            Ok(moved) => moved,
+            Err(failure) => {
+                self.keep(sink, &control.stored(), &spec, check);
+                if failure.exit == Exit::Local {
+                    self.retreat(sink);
+                }
+                return Err(failure);
+            }
+        };
+        self.have = state().safe;
         self.ctx.warn_all(std::mem::take(&mut attempt.warnings));
         Ok(Moved {
             attempt: Some(attempt),
             remote,
         })
+    }
+
+    /// What of a failed attempt is safe.
+    fn keep(&mut self, sink: &FileSink, arrived: &RangeSet, spec: &TransferSpec, check: Check) {
+        let judged = check.algorithm().is_some();
+        match after_failure(&self.have, arrived, &spec.said, self.span.size, judged) {
+            Kept::Safe(all) => self.have = all,
+            Kept::Disputed(all) => {
+                self.have = all;
+                self.disputed = true;
+            }
+            Kept::Dropped(safe) => self.take_back(sink, safe),
+        }
+    }
+
+    /// Nothing but `safe` counts any more.
+    fn take_back(&mut self, sink: &FileSink, safe: RangeSet) {
+        self.in_vain = true;
+        if let Target::File(_) = self.target
+            && let Err(e) = sink.file().set_len(safe.end())
+        {
+            tracing::debug!("partial file: {e}");
+        }
+        if let Some(journal) = &mut self.journal
+            && let Err(e) = journal.take_back(&safe)
+        {
+            tracing::debug!("journal: {e}");
+        }
+        (self.have, self.synced) = (safe, RangeSet::new());
     }
 
     /// Whether the server is to sum while the bytes move.
@@ -436,6 +493,9 @@ impl<'a> Get<'a> {
 
     fn without_sum(&self, check: Check, why: &str) -> Result<String, Failure> {
         let shown = self.item.source.display();
+        if self.disputed {
+            return Err(Failure::new(Exit::Protocol, unproved(&shown, why)));
+        }
         if check.is_required() {
             let message = format!("{shown}: cannot be verified as asked: {why}");
             return Err(Failure::new(Exit::Integrity, message));
@@ -492,6 +552,14 @@ impl<'a> Get<'a> {
     }
 }
 
+/// What is said of a copy whose server refused what it had moved, and that no checksum proves.
+pub(super) fn unproved(shown: &str, why: &str) -> String {
+    format!(
+        "{shown}: the server did not confirm the transfer, and no checksum can prove the copy: {why}; \
+         copy it again"
+    )
+}
+
 /// The sum of what is copied, at the source.
 async fn source_sum(
     session: &mut Session,
@@ -535,14 +603,21 @@ impl Job for Get<'_> {
     }
 
     fn forget_resumed(&mut self) -> bool {
-        if !std::mem::take(&mut self.resumed) {
+        let resumed = std::mem::take(&mut self.resumed);
+        let disputed = std::mem::take(&mut self.disputed) && !self.started_over;
+        if !resumed && !disputed {
             return false;
         }
+        self.started_over = true;
         self.distrust = true;
         self.ready = false;
         self.journal = None;
         (self.have, self.synced) = (RangeSet::new(), RangeSet::new());
         true
+    }
+
+    fn in_vain(&self) -> bool {
+        self.in_vain
     }
 }
 

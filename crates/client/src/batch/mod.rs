@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 use tune::limiter::Role;
 
+use crate::credentials::ignored_netrc;
 use crate::location::{Location, Server};
 use crate::partial::Partial;
 use crate::retry::Retries;
@@ -29,6 +30,7 @@ mod file;
 mod get;
 mod here;
 mod in_place;
+mod keep;
 mod meter;
 mod persist;
 pub(crate) mod plan;
@@ -306,6 +308,9 @@ async fn run(
     let (sources, destination) = (parsed?, Location::parse(destination)?);
     check(&sources, &destination, options)?;
     let ctx = Context::new(options.clone(), Arc::clone(observer))?;
+    if let Some(trouble) = ignored_netrc() {
+        ctx.warn(trouble.to_owned());
+    }
     let plan = plan::plan(&ctx, &sources, &destination).await?;
     if plan.items.len() > 1 && (options.offset.is_some() || options.length.is_some()) {
         return Err(Failure::new(

@@ -16,6 +16,11 @@ pub(super) trait Job {
     /// Gives up what was resumed from an earlier run; `false` when nothing was.
     fn forget_resumed(&mut self) -> bool;
 
+    /// Whether the last attempt's bytes have to be moved again, so that it was no progress.
+    fn in_vain(&self) -> bool {
+        false
+    }
+
     /// Whether what was read from the source can be read again.
     fn repeatable(&self) -> bool {
         true
@@ -47,7 +52,10 @@ pub(super) async fn persist(
         if !job.repeatable() || others {
             return Err(failure);
         }
-        let moved = meter.moved().saturating_sub(before);
+        let moved = match job.in_vain() {
+            true => 0,
+            false => meter.moved().saturating_sub(before),
+        };
         let Some((attempt, after)) = retries.next(&failure, moved) else {
             return Err(failure);
         };

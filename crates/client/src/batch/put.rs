@@ -12,6 +12,7 @@ use data::store::file::FileSource;
 use proto::checksum::Algorithm;
 use proto::command::Command;
 
+use super::get::unproved;
 use super::in_place::Candidate;
 use super::meter::{FileMeter, Safe};
 use super::persist::Job;
@@ -82,7 +83,7 @@ impl<'a> Put<'a> {
             return Ok(Outcome::done(self.meter.moved(), label, None));
         }
         loop {
-            self.prepare(session).await?;
+            self.prepare(session, check).await?;
             let attempt = self.transfer(session, check).await?;
             let report = attempt.as_ref().map(|attempt| &attempt.report);
             let verified = self.verify(session, check, report).await;
@@ -134,7 +135,7 @@ impl<'a> Put<'a> {
         Ok(label)
     }
 
-    async fn prepare(&mut self, session: &mut Session) -> Result<(), Failure> {
+    async fn prepare(&mut self, session: &mut Session, check: Check) -> Result<(), Failure> {
         let lanes = Lanes::of(
             self.ctx,
             self.span.size,
@@ -157,7 +158,7 @@ impl<'a> Put<'a> {
         };
         self.upload
             .prepare(
-                (self.ctx, self.item),
+                (self.ctx, self.item, check),
                 identity,
                 (&mut source, None),
                 session,
@@ -202,13 +203,13 @@ impl<'a> Put<'a> {
             State::told(safe())
         });
         let attempt = watch.run(moving).await;
-        if let Err(failure) = &attempt {
-            self.upload.note(failure);
-        }
         if attempt.is_err() && !begun.load(Ordering::Relaxed) {
             self.meter.discard();
         }
-        let mut attempt = attempt?;
+        let size = self.span.size;
+        let mut attempt =
+            attempt.inspect_err(|failure| self.upload.settle(failure, &spec.said, size))?;
+        self.upload.confirmed(size);
         self.meter.confirm();
         self.ctx.warn_all(std::mem::take(&mut attempt.warnings));
         Ok(Some(attempt))
@@ -242,6 +243,10 @@ impl<'a> Put<'a> {
             (_, Err(failure)) => failure.message,
             (None, Ok(_)) => "the source cannot be read again".to_owned(),
         };
+        if self.upload.disputed {
+            let message = unproved(&self.upload.shown, &failure);
+            return Err(Failure::new(Exit::Protocol, message));
+        }
         if check.is_required() {
             let message = format!(
                 "{}: cannot be verified as asked: {failure}",
@@ -331,6 +336,10 @@ impl Job for Put<'_> {
 
     fn forget_resumed(&mut self) -> bool {
         self.upload.forget_resumed()
+    }
+
+    fn in_vain(&self) -> bool {
+        self.upload.in_vain
     }
 
     fn repeatable(&self) -> bool {

@@ -268,6 +268,7 @@ pub(super) fn spec(ctx: &Context, span: Span, have: &RangeSet, lanes: Lanes) -> 
         block: options.block,
         begun: Arc::default(),
         marked: Arc::new(Mutex::new(RangeSet::new())),
+        said: Arc::default(),
         data_ports: options.data_ports,
     }
 }

@@ -25,6 +25,8 @@ pub(super) struct Leftover<'a> {
     pub(super) journal: Option<&'a Path>,
     /// For warnings.
     pub(super) shown: &'a str,
+    /// A checksum of the whole will be compared at the end.
+    pub(super) judged: bool,
 }
 
 /// The bytes of the partial file that may be kept: none when in doubt. Errors are those of the
@@ -42,6 +44,14 @@ pub(super) async fn usable(
     };
     if claim.safe.is_empty() && claim.unproved.is_empty() {
         return Ok(claim.safe);
+    }
+    let whole = leftover
+        .identity
+        .copied()
+        .is_some_and(|size| claim.safe.contains(0, size));
+    if whole && !leftover.judged {
+        let doubt = "nothing tells whether the server confirmed its end";
+        return Ok(start_over(ctx, leftover, doubt));
     }
     let algorithm = partial_algorithm(servers);
     let Some(algorithm) = algorithm else {
@@ -219,6 +229,7 @@ mod tests {
             length,
             journal: Some(&path),
             shown: "x",
+            judged: true,
         })
     }
 
@@ -274,6 +285,7 @@ mod tests {
             length,
             journal: Some(&path),
             shown: "x",
+            judged: true,
         })
     }
 

@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use super::*;
+use crate::session::fake::{Act, Fake, call, login_with};
 use crate::{ModeChoice, Parallelism, Verify};
 
 /// What `longhaul cp` is told when nothing is said.
@@ -125,4 +126,53 @@ async fn side_work_ends_with_a_failed_main() {
         2
     };
     assert_eq!(alongside(async { Ok(1) }, late).await, Ok((1, 2)));
+}
+
+/// A put of five bytes to `/g` in MODE E, up to the transfer's last word.
+fn extended_put(word: &'static str) -> Vec<Act> {
+    [
+        call("MODE E", "200 ok"),
+        vec![Act::Listen("PASV"), Act::Hear("ALLO 5"), Act::Say("200 ok")],
+        vec![Act::Hear("STOR /g.longhaul-partial"), Act::Say("150 go")],
+        vec![Act::Say("111 Range Marker 0-5"), Act::Hold, Act::Say(word)],
+    ]
+    .concat()
+}
+
+#[tokio::test]
+async fn a_refusal_takes_back_what_markers_called_stored() {
+    const GRIDFTP: &str = "211-x\n PARALLEL\n SIZE\n REST STREAM\n211 End.";
+    let dir = tempfile::tempdir().unwrap();
+    let from = dir.path().join("f");
+    std::fs::write(&from, "hello").unwrap();
+    let look = [
+        call("CWD /g", "550 Failed to change directory."),
+        call("SIZE /g", "550 Could not get file size."),
+    ];
+    let finish = [
+        call("CWD /g.longhaul-partial", "550 Failed to change directory."),
+        call("SIZE /g.longhaul-partial", "213 5"),
+        call("RNFR /g.longhaul-partial", "350 to"),
+        call("RNTO /g", "250 ok"),
+    ];
+    let first = [
+        login_with(GRIDFTP),
+        look.concat(),
+        extended_put("451 Local error"),
+    ];
+    // No REST, and STOR although all was marked.
+    let second = [login_with(GRIDFTP), extended_put("226 ok"), finish.concat()];
+    let fake = Fake::start_each(vec![first.concat(), second.concat()]).await;
+    let options = CopyOptions {
+        mode: ModeChoice::Extended,
+        retries: 1,
+        timeout: Duration::from_secs(60),
+        ..options()
+    };
+    let server = &fake.server;
+    let to = format!("ftp://joe:secret@{}:{}/g", server.host, server.port);
+    let summary = run_copy(&[&from.display().to_string()], &to, &options).await;
+    assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+    assert_eq!(summary.verified, "size");
+    fake.finish().await;
 }

@@ -17,6 +17,8 @@ const PERIOD: Duration = Duration::from_millis(200);
 /// Samples of a trace between two progress events: buffers that follow a path change every round
 /// trip.
 const TRACED: u32 = 4;
+/// From this share of an allowed rate on, it is what limits.
+const AT_THE_LIMIT: f64 = 0.85;
 
 /// Reports until `work` ends.
 pub(super) async fn while_running(
@@ -62,6 +64,8 @@ fn progress(ctx: &Context, seen: Moment) {
 struct Samples {
     before: HashMap<String, u64>,
     last: Option<Instant>,
+    /// When bytes were first seen to move, and how many had.
+    moving: Option<(Instant, u64)>,
 }
 
 impl Samples {
@@ -99,9 +103,25 @@ impl Samples {
             before.insert(file.name.clone(), bytes);
         }
         self.before = before;
+        if self.at_the_limit(now, ctx.meter.totals().moved, ctx.options.limit_rate) {
+            // Whatever the sockets look like, they wait for this.
+            seen.limiter = (seen.streams > 0).then_some(Limiter::RateLimit);
+        }
         write_decisions(ctx, ctx.trace.as_ref());
         lock(tally).see(seen);
         seen
+    }
+}
+
+impl Samples {
+    /// Whether `limit`, bytes per second, explains the rate since bytes began to move.
+    fn at_the_limit(&mut self, now: Instant, moved: u64, limit: Option<u64>) -> bool {
+        let Some(limit) = limit.filter(|_| moved > 0) else {
+            return false;
+        };
+        let (since, before) = *self.moving.get_or_insert((now, moved));
+        let allowed = limit as f64 * (now - since).as_secs_f64();
+        allowed > 0.0 && (moved - before) as f64 >= AT_THE_LIMIT * allowed
     }
 }
 
@@ -119,5 +139,23 @@ fn write_decisions(ctx: &Context, trace: Option<&Trace>) {
                 Decision::Streams(decision) => trace.streams_decided(time, &decided.file, decision),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_near_the_one_that_is_allowed_is_limited_by_it() {
+        let begun = Instant::now();
+        let after = |ms| begun + Duration::from_millis(ms);
+        let mut samples = Samples::default();
+        // What came at once, before the limit took hold, says nothing.
+        assert!(!samples.at_the_limit(begun, 0, Some(1000)));
+        assert!(!samples.at_the_limit(begun, 900, Some(1000)));
+        assert!(samples.at_the_limit(after(1000), 1850, Some(1000)));
+        assert!(!samples.at_the_limit(after(2000), 2000, Some(1000)));
+        assert!(!samples.at_the_limit(after(2000), 9000, None));
     }
 }

@@ -9,6 +9,7 @@ use proto::printable::printable;
 use proto::ranges::RangeSet;
 use proto::timestamp::Timestamp;
 
+use super::keep::{Kept, after_failure};
 use super::request::Span;
 use super::resume::{Leftover, is_all, usable};
 use super::sums::{End, partial_algorithm, spots_agree};
@@ -19,7 +20,9 @@ use crate::own::Stand;
 use crate::partial::{own_remote, partial_path, state_journal};
 use crate::session::Session;
 use crate::session::files::{NotRenamed, Refused};
+use crate::transfer::Confirmation;
 use crate::tree::Facts;
+use crate::verify::Check;
 use crate::{Exit, Failure};
 
 /// Smaller files are not worth looking at what a lost attempt has stored.
@@ -54,6 +57,15 @@ pub(super) struct Upload<'a> {
     prepared: bool,
     resumed: bool,
     distrust: bool,
+    /// A checksum of the whole will be compared at the end.
+    has_sum: bool,
+    /// Some of what is safe came in an attempt that a server did not stand by: a checksum must judge
+    /// it.
+    pub(super) disputed: bool,
+    /// The last attempt's bytes are sent again.
+    pub(super) in_vain: bool,
+    /// A mismatch has led to a new beginning once.
+    started_over: bool,
 }
 
 /// How putting a file in place ended.
@@ -84,6 +96,10 @@ impl<'a> Upload<'a> {
             prepared: false,
             resumed: false,
             distrust: false,
+            has_sum: false,
+            disputed: false,
+            in_vain: false,
+            started_over: false,
         }
     }
 
@@ -117,15 +133,6 @@ impl<'a> Upload<'a> {
         self.control = Some(Arc::clone(control));
     }
 
-    /// An attempt failed in this way.
-    pub(super) fn note(&mut self, failure: &Failure) {
-        if failure.transient
-            && let Some(journal) = &mut self.journal
-        {
-            journal.note_lost();
-        }
-    }
-
     /// Whether an interrupted attempt leaves a file whose size tells what is there.
     pub(super) fn size_tells(&self) -> bool {
         self.in_order && self.control.is_some()
@@ -135,13 +142,14 @@ impl<'a> Upload<'a> {
     /// left, if `--resume` asks for it; then what this run has stored.
     pub(super) async fn prepare(
         &mut self,
-        (ctx, item): (&Context, &Item),
+        (ctx, item, check): (&Context, &Item, Check),
         mut identity: Identity,
         source: (&mut End<'_>, Option<&Features>),
         session: &mut Session,
     ) -> Result<(), Failure> {
+        self.has_sum = check.algorithm().is_some();
         if self.prepared {
-            return self.take_stock(source, session).await;
+            return self.take_stock(identity.size, source, session).await;
         }
         let wanted = ctx.options.resume && !self.distrust && self.aside.is_some();
         let size = identity.size;
@@ -184,6 +192,58 @@ impl<'a> Upload<'a> {
         Ok(())
     }
 
+    /// An attempt ended well: all of `size` bytes are there, and the servers said so.
+    pub(super) fn confirmed(&mut self, size: Option<u64>) {
+        self.in_vain = false;
+        self.control = None;
+        self.marked = Arc::default();
+        if let Some(size) = size {
+            self.have.insert(0, size);
+        }
+    }
+
+    /// An attempt failed: decides what of it counts.
+    pub(super) fn settle(&mut self, failure: &Failure, said: &Confirmation, size: Option<u64>) {
+        if failure.transient
+            && let Some(journal) = &mut self.journal
+        {
+            journal.note_lost();
+        }
+        let marked = std::mem::take(&mut self.marked);
+        let marked = marked
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        let moved = self.control.as_ref().map_or(0, |control| control.bytes());
+        let all_sent = size.is_some_and(|size| self.have.bytes() + moved >= size);
+        // The server's file may be whole, but a 226 is missing.
+        self.in_vain = all_sent && !self.has_sum;
+        self.weigh(&marked, said, size);
+    }
+
+    fn weigh(&mut self, arrived: &RangeSet, said: &Confirmation, size: Option<u64>) {
+        match after_failure(&self.have, arrived, said, size, self.has_sum) {
+            Kept::Safe(all) => self.have = all,
+            Kept::Disputed(all) => {
+                self.have = all;
+                self.disputed = true;
+            }
+            Kept::Dropped(safe) => self.take_back(safe),
+        }
+    }
+
+    /// Nothing but `safe` counts any more, whatever the length of the file at the server.
+    fn take_back(&mut self, safe: RangeSet) {
+        self.in_vain = true;
+        self.in_order = false;
+        if let Some(journal) = &mut self.journal
+            && let Err(e) = journal.take_back(&safe)
+        {
+            tracing::debug!("journal: {e}");
+        }
+        self.have = safe;
+    }
+
     /// A leftover that is not used must not be mistaken later for what this run has stored: where
     /// no checksum can tell them apart, it goes.
     async fn clear_way(&self, session: &mut Session, size: Option<u64>) -> Result<(), Failure> {
@@ -205,6 +265,7 @@ impl<'a> Upload<'a> {
     /// the file has come. An attempt that moved nothing changes nothing.
     async fn take_stock(
         &mut self,
+        size: Option<u64>,
         (source, features): (&mut End<'_>, Option<&Features>),
         session: &mut Session,
     ) -> Result<(), Failure> {
@@ -240,7 +301,8 @@ impl<'a> Upload<'a> {
             None => true,
         };
         if same {
-            self.have = stored;
+            self.have.insert(0, before);
+            self.weigh(&stored, &Confirmation::default(), size);
         }
         Ok(())
     }
@@ -262,6 +324,7 @@ impl<'a> Upload<'a> {
             length,
             journal,
             shown: &self.shown,
+            judged: self.has_sum,
         };
         let own = session.features().clone();
         let servers: Vec<&Features> = std::iter::once(&own).chain(features).collect();
@@ -323,9 +386,12 @@ impl<'a> Upload<'a> {
 
     /// Gives up what was resumed; `false` when nothing was.
     pub(super) fn forget_resumed(&mut self) -> bool {
-        if !std::mem::take(&mut self.resumed) {
+        let resumed = std::mem::take(&mut self.resumed);
+        let disputed = std::mem::take(&mut self.disputed) && !self.started_over;
+        if !resumed && !disputed {
             return false;
         }
+        self.started_over = true;
         self.distrust = true;
         self.prepared = false;
         self.journal = None;
@@ -419,10 +485,15 @@ impl<'a> Upload<'a> {
         }
     }
 
-    /// Passes the result of a verification on; after a mismatch nothing is left to resume.
+    /// Passes the result of a verification on; after a mismatch, or where nothing proves what a server
+    /// refused, nothing is left to resume.
     pub(super) fn judged<T>(&mut self, verified: Result<T, Failure>) -> Result<T, Failure> {
-        if matches!(&verified, Err(failure) if failure.exit == Exit::Integrity) {
-            self.forget_journal();
+        match &verified {
+            Err(failure) if failure.exit == Exit::Integrity => self.forget_journal(),
+            Err(failure) if self.disputed && failure.exit == Exit::Protocol => {
+                self.take_back(RangeSet::new());
+            }
+            _ => {}
         }
         verified
     }

@@ -111,7 +111,8 @@ impl Session {
         Failure {
             exit: Exit::Protocol,
             message: format!(
-                "{} cannot compute {} of this; use --verify none or an algorithm that it has",
+                "{} cannot compute {} of this; name an algorithm that it has (cksum -a, cp --verify), \
+                 or use cp --verify none",
                 self.name(),
                 algorithm.name()
             ),

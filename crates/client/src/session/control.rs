@@ -103,7 +103,7 @@ impl ControlChannel {
             .map_err(broken)?;
         Ok(Self {
             stream,
-            reader: ReplyReader::new(),
+            reader: ReplyReader::expecting_greeting(),
             ready: VecDeque::new(),
             name,
             peer,
@@ -297,7 +297,7 @@ impl ControlChannel {
             Failure {
                 exit: Exit::Protocol,
                 message: format!(
-                    "{} does not answer as an FTP server would: {error}; check host and port",
+                    "{} does not speak FTP: {error}; check host and port",
                     self.name
                 ),
                 transient: false,

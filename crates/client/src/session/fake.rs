@@ -119,7 +119,7 @@ impl Fake {
     /// Waits for the end of the script; what came over data connections. Panics if the client did
     /// not keep to the script.
     pub(crate) async fn finish(self) -> Vec<u8> {
-        let limit = std::time::Duration::from_secs(10);
+        let limit = std::time::Duration::from_secs(60);
         tokio::time::timeout(limit, self.task)
             .await
             .unwrap()

@@ -53,7 +53,18 @@ impl Session {
             return Ok(false);
         }
         let doing = format!("make directory {}", shown(path));
-        Err(replies::refusal(self.name(), &doing, &reply))
+        if replies::is_unexplained(&reply) && self.stat(path).await.is_ok() {
+            return Err(Failure::new(
+                Exit::Protocol,
+                format!(
+                    "{} refused to {doing}: {}; a file of that name exists already: choose another \
+                     name, or remove it first",
+                    self.name(),
+                    replies::shown(&reply)
+                ),
+            ));
+        }
+        Err(self.why_not_made(path, &doing, &reply).await)
     }
 
     /// DELE
@@ -115,7 +126,7 @@ impl Session {
         }
         let taken = matches!(renamed.code, 521 | 550 | 553) && cause(renamed) == Cause::Other;
         Err(NotRenamed {
-            failure: replies::refusal(self.name(), &doing, renamed),
+            failure: self.why_not_made(to, &doing, renamed).await,
             refused: match taken {
                 true => Refused::TakenPerhaps,
                 false => Refused::Target,
@@ -163,22 +174,7 @@ impl Session {
         if reply.is_success() {
             return Ok(());
         }
-        let mut failure = replies::refusal(self.name(), doing, reply);
-        if reply.code == 550 && cause(reply) == Cause::Other {
-            match self.stat(path).await {
-                Err(missing) if missing.exit == Exit::NotFound => {
-                    failure.exit = Exit::NotFound;
-                    failure.message = format!(
-                        "{} refused to {doing}: {}; it does not exist, check the path",
-                        self.name(),
-                        replies::shown(reply)
-                    );
-                }
-                Err(lost) if lost.transient => return Err(lost),
-                _ => {}
-            }
-        }
-        Err(failure)
+        Err(self.why_not_touched(path, doing, reply).await)
     }
 
     /// MFMT, else SITE UTIME; `Ok(false)` when the server has neither.

@@ -17,6 +17,7 @@ use crate::{Exit, Failure};
 
 mod checksum;
 pub(crate) mod control;
+mod explain;
 #[cfg(test)]
 pub(crate) mod fake;
 pub(crate) mod files;

@@ -10,6 +10,10 @@ use crate::{Exit, Failure};
 pub(crate) enum Cause {
     /// The path does not exist.
     Missing,
+    /// What is to be made is there already.
+    Exists,
+    /// The path is a directory where a file is needed.
+    Directory,
     /// The account may not do it, or is not let in.
     Denied,
     /// The server's disk or quota is full.
@@ -40,6 +44,18 @@ const MISSING: [&str; 11] = [
     // ProFTPD, Pure-FTPd
     "cannot be listed",
     "can't check for file existence",
+];
+const VAGUE: [&str; 3] = [
+    "failed to open file",
+    "could not get file size",
+    "failed to change directory",
+];
+const EXISTS: [&str; 3] = ["file exists", "already exists", "directory exists"];
+const DIRECTORY: [&str; 3] = [
+    "is a directory",
+    // ProFTPD, Pure-FTPd
+    "not a regular file",
+    "only retrieve regular files",
 ];
 const DENIED: [&str; 10] = [
     "permission",
@@ -84,12 +100,17 @@ pub(crate) fn cause(reply: &Reply) -> Cause {
         421 => return Cause::Lost,
         452 | 552 => return Cause::Full,
         430 | 530 | 532 | 534 => return Cause::Denied,
+        521 => return Cause::Exists,
         _ => {}
     }
     if says(&FULL) {
         Cause::Full
     } else if says(&MISSING) {
         Cause::Missing
+    } else if says(&EXISTS) {
+        Cause::Exists
+    } else if says(&DIRECTORY) {
+        Cause::Directory
     } else if says(&DENIED) {
         Cause::Denied
     } else if matches!(reply.code, 425 | 426) || says(&LOST) {
@@ -110,6 +131,12 @@ pub(crate) fn cause(reply: &Reply) -> Cause {
 pub(crate) fn refusal(server: &str, doing: &str, reply: &Reply) -> Failure {
     let (exit, transient, hint) = match cause(reply) {
         Cause::Missing => (Exit::NotFound, false, "check the path"),
+        Cause::Exists => (
+            Exit::Protocol,
+            false,
+            "choose another name, or remove it first",
+        ),
+        Cause::Directory => (Exit::Usage, false, "it is a directory: use -r"),
         Cause::Denied => (
             Exit::Refused,
             false,
@@ -134,6 +161,32 @@ pub(crate) fn refusal(server: &str, doing: &str, reply: &Reply) -> Failure {
         exit,
         message: format!("{server} refused to {doing}: {}; {hint}", shown(reply)),
         transient,
+    }
+}
+
+/// Whether a refusal for good gives no reason (vsftpd: "Delete operation failed.").
+pub(crate) fn is_unexplained(reply: &Reply) -> bool {
+    matches!(reply.code, 550 | 553)
+        && cause(reply) == Cause::Other
+        && !full_text(reply).contains("not empty")
+}
+
+/// Whether a server says the same of a file that is not there and of one that may not be read
+/// (vsftpd: "Failed to open file.").
+pub(crate) fn is_vague(reply: &Reply) -> bool {
+    let text = full_text(reply);
+    cause(reply) == Cause::Missing && VAGUE.iter().any(|word| text.contains(word))
+}
+
+/// The failure for a path of which a server shows nothing.
+pub(crate) fn missing(server: &str, path: &str, reply: &Reply) -> Failure {
+    Failure {
+        exit: Exit::NotFound,
+        message: format!(
+            "{server} has no {path}, as far as it shows ({}); check the path",
+            shown(reply)
+        ),
+        transient: false,
     }
 }
 
@@ -225,6 +278,10 @@ mod tests {
                 true,
             ),
             (500, &["Unknown command."], Exit::Protocol, false),
+            (550, &["/d: File exists"], Exit::Protocol, false),
+            (521, &["Directory exists"], Exit::Protocol, false),
+            (550, &["/d: Is a directory"], Exit::Usage, false),
+            (550, &["/d: Not a regular file"], Exit::Usage, false),
             (451, &["Directory not empty"], Exit::Protocol, false),
         ];
         for (code, lines, exit, transient) in table {

@@ -28,8 +28,7 @@ impl Session {
                 };
             }
             if !replies::is_unsupported(&reply) {
-                let doing = format!("look at {}", shown(path));
-                return Err(replies::refusal(self.name(), &doing, &reply));
+                return Err(self.missing(path, &reply));
             }
         }
         self.stat_plain(path).await
@@ -107,14 +106,14 @@ impl Session {
             })
     }
 
-    /// A plain server's refusal of SIZE for something that is no directory: without any other
-    /// reason given, there is no such file.
+    /// A refusal to tell the facts of a path (MLST, or SIZE of what is no directory): without any
+    /// other reason given, there is no such file.
     fn missing(&self, path: &[u8], reply: &Reply) -> Failure {
-        let mut failure = replies::refusal(self.name(), &format!("look at {}", shown(path)), reply);
-        if reply.code == 550 && cause(reply) == Cause::Other {
-            failure.exit = Exit::NotFound;
+        let unexplained = reply.code == 550 && cause(reply) == Cause::Other;
+        if unexplained || cause(reply) == Cause::Missing {
+            return replies::missing(self.name(), &shown(path), reply);
         }
-        failure
+        replies::refusal(self.name(), &format!("look at {}", shown(path)), reply)
     }
 
     async fn modified(&mut self, path: &[u8]) -> Result<Option<Timestamp>, Failure> {

@@ -9,7 +9,7 @@ use proto::ranges::RangeSet;
 use proto::reply::Reply;
 use tokio::time::{Instant, sleep_until};
 
-use super::Remark;
+use super::{Confirmation, Remark};
 use crate::Failure;
 use crate::session::Session;
 use crate::session::control::unreachable;
@@ -82,6 +82,8 @@ pub(super) struct Duplex<'a> {
     pub(super) destination: &'a mut Session,
     pub(super) receiving: &'a str,
     pub(super) patience: Duration,
+    /// Hears of refusals.
+    pub(super) said: &'a Confirmation,
 }
 
 /// Which of the two.
@@ -165,6 +167,9 @@ impl Duplex<'_> {
                 self.patience.as_secs()
             )));
         };
+        if disputed(sent.as_ref(), received.as_ref()) {
+            self.said.refuse();
+        }
         let first = blamed(first, sent.as_ref(), received.as_ref());
         let (name, doing, answer, other_name, other) = match first {
             Side::Source => (source, self.sending, sent, destination, received),
@@ -196,6 +201,15 @@ fn blamed(first: Side, sent: Option<&Answer>, received: Option<&Answer>) -> Side
     } else {
         first
     }
+}
+
+/// Whether a server refused what was moved. That both only lost the data connection says nothing
+/// against the bytes; that one is done with it and the other is not, does.
+fn disputed(sent: Option<&Answer>, received: Option<&Answer>) -> bool {
+    let replies = || [sent, received].into_iter().flatten().flatten();
+    let refusals = || replies().filter(|reply| !reply.is_success());
+    let refused = refusals().any(|reply| cause(reply) != Cause::Lost);
+    refused || (refusals().count() > 0 && replies().any(Reply::is_success))
 }
 
 async fn until(deadline: Option<Instant>) {

@@ -244,6 +244,7 @@ impl Session {
                 self.dialogue.channel_lost();
                 let mut ended = verdict::refused(self.name(), doing, reply);
                 ended.before_data = true;
+                ended.disputed = false;
                 Err(ended)
             }
             Err(lost) => Err(lost.into()),
@@ -371,7 +372,7 @@ impl Job {
     }
 
     /// The report of a part that is whole although the transfer did not end well: the server went
-    /// on past the part's end, or broke off after it.
+    /// on past the part's end.
     fn whole_part(&self, result: &Result<Report, DataError>, control: &Control) -> Option<Report> {
         let Self::Receive {
             plan,
@@ -383,8 +384,8 @@ impl Job {
         };
         let (start, end) = (plan.stream_start, plan.limit?);
         let stored = control.stored();
-        let over = matches!(result, Ok(_) | Err(DataError::Aborted));
-        if over || !stored.contains(start, end) {
+        let beyond = matches!(result, Err(DataError::Outside { .. }));
+        if !beyond || !stored.contains(start, end) {
             return None;
         }
         Some(Report {

@@ -42,11 +42,22 @@ pub(super) async fn get(
     let done = match first {
         Err(ended) if session.is_connectable() && could_not_connect(&ended) => {
             session.not_connectable();
-            attempt(session, path, &sink, spec, control, &mut warnings).await?
+            attempt(session, path, &sink, spec, control, &mut warnings).await
         }
-        other => other?,
+        other => other,
     };
-    Ok(Attempt { warnings, ..done })
+    match done {
+        Ok(done) => Ok(Attempt { warnings, ..done }),
+        Err(Ended {
+            failure,
+            refusal: Some(reply),
+            ..
+        }) if failure.exit == Exit::NotFound => {
+            let doing = format!("read {}", shown(path));
+            Err(session.why_not_touched(path, &doing, &reply).await)
+        }
+        Err(ended) => Err(ended.into()),
+    }
 }
 
 /// The server tried to open the data connections of a MODE E get and failed before anything moved.
@@ -91,7 +102,8 @@ async fn attempt(
         await_start: agreed.mode == Mode::Extended,
         doing: &doing,
     };
-    let Done { report, remarks } = session.exchange(exchange).await?;
+    let done = session.exchange(exchange).await;
+    let Done { report, remarks } = done.inspect_err(|ended| spec.said.note(ended))?;
     check_whole(session.name(), &doing, &agreed, size, &report)?;
     Ok(Attempt {
         extended: agreed.mode == Mode::Extended,

@@ -1,8 +1,9 @@
 //! One file over one session (or two): the seam between the batch above and the dialogue below.
 //!
-//! Everything here is a single attempt. What a failed attempt made safe is in the shared
+//! Everything here is a single attempt. What arrived in a failed attempt is in the shared
 //! [`data::job::Control`] (gets) or in [`TransferSpec::marked`] (puts and third-party transfers,
-//! from the server's 111 markers); the batch decides about the next attempt.
+//! from the server's 111 markers), whether the peers stand by it in [`TransferSpec::said`]; the batch
+//! decides what of it is kept for the next attempt.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
@@ -19,9 +20,11 @@ use tune::streams::auto::Verdict;
 use crate::{Buffers, ModeChoice};
 
 pub use chunked::{Chunks, get, put, third_party};
+pub use confirmation::Confirmation;
 
 mod choice;
 mod chunked;
+mod confirmation;
 mod duplex;
 pub(crate) mod exchange;
 mod get;
@@ -79,6 +82,8 @@ pub struct TransferSpec {
     pub begun: Arc<AtomicBool>,
     /// Ranges the destination server reported as stored (111), destination offsets.
     pub marked: Arc<Mutex<RangeSet>>,
+    /// What the peers said of the bytes.
+    pub said: Arc<Confirmation>,
     /// Data ports for active connections.
     pub data_ports: Option<(u16, u16)>,
 }

@@ -13,6 +13,7 @@ use super::choice;
 use super::exchange::{Done, Exchange, Job};
 use super::prepare::{Ends, Prepared};
 use super::told::Told;
+use super::verdict::Ended;
 use super::{Attempt, TransferSpec};
 use crate::session::{Session, check_path, shown};
 use crate::{Exit, Failure};
@@ -60,7 +61,16 @@ pub(super) async fn put(
         await_start: false,
         doing: &doing,
     };
-    let Done { report, remarks } = session.exchange(exchange).await?;
+    let done = session.exchange(exchange).await;
+    let Done { report, remarks } = match done.inspect_err(|ended| spec.said.note(ended)) {
+        Ok(done) => done,
+        Err(Ended {
+            failure,
+            refusal: Some(reply),
+            ..
+        }) if !failure.transient => return Err(session.why_not_made(path, &doing, &reply).await),
+        Err(ended) => return Err(ended.into()),
+    };
     if let Some(expected) = missing.map(|ranges| ranges.bytes())
         && report.bytes != expected
     {

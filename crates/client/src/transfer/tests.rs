@@ -1,7 +1,7 @@
 //! Single attempts against scripted servers with odd manners.
 
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use data::job::{Control, IoMethod};
 use data::store::memory::{MemorySink, MemorySource};
@@ -17,7 +17,7 @@ mod ahead;
 mod between_servers;
 mod right_sizing;
 
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(60);
 const GRIDFTP: &str = "211-x\n PARALLEL\n SIZE\n ERET\n REST STREAM\n211 End.";
 
 pub(super) fn spec() -> TransferSpec {
@@ -43,6 +43,7 @@ pub(super) fn spec() -> TransferSpec {
         block: 64 << 10,
         begun: Arc::default(),
         marked: Arc::new(Mutex::new(RangeSet::new())),
+        said: Arc::default(),
         data_ports: None,
     }
 }
@@ -85,11 +86,9 @@ async fn an_early_refusal_stops_the_data_side_and_leaves_the_session() {
         call("DELE /g", "250 gone"),
     ])
     .await;
-    let start = Instant::now();
     let failure = fetch(&mut session, &sink(), &spec()).await.unwrap_err();
     assert_eq!((failure.exit, failure.transient), (Exit::NotFound, false));
     assert!(failure.message.contains("No such file"), "{failure}");
-    assert!(start.elapsed() < Duration::from_secs(2));
     session.delete(b"/g").await.unwrap();
     fake.finish().await;
 }
@@ -110,6 +109,85 @@ async fn whole_only_when_the_server_says_so() {
     assert_eq!(memory.take(), b"hello");
     let failure = fetch(&mut session, &memory, &spec()).await.unwrap_err();
     assert_eq!((failure.exit, failure.transient), (Exit::Unreachable, true));
+    fake.finish().await;
+}
+
+/// Whether what arrived of `/f` counts without a checksum.
+async fn disputed(bytes: &[u8], word: &'static str) -> bool {
+    let (mut session, fake) = opened(vec![
+        login(),
+        vec![Listen("PASV"), Hear("RETR /f"), Say("150 go")],
+        vec![Give(bytes.to_vec()), Say(word)],
+    ])
+    .await;
+    let spec = spec();
+    fetch(&mut session, &sink(), &spec).await.unwrap_err();
+    fake.finish().await;
+    spec.said.refused()
+}
+
+#[tokio::test]
+async fn a_refusal_after_the_data_disputes_it() {
+    for word in ["451 Local error", "426 cut", "550 Read error", "421 bye"] {
+        assert!(disputed(b"hello", word).await, "{word}");
+    }
+}
+
+/// A MODE E block: descriptor, length, offset.
+fn block(descriptor: u8, payload: &[u8], offset: u64) -> Vec<u8> {
+    let mut bytes = vec![descriptor];
+    bytes.extend((payload.len() as u64).to_be_bytes());
+    bytes.extend(offset.to_be_bytes());
+    bytes.extend(payload);
+    bytes
+}
+
+/// A MODE E get of five bytes that come in one connection, which then ends.
+async fn extended(blocks: Vec<u8>, word: &'static str) -> (Failure, TransferSpec) {
+    let (mut session, _fake) = opened(vec![
+        login_with(GRIDFTP),
+        call("MODE E", "200 ok"),
+        call("OPTS RETR", "200 ok"),
+        call("PORT", "200 ok"),
+        vec![Hear("RETR /f"), Say("150 go"), Act::Deliver(blocks)],
+        vec![Say(word)],
+    ])
+    .await;
+    let mut spec = spec();
+    spec.streams = 4;
+    spec.size = Some(5);
+    let failure = fetch(&mut session, &sink(), &spec).await.unwrap_err();
+    (failure, spec)
+}
+
+#[tokio::test]
+async fn a_226_beside_a_missing_eod_or_eof_disputes_the_data() {
+    let end_without_eof = block(8, b"hello", 0);
+    for blocks in [block(0, b"hello", 0), end_without_eof] {
+        let (failure, spec) = extended(blocks, "226 done").await;
+        assert!(spec.said.refused(), "{failure}");
+    }
+}
+
+#[tokio::test]
+async fn a_lost_data_connection_says_nothing_against_what_came() {
+    let (failure, spec) = extended(block(0, b"hel", 0), "426 Connection closed").await;
+    assert_eq!((failure.exit, failure.transient), (Exit::Unreachable, true));
+    assert!(!spec.said.refused());
+}
+
+#[tokio::test]
+async fn a_put_into_a_missing_directory_names_the_directory() {
+    let (mut session, fake) = opened(vec![
+        login(),
+        vec![Listen("PASV"), Hear("ALLO"), Say("200 ok"), Hear("STOR /f")],
+        vec![Say("553 Could not create file.")],
+        call("CWD /", "550 Failed to change directory."),
+    ])
+    .await;
+    let failure = store(&mut session, b"hello", &spec()).await.unwrap_err();
+    assert_eq!(failure.exit, Exit::NotFound);
+    assert!(failure.message.contains("no directory / "), "{failure}");
     fake.finish().await;
 }
 
@@ -150,10 +228,9 @@ async fn a_lost_control_connection_ends_the_data_side() {
         vec![Listen("PASV"), Hear("RETR /f"), Say("150 go"), Hold],
     ])
     .await;
-    let start = Instant::now();
     let failure = fetch(&mut session, &sink(), &spec()).await.unwrap_err();
     assert_eq!((failure.exit, failure.transient), (Exit::Unreachable, true));
-    assert!(start.elapsed() < Duration::from_secs(3));
+    assert!(failure.message.contains("control connection"), "{failure}");
 }
 
 #[tokio::test]
@@ -161,17 +238,14 @@ async fn data_that_stalls_runs_into_the_time_out() {
     let (mut session, _fake) = opened(vec![
         login(),
         vec![Listen("PASV"), Hear("RETR /f"), Say("150 go"), Hold],
-        vec![Wait(20_000)],
+        vec![Act::HearEnd],
     ])
     .await;
     let mut spec = spec();
     spec.timeout = Duration::from_secs(1);
-    // The final reply is not waited for longer than the session's own patience.
-    let start = Instant::now();
     let failure = fetch(&mut session, &sink(), &spec).await.unwrap_err();
     assert_eq!((failure.exit, failure.transient), (Exit::Unreachable, true));
     assert!(failure.message.contains("stalled"), "{failure}");
-    assert!(start.elapsed() < Duration::from_secs(9));
 }
 
 #[tokio::test]
@@ -241,20 +315,18 @@ async fn a_part_is_whole_also_when_the_server_says_no_last_word() {
         login(),
         vec![Listen("PASV"), Hear("RETR /f"), Say("150 97.6 kbytes")],
         vec![Give(vec![7; 300_000]), Say("150 0.005 seconds")],
-        vec![Wait(20_000)],
+        vec![Act::HearEnd],
     ])
     .await;
     let memory = sink();
     let mut spec = spec();
     spec.size = Some(99_999);
     spec.part = Some((0, 99_999));
-    let start = Instant::now();
     let control = Arc::new(Control::new());
     let sink = Arc::new(memory.clone());
     let attempt = get(&mut session, b"/f", sink, &spec, &control).await;
     assert_eq!(attempt.unwrap().report.bytes, 99_999);
     assert_eq!(control.bytes(), 99_999);
-    assert!(start.elapsed() < Duration::from_secs(3));
     assert_eq!(memory.take(), vec![7; 99_999]);
     // Whatever it says later would be taken for the answer to another command.
     assert!(!session.is_usable());
@@ -284,7 +356,7 @@ impl data::store::Sink for FullDisk {
     }
 
     fn write_at(&self, _: u64, _: &[u8]) -> std::io::Result<()> {
-        std::thread::sleep(Duration::from_millis(200));
+        std::thread::sleep(Duration::from_millis(50));
         Err(std::io::ErrorKind::StorageFull.into())
     }
 
@@ -453,7 +525,7 @@ async fn a_server_that_cannot_connect_back_and_says_nothing_is_understood() {
             call("MODE E", "200 ok"),
             call("OPTS RETR", "200 ok"),
             call("PORT", "200 ok"),
-            vec![Hear("RETR /f"), Wait(20_000)],
+            vec![Hear("RETR /f"), Act::HearEnd],
         ]
         .concat(),
     )

@@ -56,6 +56,7 @@ pub(super) async fn third_party(
         destination: sides.destination,
         receiving: &receiving,
         patience: spec.timeout,
+        said: &spec.said,
     }
     .run(&mut watch)
     .await;

@@ -1,6 +1,8 @@
 //! What a transfer came to, from the data side's result and the server's final reply. A transfer is
 //! whole only when both say so.
 
+use std::io::ErrorKind;
+
 use data::error::DataError;
 use data::job::Report;
 use proto::eblock::BlockError;
@@ -19,6 +21,9 @@ pub(crate) struct Ended {
     pub(crate) refusal: Option<Reply>,
     /// The refusal came before the data side was started.
     pub(crate) before_data: bool,
+    /// The server refused what it had sent or taken, or it contradicted itself: the count of bytes
+    /// proves nothing. A lost connection is no such thing.
+    pub(crate) disputed: bool,
 }
 
 impl Ended {
@@ -48,6 +53,7 @@ impl From<Failure> for Ended {
             failure,
             refusal: None,
             before_data: false,
+            disputed: false,
         }
     }
 }
@@ -73,6 +79,15 @@ pub(crate) fn is_local(error: &DataError) -> bool {
     )
 }
 
+/// Whether the bytes themselves show that the peer is faulty.
+fn is_faulty(error: &DataError) -> bool {
+    match error {
+        DataError::Outside { .. } | DataError::Scattered { .. } => true,
+        DataError::Block { source, .. } => *source != BlockError::Truncated,
+        _ => false,
+    }
+}
+
 /// Weighs both sides. `answer` is the final reply, the loss of the control connection, or `None`
 /// when it was not waited for.
 pub(crate) fn of(
@@ -83,6 +98,14 @@ pub(crate) fn of(
 ) -> Result<Report, Ended> {
     let error = match (moved, answer) {
         (Ok(report), Some(Ok(reply))) if reply.is_success() => return Ok(report),
+        (Err(DataError::Aborted), Some(Ok(reply)))
+            if !reply.is_success() && cause(&reply) == Cause::Lost =>
+        {
+            // The server lost a data connection whose end has not been seen here.
+            let mut ended = refused(server, doing, reply);
+            ended.disputed = false;
+            return Err(ended);
+        }
         (Ok(_) | Err(DataError::Aborted), Some(Ok(reply))) if !reply.is_success() => {
             return Err(refused(server, doing, reply));
         }
@@ -97,6 +120,11 @@ pub(crate) fn of(
                 format!("{} ({server}: {})", ended.failure.message, shown(&reply));
             return Err(ended);
         }
+        (Err(error), Some(Ok(reply))) if reply.is_success() && !is_local(&error) => {
+            let mut ended = broken(server, doing, &error);
+            ended.disputed = true;
+            return Err(ended);
+        }
         (Err(error), _) => error,
     };
     Err(broken(server, doing, &error))
@@ -108,19 +136,23 @@ pub(super) fn refused(server: &str, doing: &str, reply: Reply) -> Ended {
         failure: refusal(server, doing, &reply),
         refusal: Some(reply),
         before_data: false,
+        disputed: true,
     }
 }
 
 /// A failure of the data side.
 pub(super) fn broken(server: &str, doing: &str, error: &DataError) -> Ended {
-    data_failure(server, doing, error).into()
+    Ended {
+        disputed: is_faulty(error),
+        ..data_failure(server, doing, error).into()
+    }
 }
 
 /// The failure that an error of the data side stands for.
 fn data_failure(server: &str, doing: &str, error: &DataError) -> Failure {
     let (exit, hint) = match error {
-        DataError::Read { .. } | DataError::Write { .. } => {
-            (Exit::Local, "mend that and use --resume")
+        DataError::Read { source, .. } | DataError::Write { source, .. } => {
+            (Exit::Local, mend(source))
         }
         DataError::Shrunk { .. } => (Exit::Local, "copy it again when it no longer changes"),
         DataError::Listen { .. } => (Exit::Local, "check --data-ports, or use --mode s"),
@@ -159,9 +191,22 @@ fn data_failure(server: &str, doing: &str, error: &DataError) -> Failure {
             ));
         }
     };
+    let message = match exit {
+        // The server has no part in it.
+        Exit::Local | Exit::Interrupted => format!("{error}; {hint}"),
+        _ => format!("{error}: cannot {doing} at {server}; {hint}"),
+    };
     Failure {
         exit,
-        message: format!("{error}: cannot {doing} at {server}; {hint}"),
+        message,
         transient: false,
+    }
+}
+
+/// What helps against an error of this machine's store.
+fn mend(error: &std::io::Error) -> &'static str {
+    match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room there and use --resume",
+        _ => "mend that and use --resume",
     }
 }

@@ -26,7 +26,7 @@ async fn open(server: &Server, path: &str) -> Session {
     let Location::Remote { server, .. } = Location::parse(&server.user_url(path)).unwrap() else {
         unreachable!("a URL");
     };
-    Session::open(&server, Duration::from_secs(5))
+    Session::open(&server, Duration::from_secs(60))
         .await
         .unwrap()
 }
@@ -45,7 +45,7 @@ fn spec(chunks: Chunks, size: usize) -> TransferSpec {
         sum: Some(Algorithm::Crc32c),
         remote_sum: None,
         rate: Some(data::rate::RateLimit::new(RATE)),
-        timeout: Duration::from_secs(20),
+        timeout: Duration::from_secs(60),
         buffer: None,
         sizing: proto::sizing::Sizing::Auto,
         drs_interval: tune::sizing::drs::Interval::default(),
@@ -54,6 +54,7 @@ fn spec(chunks: Chunks, size: usize) -> TransferSpec {
         block: 256 << 10,
         begun: Arc::default(),
         marked: Arc::new(Mutex::new(RangeSet::new())),
+        said: Arc::default(),
         data_ports: None,
     }
 }

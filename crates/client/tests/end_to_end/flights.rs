@@ -42,7 +42,7 @@ impl Listening {
     /// The verbs of each flight up to the goodbye, which nobody waits for; without the settings that
     /// may come and go.
     async fn flights(&self) -> Vec<String> {
-        for _ in 0..500 {
+        for _ in 0..6_000 {
             if self
                 .flights
                 .lock()

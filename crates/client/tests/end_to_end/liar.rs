@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Faults and abilities.
@@ -25,6 +26,8 @@ pub(crate) struct Liar {
     pub(crate) no_store: bool,
     /// Refusals that STOR gives first, the last one first.
     pub(crate) busy: Arc<Mutex<Vec<&'static str>>>,
+    /// So many transfers are refused when all their bytes have been sent or stored.
+    pub(crate) refusals: Arc<AtomicUsize>,
     /// RNFR is refused.
     pub(crate) no_rename: bool,
     /// RNTO to a name that is taken is refused with 553.
@@ -193,21 +196,34 @@ impl Talk {
         if self.liar.stalls {
             for quarter in self.liar.sent.chunks(self.liar.sent.len() / 4).take(2) {
                 let _ = data.write_all(quarter);
-                std::thread::sleep(std::time::Duration::from_millis(1500));
+                std::thread::sleep(std::time::Duration::from_millis(2500));
             }
-            std::thread::sleep(std::time::Duration::from_secs(20));
+            // Whoever receives has had enough.
+            let _ = data.read_to_end(&mut Vec::new());
             return None;
         }
         let start = std::mem::take(&mut self.rest);
         let end = self.liar.cut_at.unwrap_or(self.liar.sent.len());
         let _ = data.write_all(&self.liar.sent[start..end]);
         if self.liar.cut_at.is_some() {
-            // What was sent arrives before the control connection breaks.
-            drop(data);
-            std::thread::sleep(std::time::Duration::from_millis(200));
+            // What was sent has arrived when the other end closes, too; then the control connection
+            // breaks.
+            let _ = data.shutdown(Shutdown::Write);
+            let _ = data.read_to_end(&mut Vec::new());
             return None;
         }
-        Some("226 done".to_owned())
+        drop(data);
+        Some(self.verdict())
+    }
+
+    /// The last word of a transfer.
+    fn verdict(&self) -> String {
+        let less = |n: usize| n.checked_sub(1);
+        let refusals = &self.liar.refusals;
+        match refusals.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less) {
+            Ok(_) => "451 Local error in processing".to_owned(),
+            Err(_) => "226 done".to_owned(),
+        }
     }
 
     fn take(&mut self, path: &str) -> Option<String> {
@@ -230,6 +246,7 @@ impl Talk {
         let file = files.entry(path.to_owned()).or_default();
         file.truncate(start);
         file.extend(bytes);
-        self.liar.cut_at.is_none().then(|| "226 done".to_owned())
+        drop(files);
+        self.liar.cut_at.is_none().then(|| self.verdict())
     }
 }

@@ -9,6 +9,7 @@
 )]
 
 mod chunked;
+mod confirmation;
 mod failures;
 mod flights;
 mod integrity;

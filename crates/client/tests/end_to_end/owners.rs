@@ -221,8 +221,8 @@ async fn a_cut_leaves_no_stale_lock_and_a_failure_no_empty_file() {
     server.store("f", &noise(SIZE));
     let here = tempfile::tempdir().unwrap();
     let to = here.path().join("t").display().to_string();
-    let after = Duration::from_millis(500);
-    copy_cut(&server.url("f"), &to, &slow(), after).await;
+    let partial = here.path().join("t.longhaul-partial");
+    copy_cut(&server.url("f"), &to, &slow(), (1 << 20, &partial)).await;
     let resumed = CopyOptions {
         resume: true,
         ..options()

@@ -12,7 +12,7 @@ const SIZE: usize = 24 << 20;
 /// Slow enough that the cut comes in the middle.
 fn slow(streams: u32) -> CopyOptions {
     CopyOptions {
-        limit_rate: Some(12 << 20),
+        limit_rate: Some(6 << 20),
         parallelism: Parallelism::Fixed(streams),
         ..options()
     }
@@ -26,11 +26,13 @@ fn resume(streams: u32) -> CopyOptions {
     }
 }
 
-const CUT: Duration = Duration::from_millis(1200);
+/// So many bytes are safe when a copy is cut.
+const CUT: u64 = 6 << 20;
 
 /// A get that was cut: a partial file and its journal.
 async fn cut_get(server: &Server, to: &Path, streams: u32) {
-    copy_cut(&server.url("f"), to.to_str().unwrap(), &slow(streams), CUT).await;
+    let at = (CUT, &*to.with_extension("longhaul-partial"));
+    copy_cut(&server.url("f"), to.to_str().unwrap(), &slow(streams), at).await;
     let there = names(to.parent().unwrap());
     assert_eq!(there, ["t.longhaul-journal", "t.longhaul-partial"]);
 }
@@ -68,8 +70,8 @@ async fn puts_go_on() {
     for streams in [1, 4] {
         let server = Server::start().await;
         let (from, to) = (from.to_str().unwrap(), server.url("t"));
-        // Long enough for a 111 marker in MODE E.
-        copy_cut(from, &to, &slow(streams), CUT).await;
+        let partial = server.root().join("t.longhaul-partial");
+        copy_cut(from, &to, &slow(streams), (CUT, &partial)).await;
         assert_eq!(names(&server.root()), ["t.longhaul-partial"]);
         let (summary, seen) = copy(&[from], &to, &resume(streams)).await;
         assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
@@ -272,8 +274,8 @@ async fn the_length_of_a_file_with_holes_does_not_count() {
         resume: true,
         ..options
     };
-    let early = Duration::from_millis(500);
     let (url, path) = (server.url("f"), to.to_str().unwrap());
+    let early = (3 << 20, &*to.with_extension("longhaul-partial"));
     copy_cut(&url, path, &unverified(slow(1)), early).await;
     let (summary, _) = copy(&[&url], path, &unverified(resume(1))).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);

@@ -54,7 +54,7 @@ impl Logged {
 
     /// What the log says of `files` transfers of files: who sized their buffers.
     async fn sizings(&self, files: usize) -> Vec<String> {
-        for _ in 0..200 {
+        for _ in 0..3_000 {
             let sizings: Vec<String> = lines(&self.log)
                 .iter()
                 .filter(|line| line["direction"] != "list")
@@ -282,10 +282,10 @@ async fn cut_transfers_go_on() {
         let here = tempfile::tempdir().unwrap();
         let to = here.path().join("t");
         let slow = CopyOptions {
-            limit_rate: Some(12 << 20),
+            limit_rate: Some(6 << 20),
             ..sized(sizing, streams)
         };
-        let cut = Duration::from_millis(1200);
+        let cut = (6 << 20, &*to.with_extension("longhaul-partial"));
         copy_cut(&server.url("f"), to.to_str().unwrap(), &slow, cut).await;
         let resume = CopyOptions {
             resume: true,

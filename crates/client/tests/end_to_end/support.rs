@@ -3,14 +3,17 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use client::{CopyOptions, Event, ModeChoice, Observer, Parallelism, Summary, Verify};
-use data::store::claim::{Claim, Claimed, claim};
 use proto::server::Rights;
 use server::config::{Anonymous, ServerConfig};
 use server::users::Account;
 use server::{Shutdown, ShutdownHandle};
+use tokio::sync::Notify;
+
+/// Longer than anything in these tests takes, on however busy a machine.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A running server over a directory of its own; it ends with the test's runtime.
 pub(crate) struct Server {
@@ -98,7 +101,7 @@ impl Server {
 #[derive(Default)]
 pub(crate) struct Recorder {
     events: Mutex<Vec<Event>>,
-    news: tokio::sync::Notify,
+    news: Notify,
 }
 
 impl Recorder {
@@ -154,7 +157,7 @@ pub(crate) fn options() -> CopyOptions {
         resume: false,
         verify: Verify::Auto,
         limit_rate: None,
-        timeout: Duration::from_secs(20),
+        timeout: Duration::from_secs(60),
         retries: 2,
         trace: None,
         io: data::job::IoMethod::Auto,
@@ -185,33 +188,61 @@ pub(crate) async fn copy(
     let recorder = Arc::new(Recorder::default());
     let sources: Vec<String> = sources.iter().map(|s| (*s).to_owned()).collect();
     let copying = client::copy(&sources, destination, options, recorder.clone());
-    let summary = tokio::time::timeout(Duration::from_secs(60), copying)
+    let summary = tokio::time::timeout(PATIENCE, copying)
         .await
         .expect("a copy that hangs");
     (summary, recorder)
 }
 
-/// Starts a copy and drops it after a while, as an interrupted program would.
+/// Waits until something is so, longer than it takes on however busy a machine.
+pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "it never comes to this: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Hears that so many bytes are safe.
+struct Arrived {
+    safe: u64,
+    heard: Notify,
+}
+
+impl Observer for Arrived {
+    fn event(&self, event: Event) {
+        if matches!(event, Event::Progress { safe, .. } if safe >= self.safe) {
+            self.heard.notify_one();
+        }
+    }
+}
+
+/// Starts a copy and drops it once so many bytes are safe, as an interrupted program would; waits
+/// until nobody in this process, which has the server too, has `partial` open.
 pub(crate) async fn copy_cut(
     source: &str,
     destination: &str,
     options: &CopyOptions,
-    after: Duration,
+    (safe, partial): (u64, &Path),
 ) {
     let sources = [source.to_owned()];
-    let recorder = Arc::new(Recorder::default());
-    let copying = client::copy(&sources, destination, options, recorder);
-    let cut = tokio::time::timeout(after, copying).await;
-    assert!(cut.is_err(), "ended before it was cut: {cut:?}");
-    // The transfer's threads notice the cut a moment later.
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    // They have let go of the file when its lock is free.
-    let partial = PathBuf::from(format!("{destination}.longhaul-partial"));
-    while let Ok(file) = std::fs::File::open(&partial)
-        && claim(&file, Claim::Sole).unwrap() == Claimed::Busy
-    {
-        tokio::task::yield_now().await;
+    let arrived = Arc::new(Arrived {
+        safe,
+        heard: Notify::new(),
+    });
+    let copying = client::copy(&sources, destination, options, arrived.clone());
+    tokio::select! {
+        biased;
+        () = arrived.heard.notified() => {}
+        ended = copying => panic!("ended before it was cut: {ended:?}"),
     }
+    let is_partial =
+        |fd: std::fs::DirEntry| std::fs::read_link(fd.path()).is_ok_and(|p| p == partial);
+    until("the partial file is closed", || {
+        let open = std::fs::read_dir("/proc/self/fd").unwrap();
+        !open.flatten().any(is_partial)
+    })
+    .await;
 }
 
 /// Bytes without pattern that repeats at block sizes.

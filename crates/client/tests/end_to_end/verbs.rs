@@ -9,7 +9,7 @@ use proto::listing::Kind;
 use crate::support::{Server, names};
 
 const OPTIONS: RemoteOptions = RemoteOptions {
-    timeout: Duration::from_secs(10),
+    timeout: Duration::from_secs(60),
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -33,7 +33,9 @@ async fn looks_and_changes() {
         .await
         .unwrap();
     let again = client::make_dir(&url("m"), false, &OPTIONS).await;
-    assert_eq!(again.unwrap_err().exit, Exit::Refused);
+    let exists = again.unwrap_err();
+    assert_eq!(exists.exit, Exit::Protocol);
+    assert!(exists.message.contains("exists already"), "{exists}");
     client::rename(&url("d/b"), &url("m/n/b"), &OPTIONS)
         .await
         .unwrap();

@@ -42,7 +42,7 @@ impl Logged {
 
     /// The records of `count` transfers of files.
     async fn records(&self, count: usize) -> Vec<Value> {
-        for _ in 0..200 {
+        for _ in 0..3_000 {
             let text = std::fs::read_to_string(&self.log).unwrap_or_default();
             let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
             let files = lines.filter(|line: &Value| line["direction"] != "list");

@@ -23,7 +23,7 @@ Exit codes:
   1    some files of several failed
   2    usage: the request makes no sense
   3    login or permission refused
-  4    no such file
+  4    no such file or directory
   5    cannot reach the peer, or lost it after all retries
   6    integrity mismatch: what arrived is not what was sent
   7    local disk or file error, or another copy is writing the destination

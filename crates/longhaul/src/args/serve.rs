@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::{Args, ValueEnum};
 use data::job::{Congestion, IoMethod};
 use data::store::durability::SyncPolicy;
@@ -146,9 +146,7 @@ impl ServeArgs {
     pub(crate) fn config(self) -> Result<ServerConfig> {
         let mut config = ServerConfig::default();
         if let Some(path) = &self.config {
-            FileConfig::load(path)
-                .with_context(|| format!("cannot use the settings in {}", path.display()))?
-                .apply(&mut config);
+            FileConfig::load(path)?.apply(&mut config);
         }
         self.apply(&mut config);
         Ok(config)

@@ -49,9 +49,7 @@ impl Rate {
 impl Bar {
     pub(super) fn new() -> Self {
         let bar = ProgressBar::new(0);
-        if let Ok(style) = ProgressStyle::with_template("{bar:30} {percent:>3}% {msg}") {
-            bar.set_style(style.progress_chars("=> "));
-        }
+        show_share(&bar, false);
         bar.enable_steady_tick(Duration::from_millis(200));
         Self {
             bar,
@@ -66,6 +64,10 @@ impl Bar {
             Err(_) => return,
         };
         let total = self.bar.length().unwrap_or(0);
+        if total < safe {
+            // The sizes of some files are not known.
+            show_share(&self.bar, false);
+        }
         self.bar.set_position(safe);
         let mut message = format!("{} {}", show_bytes(safe), show_rate(rate * 8.0));
         if rate > 1.0 && total > safe {
@@ -76,10 +78,33 @@ impl Bar {
                 reason = "whole seconds are shown"
             )]
             let left = ((total - safe) as f64 / rate) as u64;
-            message.push_str(&format!(" {}:{:02} left", left / 60, left % 60));
+            message.push_str(&format!(", {}", time_left(left)));
         }
         message.push_str(wire);
         self.bar.set_message(message);
+    }
+}
+
+/// The bar and its percentage, which are of nothing where the total is not known.
+fn show_share(bar: &ProgressBar, known: bool) {
+    let template = match known {
+        true => "{bar:30} {percent:>3}% {wide_msg}",
+        false => "{wide_msg}",
+    };
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style.progress_chars("=> "));
+    }
+}
+
+/// What is said of `seconds` that are left, with no more digits than such a guess has.
+fn time_left(seconds: u64) -> String {
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    match seconds {
+        0..3600 => format!("{minutes}:{:02} left", seconds % 60),
+        3600..86_400 => format!("{hours} h {:02} min left", minutes % 60),
+        86_400..8_640_000 => format!("{days} d {} h left", hours % 24),
+        // At this rate it does not move.
+        _ => "time left unknown".to_owned(),
     }
 }
 
@@ -89,7 +114,10 @@ impl Observer for Bar {
             self.bar.suspend(|| super::say(&line));
         }
         match event {
-            Event::Planned { bytes, .. } => self.bar.set_length(bytes),
+            Event::Planned { bytes, .. } => {
+                show_share(&self.bar, bytes > 0);
+                self.bar.set_length(bytes);
+            }
             Event::Progress {
                 bytes,
                 safe,
@@ -111,5 +139,25 @@ impl Observer for Bar {
 impl Drop for Bar {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_left_is_in_units_that_people_read() {
+        for (seconds, shown) in [
+            (0, "0:00 left"),
+            (125, "2:05 left"),
+            (7_260, "2 h 01 min left"),
+            (90_000, "1 d 1 h left"),
+            (122_589 * 60, "85 d 3 h left"),
+            (200 * 86_400, "time left unknown"),
+            (u64::MAX, "time left unknown"),
+        ] {
+            assert_eq!(time_left(seconds), shown);
+        }
     }
 }

@@ -63,6 +63,7 @@ fn people_summary(s: &Summary) -> String {
     if s.files > 0 {
         text.push_str(&match s.verified.as_str() {
             "none" => ", not verified".into(),
+            "size" => ", verified by size only: the other end has no checksums".into(),
             how => format!(", verified by {how}"),
         });
     }

@@ -77,19 +77,28 @@ impl Reply {
             .unwrap_or_default()
     }
 
-    /// All lines in one, separated by ` / `, for error messages, fit for a terminal; `GlobusError`
-    /// headings and `End.` left out.
+    /// All lines in one, separated by ` / `, for error messages, fit for a terminal; `End.`, what was
+    /// said before, and `GlobusError` headings that others explain left out.
     pub fn summary(&self) -> String {
         printable(&self.told()).to_string()
     }
 
     fn told(&self) -> String {
-        let parts: Vec<String> = self
-            .lines
-            .iter()
-            .map(|line| telling_part(&String::from_utf8_lossy(line)))
-            .filter(|part| !part.is_empty())
-            .collect();
+        let lines = || self.lines.iter().map(|line| String::from_utf8_lossy(line));
+        let mut parts: Vec<String> = Vec::new();
+        for line in lines().filter(|line| !line.contains(HEADING)) {
+            let part = telling_part(&line);
+            let reason = part.split_once(SYSTEM).map_or(&*part, |(_, reason)| reason);
+            if !part.is_empty() && !parts.iter().any(|earlier| earlier.contains(reason)) {
+                parts.push(part);
+            }
+        }
+        let told = parts.clone();
+        parts.retain(|part| !echoes(part, &told));
+        if parts.is_empty() {
+            parts.extend(lines().map(|line| telling_part(&line)));
+            parts.retain(|part| !part.is_empty());
+        }
         if parts.is_empty() {
             return self.text();
         }
@@ -172,10 +181,25 @@ fn without_nonces(text: &str) -> String {
     shown
 }
 
+/// Whether a part only repeats the command (`STOR /x`) about whose argument another part tells.
+fn echoes(part: &str, parts: &[String]) -> bool {
+    let Some((verb, argument)) = part.split_once(' ') else {
+        return false;
+    };
+    let is_verb = (3..=4).contains(&verb.len()) && verb.bytes().all(|b| b.is_ascii_uppercase());
+    let others = || parts.iter().filter(|other| *other != part);
+    is_verb && others().any(|other| other.contains(argument))
+}
+
+/// In the first line of the globus server's structured errors; longhaul's has the command before it.
+const HEADING: &str = "GlobusError:";
+/// Before the system's reason, which the line above has mostly told.
+const SYSTEM: &str = "A system call failed: ";
+
 /// What a line of an error reply tells a person: nothing of `End.`, of error numbers and of the
 /// globus server's headings (`PATH: Could not change directory. : GlobusError: v=1 c=...`).
 fn telling_part(line: &str) -> String {
-    let line = line.split("GlobusError:").next().unwrap_or(line);
+    let line = line.split(HEADING).next().unwrap_or(line);
     let line = line.trim().trim_end_matches(':').trim_end();
     if line.eq_ignore_ascii_case("end") || line.eq_ignore_ascii_case("end.") {
         return String::new();
@@ -274,8 +298,30 @@ mod tests {
         let reply = Reply::error_lines(550, lines.map(|l| l.as_bytes().to_vec()).into());
         assert_eq!(
             reply.summary(),
-            "/x: Could not change directory. / System error in stat / No such file or directory"
+            "System error in stat / No such file or directory"
+        );
+        let heading = Reply::error_lines(550, vec![lines[0].into(), Vec::new()]);
+        assert_eq!(heading.summary(), "/x: Could not change directory.");
+        let lines = [
+            "Command failed. : callback failed.",
+            "globus_xio: System error in write: No space left on device",
+            "globus_xio: A system call failed: No space left on device",
+        ];
+        let reply = Reply::error_lines(500, lines.map(|l| l.as_bytes().to_vec()).into());
+        assert_eq!(
+            reply.summary(),
+            "Command failed. : callback failed. / globus_xio: System error in write: No space left on device"
         );
         assert_eq!(Reply::new(500, "End.").summary(), "End.");
+        let lines = [
+            "GlobusError: v=1 c=PATH_NOT_FOUND",
+            "GridFTP-Reason: MKD /a/b",
+            "GridFTP-Error-String: cannot create /a/b: No such file or directory",
+        ];
+        let reply = Reply::error_lines(550, lines.map(|l| l.as_bytes().to_vec()).into());
+        assert_eq!(
+            reply.summary(),
+            "cannot create /a/b: No such file or directory"
+        );
     }
 }

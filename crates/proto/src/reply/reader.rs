@@ -11,8 +11,9 @@ pub enum ReplyError {
     /// More lines or bytes than any reply needs.
     #[error("reply larger than {0} bytes")]
     TooLarge(usize),
-    /// Many lines in a row that are not replies.
-    #[error("peer does not speak FTP: {0:?}")]
+    /// A greeting that is no reply, or many lines in a row that are none: what the peer said, control
+    /// characters escaped.
+    #[error("it said `{0}`")]
     NotFtp(String),
 }
 
@@ -26,6 +27,8 @@ pub struct ReplyReader {
     buffer: Vec<u8>,
     open: Option<OpenReply>,
     strays: usize,
+    /// The peer has not spoken yet: its first line must be a reply.
+    ungreeted: bool,
 }
 
 /// A multi-line reply whose last line is still to come.
@@ -54,6 +57,15 @@ impl ReplyReader {
         Self::default()
     }
 
+    /// An empty reader of a session's beginning: a first line that is no reply is an error, as soon as
+    /// its first bytes tell.
+    pub fn expecting_greeting() -> Self {
+        Self {
+            ungreeted: true,
+            ..Self::default()
+        }
+    }
+
     /// Takes bytes off the wire, appends completed replies to `out`. A multi-line reply ends at
     /// the line with its own code and a space.
     ///
@@ -65,6 +77,9 @@ impl ReplyReader {
                 return Err(ReplyError::LineTooLong(Self::MAX_LINE));
             }
             self.buffer.extend_from_slice(piece);
+            if self.ungreeted && !may_begin_reply(&self.buffer) {
+                return Err(not_ftp(without_ending(&self.buffer)));
+            }
             if piece.ends_with(b"\n") {
                 let line = std::mem::take(&mut self.buffer);
                 out.extend(self.take_line(without_ending(&line))?);
@@ -84,14 +99,12 @@ impl ReplyReader {
         let Some((code, more, text)) = split_code(line) else {
             self.strays += 1;
             if self.strays > MAX_STRAYS {
-                let quoted = &line[..line.len().min(QUOTED)];
-                return Err(ReplyError::NotFtp(
-                    String::from_utf8_lossy(quoted).into_owned(),
-                ));
+                return Err(not_ftp(line));
             }
             return Ok(None);
         };
         self.strays = 0;
+        self.ungreeted = false;
         let reply = Reply {
             code,
             lines: vec![text.to_vec()],
@@ -124,6 +137,31 @@ impl ReplyReader {
         self.open = Some(open);
         Ok(None)
     }
+}
+
+/// The beginning of a line, as an error message quotes it.
+fn not_ftp(line: &[u8]) -> ReplyError {
+    let quoted = String::from_utf8_lossy(&line[..line.len().min(QUOTED)]);
+    let shown = quoted.chars().flat_map(|c| {
+        let plain = !c.is_control() && c.escape_debug().len() == 1;
+        let escaped = (!plain).then(|| c.escape_default());
+        plain
+            .then_some(c)
+            .into_iter()
+            .chain(escaped.into_iter().flatten())
+    });
+    ReplyError::NotFtp(shown.collect())
+}
+
+/// Whether a line that begins so can become a reply; an empty one is passed over.
+fn may_begin_reply(line: &[u8]) -> bool {
+    let bare = without_ending(line);
+    if bare.len() < 3 {
+        let whole = line.ends_with(b"\n");
+        let digits = bare.iter().all(u8::is_ascii_digit);
+        return bare.is_empty() || (!whole && digits && !bare.starts_with(b"0"));
+    }
+    split_code(bare).is_some()
 }
 
 fn without_ending(line: &[u8]) -> &[u8] {
@@ -211,6 +249,45 @@ mod tests {
             read(&b"HTTP/1.1 400 Bad Request\r\n".repeat(33)),
             Err(ReplyError::NotFtp("HTTP/1.1 400 Bad Request".to_owned()))
         );
+    }
+
+    #[test]
+    fn a_greeting_that_is_no_reply_is_told_at_once() {
+        let said = |bytes: &[u8]| {
+            let mut reader = ReplyReader::expecting_greeting();
+            // Whole, and byte by byte.
+            let whole = reader.feed(bytes, &mut Vec::new()).unwrap_err();
+            let mut reader = ReplyReader::expecting_greeting();
+            let mut bytes = bytes.iter();
+            assert!(bytes.any(|b| reader.feed(&[*b], &mut Vec::new()).is_err()));
+            whole.to_string()
+        };
+        assert_eq!(
+            said(b"SSH-2.0-OpenSSH_9.6\r\n"),
+            "it said `SSH-2.0-OpenSSH_9.6`"
+        );
+        assert_eq!(said(b"999 hi\r\n"), "it said `999 hi`");
+        assert_eq!(said(b"HTTP/1.1 400 Bad"), "it said `HTTP/1.1 400 Bad`");
+        assert_eq!(said(b"\x15\x03\x01"), "it said `\\u{15}\\u{3}\\u{1}`");
+        assert_eq!(said(b"\r\n22\r\n"), "it said `22`");
+    }
+
+    #[test]
+    fn greetings_that_are_replies_are_read() {
+        for wire in [
+            &b"220 hi\r\nstray\r\n"[..],
+            b"\r\n220-hello\r\nSSH\r\n220 hi\r\n",
+            b"120 soon\r\n220\r\n",
+            b"421 full\n",
+        ] {
+            for cut in 0..wire.len() {
+                let mut reader = ReplyReader::expecting_greeting();
+                let mut out = Vec::new();
+                reader.feed(&wire[..cut], &mut out).unwrap();
+                reader.feed(&wire[cut..], &mut out).unwrap();
+                assert!(!out.is_empty());
+            }
+        }
     }
 
     #[test]

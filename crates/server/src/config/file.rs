@@ -214,12 +214,14 @@ pub enum ConfigError {
         source: io::Error,
     },
     /// It says something that is not a setting; the text names the line.
-    #[error("in settings file {}: {source}", path.display())]
+    #[error("settings file {}, line {line}: {reason}", path.display())]
     Parse {
         /// The file.
         path: PathBuf,
-        /// What is wrong and where.
-        source: Box<toml::de::Error>,
+        /// Where, from 1.
+        line: usize,
+        /// What is wrong, in one line.
+        reason: String,
     },
 }
 
@@ -233,9 +235,14 @@ impl FileConfig {
                 path: path.to_owned(),
                 source,
             })?;
-        toml::from_str(&text).map_err(|source| ConfigError::Parse {
-            path: path.to_owned(),
-            source: Box::new(source),
+        toml::from_str(&text).map_err(|error| {
+            let start = error.span().map_or(0, |span| span.start);
+            let before = text.bytes().take(start);
+            ConfigError::Parse {
+                path: path.to_owned(),
+                line: 1 + before.filter(|b| *b == b'\n').count(),
+                reason: error.message().replace('\n', " "),
+            }
         })
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use proto::eblock::{Flags, HEADER_LEN, Header};
 use socket2::{Domain, Socket, Type};
 
-const PATIENCE: Duration = Duration::from_secs(15);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();

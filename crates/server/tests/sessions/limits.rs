@@ -49,9 +49,9 @@ fn sessions_per_user() {
 
 #[test]
 fn an_idle_session_is_told_and_closed() {
-    let server = Running::with(|config| config.idle_timeout = Duration::from_millis(300));
+    let server = Running::with(|config| config.idle_timeout = Duration::from_secs(2));
     let mut client = server.anonymous();
-    std::thread::sleep(Duration::from_millis(150));
+    std::thread::sleep(Duration::from_millis(500));
     client.expect("NOOP", 200);
     client.next(421);
     client.closed();
@@ -68,13 +68,13 @@ fn a_client_may_ask_for_a_shorter_idle_time() {
 
 #[test]
 fn a_transfer_is_not_idle() {
-    let server = Running::with(|config| config.idle_timeout = Duration::from_millis(300));
+    let server = Running::with(|config| config.idle_timeout = Duration::from_secs(1));
     let mut client = server.anonymous();
     let address = client.pasv();
     client.send("STOR up");
     let data = data_port::connect(address);
     client.next(150);
-    std::thread::sleep(Duration::from_millis(700));
+    std::thread::sleep(Duration::from_millis(1500));
     data_port::pour(data, b"late");
     client.next(226);
     client.expect("NOOP", 200);

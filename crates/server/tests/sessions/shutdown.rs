@@ -24,8 +24,9 @@ fn a_drain_tells_idle_sessions_and_lets_transfers_finish() {
     server.ask_to_stop();
     idle.next(421);
     idle.closed();
-    std::thread::sleep(Duration::from_millis(100));
-    assert!(TcpStream::connect(server.address).is_err(), "still accepts");
+    eventually("nobody is let in any more", || {
+        TcpStream::connect(server.address).is_err()
+    });
     data.write_all(b"to the end").unwrap();
     drop(data);
     busy.next(226);
@@ -48,8 +49,8 @@ fn a_drain_lets_a_client_finish_what_belongs_to_its_transfer() {
     drop(data);
     busy.next(226);
     // Longer than a single grace in all, never that long between two commands.
-    for _ in 0..4 {
-        std::thread::sleep(Duration::from_millis(700));
+    for _ in 0..9 {
+        std::thread::sleep(Duration::from_millis(300));
         busy.expect("CKSM MD5 0 -1 .part", 213);
     }
     busy.expect("RNFR .part", 350);
@@ -89,12 +90,8 @@ fn a_follow_up_ends_with_the_drain() {
     data_port::pour(data_port::connect(address), b"whole");
     busy.next(150);
     busy.next(226);
-    let begun = Instant::now();
     server.ask_to_stop();
-    while busy.ask("SIZE up").code == 213 {
-        assert!(begun.elapsed() < Duration::from_secs(10), "never ends");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    eventually("it ends", || busy.ask("SIZE up").code != 213);
     busy.closed();
     server.wait().unwrap();
 }
@@ -117,22 +114,20 @@ fn a_drain_is_bounded() {
     server.wait().unwrap();
     let took = begun.elapsed();
     assert!(took >= Duration::from_millis(300), "{took:?}");
-    assert!(took < Duration::from_secs(3), "{took:?}");
 }
 
 #[test]
 fn a_second_request_ends_at_once() {
-    let server = Running::start();
+    // Nothing else would end it.
+    let server = Running::with(|config| config.drain = Duration::from_secs(3600));
     let mut busy = server.anonymous();
     let address = busy.pasv();
     busy.send("STOR up");
     let _data = data_port::connect(address);
     busy.next(150);
-    let begun = Instant::now();
     server.ask_to_stop();
     server.ask_to_stop();
     server.wait().unwrap();
-    assert!(begun.elapsed() < Duration::from_secs(2));
 }
 
 fn start(change: impl FnOnce(&mut ServerConfig)) -> ServeError {

@@ -258,6 +258,7 @@ impl<'a> Crew<'a> {
             state.work.in_one_piece();
         }
         state.outcome.add(session, piece.range, attempt);
+        self.spec.said.confirm(piece.range.start, piece.range.end);
         self.arrived.notify_one();
     }
 

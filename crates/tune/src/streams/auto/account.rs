@@ -56,7 +56,7 @@ impl Limit {
 pub(super) struct Account {
     held: Vec<(Limit, Duration)>,
     now: Option<Limit>,
-    /// Figures for the remedy, of the latest look.
+    /// Figures for the remedy: the largest seen, 0 for none.
     window: u64,
     buffer: u64,
 }
@@ -69,8 +69,9 @@ impl Account {
             None => self.held.push((limit, sight.time)),
         }
         let most = |field: fn(&Look) -> u64| looks.iter().map(field).max().unwrap_or_default();
-        self.window = most(|look| look.peer_window);
-        self.buffer = most(|look| look.send_buffer);
+        // A window of nothing is one that is closed just now, or that the kernel does not show.
+        self.window = self.window.max(most(|look| look.peer_window));
+        self.buffer = self.buffer.max(most(|look| look.send_buffer));
     }
 
     /// What limits now.
@@ -101,17 +102,17 @@ impl Account {
         let more = if may_add {
             String::new()
         } else {
-            format!("allow more than {streams} streams, or ")
+            format!("use more streams than {streams} (a larger -p or --max-streams), or ")
         };
         let remedy = match limit {
             Limit::Asked => "raise the rate limit".to_owned(),
             Limit::Class(Class::Window) => format!(
-                "{more}have net.ipv4.tcp_rmem raised at the receiver (its window is {} a stream)",
-                bytes(self.window)
+                "{more}have net.ipv4.tcp_rmem raised at the receiver{}",
+                a_stream("window", self.window)
             ),
             Limit::Class(Class::SendBuffer) => format!(
-                "{more}have net.ipv4.tcp_wmem raised at the sender (its buffer is {} a stream)",
-                bytes(self.buffer)
+                "{more}have net.ipv4.tcp_wmem raised at the sender{}",
+                a_stream("buffer", self.buffer)
             ),
             Limit::Class(Class::Source) => {
                 "let the sender read from a faster store, or leave it more processor time"
@@ -133,5 +134,49 @@ impl Account {
             ) => return None,
         };
         Some(remedy)
+    }
+}
+
+/// How large it is, if that was seen.
+fn a_stream(what: &str, size: u64) -> String {
+    match size {
+        0 => String::new(),
+        size => format!(" (its {what} is {} a stream)", bytes(size)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn remedy(account: &Account, may_add: bool) -> String {
+        let limit = Limit::Class(Class::Window);
+        let remedy = account.remedy(limit, 4, "cubic", may_add);
+        remedy.unwrap_or_default()
+    }
+
+    #[test]
+    fn a_window_that_was_never_seen_has_no_size() {
+        let unseen = Account::default();
+        let told = remedy(&unseen, true);
+        assert_eq!(told, "have net.ipv4.tcp_rmem raised at the receiver");
+        let seen = Account {
+            window: 1 << 20,
+            ..Account::default()
+        };
+        assert!(
+            remedy(&seen, true).contains("window is 1.0"),
+            "{}",
+            remedy(&seen, true)
+        );
+    }
+
+    #[test]
+    fn a_number_of_streams_that_was_asked_for_is_named_as_the_setting_it_is() {
+        let told = remedy(&Account::default(), false);
+        assert!(
+            told.starts_with("use more streams than 4 (a larger -p"),
+            "{told}"
+        );
     }
 }

@@ -49,8 +49,10 @@ impl Auto {
         };
         let looks = || scene.looks.iter();
         let what = if sight.class == Class::Window {
-            let window = looks().map(|look| look.peer_window).max();
-            format!("the receiver's window of {}", bytes(window.unwrap_or(0)))
+            match looks().map(|look| look.peer_window).max().unwrap_or(0) {
+                0 => "the receiver's window".to_owned(),
+                window => format!("the receiver's window of {}", bytes(window)),
+            }
         } else {
             let buffer = looks().map(|look| look.send_buffer).max();
             format!("the send buffer of {}", bytes(buffer.unwrap_or(0)))

@@ -1,0 +1,52 @@
+//! Which bytes of an attempt the peers vouched for.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use proto::ranges::RangeSet;
+
+use super::verdict::Ended;
+
+/// What the peers said of an attempt, for whoever decides what of it is kept. A checksum outvotes a
+/// refusal; a count of bytes never does.
+#[derive(Debug, Default)]
+pub struct Confirmation {
+    refused: AtomicBool,
+    confirmed: Mutex<RangeSet>,
+}
+
+impl Confirmation {
+    /// A peer refused, or contradicted itself: bytes that it did not confirm need a proof.
+    pub(crate) fn refuse(&self) {
+        self.refused.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes how an exchange failed.
+    pub(super) fn note(&self, ended: &Ended) {
+        if ended.disputed {
+            self.refuse();
+        }
+    }
+
+    /// A chunk ended with 226: these bytes of the destination are confirmed.
+    pub(crate) fn confirm(&self, start: u64, end: u64) {
+        let mut confirmed = self
+            .confirmed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        confirmed.insert(start, end);
+    }
+
+    /// Whether a peer refused.
+    pub(crate) fn refused(&self) -> bool {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of the destination in chunks that ended with 226.
+    pub(crate) fn confirmed(&self) -> RangeSet {
+        self.confirmed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}

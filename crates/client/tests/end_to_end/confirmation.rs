@@ -1,0 +1,195 @@
+//! A refusal, or an end without 226, is never outvoted by a length: docs/resume.md promises it.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use client::{CopyOptions, Exit, Summary, Verify};
+
+use crate::liar::Liar;
+use crate::support::{Server, copy, names, noise, options};
+
+const SIZE: usize = 3 << 20;
+
+/// A server of `/f` that refuses so many transfers when all of their bytes have moved.
+fn refusing(refusals: usize) -> Liar {
+    Liar {
+        size: SIZE,
+        sent: noise(SIZE),
+        refusals: Arc::new(AtomicUsize::new(refusals)),
+        ..Liar::default()
+    }
+}
+
+fn patient(retries: u32) -> CopyOptions {
+    CopyOptions {
+        retries,
+        ..options()
+    }
+}
+
+async fn get(liar: &Liar, to: &Path, options: &CopyOptions) -> Summary {
+    let url = format!("ftp://{}/f", liar.start());
+    copy(&[&url], to.to_str().unwrap(), options).await.0
+}
+
+async fn put(liar: &Liar, from: &Path, options: &CopyOptions) -> Summary {
+    let url = format!("ftp://{}/g", liar.start());
+    copy(&[from.to_str().unwrap()], &url, options).await.0
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_get_that_is_always_refused_at_its_end_fails() {
+    let liar = refusing(usize::MAX);
+    let here = tempfile::tempdir().unwrap();
+    let summary = get(&liar, &here.path().join("f"), &patient(1)).await;
+    assert_eq!(summary.exit, Exit::Unreachable);
+    assert_eq!(liar.commands("RETR").len(), 2);
+    assert!(liar.commands("REST").is_empty());
+    assert!(names(here.path()).is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_get_that_is_refused_at_its_end_is_sent_again() {
+    for verify in [Verify::Auto, Verify::None] {
+        let liar = refusing(1);
+        let here = tempfile::tempdir().unwrap();
+        let to = here.path().join("f");
+        let options = CopyOptions {
+            verify,
+            ..patient(1)
+        };
+        let summary = get(&liar, &to, &options).await;
+        assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+        assert_eq!(summary.bytes, 2 * SIZE as u64);
+        assert_eq!(liar.commands("RETR").len(), 2);
+        assert!(liar.commands("REST").is_empty());
+        assert!(std::fs::read(&to).unwrap() == liar.sent);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_checksum_outvotes_the_refusal_of_a_get() {
+    let bytes = noise(SIZE);
+    let mut digest = data::digest::Digest::new(proto::checksum::Algorithm::Crc32c);
+    digest.update(&bytes);
+    let liar = Liar {
+        sum: Some(String::leak(digest.finish())),
+        ..refusing(1)
+    };
+    let here = tempfile::tempdir().unwrap();
+    let to = here.path().join("f");
+    let summary = get(&liar, &to, &patient(1)).await;
+    assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+    assert_eq!(summary.verified, "crc32c");
+    assert_eq!(liar.commands("RETR").len(), 1);
+    assert!(std::fs::read(&to).unwrap() == bytes);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_checksum_verify_none_trusts_no_refused_bytes() {
+    let liar = Liar {
+        sum: Some("00000000"),
+        ..refusing(1)
+    };
+    let here = tempfile::tempdir().unwrap();
+    let options = CopyOptions {
+        verify: Verify::None,
+        ..patient(1)
+    };
+    let summary = get(&liar, &here.path().join("f"), &options).await;
+    assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+    assert_eq!(liar.commands("RETR").len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_resume_after_a_refused_get_starts_over() {
+    let liar = refusing(1);
+    let here = tempfile::tempdir().unwrap();
+    let to = here.path().join("f");
+    let summary = get(&liar, &to, &patient(0)).await;
+    assert_eq!(summary.exit, Exit::Unreachable);
+    let resume = CopyOptions {
+        resume: true,
+        ..patient(0)
+    };
+    let summary = get(&liar, &to, &resume).await;
+    assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+    assert_eq!(summary.bytes, SIZE as u64);
+    assert!(liar.commands("REST").is_empty());
+    assert!(std::fs::read(&to).unwrap() == liar.sent);
+    assert_eq!(names(here.path()), ["f"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_get_of_all_bytes_without_a_226_is_sent_again() {
+    let liar = Liar {
+        cut_at: Some(SIZE),
+        ..refusing(0)
+    };
+    let here = tempfile::tempdir().unwrap();
+    let to = here.path().join("f");
+    let summary = get(&liar, &to, &patient(1)).await;
+    assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+    assert_eq!(summary.bytes, 2 * SIZE as u64);
+    assert!(liar.commands("REST").is_empty());
+    assert!(std::fs::read(&to).unwrap() == liar.sent);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn puts_that_were_refused_at_their_end_are_sent_again_or_fail() {
+    let here = tempfile::tempdir().unwrap();
+    let from = here.path().join("f");
+    let bytes = noise(SIZE);
+    std::fs::write(&from, &bytes).unwrap();
+    for (refusals, cut_at, exit) in [
+        (1, None, Exit::Done),
+        (2, None, Exit::Unreachable),
+        (0, Some(SIZE), Exit::Done),
+    ] {
+        let liar = Liar {
+            cut_at,
+            ..refusing(refusals)
+        };
+        let summary = put(&liar, &from, &patient(1)).await;
+        assert_eq!(summary.exit, exit, "{:?}", summary.first_failure);
+        assert_eq!(summary.bytes, 2 * SIZE as u64);
+        assert_eq!(liar.commands("STOR").len(), 2);
+        assert!(liar.commands("REST").is_empty());
+        let files = liar.files.lock().unwrap();
+        let whole = files.get("/g");
+        assert_eq!(whole.is_some_and(|f| *f == bytes), exit == Exit::Done);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_resume_after_a_refused_put_starts_over() {
+    let here = tempfile::tempdir().unwrap();
+    let from = here.path().join("f");
+    std::fs::write(&from, noise(SIZE)).unwrap();
+    let liar = refusing(1);
+    let address = liar.start();
+    let url = format!("ftp://{address}/g");
+    let from = from.to_str().unwrap();
+    let (summary, _) = copy(&[from], &url, &patient(0)).await;
+    assert_eq!(summary.exit, Exit::Unreachable);
+    let resume = CopyOptions {
+        resume: true,
+        ..patient(0)
+    };
+    let (summary, _) = copy(&[from], &url, &resume).await;
+    assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+    assert_eq!(summary.bytes, SIZE as u64);
+    assert!(liar.commands("REST").is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_source_that_refuses_at_its_end_is_asked_again_between_servers() {
+    let liar = refusing(1);
+    let server = Server::start().await;
+    let url = format!("ftp://{}/f", liar.start());
+    let (summary, _) = copy(&[&url], &server.user_url("g"), &patient(1)).await;
+    assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+    assert_eq!(liar.commands("RETR").len(), 2);
+    assert!(server.read("g") == liar.sent);
+}
