@@ -152,6 +152,63 @@ async fn files_in_each_others_way_refuse_the_plan_and_both_are_named() {
     }
 }
 
+#[test]
+fn remote_files_in_each_others_way_refuse_the_plan_too() {
+    let at = |url: &str| Location::parse(url).unwrap();
+    let plan = |items: &[(&str, &str)], directories: &[&str]| Plan {
+        items: items
+            .iter()
+            .map(|(source, destination)| Item {
+                source: at(source),
+                destination: at(destination),
+                facts: Facts::default(),
+            })
+            .collect(),
+        directories: directories.iter().map(|url| at(url)).collect(),
+        ..Plan::default()
+    };
+    let long = "n".repeat(250);
+    let hashed = String::from_utf8(crate::partial::partial_name(long.as_bytes())).unwrap();
+    let (to_long, to_hashed) = (format!("ftp://h/{long}"), format!("ftp://h/{hashed}"));
+    for (items, directories) in [
+        (
+            &[("/a/x", "ftp://h/t/x"), ("/b/x", "ftp://H//t/./x")][..],
+            &[][..],
+        ),
+        (
+            &[
+                ("/a/x", "ftp://h/x"),
+                ("/a/y", "ftp://h/x.longhaul-partial"),
+            ],
+            &[],
+        ),
+        (
+            &[
+                ("ftp://h/1", "/t/x.longhaul-journal"),
+                ("ftp://h/2", "/t/x"),
+            ],
+            &[],
+        ),
+        (&[("ftp://g/1", &to_long), ("ftp://g/2", &to_hashed)], &[]),
+        (
+            &[("ftp://h/1", "ftp://h/2"), ("ftp://h/2", "ftp://h/3")],
+            &[],
+        ),
+        (&[("/a/x", "ftp://h/x")], &["ftp://h/x/"]),
+    ] {
+        let failure = conflicts::check(&plan(items, directories)).unwrap_err();
+        assert_eq!(failure.exit, Exit::Usage, "{items:?}");
+        assert!(failure.message.contains("nothing was copied"), "{failure}");
+    }
+    for items in [
+        [("/a/x", "ftp://h/x"), ("/a/x", "ftp://g/x")],
+        [("/a/x", "ftp://u@h/x"), ("/b/x", "ftp://v@h/x")],
+        [("ftp://g/2", "ftp://h/1"), ("ftp://g/1", "ftp://h/2")],
+    ] {
+        conflicts::check(&plan(&items, &[])).unwrap();
+    }
+}
+
 #[tokio::test]
 async fn what_would_replace_another_source_refuses_the_plan() {
     let dir = tempfile::tempdir().unwrap();

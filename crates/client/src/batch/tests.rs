@@ -66,6 +66,21 @@ async fn requests_without_sense() {
 }
 
 #[tokio::test]
+async fn a_trace_does_not_replace_what_is_copied() {
+    let dir = tempfile::tempdir().unwrap();
+    let from = dir.path().join("f");
+    std::fs::write(&from, "kept").unwrap();
+    let traced = CopyOptions {
+        trace: Some(from.clone()),
+        ..options()
+    };
+    let to = dir.path().join("t").display().to_string();
+    let summary = run_copy(&[&from.display().to_string()], &to, &traced).await;
+    assert_eq!(summary.exit, Exit::Usage);
+    assert_eq!(std::fs::read(&from).unwrap(), b"kept");
+}
+
+#[tokio::test]
 async fn local_copies_are_verified_and_keep_their_time() {
     let dir = tempfile::tempdir().unwrap();
     let from = dir.path().join("a b");

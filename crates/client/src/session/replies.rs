@@ -87,8 +87,8 @@ const LOST: [&str; 7] = [
 ];
 
 /// What a longhaul server says (450) to an upload beside a living one, and (426) to one that a newer one
-/// takes over from.
-const OCCUPIED: [&str; 2] = ["another upload", "newer upload"];
+/// takes over from; no other server's words are known to hold it.
+const OCCUPIED: [&str; 1] = ["another upload"];
 
 /// Reads the cause of a refusal. The text decides before the code, since servers agree on the
 /// system's error strings more than on codes.
@@ -298,7 +298,7 @@ mod tests {
     #[test]
     fn another_upload_of_the_file_is_no_passing_trouble() {
         let refused = |code, text| refusal("h:21", "write /x", &reply(code, &[text]));
-        let taken = "/x: taken over by a newer upload of the same file";
+        let taken = "/x: another upload took this file over.";
         for (code, text) in [
             (450, "/x: another upload is writing this file"),
             (426, taken),
