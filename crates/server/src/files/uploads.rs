@@ -316,8 +316,12 @@ impl<'a> OwnerWatch<'a> {
         if by.line.has_ended() {
             return OwnerVerdict::GivesWay;
         }
-        if by.uploader != self.by.uploader || owner.ending.load(Ordering::Relaxed) {
+        if by.uploader != self.by.uploader {
             return OwnerVerdict::Stays;
+        }
+        if owner.ending.load(Ordering::Relaxed) {
+            // It may be this client's own, cut off after its last byte.
+            return OwnerVerdict::Unknown;
         }
         let bytes = by.control.bytes();
         let watched = self.watched(owner, now);

@@ -62,14 +62,21 @@ fn an_owner_of_another_account_stays() {
 }
 
 #[test]
-fn an_owner_that_is_at_work_on_its_end_stays() {
+fn an_owner_of_the_same_account_may_end_what_has_come_whole() {
     let ((owner, _a), (newcomer, _b)) = (user("ann"), user("ann"));
     let uploads = Arc::new(Uploads::default());
     let lease = uploads.enter(FILE, Claim::Sole, &owner).unwrap();
     lease.upload().note_ending();
-    let mut wait = OwnerWatch::new(&uploads, Claim::Sole, &newcomer);
-    let error = wait.outlast(FILE).unwrap_err();
-    assert_eq!(error.kind, FileErrorKind::InUse);
+    let mut watch = OwnerWatch::new(&uploads, Claim::Sole, &newcomer);
+    for after in [Duration::ZERO, WATCH, 2 * WATCH] {
+        let verdict = watch.verdict(&lease.upload, watch.began + after);
+        assert_eq!(verdict, OwnerVerdict::Unknown);
+    }
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| watch.outlast(FILE));
+        drop(lease);
+        waiting.join().unwrap().unwrap();
+    });
     assert!(!owner.control.cancelled());
 }
 
