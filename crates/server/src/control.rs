@@ -17,7 +17,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::files::Line;
+use crate::files::ControlLine;
 
 /// Longest command line, bytes: room for paths of 4 096 bytes and for REST with some thousand
 /// ranges.
@@ -78,8 +78,8 @@ impl ControlConnection {
     ///
     /// # Errors
     /// No more descriptors.
-    pub(crate) fn line(&self) -> io::Result<Line> {
-        Line::of(self.stream.as_fd())
+    pub(crate) fn line(&self) -> io::Result<ControlLine> {
+        ControlLine::of(self.stream.as_fd())
     }
 
     /// Waits for input and takes what is there. Cancel-safe.

@@ -12,7 +12,7 @@ use proto::server::{Grant, Rights};
 use tokio::sync::Semaphore;
 
 use crate::config::{Anonymous, ServerConfig, ThirdParty};
-use crate::files::{Account as Owner, Files, Room, Sums, Uploads};
+use crate::files::{Files, Room, Sums, Uploader, Uploads};
 use crate::limits::{Limits, LoginPenalties, UserSlot};
 use crate::roots::AccountRoots;
 use crate::users::{Account, Users};
@@ -65,11 +65,11 @@ pub(crate) enum Refusal {
 
 impl Login {
     /// Whom its uploads belong to; `from` is the client's address.
-    pub(crate) fn owner(&self, from: IpAddr) -> Owner {
+    pub(crate) fn uploader(&self, from: IpAddr) -> Uploader {
         // No account has that name: it means an anonymous session before accounts are looked at.
         match self.grant.user.as_str() {
-            user if user == ANONYMOUS_NAMES[0] => Owner::Anonymous(from.to_canonical()),
-            user => Owner::User(user.to_owned()),
+            user if user == ANONYMOUS_NAMES[0] => Uploader::Anonymous(from.to_canonical()),
+            user => Uploader::User(user.to_owned()),
         }
     }
 }

@@ -26,7 +26,7 @@ pub(crate) use checksum::aborted;
 pub use room::{Room, Share};
 pub use sums::Sums;
 pub use transfer::{Opened, Sending, Storing};
-pub use uploads::{Account, Line, Storer, Upload, Uploads};
+pub use uploads::{ControlLine, LiveUpload, Storer, Uploader, Uploads};
 
 /// The files of one session.
 #[derive(Debug, Clone)]

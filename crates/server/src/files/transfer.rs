@@ -20,7 +20,7 @@ use proto::server::{
     TransferRequest,
 };
 
-use super::uploads::{Lease, Storer, Upload, Wait, in_use};
+use super::uploads::{Lease, LiveUpload, OwnerWatch, Storer, in_use};
 use super::{Files, Share};
 
 mod finish;
@@ -142,11 +142,7 @@ impl Files {
             modify,
         } = &request.what
         else {
-            return Err(FileError {
-                kind: FileErrorKind::Other,
-                errno: None,
-                text: "not a store".to_owned(),
-            });
+            return Err(not_a_store());
         };
         self.require_write()?;
         let store = Store {
@@ -166,10 +162,9 @@ impl Files {
         let replaces_rest = resumed && request.mode == Mode::Stream;
         let cut = match disposition {
             Disposition::Truncate => Some(0),
-            // What TYPE A stores has another length than what it receives, so the end is not
+            // What TYPE A stores has another length than what it receives: where it ends is not
             // known afterwards.
-            _ if replaces_rest && ascii => Some(plan.stream_start),
-            _ => None,
+            _ => (replaces_rest && ascii).then_some(plan.stream_start),
         };
         let directory = match self.sync {
             SyncPolicy::None => None,
@@ -209,7 +204,7 @@ impl Files {
             Disposition::At(_) => Claim::Ranges,
             _ => Claim::Sole,
         };
-        let mut wait = Wait::new(&self.uploads, claim, by);
+        let mut watch = OwnerWatch::new(&self.uploads, claim, by);
         for _ in 0..OPEN_ATTEMPTS {
             by.check()?;
             let (opened, path) = self.open_for(store)?;
@@ -217,7 +212,7 @@ impl Files {
             let inode = Identity::of(&opened.file).map_err(failed)?.inode;
             let Some(lease) = self.uploads.enter(inode, claim, by) else {
                 drop(opened);
-                wait.outlast(inode)?;
+                watch.outlast(inode)?;
                 continue;
             };
             lock(&opened.file, claim, &path)?;
@@ -288,8 +283,16 @@ impl Storing {
     }
 
     /// Its entry among the uploads.
-    pub(crate) fn upload(&self) -> &Arc<Upload> {
+    pub(crate) fn upload(&self) -> &Arc<LiveUpload> {
         self.ending.sink.lease.upload()
+    }
+}
+
+fn not_a_store() -> FileError {
+    FileError {
+        kind: FileErrorKind::Other,
+        errno: None,
+        text: "not a store".to_owned(),
     }
 }
 

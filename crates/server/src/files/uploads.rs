@@ -40,7 +40,7 @@ type Inode = (u64, u64);
 
 /// Whom uploads of one client have in common.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Account {
+pub enum Uploader {
     /// Logged in by name.
     User(String),
     /// Anonymous sessions from one address.
@@ -49,9 +49,9 @@ pub enum Account {
 
 /// A session's control connection, to see whether its client is still there.
 #[derive(Debug)]
-pub struct Line(OwnedFd);
+pub struct ControlLine(OwnedFd);
 
-impl Line {
+impl ControlLine {
     /// Of a connected socket.
     ///
     /// # Errors
@@ -70,9 +70,9 @@ impl Line {
 #[derive(Debug, Clone)]
 pub struct Storer {
     /// Whose upload it is.
-    pub account: Account,
+    pub uploader: Uploader,
     /// Its client.
-    pub line: Arc<Line>,
+    pub line: Arc<ControlLine>,
     /// To see its progress, and to stop it.
     pub control: Arc<Control>,
 }
@@ -89,7 +89,7 @@ impl Storer {
 
 /// An upload that owns its file or a part of it.
 #[derive(Debug)]
-pub struct Upload {
+pub struct LiveUpload {
     /// `None`: no upload, but a change of the file that is over soon.
     by: Option<Storer>,
     claim: Claim,
@@ -98,7 +98,7 @@ pub struct Upload {
     taken_over: AtomicBool,
 }
 
-impl Upload {
+impl LiveUpload {
     /// All bytes have come.
     pub(super) fn note_ending(&self) {
         self.ending.store(true, Ordering::Relaxed);
@@ -120,7 +120,7 @@ impl Upload {
 /// All uploads under way, shared by all sessions.
 #[derive(Debug, Default)]
 pub struct Uploads {
-    open: Mutex<HashMap<Inode, Vec<Arc<Upload>>>>,
+    open: Mutex<HashMap<Inode, Vec<Arc<LiveUpload>>>>,
     /// One has ended.
     freed: Condvar,
 }
@@ -130,7 +130,7 @@ pub struct Uploads {
 pub(super) struct Lease {
     uploads: Arc<Uploads>,
     inode: Inode,
-    upload: Arc<Upload>,
+    upload: Arc<LiveUpload>,
 }
 
 impl Uploads {
@@ -150,7 +150,7 @@ impl Uploads {
     }
 
     fn admit(self: &Arc<Self>, inode: Inode, claim: Claim, by: Option<Storer>) -> Option<Lease> {
-        let upload = Arc::new(Upload {
+        let upload = Arc::new(LiveUpload {
             by,
             claim,
             ending: AtomicBool::new(false),
@@ -174,13 +174,13 @@ impl Uploads {
         self.open().contains_key(&inode)
     }
 
-    fn open(&self) -> MutexGuard<'_, HashMap<Inode, Vec<Arc<Upload>>>> {
+    fn open(&self) -> MutexGuard<'_, HashMap<Inode, Vec<Arc<LiveUpload>>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Lease {
-    pub(super) fn upload(&self) -> &Arc<Upload> {
+    pub(super) fn upload(&self) -> &Arc<LiveUpload> {
         &self.upload
     }
 
@@ -226,19 +226,19 @@ fn excludes(held: Claim, wanted: Claim) -> bool {
 
 /// A second upload's wait for a file.
 #[derive(Debug)]
-pub(super) struct Wait<'a> {
+pub(super) struct OwnerWatch<'a> {
     uploads: &'a Uploads,
     claim: Claim,
     by: &'a Storer,
     began: Instant,
     /// The owners met so far.
-    watched: Vec<Watched>,
+    watched: Vec<SeenOwner>,
 }
 
 /// An owner under watch.
 #[derive(Debug)]
-struct Watched {
-    upload: Arc<Upload>,
+struct SeenOwner {
+    upload: Arc<LiveUpload>,
     since: Instant,
     /// What it had received after [`SETTLE`].
     settled: Option<u64>,
@@ -246,7 +246,7 @@ struct Watched {
 
 /// What becomes of an owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Verdict {
+enum OwnerVerdict {
     /// It lives: the second upload is refused.
     Stays,
     /// It is stopped.
@@ -255,7 +255,7 @@ enum Verdict {
     Unknown,
 }
 
-impl<'a> Wait<'a> {
+impl<'a> OwnerWatch<'a> {
     pub(super) fn new(uploads: &'a Uploads, claim: Claim, by: &'a Storer) -> Self {
         Self {
             uploads,
@@ -292,16 +292,16 @@ impl<'a> Wait<'a> {
     }
 
     /// Stops the owners that give way, unless one of them stays.
-    fn judge(&mut self, owners: &[Arc<Upload>], now: Instant) -> Result<(), FileError> {
+    fn judge(&mut self, owners: &[Arc<LiveUpload>], now: Instant) -> Result<(), FileError> {
         let verdicts: Vec<_> = owners
             .iter()
             .map(|owner| self.verdict(owner, now))
             .collect();
-        if verdicts.contains(&Verdict::Stays) || now.duration_since(self.began) > LONGEST {
+        if verdicts.contains(&OwnerVerdict::Stays) || now.duration_since(self.began) > LONGEST {
             return Err(in_use());
         }
         for (owner, verdict) in owners.iter().zip(verdicts) {
-            if verdict == Verdict::GivesWay {
+            if verdict == OwnerVerdict::GivesWay {
                 tracing::info!("a store gives way to a later one of the same file");
                 owner.take_over();
             }
@@ -309,36 +309,40 @@ impl<'a> Wait<'a> {
         Ok(())
     }
 
-    fn verdict(&mut self, owner: &Arc<Upload>, now: Instant) -> Verdict {
+    fn verdict(&mut self, owner: &Arc<LiveUpload>, now: Instant) -> OwnerVerdict {
         let Some(by) = owner.by.as_ref().filter(|by| !by.control.cancelled()) else {
-            return Verdict::Unknown;
+            return OwnerVerdict::Unknown;
         };
         if by.line.has_ended() {
-            return Verdict::GivesWay;
+            return OwnerVerdict::GivesWay;
         }
-        if by.account != self.by.account || owner.ending.load(Ordering::Relaxed) {
-            return Verdict::Stays;
+        if by.uploader != self.by.uploader {
+            return OwnerVerdict::Stays;
+        }
+        if owner.ending.load(Ordering::Relaxed) {
+            // It may be this client's own, cut off after its last byte.
+            return OwnerVerdict::Unknown;
         }
         let bytes = by.control.bytes();
         let watched = self.watched(owner, now);
         let seen = now.duration_since(watched.since);
         if seen < SETTLE {
-            return Verdict::Unknown;
+            return OwnerVerdict::Unknown;
         }
         match *watched.settled.get_or_insert(bytes) {
-            settled if settled != bytes => Verdict::Stays,
-            _ if seen >= WATCH => Verdict::GivesWay,
-            _ => Verdict::Unknown,
+            settled if settled != bytes => OwnerVerdict::Stays,
+            _ if seen >= WATCH => OwnerVerdict::GivesWay,
+            _ => OwnerVerdict::Unknown,
         }
     }
 
-    fn watched(&mut self, owner: &Arc<Upload>, now: Instant) -> &mut Watched {
+    fn watched(&mut self, owner: &Arc<LiveUpload>, now: Instant) -> &mut SeenOwner {
         let known = self
             .watched
             .iter()
             .position(|watched| Arc::ptr_eq(&watched.upload, owner));
         let at = known.unwrap_or_else(|| {
-            self.watched.push(Watched {
+            self.watched.push(SeenOwner {
                 upload: Arc::clone(owner),
                 since: now,
                 settled: None,

@@ -8,7 +8,7 @@ use proto::sizing::Sizing;
 
 use super::{Driver, Who};
 use crate::config::ServerConfig;
-use crate::transfer::{Client, Delayed, Order};
+use crate::transfer::{Delayed, Order};
 
 impl Driver {
     /// Takes the session's channel and a place among the transfers.
@@ -17,14 +17,8 @@ impl Driver {
             return Err(not_logged_in());
         };
         let files = login.files.clone();
-        let line = self
-            .control
-            .line()
-            .map_err(|error| busy(error.to_string()))?;
-        let client = Client {
-            account: login.owner(self.ends.peer.ip()),
-            line: Arc::new(line),
-        };
+        let line = self.control.line().map_err(|e| busy(e.to_string()))?;
+        let uploader = login.uploader(self.ends.peer.ip());
         if let Some(listen) = &request.delayed_passive {
             self.expect_data_from(listen);
         }
@@ -69,7 +63,8 @@ impl Driver {
         Ok(Order {
             request,
             files,
-            client,
+            uploader,
+            line: Arc::new(line),
             channel: self.channel.take(),
             listen,
             settings,

@@ -16,7 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use crate::data_address::told;
-use crate::files::{Account, Files, Line};
+use crate::files::{ControlLine, Files, Uploader};
 use crate::transfer_log::Direction;
 
 mod error;
@@ -39,8 +39,10 @@ pub(crate) struct Order {
     pub(crate) request: TransferRequest,
     /// Where it is.
     pub(crate) files: Files,
-    /// Who asks for it.
-    pub(crate) client: Client,
+    /// Whose upload it would be.
+    pub(crate) uploader: Uploader,
+    /// The control connection.
+    pub(crate) line: Arc<ControlLine>,
     /// The session's data channel; `None` before any PASV or PORT.
     pub(crate) channel: Option<Channel>,
     /// Delayed passive: the channel is yet to be made.
@@ -49,15 +51,6 @@ pub(crate) struct Order {
     pub(crate) settings: Settings,
     /// This transfer's place among those that the server runs at once.
     pub(crate) place: OwnedSemaphorePermit,
-}
-
-/// Who asks for a transfer.
-#[derive(Debug)]
-pub(crate) struct Client {
-    /// The account whose uploads are one client's.
-    pub(crate) account: Account,
-    /// The control connection.
-    pub(crate) line: Arc<Line>,
 }
 
 /// How a delayed passive transfer makes its channel.

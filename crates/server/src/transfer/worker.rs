@@ -21,7 +21,8 @@ pub(super) fn run(order: Order, control: &Arc<Control>, reports: &mpsc::Sender<E
     let Order {
         request,
         files,
-        client,
+        uploader,
+        line,
         channel,
         listen,
         settings,
@@ -37,8 +38,8 @@ pub(super) fn run(order: Order, control: &Arc<Control>, reports: &mpsc::Sender<E
         },
     };
     let storer = Storer {
-        account: client.account,
-        line: client.line,
+        uploader,
+        line,
         control: Arc::clone(control),
     };
     let mut transfer = Transfer {
@@ -57,12 +58,7 @@ pub(super) fn run(order: Order, control: &Arc<Control>, reports: &mpsc::Sender<E
             }
             transfer.carry_out(opened)
         })
-        .map_err(|error| match error {
-            TransferError::Aborted if storer.line.has_ended() => {
-                TransferError::Broken("client is gone".to_owned())
-            }
-            other => other,
-        });
+        .map_err(|error| unless_gone(error, &storer));
     let channel = transfer.channel;
     summary.elapsed = begun.elapsed();
     summary.bytes = control.bytes();
@@ -81,6 +77,16 @@ pub(super) fn run(order: Order, control: &Arc<Control>, reports: &mpsc::Sender<E
         summary,
     };
     report(reports, Event::Ended(Box::new(ended)));
+}
+
+/// Nobody aborted what a client left behind.
+fn unless_gone(error: TransferError, storer: &Storer) -> TransferError {
+    match error {
+        TransferError::Aborted if storer.line.has_ended() => {
+            TransferError::Broken("client is gone".to_owned())
+        }
+        other => other,
+    }
 }
 
 struct Transfer<'a> {

@@ -3,6 +3,7 @@
 
 use std::io::Write;
 use std::net::TcpStream;
+use std::time::Duration;
 
 use proto::eblock::Header;
 use socket2::SockRef;
@@ -45,7 +46,10 @@ fn refused(reply: &Reply, name: &str) {
 
 /// A server with anonymous writers and one user.
 fn open_server() -> Running {
-    Running::with(|config| config.users = Some("to be made".into()))
+    Running::with(|config| {
+        config.users = Some("to be made".into());
+        config.stall_timeout = Duration::from_secs(60);
+    })
 }
 
 /// Sends bytes now and then until the newcomer has its answer.
@@ -57,7 +61,7 @@ fn answer_beside(newcomer: &mut Client, owner: &mut TcpStream) -> (Reply, usize)
             while !stop.load(std::sync::atomic::Ordering::Relaxed) {
                 owner.write_all(b".").unwrap();
                 sent += 1;
-                std::thread::sleep(std::time::Duration::from_millis(5));
+                std::thread::sleep(Duration::from_millis(5));
             }
             sent
         });
@@ -289,28 +293,16 @@ fn a_stale_store_changes_nothing() {
 }
 
 #[test]
-fn a_store_without_a_byte_keeps_the_old_file() {
-    let server =
-        Running::with(|config| config.stall_timeout = std::time::Duration::from_millis(300));
+fn a_store_that_nobody_sends_to_keeps_the_old_file() {
+    let server = Running::with(|config| config.stall_timeout = Duration::from_millis(300));
     let old = server.file("f", 1000);
     for name in ["f", "new"] {
-        // Nobody connects.
         let mut client = server.anonymous();
         client.pasv();
         client.send(&format!("STOR {name}"));
         client.next(150);
         client.next(425);
-        // A connection that breaks.
-        let address = client.pasv();
-        client.send(&format!("STOR {name}"));
-        let data = data_port::connect(address);
-        client.next(150);
-        SockRef::from(&data)
-            .set_linger(Some(std::time::Duration::ZERO))
-            .unwrap();
-        drop(data);
-        client.next(426);
-        // In MODE E, one that ends without an end mark.
+        // In MODE E, a connection that ends without an end mark.
         client.expect("MODE E", 200);
         let address = client.pasv();
         client.send(&format!("STOR {name}"));
@@ -320,7 +312,33 @@ fn a_store_without_a_byte_keeps_the_old_file() {
     }
     assert!(server.stored("f") == old);
     assert!(!server.path("new").exists());
-    // An empty file is stored all the same, in both modes.
+}
+
+#[test]
+fn a_store_whose_connection_breaks_without_a_byte_keeps_the_old_file() {
+    let server = Running::start();
+    let old = server.file("f", 1000);
+    for name in ["f", "new"] {
+        let mut client = server.anonymous();
+        let address = client.pasv();
+        client.send(&format!("STOR {name}"));
+        let data = data_port::connect(address);
+        client.next(150);
+        SockRef::from(&data)
+            .set_linger(Some(Duration::ZERO))
+            .unwrap();
+        drop(data);
+        let reply = client.reply();
+        assert!(matches!(reply.code, 425 | 426), "{reply:?}");
+    }
+    assert!(server.stored("f") == old);
+    assert!(!server.path("new").exists());
+}
+
+#[test]
+fn an_empty_file_is_stored_in_both_modes() {
+    let server = Running::start();
+    server.file("f", 1000);
     let mut client = server.anonymous();
     let address = client.pasv();
     client.send("STOR f");
@@ -329,13 +347,15 @@ fn a_store_without_a_byte_keeps_the_old_file() {
     client.next(226);
     assert_eq!(server.stored("f"), b"");
     client.expect("MODE E", 200);
-    let address = client.pasv();
-    client.send("STOR new");
-    let mut data = data_port::connect(address);
-    data_port::send_header(&mut data, Header::eof(1, true));
-    client.next_but_markers(150);
-    client.next_but_markers(226);
-    assert_eq!(server.stored("new"), b"");
+    for name in ["f", "new"] {
+        let address = client.pasv();
+        client.send(&format!("STOR {name}"));
+        let mut data = data_port::connect(address);
+        data_port::send_header(&mut data, Header::eof(1, true));
+        client.next_but_markers(150);
+        client.next_but_markers(226);
+        assert_eq!(server.stored(name), b"");
+    }
 }
 
 #[test]

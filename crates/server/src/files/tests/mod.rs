@@ -41,8 +41,8 @@ impl Client {
         let (line, server) = UnixStream::pair().unwrap();
         Self {
             storer: Storer {
-                account: Account::User(user.to_owned()),
-                line: Arc::new(Line::of(server.as_fd()).unwrap()),
+                uploader: Uploader::User(user.to_owned()),
+                line: Arc::new(ControlLine::of(server.as_fd()).unwrap()),
                 control: Arc::default(),
             },
             line,

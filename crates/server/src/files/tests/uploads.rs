@@ -129,6 +129,13 @@ fn an_upload_owns_its_file_until_its_end() {
         assert!(in_use(session.storing_by(&other, store("f", disposition))));
     }
     assert!(in_use(session.run(&FileRequest::Truncate(v("f"), 0))));
+    // By whatever name.
+    fs::hard_link(session.host("f"), session.host("hard")).unwrap();
+    std::os::unix::fs::symlink("f", session.host("soft")).unwrap();
+    for name in ["hard", "soft"] {
+        let kind = store(name, Disposition::Truncate);
+        assert!(in_use(session.storing_by(&other, kind)));
+    }
     finish(storing, "first").unwrap();
     assert_eq!(session.content("f"), "first");
     let second = session

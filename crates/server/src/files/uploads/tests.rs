@@ -4,29 +4,29 @@ use super::*;
 
 const FILE: Inode = (1, 2);
 
-fn storer(account: Account) -> (Storer, UnixStream) {
+fn storer(uploader: Uploader) -> (Storer, UnixStream) {
     let (server, client) = UnixStream::pair().unwrap();
     let storer = Storer {
-        account,
-        line: Arc::new(Line::of(server.as_fd()).unwrap()),
+        uploader,
+        line: Arc::new(ControlLine::of(server.as_fd()).unwrap()),
         control: Arc::default(),
     };
     (storer, client)
 }
 
 fn user(name: &str) -> (Storer, UnixStream) {
-    storer(Account::User(name.to_owned()))
+    storer(Uploader::User(name.to_owned()))
 }
 
 fn anonymous(from: [u8; 4]) -> (Storer, UnixStream) {
-    storer(Account::Anonymous(from.into()))
+    storer(Uploader::Anonymous(from.into()))
 }
 
 /// What a newcomer sees of an owner after so much time.
-fn verdicts(owner: &Storer, newcomer: &Storer, times: &[Duration]) -> Vec<Verdict> {
+fn verdicts(owner: &Storer, newcomer: &Storer, times: &[Duration]) -> Vec<OwnerVerdict> {
     let uploads = Arc::new(Uploads::default());
     let lease = uploads.enter(FILE, Claim::Sole, owner).unwrap();
-    let mut wait = Wait::new(&uploads, Claim::Sole, newcomer);
+    let mut wait = OwnerWatch::new(&uploads, Claim::Sole, newcomer);
     let begin = wait.began;
     times
         .iter()
@@ -36,7 +36,7 @@ fn verdicts(owner: &Storer, newcomer: &Storer, times: &[Duration]) -> Vec<Verdic
 
 #[test]
 fn a_silent_owner_of_the_same_account_gives_way_after_a_watch() {
-    use Verdict::{GivesWay, Unknown};
+    use OwnerVerdict::{GivesWay, Unknown};
     let times = [Duration::ZERO, SETTLE, WATCH - LOOK, WATCH];
     let ((owner, _a), (newcomer, _b)) = (user("ann"), user("ann"));
     assert_eq!(
@@ -56,20 +56,27 @@ fn an_owner_of_another_account_stays() {
     ] {
         assert_eq!(
             verdicts(&owner, &newcomer, &[Duration::ZERO]),
-            [Verdict::Stays]
+            [OwnerVerdict::Stays]
         );
     }
 }
 
 #[test]
-fn an_owner_that_is_at_work_on_its_end_stays() {
+fn an_owner_of_the_same_account_may_end_what_has_come_whole() {
     let ((owner, _a), (newcomer, _b)) = (user("ann"), user("ann"));
     let uploads = Arc::new(Uploads::default());
     let lease = uploads.enter(FILE, Claim::Sole, &owner).unwrap();
     lease.upload().note_ending();
-    let mut wait = Wait::new(&uploads, Claim::Sole, &newcomer);
-    let error = wait.outlast(FILE).unwrap_err();
-    assert_eq!(error.kind, FileErrorKind::InUse);
+    let mut watch = OwnerWatch::new(&uploads, Claim::Sole, &newcomer);
+    for after in [Duration::ZERO, WATCH, 2 * WATCH] {
+        let verdict = watch.verdict(&lease.upload, watch.began + after);
+        assert_eq!(verdict, OwnerVerdict::Unknown);
+    }
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| watch.outlast(FILE));
+        drop(lease);
+        waiting.join().unwrap().unwrap();
+    });
     assert!(!owner.control.cancelled());
 }
 
@@ -80,11 +87,11 @@ fn nobody_is_stopped_while_another_owner_stays() {
     let _first = uploads.enter(FILE, Claim::Ranges, &dead).unwrap();
     let _second = uploads.enter(FILE, Claim::Ranges, &alive).unwrap();
     drop(line);
-    let mut wait = Wait::new(&uploads, Claim::Sole, &newcomer);
+    let mut wait = OwnerWatch::new(&uploads, Claim::Sole, &newcomer);
     assert!(wait.outlast(FILE).is_err());
     assert!(!dead.control.cancelled() && !alive.control.cancelled());
     assert!(
-        Wait::new(&uploads, Claim::Ranges, &newcomer)
+        OwnerWatch::new(&uploads, Claim::Ranges, &newcomer)
             .outlast(FILE)
             .is_ok()
     );
@@ -96,7 +103,7 @@ fn an_owner_that_never_lets_go_is_not_waited_for_without_end() {
     drop(line);
     let uploads = Arc::new(Uploads::default());
     let lease = uploads.enter(FILE, Claim::Sole, &owner).unwrap();
-    let mut wait = Wait::new(&uploads, Claim::Sole, &newcomer);
+    let mut wait = OwnerWatch::new(&uploads, Claim::Sole, &newcomer);
     let begin = wait.began;
     let owners = [Arc::clone(lease.upload())];
     assert!(wait.judge(&owners, begin).is_ok());
@@ -123,7 +130,8 @@ fn a_change_without_an_upload_is_waited_for() {
     let change = uploads.keep_away(FILE).unwrap();
     assert!(uploads.keep_away(FILE).is_none());
     std::thread::scope(|scope| {
-        let wait = scope.spawn(|| Wait::new(&uploads, Claim::Ranges, &newcomer).outlast(FILE));
+        let wait =
+            scope.spawn(|| OwnerWatch::new(&uploads, Claim::Ranges, &newcomer).outlast(FILE));
         drop(change);
         wait.join().unwrap().unwrap();
     });
