@@ -184,7 +184,10 @@ impl<'a> Between<'a> {
         let journal = self.upload.journal.as_mut();
         let watch = Watch::new(control, journal, in_order, move || State::told(safe()));
         let start = Instant::now();
-        let attempt = watch.run(moving).await.inspect_err(|failure| self.upload.note(failure))?;
+        let attempt = watch
+            .run(moving)
+            .await
+            .inspect_err(|failure| self.upload.note(failure))?;
         self.meter.report(attempt.report.bytes);
         self.meter.confirm();
         self.ctx.warn_all(attempt.warnings);
