@@ -65,8 +65,7 @@ impl Cut {
         let mut random = Seed::new(seed);
         let streams = ["1", "4"][usize::from(random.below(2) == 1)];
         // Without checksums at the end, only the journal stands between a lost byte and exit code 0.
-        // (A put in MODE S has no journal but the length of the file.)
-        let without = random.below(2) == 1 && (victim == Victim::Client || streams != "1");
+        let without = random.below(2) == 1;
         Self {
             victim,
             seed,
