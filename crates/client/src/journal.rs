@@ -122,6 +122,8 @@ pub(crate) struct Found {
     pub(crate) copy: Identity,
     /// How far.
     pub(crate) state: State,
+    /// Where the bytes are.
+    pub(crate) place: Place,
     /// This machine may have lost since what it had not forced to disk: it was booted.
     pub(crate) rebooted: bool,
     /// The server was lost while it stored: it may have lost power.
@@ -172,6 +174,7 @@ fn read(text: &[u8], boot: Option<&str>) -> Option<Found> {
     Some(Found {
         copy: header.copy,
         state,
+        place: header.boot.as_ref().map_or(Place::Server, |_| Place::Here),
         rebooted: header.boot.is_some_and(|then| boot != Some(&then)),
         lost,
     })

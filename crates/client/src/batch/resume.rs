@@ -12,8 +12,8 @@ use proto::ranges::{ByteRange, RangeSet};
 
 use super::Context;
 use super::sums::{End, agree, partial_algorithm, spots_agree};
-use crate::Failure;
-use crate::journal::{self, Identity};
+use crate::journal::{self, Identity, Place};
+use crate::{Failure, Verify};
 
 /// What is there from an earlier run.
 pub(super) struct Leftover<'a> {
@@ -38,7 +38,7 @@ pub(super) async fn usable(
     source: &mut End<'_>,
     destination: &mut End<'_>,
 ) -> Result<RangeSet, Failure> {
-    let claim = match claim(leftover) {
+    let mut claim = match claim(leftover) {
         Ok(claim) => claim,
         Err(doubt) => return Ok(start_over(ctx, leftover, doubt)),
     };
@@ -77,6 +77,10 @@ pub(super) async fn usable(
         ));
         return Ok(claim.safe);
     };
+    if claim.told && ctx.options.verify == Verify::None {
+        // Nothing is compared at the end, and the server may have lost power since it told this.
+        claim.unproved = std::mem::take(&mut claim.safe);
+    }
     let same = if claim.journalled {
         spots_agree(source, destination, algorithm, &claim.safe).await
     } else {
@@ -124,6 +128,8 @@ struct Claim {
     safe: RangeSet,
     /// Handed to the kernel before this machine was booted, and not forced to disk.
     unproved: RangeSet,
+    /// A server told it.
+    told: bool,
     /// The server was lost while it stored.
     lost: bool,
     journalled: bool,
@@ -160,6 +166,7 @@ fn claim(leftover: &Leftover<'_>) -> Result<Claim, &'static str> {
             Ok(Claim {
                 safe,
                 unproved,
+                told: found.place == Place::Server,
                 lost: found.lost,
                 journalled: true,
             })
@@ -168,6 +175,7 @@ fn claim(leftover: &Leftover<'_>) -> Result<Claim, &'static str> {
         None => Ok(Claim {
             safe: prefix(leftover.length),
             unproved: RangeSet::new(),
+            told: false,
             lost: false,
             journalled: false,
         }),
@@ -197,7 +205,7 @@ fn start_over(ctx: &Context, leftover: &Leftover<'_>, why: &str) -> RangeSet {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::{Journal, Place, State};
+    use crate::journal::{Journal, State};
 
     fn identity(in_order: bool) -> Identity {
         Identity {

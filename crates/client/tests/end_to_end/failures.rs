@@ -194,7 +194,7 @@ async fn what_is_called_safe_is_what_the_server_confirmed() {
     let server = Server::start().await;
     let here = tempfile::tempdir().unwrap();
     let from = here.path().join("f");
-    std::fs::write(&from, noise(20 << 20)).unwrap();
+    std::fs::write(&from, noise(40 << 20)).unwrap();
     for n in [1, 4] {
         let slow = CopyOptions {
             limit_rate: Some(10 << 20),
@@ -205,7 +205,7 @@ async fn what_is_called_safe_is_what_the_server_confirmed() {
         assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
         let ahead = |e: &Event| matches!(e, Event::Progress { bytes, safe, .. } if safe > bytes);
         assert_eq!(seen.count(ahead), 0);
-        let total = 20 << 20;
+        let total = 40 << 20;
         let some =
             |e: &Event| matches!(e, Event::Progress { safe, .. } if (1..total).contains(safe));
         assert!(seen.count(some) > 0, "-p {n}");

@@ -14,7 +14,7 @@ use crate::store::Sink;
 use crate::transfer::Transfer;
 
 /// Least time between two checkpoints.
-const EVERY: Duration = Duration::from_secs(1);
+const EVERY: Duration = Duration::from_millis(500);
 /// After a checkpoint that took long, so many times as long passes without one: a slow disk is not
 /// kept busy with flushing.
 const REST: u32 = 4;

@@ -36,7 +36,8 @@ pub struct RecvPlan {
 }
 
 /// Receives one transfer; returns when MODE E is complete (EOF and all EODs) or the MODE S
-/// connection ended, and every byte was handed to the sink (not necessarily synced).
+/// connection ended, and every byte was handed to the sink. What of it is on disk meanwhile,
+/// [`Control::synced`] tells; the whole is only after [`Sink::sync`].
 ///
 /// In TYPE A bytes are stored in order from `origin + stream_start` on, and MODE E text must come
 /// over one stream.

@@ -5,15 +5,21 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use crate::lock::locked;
 use crate::os::writeback;
 
 /// Write-back of so many new bytes is begun at a time.
 const STRIDE: u64 = 16 << 20;
-/// Most bytes whose write-back was begun and not awaited: the disk may lag behind the network by so
-/// much (a quarter of a second at 1 GB/s), and the sync at the end has this much to wait for at most.
-const WINDOW: u64 = 256 << 20;
+/// Most strides whose write-back was begun and not awaited: the disk may lag behind the network by 256
+/// MiB (a quarter of a second at 1 GB/s), and the sync at the end has this much to wait for at most.
+const MOST: usize = 16;
+/// The least, for a slow disk: enough to keep it busy.
+const LEAST: usize = 2;
+/// A stride that had to be awaited for so long halves the window: a peer must not take the sync at the
+/// end for a stall.
+const SLOW: Duration = Duration::from_millis(200);
 
 /// Counts what is written to one file by all streams, and paces its write-back.
 #[derive(Debug, Default)]
@@ -23,7 +29,7 @@ pub(super) struct Writeback {
     unavailable: AtomicBool,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
     /// First to last byte of what was written since write-back was last begun. One span, whatever the
     /// order in which bytes come: clean pages in between cost nothing.
@@ -32,10 +38,23 @@ struct State {
     bytes: u64,
     /// Spans whose write-back was begun, oldest first, [`STRIDE`] new bytes each.
     begun: VecDeque<(u64, u64)>,
+    /// Most of them that are not awaited, [`LEAST`] to [`MOST`].
+    window: usize,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            span: None,
+            bytes: 0,
+            begun: VecDeque::new(),
+            window: MOST,
+        }
+    }
 }
 
 impl State {
-    /// Books `len` bytes at `offset`. Returns the span to begin with, and one to wait for.
+    /// Books `len` bytes at `offset`. Returns the span to begin with, and those to wait for.
     fn book(&mut self, offset: u64, len: u64) -> Due {
         let end = offset.saturating_add(len);
         let (first, last) = self.span.unwrap_or((offset, end));
@@ -47,9 +66,16 @@ impl State {
         self.bytes = 0;
         let begin = self.span.take();
         self.begun.extend(begin);
-        let full = self.begun.len() as u64 > WINDOW / STRIDE;
-        let settle = if full { self.begun.pop_front() } else { None };
+        let over = self.begun.len().saturating_sub(self.window);
+        let settle = self.begun.drain(..over).collect();
         Due { begin, settle }
+    }
+
+    /// A span was awaited for so long.
+    fn waited(&mut self, long: Duration) {
+        if long > SLOW {
+            self.window = (self.window / 2).max(LEAST);
+        }
     }
 }
 
@@ -57,7 +83,7 @@ impl State {
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Due {
     begin: Option<(u64, u64)>,
-    settle: Option<(u64, u64)>,
+    settle: Vec<(u64, u64)>,
 }
 
 impl Writeback {
@@ -67,15 +93,20 @@ impl Writeback {
             return Ok(());
         }
         let due = locked(&self.state).book(offset, len);
-        let length = |(start, end): (u64, u64)| end - start;
-        let begun = due
-            .begin
-            .map_or(Ok(()), |span| writeback::begin(file, span.0, length(span)));
-        let settled = begun.and_then(|()| {
-            due.settle
-                .map_or(Ok(()), |span| writeback::settle(file, span.0, length(span)))
-        });
-        settled.or_else(|error| self.judge(error))
+        self.carry_out(file, &due)
+            .or_else(|error| self.judge(error))
+    }
+
+    fn carry_out(&self, file: BorrowedFd<'_>, due: &Due) -> io::Result<()> {
+        if let Some((start, end)) = due.begin {
+            writeback::begin(file, start, end - start)?;
+        }
+        for (start, end) in &due.settle {
+            let since = Instant::now();
+            writeback::settle(file, *start, end - start)?;
+            locked(&self.state).waited(since.elapsed());
+        }
+        Ok(())
     }
 
     /// Only what the disk says is an error of the write.
@@ -102,11 +133,26 @@ mod tests {
         for step in 0..1024_u64 {
             let due = state.book(step << 20, 1 << 20);
             begun += due.begin.map_or(0, |(start, end)| end - start);
-            settled += due.settle.map_or(0, |(start, end)| end - start);
-            assert!(begun - settled <= WINDOW);
+            settled += due.settle.iter().map(|(from, to)| to - from).sum::<u64>();
+            assert!(begun - settled <= MOST as u64 * STRIDE);
         }
         assert_eq!(begun, 1024 << 20);
-        assert_eq!(begun - settled, WINDOW);
+        assert_eq!(begun - settled, MOST as u64 * STRIDE);
+    }
+
+    #[test]
+    fn a_slow_disk_is_given_less_to_lag_behind() {
+        let mut state = State::default();
+        for step in 0..MOST as u64 {
+            assert!(state.book(step * STRIDE, STRIDE).settle.is_empty());
+        }
+        state.waited(SLOW);
+        assert_eq!(state.window, MOST);
+        for _ in 0..9 {
+            state.waited(2 * SLOW);
+        }
+        let due = state.book(MOST as u64 * STRIDE, STRIDE);
+        assert_eq!(due.settle.len(), MOST + 1 - LEAST);
     }
 
     #[test]

@@ -43,9 +43,9 @@ pub struct Cut {
     streams: &'static str,
     verify: &'static str,
     ordering: Ordering,
-    /// The power goes before this write or flush of the disk, if the copy has not ended by then; else
-    /// right after its end.
-    before: u64,
+    /// The power goes after so many writes and flushes of the disk, if the copy has not ended by then;
+    /// else right after its end.
+    after: u64,
     policy: &'static str,
 }
 
@@ -65,8 +65,7 @@ impl Cut {
         let mut random = Seed::new(seed);
         let streams = ["1", "4"][usize::from(random.below(2) == 1)];
         // Without checksums at the end, only the journal stands between a lost byte and exit code 0.
-        // (A put in MODE S has no journal but the length of the file.)
-        let without = random.below(2) == 1 && (victim == Victim::Client || streams != "1");
+        let without = random.below(2) == 1;
         Self {
             victim,
             seed,
@@ -76,7 +75,7 @@ impl Cut {
                 0 => Ordering::Default,
                 _ => Ordering::Loose,
             },
-            before: random.below(REQUESTS),
+            after: random.below(REQUESTS),
             policy: "file",
         }
     }
@@ -85,7 +84,7 @@ impl Cut {
     #[must_use]
     pub fn without_syncs(self) -> Self {
         Self {
-            before: u64::MAX,
+            after: u64::MAX,
             policy: "none",
             ..self
         }
@@ -101,7 +100,7 @@ impl Cut {
         let mut machine = Machine::new(self.ordering)?;
         let source = machine.scratch().join("source");
         sample::write(&source, SIZE, self.seed)?;
-        let disk = machine.boot(Seed::new(self.seed), Some(self.before))?;
+        let disk = machine.boot(Seed::new(self.seed), self.after)?;
         let copied = match self.victim {
             Victim::Client => self.get(&machine, &source, &disk),
             Victim::Server => self.put(&machine, &source, &disk, "127.0.0.1:0"),

@@ -261,12 +261,7 @@ pub struct Device {
 impl Device {
     /// Serves the content of `stable` as the file `disk` in `folder`; after a cut `stable` holds what
     /// survived. Needs root and /dev/fuse.
-    pub fn start(
-        stable: &Path,
-        folder: &Path,
-        seed: Seed,
-        cut_before: Option<u64>,
-    ) -> Result<Self> {
+    pub fn start(stable: &Path, folder: &Path, seed: Seed) -> Result<Self> {
         let stable = File::options().read(true).write(true).open(stable)?;
         let size = stable.metadata()?.len();
         let shared = Arc::new(Shared {
@@ -275,7 +270,7 @@ impl Device {
                 size,
                 cached: BTreeMap::new(),
                 requests: 0,
-                cut_before,
+                cut_before: None,
                 seed,
                 off: false,
             }),
@@ -298,10 +293,10 @@ impl Device {
         &self.file
     }
 
-    /// Writes and flushes that the disk has taken.
-    #[must_use]
-    pub fn requests(&self) -> u64 {
-        self.shared.locked().requests
+    /// The power goes before the write or flush that comes after `more` further ones.
+    pub fn cut_after(&self, more: u64) {
+        let mut state = self.shared.locked();
+        state.cut_before = Some(state.requests.saturating_add(more));
     }
 
     /// Whether the power is gone.

@@ -104,12 +104,13 @@ impl Machine {
         &self.scratch
     }
 
-    /// Boots with power that goes before the given write or flush of the disk. Returns the folder
-    /// where the disk is mounted.
-    pub fn boot(&mut self, seed: Seed, cut_before: Option<u64>) -> Result<PathBuf> {
+    /// Boots with power that goes after so many further writes and flushes of the disk. Returns the
+    /// folder where the disk is mounted.
+    pub fn boot(&mut self, seed: Seed, cut_after: u64) -> Result<PathBuf> {
         let fuse = self.scratch.join("fuse");
-        let device = Device::start(&self.scratch.join("image"), &fuse, seed, cut_before)?;
+        let device = Device::start(&self.scratch.join("image"), &fuse, seed)?;
         let folder = self.mount(device.file())?;
+        device.cut_after(cut_after);
         self.device = Some(device);
         Ok(folder)
     }
