@@ -1,12 +1,15 @@
-//! How many sessions there may be, and how soon after failed logins the next is checked.
+//! How many sessions there may be, how soon after failed logins the next is checked, and whose
+//! expensive work comes next.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 mod penalty;
+mod queue;
 
 pub use penalty::LoginPenalties;
+pub use queue::{Crowded, FairQueue, Place, QueueBounds};
 
 /// Counts sessions; shared by all of them.
 #[derive(Debug)]
@@ -127,7 +130,7 @@ fn release<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) {
 
 /// What counts as one client: an IPv4 address (also when mapped into IPv6), or the /64 network of
 /// an IPv6 address, all of which one host can use.
-fn client_key(peer: IpAddr) -> IpAddr {
+pub fn client_key(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX))),
         v4 @ IpAddr::V4(_) => v4,
