@@ -103,7 +103,8 @@ struct Driver {
     reply_share: Option<Share>,
     /// The last transfer's record, on its way to the disk.
     recording: Option<JoinHandle<()>>,
-    _slot: SessionSlot,
+    /// Counts this session.
+    slot: SessionSlot,
 }
 
 impl Driver {
@@ -133,7 +134,7 @@ impl Driver {
             recording: None,
             ends,
             shared,
-            _slot: slot,
+            slot,
         }
     }
 
@@ -265,7 +266,7 @@ impl Driver {
         read.map_err(End::Gone)?;
         if self.control.ended() {
             match &self.work {
-                Work::Transfer(_) => return Err(End::Said),
+                Work::Transfer(_) | Work::Admission(_) => return Err(End::Said),
                 Work::File(work) => work.stop(),
                 _ => {}
             }
@@ -281,6 +282,7 @@ impl Driver {
         }
         match &mut self.work {
             Work::Transfer(running) => running.stop(Stop::Shutdown),
+            Work::Admission(waiting) => waiting.stop(Stop::Shutdown),
             Work::File(work) => work.stop(),
             _ => {}
         }

@@ -44,6 +44,12 @@ pub struct FileConfig {
     pub max_sessions_per_user: Option<usize>,
     pub max_streams: Option<usize>,
     pub max_streams_per_transfer: Option<u32>,
+    pub max_streams_per_address: Option<usize>,
+    pub max_checksums: Option<usize>,
+    pub max_listings: Option<usize>,
+    pub max_password_checks: Option<usize>,
+    pub max_waiting_per_address: Option<usize>,
+    pub queue_timeout: Option<Seconds>,
     pub idle_timeout: Option<Seconds>,
     pub login_timeout: Option<Seconds>,
     pub stall_timeout: Option<Seconds>,
@@ -220,6 +226,7 @@ impl FileConfig {
 
     /// Puts what the file gives into `config`.
     pub fn apply(self, config: &mut ServerConfig) {
+        self.queues(config);
         replace(&mut config.listen, self.listen);
         replace(&mut config.root, self.root);
         replace(&mut config.third_party, self.third_party);
@@ -256,6 +263,21 @@ impl FileConfig {
         config.transfer_log = self.transfer_log.or(config.transfer_log.take());
         config.ftp_info_log = self.ftp_info_log.or(config.ftp_info_log.take());
         config.run_as = self.run_as.or(config.run_as.take());
+    }
+
+    /// The bounds of what waits its turn.
+    fn queues(&self, config: &mut ServerConfig) {
+        replace(&mut config.max_listings, self.max_listings);
+        replace(
+            &mut config.max_waiting_per_address,
+            self.max_waiting_per_address,
+        );
+        replace(&mut config.queue_timeout, self.queue_timeout.map(|s| s.0));
+        config.max_streams_per_address = self
+            .max_streams_per_address
+            .or(config.max_streams_per_address);
+        config.max_checksums = self.max_checksums.or(config.max_checksums);
+        config.max_password_checks = self.max_password_checks.or(config.max_password_checks);
     }
 }
 
@@ -296,6 +318,8 @@ mod tests {
             "range-marker-seconds = 11\nblock = 65536\nio = \"copy\"\nbuffer = \"kernel\"\n",
             "drs-interval = \"20ms\"\nrun-as = \"ftp\"\n",
             "congestion = \"cubic\"\nclient-congestion = false\n",
+            "max-streams-per-address = 12\nmax-checksums = 13\nmax-listings = 14\n",
+            "max-password-checks = 15\nmax-waiting-per-address = 16\nqueue-timeout = 17\n",
         ))
         .unwrap();
         let expected = ServerConfig {
@@ -313,6 +337,12 @@ mod tests {
             max_sessions_per_user: 3,
             max_streams: 4,
             max_streams_per_transfer: 5,
+            max_streams_per_address: Some(12),
+            max_checksums: Some(13),
+            max_listings: 14,
+            max_password_checks: Some(15),
+            max_waiting_per_address: 16,
+            queue_timeout: Duration::from_secs(17),
             idle_timeout: Duration::from_secs(6),
             login_timeout: Duration::from_secs(7),
             stall_timeout: Duration::from_secs(8),

@@ -17,6 +17,7 @@ mod transfer;
 #[cfg(test)]
 mod tests;
 
+pub use checksum::Summing;
 pub(crate) use checksum::aborted;
 pub use room::{Room, Share};
 pub use sums::Sums;

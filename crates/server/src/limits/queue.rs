@@ -28,7 +28,7 @@ pub struct Place {
 
 /// A request that waits. Dropping it gives it up.
 #[derive(Debug)]
-pub struct Turn {
+struct Turn {
     queue: Arc<FairQueue>,
     key: IpAddr,
     id: u64,
@@ -53,7 +53,7 @@ pub struct Crowded(pub usize);
 
 #[derive(Debug)]
 struct State {
-    share: QueueBounds,
+    bounds: QueueBounds,
     taken: usize,
     next_id: u64,
     /// Places of each client that has any.
@@ -76,10 +76,10 @@ struct Waiting {
 
 impl FairQueue {
     /// All places free.
-    pub fn new(share: QueueBounds) -> Arc<Self> {
+    pub fn new(bounds: QueueBounds) -> Arc<Self> {
         Arc::new(Self {
             state: Mutex::new(State {
-                share: share.bounded(),
+                bounds: bounds.bounded(),
                 taken: 0,
                 next_id: 0,
                 held: HashMap::new(),
@@ -93,21 +93,15 @@ impl FairQueue {
     /// # Errors
     /// As many requests of this client wait as may.
     pub async fn place(self: &Arc<Self>, peer: IpAddr) -> Result<Place, Crowded> {
-        let mut turn = self.join(peer)?;
-        match (&mut turn.granted).await {
-            Ok(place) => Ok(place),
-            // The sender is kept until it is used, so this is never seen.
-            Err(_) => Err(Crowded(0)),
-        }
+        let most = self.state().bounds.waiting;
+        self.join(client_key(peer), most)?.granted(most).await
     }
 
-    /// Joins the queue; [`Turn::granted`] gives the place.
-    fn join(self: &Arc<Self>, peer: IpAddr) -> Result<Turn, Crowded> {
-        let key = client_key(peer);
+    /// Joins the queue, unless `most` requests of this client wait.
+    fn join(self: &Arc<Self>, key: IpAddr, most: usize) -> Result<Turn, Crowded> {
         let (grant, granted) = oneshot::channel();
         let id = {
             let mut state = self.state();
-            let most = state.share.waiting;
             let id = state.next_id;
             state.next_id += 1;
             let known = state.clients.iter().position(|client| client.key == key);
@@ -132,8 +126,8 @@ impl FairQueue {
     }
 
     /// Changes the bounds. Places above a smaller bound are given back as their work ends.
-    pub fn resize(self: &Arc<Self>, share: QueueBounds) {
-        self.state().share = share.bounded();
+    pub fn resize(self: &Arc<Self>, bounds: QueueBounds) {
+        self.state().bounds = bounds.bounded();
         self.hand_out();
     }
 
@@ -168,6 +162,26 @@ impl FairQueue {
     }
 }
 
+impl Place {
+    /// Gives the place to whoever is due, and waits for the next one. Work that has begun is not
+    /// refused for want of room in the queue.
+    ///
+    /// # Errors
+    /// None in practice: a request that waits keeps its end of the queue.
+    pub async fn again(self) -> Result<Self, Crowded> {
+        let turn = self.queue.join(self.key, usize::MAX)?;
+        drop(self);
+        turn.granted(0).await
+    }
+}
+
+impl Turn {
+    /// The sender is kept until it is used, so the wait never ends without a place.
+    async fn granted(mut self, most: usize) -> Result<Place, Crowded> {
+        (&mut self.granted).await.map_err(|_| Crowded(most))
+    }
+}
+
 impl QueueBounds {
     fn bounded(self) -> Self {
         Self {
@@ -181,12 +195,12 @@ impl QueueBounds {
 impl State {
     /// Takes the next place for the client that is due.
     fn next(&mut self) -> Option<(IpAddr, oneshot::Sender<Place>)> {
-        if self.taken >= self.share.places {
+        if self.taken >= self.bounds.places {
             return None;
         }
         let held = |client: &Client| self.held.get(&client.key).copied().unwrap_or(0);
         let due = (0..self.clients.len())
-            .filter(|&at| held(&self.clients[at]) < self.share.per_client)
+            .filter(|&at| held(&self.clients[at]) < self.bounds.per_client)
             .min_by_key(|&at| held(&self.clients[at]))?;
         let mut client = self.clients.remove(due)?;
         let first = client.waiting.pop_front()?;
@@ -253,6 +267,11 @@ mod tests {
         })
     }
 
+    fn join(queue: &Arc<FairQueue>, client: u8) -> Result<Turn, Crowded> {
+        let most = queue.state().bounds.waiting;
+        queue.join(ip(client), most)
+    }
+
     /// The place, if it was granted already.
     fn granted(turn: &mut Turn) -> Option<Place> {
         turn.granted.try_recv().ok()
@@ -261,9 +280,9 @@ mod tests {
     #[test]
     fn a_thousand_requests_of_one_client_delay_another_by_one() {
         let queue = queue(1, 1, 1000);
-        let mut greedy: Vec<Turn> = (0..1000).map(|_| queue.join(ip(1)).unwrap()).collect();
+        let mut greedy: Vec<Turn> = (0..1000).map(|_| join(&queue, 1).unwrap()).collect();
         let running = granted(&mut greedy[0]).unwrap();
-        let mut other = queue.join(ip(2)).unwrap();
+        let mut other = join(&queue, 2).unwrap();
         assert!(granted(&mut other).is_none());
         drop(running);
         assert!(granted(&mut other).is_some());
@@ -272,10 +291,10 @@ mod tests {
     #[test]
     fn one_client_never_holds_more_than_its_share() {
         let queue = queue(4, 3, 10);
-        let mut turns: Vec<Turn> = (0..10).map(|_| queue.join(ip(1)).unwrap()).collect();
+        let mut turns: Vec<Turn> = (0..10).map(|_| join(&queue, 1).unwrap()).collect();
         let places: Vec<Place> = turns.iter_mut().filter_map(granted).collect();
         assert_eq!(places.len(), 3);
-        let mut other = queue.join(ip(2)).unwrap();
+        let mut other = join(&queue, 2).unwrap();
         assert!(granted(&mut other).is_some());
     }
 
@@ -284,7 +303,7 @@ mod tests {
         let queue = queue(1, 1, 10);
         let mut turns: Vec<(u8, Turn)> = [1, 1, 1, 2, 2, 3]
             .into_iter()
-            .map(|n| (n, queue.join(ip(n)).unwrap()))
+            .map(|n| (n, join(&queue, n).unwrap()))
             .collect();
         let mut order = Vec::new();
         while !turns.is_empty() {
@@ -305,17 +324,17 @@ mod tests {
     #[test]
     fn the_bound_on_waiting_requests_holds_per_client() {
         let queue = queue(1, 1, 2);
-        let mut first = queue.join(ip(1)).unwrap();
+        let mut first = join(&queue, 1).unwrap();
         let _place = granted(&mut first).unwrap();
-        let _two = [queue.join(ip(1)).unwrap(), queue.join(ip(1)).unwrap()];
-        assert_eq!(queue.join(ip(1)).unwrap_err(), Crowded(2));
-        assert!(queue.join(ip(2)).is_ok());
+        let _two = [join(&queue, 1).unwrap(), join(&queue, 1).unwrap()];
+        assert_eq!(join(&queue, 1).unwrap_err(), Crowded(2));
+        assert!(join(&queue, 2).is_ok());
     }
 
     #[test]
     fn a_request_that_is_given_up_leaves_nothing() {
         let queue = queue(1, 1, 10);
-        let mut first = queue.join(ip(1)).unwrap();
+        let mut first = join(&queue, 1).unwrap();
         let place = granted(&mut first).unwrap();
         {
             let mut waits = pin!(queue.place(ip(2)));
@@ -325,7 +344,7 @@ mod tests {
         }
         assert_eq!(queue.waiting(), 0);
         // Granted, and then given up before it was looked at.
-        let unread = queue.join(ip(3)).unwrap();
+        let unread = join(&queue, 3).unwrap();
         drop(place);
         assert_eq!(queue.taken(), 1);
         drop(unread);
@@ -333,9 +352,24 @@ mod tests {
     }
 
     #[test]
+    fn work_that_begun_makes_way_and_is_not_refused() {
+        let queue = queue(1, 1, 1);
+        let mut first = join(&queue, 1).unwrap();
+        let running = granted(&mut first).unwrap();
+        let mut same = join(&queue, 1).unwrap();
+        let mut other = join(&queue, 2).unwrap();
+        let mut context = Context::from_waker(Waker::noop());
+        let mut again = pin!(running.again());
+        assert!(again.as_mut().poll(&mut context).is_pending());
+        drop(granted(&mut other).unwrap());
+        drop(granted(&mut same).unwrap());
+        assert!(again.as_mut().poll(&mut context).is_ready());
+    }
+
+    #[test]
     fn a_larger_bound_lets_in_who_waits() {
         let queue = queue(1, 1, 10);
-        let mut turns = [queue.join(ip(1)).unwrap(), queue.join(ip(2)).unwrap()];
+        let mut turns = [join(&queue, 1).unwrap(), join(&queue, 2).unwrap()];
         let first = granted(&mut turns[0]);
         assert!(first.is_some() && granted(&mut turns[1]).is_none());
         queue.resize(QueueBounds {
@@ -358,7 +392,7 @@ mod tests {
             let mut held: Vec<Place> = Vec::new();
             for (client, step) in steps {
                 match step {
-                    0 => turns.extend(queue.join(ip(client))),
+                    0 => turns.extend(join(&queue, client)),
                     1 if !held.is_empty() => drop(held.remove(usize::from(client) % held.len())),
                     2 if !turns.is_empty() => drop(turns.remove(usize::from(client) % turns.len())),
                     _ => {}

@@ -13,7 +13,8 @@ use tokio::time::Instant;
 
 use super::order::{busy, not_logged_in};
 use super::{Driver, Who};
-use crate::transfer::{Running, Stop};
+use crate::limits::Place;
+use crate::transfer::{Admission, Running, Stop};
 use crate::work::{FileWork, Work};
 
 impl Driver {
@@ -35,9 +36,10 @@ impl Driver {
                     }
                 }
                 Action::DropChannel => self.channel = None,
-                Action::Transfer(request) => self.work = self.transfer(*request),
+                Action::Transfer(request) => self.work = self.admission(*request),
                 Action::Abort => match &mut self.work {
                     Work::Transfer(running) => running.stop(Stop::Abort),
+                    Work::Admission(waiting) => waiting.stop(Stop::Abort),
                     Work::File(work) => work.stop(),
                     _ => {}
                 },
@@ -65,7 +67,9 @@ impl Driver {
         self.channel = None;
         self.expect_data_from(request);
         self.work = match self.ends.listen_options(request, &self.shared.config) {
-            Ok(options) => Work::listen(options, &self.shared),
+            Ok(options) => {
+                Work::listen(options, &self.shared, self.ends.peer.ip(), &self.slot)
+            }
             Err(error) => Work::Known(Outcome::Listening(Err(error))),
         };
     }
@@ -73,7 +77,7 @@ impl Driver {
     fn listen_drs(&mut self, family: Family) {
         self.drs = None;
         self.work = match self.ends.listen_on(family) {
-            Ok(ip) => Work::listen_drs(ip, &self.shared),
+            Ok(ip) => Work::listen_drs(ip, &self.shared, self.ends.peer.ip()),
             Err(error) => Work::Known(Outcome::DrsListening(Err(error))),
         };
     }
@@ -91,7 +95,7 @@ impl Driver {
         self.data_peers = targets.iter().map(SocketAddr::ip).collect();
         let local = self.ends.connect_from(&targets);
         let mut channel = Channel::connect_to(targets, local);
-        channel.set_budget(self.shared.streams.clone());
+        channel.set_budget(self.slot.streams().clone());
         self.channel = Some(channel);
     }
 
@@ -110,6 +114,7 @@ impl Driver {
                 let shared = Arc::clone(&self.shared);
                 Work::File(Box::new(FileWork::start(
                     shared,
+                    self.ends.peer.ip(),
                     login.files.clone(),
                     request,
                 )))
@@ -118,9 +123,21 @@ impl Driver {
         }
     }
 
-    fn transfer(&mut self, request: TransferRequest) -> Work {
+    /// A transfer begins when it has its place.
+    fn admission(&self, request: TransferRequest) -> Work {
+        let patience = self.shared.config.queue_timeout;
+        Work::Admission(Box::new(Admission::new(
+            request,
+            &self.shared.transfers,
+            self.ends.peer.ip(),
+            patience,
+        )))
+    }
+
+    /// The transfer has its place.
+    pub(super) fn transfer(&mut self, request: TransferRequest, place: Place) -> Work {
         let started = self
-            .order(request)
+            .order(request, place)
             .and_then(|order| Running::start(order).map_err(|error| busy(error.to_string())));
         match started {
             Ok(running) => Work::Transfer(Box::new(running)),

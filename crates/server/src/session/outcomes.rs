@@ -14,7 +14,7 @@ use super::{Driver, End, Who, record};
 use crate::clock::seconds_since_1970;
 use crate::data_address::told;
 use crate::login::Refusal;
-use crate::transfer::{Ended, Event, Seen};
+use crate::transfer::{Admitted, Ended, Event, Seen};
 use crate::work::{Step, Work};
 
 impl Driver {
@@ -25,6 +25,13 @@ impl Driver {
                 bytes,
             },
             Step::Transfer(seen) => return self.on_transfer(seen),
+            Step::Admitted(admitted) => match *admitted {
+                Admitted::Begin(request, place) => {
+                    self.work = self.transfer(*request, place);
+                    return Ok(());
+                }
+                Admitted::Refused(error) => self.done(Outcome::Transferred(Err(error))),
+            },
             Step::Known(outcome) => self.done(outcome),
             Step::File(answer, share) => {
                 self.reply_share = share;

@@ -24,6 +24,7 @@ mod lines;
 mod listings;
 mod login;
 mod restart;
+mod shares;
 mod right_sizing;
 mod shutdown;
 mod stream_mode;
