@@ -19,6 +19,7 @@ mod data_address;
 mod listen;
 mod login;
 mod privilege;
+mod reload;
 mod serve;
 mod session;
 mod shared;
@@ -28,6 +29,7 @@ mod transfer;
 mod work;
 
 pub use congestion::CongestionError;
-pub use serve::serve;
+pub use reload::Reloads;
+pub use serve::{serve, serve_reloading};
 pub use shutdown::{Shutdown, ShutdownHandle};
 pub use startup::ServeError;

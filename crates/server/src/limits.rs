@@ -10,7 +10,7 @@ use data::budget::StreamBudget;
 mod penalty;
 mod queue;
 
-pub use penalty::LoginPenalties;
+pub use penalty::{Attempt, AttemptEnd, LoginPenalties, TooMany};
 pub use queue::{Crowded, FairQueue, Place, QueueBounds};
 
 /// Counts sessions; shared by all of them.

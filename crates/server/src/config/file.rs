@@ -13,6 +13,8 @@ use tune::sizing::drs::{Interval, IntervalError};
 
 use super::{Anonymous, ServerConfig, ThirdParty};
 
+mod spelling;
+
 /// Largest settings file, bytes.
 const MAX_FILE: u64 = 1 << 20;
 
@@ -191,20 +193,22 @@ impl From<String> for CongestionName {
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// It cannot be read.
-    #[error("cannot read settings from {}: {source}", path.display())]
+    #[error("cannot read settings from {}: {cause}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
         /// System's reason.
-        source: io::Error,
+        cause: io::Error,
     },
-    /// It says something that is not a setting; the text names the line.
-    #[error("in settings file {}: {source}", path.display())]
+    /// It says something that is not a setting.
+    #[error("settings file {}, line {line}: {reason}", path.display())]
     Parse {
         /// The file.
         path: PathBuf,
-        /// What is wrong and where.
-        source: Box<toml::de::Error>,
+        /// Its number, from 1.
+        line: usize,
+        /// What is wrong, in one line.
+        reason: String,
     },
 }
 
@@ -214,13 +218,17 @@ impl FileConfig {
         let mut text = String::new();
         File::open(path)
             .and_then(|file| file.take(MAX_FILE).read_to_string(&mut text))
-            .map_err(|source| ConfigError::Read {
+            .map_err(|cause| ConfigError::Read {
                 path: path.to_owned(),
-                source,
+                cause,
             })?;
-        toml::from_str(&text).map_err(|source| ConfigError::Parse {
-            path: path.to_owned(),
-            source: Box::new(source),
+        toml::from_str(&text).map_err(|error: toml::de::Error| {
+            let before = error.span().and_then(|span| text.get(..span.start));
+            ConfigError::Parse {
+                path: path.to_owned(),
+                line: 1 + before.map_or(0, |before| before.matches('\n').count()),
+                reason: spelling::reason(error.message()),
+            }
         })
     }
 

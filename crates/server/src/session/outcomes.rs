@@ -13,7 +13,6 @@ use tokio::time::Instant;
 use super::{Driver, End, Who, record};
 use crate::clock::seconds_since_1970;
 use crate::data_address::told;
-use crate::login::Refusal;
 use crate::transfer::{Admitted, Ended, Event, Seen};
 use crate::work::{Step, Work};
 
@@ -51,11 +50,10 @@ impl Driver {
                 self.who = Who::User(Box::new(login));
                 self.done(Outcome::Login(Ok(grant)))
             }
-            Step::Login(Err(Refusal::Denied(text))) => {
-                tracing::info!("login refused");
-                self.done(Outcome::Login(Err(text)))
+            Step::Login(Err(refusal)) if refusal.ends_session() => {
+                return Err(self.farewell(&refusal.to_string()));
             }
-            Step::Login(Err(Refusal::Busy(text))) => return Err(self.farewell(&text)),
+            Step::Login(Err(refusal)) => self.done(Outcome::Login(Err(refusal.to_string()))),
         };
         self.report(outcome);
         Ok(())
