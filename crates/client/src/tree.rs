@@ -17,6 +17,9 @@ use crate::{Exit, Failure};
 /// Deepest nesting that is walked: a server that follows links may list a loop for ever.
 const MAX_DEPTH: usize = 128;
 
+/// Most entries of a tree, files and directories: a copy's plan holds them all, some 200 bytes for each.
+const MAX_ENTRIES: usize = 5_000_000;
+
 /// What is known of a source file before it is moved.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Facts {
@@ -126,6 +129,21 @@ impl Tree {
         }
     }
 
+    /// Whether the tree may be held.
+    fn check_size(&self, top: &[u8], most: usize) -> Result<(), Failure> {
+        let kinds = [self.directories.len(), self.files.len(), self.skipped.len()];
+        if kinds.iter().sum::<usize>() + self.failed.len() <= most {
+            return Ok(());
+        }
+        let shown = String::from_utf8_lossy(top);
+        Err(Failure::new(
+            Exit::Protocol,
+            format!(
+                "{shown:?} has more than {most} entries below it: name its directories one by one"
+            ),
+        ))
+    }
+
     fn descend(&mut self, relative: Vec<u8>, depth: usize, next: &mut Pending) {
         if depth >= MAX_DEPTH {
             let why = format!("more than {MAX_DEPTH} directories deep: a loop of links?");
@@ -161,6 +179,7 @@ impl Tree {
             for entry in &entries {
                 tree.add_remote(&directory, depth, entry, &mut pending);
             }
+            tree.check_size(top, MAX_ENTRIES)?;
         }
         Ok(tree)
     }
@@ -242,6 +261,20 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_tree_beyond_the_bound_is_refused_by_name() {
+        let mut tree = Tree::default();
+        for name in [b"a", b"b", b"c"] {
+            tree.add_remote(b"", 0, &entry(name, Kind::File), &mut Vec::new());
+        }
+        assert!(tree.check_size(b"/top", 3).is_ok());
+        let failure = tree.check_size(b"/top", 2).unwrap_err();
+        assert!(
+            failure.message.contains("\"/top\" has more than 2 entries"),
+            "{failure}"
+        );
+    }
 
     fn entry(name: &[u8], kind: Kind) -> RemoteEntry {
         RemoteEntry {

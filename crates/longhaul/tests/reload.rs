@@ -221,7 +221,10 @@ fn sighup_with_a_wrong_file_keeps_the_settings_and_says_so_in_one_line() {
 fn sighup_names_what_only_a_restart_changes() {
     let server = Server::start("");
     let log = server.path("transfers");
-    let settings = format!("transfer-log = {:?}\nmax-sessions = 1\n", log.to_str().unwrap());
+    let settings = format!(
+        "transfer-log = {:?}\nmax-sessions = 1\n",
+        log.to_str().unwrap()
+    );
     std::fs::write(server.path("settings.toml"), settings).unwrap();
     server.hang_up();
     let said = server.says("settings and users reloaded");
@@ -259,7 +262,10 @@ fn a_wrong_file_is_told_once_and_in_one_line() {
     assert_eq!(missing.status.code(), Some(2));
     std::fs::write(path("wrong.toml"), "anonymous = \"ro\"\nmax-streems = 4\n").unwrap();
     let said = one_line(&serve(&["--config", &path("wrong.toml")]));
-    assert!(said.contains("line 2") && said.contains("\"max-streams\" meant"), "{said}");
+    assert!(
+        said.contains("line 2") && said.contains("\"max-streams\" meant"),
+        "{said}"
+    );
     let listed = longhaul(&["user", "list", "--users", &path("none")])
         .output()
         .unwrap();
@@ -275,7 +281,10 @@ fn a_refused_login_leaves_a_bounded_line_without_the_password() {
         assert_eq!(server.log_in(user, "hush-hush").1, "530");
         let said = server.says("login refused");
         let line = said.last().unwrap();
-        assert!(line.contains(reason) && line.contains("127.0.0.1"), "{line}");
+        assert!(
+            line.contains(reason) && line.contains("127.0.0.1"),
+            "{line}"
+        );
         assert!(line.len() < 400, "{line}");
         assert!(!line.contains(['\u{202e}', '\u{1b}']), "{line:?}");
         assert!(!said.iter().any(|line| line.contains("hush")), "{said:?}");

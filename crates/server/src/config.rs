@@ -8,7 +8,7 @@ use data::job::{Congestion, IoMethod};
 use proto::sizing::Sizing;
 use tune::sizing::drs::Interval;
 
-use crate::limits::{Bounds, QueueBounds};
+use crate::limits::{Bounds, FREE_FAILURES, QueueBounds};
 
 mod file;
 
@@ -182,10 +182,11 @@ impl ServerConfig {
         self.queue(self.max_listings, self.max_listings / 2)
     }
 
-    /// Bounds on password checks.
+    /// Bounds on password checks. One client has no more under way than may fail for free: many
+    /// sessions that log in at once with the right password wait for no penalty.
     pub(crate) fn password_checks(&self) -> QueueBounds {
         let places = self.max_password_checks.unwrap_or_else(processors);
-        self.queue(places, places / 2)
+        self.queue(places, (places / 2).min(FREE_FAILURES as usize))
     }
 
     /// Bounds on listeners being made: quick, but a range of taken ports is tried through, and a

@@ -10,6 +10,7 @@ use data::budget::StreamBudget;
 mod penalty;
 mod queue;
 
+pub(crate) use penalty::FREE_FAILURES;
 pub use penalty::{Attempt, AttemptEnd, LoginPenalties, TooMany};
 pub use queue::{Crowded, FairQueue, Place, QueueBounds};
 

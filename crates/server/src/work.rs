@@ -148,10 +148,7 @@ impl FileWork {
         };
         let gauge = Arc::clone(&meter);
         let answer = Box::pin(async move {
-            let walks = matches!(
-                request,
-                FileRequest::List(_) | FileRequest::RemoveTree(_)
-            );
+            let walks = matches!(request, FileRequest::List(_) | FileRequest::RemoveTree(_));
             match request {
                 FileRequest::Checksum { .. } => {
                     (sum(&shared.sums, peer, files, request, gauge).await, None)

@@ -3,6 +3,7 @@
 
 pub mod caps;
 pub mod congestion;
+pub mod memory;
 pub mod sockopt;
 pub mod tcp_info;
 pub mod wake;

@@ -45,7 +45,9 @@ impl Summing {
         let Some(hex) = summed.map_err(|error| data_error(&self.path, &error))? else {
             return Ok(None);
         };
-        if self.whole && let Ok(after) = Identity::of(&self.file) {
+        if self.whole
+            && let Ok(after) = Identity::of(&self.file)
+        {
             let sums = &self.files.sums;
             sums.put_read(self.before, &after, self.began, self.algorithm, &hex);
         }

@@ -6,7 +6,6 @@ use data::job::Report;
 use data::recv::RecvPlan;
 use data::send::SendPlan;
 use data::store::file::{FileSink, FileSource};
-use data::store::memory::MemorySource;
 use data::store::root::{Identity, StoreError, WriteMode};
 use data::store::{Sink, Source};
 use proto::checksum::Algorithm;
@@ -18,7 +17,8 @@ use proto::server::{
     TransferRequest,
 };
 
-use super::{Files, Share};
+use super::Files;
+use super::listing::ListingSource;
 
 mod finish;
 
@@ -42,8 +42,6 @@ pub struct Sending {
     pub plan: SendPlan,
     /// The file or directory.
     pub path: VPath,
-    /// The memory of a listing, held until it is sent.
-    pub share: Option<Share>,
 }
 
 /// A file that is open to be stored.
@@ -70,7 +68,7 @@ struct Store<'a> {
 }
 
 impl Files {
-    /// Opens what a transfer reads or writes. A listing is written to memory here.
+    /// Opens what a transfer reads or writes. Of a listing the first part is made here, the rest while it is sent.
     pub fn open(&self, request: &TransferRequest) -> Result<Opened, FileError> {
         match &request.what {
             TransferKind::List(list) => self.open_listing(list).map(Opened::Send),
@@ -82,14 +80,14 @@ impl Files {
     }
 
     fn open_listing(&self, request: &ListRequest) -> Result<Sending, FileError> {
-        let (text, share) = self.list_text(request)?;
-        let mut ranges = RangeSet::new();
-        ranges.insert(0, text.len() as u64);
         Ok(Sending {
-            source: Arc::new(MemorySource::new(text, request.path.to_string())),
-            plan: SendPlan { ranges, origin: 0 },
+            source: Arc::new(ListingSource::begin(self, request)?),
+            // It is sent in order, to its end.
+            plan: SendPlan {
+                ranges: RangeSet::new(),
+                origin: 0,
+            },
             path: request.path.clone(),
-            share: Some(share),
         })
     }
 
@@ -107,7 +105,6 @@ impl Files {
             source: Arc::new(source),
             plan: ranges_to_send(size, part, have),
             path: path.clone(),
-            share: None,
         })
     }
 

@@ -26,9 +26,12 @@ const MAX_FAILURES: u32 = 12;
 /// Addresses and accounts remembered, each; the one that was quiet for longest gives way.
 const MAX_RECORDS: usize = 65_536;
 
-/// Of an address. People mistype.
+/// Failures of an address that cost nothing: people mistype.
+pub(crate) const FREE_FAILURES: u32 = 3;
+
+/// Of an address.
 const ADDRESS: Pace = Pace {
-    free: 3,
+    free: FREE_FAILURES,
     longest: Duration::from_secs(32),
 };
 

@@ -139,7 +139,11 @@ impl FairQueue {
     /// Requests that wait now.
     pub fn waiting(&self) -> usize {
         let state = self.state();
-        state.clients.iter().map(|client| client.waiting.len()).sum()
+        state
+            .clients
+            .iter()
+            .map(|client| client.waiting.len())
+            .sum()
     }
 
     /// Gives free places to those who wait. A place is sent outside of the lock: when nobody takes

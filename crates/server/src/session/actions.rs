@@ -67,9 +67,7 @@ impl Driver {
         self.channel = None;
         self.expect_data_from(request);
         self.work = match self.ends.listen_options(request, &self.shared.config) {
-            Ok(options) => {
-                Work::listen(options, &self.shared, self.ends.peer.ip(), &self.slot)
-            }
+            Ok(options) => Work::listen(options, &self.shared, self.ends.peer.ip(), &self.slot),
             Err(error) => Work::Known(Outcome::Listening(Err(error))),
         };
     }
@@ -148,9 +146,7 @@ impl Driver {
     /// After REIN somebody must log in again, in time; the old login counts no more.
     pub(super) fn note_logout(&mut self) {
         if matches!(self.who, Who::User(_)) && !self.machine.logged_in() && !self.closing {
-            self.who = Who::Stranger {
-                until: Instant::now() + self.shared.config.login_timeout,
-            };
+            self.who = Who::stranger(Instant::now() + self.shared.config.login_timeout);
         }
     }
 }

@@ -48,6 +48,7 @@ impl Driver {
                 let grant = login.grant.clone();
                 tracing::info!(user = %grant.user, "logged in");
                 self.who = Who::User(Box::new(login));
+                self.control.trust();
                 self.done(Outcome::Login(Ok(grant)))
             }
             Step::Login(Err(refusal)) if refusal.ends_session() => {

@@ -44,19 +44,28 @@ mod tests {
 
     #[test]
     fn the_nearest_key_is_named() {
-        let message = "unknown field `max-streems`, expected one of `listen`, `max-streams`, `drain`";
+        let message =
+            "unknown field `max-streems`, expected one of `listen`, `max-streams`, `drain`";
         assert_eq!(
             reason(message),
             "\"max-streems\" is not a setting; is \"max-streams\" meant?"
         );
         let message = "unknown field `colour`, expected one of `listen`, `drain`";
         assert_eq!(reason(message), "\"colour\" is not a setting");
-        assert_eq!(reason("invalid type: string \"x\",\nexpected u64"), "invalid type: string \"x\", expected u64");
+        assert_eq!(
+            reason("invalid type: string \"x\",\nexpected u64"),
+            "invalid type: string \"x\", expected u64"
+        );
     }
 
     #[test]
     fn distances_are_counted_in_letters() {
-        for (a, b, letters) in [("", "", 0), ("a", "", 1), ("kitten", "sitting", 3), ("ab", "ba", 2)] {
+        for (a, b, letters) in [
+            ("", "", 0),
+            ("a", "", 1),
+            ("kitten", "sitting", 3),
+            ("ab", "ba", 2),
+        ] {
             assert_eq!(distance(a, b), letters, "{a} {b}");
         }
     }
