@@ -198,17 +198,22 @@ impl Logins {
         // From here on the password is tried, whether or not the client waits for the answer.
         attempt.check();
         let tried = tokio::task::spawn_blocking(move || {
-            let _place = place;
-            users.verify(&user, &password).ok_or_else(|| {
+            let account = users.verify(&user, &password).ok_or_else(|| {
                 Refusal::Wrong(match users.knows(&user) {
                     true => Wrong::Password,
                     false => Wrong::User,
                 })
-            })
+            });
+            (account, place)
         });
-        let account = tried.await.map_err(|_| Refusal::Internal)??;
-        attempt.grant();
-        Ok(account)
+        let (account, place) = tried.await.map_err(|_| Refusal::Internal)?;
+        match account {
+            Ok(_) => attempt.grant(),
+            Err(_) => drop(attempt),
+        }
+        // Not before: who comes next must not count this attempt as one under way.
+        drop(place);
+        account
     }
 
     fn anonymous_login(&self, policy: &Policy) -> Result<Login, Refusal> {

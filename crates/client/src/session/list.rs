@@ -191,21 +191,7 @@ impl Session {
     }
 
     async fn fetch(&mut self, fetch: Fetch<'_>, visit: &mut Visit<'_>) -> Result<Listing, Failure> {
-        // MODE S whatever the session's transfers use: every server can.
-        let need = Need {
-            direction: Direction::Send,
-            mode: Mode::Stream,
-            streams: StreamRange::fixed(1),
-            congestion: None,
-            buffer: None,
-            sizing: None,
-            allocate: None,
-            store_sum: None,
-            restart: None,
-            server_listens: true,
-            reusable: false,
-            verb: fetch.command,
-        };
+        let need = need(fetch.command);
         let doing = format!("list {}", shown(fetch.path));
         let mut warnings = Vec::new();
         let prepared = self
@@ -300,6 +286,24 @@ struct Fetch<'a> {
     command: Command,
     parse: Parse,
     bounds: Bounds,
+}
+
+/// MODE S whatever the session's transfers use: every server can.
+fn need(command: Command) -> Need {
+    Need {
+        direction: Direction::Send,
+        mode: Mode::Stream,
+        streams: StreamRange::fixed(1),
+        congestion: None,
+        buffer: None,
+        sizing: None,
+        allocate: None,
+        store_sum: None,
+        restart: None,
+        server_listens: true,
+        reusable: false,
+        verb: command,
+    }
 }
 
 /// A line of NLST: a name, with or without the directory's path.

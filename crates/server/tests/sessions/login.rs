@@ -125,7 +125,7 @@ fn a_stranger_may_send_few_commands() {
     let mut client = server.connect();
     client.raw("NOOP\r\n".repeat(201));
     for _ in 0..200 {
-        client.next(530);
+        client.next(200);
     }
     client.next(421);
     client.closed();
