@@ -1,5 +1,6 @@
 //! What a program that embeds the client sees: options in, events and a summary out.
 
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -391,6 +392,19 @@ pub type RemoteEntry = proto::listing::RemoteEntry;
 /// Lists a remote directory or file.
 pub async fn list(url: &str, options: &RemoteOptions) -> Result<Vec<RemoteEntry>, Failure> {
     crate::verbs::list(url, options).await
+}
+
+/// [`list`] for large directories: `visit` gets the entries as they come, in the server's order,
+/// and breaks when it has enough. Memory is bounded.
+///
+/// # Errors
+/// As [`list`]; entries may have been visited before.
+pub async fn list_each(
+    url: &str,
+    options: &RemoteOptions,
+    visit: &mut (dyn FnMut(RemoteEntry) -> ControlFlow<()> + Send + '_),
+) -> Result<(), Failure> {
+    crate::verbs::list_each(url, options, visit).await
 }
 
 /// Facts of one remote path.

@@ -13,8 +13,8 @@ use proto::listing::{Kind, RemoteEntry};
 use proto::timestamp::Timestamp;
 
 use crate::partial::{local, modified};
-use crate::session::Session;
 use crate::session::links::{Marked, Scrutiny};
+use crate::session::{Session, shown};
 use crate::{Exit, Failure, Links};
 
 mod links;
@@ -23,6 +23,9 @@ use links::Trail;
 
 /// Deepest nesting that is walked: a server that follows links may list a loop for ever.
 const MAX_DEPTH: usize = 128;
+
+/// Most entries of a tree, files and directories: a copy's plan holds them all, some 200 bytes for each.
+const MAX_ENTRIES: usize = 5_000_000;
 
 /// What is known of a source file before it is moved.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -147,6 +150,21 @@ impl Tree {
         }
     }
 
+    /// Whether the tree may be held.
+    fn check_size(&self, top: &[u8], most: usize) -> Result<(), Failure> {
+        let kinds = [self.directories.len(), self.files.len(), self.skipped.len()];
+        if kinds.iter().sum::<usize>() + self.failed.len() <= most {
+            return Ok(());
+        }
+        Err(Failure::new(
+            Exit::Protocol,
+            format!(
+                "{} has more than {most} entries below it: name its directories one by one",
+                shown(top)
+            ),
+        ))
+    }
+
     fn descend(&mut self, relative: Vec<u8>, depth: usize, trail: Arc<Trail>, next: &mut Pending) {
         if depth >= MAX_DEPTH {
             let why = format!("more than {MAX_DEPTH} directories deep: a loop of links?");
@@ -243,6 +261,7 @@ impl Tree {
                     tree.add_remote(&branch, entry, &mut pending);
                 }
             }
+            tree.check_size(top, MAX_ENTRIES)?;
         }
         Ok(tree)
     }

@@ -9,7 +9,7 @@ use crate::batch::plan::make_remote;
 use crate::location::{Location, Server};
 use crate::partial::{local, nameless_partial};
 use crate::remove::remove_tree;
-use crate::session::{Session, shown};
+use crate::session::{Session, Visit, shown};
 use crate::verify::sum_local;
 use crate::{Exit, Failure, RemoteEntry, RemoteOptions};
 
@@ -49,15 +49,48 @@ pub(crate) async fn list(url: &str, options: &RemoteOptions) -> Result<Vec<Remot
     result
 }
 
+/// [`list`], entry by entry in the server's order, in bounded memory.
+pub(crate) async fn list_each(
+    url: &str,
+    options: &RemoteOptions,
+    visit: &mut Visit<'_>,
+) -> Result<(), Failure> {
+    let (server, path) = remote(url)?;
+    let mut session = Session::open(&server, options.timeout).await?;
+    let result = async {
+        if path.ends_with(b"/") {
+            return session.list_each(name(&path), visit).await;
+        }
+        match file_at(&mut session, &path).await? {
+            Some(entry) => {
+                let _ = visit(entry);
+                Ok(())
+            }
+            None => session.list_each(&path, visit).await,
+        }
+    }
+    .await;
+    session.close().await;
+    result
+}
+
 /// A directory's entries, or the entry of a file under its last component.
 async fn list_or_stat(session: &mut Session, path: &[u8]) -> Result<Vec<RemoteEntry>, Failure> {
+    match file_at(session, path).await? {
+        Some(entry) => Ok(vec![entry]),
+        None => session.list(path).await,
+    }
+}
+
+/// The file at `path` under its last component; `None` for what may be listed.
+async fn file_at(session: &mut Session, path: &[u8]) -> Result<Option<RemoteEntry>, Failure> {
     let mut entry = session.stat(path).await?;
     if entry.kind == proto::listing::Kind::Dir {
-        return session.list(path).await;
+        return Ok(None);
     }
     let start = path.iter().rposition(|b| *b == b'/').map_or(0, |i| i + 1);
     entry.name = path[start..].to_vec();
-    Ok(vec![entry])
+    Ok(Some(entry))
 }
 
 pub(crate) async fn stat(url: &str, options: &RemoteOptions) -> Result<RemoteEntry, Failure> {

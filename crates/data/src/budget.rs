@@ -13,7 +13,8 @@ use crate::lock::locked;
 ///
 /// A handle made with [`StreamBudget::share_of`] is one client's. A client may always have one
 /// connection while any is left, and further ones as long as it has fewer than half of what the
-/// others leave: there is something left for the next client, whoever comes first.
+/// others leave, and no more than [`StreamBudget::set_limits`] says: there is something left for the
+/// next client, whoever comes first.
 ///
 /// At the bound: a transfer that gets no permit at all fails with
 /// [`DataError::TooManyStreams`]; one that gets fewer than it wants sends over fewer streams; a
@@ -27,7 +28,8 @@ pub struct StreamBudget {
 
 #[derive(Debug)]
 struct Shared {
-    limit: usize,
+    /// In all, and of one client.
+    limits: Mutex<(usize, usize)>,
     open: Mutex<Count>,
     silent: Mutex<Count>,
 }
@@ -56,7 +58,7 @@ impl StreamBudget {
     pub fn new(limit: usize) -> Self {
         Self {
             shared: Arc::new(Shared {
-                limit,
+                limits: Mutex::new((limit, usize::MAX)),
                 open: Mutex::default(),
                 silent: Mutex::default(),
             }),
@@ -71,6 +73,12 @@ impl StreamBudget {
             shared: Arc::clone(&self.shared),
             client: Some(client),
         }
+    }
+
+    /// Changes the bounds: of all connections, and of those of one client. Connections above a
+    /// smaller bound go on.
+    pub fn set_limits(&self, limit: usize, of_one_client: usize) {
+        *locked(&self.shared.limits) = (limit, of_one_client);
     }
 
     /// Connections open now, over all clients: at work or kept.
@@ -89,11 +97,12 @@ impl StreamBudget {
     }
 
     fn take_for(&self, kind: Kind) -> Result<Permit, DataError> {
-        let limit = match kind {
-            Kind::Open => self.shared.limit,
-            Kind::Silent => self.shared.limit.max(SILENT),
+        let (limit, own) = *locked(&self.shared.limits);
+        let (limit, own) = match kind {
+            Kind::Open => (limit, own),
+            Kind::Silent => (limit.max(SILENT), own.max(SILENT)),
         };
-        let taken = locked(self.shared.count(kind)).take(limit, self.client);
+        let taken = locked(self.shared.count(kind)).take(limit, own, self.client);
         if taken {
             let place = Place {
                 shared: Arc::clone(&self.shared),
@@ -117,15 +126,15 @@ impl Shared {
 }
 
 impl Count {
-    /// Counts one more, if the limit and the client's share allow it.
-    fn take(&mut self, limit: usize, client: Option<IpAddr>) -> bool {
+    /// Counts one more, if the limit and the client's share and bound allow it.
+    fn take(&mut self, limit: usize, of_one_client: usize, client: Option<IpAddr>) -> bool {
         if self.used >= limit {
             return false;
         }
         if let Some(client) = client {
             let own = self.clients.get(&client).copied().unwrap_or(0);
             let others = self.used - own;
-            let share = (limit - others).div_ceil(2);
+            let share = (limit - others).div_ceil(2).min(of_one_client);
             if own > 0 && own >= share {
                 return false;
             }
@@ -212,6 +221,18 @@ mod tests {
         drop(held);
         assert_eq!(budget.used(), 0);
         assert!(locked(&budget.shared.open).clients.is_empty());
+    }
+
+    #[test]
+    fn a_client_is_bounded_by_itself_and_limits_may_change() {
+        let budget = StreamBudget::new(100);
+        budget.set_limits(100, 2);
+        let held = all_of(&budget.share_of(client(1)));
+        assert_eq!(held.len(), 2);
+        budget.set_limits(2, 2);
+        assert!(budget.share_of(client(2)).take().is_err());
+        drop(held);
+        assert!(budget.share_of(client(2)).take().is_ok());
     }
 
     #[test]

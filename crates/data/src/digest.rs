@@ -262,9 +262,62 @@ fn join_adler32(first: u32, second: u32, len: u64) -> u32 {
 /// Bytes read at a time while a stored file is summed.
 const STEP: usize = 1 << 20;
 
-/// Sums `length` bytes (to the end if `None`) of a source from `offset`; a range beyond the end
-/// sums what is there. `progress` is called now and then with the bytes done and stops the sum by
-/// returning `false` ([`DataError::Aborted`]).
+/// A sum of stored bytes that can pause between two reads.
+#[derive(Debug, Clone)]
+pub struct SourceSum {
+    digest: Digest,
+    offset: u64,
+    length: Option<u64>,
+    done: u64,
+}
+
+impl SourceSum {
+    /// Of `length` bytes (to the end if `None`) from `offset`; a range beyond the end sums what is
+    /// there.
+    pub fn new(algorithm: Algorithm, offset: u64, length: Option<u64>) -> Self {
+        Self {
+            digest: Digest::new(algorithm),
+            offset,
+            length,
+            done: 0,
+        }
+    }
+
+    /// Goes on until the end (the sum in lower-case hex) or until `go_on`, which is called now and
+    /// then with the bytes done, returns `false` (`None`: call it again).
+    ///
+    /// # Errors
+    /// The source cannot be read.
+    pub fn advance(
+        &mut self,
+        source: &dyn Source,
+        go_on: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<Option<String>, DataError> {
+        let mut buffer = PageBuffer::new(STEP);
+        loop {
+            let left = self.length.map_or(u64::MAX, |length| length - self.done);
+            let want = usize::try_from(left).unwrap_or(STEP).min(STEP);
+            let at = self.offset.checked_add(self.done).filter(|_| want > 0);
+            let n = match at {
+                None => 0,
+                Some(at) => source
+                    .read_at(at, &mut buffer.as_mut()[..want])
+                    .map_err(|e| DataError::read(source, e))?,
+            };
+            if n == 0 {
+                return Ok(Some(self.digest.clone().finish()));
+            }
+            self.digest.update(&buffer.as_mut()[..n]);
+            self.done += n as u64;
+            if !go_on(self.done) {
+                return Ok(None);
+            }
+        }
+    }
+}
+
+/// [`SourceSum`] in one go. `progress` stops the sum by returning `false`
+/// ([`DataError::Aborted`]).
 pub fn sum_source(
     algorithm: Algorithm,
     source: &dyn Source,
@@ -272,28 +325,9 @@ pub fn sum_source(
     length: Option<u64>,
     progress: &mut dyn FnMut(u64) -> bool,
 ) -> Result<String, DataError> {
-    let mut digest = Digest::new(algorithm);
-    let mut buffer = PageBuffer::new(STEP);
-    let mut done = 0;
-    loop {
-        let left = length.map_or(u64::MAX, |length| length - done);
-        let want = usize::try_from(left).unwrap_or(STEP).min(STEP);
-        let Some(at) = offset.checked_add(done).filter(|_| want > 0) else {
-            return Ok(digest.finish());
-        };
-        let buf = &mut buffer.as_mut()[..want];
-        let n = source
-            .read_at(at, buf)
-            .map_err(|e| DataError::read(source, e))?;
-        if n == 0 {
-            return Ok(digest.finish());
-        }
-        digest.update(&buf[..n]);
-        done += n as u64;
-        if !progress(done) {
-            return Err(DataError::Aborted);
-        }
-    }
+    SourceSum::new(algorithm, offset, length)
+        .advance(source, progress)?
+        .ok_or(DataError::Aborted)
 }
 
 #[cfg(test)]

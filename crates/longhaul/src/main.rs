@@ -99,17 +99,10 @@ fn serve(args: ServeArgs) -> Result<Exit> {
     let config = match args.config() {
         Ok(config) => config,
         Err(error) => {
-            say(&format!("longhaul serve: {}", in_one_line(&error)));
+            say(&format!("longhaul serve: {error}"));
             return Ok(Exit::Usage);
         }
     };
-    if config.anonymous.is_none() && config.users.is_none() {
-        say(
-            "longhaul serve: nobody could log in; give --anonymous ro, --anonymous rw, or \
-             --users FILE (made by `longhaul user add`)",
-        );
-        return Ok(Exit::Usage);
-    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         // Short work on files; more at once would only wait for the disk elsewhere.
         .max_blocking_threads(64)
@@ -121,7 +114,9 @@ fn serve(args: ServeArgs) -> Result<Exit> {
             // Nobody may be reading; the server runs all the same.
             let _ = output::print(&format!("listening on {address}"));
         };
-        server::serve(config, ready, shutdown)
+        let reloads = server::Reloads::on_hangup(move || args.config())
+            .context("cannot watch for signals")?;
+        server::serve_reloading(config, ready, shutdown, reloads)
             .await
             // Its text names the cause already; a chain would say it twice.
             .map_err(|error| anyhow::anyhow!("{error}"))

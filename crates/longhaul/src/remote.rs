@@ -1,5 +1,7 @@
 //! The single-file verbs: ask the client, print the answer.
 
+use std::ops::ControlFlow;
+
 use client::{Failure, RemoteEntry};
 use proto::listing::Kind;
 use serde_json::json;
@@ -7,20 +9,46 @@ use serde_json::json;
 use crate::args::{CksumArgs, LsArgs, MkdirArgs, MvArgs, RmArgs, StatArgs};
 use crate::output::{print_json, print_listed};
 
+/// Entries that `ls` sorts; more come as the server tells them, or memory would not be bounded.
+const SORTED: usize = 16_384;
+
 pub(crate) async fn ls(args: &LsArgs) -> Result<(), Failure> {
-    let mut entries = client::list(&args.url, &args.common.options()).await?;
-    entries.sort_by(|a, b| a.name.cmp(&b.name));
-    for entry in &entries {
-        let printed = match (args.json, args.long) {
-            (true, _) => print_json(&as_json(entry)),
-            (false, true) => print_listed(&long_line(entry)),
-            (false, false) => print_listed(&entry.name),
-        };
-        if printed.is_err() {
-            break;
+    let mut held = Vec::new();
+    let mut sorts = true;
+    let mut visit = |entry| {
+        if !sorts {
+            return print_entry(args, &entry);
         }
-    }
+        held.push(entry);
+        if held.len() <= SORTED {
+            return ControlFlow::Continue(());
+        }
+        sorts = false;
+        print_sorted(args, std::mem::take(&mut held))
+    };
+    client::list_each(&args.url, &args.common.options(), &mut visit).await?;
+    let _ = print_sorted(args, held);
     Ok(())
+}
+
+fn print_sorted(args: &LsArgs, mut entries: Vec<RemoteEntry>) -> ControlFlow<()> {
+    entries.sort_by(|a, b| a.name.cmp(&b.name));
+    entries
+        .iter()
+        .try_for_each(|entry| print_entry(args, entry))
+}
+
+/// Breaks when nobody reads any more.
+fn print_entry(args: &LsArgs, entry: &RemoteEntry) -> ControlFlow<()> {
+    let printed = match (args.json, args.long) {
+        (true, _) => print_json(&as_json(entry)),
+        (false, true) => print_listed(&long_line(entry)),
+        (false, false) => print_listed(&entry.name),
+    };
+    match printed {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(_) => ControlFlow::Break(()),
+    }
 }
 
 pub(crate) async fn stat(args: &StatArgs) -> Result<(), Failure> {

@@ -58,6 +58,11 @@ impl LineReader {
         }
     }
 
+    /// Accepts lines of up to `limit` bytes from the next byte on.
+    pub fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
+    }
+
     /// Takes bytes as they come off the wire and appends the events they complete to `out`.
     pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<LineEvent>) {
         for &byte in bytes {

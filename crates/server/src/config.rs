@@ -9,6 +9,8 @@ use data::store::durability::SyncPolicy;
 use proto::sizing::Sizing;
 use tune::sizing::drs::Interval;
 
+use crate::limits::{Bounds, FREE_FAILURES, QueueBounds};
+
 mod file;
 
 pub use file::{ConfigError, FileConfig};
@@ -70,6 +72,19 @@ pub struct ServerConfig {
     pub max_streams: usize,
     /// Data connections of one transfer, whoever opens them.
     pub max_streams_per_transfer: u32,
+    /// Data streams and transfers of one client address; `None`: half of `max_streams`, rounded up.
+    pub max_streams_per_address: Option<usize>,
+    /// Checksums being computed at once; `None`: as many as there are processors.
+    pub max_checksums: Option<usize>,
+    /// Listings for replies and removals of trees at once; half of them may be one address's.
+    pub max_listings: usize,
+    /// Passwords being checked at once; `None`: as many as there are processors. Each takes 19 MiB.
+    pub max_password_checks: Option<usize>,
+    /// Requests of one address that may wait for a place, of each kind: transfers, checksums,
+    /// listings, logins.
+    pub max_waiting_per_address: usize,
+    /// How long a transfer waits for its place; then 450.
+    pub queue_timeout: Duration,
     /// No command for this long after login: 421.
     pub idle_timeout: Duration,
     /// No login for this long: 421.
@@ -123,6 +138,12 @@ impl Default for ServerConfig {
             max_sessions_per_user: 1000,
             max_streams: 1024,
             max_streams_per_transfer: 128,
+            max_streams_per_address: None,
+            max_checksums: None,
+            max_listings: 16,
+            max_password_checks: None,
+            max_waiting_per_address: 256,
+            queue_timeout: Duration::from_secs(30),
             idle_timeout: Duration::from_secs(600),
             login_timeout: Duration::from_secs(120),
             stall_timeout: Duration::from_secs(60),
@@ -139,4 +160,64 @@ impl Default for ServerConfig {
             run_as: None,
         }
     }
+}
+
+impl ServerConfig {
+    /// Bounds on sessions and streams.
+    pub(crate) fn bounds(&self) -> Bounds {
+        Bounds {
+            sessions: self.max_sessions,
+            per_address: self.max_sessions_per_address,
+            per_user: self.max_sessions_per_user,
+            streams: self.max_streams,
+            streams_per_address: self.streams_per_address(),
+        }
+    }
+
+    /// Bounds on transfers. A transfer has a thread of its own from its first moment, streams or
+    /// not, so there are as many places as streams.
+    pub(crate) fn transfers(&self) -> QueueBounds {
+        self.queue(self.max_streams, self.streams_per_address())
+    }
+
+    /// Bounds on checksums. They are computed in slices, so one client may use what is free.
+    pub(crate) fn checksums(&self) -> QueueBounds {
+        let places = self.max_checksums.unwrap_or_else(processors);
+        self.queue(places, places)
+    }
+
+    /// Bounds on listings for replies and removals of trees.
+    pub(crate) fn listings(&self) -> QueueBounds {
+        self.queue(self.max_listings, self.max_listings / 2)
+    }
+
+    /// Bounds on password checks. One client has no more under way than may fail for free: many
+    /// sessions that log in at once with the right password wait for no penalty.
+    pub(crate) fn password_checks(&self) -> QueueBounds {
+        let places = self.max_password_checks.unwrap_or_else(processors);
+        self.queue(places, (places / 2).min(FREE_FAILURES as usize))
+    }
+
+    /// Bounds on listeners being made: quick, but a range of taken ports is tried through, and a
+    /// burst of PASV must not become a burst of threads.
+    pub(crate) fn listeners(&self) -> QueueBounds {
+        self.queue(processors(), processors())
+    }
+
+    fn streams_per_address(&self) -> usize {
+        let half = self.max_streams.div_ceil(2);
+        self.max_streams_per_address.unwrap_or(half)
+    }
+
+    fn queue(&self, places: usize, per_client: usize) -> QueueBounds {
+        QueueBounds {
+            places,
+            per_client,
+            waiting: self.max_waiting_per_address,
+        }
+    }
+}
+
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }

@@ -1,7 +1,7 @@
 //! The control connection: bytes in to lines, replies out, both bounded.
 //!
 //! A client may send commands ahead (globus-url-copy pipelines the STORs of a whole tree). Lines
-//! wait here, in order, up to [`HELD_LINES`] lines or [`HELD_BYTES`] bytes; beyond that the socket
+//! wait here, in order, up to [`HELD_LINES`] lines or [`HELD_BYTES`] bytes (less before the login); beyond that the socket
 //! is not read and TCP holds the client back. An urgent line (ABOR, STAT) is found anywhere among
 //! the waiting lines. One that a client sends behind more than that many commands is seen
 //! as soon as enough of those before it are done; it is never dropped.
@@ -18,6 +18,30 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::files::ControlLine;
+/// What waits here before the login: a stranger's session must cost little.
+const STRANGER: Input = Input {
+    line: 16 * 1024,
+    lines: 64,
+    bytes: 16 * 1024,
+};
+
+/// And after it.
+const USER: Input = Input {
+    line: MAX_LINE,
+    lines: HELD_LINES,
+    bytes: HELD_BYTES,
+};
+
+/// Bounds on what a client sends ahead.
+#[derive(Debug, Clone, Copy)]
+struct Input {
+    /// Longest line, bytes.
+    line: usize,
+    /// Lines that wait before the socket is no longer read.
+    lines: usize,
+    /// Bytes of them, likewise.
+    bytes: usize,
+}
 
 /// Longest command line, bytes: room for paths of 4 096 bytes and for REST with some thousand
 /// ranges.
@@ -39,6 +63,7 @@ const LINGER: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct ControlConnection {
     stream: TcpStream,
+    input: Input,
     reader: LineReader,
     held: VecDeque<LineEvent>,
     held_bytes: usize,
@@ -54,7 +79,8 @@ impl ControlConnection {
     pub(crate) fn new(stream: TcpStream, stall: Duration) -> Self {
         Self {
             stream,
-            reader: LineReader::new(MAX_LINE),
+            input: STRANGER,
+            reader: LineReader::new(STRANGER.line),
             held: VecDeque::new(),
             held_bytes: 0,
             searched: 0,
@@ -66,7 +92,13 @@ impl ControlConnection {
 
     /// Whether [`ControlConnection::read`] is to be called: the client may say more, and there is room.
     pub(crate) fn wants_input(&self) -> bool {
-        !self.ended && self.held.len() < HELD_LINES && self.held_bytes < HELD_BYTES
+        !self.ended && self.held.len() < self.input.lines && self.held_bytes < self.input.bytes
+    }
+
+    /// The client has logged in: it may send more ahead.
+    pub(crate) fn trust(&mut self) {
+        self.input = USER;
+        self.reader.set_limit(USER.line);
     }
 
     /// The client closed its side.
@@ -210,6 +242,7 @@ mod tests {
             .unwrap();
         let (stream, _) = listener.accept().await.unwrap();
         let mut control = ControlConnection::new(stream, LINGER);
+        control.trust();
         let asked = Cell::new(0);
         let urgent = |line: &LineEvent| {
             asked.set(asked.get() + 1);
@@ -233,5 +266,21 @@ mod tests {
         control.read().await.unwrap();
         assert!(control.next_urgent(urgent).is_some());
         assert_eq!(control.next_line(), None);
+    }
+    #[tokio::test]
+    async fn little_of_a_stranger_waits_here() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap())
+            .await
+            .unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        let mut control = ControlConnection::new(stream, LINGER);
+        client.write_all(&b"NOOP\r\n".repeat(5000)).await.unwrap();
+        while control.wants_input() {
+            control.read().await.unwrap();
+        }
+        assert!(control.held.len() <= STRANGER.lines + READ / 6);
+        control.trust();
+        assert!(control.wants_input());
     }
 }

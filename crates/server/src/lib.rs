@@ -19,6 +19,7 @@ mod data_address;
 mod listen;
 mod login;
 mod privilege;
+mod reload;
 mod roots;
 mod serve;
 mod session;
@@ -29,6 +30,7 @@ mod transfer;
 mod work;
 
 pub use congestion::CongestionError;
-pub use serve::serve;
+pub use reload::Reloads;
+pub use serve::{serve, serve_reloading};
 pub use shutdown::{Shutdown, ShutdownHandle};
 pub use startup::ServeError;

@@ -1,25 +1,45 @@
-//! How many sessions there may be, and how soon after failed logins the next is checked.
+//! How many sessions there may be, how soon after failed logins the next is checked, and whose
+//! expensive work comes next.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-mod penalty;
+use data::budget::StreamBudget;
 
-pub use penalty::LoginPenalties;
+mod penalty;
+mod queue;
+
+pub(crate) use penalty::FREE_FAILURES;
+pub use penalty::{Attempt, AttemptEnd, LoginPenalties, TooMany};
+pub use queue::{Crowded, FairQueue, Place, QueueBounds};
 
 /// Counts sessions; shared by all of them.
 #[derive(Debug)]
 pub struct Limits {
-    sessions: usize,
-    per_address: usize,
-    per_user: usize,
+    streams: StreamBudget,
     counts: Mutex<Counts>,
 }
 
+/// How many there may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// Sessions in all.
+    pub sessions: usize,
+    /// Sessions of one client.
+    pub per_address: usize,
+    /// Sessions of one user.
+    pub per_user: usize,
+    /// Data streams in all.
+    pub streams: usize,
+    /// Data streams of one client.
+    pub streams_per_address: usize,
+}
+
 /// Holds only what is not 0, so that it is bounded by the number of sessions.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Counts {
+    bounds: Bounds,
     sessions: usize,
     addresses: HashMap<IpAddr, usize>,
     users: HashMap<String, usize>,
@@ -30,6 +50,7 @@ struct Counts {
 pub struct SessionSlot {
     limits: Arc<Limits>,
     address: IpAddr,
+    streams: StreamBudget,
 }
 
 /// A counted login; uncounts itself when dropped.
@@ -54,39 +75,54 @@ pub enum LimitReached {
 }
 
 impl Limits {
-    /// Nothing counted; as many sessions as each bound says are allowed.
-    pub fn new(sessions: usize, per_address: usize, per_user: usize) -> Arc<Self> {
+    /// Nothing counted.
+    pub fn new(bounds: Bounds) -> Arc<Self> {
+        let streams = StreamBudget::new(bounds.streams);
+        streams.set_limits(bounds.streams, bounds.streams_per_address);
         Arc::new(Self {
-            sessions,
-            per_address,
-            per_user,
-            counts: Mutex::default(),
+            streams,
+            counts: Mutex::new(Counts {
+                bounds,
+                sessions: 0,
+                addresses: HashMap::new(),
+                users: HashMap::new(),
+            }),
         })
+    }
+
+    /// Changes the bounds. What is counted above a smaller one stays.
+    pub fn resize(&self, bounds: Bounds) {
+        self.streams
+            .set_limits(bounds.streams, bounds.streams_per_address);
+        self.counts().bounds = bounds;
     }
 
     /// Counts a new control connection.
     pub fn admit(self: &Arc<Self>, peer: IpAddr) -> Result<SessionSlot, LimitReached> {
         let address = client_key(peer);
         let mut counts = self.counts();
-        if counts.sessions >= self.sessions {
-            return Err(LimitReached::Sessions(self.sessions));
+        let bounds = counts.bounds;
+        if counts.sessions >= bounds.sessions {
+            return Err(LimitReached::Sessions(bounds.sessions));
         }
-        if counts.addresses.get(&address).copied().unwrap_or(0) >= self.per_address {
-            return Err(LimitReached::Address(self.per_address));
+        if counts.addresses.get(&address).copied().unwrap_or(0) >= bounds.per_address {
+            return Err(LimitReached::Address(bounds.per_address));
         }
         counts.sessions += 1;
         *counts.addresses.entry(address).or_default() += 1;
         Ok(SessionSlot {
             limits: Arc::clone(self),
             address,
+            streams: self.streams.share_of(address),
         })
     }
 
     /// Counts a login of `user`.
     pub fn login(self: &Arc<Self>, user: &str) -> Result<UserSlot, LimitReached> {
         let mut counts = self.counts();
-        if counts.users.get(user).copied().unwrap_or(0) >= self.per_user {
-            return Err(LimitReached::User(self.per_user));
+        let most = counts.bounds.per_user;
+        if counts.users.get(user).copied().unwrap_or(0) >= most {
+            return Err(LimitReached::User(most));
         }
         *counts.users.entry(user.to_owned()).or_default() += 1;
         Ok(UserSlot {
@@ -99,6 +135,13 @@ impl Limits {
     /// reason to stop.
     fn counts(&self) -> MutexGuard<'_, Counts> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl SessionSlot {
+    /// The data streams of this session's client, which all its sessions share.
+    pub fn streams(&self) -> &StreamBudget {
+        &self.streams
     }
 }
 
@@ -127,7 +170,7 @@ fn release<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) {
 
 /// What counts as one client: an IPv4 address (also when mapped into IPv6), or the /64 network of
 /// an IPv6 address, all of which one host can use.
-pub(crate) fn client_key(peer: IpAddr) -> IpAddr {
+pub fn client_key(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX))),
         v4 @ IpAddr::V4(_) => v4,
@@ -142,9 +185,40 @@ mod tests {
         text.parse().unwrap()
     }
 
+    fn limits(sessions: usize, per_address: usize, per_user: usize) -> Arc<Limits> {
+        Limits::new(Bounds {
+            sessions,
+            per_address,
+            per_user,
+            streams: 2,
+            streams_per_address: 1,
+        })
+    }
+
+    #[test]
+    fn a_smaller_bound_holds_from_now_on() {
+        let limits = limits(10, 10, 10);
+        let _slots = [
+            limits.admit(ip("192.0.2.1")).unwrap(),
+            limits.admit(ip("192.0.2.1")).unwrap(),
+        ];
+        limits.resize(Bounds {
+            sessions: 10,
+            per_address: 1,
+            per_user: 10,
+            streams: 2,
+            streams_per_address: 1,
+        });
+        assert_eq!(
+            limits.admit(ip("192.0.2.1")).unwrap_err(),
+            LimitReached::Address(1)
+        );
+        limits.admit(ip("192.0.2.2")).unwrap();
+    }
+
     #[test]
     fn slots_count_while_they_live() {
-        let limits = Limits::new(3, 2, 1);
+        let limits = limits(3, 2, 1);
         let first = limits.admit(ip("192.0.2.1")).unwrap();
         let _second = limits.admit(ip("::ffff:192.0.2.1")).unwrap();
         assert_eq!(
@@ -163,7 +237,7 @@ mod tests {
 
     #[test]
     fn one_ipv6_network_is_one_client() {
-        let limits = Limits::new(10, 1, 1);
+        let limits = limits(10, 1, 1);
         let _slot = limits.admit(ip("2001:db8::1")).unwrap();
         assert!(limits.admit(ip("2001:db8::2")).is_err());
         limits.admit(ip("2001:db8:0:1::1")).unwrap();
@@ -171,7 +245,7 @@ mod tests {
 
     #[test]
     fn users_are_counted_apart() {
-        let limits = Limits::new(10, 10, 1);
+        let limits = limits(10, 10, 1);
         let slot = limits.login("ann").unwrap();
         assert_eq!(limits.login("ann").unwrap_err(), LimitReached::User(1));
         let _other = limits.login("bob").unwrap();
@@ -181,7 +255,7 @@ mod tests {
 
     #[test]
     fn nothing_is_kept_of_sessions_that_ended() {
-        let limits = Limits::new(10, 10, 10);
+        let limits = limits(10, 10, 10);
         drop(limits.admit(ip("192.0.2.1")).unwrap());
         drop(limits.login("ann").unwrap());
         let counts = limits.counts();

@@ -2,33 +2,34 @@
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use data::store::durability::SyncPolicy;
 use data::store::root::Root;
 use proto::path::VPath;
 use proto::server::{Grant, Rights};
-use tokio::sync::Semaphore;
 
 use crate::config::{Anonymous, ServerConfig, ThirdParty};
 use crate::files::{Files, Room, Sums, Uploader, Uploads};
-use crate::limits::{Limits, LoginPenalties, UserSlot};
+use crate::limits::{FairQueue, LimitReached, Limits, UserSlot};
 use crate::roots::AccountRoots;
 use crate::users::{Account, Users};
 
-/// Password hashes computed at once. Each takes 19 MiB: a flood of logins must not take it all.
-const HASHES_AT_ONCE: usize = 2;
+mod throttle;
 
-/// Names that mean an anonymous session, in any case (RFC 1635).
-const ANONYMOUS_NAMES: [&str; 2] = ["anonymous", "ftp"];
+use throttle::Throttle;
+
+/// Names that mean an anonymous session, in any case (RFC 1635), and what clients of the globus
+/// library send when they leave the account to the server.
+const ANONYMOUS_NAMES: [&str; 3] = ["anonymous", "ftp", ":globus-mapping:"];
+
+/// Longest user name in a log line, characters.
+const SHOWN_NAME: usize = 64;
 
 /// The accounts of a server.
 #[derive(Debug)]
 pub(crate) struct Logins {
-    anonymous: Option<Anonymous>,
-    third_party: ThirdParty,
-    users: Option<Arc<Users>>,
+    policy: RwLock<Arc<Policy>>,
     root_path: PathBuf,
     root: Arc<Root>,
     /// Roots of accounts that have their own.
@@ -37,8 +38,17 @@ pub(crate) struct Logins {
     uploads: Arc<Uploads>,
     room: Room,
     sync: SyncPolicy,
-    hashes: Semaphore,
-    penalties: Mutex<LoginPenalties>,
+    /// One place per password being checked: each takes 19 MiB.
+    hashes: Arc<FairQueue>,
+    throttle: Arc<Throttle>,
+}
+
+/// Who may log in; replaced by a reload.
+#[derive(Debug)]
+struct Policy {
+    anonymous: Option<Anonymous>,
+    third_party: ThirdParty,
+    users: Option<Arc<Users>>,
 }
 
 /// A session's login.
@@ -54,13 +64,55 @@ pub(crate) struct Login {
     _slot: Option<UserSlot>,
 }
 
-/// Why a login was not granted.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Why a login was not granted; the text is for the client.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {
-    /// Wrong name or password; the text is for the user.
-    Denied(String),
-    /// Right, but a limit is reached: the session ends with 421.
-    Busy(String),
+    /// No anonymous sessions.
+    #[error("anonymous sessions are not offered here")]
+    NotAnonymous,
+    /// No users file, no such user or a wrong password: which it was is nobody's business.
+    #[error("wrong user name or password")]
+    Wrong(Wrong),
+    /// The user's root cannot be opened.
+    #[error("your directory is not available")]
+    NoRoot,
+    /// A defect, logged where it happened.
+    #[error("internal error")]
+    Internal,
+    /// Too many failures wait already.
+    #[error("too many failed logins")]
+    Throttled,
+    /// Right, but a limit is reached.
+    #[error(transparent)]
+    Limit(#[from] LimitReached),
+}
+
+/// What was wrong, for the log alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wrong {
+    /// There are no password users.
+    NoUsers,
+    /// Not in the users file.
+    User,
+    /// Another password.
+    Password,
+}
+
+impl Refusal {
+    /// Whether the session ends with 421.
+    pub(crate) fn ends_session(&self) -> bool {
+        matches!(self, Self::Throttled | Self::Limit(_))
+    }
+
+    /// For the log.
+    fn class(&self) -> String {
+        match self {
+            Self::Wrong(Wrong::NoUsers) => "no users file".to_owned(),
+            Self::Wrong(Wrong::User) => "unknown user".to_owned(),
+            Self::Wrong(Wrong::Password) => "wrong password".to_owned(),
+            other => other.to_string(),
+        }
+    }
 }
 
 impl Login {
@@ -78,9 +130,7 @@ impl Logins {
     /// As configured.
     pub(crate) fn new(config: &ServerConfig, root: Arc<Root>, users: Option<Users>) -> Self {
         Self {
-            anonymous: config.anonymous,
-            third_party: config.third_party,
-            users: users.map(Arc::new),
+            policy: RwLock::new(Arc::new(Policy::of(config, users.map(Arc::new)))),
             root_path: root.host_path().to_owned(),
             roots: Arc::new(AccountRoots::new(Arc::clone(&root), config.root.clone())),
             root,
@@ -88,13 +138,25 @@ impl Logins {
             uploads: Arc::default(),
             room: Room::default(),
             sync: config.sync_policy,
-            hashes: Semaphore::new(HASHES_AT_ONCE),
-            penalties: Mutex::default(),
+            hashes: FairQueue::new(config.password_checks()),
+            throttle: Arc::default(),
         }
     }
 
-    /// Checks a login. Waits its turn: after failures from the same address, and for one of the
-    /// few places where hashes are computed.
+    /// The password users, as of the last reload.
+    pub(crate) fn users(&self) -> Option<Arc<Users>> {
+        self.policy().users.clone()
+    }
+
+    /// Other settings and users for the logins to come.
+    pub(crate) fn reload(&self, config: &ServerConfig, users: Option<Arc<Users>>) {
+        self.hashes.resize(config.password_checks());
+        let policy = Arc::new(Policy::of(config, users));
+        *self.policy.write().unwrap_or_else(PoisonError::into_inner) = policy;
+    }
+
+    /// Checks a login. Waits its turn: for one of the few places where hashes are computed, and
+    /// after failures of its address or account. A refusal is logged, without the password.
     pub(crate) async fn check(
         &self,
         user: String,
@@ -102,44 +164,76 @@ impl Logins {
         peer: IpAddr,
         limits: &Arc<Limits>,
     ) -> Result<Login, Refusal> {
-        let name = user.to_ascii_lowercase();
-        if ANONYMOUS_NAMES.contains(&name.as_str()) {
-            return self.anonymous_login();
+        let name: String = user.chars().take(SHOWN_NAME).collect();
+        let answer = self.answer(user, password, peer, limits).await;
+        if let Err(refusal) = &answer {
+            let user = name.escape_debug();
+            tracing::info!(%user, address = %peer, reason = refusal.class(), "login refused");
         }
-        let Some(users) = self.users.clone() else {
-            return Err(denied());
-        };
-        let delay = self.penalties().delay(peer, Instant::now());
-        let Some(delay) = delay else {
-            return Err(Refusal::Busy(
-                "too many failed logins from your address".to_owned(),
-            ));
-        };
-        tokio::time::sleep(delay).await;
-        let account = self.verify(users, user, password).await;
-        self.penalties()
-            .note(peer, account.is_some(), Instant::now());
-        let account = account.ok_or_else(denied)?;
-        let slot = limits
-            .login(&account.name)
-            .map_err(|limit| Refusal::Busy(limit.to_string()))?;
-        self.user_login(account, slot).await
+        answer
     }
 
-    async fn verify(&self, users: Arc<Users>, user: String, password: Vec<u8>) -> Option<Account> {
-        let _place = self.hashes.acquire().await.ok()?;
-        tokio::task::spawn_blocking(move || users.verify(&user, &password))
-            .await
-            .ok()
-            .flatten()
+    async fn answer(
+        &self,
+        user: String,
+        password: Vec<u8>,
+        peer: IpAddr,
+        limits: &Arc<Limits>,
+    ) -> Result<Login, Refusal> {
+        let policy = self.policy();
+        if ANONYMOUS_NAMES.contains(&user.to_ascii_lowercase().as_str()) {
+            return self.anonymous_login(&policy);
+        }
+        let Some(users) = policy.users.clone() else {
+            return Err(Refusal::Wrong(Wrong::NoUsers));
+        };
+        let account = self.verify(users, user, password, peer).await?;
+        let slot = limits.login(&account.name)?;
+        self.user_login(&policy, account, slot).await
     }
 
-    fn anonymous_login(&self) -> Result<Login, Refusal> {
-        let Some(anonymous) = self.anonymous else {
-            return Err(Refusal::Denied(
-                "anonymous sessions are not offered here".to_owned(),
-            ));
-        };
+    /// Who waits for a failure's time to pass holds no place meanwhile.
+    async fn verify(
+        &self,
+        users: Arc<Users>,
+        user: String,
+        password: Vec<u8>,
+        peer: IpAddr,
+    ) -> Result<Account, Refusal> {
+        let crowded = |_| Refusal::Throttled;
+        let mut place = self.hashes.place(peer).await.map_err(crowded)?;
+        let mut attempt = self
+            .throttle
+            .begin(peer, &user)
+            .map_err(|_| Refusal::Throttled)?;
+        if !attempt.wait().is_zero() {
+            drop(place);
+            tokio::time::sleep(attempt.wait()).await;
+            place = self.hashes.place(peer).await.map_err(crowded)?;
+        }
+        // From here on the password is tried, whether or not the client waits for the answer.
+        attempt.check();
+        let tried = tokio::task::spawn_blocking(move || {
+            let account = users.verify(&user, &password).ok_or_else(|| {
+                Refusal::Wrong(match users.knows(&user) {
+                    true => Wrong::Password,
+                    false => Wrong::User,
+                })
+            });
+            (account, place)
+        });
+        let (account, place) = tried.await.map_err(|_| Refusal::Internal)?;
+        match account {
+            Ok(_) => attempt.grant(),
+            Err(_) => drop(attempt),
+        }
+        // Not before: who comes next must not count this attempt as one under way.
+        drop(place);
+        account
+    }
+
+    fn anonymous_login(&self, policy: &Policy) -> Result<Login, Refusal> {
+        let anonymous = policy.anonymous.ok_or(Refusal::NotAnonymous)?;
         let rights = Rights {
             write: anonymous == Anonymous::Rw,
             // Whatever the configuration: an anonymous bounce must be impossible (RFC 2577 §3).
@@ -158,13 +252,18 @@ impl Logins {
         })
     }
 
-    async fn user_login(&self, account: Account, slot: UserSlot) -> Result<Login, Refusal> {
+    async fn user_login(
+        &self,
+        policy: &Policy,
+        account: Account,
+        slot: UserSlot,
+    ) -> Result<Login, Refusal> {
         let (root, root_path) = match account.root {
             None => (Arc::clone(&self.root), self.root_path.clone()),
             Some(path) => (self.own_root(&path, &account.name).await?, path),
         };
         let rights = Rights {
-            third_party: account.rights.third_party && self.third_party == ThirdParty::Users,
+            third_party: account.rights.third_party && policy.third_party == ThirdParty::Users,
             ..account.rights
         };
         Ok(Login {
@@ -198,29 +297,30 @@ impl Logins {
             Ok(Ok(root)) => Ok(root),
             Ok(Err(error)) => {
                 tracing::error!(user, root = %path.display(), %error, "cannot open root of user");
-                Err(Refusal::Denied(
-                    "your directory is not available".to_owned(),
-                ))
+                Err(Refusal::NoRoot)
             }
-            Err(_) => Err(Refusal::Denied("internal error".to_owned())),
+            Err(_) => Err(Refusal::Internal),
         }
     }
 
     /// Opens the roots that the accounts name now and lets go of all others; to be called at the start
     /// and whenever the accounts were read anew. Blocks on the file system.
     pub(crate) fn follow_roots(&self) {
-        let named = self.users.as_ref().map(|users| users.roots());
+        let named = self.users().map(|users| users.roots());
         self.roots.follow(&named.unwrap_or_default());
     }
 
-    fn penalties(&self) -> std::sync::MutexGuard<'_, LoginPenalties> {
-        self.penalties
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    fn policy(&self) -> Arc<Policy> {
+        Arc::clone(&self.policy.read().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// The same for an unknown user and a wrong password: which it was is nobody's business.
-fn denied() -> Refusal {
-    Refusal::Denied("wrong user name or password".to_owned())
+impl Policy {
+    fn of(config: &ServerConfig, users: Option<Arc<Users>>) -> Self {
+        Self {
+            anonymous: config.anonymous,
+            third_party: config.third_party,
+            users,
+        }
+    }
 }

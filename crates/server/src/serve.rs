@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 use crate::config::ServerConfig;
 use crate::data_address::Ends;
 use crate::listen;
+use crate::reload::{self, Reloads};
 use crate::session;
 use crate::shared::{Phase, Shared};
 use crate::shutdown::Shutdown;
@@ -30,10 +31,25 @@ const FAREWELL: Duration = Duration::from_secs(2);
 pub async fn serve(
     config: ServerConfig,
     ready: impl FnOnce(SocketAddr),
+    shutdown: Shutdown,
+) -> Result<(), ServeError> {
+    serve_reloading(config, ready, shutdown, Reloads::never()).await
+}
+
+/// [`serve`], and takes other settings and users while it runs. Sessions that began before keep the
+/// settings that they began with; logins and bounds follow at once. Address, root, account and
+/// logs hold for the life of the server: the log says so when they would change.
+///
+/// # Errors
+/// As [`serve`].
+pub async fn serve_reloading(
+    config: ServerConfig,
+    ready: impl FnOnce(SocketAddr),
     mut shutdown: Shutdown,
+    mut reloads: Reloads,
 ) -> Result<(), ServeError> {
     let address = config.listen;
-    let (listener, shared) = startup::prepare(config)?;
+    let (listener, mut shared) = startup::prepare(config)?;
     let bound = listener
         .local_addr()
         .map_err(|source| ServeError::Listen { address, source })?;
@@ -41,7 +57,13 @@ pub async fn serve(
     ready(bound);
 
     let mut sessions = JoinSet::new();
-    accept_until(&listener, &shared, &mut sessions, &mut shutdown).await;
+    loop {
+        let settings = tokio::select! {
+            () = accept_until(&listener, &shared, &mut sessions, &mut shutdown) => break,
+            settings = reloads.next() => settings,
+        };
+        shared = reload::apply(&shared, settings).await;
+    }
     drop(listener);
     drain(&shared, &mut sessions, &mut shutdown).await;
     Ok(())

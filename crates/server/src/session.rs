@@ -39,6 +39,8 @@ use record::Unnamed;
 const MAX_LOGIN_FAILURES: u32 = 5;
 /// Lines in a row that are no commands, after which a session ends.
 const MAX_BAD_LINES: u32 = 100;
+/// Commands before a login, after which a session ends: the longest security exchange needs a dozen.
+const MAX_COMMANDS_BEFORE_LOGIN: u32 = 200;
 /// Queued replies, bytes, above which they are sent before more lines are taken.
 const REPLY_BATCH: usize = 16 * 1024;
 
@@ -57,10 +59,27 @@ pub(crate) async fn run(shared: Arc<Shared>, stream: TcpStream, ends: Ends, slot
 
 /// Who is at the other end.
 enum Who {
-    /// Nobody yet; must have logged in by then.
-    Stranger { until: Instant },
+    /// Nobody yet; must have logged in by then, and within so many commands.
+    Stranger { until: Instant, commands: u32 },
     /// A user.
     User(Box<Login>),
+}
+
+impl Who {
+    fn stranger(until: Instant) -> Self {
+        Self::Stranger { until, commands: 0 }
+    }
+
+    /// Counts a command; whether a stranger has sent too many.
+    fn is_tiresome(&mut self) -> bool {
+        match self {
+            Self::User(_) => false,
+            Self::Stranger { commands, .. } => {
+                *commands += 1;
+                *commands > MAX_COMMANDS_BEFORE_LOGIN
+            }
+        }
+    }
 }
 
 /// Why a session ends.
@@ -106,7 +125,8 @@ struct Driver {
     recording: Option<JoinHandle<()>>,
     /// The record of an upload whose name is not known yet.
     unnamed: Option<Box<Unnamed>>,
-    _slot: SessionSlot,
+    /// Counts this session.
+    slot: SessionSlot,
 }
 
 impl Driver {
@@ -118,9 +138,7 @@ impl Driver {
         Self {
             control: ControlConnection::new(stream, config.stall_timeout),
             machine: Session::new(machine_config(&shared, &ends)),
-            who: Who::Stranger {
-                until: now + config.login_timeout,
-            },
+            who: Who::stranger(now + config.login_timeout),
             channel: None,
             drs: None,
             data_peers: Vec::new(),
@@ -137,7 +155,7 @@ impl Driver {
             unnamed: None,
             ends,
             shared,
-            _slot: slot,
+            slot,
         }
     }
 
@@ -220,6 +238,9 @@ impl Driver {
             };
             let Some(line) = line else { break };
             self.active = Instant::now();
+            if self.who.is_tiresome() {
+                return Err(self.farewell("too many commands before login"));
+            }
             let actions = self.machine.on_line(&line);
             self.carry_out(actions);
             self.note_logout();
@@ -245,7 +266,7 @@ impl Driver {
     fn deadline(&self) -> Instant {
         match self.who {
             _ if self.phase > Phase::Serving => self.active + FOLLOW_UP,
-            Who::Stranger { until } => until,
+            Who::Stranger { until, .. } => until,
             Who::User(_) => self.active + self.idle_timeout,
         }
     }
@@ -270,7 +291,7 @@ impl Driver {
         read.map_err(End::Gone)?;
         if self.control.ended() {
             match &self.work {
-                Work::Transfer(_) => return Err(End::Said),
+                Work::Transfer(_) | Work::Admission(_) => return Err(End::Said),
                 Work::File(work) => work.stop(),
                 _ => {}
             }
@@ -286,6 +307,7 @@ impl Driver {
         }
         match &mut self.work {
             Work::Transfer(running) => running.stop(Stop::Shutdown),
+            Work::Admission(waiting) => waiting.stop(Stop::Shutdown),
             Work::File(work) => work.stop(),
             _ => {}
         }

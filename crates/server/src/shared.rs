@@ -1,18 +1,13 @@
 //! What all sessions of a server share.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
-use data::budget::StreamBudget;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 use crate::config::ServerConfig;
-use crate::limits::{Limits, client_key};
+use crate::limits::{FairQueue, Limits};
 use crate::login::Logins;
 use crate::transfer_log::TransferLog;
-
-/// Listings for replies and removals of trees that run at once.
-const WALKS_AT_ONCE: usize = 16;
 
 /// How far the server's end has come. Only ever advances.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,34 +20,31 @@ pub(crate) enum Phase {
     Ending,
 }
 
-/// Settings and bounds that hold over all sessions.
+/// Settings and bounds that hold over all sessions. Sessions that begin after a reload get one with
+/// other settings and the same counts; those that run keep the settings they began with.
 #[derive(Debug)]
 pub(crate) struct Shared {
     /// The settings.
     pub(crate) config: ServerConfig,
     /// Who may log in.
-    pub(crate) logins: Logins,
-    /// Counts sessions.
+    pub(crate) logins: Arc<Logins>,
+    /// Counts sessions and streams.
     pub(crate) limits: Arc<Limits>,
     /// One record per transfer.
-    pub(crate) log: TransferLog,
+    pub(crate) log: Arc<TransferLog>,
     /// What OPTS TUNE offers.
     pub(crate) congestion: Arc<[String]>,
-    /// Bound on data streams, at work or kept.
-    pub(crate) streams: StreamBudget,
-    /// One permit per transfer. A transfer has a thread of its own from its first moment, streams
-    /// or not, so there are as many places as streams; at the bound a transfer is refused (450).
-    pub(crate) transfers: Arc<Semaphore>,
-    /// One permit per checksum being computed: more than there are processors only slow each
+    /// One place per transfer.
+    pub(crate) transfers: Arc<FairQueue>,
+    /// One place per checksum being computed: more than there are processors only slow each
     /// other down, and would take the blocking threads that quick requests need.
-    pub(crate) sums: Arc<Semaphore>,
-    /// One permit per listing or removal of a tree: these may take long, and must not take all the
-    /// blocking threads that quick requests need.
-    pub(crate) walks: Arc<Semaphore>,
-    /// One permit per listener being made: quick, but a range of taken ports is tried through, and
-    /// a burst of PASV must not become a burst of threads.
-    pub(crate) listens: Arc<Semaphore>,
-    phase: watch::Sender<Phase>,
+    pub(crate) sums: Arc<FairQueue>,
+    /// One place per listing for a reply or removal of a tree: these may take long, and must not
+    /// take all the blocking threads that quick requests need.
+    pub(crate) walks: Arc<FairQueue>,
+    /// One place per listener being made.
+    pub(crate) listens: Arc<FairQueue>,
+    phase: Arc<watch::Sender<Phase>>,
 }
 
 impl Shared {
@@ -63,31 +55,38 @@ impl Shared {
         logins: Logins,
         log: TransferLog,
     ) -> Self {
-        let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Self {
-            limits: Limits::new(
-                config.max_sessions,
-                config.max_sessions_per_address,
-                config.max_sessions_per_user,
-            ),
+            limits: Limits::new(config.bounds()),
             congestion,
-            streams: StreamBudget::new(config.max_streams),
-            transfers: Arc::new(Semaphore::new(
-                config.max_streams.min(Semaphore::MAX_PERMITS),
-            )),
-            sums: Arc::new(Semaphore::new(processors)),
-            walks: Arc::new(Semaphore::new(WALKS_AT_ONCE)),
-            listens: Arc::new(Semaphore::new(processors)),
-            phase: watch::Sender::new(Phase::Serving),
+            transfers: FairQueue::new(config.transfers()),
+            sums: FairQueue::new(config.checksums()),
+            walks: FairQueue::new(config.listings()),
+            listens: FairQueue::new(config.listeners()),
+            phase: Arc::new(watch::Sender::new(Phase::Serving)),
             config,
-            logins,
-            log,
+            logins: Arc::new(logins),
+            log: Arc::new(log),
         }
     }
 
-    /// The bound on data streams, for those of one client.
-    pub(crate) fn streams_of(&self, client: IpAddr) -> StreamBudget {
-        self.streams.share_of(client_key(client))
+    /// The same server with other settings. Bounds hold at once, for all sessions.
+    pub(crate) fn with_settings(&self, config: ServerConfig, congestion: Arc<[String]>) -> Self {
+        self.limits.resize(config.bounds());
+        self.transfers.resize(config.transfers());
+        self.sums.resize(config.checksums());
+        self.walks.resize(config.listings());
+        Self {
+            limits: Arc::clone(&self.limits),
+            congestion,
+            transfers: Arc::clone(&self.transfers),
+            sums: Arc::clone(&self.sums),
+            walks: Arc::clone(&self.walks),
+            listens: Arc::clone(&self.listens),
+            phase: Arc::clone(&self.phase),
+            config,
+            logins: Arc::clone(&self.logins),
+            log: Arc::clone(&self.log),
+        }
     }
 
     /// Tells all sessions.

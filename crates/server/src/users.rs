@@ -93,6 +93,21 @@ impl Users {
         roots.collect()
     }
 
+    /// Whether there is an account of this name. For the log: a client must not learn it.
+    pub(crate) fn knows(&self, user: &str) -> bool {
+        self.current().contains_key(user)
+    }
+
+    /// Where the accounts are.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Reads a changed file now. One that cannot be used is told, and changes nothing.
+    pub(crate) fn refresh(&self) {
+        self.current();
+    }
+
     /// Checks a password; takes some 20 ms of processor time and 19 MiB of memory, and the same
     /// whether the user exists or not. The caller bounds how many run at once.
     pub fn verify(&self, user: &str, password: &[u8]) -> Option<Account> {

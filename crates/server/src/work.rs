@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use data::channel::{Channel, ListenOptions};
 use data::drs;
@@ -13,10 +13,11 @@ use proto::server::{FileAnswer, FileError, FileErrorKind, FileRequest, Outcome};
 use tokio::sync::Notify;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-use crate::files::{Files, Share, aborted};
+use crate::files::{Files, Share, Summing, aborted};
+use crate::limits::{Crowded, FairQueue, Place, SessionSlot};
 use crate::login::{Login, Refusal};
 use crate::shared::Shared;
-use crate::transfer::{Running, Seen, file_error};
+use crate::transfer::{Admission, Admitted, Running, Seen, file_error};
 
 /// A piece of work under way. Boxed where it is large: most sessions are idle.
 pub(crate) enum Work {
@@ -32,6 +33,8 @@ pub(crate) enum Work {
     ListenDrs(Pending<Result<drs::Endpoint, FileError>>),
     /// Work on files.
     File(Box<FileWork>),
+    /// A transfer that waits for its place.
+    Admission(Box<Admission>),
     /// A transfer.
     Transfer(Box<Running>),
 }
@@ -53,31 +56,39 @@ pub(crate) enum Step {
     Summed(u64),
     /// The answer of the files, and the memory that it takes until it is sent.
     File(Result<FileAnswer, FileError>, Option<Share>),
+    /// The transfer has its place, or will not get one.
+    Admitted(Box<Admitted>),
     /// Of the transfer: it ends the work when it says so.
     Transfer(Seen),
 }
 
 impl Work {
-    /// Starts to make a listener for `client`. On a blocking thread: a range of taken ports is tried through.
-    pub(crate) fn listen(options: ListenOptions, client: IpAddr, shared: &Arc<Shared>) -> Self {
+    /// Starts to make a listener. On a blocking thread: a range of taken ports is tried through.
+    pub(crate) fn listen(
+        options: ListenOptions,
+        shared: &Arc<Shared>,
+        peer: IpAddr,
+        slot: &SessionSlot,
+    ) -> Self {
         let shared = Arc::clone(shared);
+        let streams = slot.streams().clone();
         Self::Listen(Box::pin(async move {
-            let _place = shared.listens.acquire().await;
+            let _place = shared.listens.place(peer).await.map_err(crowded)?;
             let mut channel = tokio::task::spawn_blocking(move || Channel::listen(&options))
                 .await
                 .map_err(|_| internal_error())?
                 .map_err(|error| file_error(&error))?;
-            channel.set_budget(shared.streams_of(client));
+            channel.set_budget(streams);
             Ok(channel)
         }))
     }
 
     /// Starts to make a listener for the DRS channel on `ip` and the configured data ports;
     /// likewise.
-    pub(crate) fn listen_drs(ip: IpAddr, shared: &Arc<Shared>) -> Self {
+    pub(crate) fn listen_drs(ip: IpAddr, shared: &Arc<Shared>, peer: IpAddr) -> Self {
         let shared = Arc::clone(shared);
         Self::ListenDrs(Box::pin(async move {
-            let _place = shared.listens.acquire().await;
+            let _place = shared.listens.place(peer).await.map_err(crowded)?;
             let ports = shared.config.data_ports.map(|(low, high)| low..=high);
             tokio::task::spawn_blocking(move || drs::Endpoint::listen(ip, ports))
                 .await
@@ -100,6 +111,7 @@ impl Work {
             Self::Listen(answer) => Step::Listen(answer.await),
             Self::ListenDrs(answer) => Step::ListenDrs(answer.await),
             Self::File(work) => work.next().await,
+            Self::Admission(waiting) => Step::Admitted(Box::new(waiting.next().await)),
             Self::Transfer(running) => Step::Transfer(running.next().await),
         }
     }
@@ -122,8 +134,13 @@ struct Meter {
 }
 
 impl FileWork {
-    /// Starts it.
-    pub(crate) fn start(shared: Arc<Shared>, files: Files, request: FileRequest) -> Self {
+    /// Starts it, for a client at `peer`.
+    pub(crate) fn start(
+        shared: Arc<Shared>,
+        peer: IpAddr,
+        files: Files,
+        request: FileRequest,
+    ) -> Self {
         let meter = Arc::new(Meter::default());
         let tick = match &request {
             FileRequest::Checksum { marker_seconds, .. } => ticker(*marker_seconds),
@@ -131,33 +148,17 @@ impl FileWork {
         };
         let gauge = Arc::clone(&meter);
         let answer = Box::pin(async move {
-            let places = match &request {
-                FileRequest::Checksum { .. } => Some(&shared.sums),
-                FileRequest::List(_) | FileRequest::RemoveTree(_) => Some(&shared.walks),
-                _ => None,
-            };
-            let place = match places {
-                Some(places) => tokio::select! {
-                    place = Arc::clone(places).acquire_owned() => place.ok(),
-                    () = gauge.stop.notified() => return (Err(aborted()), None),
-                },
-                None => None,
-            };
-            tokio::task::spawn_blocking(move || {
-                let _place = place;
-                match &request {
-                    FileRequest::List(list) => match files.list(list) {
-                        Ok((answer, share)) => (Ok(answer), Some(share)),
-                        Err(error) => (Err(error), None),
-                    },
-                    _ => (
-                        files.run(&request, &mut |summed| gauge.advance(summed)),
-                        None,
-                    ),
+            let walks = matches!(request, FileRequest::List(_) | FileRequest::RemoveTree(_));
+            match request {
+                FileRequest::Checksum { .. } => {
+                    (sum(&shared.sums, peer, files, request, gauge).await, None)
                 }
-            })
-            .await
-            .unwrap_or_else(|_| (Err(internal_error()), None))
+                _ if walks => match gauge.wait(shared.walks.place(peer)).await {
+                    Ok(place) => carry_out(files, request, Some(place)).await,
+                    Err(error) => (Err(error), None),
+                },
+                _ => carry_out(files, request, None).await,
+            }
         });
         Self {
             answer,
@@ -196,6 +197,104 @@ impl Meter {
     fn advance(&self, summed: u64) -> bool {
         self.summed.store(summed, Ordering::Relaxed);
         !self.stopped.load(Ordering::Relaxed)
+    }
+
+    /// Waits for a place, unless the session wants it no more.
+    async fn wait(
+        &self,
+        place: impl Future<Output = Result<Place, Crowded>>,
+    ) -> Result<Place, FileError> {
+        tokio::select! {
+            biased;
+            () = self.stop.notified() => Err(aborted()),
+            place = place => place.map_err(crowded),
+        }
+    }
+}
+
+/// Longest time for which a checksum keeps its place while others may wait.
+const SLICE: Duration = Duration::from_millis(250);
+
+/// Work on files on a blocking thread.
+async fn carry_out(
+    files: Files,
+    request: FileRequest,
+    place: Option<Place>,
+) -> (Result<FileAnswer, FileError>, Option<Share>) {
+    tokio::task::spawn_blocking(move || {
+        let _place = place;
+        match &request {
+            FileRequest::List(list) => match files.list(list) {
+                Ok((answer, share)) => (Ok(answer), Some(share)),
+                Err(error) => (Err(error), None),
+            },
+            _ => (files.run(&request, &mut |_| true), None),
+        }
+    })
+    .await
+    .unwrap_or_else(|_| (Err(internal_error()), None))
+}
+
+/// A checksum, slice by slice. Between two of them it queues again and holds no thread, so that a
+/// file without end delays others by a slice at most.
+async fn sum(
+    queue: &Arc<FairQueue>,
+    peer: IpAddr,
+    files: Files,
+    request: FileRequest,
+    gauge: Arc<Meter>,
+) -> Result<FileAnswer, FileError> {
+    let mut place = gauge.wait(queue.place(peer)).await?;
+    let mut summing = blocking(move || begin(&files, &request)).await??;
+    loop {
+        let meter = Arc::clone(&gauge);
+        let slice = move || {
+            let until = Instant::now() + SLICE;
+            let mut go_on = |summed| meter.advance(summed) && Instant::now() < until;
+            let result = summing.advance(&mut go_on);
+            (summing, result, place)
+        };
+        let (next, result, held) = blocking(slice).await?;
+        if let Some(digest) = result? {
+            return Ok(FileAnswer::Digest(digest));
+        }
+        if gauge.stopped.load(Ordering::Relaxed) {
+            return Err(aborted());
+        }
+        summing = next;
+        place = gauge.wait(held.again()).await?;
+    }
+}
+
+fn begin(files: &Files, request: &FileRequest) -> Result<Box<Summing>, FileError> {
+    match request {
+        FileRequest::Checksum {
+            algorithm,
+            path,
+            offset,
+            length,
+            marker_seconds: _,
+        } => files
+            .begin_checksum(*algorithm, path, *offset, *length)
+            .map(Box::new),
+        _ => Err(internal_error()),
+    }
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, FileError> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|_| internal_error())
+}
+
+/// More requests of this client wait than may.
+fn crowded(error: Crowded) -> FileError {
+    FileError {
+        kind: FileErrorKind::Busy,
+        errno: None,
+        text: error.to_string(),
     }
 }
 
@@ -255,10 +354,14 @@ mod tests {
         };
         let room = crate::files::Room::default();
         let files = Files::new(root, rights, Arc::default(), Arc::default(), room);
-        let start = |request| FileWork::start(Arc::clone(&shared), files.clone(), request);
+        let peer = IpAddr::from([192, 0, 2, 1]);
+        let start = |request| FileWork::start(Arc::clone(&shared), peer, files.clone(), request);
 
-        let places = u32::try_from(shared.walks.available_permits()).unwrap();
-        let all = shared.walks.acquire_many(places).await.unwrap();
+        let mut all = Vec::new();
+        for host in 0..shared.config.max_listings {
+            let other = IpAddr::from([198, 51, 100, u8::try_from(host).unwrap()]);
+            all.push(shared.walks.place(other).await.unwrap());
+        }
         let mut walk = start(listing());
         assert!(timeout(MOMENT, walk.next()).await.is_err(), "it waits");
         let mut quick = start(FileRequest::Stat(VPath::root()));

@@ -71,6 +71,12 @@ fn socket_buffers() {
 }
 
 #[test]
+fn default_driver_stacks() {
+    both_ways("-fsstack", &["-fsstack", "file"], &[0, 65_536]);
+    both_ways("-dcstack", &["-dcstack", "tcp"], &[0, 65_536]);
+}
+
+#[test]
 fn striped() {
     both_ways("-stripe", &["-stripe", "-p", "2"], &sample::SIZES);
 }

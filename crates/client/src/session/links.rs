@@ -71,7 +71,7 @@ impl Session {
         if !all && !entries.iter().any(|entry| entry.kind == Kind::Dir) {
             return Ok(entries.into_iter().map(Marked::told).collect());
         }
-        let long = match self.list_plain(path).await {
+        let long = match self.list_long(path).await {
             Err(failure) if failure.transient => return Err(failure),
             long => long.unwrap_or_default(),
         };

@@ -1,54 +1,126 @@
 //! Directory listings over the data channel.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use data::job::{Congestion, Control, IoMethod, Settings};
 use data::recv::RecvPlan;
-use data::store::memory::MemorySink;
 use proto::client::{Direction, Need};
 use proto::command::{Command, Mode, Type};
 use proto::listing::{Kind, RemoteEntry, parse_ls, parse_mlsx};
 use proto::streams::StreamRange;
+use tokio::sync::mpsc;
 
 use super::replies::{self, Cause, cause};
 use super::{Session, check_path, shown};
 use crate::transfer::exchange::{Exchange, Job};
 use crate::transfer::prepare::{Ends, Prepared};
 use crate::transfer::told::Told;
+use crate::transfer::verdict::Ended;
 use crate::{Exit, Failure};
 
-/// Largest listing taken, bytes: about two million entries.
-const LIMIT: usize = 256 << 20;
+mod entries;
+
+use entries::{Bounds, EntrySink, Parse, Seen};
+
+/// Of a listing that is kept in memory.
+const KEPT: Bounds = Bounds {
+    bytes: 512 << 20,
+    lines: 2_000_000,
+};
+
+/// Of a listing whose entries go on as they come: more are no directory.
+const PASSED_ON: Bounds = Bounds {
+    bytes: 64 << 30,
+    lines: 100_000_000,
+};
+
+/// Batches of entries on their way from the data connection to who takes them.
+const BATCHES: usize = 4;
+
+/// Takes entries one by one; breaks when it has enough.
+pub(crate) type Visit<'v> = dyn FnMut(RemoteEntry) -> ControlFlow<()> + Send + 'v;
 
 /// What a listing command gave.
 enum Listing {
-    /// The lines, without line endings.
-    Lines(Vec<Vec<u8>>),
+    /// It came whole; or whoever took the entries had enough.
+    Came(Seen),
     /// The server does not know the command.
     Unsupported,
 }
 
 impl Session {
-    /// Entries of a directory without `.` and `..`: MLSD, else LIST, else NLST. The directory's
-    /// text is bounded to 256 MiB.
+    /// Entries of a directory without `.` and `..`: MLSD, else LIST, else NLST. At most two million
+    /// and 512 MiB of text.
     ///
     /// # Errors
-    /// The refusal by its class; `Usage` for a path that FTP cannot express.
+    /// The refusal by its class; `Usage` for a path that FTP cannot express; `Protocol` for a
+    /// listing beyond the bounds.
     pub async fn list(&mut self, path: &[u8]) -> Result<Vec<RemoteEntry>, Failure> {
+        let mut found = Vec::new();
+        let mut visit = |entry| {
+            found.push(entry);
+            ControlFlow::Continue(())
+        };
+        self.list_with(path, KEPT, &mut visit).await?;
+        Ok(found)
+    }
+
+    /// [`Session::list`], entry by entry as they come, in bounded memory.
+    ///
+    /// # Errors
+    /// As [`Session::list`]; entries may have been visited before.
+    pub(crate) async fn list_each(
+        &mut self,
+        path: &[u8],
+        visit: &mut Visit<'_>,
+    ) -> Result<(), Failure> {
+        self.list_with(path, PASSED_ON, visit).await
+    }
+
+    async fn list_with(
+        &mut self,
+        path: &[u8],
+        bounds: Bounds,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), Failure> {
         check_path(path)?;
         if self.features().mlst {
             let command = Command::Mlsd(Some(path.to_vec()));
-            if let Listing::Lines(lines) = self.fetch_lines(path, command).await? {
-                return Ok(entries(&lines, parse_mlsx));
+            let fetch = Fetch {
+                path,
+                command,
+                parse: parse_mlsx,
+                bounds,
+            };
+            if let Listing::Came(_) = self.fetch(fetch, visit).await? {
+                return Ok(());
             }
         }
-        self.list_plain(path).await
+        self.list_plain(path, bounds, visit).await
+    }
+
+    /// Entries as LIST tells them, else NLST, whatever the server has besides; bounds as for
+    /// [`Session::list`].
+    pub(super) async fn list_long(&mut self, path: &[u8]) -> Result<Vec<RemoteEntry>, Failure> {
+        let mut found = Vec::new();
+        let mut visit = |entry| {
+            found.push(entry);
+            ControlFlow::Continue(())
+        };
+        self.list_plain(path, KEPT, &mut visit).await?;
+        Ok(found)
     }
 
     /// LIST and NLST without a path, inside the directory: servers read options, blanks and
     /// wildcards in a path differently.
-    pub(super) async fn list_plain(&mut self, path: &[u8]) -> Result<Vec<RemoteEntry>, Failure> {
+    async fn list_plain(
+        &mut self,
+        path: &[u8],
+        bounds: Bounds,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), Failure> {
         if let Some(reply) = self.enter(path).await? {
             let doing = format!("list {}", shown(path));
             return Err(replies::refusal(self.name(), &doing, &reply));
@@ -57,25 +129,48 @@ impl Session {
         // name lists nothing or refuses; then the plain form speaks.
         for argument in [Some(b"-a".to_vec()), None] {
             let last = argument.is_none();
-            match self.fetch_lines(path, Command::List(argument)).await {
-                Ok(Listing::Lines(lines)) if last || !lines.is_empty() => {
-                    let parsed = entries(&lines, parse_ls);
-                    if parsed.is_empty() && lines.iter().any(|l| !is_total(l)) {
+            let mut visited = false;
+            let mut noting = |entry| {
+                visited = true;
+                visit(entry)
+            };
+            let fetch = Fetch {
+                path,
+                command: Command::List(argument),
+                parse: parse_ls,
+                bounds,
+            };
+            match self.fetch(fetch, &mut noting).await {
+                Ok(Listing::Came(seen)) if last || seen.lines > 0 => {
+                    if seen.entries == 0 && seen.strange > 0 {
                         break;
                     }
-                    return Ok(parsed);
+                    return Ok(());
                 }
-                Ok(Listing::Lines(_) | Listing::Unsupported) => {}
-                Err(failure) if last || failure.exit == Exit::Unreachable => return Err(failure),
+                Ok(Listing::Came(_) | Listing::Unsupported) => {}
+                Err(failure) if last || visited || failure.exit == Exit::Unreachable => {
+                    return Err(failure);
+                }
                 Err(_) => {}
             }
         }
-        self.list_names(path).await
+        self.list_names(path, visit).await
     }
 
     /// Names alone; each is looked at on its own.
-    async fn list_names(&mut self, path: &[u8]) -> Result<Vec<RemoteEntry>, Failure> {
-        let Listing::Lines(lines) = self.fetch_lines(path, Command::Nlst(None)).await? else {
+    async fn list_names(&mut self, path: &[u8], visit: &mut Visit<'_>) -> Result<(), Failure> {
+        let mut names = Vec::new();
+        let mut keep = |entry: RemoteEntry| {
+            names.push(entry.name);
+            ControlFlow::Continue(())
+        };
+        let fetch = Fetch {
+            path,
+            command: Command::Nlst(None),
+            parse: name_alone,
+            bounds: KEPT,
+        };
+        let Listing::Came(_) = self.fetch(fetch, &mut keep).await? else {
             return Err(Failure {
                 exit: Exit::Protocol,
                 message: format!(
@@ -86,12 +181,7 @@ impl Session {
                 transient: false,
             });
         };
-        let mut found = Vec::new();
-        for line in lines {
-            let name = line.rsplit(|b| *b == b'/').next().unwrap_or(&line).to_vec();
-            if name.is_empty() || name == b"." || name == b".." {
-                continue;
-            }
+        for name in names {
             let mut full = path.to_vec();
             if !full.ends_with(b"/") {
                 full.push(b'/');
@@ -99,32 +189,22 @@ impl Session {
             full.extend_from_slice(&name);
             // Boxed: stat may itself look into a listing.
             match Box::pin(self.stat(&full)).await {
-                Ok(entry) => found.push(entry),
+                Ok(entry) => {
+                    if visit(entry).is_break() {
+                        return Ok(());
+                    }
+                }
                 // Deleted meanwhile, or a dangling link.
                 Err(failure) if failure.exit == Exit::NotFound => {}
                 Err(failure) => return Err(failure),
             }
         }
-        Ok(found)
+        Ok(())
     }
 
-    async fn fetch_lines(&mut self, path: &[u8], command: Command) -> Result<Listing, Failure> {
-        // MODE S whatever the session's transfers use: every server can.
-        let need = Need {
-            direction: Direction::Send,
-            mode: Mode::Stream,
-            streams: StreamRange::fixed(1),
-            congestion: None,
-            buffer: None,
-            sizing: None,
-            allocate: None,
-            store_sum: None,
-            restart: None,
-            server_listens: true,
-            reusable: false,
-            verb: command,
-        };
-        let doing = format!("list {}", shown(path));
+    async fn fetch(&mut self, fetch: Fetch<'_>, visit: &mut Visit<'_>) -> Result<Listing, Failure> {
+        let need = need(fetch.command);
+        let doing = format!("list {}", shown(fetch.path));
         let mut warnings = Vec::new();
         let prepared = self
             .prepare(&need, &Ends::default(), &doing, &mut warnings)
@@ -132,18 +212,18 @@ impl Session {
         let Prepared::Ready { alternative } = prepared else {
             return Ok(Listing::Unsupported);
         };
-        let sink = MemorySink::new(LIMIT, "the listing");
-        let job = Job::Receive {
-            sink: Arc::new(sink.clone()),
-            plan: RecvPlan {
-                origin: 0,
-                stream_start: 0,
-                limit: Some(LIMIT as u64),
-            },
-            overruns: false,
-        };
+        let (sender, batches) = mpsc::channel(BATCHES);
+        let sink = Arc::new(EntrySink::new(fetch.parse, fetch.bounds, sender));
         let exchange = Exchange {
-            job,
+            job: Job::Receive {
+                sink: Arc::clone(&sink) as Arc<_>,
+                plan: RecvPlan {
+                    origin: 0,
+                    stream_start: 0,
+                    limit: None,
+                },
+                overruns: false,
+            },
             settings: settings(self.control.patience()),
             control: &Arc::new(Control::new()),
             told: Told::default(),
@@ -151,18 +231,97 @@ impl Session {
             await_start: false,
             doing: &doing,
         };
-        match self.exchange(exchange).await {
-            Ok(_) => Ok(Listing::Lines(split_lines(&sink.take()))),
-            Err(ended) => match ended.refusal {
-                Some(reply) if replies::is_unsupported(&reply) => Ok(Listing::Unsupported),
+        let (came, enough) = self.take_entries(exchange, batches, &sink, visit).await;
+        match came {
+            Ok(seen) => Ok(Listing::Came(seen)),
+            Err(_) if enough => Ok(Listing::Came(Seen::default())),
+            Err(ended) => match (sink.excess(), ended.refusal) {
+                (Some(excess), _) => Err(Failure::new(
+                    Exit::Protocol,
+                    format!(
+                        "{}: its listing of {} has {excess}",
+                        self.name(),
+                        shown(fetch.path)
+                    ),
+                )),
+                (_, Some(reply)) if replies::is_unsupported(&reply) => Ok(Listing::Unsupported),
                 // Some servers refuse to list an empty directory by names.
-                Some(reply) if reply.code == 550 && is_empty_nlst(&need.verb, &reply) => {
-                    Ok(Listing::Lines(Vec::new()))
+                (_, Some(reply)) if reply.code == 550 && is_empty_nlst(&need.verb, &reply) => {
+                    Ok(Listing::Came(Seen::default()))
                 }
                 _ => Err(ended.failure),
             },
         }
     }
+
+    /// Visits entries while they come; whether the visitor had enough.
+    async fn take_entries(
+        &mut self,
+        exchange: Exchange<'_>,
+        mut batches: mpsc::Receiver<Vec<RemoteEntry>>,
+        sink: &EntrySink,
+        visit: &mut Visit<'_>,
+    ) -> (Result<Seen, Ended>, bool) {
+        let mut enough = false;
+        let mut take = |batch: Vec<RemoteEntry>| {
+            let mut entries = batch.into_iter();
+            enough = enough || entries.any(|entry| visit(entry).is_break());
+            enough
+        };
+        let mut exchange = Box::pin(self.exchange(exchange));
+        let done = loop {
+            tokio::select! {
+                biased;
+                Some(batch) = batches.recv() => {
+                    if take(batch) {
+                        batches.close();
+                    }
+                }
+                done = &mut exchange => break done,
+            }
+        };
+        let done = done.map(|_| {
+            while let Ok(batch) = batches.try_recv() {
+                take(batch);
+            }
+            let (rest, seen) = sink.end();
+            take(rest);
+            seen
+        });
+        (done, enough)
+    }
+}
+
+/// A listing command and how its answer is read.
+struct Fetch<'a> {
+    path: &'a [u8],
+    command: Command,
+    parse: Parse,
+    bounds: Bounds,
+}
+
+/// MODE S whatever the session's transfers use: every server can.
+fn need(command: Command) -> Need {
+    Need {
+        direction: Direction::Send,
+        mode: Mode::Stream,
+        streams: StreamRange::fixed(1),
+        congestion: None,
+        buffer: None,
+        sizing: None,
+        allocate: None,
+        store_sum: None,
+        restart: None,
+        server_listens: true,
+        reusable: false,
+        verb: command,
+    }
+}
+
+/// A line of NLST: a name, with or without the directory's path.
+fn name_alone(line: &[u8]) -> Option<RemoteEntry> {
+    let name = line.rsplit(|b| *b == b'/').next().unwrap_or(line);
+    (!name.is_empty()).then(|| RemoteEntry::new(name, Kind::File))
 }
 
 /// RFC 959 servers of old answer NLST of an empty directory with `550 No files found`.
@@ -194,43 +353,5 @@ fn settings(patience: Duration) -> Settings {
         drs_interval: tune::sizing::drs::Interval::default(),
         congestion: Congestion::System,
         close_after: false,
-    }
-}
-
-/// Lines without their endings: CR LF, LF, or CR CR LF (globus in TYPE A).
-fn split_lines(text: &[u8]) -> Vec<Vec<u8>> {
-    text.split(|b| *b == b'\n')
-        .map(|line| {
-            let end = line
-                .iter()
-                .rposition(|b| *b != b'\r')
-                .map_or(0, |at| at + 1);
-            line[..end].to_vec()
-        })
-        .filter(|line| !line.is_empty())
-        .collect()
-}
-
-fn is_total(line: &[u8]) -> bool {
-    line.starts_with(b"total ")
-}
-
-fn entries(lines: &[Vec<u8>], parse: impl Fn(&[u8]) -> Option<RemoteEntry>) -> Vec<RemoteEntry> {
-    lines
-        .iter()
-        .filter_map(|line| parse(line))
-        .filter(|e| !matches!(e.kind, Kind::CurrentDir | Kind::ParentDir))
-        .filter(|e| e.name != b"." && e.name != b"..")
-        .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn line_endings_of_all_servers() {
-        let lines = split_lines(b"a\r\nb c\r\r\n\xffd\ne\r\n\r\n");
-        assert_eq!(lines, [&b"a"[..], b"b c", b"\xffd", b"e"]);
     }
 }

@@ -1,7 +1,7 @@
 //! The end of a third-party transfer: two control connections read side by side.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use proto::marker::{PerfMarker, parse_range_reply};
@@ -9,6 +9,7 @@ use proto::ranges::RangeSet;
 use proto::reply::Reply;
 use tokio::time::{Instant, sleep_until};
 
+use super::told::keep_marked;
 use super::{Confirmation, Remark};
 use crate::Failure;
 use crate::session::Session;
@@ -55,10 +56,7 @@ impl<'a> Progress<'a> {
     /// Takes a preliminary reply of the destination; whether it shows that bytes moved.
     fn note(&mut self, reply: &Reply) -> bool {
         if let Some(ranges) = parse_range_reply(reply) {
-            self.marked
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .extend(&ranges);
+            keep_marked(self.marked, &ranges);
             return true;
         }
         let Some(marker) = PerfMarker::from_reply(reply) else {

@@ -32,7 +32,7 @@ pub(crate) mod prepare;
 mod put;
 mod third_party;
 pub(crate) mod told;
-mod verdict;
+pub(crate) mod verdict;
 
 /// How one attempt is to be made.
 #[derive(Debug, Clone)]

@@ -64,14 +64,22 @@ impl Told<'_> {
             begun.store(true, Ordering::Relaxed);
         }
         if let (Some(marked), Some(ranges)) = (self.marked, parse_range_reply(reply)) {
-            marked
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .extend(&ranges);
+            keep_marked(marked, &ranges);
         }
         if let (Some(follows), Some(bytes)) = (self.follows, parse_buffer_reply(reply)) {
             follows.size(bytes);
         }
+    }
+}
+
+/// Ranges kept of a server's 111 replies. What comes beyond is only sent again after a cut.
+const MAX_MARKED: usize = 100_000;
+
+/// Adds the ranges of a 111 reply, within the bound: a server may send such replies without end.
+pub(super) fn keep_marked(marked: &Mutex<RangeSet>, ranges: &RangeSet) {
+    let mut marked = marked.lock().unwrap_or_else(PoisonError::into_inner);
+    if marked.iter().count() + ranges.iter().count() <= MAX_MARKED {
+        marked.extend(ranges);
     }
 }
 
@@ -190,6 +198,20 @@ mod tests {
             remark.text.as_deref(),
             Some("Limited by warp core, 4 streams, bbr. Raise x.")
         );
+    }
+
+    #[test]
+    fn the_ranges_that_a_server_marks_are_bounded_by_count() {
+        let marked = Mutex::new(RangeSet::new());
+        for n in 0..200 {
+            let mut ranges = RangeSet::new();
+            for m in 0..1000 {
+                let start = (n * 1000 + m) * 10;
+                ranges.insert(start, start + 5);
+            }
+            keep_marked(&marked, &ranges);
+        }
+        assert_eq!(marked.lock().unwrap().iter().count(), MAX_MARKED);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 pub mod caps;
 pub mod congestion;
 pub mod hangup;
+pub mod memory;
 pub mod sockopt;
 pub mod tcp_info;
 pub mod wake;

@@ -4,7 +4,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Result;
 use clap::{Args, ValueEnum};
 use data::job::{Congestion, IoMethod};
 use data::store::durability::SyncPolicy;
@@ -18,9 +17,9 @@ use crate::units;
 /// Run a GridFTP and FTP server in the foreground.
 ///
 /// When it is ready it prints one line to standard output, `listening on HOST:PORT`. SIGTERM lets
-/// running transfers finish (at most --drain seconds), a second one ends at once. Nobody can log in
-/// unless --anonymous or --users says so.
-#[derive(Debug, Args)]
+/// running transfers finish (at most --drain seconds), a second one ends at once. SIGHUP reads the
+/// settings file and the users file again. Nobody can log in unless --anonymous or --users says so.
+#[derive(Debug, Clone, Args)]
 pub(crate) struct ServeArgs {
     /// Address and port of the control channel; port 0 picks a free one [default: 127.0.0.1:2811]
     #[arg(long, value_name = "HOST:PORT")]
@@ -143,12 +142,24 @@ pub(crate) enum LogFormat {
 
 impl ServeArgs {
     /// Defaults, then the file, then the flags.
-    pub(crate) fn config(self) -> Result<ServerConfig> {
+    ///
+    /// # Errors
+    /// The file cannot be used, or nobody could log in; one line.
+    pub(crate) fn config(&self) -> Result<ServerConfig, String> {
         let mut config = ServerConfig::default();
         if let Some(path) = &self.config {
-            FileConfig::load(path)?.apply(&mut config);
+            FileConfig::load(path)
+                .map_err(|error| error.to_string())?
+                .apply(&mut config);
         }
-        self.apply(&mut config);
+        self.clone().apply(&mut config);
+        if config.anonymous.is_none() && config.users.is_none() {
+            return Err(
+                "nobody could log in; give --anonymous ro, --anonymous rw, or --users FILE (made \
+                 by `longhaul user add`)"
+                    .to_owned(),
+            );
+        }
         Ok(config)
     }
 

@@ -19,7 +19,7 @@ use std::net::SocketAddr;
 
 pub use argument::{Dcau, EpsvArg, Mode, Prot, Restart, Retrieve, TrevEvent, Type};
 pub use opts::{Opts, RetrOption};
-pub use site::{BufferSide, Site};
+pub use site::{BufferSide, Site, Stack};
 
 use crate::address::{AddressError, Family};
 use crate::checksum::Algorithm;

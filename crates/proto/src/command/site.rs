@@ -34,6 +34,9 @@ pub enum Site {
     ClientInfo(String),
     /// `SITE TASKID id`
     TaskId(String),
+    /// `SITE SETDISKSTACK drivers`, `SITE SETNETSTACK drivers`: drivers of the globus library,
+    /// separated by commas.
+    Stack(Stack, String),
     /// `SITE WHOAMI`
     Whoami,
     /// `SITE VERSION`
@@ -65,6 +68,15 @@ pub enum BufferSide {
     Receive,
     /// Both.
     Both,
+}
+
+/// What a stack of drivers is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stack {
+    /// Files.
+    Disk,
+    /// Data connections.
+    Net,
 }
 
 /// How the argument of a SITE verb is read.
@@ -108,6 +120,8 @@ const VERBS: &[(&str, Parser)] = &[
         w.text("client information").map(Site::ClientInfo)
     }),
     ("TASKID", |w| w.text("task id").map(Site::TaskId)),
+    ("SETDISKSTACK", |w| stack(w, Stack::Disk)),
+    ("SETNETSTACK", |w| stack(w, Stack::Net)),
     ("WHOAMI", |_| Ok(Site::Whoami)),
     ("VERSION", |_| Ok(Site::Version)),
     ("STORATTR", storattr),
@@ -156,6 +170,8 @@ impl Site {
             Self::Buffer(BufferSide::Both, n) => format!("SBUF {n}"),
             Self::ClientInfo(text) => format!("CLIENTINFO {text}"),
             Self::TaskId(text) => format!("TASKID {text}"),
+            Self::Stack(Stack::Disk, drivers) => format!("SETDISKSTACK {drivers}"),
+            Self::Stack(Stack::Net, drivers) => format!("SETNETSTACK {drivers}"),
             Self::Whoami => "WHOAMI".to_owned(),
             Self::Version => "VERSION".to_owned(),
             Self::StorAttr { modify, checksum } => storattr_text(*modify, checksum.as_ref()),
@@ -173,6 +189,11 @@ impl Site {
 
 fn with_path(head: &str, path: &[u8]) -> Bytes {
     [head.as_bytes(), b" ", path].concat()
+}
+
+fn stack(w: Words<'_>, stack: Stack) -> Result<Site, CommandError> {
+    let drivers = w.text("list of drivers")?;
+    Ok(Site::Stack(stack, drivers.trim().to_owned()))
 }
 
 fn buffer(mut w: Words<'_>, side: BufferSide) -> Result<Site, CommandError> {

@@ -72,7 +72,7 @@ const COMMANDS: [(&str, &str); 59] = [
 ];
 
 /// SITE commands, one line each.
-const SITE_COMMANDS: [&str; 23] = [
+const SITE_COMMANDS: [&str; 24] = [
     "SITE HELP: help on server commands",
     "SITE SBUF: set send and receive buffers",
     "SITE RETRBUFSIZE: set send buffers",
@@ -95,6 +95,7 @@ const SITE_COMMANDS: [&str; 23] = [
     "SITE STORATTR <sp> modify=YYYYMMDDHHMMSS;checksum.ALGORITHM=hex;",
     "SITE DATAPEER [<sp> address]: the other host of data connections",
     "SITE IDLE [<sp> seconds]",
+    "SITE SETDISKSTACK <sp> file, SITE SETNETSTACK <sp> tcp",
     "SITE WHOAMI, SITE VERSION",
 ];
 

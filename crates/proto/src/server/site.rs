@@ -6,9 +6,10 @@ use super::replies::{self, Step};
 use super::state::LoggedIn;
 use super::{Action, FileRequest, SessionConfig, help};
 use crate::checksum::Algorithm;
-use crate::command::Site;
+use crate::command::{Site, Stack};
 use crate::path::VPath;
 use crate::remark;
+use crate::reply::Reply;
 use crate::timestamp::Timestamp;
 
 impl LoggedIn {
@@ -37,6 +38,7 @@ impl LoggedIn {
                 self.set_buffer(side, bytes);
                 Ok(replies::reply(200, "Site Command Successful."))
             }
+            Site::Stack(stack, drivers) => Ok(driver_stack(stack, &drivers)),
             Site::ClientInfo(text) => {
                 self.settings.takes_remarks |= remark::is_read_by(&text);
                 Ok(note("client", text))
@@ -136,6 +138,24 @@ impl LoggedIn {
         ));
         actions
     }
+}
+
+/// The globus server takes its own default stacks from anybody (`globus-url-copy -fsstack file`
+/// sends one), and so does this one, which has no others. Its words for the rest.
+fn driver_stack(stack: Stack, drivers: &str) -> Vec<Action> {
+    let (plain, what) = match stack {
+        Stack::Disk => ("file", "filesystem"),
+        Stack::Net => ("tcp", "data channel"),
+    };
+    if drivers == plain || drivers == "default" {
+        return replies::reply(250, "OK.");
+    }
+    let unknown = drivers.split(',').find(|driver| *driver != plain);
+    let lines = vec![
+        format!("Setting {what} driver stack failed.").into_bytes(),
+        format!("{} driver not offered", unknown.unwrap_or(drivers)).into_bytes(),
+    ];
+    vec![Action::Reply(Reply::error_lines(500, lines))]
 }
 
 fn note(key: &'static str, text: String) -> Vec<Action> {

@@ -14,6 +14,8 @@ use tune::sizing::drs::{Interval, IntervalError};
 
 use super::{Anonymous, ServerConfig, ThirdParty};
 
+mod spelling;
+
 /// Largest settings file, bytes.
 const MAX_FILE: u64 = 1 << 20;
 
@@ -46,6 +48,12 @@ pub struct FileConfig {
     pub max_sessions_per_user: Option<usize>,
     pub max_streams: Option<usize>,
     pub max_streams_per_transfer: Option<u32>,
+    pub max_streams_per_address: Option<usize>,
+    pub max_checksums: Option<usize>,
+    pub max_listings: Option<usize>,
+    pub max_password_checks: Option<usize>,
+    pub max_waiting_per_address: Option<usize>,
+    pub queue_timeout: Option<Seconds>,
     pub idle_timeout: Option<Seconds>,
     pub login_timeout: Option<Seconds>,
     pub stall_timeout: Option<Seconds>,
@@ -206,19 +214,19 @@ impl From<String> for CongestionName {
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// It cannot be read.
-    #[error("cannot read settings from {}: {source}", path.display())]
+    #[error("cannot read settings from {}: {cause}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
         /// System's reason.
-        source: io::Error,
+        cause: io::Error,
     },
     /// It says something that is not a setting; the text names the line.
     #[error("settings file {}, line {line}: {reason}", path.display())]
     Parse {
         /// The file.
         path: PathBuf,
-        /// Where, from 1.
+        /// Its number, from 1.
         line: usize,
         /// What is wrong, in one line.
         reason: String,
@@ -231,23 +239,23 @@ impl FileConfig {
         let mut text = String::new();
         File::open(path)
             .and_then(|file| file.take(MAX_FILE).read_to_string(&mut text))
-            .map_err(|source| ConfigError::Read {
+            .map_err(|cause| ConfigError::Read {
                 path: path.to_owned(),
-                source,
+                cause,
             })?;
-        toml::from_str(&text).map_err(|error| {
-            let start = error.span().map_or(0, |span| span.start);
-            let before = text.bytes().take(start);
+        toml::from_str(&text).map_err(|error: toml::de::Error| {
+            let before = error.span().and_then(|span| text.get(..span.start));
             ConfigError::Parse {
                 path: path.to_owned(),
-                line: 1 + before.filter(|b| *b == b'\n').count(),
-                reason: error.message().replace('\n', " "),
+                line: 1 + before.map_or(0, |before| before.matches('\n').count()),
+                reason: spelling::reason(error.message()),
             }
         })
     }
 
     /// Puts what the file gives into `config`.
     pub fn apply(self, config: &mut ServerConfig) {
+        self.queues(config);
         replace(&mut config.listen, self.listen);
         replace(&mut config.root, self.root);
         replace(&mut config.third_party, self.third_party);
@@ -293,6 +301,21 @@ impl FileConfig {
         config.ftp_info_log = self.ftp_info_log.or(config.ftp_info_log.take());
         config.run_as = self.run_as.or(config.run_as.take());
     }
+
+    /// The bounds of what waits its turn.
+    fn queues(&self, config: &mut ServerConfig) {
+        replace(&mut config.max_listings, self.max_listings);
+        replace(
+            &mut config.max_waiting_per_address,
+            self.max_waiting_per_address,
+        );
+        replace(&mut config.queue_timeout, self.queue_timeout.map(|s| s.0));
+        config.max_streams_per_address = self
+            .max_streams_per_address
+            .or(config.max_streams_per_address);
+        config.max_checksums = self.max_checksums.or(config.max_checksums);
+        config.max_password_checks = self.max_password_checks.or(config.max_password_checks);
+    }
 }
 
 fn replace<T>(setting: &mut T, given: Option<T>) {
@@ -333,6 +356,8 @@ mod tests {
             "range-marker-seconds = 11\nblock = 65536\nio = \"copy\"\nsync-policy = \"none\"\nbuffer = \"kernel\"\n",
             "drs-interval = \"20ms\"\nrun-as = \"ftp\"\n",
             "congestion = \"cubic\"\nclient-congestion = false\n",
+            "max-streams-per-address = 12\nmax-checksums = 13\nmax-listings = 14\n",
+            "max-password-checks = 15\nmax-waiting-per-address = 16\nqueue-timeout = 17\n",
         ))
         .unwrap();
         let expected = ServerConfig {
@@ -351,6 +376,12 @@ mod tests {
             max_sessions_per_user: 3,
             max_streams: 4,
             max_streams_per_transfer: 5,
+            max_streams_per_address: Some(12),
+            max_checksums: Some(13),
+            max_listings: 14,
+            max_password_checks: Some(15),
+            max_waiting_per_address: 16,
+            queue_timeout: Duration::from_secs(17),
             idle_timeout: Duration::from_secs(6),
             login_timeout: Duration::from_secs(7),
             stall_timeout: Duration::from_secs(8),

@@ -1,6 +1,8 @@
-//! CKSM, from memory or by reading.
+//! CKSM, from memory or by reading; reading may pause, so that others have their turn.
 
-use data::digest::sum_source;
+use std::fs::File;
+
+use data::digest::SourceSum;
 use data::error::DataError;
 use data::store::file::FileSource;
 use data::store::root::{Identity, StoreError, file_clock};
@@ -9,6 +11,48 @@ use proto::path::VPath;
 use proto::server::{FileError, FileErrorKind};
 
 use super::Files;
+
+/// A checksum under way.
+#[derive(Debug)]
+pub struct Summing {
+    files: Files,
+    algorithm: Algorithm,
+    path: VPath,
+    source: FileSource,
+    /// The same file, to see whether it changed.
+    file: File,
+    before: Identity,
+    /// Of the file system, from before `before`.
+    clock: (i64, u64),
+    /// All of the file is summed, and no upload of this server was writing it at the beginning.
+    settled: bool,
+    known: Option<String>,
+    sum: SourceSum,
+}
+
+impl Summing {
+    /// Goes on until the end (the checksum) or until `go_on`, which is called now and then with
+    /// the bytes summed, returns `false` (`None`).
+    pub fn advance(
+        &mut self,
+        go_on: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<Option<String>, FileError> {
+        if let Some(known) = &self.known {
+            return Ok(Some(known.clone()));
+        }
+        let summed = self.sum.advance(&self.source, go_on);
+        let Some(hex) = summed.map_err(|error| data_error(&self.path, &error))? else {
+            return Ok(None);
+        };
+        if self.settled
+            && let Ok(after) = Identity::of(&self.file)
+        {
+            let sums = &self.files.sums;
+            sums.put_read(self.before, &after, self.clock, self.algorithm, &hex);
+        }
+        Ok(Some(hex))
+    }
+}
 
 impl Files {
     /// The checksum of `length` bytes from `offset` on (to the end if `None`); of what is there,
@@ -21,30 +65,41 @@ impl Files {
         length: Option<u64>,
         progress: &mut dyn FnMut(u64) -> bool,
     ) -> Result<String, FileError> {
+        self.begin_checksum(algorithm, path, offset, length)?
+            .advance(progress)?
+            .ok_or_else(aborted)
+    }
+
+    /// [`Files::checksum`], ready to be read.
+    pub fn begin_checksum(
+        &self,
+        algorithm: Algorithm,
+        path: &VPath,
+        offset: u64,
+        length: Option<u64>,
+    ) -> Result<Summing, FileError> {
         let failed = |error: std::io::Error| StoreError::from_io("read", path, &error);
         let clock = file_clock();
         let file = self.root.open_read(path)?;
         let before = Identity::of(&file).map_err(failed)?;
         let whole = offset == 0 && length.is_none_or(|length| length >= before.size);
         // What is being written has no sum yet.
-        let settled = !self.uploads.is_written(before.inode);
-        if whole
-            && settled
-            && let Some(known) = self.sums.get(&before, algorithm)
-        {
-            return Ok(known);
-        }
+        let settled = whole && !self.uploads.is_written(before.inode);
+        let known = settled.then(|| self.sums.get(&before, algorithm)).flatten();
         let again = file.try_clone().map_err(failed)?;
         let source = FileSource::new(file, path.to_string()).map_err(failed)?;
-        let hex = sum_source(algorithm, &source, offset, length, progress)
-            .map_err(|error| data_error(path, &error))?;
-        if whole
-            && settled
-            && let Ok(after) = Identity::of(&again)
-        {
-            self.sums.put_read(before, &after, clock, algorithm, &hex);
-        }
-        Ok(hex)
+        Ok(Summing {
+            files: self.clone(),
+            algorithm,
+            path: path.clone(),
+            source,
+            file: again,
+            before,
+            clock,
+            settled,
+            known,
+            sum: SourceSum::new(algorithm, offset, length),
+        })
     }
 }
 

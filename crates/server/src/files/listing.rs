@@ -11,8 +11,9 @@ use proto::timestamp::Timestamp;
 
 use super::{Files, Share};
 
-/// Largest listing for a data connection, bytes. It is held in memory while it is sent.
-const MAX_LISTING: usize = 256 << 20;
+mod stream;
+
+pub(super) use stream::ListingSource;
 
 /// Largest listing in a reply, bytes: clients bound what they take on the control connection.
 const MAX_REPLY: usize = 32 << 20;
@@ -24,32 +25,32 @@ impl Files {
         request: &ListRequest,
     ) -> Result<(Vec<Vec<u8>>, Share), FileError> {
         let mut lines = Vec::new();
-        let share = self.room.share();
-        let mut writer = Writer::new(request.form, MAX_REPLY, share, |line: Vec<u8>| {
-            lines.push(line);
+        let mut share = self.room.share();
+        let mut size = 0;
+        let mut refused = None;
+        let mut writer = Writer::new(request.form, |line: Vec<u8>| {
+            size += line.len() + 2;
+            refused = if size > MAX_REPLY {
+                Some(too_large())
+            } else if !share.grow_to(size) {
+                Some(no_room())
+            } else {
+                lines.push(line);
+                return ControlFlow::Continue(());
+            };
+            ControlFlow::Break(())
         });
         self.write_listing(request, &mut writer)?;
-        let share = writer.share;
-        Ok((lines, share))
-    }
-
-    /// For a data connection: lines with CR LF, in every TYPE.
-    pub(super) fn list_text(&self, request: &ListRequest) -> Result<(Vec<u8>, Share), FileError> {
-        let mut text = Vec::new();
-        let share = self.room.share();
-        let mut writer = Writer::new(request.form, MAX_LISTING, share, |line: Vec<u8>| {
-            text.extend_from_slice(&line);
-            text.extend_from_slice(b"\r\n");
-        });
-        self.write_listing(request, &mut writer)?;
-        let share = writer.share;
-        Ok((text, share))
+        match refused {
+            Some(error) => Err(error),
+            None => Ok((lines, share)),
+        }
     }
 
     fn write_listing(
         &self,
         request: &ListRequest,
-        writer: &mut Writer<impl FnMut(Vec<u8>)>,
+        writer: &mut Writer<impl FnMut(Vec<u8>) -> ControlFlow<()>>,
     ) -> Result<(), FileError> {
         let (path, pattern) = self.literal_or_pattern(request);
         if let (ListForm::Facts(facts), false) = (request.form, request.recursive) {
@@ -66,7 +67,7 @@ impl Files {
         } else {
             self.root.list(&path, pattern.as_ref(), &mut visit)?;
         }
-        writer.finish()
+        Ok(())
     }
 
     /// MLSD and MLSC begin with the directory itself and its parent (RFC 3659 §7.5.1).
@@ -74,7 +75,7 @@ impl Files {
         &self,
         path: &VPath,
         facts: FactSet,
-        writer: &mut Writer<impl FnMut(Vec<u8>)>,
+        writer: &mut Writer<impl FnMut(Vec<u8>) -> ControlFlow<()>>,
     ) -> Result<(), FileError> {
         let mut this = self.stat(path)?;
         if this.kind != Kind::Dir {
@@ -112,74 +113,46 @@ impl Files {
     }
 }
 
-/// Writes entries in the form wanted, up to a bound.
+/// Writes entries in the form wanted, until `emit` breaks.
 struct Writer<F> {
     form: ListForm,
     now: Timestamp,
-    limit: usize,
-    left: usize,
-    share: Share,
     emit: F,
-    /// Why the listing is not whole.
-    stopped: Option<Stopped>,
 }
 
-enum Stopped {
-    TooLarge,
-    NoRoom,
-}
-
-impl<F: FnMut(Vec<u8>)> Writer<F> {
-    fn new(form: ListForm, limit: usize, share: Share, emit: F) -> Self {
+impl<F: FnMut(Vec<u8>) -> ControlFlow<()>> Writer<F> {
+    fn new(form: ListForm, emit: F) -> Self {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let seconds = now.map_or(0, |since| since.as_secs());
         Self {
             form,
             now: Timestamp(i64::try_from(seconds).unwrap_or(i64::MAX)),
-            limit,
-            left: limit,
-            share,
             emit,
-            stopped: None,
         }
     }
 
     fn entry(&mut self, entry: &Entry, entries_in_dir: Option<u64>) -> ControlFlow<()> {
-        let line = match self.form {
+        (self.emit)(match self.form {
             ListForm::Facts(facts) => format_mlsx(entry, facts, entries_in_dir),
             ListForm::Long => format_ls(entry, self.now),
             ListForm::Names => on_one_line(&entry.name),
-        };
-        let stopped = match self.left.checked_sub(line.len() + 2) {
-            None => Stopped::TooLarge,
-            Some(left) if !self.share.grow_to(self.limit - left) => Stopped::NoRoom,
-            Some(left) => {
-                self.left = left;
-                (self.emit)(line);
-                return ControlFlow::Continue(());
-            }
-        };
-        self.stopped = Some(stopped);
-        ControlFlow::Break(())
-    }
-
-    fn finish(&self) -> Result<(), FileError> {
-        let (kind, text) = match self.stopped {
-            None => return Ok(()),
-            Some(Stopped::TooLarge) => (
-                FileErrorKind::Other,
-                format!("the listing is larger than {} bytes", self.limit),
-            ),
-            Some(Stopped::NoRoom) => (
-                FileErrorKind::Busy,
-                "too many large listings at once".to_owned(),
-            ),
-        };
-        Err(FileError {
-            kind,
-            errno: None,
-            text,
         })
+    }
+}
+
+fn too_large() -> FileError {
+    FileError {
+        kind: FileErrorKind::Other,
+        errno: None,
+        text: format!("the listing is larger than {MAX_REPLY} bytes; list over a data connection"),
+    }
+}
+
+fn no_room() -> FileError {
+    FileError {
+        kind: FileErrorKind::Busy,
+        errno: None,
+        text: "too many large listings at once".to_owned(),
     }
 }
 

@@ -22,6 +22,7 @@ mod uploads;
 #[cfg(test)]
 mod tests;
 
+pub use checksum::Summing;
 pub(crate) use checksum::aborted;
 pub use room::{Room, Share};
 pub use sums::Sums;

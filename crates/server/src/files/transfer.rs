@@ -8,7 +8,6 @@ use data::send::SendPlan;
 use data::store::claim::{Claim, Claimed, claim};
 use data::store::durability::SyncPolicy;
 use data::store::file::{FileSink, FileSource};
-use data::store::memory::MemorySource;
 use data::store::root::{Identity, StoreError, Writable};
 use data::store::{Sink, Source};
 use proto::checksum::Algorithm;
@@ -20,8 +19,9 @@ use proto::server::{
     TransferRequest,
 };
 
+use super::Files;
+use super::listing::ListingSource;
 use super::uploads::{Lease, LiveUpload, OwnerWatch, Storer, in_use};
-use super::{Files, Share};
 
 mod finish;
 mod sink;
@@ -50,8 +50,6 @@ pub struct Sending {
     pub plan: SendPlan,
     /// The file or directory.
     pub path: VPath,
-    /// The memory of a listing, held until it is sent.
-    pub share: Option<Share>,
 }
 
 /// A file that is open to be stored.
@@ -86,8 +84,9 @@ struct Store<'a> {
 }
 
 impl Files {
-    /// Opens what a transfer reads or writes. A listing is written to memory here. A store by `by`
-    /// owns its file until [`Storing`] ends; it waits, bounded, for an owner that is to give way.
+    /// Opens what a transfer reads or writes. Of a listing the first part is made here, the rest while it
+    /// is sent. A store by `by` owns its file until [`Storing`] ends; it waits, bounded, for an owner that
+    /// is to give way.
     ///
     /// # Errors
     /// Also [`FileErrorKind::InUse`] when another upload owns the file, and
@@ -103,14 +102,14 @@ impl Files {
     }
 
     fn open_listing(&self, request: &ListRequest) -> Result<Sending, FileError> {
-        let (text, share) = self.list_text(request)?;
-        let mut ranges = RangeSet::new();
-        ranges.insert(0, text.len() as u64);
         Ok(Sending {
-            source: Arc::new(MemorySource::new(text, request.path.to_string())),
-            plan: SendPlan { ranges, origin: 0 },
+            source: Arc::new(ListingSource::begin(self, request)?),
+            // It is sent in order, to its end.
+            plan: SendPlan {
+                ranges: RangeSet::new(),
+                origin: 0,
+            },
             path: request.path.clone(),
-            share: Some(share),
         })
     }
 
@@ -128,7 +127,6 @@ impl Files {
             source: Arc::new(source),
             plan: ranges_to_send(size, part, have),
             path: path.clone(),
-            share: None,
         })
     }
 

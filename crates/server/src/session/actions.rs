@@ -13,7 +13,8 @@ use tokio::time::Instant;
 
 use super::order::{busy, not_logged_in};
 use super::{Driver, Who};
-use crate::transfer::{Running, Stop};
+use crate::limits::Place;
+use crate::transfer::{Admission, Running, Stop};
 use crate::work::{FileWork, Work};
 
 impl Driver {
@@ -39,9 +40,10 @@ impl Driver {
                     }
                 }
                 Action::DropChannel => self.channel = None,
-                Action::Transfer(request) => self.work = self.transfer(*request),
+                Action::Transfer(request) => self.work = self.admission(*request),
                 Action::Abort => match &mut self.work {
                     Work::Transfer(running) => running.stop(Stop::Abort),
+                    Work::Admission(waiting) => waiting.stop(Stop::Abort),
                     Work::File(work) => work.stop(),
                     _ => {}
                 },
@@ -69,7 +71,7 @@ impl Driver {
         self.channel = None;
         self.expect_data_from(request);
         self.work = match self.ends.listen_options(request, &self.shared.config) {
-            Ok(options) => Work::listen(options, self.ends.peer.ip(), &self.shared),
+            Ok(options) => Work::listen(options, &self.shared, self.ends.peer.ip(), &self.slot),
             Err(error) => Work::Known(Outcome::Listening(Err(error))),
         };
     }
@@ -77,7 +79,7 @@ impl Driver {
     fn listen_drs(&mut self, family: Family) {
         self.drs = None;
         self.work = match self.ends.listen_on(family) {
-            Ok(ip) => Work::listen_drs(ip, &self.shared),
+            Ok(ip) => Work::listen_drs(ip, &self.shared, self.ends.peer.ip()),
             Err(error) => Work::Known(Outcome::DrsListening(Err(error))),
         };
     }
@@ -97,7 +99,7 @@ impl Driver {
         let foreign = self.shared.config.foreign_data_addresses;
         let local = self.ends.connect_from(&targets, foreign);
         let mut channel = Channel::connect_to(targets, local);
-        channel.set_budget(self.shared.streams_of(self.ends.peer.ip()));
+        channel.set_budget(self.slot.streams().clone());
         self.channel = Some(channel);
     }
 
@@ -124,6 +126,7 @@ impl Driver {
                 let shared = Arc::clone(&self.shared);
                 Work::File(Box::new(FileWork::start(
                     shared,
+                    self.ends.peer.ip(),
                     login.files.clone(),
                     request,
                 )))
@@ -132,14 +135,25 @@ impl Driver {
         }
     }
 
-    /// A command that waited its turn may find its client gone.
-    fn transfer(&mut self, request: TransferRequest) -> Work {
+    /// A transfer begins when it has its place.
+    fn admission(&self, request: TransferRequest) -> Work {
+        let patience = self.shared.config.queue_timeout;
+        Work::Admission(Box::new(Admission::new(
+            request,
+            &self.shared.transfers,
+            self.ends.peer.ip(),
+            patience,
+        )))
+    }
+
+    /// The transfer has its place. A command that waited its turn may find its client gone.
+    pub(super) fn transfer(&mut self, request: TransferRequest, place: Place) -> Work {
         if self.control.ended() {
             let gone = TransferError::Broken("client is gone".to_owned());
             return Work::Known(Outcome::Transferred(Err(gone)));
         }
         let started = self
-            .order(request)
+            .order(request, place)
             .and_then(|order| Running::start(order).map_err(|error| busy(error.to_string())));
         match started {
             Ok(running) => Work::Transfer(Box::new(running)),
@@ -150,9 +164,7 @@ impl Driver {
     /// After REIN somebody must log in again, in time; the old login counts no more.
     pub(super) fn note_logout(&mut self) {
         if matches!(self.who, Who::User(_)) && !self.machine.logged_in() && !self.closing {
-            self.who = Who::Stranger {
-                until: Instant::now() + self.shared.config.login_timeout,
-            };
+            self.who = Who::stranger(Instant::now() + self.shared.config.login_timeout);
         }
     }
 }

@@ -8,11 +8,16 @@ use proto::sizing::Sizing;
 
 use super::{Driver, Who};
 use crate::config::ServerConfig;
+use crate::limits::Place;
 use crate::transfer::{Delayed, Order};
 
 impl Driver {
-    /// Takes the session's channel and a place among the transfers.
-    pub(super) fn order(&mut self, request: TransferRequest) -> Result<Order, FileError> {
+    /// Takes the session's channel.
+    pub(super) fn order(
+        &mut self,
+        request: TransferRequest,
+        place: Place,
+    ) -> Result<Order, FileError> {
         let Who::User(login) = &self.who else {
             return Err(not_logged_in());
         };
@@ -23,15 +28,12 @@ impl Driver {
             self.expect_data_from(listen);
         }
         let config = &self.shared.config;
-        let place = Arc::clone(&self.shared.transfers)
-            .try_acquire_owned()
-            .map_err(|_| busy("too many transfers on this server".to_owned()))?;
         let listen = match &request.delayed_passive {
             None => None,
             Some(listen) => Some(Delayed {
                 options: self.ends.listen_options(listen, config)?,
                 public: config.public_address,
-                streams: self.shared.streams_of(self.ends.peer.ip()),
+                streams: self.slot.streams().clone(),
             }),
         };
         let sends = matches!(request.what, TransferKind::Retrieve { .. });

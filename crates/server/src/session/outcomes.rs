@@ -13,8 +13,7 @@ use tokio::time::Instant;
 use super::{Driver, End, Who, record};
 use crate::clock::seconds_since_1970;
 use crate::data_address::told;
-use crate::login::Refusal;
-use crate::transfer::{Ended, Event, Seen};
+use crate::transfer::{Admitted, Ended, Event, Seen};
 use crate::work::{Step, Work};
 
 impl Driver {
@@ -25,6 +24,13 @@ impl Driver {
                 bytes,
             },
             Step::Transfer(seen) => return self.on_transfer(seen),
+            Step::Admitted(admitted) => match *admitted {
+                Admitted::Begin(request, place) => {
+                    self.work = self.transfer(*request, place);
+                    return Ok(());
+                }
+                Admitted::Refused(error) => self.done(Outcome::Transferred(Err(error))),
+            },
             Step::Known(outcome) => self.done(outcome),
             Step::File(answer, share) => {
                 self.reply_share = share;
@@ -43,13 +49,13 @@ impl Driver {
                 let grant = login.grant.clone();
                 tracing::info!(user = %grant.user, "logged in");
                 self.who = Who::User(Box::new(login));
+                self.control.trust();
                 self.done(Outcome::Login(Ok(grant)))
             }
-            Step::Login(Err(Refusal::Denied(text))) => {
-                tracing::info!("login refused");
-                self.done(Outcome::Login(Err(text)))
+            Step::Login(Err(refusal)) if refusal.ends_session() => {
+                return Err(self.farewell(&refusal.to_string()));
             }
-            Step::Login(Err(Refusal::Busy(text))) => return Err(self.farewell(&text)),
+            Step::Login(Err(refusal)) => self.done(Outcome::Login(Err(refusal.to_string()))),
         };
         self.report(outcome);
         Ok(())

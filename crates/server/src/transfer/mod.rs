@@ -12,17 +12,20 @@ use proto::pace::Pace;
 use proto::path::VPath;
 use proto::server::{FileError, Progress, TransferDone, TransferError, TransferRequest};
 use proto::sizing::{self, Sizing};
-use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use crate::data_address::told;
 use crate::files::{ControlLine, Files, Uploader};
+use crate::limits::Place;
 use crate::transfer_log::Direction;
 
+mod admission;
 mod error;
 mod limiter;
 mod worker;
 
+pub(crate) use admission::{Admission, Admitted};
 pub(crate) use error::file_error;
 pub(crate) use limiter::Limits;
 
@@ -50,7 +53,7 @@ pub(crate) struct Order {
     /// Everything but what the opened file decides.
     pub(crate) settings: Settings,
     /// This transfer's place among those that the server runs at once.
-    pub(crate) place: OwnedSemaphorePermit,
+    pub(crate) place: Place,
 }
 
 /// How a delayed passive transfer makes its channel.

@@ -17,7 +17,7 @@ pub fn add(path: &Path, account: &Account, password: &[u8]) -> Result<bool, User
     .format()?;
     let replacement = Replacement::begin(path)?;
     let old = match read(path) {
-        Err(UsersError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+        Err(UsersError::Read { cause, .. }) if cause.kind() == io::ErrorKind::NotFound => {
             String::new()
         }
         other => other?.0,

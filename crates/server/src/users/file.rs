@@ -14,20 +14,20 @@ const MAX_FILE: u64 = 64 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum UsersError {
     /// It cannot be read.
-    #[error("cannot read users file {}: {source}", path.display())]
+    #[error("cannot read users file {}: {cause}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
         /// System's reason.
-        source: io::Error,
+        cause: io::Error,
     },
     /// It cannot be replaced.
-    #[error("cannot write users file {}: {source}", path.display())]
+    #[error("cannot write users file {}: {cause}", path.display())]
     Write {
         /// The file.
         path: PathBuf,
         /// System's reason.
-        source: io::Error,
+        cause: io::Error,
     },
     /// Group or others may read or write it.
     #[error(
@@ -66,7 +66,7 @@ pub enum UsersError {
         reason: LineError,
     },
     /// An account that the file cannot hold.
-    #[error("{0}")]
+    #[error(transparent)]
     Account(#[from] LineError),
     /// The password could not be hashed.
     #[error("cannot hash a password: {0}")]
@@ -98,9 +98,9 @@ impl Stamp {
 
 /// Reads a file that only its owner may read or write.
 pub(super) fn read(path: &Path) -> Result<(String, Stamp), UsersError> {
-    let failed = |source| UsersError::Read {
+    let failed = |cause| UsersError::Read {
         path: path.to_owned(),
-        source,
+        cause,
     };
     let file = File::open(path).map_err(failed)?;
     let meta = file.metadata().map_err(failed)?;
@@ -153,18 +153,18 @@ impl Replacement {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 Err(UsersError::Busy { lock: new })
             }
-            Err(source) => Err(UsersError::Write {
+            Err(cause) => Err(UsersError::Write {
                 path: path.to_owned(),
-                source,
+                cause,
             }),
         }
     }
 
     /// Puts `text` in the file's place: after a crash there is the old or the new file, whole.
     pub(super) fn place(mut self, text: &[u8]) -> Result<(), UsersError> {
-        self.write(text).map_err(|source| UsersError::Write {
+        self.write(text).map_err(|cause| UsersError::Write {
             path: self.path.clone(),
-            source,
+            cause,
         })
     }
 

@@ -1,7 +1,7 @@
 //! A control connection in the hands of a test. Knows lines and replies and nothing else.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::Duration;
 
 /// A reply: code and text, lines joined by LF, as they came.
@@ -27,9 +27,21 @@ impl Client {
         client
     }
 
+    /// Connects from another address of this host, logs in as anonymous, TYPE I.
+    pub(crate) fn anonymous_from(local: IpAddr, address: SocketAddr) -> Self {
+        let mut client = Self::over(crate::data_port::connect_from(local, address));
+        client.next(220);
+        client.log_in("anonymous", "test@");
+        client.expect("TYPE I", 200);
+        client
+    }
+
     /// Connects and reads nothing.
     pub(crate) fn silent(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).unwrap();
+        Self::over(TcpStream::connect(address).unwrap())
+    }
+
+    fn over(stream: TcpStream) -> Self {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
         let reader = BufReader::new(stream.try_clone().unwrap());

@@ -82,7 +82,10 @@ fn a_transfer_is_not_idle() {
 
 #[test]
 fn data_streams_in_all() {
-    let server = Running::with(|config| config.max_streams = 1);
+    let server = Running::with(|config| {
+        config.max_streams = 1;
+        config.queue_timeout = Duration::ZERO;
+    });
     server.file("f", 10);
     let mut first = server.anonymous();
     let address = first.pasv();

@@ -80,3 +80,53 @@ fn a_user_may_use_a_third_host_but_no_privileged_port() {
     client.next(150);
     client.next(226);
 }
+
+#[test]
+fn the_globus_default_account_is_anonymous_where_that_is_offered() {
+    let server = Running::with_users();
+    for password in ["", " ", " x@"] {
+        let mut client = server.connect();
+        client.expect("USER :globus-mapping:", 331);
+        client.expect(&format!("PASS{password}"), 230);
+        client.expect("MKD d", 550);
+    }
+}
+
+#[test]
+fn the_globus_default_account_never_counts_as_a_guess() {
+    let server = Running::with(|config| {
+        config.anonymous = None;
+        config.users = Some(std::path::PathBuf::new());
+    });
+    for _ in 0..20 {
+        let mut client = server.connect();
+        client.expect("USER :globus-mapping:", 331);
+        client.expect("PASS", 530);
+    }
+    server.user();
+}
+
+#[test]
+fn many_sessions_that_log_in_at_once_with_the_right_password_wait_for_no_penalty() {
+    let server = Running::with_users();
+    let mut clients: Vec<_> = (0..30).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        client.raw(format!("USER {USER}\r\nPASS {PASSWORD}\r\n"));
+    }
+    for client in &mut clients {
+        client.next(331);
+        client.next(230);
+    }
+}
+
+#[test]
+fn a_stranger_may_send_few_commands() {
+    let server = Running::start();
+    let mut client = server.connect();
+    client.raw("NOOP\r\n".repeat(201));
+    for _ in 0..200 {
+        client.next(200);
+    }
+    client.next(421);
+    client.closed();
+}

@@ -27,6 +27,7 @@ mod login;
 mod owners;
 mod restart;
 mod right_sizing;
+mod shares;
 mod shutdown;
 mod stream_mode;
 mod tuning;

@@ -8,11 +8,18 @@ use proto::path::VPath;
 use rustix::fs::{Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
+use super::batches::{self, Names};
 use super::entry::Viewer;
 use super::resolve::subdirectory;
 use super::{MAX_DEPTH, Pattern, Root, StoreError};
 
-/// Memory for the names of one directory, bytes; above it listing fails with EOVERFLOW.
+/// Memory for names of the listed directory, bytes: some 20 000 names come sorted.
+const BATCH: usize = 1 << 20;
+
+/// The same for each directory below, of a walk.
+const BATCH_BELOW: usize = BATCH / 4;
+
+/// Memory for the names of one directory that is removed, bytes; above it that fails with EOVERFLOW.
 const MAX_NAMES: usize = 256 << 20;
 
 /// What a list costs per name beside the bytes of the name.
@@ -29,9 +36,10 @@ impl Root {
             .map_err(|errno| StoreError::new("enter", path, errno))
     }
 
-    /// Calls `visit` for every entry of a directory, sorted by name, without `.` and `..`; or
-    /// once, if `path` is something else (with a pattern: ENOTDIR). Symbolic links are followed; those
-    /// that lead nowhere are told themselves. Stops early when `visit` breaks.
+    /// Calls `visit` for every entry of a directory, sorted by name (a large one in sorted runs, so that
+    /// memory is bounded), without `.` and `..`; or once, if `path` is something else (with a pattern:
+    /// ENOTDIR). Symbolic links are followed; those that lead nowhere are told themselves. Stops early
+    /// when `visit` breaks.
     pub fn list(
         &self,
         path: &VPath,
@@ -47,7 +55,8 @@ impl Root {
             return Ok(());
         };
         let viewer = Viewer::current();
-        for name in names_in(&dir).map_err(failed)? {
+        for name in Names::read(&dir, BATCH).map_err(failed)? {
+            let name = name.map_err(failed)?;
             if pattern.is_some_and(|pattern| !pattern.matches(&name)) {
                 continue;
             }
@@ -68,7 +77,7 @@ impl Root {
     pub fn count(&self, path: &VPath) -> Result<u64, StoreError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         self.resolve(path, flags, Mode::empty())
-            .and_then(|dir| Ok(names_in(&dir)?.len() as u64 + 2))
+            .and_then(|dir| Ok(batches::count(&dir)? + 2))
             .map_err(|errno| StoreError::new("list", path, errno))
     }
 
@@ -97,7 +106,7 @@ impl Root {
         let walk = Walk {
             root: self,
             viewer: Viewer::current(),
-            levels: vec![Level::new(dir, path.clone(), Vec::new()).map_err(failed)?],
+            levels: vec![Level::new(dir, path.clone(), Vec::new(), BATCH).map_err(failed)?],
         };
         walk.run(visit).map_err(failed)
     }
@@ -130,12 +139,12 @@ struct Level {
     path: VPath,
     /// `""`, `deep/`, `deep/er/`
     prefix: Vec<u8>,
-    names: std::vec::IntoIter<Box<[u8]>>,
+    names: Names,
 }
 
 impl Level {
-    fn new(dir: OwnedFd, path: VPath, prefix: Vec<u8>) -> Result<Self, Errno> {
-        let names = names_in(&dir)?.into_iter();
+    fn new(dir: OwnedFd, path: VPath, prefix: Vec<u8>, batch: usize) -> Result<Self, Errno> {
+        let names = Names::read(&dir, batch)?;
         Ok(Self {
             dir,
             path,
@@ -152,6 +161,7 @@ impl Walk<'_> {
                 self.levels.pop();
                 continue;
             };
+            let name = name?;
             let entry = self
                 .root
                 .entry_at(&level.dir, &level.path, &name, &self.viewer);
@@ -181,7 +191,8 @@ impl Walk<'_> {
         };
         let path = level.path.join(name).map_err(|_| Errno::NAMETOOLONG)?;
         let prefix = [&level.prefix, name, b"/"].concat();
-        let opened = subdirectory(&level.dir, name).and_then(|dir| Level::new(dir, path, prefix));
+        let opened = subdirectory(&level.dir, name)
+            .and_then(|dir| Level::new(dir, path, prefix, BATCH_BELOW));
         match opened {
             Ok(level) => self.levels.push(level),
             // Not readable, or gone or replaced by a link since it was told.

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
+mod batches;
 mod change;
 mod entry;
 mod error;

@@ -1,0 +1,292 @@
+//! `longhaul serve` through the program itself: SIGHUP, what it says of wrong settings, and what it
+//! logs of refused logins.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test stops at the first surprise"
+)]
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+/// Longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn longhaul(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
+    command.args(arguments).env_remove("RUST_LOG");
+    command
+}
+
+/// A server with a settings file and a users file.
+struct Server {
+    place: TempDir,
+    child: Child,
+    address: SocketAddr,
+    said: Receiver<String>,
+}
+
+impl Server {
+    /// `settings` go to the settings file.
+    fn start(settings: &str) -> Self {
+        let place = tempfile::tempdir().unwrap();
+        std::fs::create_dir(place.path().join("root")).unwrap();
+        std::fs::write(place.path().join("settings.toml"), settings).unwrap();
+        user(&place, "add", "ann");
+        let path = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
+        let mut child = longhaul(&["serve", "--listen", "127.0.0.1:0"])
+            .args(["--root", &path("root"), "--users", &path("users")])
+            .args(["--config", &path("settings.toml")])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let said = lines(child.stderr.take().unwrap());
+        let ready = lines(child.stdout.take().unwrap());
+        let line = ready.recv_timeout(PATIENCE).unwrap();
+        let address = line.strip_prefix("listening on ").unwrap().parse().unwrap();
+        Self {
+            place,
+            child,
+            address,
+            said,
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.place.path().join(name)
+    }
+
+    fn hang_up(&self) {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, Signal::HUP).unwrap();
+    }
+
+    /// The next message with `text` in it, and all before it.
+    fn says(&self, text: &str) -> Vec<String> {
+        let mut lines = Vec::new();
+        loop {
+            let line = self.said.recv_timeout(PATIENCE).unwrap();
+            let found = line.contains(text);
+            lines.push(line);
+            if found {
+                return lines;
+            }
+        }
+    }
+
+    /// A control connection that was greeted.
+    fn connect(&self) -> Control {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut control = Control(BufReader::new(stream));
+        control.next("220");
+        control
+    }
+
+    /// Logs in; the code of the answer.
+    fn log_in(&self, user: &str, password: &str) -> (Control, String) {
+        let mut control = self.connect();
+        control.ask(&format!("USER {user}"), "331");
+        control.send(&format!("PASS {password}"));
+        let answer = control.reply();
+        (control, answer[..3].to_owned())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+struct Control(BufReader<TcpStream>);
+
+impl Control {
+    fn send(&mut self, line: &str) {
+        let bytes = format!("{line}\r\n");
+        self.0.get_mut().write_all(bytes.as_bytes()).unwrap();
+    }
+
+    fn reply(&mut self) -> String {
+        let mut line = String::new();
+        while line.as_bytes().get(3) != Some(&b' ') {
+            line.clear();
+            assert!(self.0.read_line(&mut line).unwrap() > 0, "closed");
+        }
+        line.trim_end().to_owned()
+    }
+
+    fn next(&mut self, code: &str) -> String {
+        let reply = self.reply();
+        assert!(reply.starts_with(code), "{reply}");
+        reply
+    }
+
+    fn ask(&mut self, line: &str, code: &str) -> String {
+        self.send(line);
+        self.next(code)
+    }
+
+    fn passive(&mut self) -> TcpStream {
+        let reply = self.ask("EPSV", "229");
+        let port = reply.split('|').nth(3).unwrap().parse().unwrap();
+        TcpStream::connect(("127.0.0.1", port)).unwrap()
+    }
+}
+
+fn lines(from: impl std::io::Read + Send + 'static) -> Receiver<String> {
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(from).lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+/// `longhaul user VERB NAME`, with the password `secret-NAME`.
+fn user(place: &TempDir, verb: &str, name: &str) {
+    let users = place.path().join("users");
+    let mut command = longhaul(&["user", verb, "--users", users.to_str().unwrap()]);
+    if verb == "add" {
+        command.arg("--password-stdin");
+    }
+    let mut child = command
+        .arg(name)
+        .stdin(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let _ = writeln!(input, "secret-{name}");
+    drop(input);
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn sighup_takes_new_users_and_leaves_a_transfer_alone() {
+    let server = Server::start("anonymous = \"ro\"\n");
+    let (mut ann, code) = server.log_in("ann", "secret-ann");
+    assert_eq!(code, "230");
+    ann.ask("TYPE I", "200");
+    let mut data = ann.passive();
+    ann.ask("STOR up", "150");
+    data.write_all(b"before ").unwrap();
+    user(&server.place, "add", "bob");
+    user(&server.place, "remove", "ann");
+    std::fs::write(server.path("settings.toml"), "").unwrap();
+    server.hang_up();
+    server.says("settings and users reloaded");
+    assert_eq!(server.log_in("bob", "secret-bob").1, "230");
+    assert_eq!(server.log_in("ann", "secret-ann").1, "530");
+    assert_eq!(server.log_in("anonymous", "x@").1, "530", "ro no more");
+    data.write_all(b"and after").unwrap();
+    drop(data);
+    ann.next("226");
+    let stored = std::fs::read(server.path("root/up")).unwrap();
+    assert_eq!(stored, b"before and after");
+}
+
+#[test]
+fn sighup_with_a_wrong_file_keeps_the_settings_and_says_so_in_one_line() {
+    let server = Server::start("anonymous = \"ro\"\n");
+    std::fs::write(server.path("settings.toml"), "\nanonimous = \"rw\"\n").unwrap();
+    server.hang_up();
+    let said = server.says("reload refused");
+    let line = said.last().unwrap();
+    for part in ["line 2", "anonimous", "is \\\"anonymous\\\" meant"] {
+        assert!(line.contains(part), "{line}");
+    }
+    assert_eq!(server.log_in("anonymous", "x@").1, "230");
+    // The next one is taken: what was refused said nothing more.
+    std::fs::write(server.path("settings.toml"), "anonymous = \"rw\"\n").unwrap();
+    server.hang_up();
+    let said = server.says("settings and users reloaded");
+    assert!(!said.iter().any(|line| line.contains("ERROR")), "{said:?}");
+}
+
+#[test]
+fn sighup_names_what_only_a_restart_changes() {
+    let server = Server::start("");
+    let log = server.path("transfers");
+    let settings = format!(
+        "transfer-log = {:?}\nmax-sessions = 1\n",
+        log.to_str().unwrap()
+    );
+    std::fs::write(server.path("settings.toml"), settings).unwrap();
+    server.hang_up();
+    let said = server.says("settings and users reloaded");
+    let named = |line: &&String| line.contains("transfer-log") && line.contains("restart");
+    assert_eq!(said.iter().filter(named).count(), 1, "{said:?}");
+    assert!(!log.exists());
+    let _only = server.connect();
+    let mut turned_away = Control(BufReader::new(TcpStream::connect(server.address).unwrap()));
+    turned_away.next("421");
+}
+
+fn serve(arguments: &[&str]) -> Output {
+    longhaul(&["serve", "--listen", "127.0.0.1:0"])
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+fn one_line(output: &Output) -> String {
+    let said = String::from_utf8(output.stderr.clone()).unwrap();
+    assert_eq!(said.lines().count(), 1, "{said}");
+    said
+}
+
+#[test]
+fn a_wrong_file_is_told_once_and_in_one_line() {
+    let place = tempfile::tempdir().unwrap();
+    let path = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
+    let missing = serve(&["--users", &path("none"), "--root", &path("")]);
+    let said = one_line(&missing);
+    assert_eq!(said.matches("No such file").count(), 1, "{said}");
+    let missing = serve(&["--anonymous", "ro", "--config", &path("none")]);
+    let said = one_line(&missing);
+    assert_eq!(said.matches("No such file").count(), 1, "{said}");
+    assert_eq!(missing.status.code(), Some(2));
+    std::fs::write(path("wrong.toml"), "anonymous = \"ro\"\nmax-streems = 4\n").unwrap();
+    let said = one_line(&serve(&["--config", &path("wrong.toml")]));
+    assert!(
+        said.contains("line 2") && said.contains("\"max-streams\" meant"),
+        "{said}"
+    );
+    let listed = longhaul(&["user", "list", "--users", &path("none")])
+        .output()
+        .unwrap();
+    let said = one_line(&listed);
+    assert_eq!(said.matches("No such file").count(), 1, "{said}");
+}
+
+#[test]
+fn a_refused_login_leaves_a_bounded_line_without_the_password() {
+    let server = Server::start("");
+    let long = format!("eve\u{202e}\u{1b}[2J{}", "x".repeat(500));
+    for (user, reason) in [(long.as_str(), "unknown user"), ("ann", "wrong password")] {
+        assert_eq!(server.log_in(user, "hush-hush").1, "530");
+        let said = server.says("login refused");
+        let line = said.last().unwrap();
+        assert!(
+            line.contains(reason) && line.contains("127.0.0.1"),
+            "{line}"
+        );
+        assert!(line.len() < 400, "{line}");
+        assert!(!line.contains(['\u{202e}', '\u{1b}']), "{line:?}");
+        assert!(!said.iter().any(|line| line.contains("hush")), "{said:?}");
+    }
+}

@@ -1,0 +1,72 @@
+//! Messages about keys that are not settings.
+
+/// Most letters in which a key may differ from the one that was meant.
+const CLOSE: usize = 3;
+
+/// The parser's message in one line. Of an unknown key it lists all that there are; the nearest one
+/// is enough.
+pub(super) fn reason(message: &str) -> String {
+    let line = message.lines().collect::<Vec<_>>().join(" ");
+    let Some(rest) = line.strip_prefix("unknown field `") else {
+        return line;
+    };
+    let mut names = rest.split('`').step_by(2);
+    let key = names.next().unwrap_or_default();
+    let nearest = names
+        .map(|name| (distance(key, name), name))
+        .min()
+        .filter(|(distance, _)| *distance <= CLOSE);
+    match nearest {
+        Some((_, name)) => format!("{key:?} is not a setting; is {name:?} meant?"),
+        None => format!("{key:?} is not a setting"),
+    }
+}
+
+/// Letters to insert, delete or replace (Levenshtein).
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, to) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(from != *to);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_key_is_named() {
+        let message =
+            "unknown field `max-streems`, expected one of `listen`, `max-streams`, `drain`";
+        assert_eq!(
+            reason(message),
+            "\"max-streems\" is not a setting; is \"max-streams\" meant?"
+        );
+        let message = "unknown field `colour`, expected one of `listen`, `drain`";
+        assert_eq!(reason(message), "\"colour\" is not a setting");
+        assert_eq!(
+            reason("invalid type: string \"x\",\nexpected u64"),
+            "invalid type: string \"x\", expected u64"
+        );
+    }
+
+    #[test]
+    fn distances_are_counted_in_letters() {
+        for (a, b, letters) in [
+            ("", "", 0),
+            ("a", "", 1),
+            ("kitten", "sitting", 3),
+            ("ab", "ba", 2),
+        ] {
+            assert_eq!(distance(a, b), letters, "{a} {b}");
+        }
+    }
+}

@@ -1,0 +1,420 @@
+//! Fair queueing of expensive work.
+//!
+//! A [`FairQueue`] has a number of places. A client is a key ([`super::client_key`]): it holds at
+//! most a share of the places, and at most a bounded number of its requests wait. A free place goes
+//! to the client that holds the fewest, among equals to the one whose turn is longest ago (round
+//! robin), so that a thousand requests of one client delay another client by one of them.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::oneshot;
+
+use super::client_key;
+
+/// Places for one kind of work, shared by clients.
+#[derive(Debug)]
+pub struct FairQueue {
+    state: Mutex<State>,
+}
+
+/// The right to work; given back when dropped.
+#[derive(Debug)]
+pub struct Place {
+    queue: Arc<FairQueue>,
+    key: IpAddr,
+}
+
+/// A request that waits. Dropping it gives it up.
+#[derive(Debug)]
+struct Turn {
+    queue: Arc<FairQueue>,
+    key: IpAddr,
+    id: u64,
+    granted: oneshot::Receiver<Place>,
+}
+
+/// What a client may take of a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueueBounds {
+    /// Places in all, at least 1.
+    pub places: usize,
+    /// Places of one client, at least 1.
+    pub per_client: usize,
+    /// Requests of one client that may wait.
+    pub waiting: usize,
+}
+
+/// So many requests of this client wait already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("too many requests from your address wait already (limit {0})")]
+pub struct Crowded(pub usize);
+
+#[derive(Debug)]
+struct State {
+    bounds: QueueBounds,
+    taken: usize,
+    next_id: u64,
+    /// Places of each client that has any.
+    held: HashMap<IpAddr, usize>,
+    /// Clients with requests that wait, the one whose turn is next first. None is empty.
+    clients: VecDeque<Client>,
+}
+
+#[derive(Debug)]
+struct Client {
+    key: IpAddr,
+    waiting: VecDeque<Waiting>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    id: u64,
+    grant: oneshot::Sender<Place>,
+}
+
+impl FairQueue {
+    /// All places free.
+    pub fn new(bounds: QueueBounds) -> Arc<Self> {
+        Arc::new(Self {
+            state: Mutex::new(State {
+                bounds: bounds.bounded(),
+                taken: 0,
+                next_id: 0,
+                held: HashMap::new(),
+                clients: VecDeque::new(),
+            }),
+        })
+    }
+
+    /// A place for work of `peer`, at once or in its turn.
+    ///
+    /// # Errors
+    /// As many requests of this client wait as may.
+    pub async fn place(self: &Arc<Self>, peer: IpAddr) -> Result<Place, Crowded> {
+        let most = self.state().bounds.waiting;
+        self.join(client_key(peer), most)?.granted(most).await
+    }
+
+    /// Joins the queue, unless `most` requests of this client wait.
+    fn join(self: &Arc<Self>, key: IpAddr, most: usize) -> Result<Turn, Crowded> {
+        let (grant, granted) = oneshot::channel();
+        let id = {
+            let mut state = self.state();
+            let id = state.next_id;
+            state.next_id += 1;
+            let known = state.clients.iter().position(|client| client.key == key);
+            match known.map(|at| &mut state.clients[at].waiting) {
+                Some(waiting) if waiting.len() >= most => return Err(Crowded(most)),
+                Some(waiting) => waiting.push_back(Waiting { id, grant }),
+                None => state.clients.push_back(Client {
+                    key,
+                    waiting: VecDeque::from([Waiting { id, grant }]),
+                }),
+            }
+            id
+        };
+        let turn = Turn {
+            queue: Arc::clone(self),
+            key,
+            id,
+            granted,
+        };
+        self.hand_out();
+        Ok(turn)
+    }
+
+    /// Changes the bounds. Places above a smaller bound are given back as their work ends.
+    pub fn resize(self: &Arc<Self>, bounds: QueueBounds) {
+        self.state().bounds = bounds.bounded();
+        self.hand_out();
+    }
+
+    /// Places taken now.
+    pub fn taken(&self) -> usize {
+        self.state().taken
+    }
+
+    /// Requests that wait now.
+    pub fn waiting(&self) -> usize {
+        let state = self.state();
+        state
+            .clients
+            .iter()
+            .map(|client| client.waiting.len())
+            .sum()
+    }
+
+    /// Gives free places to those who wait. A place is sent outside of the lock: when nobody takes
+    /// it any more it comes back by its drop, which locks.
+    fn hand_out(self: &Arc<Self>) {
+        loop {
+            let next = self.state().next();
+            let Some((key, grant)) = next else { return };
+            let place = Place {
+                queue: Arc::clone(self),
+                key,
+            };
+            drop(grant.send(place));
+        }
+    }
+
+    /// Each change leaves the state whole, so a panic elsewhere is no reason to stop.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Place {
+    /// Gives the place to whoever is due, and waits for the next one. Work that has begun is not
+    /// refused for want of room in the queue.
+    ///
+    /// # Errors
+    /// None in practice: a request that waits keeps its end of the queue.
+    pub async fn again(self) -> Result<Self, Crowded> {
+        let turn = self.queue.join(self.key, usize::MAX)?;
+        drop(self);
+        turn.granted(0).await
+    }
+}
+
+impl Turn {
+    /// The sender is kept until it is used, so the wait never ends without a place.
+    async fn granted(mut self, most: usize) -> Result<Place, Crowded> {
+        (&mut self.granted).await.map_err(|_| Crowded(most))
+    }
+}
+
+impl QueueBounds {
+    fn bounded(self) -> Self {
+        Self {
+            places: self.places.max(1),
+            per_client: self.per_client.max(1),
+            waiting: self.waiting.max(1),
+        }
+    }
+}
+
+impl State {
+    /// Takes the next place for the client that is due.
+    fn next(&mut self) -> Option<(IpAddr, oneshot::Sender<Place>)> {
+        if self.taken >= self.bounds.places {
+            return None;
+        }
+        let held = |client: &Client| self.held.get(&client.key).copied().unwrap_or(0);
+        let due = (0..self.clients.len())
+            .filter(|&at| held(&self.clients[at]) < self.bounds.per_client)
+            .min_by_key(|&at| held(&self.clients[at]))?;
+        let mut client = self.clients.remove(due)?;
+        let first = client.waiting.pop_front()?;
+        let key = client.key;
+        if !client.waiting.is_empty() {
+            self.clients.push_back(client);
+        }
+        self.taken += 1;
+        *self.held.entry(key).or_default() += 1;
+        Some((key, first.grant))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        {
+            let mut state = self.queue.state();
+            state.taken -= 1;
+            super::release(&mut state.held, &self.key);
+            // It had its turn: others come first.
+            if let Some(at) = state.clients.iter().position(|c| c.key == self.key)
+                && let Some(client) = state.clients.remove(at)
+            {
+                state.clients.push_back(client);
+            }
+        }
+        self.queue.hand_out();
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let mut state = self.queue.state();
+        let Some(at) = state.clients.iter().position(|c| c.key == self.key) else {
+            return;
+        };
+        let waiting = &mut state.clients[at].waiting;
+        waiting.retain(|request| request.id != self.id);
+        if waiting.is_empty() {
+            state.clients.remove(at);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn ip(n: u8) -> IpAddr {
+        IpAddr::from([192, 0, 2, n])
+    }
+
+    fn queue(places: usize, per_client: usize, waiting: usize) -> Arc<FairQueue> {
+        FairQueue::new(QueueBounds {
+            places,
+            per_client,
+            waiting,
+        })
+    }
+
+    fn join(queue: &Arc<FairQueue>, client: u8) -> Result<Turn, Crowded> {
+        let most = queue.state().bounds.waiting;
+        queue.join(ip(client), most)
+    }
+
+    /// The place, if it was granted already.
+    fn granted(turn: &mut Turn) -> Option<Place> {
+        turn.granted.try_recv().ok()
+    }
+
+    #[test]
+    fn a_thousand_requests_of_one_client_delay_another_by_one() {
+        let queue = queue(1, 1, 1000);
+        let mut greedy: Vec<Turn> = (0..1000).map(|_| join(&queue, 1).unwrap()).collect();
+        let running = granted(&mut greedy[0]).unwrap();
+        let mut other = join(&queue, 2).unwrap();
+        assert!(granted(&mut other).is_none());
+        drop(running);
+        assert!(granted(&mut other).is_some());
+    }
+
+    #[test]
+    fn one_client_never_holds_more_than_its_share() {
+        let queue = queue(4, 3, 10);
+        let mut turns: Vec<Turn> = (0..10).map(|_| join(&queue, 1).unwrap()).collect();
+        let places: Vec<Place> = turns.iter_mut().filter_map(granted).collect();
+        assert_eq!(places.len(), 3);
+        let mut other = join(&queue, 2).unwrap();
+        assert!(granted(&mut other).is_some());
+    }
+
+    #[test]
+    fn places_go_round_among_clients() {
+        let queue = queue(1, 1, 10);
+        let mut turns: Vec<(u8, Turn)> = [1, 1, 1, 2, 2, 3]
+            .into_iter()
+            .map(|n| (n, join(&queue, n).unwrap()))
+            .collect();
+        let mut order = Vec::new();
+        while !turns.is_empty() {
+            let mut place = None;
+            turns.retain_mut(|(n, turn)| match granted(turn) {
+                Some(got) => {
+                    order.push(*n);
+                    place = Some(got);
+                    false
+                }
+                None => true,
+            });
+            assert!(place.is_some(), "{order:?}");
+        }
+        assert_eq!(order, [1, 2, 3, 1, 2, 1]);
+    }
+
+    #[test]
+    fn the_bound_on_waiting_requests_holds_per_client() {
+        let queue = queue(1, 1, 2);
+        let mut first = join(&queue, 1).unwrap();
+        let _place = granted(&mut first).unwrap();
+        let _two = [join(&queue, 1).unwrap(), join(&queue, 1).unwrap()];
+        assert_eq!(join(&queue, 1).unwrap_err(), Crowded(2));
+        assert!(join(&queue, 2).is_ok());
+    }
+
+    #[test]
+    fn a_request_that_is_given_up_leaves_nothing() {
+        let queue = queue(1, 1, 10);
+        let mut first = join(&queue, 1).unwrap();
+        let place = granted(&mut first).unwrap();
+        {
+            let mut waits = pin!(queue.place(ip(2)));
+            let polled = waits.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            assert!(matches!(polled, Poll::Pending));
+            assert_eq!(queue.waiting(), 1);
+        }
+        assert_eq!(queue.waiting(), 0);
+        // Granted, and then given up before it was looked at.
+        let unread = join(&queue, 3).unwrap();
+        drop(place);
+        assert_eq!(queue.taken(), 1);
+        drop(unread);
+        assert_eq!(queue.taken(), 0);
+    }
+
+    #[test]
+    fn work_that_begun_makes_way_and_is_not_refused() {
+        let queue = queue(1, 1, 1);
+        let mut first = join(&queue, 1).unwrap();
+        let running = granted(&mut first).unwrap();
+        let mut same = join(&queue, 1).unwrap();
+        let mut other = join(&queue, 2).unwrap();
+        let mut context = Context::from_waker(Waker::noop());
+        let mut again = pin!(running.again());
+        assert!(again.as_mut().poll(&mut context).is_pending());
+        drop(granted(&mut other).unwrap());
+        drop(granted(&mut same).unwrap());
+        assert!(again.as_mut().poll(&mut context).is_ready());
+    }
+
+    #[test]
+    fn a_larger_bound_lets_in_who_waits() {
+        let queue = queue(1, 1, 10);
+        let mut turns = [join(&queue, 1).unwrap(), join(&queue, 2).unwrap()];
+        let first = granted(&mut turns[0]);
+        assert!(first.is_some() && granted(&mut turns[1]).is_none());
+        queue.resize(QueueBounds {
+            places: 2,
+            per_client: 1,
+            waiting: 1,
+        });
+        assert!(granted(&mut turns[1]).is_some());
+    }
+
+    proptest! {
+        #[test]
+        fn bounds_hold_and_no_place_is_lost(
+            places in 1usize..4,
+            per_client in 1usize..4,
+            steps in proptest::collection::vec((0u8..4, 0u8..3), 0..200),
+        ) {
+            let queue = queue(places, per_client, 5);
+            let mut turns: Vec<Turn> = Vec::new();
+            let mut held: Vec<Place> = Vec::new();
+            for (client, step) in steps {
+                match step {
+                    0 => turns.extend(join(&queue, client)),
+                    1 if !held.is_empty() => drop(held.remove(usize::from(client) % held.len())),
+                    2 if !turns.is_empty() => drop(turns.remove(usize::from(client) % turns.len())),
+                    _ => {}
+                }
+                held.extend(turns.iter_mut().filter_map(granted));
+                prop_assert!(queue.taken() <= places);
+                for n in 0..4 {
+                    let of = held.iter().filter(|place| place.key == ip(n)).count();
+                    prop_assert!(of <= per_client);
+                }
+                // Work waits only while nothing is free for it.
+                if queue.waiting() > 0 {
+                    prop_assert!(queue.taken() == places || per_client < places);
+                }
+            }
+            drop((turns, held));
+            prop_assert_eq!((queue.taken(), queue.waiting()), (0, 0));
+            prop_assert!(queue.state().held.is_empty() && queue.state().clients.is_empty());
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! What a listing of a large directory costs. Alone in its process, so that the figure means
+//! something.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "everything in this crate is a test"
+)]
+
+mod serving;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+
+use server::config::{Anonymous, ServerConfig};
+
+const NAMES: usize = 200_000;
+
+/// The text is some 50 MB, the names alone 20 MB.
+const MOST: usize = 12 << 20;
+
+/// Most memory that was ever resident in this process, bytes.
+fn most_resident() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|l| l.starts_with("VmHWM:")).unwrap();
+    let kib: usize = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+    kib * 1024
+}
+
+fn ask(control: &mut BufReader<TcpStream>, line: &str, code: &str) -> String {
+    let bytes = format!("{line}\r\n");
+    control.get_mut().write_all(bytes.as_bytes()).unwrap();
+    next(control, code)
+}
+
+fn next(control: &mut BufReader<TcpStream>, code: &str) -> String {
+    let mut reply = String::new();
+    control.read_line(&mut reply).unwrap();
+    assert!(reply.starts_with(code), "{reply}");
+    reply
+}
+
+/// Bytes of the listing of `directory`.
+fn list(address: SocketAddr, directory: &str) -> usize {
+    let mut control = BufReader::new(TcpStream::connect(address).unwrap());
+    next(&mut control, "220");
+    ask(&mut control, "USER anonymous", "331");
+    ask(&mut control, "PASS x@", "230");
+    let reply = ask(&mut control, "EPSV", "229");
+    let port: u16 = reply.split('|').nth(3).unwrap().parse().unwrap();
+    let mut data = TcpStream::connect((address.ip(), port)).unwrap();
+    ask(&mut control, &format!("MLSD {directory}"), "150");
+    let mut bytes = 0;
+    let mut chunk = [0; 16 << 10];
+    loop {
+        match data.read(&mut chunk).unwrap() {
+            0 => break,
+            n => bytes += n,
+        }
+    }
+    next(&mut control, "226");
+    bytes
+}
+
+#[test]
+fn a_directory_of_many_names_is_listed_in_bounded_memory() {
+    // So many names are made and removed in seconds where they never meet a disk.
+    let root = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+    let root = root.unwrap();
+    for directory in ["small", "large"] {
+        std::fs::create_dir(root.path().join(directory)).unwrap();
+    }
+    let file = root.path().join("large/file");
+    std::fs::File::create(&file).unwrap();
+    for n in 1..NAMES {
+        let name = root.path().join(format!("large/{n:0>60}"));
+        // A file may have so many names, and each costs less than another file.
+        if std::fs::hard_link(&file, &name).is_err() {
+            std::fs::File::create(&name).unwrap();
+        }
+    }
+    let config = ServerConfig {
+        listen: (Ipv4Addr::LOCALHOST, 0).into(),
+        root: root.path().to_owned(),
+        anonymous: Some(Anonymous::Ro),
+        ..ServerConfig::default()
+    };
+    let (address, shutdown, server) = serving::start(config);
+    list(address, "small");
+    let before = most_resident();
+    let bytes = list(address, "large");
+    let grown = most_resident() - before;
+    assert!(bytes > NAMES * 100, "{bytes}");
+    assert!(grown < MOST, "{grown} bytes for a listing of {bytes}");
+    shutdown.request();
+    server.join().unwrap().unwrap();
+}
