@@ -1,115 +1,159 @@
-//! The process-wide bound on stream threads.
+//! The process-wide bound on data connections, and each client's share of it.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use crate::error::DataError;
+use crate::lock::locked;
 
-/// Counts the streams that may be at work at once over all channels that share it.
+/// Counts the data connections that may be open at once over all channels that share it: those at
+/// work and those kept for a next transfer.
+///
+/// A handle made with [`StreamBudget::share_of`] is one client's. A client may always have one
+/// connection while any is left, and further ones as long as it has fewer than half of what the
+/// others leave: there is something left for the next client, whoever comes first.
 ///
 /// At the bound: a transfer that gets no permit at all fails with
 /// [`DataError::TooManyStreams`]; one that gets fewer than it wants sends over fewer streams; a
-/// receiver leaves further connections in the listener's backlog until one of its streams ends.
+/// receiver leaves further connections waiting until one of its streams ends, and does not keep
+/// them all for the next transfer.
 #[derive(Debug, Clone)]
 pub struct StreamBudget {
     shared: Arc<Shared>,
+    client: Option<IpAddr>,
 }
 
 #[derive(Debug)]
 struct Shared {
     limit: AtomicUsize,
-    used: AtomicUsize,
-    /// A permit of a share is one of the whole too.
-    whole: Option<Arc<Shared>>,
+    open: Mutex<Count>,
+}
+
+/// Permits given out, in all and by client.
+#[derive(Debug, Default)]
+struct Count {
+    used: usize,
+    clients: HashMap<IpAddr, usize>,
 }
 
 impl StreamBudget {
-    /// At most `limit` streams at work.
+    /// At most `limit` connections.
     pub fn new(limit: usize) -> Self {
         Self {
             shared: Arc::new(Shared {
                 limit: AtomicUsize::new(limit),
-                used: AtomicUsize::new(0),
-                whole: None,
+                open: Mutex::default(),
             }),
+            client: None,
         }
     }
 
-    /// A share of this budget: at most `limit` of its streams, counted in both.
-    #[must_use]
-    pub fn share(&self, limit: usize) -> Self {
+    /// The same budget, for the connections of one client. What counts as one client is the
+    /// caller's to say, by mapping its addresses to one.
+    pub fn share_of(&self, client: IpAddr) -> Self {
         Self {
-            shared: Arc::new(Shared {
-                limit: AtomicUsize::new(limit),
-                used: AtomicUsize::new(0),
-                whole: Some(Arc::clone(&self.shared)),
-            }),
+            shared: Arc::clone(&self.shared),
+            client: Some(client),
         }
     }
 
-    /// Changes the bound; streams at work above a smaller one go on.
+    /// Changes the bound; connections above a smaller one stay.
     pub fn set_limit(&self, limit: usize) {
         self.shared.limit.store(limit, Ordering::Relaxed);
     }
 
-    /// Streams at work now.
+    /// Connections open now, over all clients: at work or kept.
     pub fn used(&self) -> usize {
-        self.shared.used.load(Ordering::Relaxed)
+        locked(&self.shared.open).used
     }
 
     /// One permit, or [`DataError::TooManyStreams`].
     pub(crate) fn take(&self) -> Result<Permit, DataError> {
-        let mut permit = Permit::unlimited();
-        let mut next = Some(&self.shared);
-        while let Some(shared) = next {
-            let limit = shared.limit.load(Ordering::Relaxed);
-            let counted = |used| (used < limit).then_some(used + 1);
-            shared
-                .used
-                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, counted)
-                // What was counted before is given back by the drop of `permit`.
-                .map_err(|_| DataError::TooManyStreams { limit })?;
-            permit = Permit {
-                _counted: Some(Counted {
-                    shared: Arc::clone(shared),
-                    _before: Box::new(permit),
-                }),
+        let limit = self.shared.limit.load(Ordering::Relaxed);
+        let taken = locked(&self.shared.open).take(limit, self.client);
+        if taken {
+            let place = Place {
+                shared: Arc::clone(&self.shared),
+                client: self.client,
             };
-            next = shared.whole.as_ref();
+            Ok(Permit(Some(place)))
+        } else {
+            Err(DataError::TooManyStreams { limit })
         }
-        Ok(permit)
     }
 }
 
-/// The right of one stream to be at work; given back when dropped.
-#[derive(Debug)]
-pub(crate) struct Permit {
-    _counted: Option<Counted>,
+impl Count {
+    /// Counts one more, if the limit and the client's share allow it.
+    fn take(&mut self, limit: usize, client: Option<IpAddr>) -> bool {
+        if self.used >= limit {
+            return false;
+        }
+        if let Some(client) = client {
+            let own = self.clients.get(&client).copied().unwrap_or(0);
+            let others = self.used - own;
+            let share = limit.saturating_sub(others).div_ceil(2);
+            if own > 0 && own >= share {
+                return false;
+            }
+            self.clients.insert(client, own + 1);
+        }
+        self.used += 1;
+        true
+    }
+
+    fn give_back(&mut self, client: Option<IpAddr>) {
+        self.used -= 1;
+        if let Some(client) = client
+            && let Some(own) = self.clients.get_mut(&client)
+        {
+            *own -= 1;
+            if *own == 0 {
+                self.clients.remove(&client);
+            }
+        }
+    }
 }
 
-/// One stream counted, and where it was counted before that.
+/// The right to have one connection; given back when dropped.
 #[derive(Debug)]
-struct Counted {
+pub(crate) struct Permit(Option<Place>);
+
+#[derive(Debug)]
+struct Place {
     shared: Arc<Shared>,
-    _before: Box<Permit>,
+    client: Option<IpAddr>,
 }
 
 impl Permit {
     /// For channels without a budget.
     pub(crate) fn unlimited() -> Self {
-        Self { _counted: None }
+        Self(None)
     }
 }
 
-impl Drop for Counted {
+impl Drop for Permit {
     fn drop(&mut self) {
-        self.shared.used.fetch_sub(1, Ordering::Relaxed);
+        if let Some(place) = &self.0 {
+            locked(&place.shared.open).give_back(place.client);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn client(n: u8) -> IpAddr {
+        [192, 0, 2, n].into()
+    }
+
+    /// As many permits as a handle can have.
+    fn all_of(budget: &StreamBudget) -> Vec<Permit> {
+        std::iter::from_fn(|| budget.take().ok()).collect()
+    }
 
     #[test]
     fn permits_are_counted_and_given_back() {
@@ -126,25 +170,36 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_bounded_by_itself_and_by_the_whole() {
-        let whole = StreamBudget::new(3);
-        let (first, second) = (whole.share(2), whole.share(2));
-        let held = [first.take().unwrap(), first.take().unwrap()];
-        assert!(matches!(
-            first.take(),
-            Err(DataError::TooManyStreams { limit: 2 })
-        ));
-        let other = second.take().unwrap();
-        assert!(matches!(
-            second.take(),
-            Err(DataError::TooManyStreams { limit: 3 })
-        ));
-        assert_eq!((first.used(), second.used(), whole.used()), (2, 1, 3));
-        drop((held, other));
-        assert_eq!((first.used(), second.used(), whole.used()), (0, 0, 0));
-        whole.set_limit(1);
-        let _last = second.take().unwrap();
-        assert!(first.take().is_err());
-        assert_eq!(first.used(), 0, "what the share counted is given back");
+    fn a_client_leaves_half_of_what_is_free_to_others() {
+        let budget = StreamBudget::new(100);
+        let held: Vec<_> = (0..8)
+            .map(|n| all_of(&budget.share_of(client(n))))
+            .collect();
+        let counts: Vec<_> = held.iter().map(Vec::len).collect();
+        assert_eq!(counts, [50, 25, 13, 6, 3, 2, 1, 0]);
+        drop(held);
+        assert_eq!(budget.used(), 0);
+        assert!(locked(&budget.shared.open).clients.is_empty());
+    }
+
+    #[test]
+    fn a_smaller_bound_holds_from_now_on() {
+        let budget = StreamBudget::new(4);
+        let held = all_of(&budget);
+        budget.set_limit(1);
+        assert!(budget.share_of(client(1)).take().is_err());
+        drop(held);
+        let _one = budget.share_of(client(1)).take().unwrap();
+        assert!(budget.take().is_err());
+    }
+
+    #[test]
+    fn every_client_has_one_while_one_is_left() {
+        let budget = StreamBudget::new(3);
+        let one = budget.share_of(client(1));
+        let _two = all_of(&one);
+        assert_eq!(budget.used(), 2);
+        let _other = budget.share_of(client(2)).take().unwrap();
+        assert!(budget.share_of(client(3)).take().is_err());
     }
 }

@@ -5,8 +5,6 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use data::budget::StreamBudget;
-
 mod penalty;
 mod queue;
 
@@ -17,7 +15,6 @@ pub use queue::{Crowded, FairQueue, Place, QueueBounds};
 /// Counts sessions; shared by all of them.
 #[derive(Debug)]
 pub struct Limits {
-    streams: StreamBudget,
     counts: Mutex<Counts>,
 }
 
@@ -30,10 +27,6 @@ pub struct Bounds {
     pub per_address: usize,
     /// Sessions of one user.
     pub per_user: usize,
-    /// Data streams in all.
-    pub streams: usize,
-    /// Data streams of one client.
-    pub streams_per_address: usize,
 }
 
 /// Holds only what is not 0, so that it is bounded by the number of sessions.
@@ -41,15 +34,8 @@ pub struct Bounds {
 struct Counts {
     bounds: Bounds,
     sessions: usize,
-    addresses: HashMap<IpAddr, Client>,
+    addresses: HashMap<IpAddr, usize>,
     users: HashMap<String, usize>,
-}
-
-/// A client that has sessions.
-#[derive(Debug)]
-struct Client {
-    sessions: usize,
-    streams: StreamBudget,
 }
 
 /// A counted session; uncounts itself when dropped.
@@ -57,7 +43,6 @@ struct Client {
 pub struct SessionSlot {
     limits: Arc<Limits>,
     address: IpAddr,
-    streams: StreamBudget,
 }
 
 /// A counted login; uncounts itself when dropped.
@@ -85,7 +70,6 @@ impl Limits {
     /// Nothing counted.
     pub fn new(bounds: Bounds) -> Arc<Self> {
         Arc::new(Self {
-            streams: StreamBudget::new(bounds.streams),
             counts: Mutex::new(Counts {
                 bounds,
                 sessions: 0,
@@ -97,12 +81,7 @@ impl Limits {
 
     /// Changes the bounds. What is counted above a smaller one stays.
     pub fn resize(&self, bounds: Bounds) {
-        let mut counts = self.counts();
-        self.streams.set_limit(bounds.streams);
-        for client in counts.addresses.values() {
-            client.streams.set_limit(bounds.streams_per_address);
-        }
-        counts.bounds = bounds;
+        self.counts().bounds = bounds;
     }
 
     /// Counts a new control connection.
@@ -113,21 +92,14 @@ impl Limits {
         if counts.sessions >= bounds.sessions {
             return Err(LimitReached::Sessions(bounds.sessions));
         }
-        let known = counts.addresses.get(&address);
-        if known.map_or(0, |client| client.sessions) >= bounds.per_address {
+        if counts.addresses.get(&address).copied().unwrap_or(0) >= bounds.per_address {
             return Err(LimitReached::Address(bounds.per_address));
         }
-        let client = counts.addresses.entry(address).or_insert_with(|| Client {
-            sessions: 0,
-            streams: self.streams.share(bounds.streams_per_address),
-        });
-        client.sessions += 1;
-        let streams = client.streams.clone();
         counts.sessions += 1;
+        *counts.addresses.entry(address).or_default() += 1;
         Ok(SessionSlot {
             limits: Arc::clone(self),
             address,
-            streams,
         })
     }
 
@@ -152,23 +124,11 @@ impl Limits {
     }
 }
 
-impl SessionSlot {
-    /// The data streams of this session's client, which all its sessions share.
-    pub fn streams(&self) -> &StreamBudget {
-        &self.streams
-    }
-}
-
 impl Drop for SessionSlot {
     fn drop(&mut self) {
         let mut counts = self.limits.counts();
         counts.sessions -= 1;
-        if let Some(client) = counts.addresses.get_mut(&self.address) {
-            client.sessions -= 1;
-            if client.sessions == 0 {
-                counts.addresses.remove(&self.address);
-            }
-        }
+        release(&mut counts.addresses, &self.address);
     }
 }
 
@@ -189,7 +149,7 @@ fn release<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) {
 
 /// What counts as one client: an IPv4 address (also when mapped into IPv6), or the /64 network of
 /// an IPv6 address, all of which one host can use.
-pub fn client_key(peer: IpAddr) -> IpAddr {
+pub(crate) fn client_key(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX))),
         v4 @ IpAddr::V4(_) => v4,
@@ -209,8 +169,6 @@ mod tests {
             sessions,
             per_address,
             per_user,
-            streams: 2,
-            streams_per_address: 1,
         })
     }
 
@@ -225,8 +183,6 @@ mod tests {
             sessions: 10,
             per_address: 1,
             per_user: 10,
-            streams: 2,
-            streams_per_address: 1,
         });
         assert_eq!(
             limits.admit(ip("192.0.2.1")).unwrap_err(),

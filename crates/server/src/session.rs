@@ -122,8 +122,7 @@ struct Driver {
     reply_share: Option<Share>,
     /// The last transfer's record, on its way to the disk.
     recording: Option<JoinHandle<()>>,
-    /// Counts this session.
-    slot: SessionSlot,
+    _slot: SessionSlot,
 }
 
 impl Driver {
@@ -151,7 +150,7 @@ impl Driver {
             recording: None,
             ends,
             shared,
-            slot,
+            _slot: slot,
         }
     }
 
