@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::error::DataError;
@@ -13,8 +14,7 @@ use crate::lock::locked;
 ///
 /// A handle made with [`StreamBudget::share_of`] is one client's. A client may always have one
 /// connection while any is left, and further ones as long as it has fewer than half of what the
-/// others leave, and no more than [`StreamBudget::set_limits`] says: there is something left for the
-/// next client, whoever comes first.
+/// others leave: there is something left for the next client, whoever comes first.
 ///
 /// At the bound: a transfer that gets no permit at all fails with
 /// [`DataError::TooManyStreams`]; one that gets fewer than it wants sends over fewer streams; a
@@ -28,8 +28,7 @@ pub struct StreamBudget {
 
 #[derive(Debug)]
 struct Shared {
-    /// In all, and of one client.
-    limits: Mutex<(usize, usize)>,
+    limit: AtomicUsize,
     open: Mutex<Count>,
     silent: Mutex<Count>,
 }
@@ -58,7 +57,7 @@ impl StreamBudget {
     pub fn new(limit: usize) -> Self {
         Self {
             shared: Arc::new(Shared {
-                limits: Mutex::new((limit, usize::MAX)),
+                limit: AtomicUsize::new(limit),
                 open: Mutex::default(),
                 silent: Mutex::default(),
             }),
@@ -75,10 +74,9 @@ impl StreamBudget {
         }
     }
 
-    /// Changes the bounds: of all connections, and of those of one client. Connections above a
-    /// smaller bound go on.
-    pub fn set_limits(&self, limit: usize, of_one_client: usize) {
-        *locked(&self.shared.limits) = (limit, of_one_client);
+    /// Changes the bound; connections above a smaller one stay.
+    pub fn set_limit(&self, limit: usize) {
+        self.shared.limit.store(limit, Ordering::Relaxed);
     }
 
     /// Connections open now, over all clients: at work or kept.
@@ -97,12 +95,12 @@ impl StreamBudget {
     }
 
     fn take_for(&self, kind: Kind) -> Result<Permit, DataError> {
-        let (limit, own) = *locked(&self.shared.limits);
-        let (limit, own) = match kind {
-            Kind::Open => (limit, own),
-            Kind::Silent => (limit.max(SILENT), own.max(SILENT)),
+        let limit = self.shared.limit.load(Ordering::Relaxed);
+        let limit = match kind {
+            Kind::Open => limit,
+            Kind::Silent => limit.max(SILENT),
         };
-        let taken = locked(self.shared.count(kind)).take(limit, own, self.client);
+        let taken = locked(self.shared.count(kind)).take(limit, self.client);
         if taken {
             let place = Place {
                 shared: Arc::clone(&self.shared),
@@ -126,15 +124,15 @@ impl Shared {
 }
 
 impl Count {
-    /// Counts one more, if the limit and the client's share and bound allow it.
-    fn take(&mut self, limit: usize, of_one_client: usize, client: Option<IpAddr>) -> bool {
+    /// Counts one more, if the limit and the client's share allow it.
+    fn take(&mut self, limit: usize, client: Option<IpAddr>) -> bool {
         if self.used >= limit {
             return false;
         }
         if let Some(client) = client {
             let own = self.clients.get(&client).copied().unwrap_or(0);
             let others = self.used - own;
-            let share = (limit - others).div_ceil(2).min(of_one_client);
+            let share = limit.saturating_sub(others).div_ceil(2);
             if own > 0 && own >= share {
                 return false;
             }
@@ -224,15 +222,14 @@ mod tests {
     }
 
     #[test]
-    fn a_client_is_bounded_by_itself_and_limits_may_change() {
-        let budget = StreamBudget::new(100);
-        budget.set_limits(100, 2);
-        let held = all_of(&budget.share_of(client(1)));
-        assert_eq!(held.len(), 2);
-        budget.set_limits(2, 2);
-        assert!(budget.share_of(client(2)).take().is_err());
+    fn a_smaller_bound_holds_from_now_on() {
+        let budget = StreamBudget::new(4);
+        let held = all_of(&budget);
+        budget.set_limit(1);
+        assert!(budget.share_of(client(1)).take().is_err());
         drop(held);
-        assert!(budget.share_of(client(2)).take().is_ok());
+        let _one = budget.share_of(client(1)).take().unwrap();
+        assert!(budget.take().is_err());
     }
 
     #[test]

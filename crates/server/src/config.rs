@@ -72,8 +72,8 @@ pub struct ServerConfig {
     pub max_streams: usize,
     /// Data connections of one transfer, whoever opens them.
     pub max_streams_per_transfer: u32,
-    /// Data streams and transfers of one client address; `None`: half of `max_streams`, rounded up.
-    pub max_streams_per_address: Option<usize>,
+    /// Transfers of one client address at once; `None`: half of `max_streams`, rounded up.
+    pub max_transfers_per_address: Option<usize>,
     /// Checksums being computed at once; `None`: as many as there are processors.
     pub max_checksums: Option<usize>,
     /// Listings for replies and removals of trees at once; half of them may be one address's.
@@ -138,7 +138,7 @@ impl Default for ServerConfig {
             max_sessions_per_user: 1000,
             max_streams: 1024,
             max_streams_per_transfer: 128,
-            max_streams_per_address: None,
+            max_transfers_per_address: None,
             max_checksums: None,
             max_listings: 16,
             max_password_checks: None,
@@ -163,21 +163,21 @@ impl Default for ServerConfig {
 }
 
 impl ServerConfig {
-    /// Bounds on sessions and streams.
+    /// Bounds on sessions.
     pub(crate) fn bounds(&self) -> Bounds {
         Bounds {
             sessions: self.max_sessions,
             per_address: self.max_sessions_per_address,
             per_user: self.max_sessions_per_user,
-            streams: self.max_streams,
-            streams_per_address: self.streams_per_address(),
         }
     }
 
     /// Bounds on transfers. A transfer has a thread of its own from its first moment, streams or
     /// not, so there are as many places as streams.
     pub(crate) fn transfers(&self) -> QueueBounds {
-        self.queue(self.max_streams, self.streams_per_address())
+        let half = self.max_streams.div_ceil(2);
+        let per_client = self.max_transfers_per_address.unwrap_or(half);
+        self.queue(self.max_streams, per_client)
     }
 
     /// Bounds on checksums. They are computed in slices, so one client may use what is free.
@@ -202,11 +202,6 @@ impl ServerConfig {
     /// burst of PASV must not become a burst of threads.
     pub(crate) fn listeners(&self) -> QueueBounds {
         self.queue(processors(), processors())
-    }
-
-    fn streams_per_address(&self) -> usize {
-        let half = self.max_streams.div_ceil(2);
-        self.max_streams_per_address.unwrap_or(half)
     }
 
     fn queue(&self, places: usize, per_client: usize) -> QueueBounds {

@@ -5,8 +5,6 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use data::budget::StreamBudget;
-
 mod penalty;
 mod queue;
 
@@ -17,7 +15,6 @@ pub use queue::{Crowded, FairQueue, Place, QueueBounds};
 /// Counts sessions; shared by all of them.
 #[derive(Debug)]
 pub struct Limits {
-    streams: StreamBudget,
     counts: Mutex<Counts>,
 }
 
@@ -30,10 +27,6 @@ pub struct Bounds {
     pub per_address: usize,
     /// Sessions of one user.
     pub per_user: usize,
-    /// Data streams in all.
-    pub streams: usize,
-    /// Data streams of one client.
-    pub streams_per_address: usize,
 }
 
 /// Holds only what is not 0, so that it is bounded by the number of sessions.
@@ -50,7 +43,6 @@ struct Counts {
 pub struct SessionSlot {
     limits: Arc<Limits>,
     address: IpAddr,
-    streams: StreamBudget,
 }
 
 /// A counted login; uncounts itself when dropped.
@@ -77,10 +69,7 @@ pub enum LimitReached {
 impl Limits {
     /// Nothing counted.
     pub fn new(bounds: Bounds) -> Arc<Self> {
-        let streams = StreamBudget::new(bounds.streams);
-        streams.set_limits(bounds.streams, bounds.streams_per_address);
         Arc::new(Self {
-            streams,
             counts: Mutex::new(Counts {
                 bounds,
                 sessions: 0,
@@ -92,8 +81,6 @@ impl Limits {
 
     /// Changes the bounds. What is counted above a smaller one stays.
     pub fn resize(&self, bounds: Bounds) {
-        self.streams
-            .set_limits(bounds.streams, bounds.streams_per_address);
         self.counts().bounds = bounds;
     }
 
@@ -113,7 +100,6 @@ impl Limits {
         Ok(SessionSlot {
             limits: Arc::clone(self),
             address,
-            streams: self.streams.share_of(address),
         })
     }
 
@@ -135,13 +121,6 @@ impl Limits {
     /// reason to stop.
     fn counts(&self) -> MutexGuard<'_, Counts> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl SessionSlot {
-    /// The data streams of this session's client, which all its sessions share.
-    pub fn streams(&self) -> &StreamBudget {
-        &self.streams
     }
 }
 
@@ -170,7 +149,7 @@ fn release<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) {
 
 /// What counts as one client: an IPv4 address (also when mapped into IPv6), or the /64 network of
 /// an IPv6 address, all of which one host can use.
-pub fn client_key(peer: IpAddr) -> IpAddr {
+pub(crate) fn client_key(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX))),
         v4 @ IpAddr::V4(_) => v4,
@@ -190,8 +169,6 @@ mod tests {
             sessions,
             per_address,
             per_user,
-            streams: 2,
-            streams_per_address: 1,
         })
     }
 
@@ -206,8 +183,6 @@ mod tests {
             sessions: 10,
             per_address: 1,
             per_user: 10,
-            streams: 2,
-            streams_per_address: 1,
         });
         assert_eq!(
             limits.admit(ip("192.0.2.1")).unwrap_err(),

@@ -125,8 +125,7 @@ struct Driver {
     recording: Option<JoinHandle<()>>,
     /// The record of an upload whose name is not known yet.
     unnamed: Option<Box<Unnamed>>,
-    /// Counts this session.
-    slot: SessionSlot,
+    _slot: SessionSlot,
 }
 
 impl Driver {
@@ -155,7 +154,7 @@ impl Driver {
             unnamed: None,
             ends,
             shared,
-            slot,
+            _slot: slot,
         }
     }
 

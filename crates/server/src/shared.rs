@@ -1,11 +1,13 @@
 //! What all sessions of a server share.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
+use data::budget::StreamBudget;
 use tokio::sync::watch;
 
 use crate::config::ServerConfig;
-use crate::limits::{FairQueue, Limits};
+use crate::limits::{FairQueue, Limits, client_key};
 use crate::login::Logins;
 use crate::transfer_log::TransferLog;
 
@@ -28,12 +30,14 @@ pub(crate) struct Shared {
     pub(crate) config: ServerConfig,
     /// Who may log in.
     pub(crate) logins: Arc<Logins>,
-    /// Counts sessions and streams.
+    /// Counts sessions.
     pub(crate) limits: Arc<Limits>,
     /// One record per transfer.
     pub(crate) log: Arc<TransferLog>,
     /// What OPTS TUNE offers.
     pub(crate) congestion: Arc<[String]>,
+    /// Bound on data streams, at work or kept.
+    pub(crate) streams: StreamBudget,
     /// One place per transfer.
     pub(crate) transfers: Arc<FairQueue>,
     /// One place per checksum being computed: more than there are processors only slow each
@@ -58,6 +62,7 @@ impl Shared {
         Self {
             limits: Limits::new(config.bounds()),
             congestion,
+            streams: StreamBudget::new(config.max_streams),
             transfers: FairQueue::new(config.transfers()),
             sums: FairQueue::new(config.checksums()),
             walks: FairQueue::new(config.listings()),
@@ -72,12 +77,14 @@ impl Shared {
     /// The same server with other settings. Bounds hold at once, for all sessions.
     pub(crate) fn with_settings(&self, config: ServerConfig, congestion: Arc<[String]>) -> Self {
         self.limits.resize(config.bounds());
+        self.streams.set_limit(config.max_streams);
         self.transfers.resize(config.transfers());
         self.sums.resize(config.checksums());
         self.walks.resize(config.listings());
         Self {
             limits: Arc::clone(&self.limits),
             congestion,
+            streams: self.streams.clone(),
             transfers: Arc::clone(&self.transfers),
             sums: Arc::clone(&self.sums),
             walks: Arc::clone(&self.walks),
@@ -87,6 +94,11 @@ impl Shared {
             logins: Arc::clone(&self.logins),
             log: Arc::clone(&self.log),
         }
+    }
+
+    /// The bound on data streams, for those of one client.
+    pub(crate) fn streams_of(&self, client: IpAddr) -> StreamBudget {
+        self.streams.share_of(client_key(client))
     }
 
     /// Tells all sessions.

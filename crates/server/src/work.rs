@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use crate::files::{Files, Share, Summing, aborted};
-use crate::limits::{Crowded, FairQueue, Place, SessionSlot};
+use crate::limits::{Crowded, FairQueue, Place};
 use crate::login::{Login, Refusal};
 use crate::shared::Shared;
 use crate::transfer::{Admission, Admitted, Running, Seen, file_error};
@@ -63,22 +63,16 @@ pub(crate) enum Step {
 }
 
 impl Work {
-    /// Starts to make a listener. On a blocking thread: a range of taken ports is tried through.
-    pub(crate) fn listen(
-        options: ListenOptions,
-        shared: &Arc<Shared>,
-        peer: IpAddr,
-        slot: &SessionSlot,
-    ) -> Self {
+    /// Starts to make a listener for `client`. On a blocking thread: a range of taken ports is tried through.
+    pub(crate) fn listen(options: ListenOptions, client: IpAddr, shared: &Arc<Shared>) -> Self {
         let shared = Arc::clone(shared);
-        let streams = slot.streams().clone();
         Self::Listen(Box::pin(async move {
-            let _place = shared.listens.place(peer).await.map_err(crowded)?;
+            let _place = shared.listens.place(client).await.map_err(crowded)?;
             let mut channel = tokio::task::spawn_blocking(move || Channel::listen(&options))
                 .await
                 .map_err(|_| internal_error())?
                 .map_err(|error| file_error(&error))?;
-            channel.set_budget(streams);
+            channel.set_budget(shared.streams_of(client));
             Ok(channel)
         }))
     }

@@ -48,7 +48,7 @@ pub struct FileConfig {
     pub max_sessions_per_user: Option<usize>,
     pub max_streams: Option<usize>,
     pub max_streams_per_transfer: Option<u32>,
-    pub max_streams_per_address: Option<usize>,
+    pub max_transfers_per_address: Option<usize>,
     pub max_checksums: Option<usize>,
     pub max_listings: Option<usize>,
     pub max_password_checks: Option<usize>,
@@ -310,9 +310,9 @@ impl FileConfig {
             self.max_waiting_per_address,
         );
         replace(&mut config.queue_timeout, self.queue_timeout.map(|s| s.0));
-        config.max_streams_per_address = self
-            .max_streams_per_address
-            .or(config.max_streams_per_address);
+        config.max_transfers_per_address = self
+            .max_transfers_per_address
+            .or(config.max_transfers_per_address);
         config.max_checksums = self.max_checksums.or(config.max_checksums);
         config.max_password_checks = self.max_password_checks.or(config.max_password_checks);
     }
@@ -356,7 +356,7 @@ mod tests {
             "range-marker-seconds = 11\nblock = 65536\nio = \"copy\"\nsync-policy = \"none\"\nbuffer = \"kernel\"\n",
             "drs-interval = \"20ms\"\nrun-as = \"ftp\"\n",
             "congestion = \"cubic\"\nclient-congestion = false\n",
-            "max-streams-per-address = 12\nmax-checksums = 13\nmax-listings = 14\n",
+            "max-transfers-per-address = 12\nmax-checksums = 13\nmax-listings = 14\n",
             "max-password-checks = 15\nmax-waiting-per-address = 16\nqueue-timeout = 17\n",
         ))
         .unwrap();
@@ -376,7 +376,7 @@ mod tests {
             max_sessions_per_user: 3,
             max_streams: 4,
             max_streams_per_transfer: 5,
-            max_streams_per_address: Some(12),
+            max_transfers_per_address: Some(12),
             max_checksums: Some(13),
             max_listings: 14,
             max_password_checks: Some(15),

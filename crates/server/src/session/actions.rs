@@ -71,7 +71,7 @@ impl Driver {
         self.channel = None;
         self.expect_data_from(request);
         self.work = match self.ends.listen_options(request, &self.shared.config) {
-            Ok(options) => Work::listen(options, &self.shared, self.ends.peer.ip(), &self.slot),
+            Ok(options) => Work::listen(options, self.ends.peer.ip(), &self.shared),
             Err(error) => Work::Known(Outcome::Listening(Err(error))),
         };
     }
@@ -99,7 +99,7 @@ impl Driver {
         let foreign = self.shared.config.foreign_data_addresses;
         let local = self.ends.connect_from(&targets, foreign);
         let mut channel = Channel::connect_to(targets, local);
-        channel.set_budget(self.slot.streams().clone());
+        channel.set_budget(self.shared.streams_of(self.ends.peer.ip()));
         self.channel = Some(channel);
     }
 

@@ -33,7 +33,7 @@ impl Driver {
             Some(listen) => Some(Delayed {
                 options: self.ends.listen_options(listen, config)?,
                 public: config.public_address,
-                streams: self.slot.streams().clone(),
+                streams: self.shared.streams_of(self.ends.peer.ip()),
             }),
         };
         let sends = matches!(request.what, TransferKind::Retrieve { .. });
