@@ -450,6 +450,11 @@ impl<'a> Upload<'a> {
         if failure.transient {
             return Err(failure);
         }
+        if again && refused != Refused::Source && is_impossible(&failure) {
+            // Under this name it can never be; the source was there and unchanged a moment ago.
+            self.tidy(session, Some(stored)).await;
+            return Err(failure);
+        }
         // A partial file that is gone was somebody else's doing; so is a name that stays taken.
         if !again || refused == Refused::TakenPerhaps || failure.exit == Exit::NotFound {
             self.kept = Some(stored);
@@ -574,6 +579,11 @@ impl<'a> Upload<'a> {
         self.marked = Arc::default();
         self.resumed = false;
     }
+}
+
+/// Whether the server's file system has no room for such a name.
+fn is_impossible(failure: &Failure) -> bool {
+    failure.message.to_lowercase().contains("name too long")
 }
 
 /// Facts of a remote file; `None` when there is none or it cannot be seen.

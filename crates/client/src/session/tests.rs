@@ -12,6 +12,7 @@ use crate::{Exit, Failure};
 use Act::{Give, Hear, Listen, Say, Wait};
 
 mod ahead;
+mod links;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 

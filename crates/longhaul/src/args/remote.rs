@@ -55,7 +55,7 @@ pub(crate) struct StatArgs {
 /// Delete remote files; there is no question asked.
 #[derive(Debug, Args)]
 pub(crate) struct RmArgs {
-    /// Directories with all that is in them
+    /// Directories with all that is in them; symbolic links are removed, never followed
     #[arg(short = 'r', long)]
     pub(crate) recursive: bool,
     /// Which files

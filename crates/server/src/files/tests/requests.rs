@@ -101,3 +101,15 @@ fn times_before_1970_can_be_announced() {
     let modified = fs::metadata(session.host("f")).unwrap().modified().unwrap();
     assert_eq!(modified, SystemTime::UNIX_EPOCH - Duration::from_secs(1000));
 }
+
+#[test]
+fn the_mode_of_a_sessions_root_is_no_sessions_to_change() {
+    let session = Session::new();
+    std::os::unix::fs::symlink("/", session.host("up")).unwrap();
+    for path in ["/", ".", "up", "up/up"] {
+        let refused = session
+            .run(&FileRequest::Chmod(v(path), 0o777))
+            .unwrap_err();
+        assert_eq!(refused.kind, FileErrorKind::Denied, "{path}");
+    }
+}
