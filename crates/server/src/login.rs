@@ -37,7 +37,6 @@ pub(crate) struct Logins {
     sums: Arc<Sums>,
     uploads: Arc<Uploads>,
     room: Room,
-    sync: SyncPolicy,
     /// One place per password being checked: each takes 19 MiB.
     hashes: Arc<FairQueue>,
     throttle: Arc<Throttle>,
@@ -49,6 +48,7 @@ struct Policy {
     anonymous: Option<Anonymous>,
     third_party: ThirdParty,
     users: Option<Arc<Users>>,
+    sync: SyncPolicy,
 }
 
 /// A session's login.
@@ -137,7 +137,6 @@ impl Logins {
             sums: Arc::default(),
             uploads: Arc::default(),
             room: Room::default(),
-            sync: config.sync_policy,
             hashes: FairQueue::new(config.password_checks()),
             throttle: Arc::default(),
         }
@@ -148,11 +147,12 @@ impl Logins {
         self.policy().users.clone()
     }
 
-    /// Other settings and users for the logins to come.
+    /// Other settings and users for the logins to come. Blocks on the file system.
     pub(crate) fn reload(&self, config: &ServerConfig, users: Option<Arc<Users>>) {
         self.hashes.resize(config.password_checks());
         let policy = Arc::new(Policy::of(config, users));
         *self.policy.write().unwrap_or_else(PoisonError::into_inner) = policy;
+        self.follow_roots();
     }
 
     /// Checks a login. Waits its turn: for one of the few places where hashes are computed, and
@@ -246,7 +246,7 @@ impl Logins {
                 rights,
                 message: Vec::new(),
             },
-            files: self.files(Arc::clone(&self.root), rights),
+            files: self.files(policy, Arc::clone(&self.root), rights),
             root_path: self.root_path.clone(),
             _slot: None,
         })
@@ -267,7 +267,7 @@ impl Logins {
             ..account.rights
         };
         Ok(Login {
-            files: self.files(root, rights),
+            files: self.files(policy, root, rights),
             grant: Grant {
                 user: account.name,
                 home: account.home,
@@ -279,7 +279,7 @@ impl Logins {
         })
     }
 
-    fn files(&self, root: Arc<Root>, rights: Rights) -> Files {
+    fn files(&self, policy: &Policy, root: Arc<Root>, rights: Rights) -> Files {
         Files::new(
             root,
             rights,
@@ -287,7 +287,7 @@ impl Logins {
             Arc::clone(&self.uploads),
             self.room.clone(),
         )
-        .with_sync(self.sync)
+        .with_sync(policy.sync)
     }
 
     /// An account's own root, opened before or now.
@@ -321,6 +321,7 @@ impl Policy {
             anonymous: config.anonymous,
             third_party: config.third_party,
             users,
+            sync: config.sync_policy,
         }
     }
 }

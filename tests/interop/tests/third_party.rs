@@ -24,6 +24,16 @@ const GLOBUS_ROWS: [&[&str]; 3] = [&[], &["-p", "4"], &["-fast", "-p", "4"]];
 
 /// Every size by both drivers. `to` is the destination's store.
 fn drive(name: &str, to: &Store, from: &dyn Fn(&str) -> String, into: &dyn Fn(&str) -> String) {
+    drive_by_longhaul(name, to, from, into);
+    drive_by_globus(name, to, from, into);
+}
+
+fn drive_by_longhaul(
+    name: &str,
+    to: &Store,
+    from: &dyn Fn(&str) -> String,
+    into: &dyn Fn(&str) -> String,
+) {
     let mut cells = Cells::new(format!("{name} by longhaul cp"));
     for options in LONGHAUL_ROWS {
         matrix::third_party(&mut cells, to, &sample::SIZES, |source, destination| {
@@ -32,6 +42,14 @@ fn drive(name: &str, to: &Store, from: &dyn Fn(&str) -> String, into: &dyn Fn(&s
         });
     }
     cells.finish();
+}
+
+fn drive_by_globus(
+    name: &str,
+    to: &Store,
+    from: &dyn Fn(&str) -> String,
+    into: &dyn Fn(&str) -> String,
+) {
     let client = need!(GlobusUrlCopy::find());
     let mut cells = Cells::new(format!("{name} by globus-url-copy"));
     for options in GLOBUS_ROWS {
@@ -124,16 +142,19 @@ struct Apart {
     destination: interop::longhaul::serve::Server,
 }
 
-fn apart(third_party: &str) -> Result<Apart> {
+fn apart(third_party: &str, foreign: bool) -> Result<Apart> {
     let (from, to) = (Store::new()?, Store::new()?);
     let start = |store: &Store, address: &str| {
         let users = store.path("users");
         add_user(&users, store.root())?;
-        Serve::anonymous(store.root())
+        let serve = Serve::anonymous(store.root())
             .listen(address)
             .option("--users", &text(&users))
-            .option("--third-party", third_party)
-            .start()
+            .option("--third-party", third_party);
+        match foreign {
+            true => serve.flag("--foreign-data-addresses").start(),
+            false => serve.start(),
+        }
     };
     let source = start(&from, "127.0.0.1:0")?;
     let destination = start(&to, "127.0.0.2:0")?;
@@ -146,9 +167,32 @@ fn apart(third_party: &str) -> Result<Apart> {
 }
 
 #[test]
-fn users_may_name_another_host_when_the_server_allows_it() {
-    let apart = apart("users").unwrap();
-    drive(
+fn longhaul_names_the_other_host_for_a_user() {
+    let apart = apart("users", false).unwrap();
+    drive_by_longhaul(
+        "a user between two hosts",
+        &apart.to,
+        &|served| apart.source.user_url(served),
+        &|served| apart.destination.user_url(served),
+    );
+}
+
+/// docs/server.md, "Third-party copies by other clients".
+#[test]
+fn other_clients_are_told_of_the_setting_that_their_third_party_copies_need() {
+    let apart = apart("users", false).unwrap();
+    let client = need!(GlobusUrlCopy::find());
+    let from = apart.source.user_url("src/f65536");
+    let to = apart.destination.user_url("up/a");
+    let told = client.copy::<&str>(&[], &from, &to).unwrap_err();
+    let told = format!("{told:?}");
+    assert!(told.contains("foreign-data-addresses"), "{told}");
+}
+
+#[test]
+fn users_may_have_data_at_any_host_when_the_server_allows_it() {
+    let apart = apart("users", true).unwrap();
+    drive_by_globus(
         "a user between two hosts",
         &apart.to,
         &|served| apart.source.user_url(served),
@@ -158,7 +202,7 @@ fn users_may_name_another_host_when_the_server_allows_it() {
 
 #[test]
 fn nobody_may_name_another_host_when_the_server_forbids_it() {
-    let apart = apart("none").unwrap();
+    let apart = apart("none", true).unwrap();
     let client = need!(GlobusUrlCopy::find());
     let from = apart.source.user_url("src/f65536");
     let to = apart.destination.user_url("up/a");
@@ -168,7 +212,7 @@ fn nobody_may_name_another_host_when_the_server_forbids_it() {
 
 #[test]
 fn anonymous_sessions_may_not_name_another_host() {
-    let apart = apart("users").unwrap();
+    let apart = apart("users", true).unwrap();
     let (from, to) = (
         apart.source.url("src/f65536"),
         apart.destination.url("up/a"),

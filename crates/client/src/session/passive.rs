@@ -130,8 +130,9 @@ impl Session {
     /// it allows those of this machine only. One that refuses says why when they are made.
     pub(crate) async fn name_data_peer(&mut self, host: IpAddr) -> Result<(), Failure> {
         let (host, own) = (host.to_canonical(), self.control.local().ip());
-        // Another server on this machine has this machine's address there.
-        let is_here = same_host(host, own) || host.is_loopback();
+        // Another server on this machine has this machine's address there. Loopback addresses mean
+        // something only to a server that is here, too.
+        let is_here = same_host(host, own) || (host.is_loopback() && !own.is_loopback());
         if !self.features().data_peer || is_here || self.data_peer == Some(host) {
             return Ok(());
         }

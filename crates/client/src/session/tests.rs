@@ -436,3 +436,43 @@ async fn a_bare_550_is_settled_by_looking() {
     assert_eq!(gone.exit, Exit::NotFound, "{gone}");
     fake.finish().await;
 }
+
+#[tokio::test]
+async fn data_connections_go_to_the_server_itself_unless_others_are_allowed() {
+    let (mut session, _fake) = opened(login()).await;
+    let other = "192.0.2.1:4000".parse().unwrap();
+    let mut warnings = Vec::new();
+    let own = session.data_address(other, &mut warnings);
+    assert_eq!(own, "127.0.0.1:4000".parse().unwrap());
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].contains("--allow-foreign-data-address"));
+    session.allow_foreign_data(true);
+    assert_eq!(session.data_address(other, &mut warnings), other);
+    assert_eq!(warnings.len(), 1);
+}
+
+#[tokio::test]
+async fn a_server_that_wants_to_know_is_told_once_of_the_other_host_of_its_data() {
+    let feat = "211-Features\n DATAPEER\n211 End";
+    let acts = script([
+        login_with(feat),
+        call("SITE DATAPEER 192.0.2.1", "200 ok"),
+        call("SITE DATAPEER 192.0.2.2", "501 no"),
+        call("NOOP", "200 ok"),
+    ]);
+    let (mut session, fake) = opened(acts).await;
+    // This machine may connect anyway.
+    for host in [
+        "192.0.2.1",
+        "::ffff:192.0.2.1",
+        "127.0.0.1",
+        "::1",
+        "192.0.2.2",
+    ] {
+        let named = session.name_data_peer(host.parse().unwrap()).await;
+        named.unwrap();
+    }
+    let noop = proto::command::Command::Noop;
+    assert!(session.control.call(&noop).await.unwrap().is_success());
+    fake.finish().await;
+}

@@ -28,6 +28,8 @@ type Answer = Result<Reply, Failure>;
 /// What the destination's markers told.
 pub(super) struct Progress<'a> {
     stripes: BTreeMap<u32, u64>,
+    /// Most bytes that 112 markers told of so far.
+    most: u64,
     marked: &'a Mutex<RangeSet>,
     report: &'a (dyn Fn(u64) + Send + Sync),
 }
@@ -39,6 +41,7 @@ impl<'a> Progress<'a> {
     ) -> Self {
         Self {
             stripes: BTreeMap::new(),
+            most: 0,
             marked,
             report,
         }
@@ -53,23 +56,24 @@ impl<'a> Progress<'a> {
         })
     }
 
-    /// Takes a preliminary reply of the destination; whether it shows that bytes moved.
+    /// Takes a preliminary reply of the destination; whether it shows that bytes moved: more than
+    /// any before told of.
     fn note(&mut self, reply: &Reply) -> bool {
         if let Some(ranges) = parse_range_reply(reply) {
-            keep_marked(self.marked, &ranges);
-            return true;
+            return keep_marked(self.marked, &ranges);
         }
         let Some(marker) = PerfMarker::from_reply(reply) else {
             return false;
         };
-        let before = self.bytes();
         if self.stripes.len() < MAX_STRIPES || self.stripes.contains_key(&marker.stripe_index) {
             self.stripes
                 .insert(marker.stripe_index, marker.stripe_bytes);
         }
-        let now = self.bytes();
-        (self.report)(now.unwrap_or(0));
-        now != before
+        let now = self.bytes().unwrap_or(0);
+        (self.report)(now);
+        let moved = now > self.most;
+        self.most = self.most.max(now);
+        moved
     }
 }
 
@@ -236,4 +240,43 @@ fn failed_side(
         );
     }
     failure
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn performance(bytes: u64) -> Reply {
+        let lines = [
+            " Timestamp:  1.0".to_owned(),
+            " Stripe Index: 0".to_owned(),
+            format!(" Stripe Bytes Transferred: {bytes}"),
+            " Total Stripe Count: 1".to_owned(),
+        ];
+        let lines = lines.map(String::into_bytes).to_vec();
+        Reply::data(112, "Perf Marker", lines, "End.")
+    }
+
+    #[test]
+    fn markers_that_tell_of_nothing_new_are_no_progress() {
+        let marked = Mutex::default();
+        let mut progress = Progress::new(&marked, &|_| {});
+        let range = |text: &str| Reply::new(111, format!("Range Marker {text}"));
+        let markers = [
+            (performance(0), false),
+            (performance(7), true),
+            (performance(7), false),
+            (performance(3), false),
+            (performance(7), false),
+            (performance(8), true),
+            (range("0-7"), true),
+            (range("0-7"), false),
+            (range("2-5"), false),
+            (range("2-8"), true),
+            (Reply::new(150, "Opening"), false),
+        ];
+        for (marker, moved) in markers {
+            assert_eq!(progress.note(&marker), moved, "{marker:?}");
+        }
+    }
 }

@@ -72,15 +72,15 @@ impl Told<'_> {
     }
 }
 
-/// Ranges kept of a server's 111 replies. What comes beyond is only sent again after a cut.
-const MAX_MARKED: usize = 100_000;
-
-/// Adds the ranges of a 111 reply, within the bound: a server may send such replies without end.
-pub(super) fn keep_marked(marked: &Mutex<RangeSet>, ranges: &RangeSet) {
+/// Adds the ranges of a 111 reply; whether they tell of new bytes. A server may send such replies
+/// without end: what comes beyond [`MAX_RANGES`] is left out, and is only sent again after a cut.
+pub(super) fn keep_marked(marked: &Mutex<RangeSet>, ranges: &RangeSet) -> bool {
     let mut marked = marked.lock().unwrap_or_else(PoisonError::into_inner);
-    if marked.iter().count() + ranges.iter().count() <= MAX_MARKED {
+    let before = marked.bytes();
+    if marked.count() + ranges.count() <= MAX_RANGES {
         marked.extend(ranges);
     }
+    marked.bytes() > before
 }
 
 /// Sizes of this end's receive buffers that the server is to be told (2003 paper §4.2). Only the
@@ -211,7 +211,7 @@ mod tests {
             }
             keep_marked(&marked, &ranges);
         }
-        assert_eq!(marked.lock().unwrap().iter().count(), MAX_MARKED);
+        assert_eq!(marked.lock().unwrap().count(), MAX_RANGES);
     }
 
     #[test]

@@ -24,6 +24,10 @@ use crate::stream::Stream;
 /// it takes a flood while the sender is silent to crowd one of its own out.
 const MOST: usize = 512;
 
+/// Connections that may wait for each transfer whatever waits for others; further ones need a place
+/// among all.
+const OWN: usize = 16;
+
 /// Connections taken from the listener's queue in one go: whoever floods it must not keep this end
 /// from looking at those that have something to say.
 const AT_ONCE: usize = 128;
@@ -183,8 +187,8 @@ impl<'j> Waiting<'j> {
 
     fn place(&self) -> Option<Permit> {
         match &self.budget {
-            Some(budget) => budget.take_silent().ok(),
-            None => Some(Permit::unlimited()),
+            Some(budget) if self.candidates.len() >= OWN => budget.take_silent().ok(),
+            _ => Some(Permit::unlimited()),
         }
     }
 

@@ -35,7 +35,8 @@ fn open<'t>(channel: &mut Channel, job: &Job<'t>) -> Result<Vec<Post<'t>>, DataE
     let opened = channel.open_extended(job.transfer, job.settings, true, wanted)?;
     let first = enlist(job, opened);
     let lanes = job.transfer.lanes();
-    let (there, wanted) = (first.len(), wanted * lanes.targets());
+    let most = job.settings.most_connections.max(lanes.targets());
+    let (there, wanted) = (first.len(), (wanted * lanes.targets()).min(most));
     match (reused, job.settings.adapt) {
         // Even for a small file: a larger one may follow.
         (true, true) => lanes.aim(there.min(job.settings.most_streams).max(wanted)),

@@ -333,3 +333,37 @@ fn is_file_trouble(error: &io::Error) -> bool {
         Some(libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP | libc::EIO | libc::EOVERFLOW)
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::control::Control;
+    use crate::job::Settings;
+    use crate::stream::Stream;
+    use crate::transfer::Transfer;
+
+    #[test]
+    fn what_is_left_in_the_pipe_is_sent_once_when_the_socket_takes_no_pages() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let to = listener.local_addr().unwrap();
+        let settings = Settings::default();
+        let socket = std::net::TcpStream::connect(to).unwrap().into();
+        let stream = Arc::new(Stream::new(socket, to, &settings).unwrap());
+        let (mut peer, _) = listener.accept().unwrap();
+        let transfer = Transfer::new(&settings, &Arc::new(Control::new())).unwrap();
+        let pipe = Pipe::new().unwrap();
+        let bytes: Vec<u8> = (0..150_000u32).map(|n| (n % 251) as u8).collect();
+        rustix::io::write(pipe.input(), &bytes).unwrap();
+        let mut wire = Wire::new(&transfer, stream);
+        // As after a splice that moved some and then failed.
+        let moved = wire.splice_out(pipe.output(), 1000, false).unwrap();
+        send_rest(&mut wire, &pipe, bytes.len() - moved).unwrap();
+        drop(wire);
+        let mut came = vec![0; bytes.len()];
+        peer.read_exact(&mut came).unwrap();
+        assert!(came == bytes);
+    }
+}

@@ -272,7 +272,8 @@ fn blocks_without_payload_are_no_progress() {
 
 #[test]
 fn bytes_that_come_twice_must_be_the_same() {
-    let cases: [(&[(u64, &[u8])], Result<&[u8], BlockError>); 4] = [
+    type Blocks<'b> = &'b [(u64, &'b [u8])];
+    let cases: [(Blocks<'_>, Result<&[u8], BlockError>); 4] = [
         (&[(0, b"abcdef"), (0, b"abcdef")], Ok(b"abcdef")),
         (
             &[(3, b"def"), (0, b"abcde"), (2, b"cdefgh")],

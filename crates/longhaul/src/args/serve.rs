@@ -66,9 +66,12 @@ pub(crate) struct ServeArgs {
     /// Sessions of one user
     #[arg(long, value_name = "N")]
     max_sessions_per_user: Option<usize>,
-    /// Data streams in all
+    /// Data connections in all; one client address has at most half of what the others leave
     #[arg(long, value_name = "N")]
     max_streams: Option<usize>,
+    /// Data connections of one transfer, whoever opens them
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    max_streams_per_transfer: Option<u32>,
     /// End a session that is idle for this long
     #[arg(long, value_name = "SECONDS", value_parser = units::seconds)]
     idle_timeout: Option<Duration>,
@@ -176,6 +179,10 @@ impl ServeArgs {
             self.max_sessions_per_user,
         );
         set(&mut config.max_streams, self.max_streams);
+        set(
+            &mut config.max_streams_per_transfer,
+            self.max_streams_per_transfer,
+        );
         set(&mut config.idle_timeout, self.idle_timeout);
         set(&mut config.login_timeout, self.login_timeout);
         set(&mut config.stall_timeout, self.stall_timeout);

@@ -107,3 +107,89 @@ fn closed_without_data(mut stream: TcpStream) -> Result<(), Vec<u8>> {
     let _ = stream.read_to_end(&mut bytes); // an end or a reset
     if bytes.is_empty() { Ok(()) } else { Err(bytes) }
 }
+
+/// docs/data-channel.md: nothing that a stranger does takes anything from other transfers.
+#[test]
+fn silent_connections_to_one_transfer_take_nothing_from_others() {
+    let server = Running::with(|config| config.max_streams = 8);
+    let mut crowded = server.anonymous();
+    for line in ["TYPE I", "MODE E"] {
+        crowded.expect(line, 200);
+    }
+    let data = crowded.pasv();
+    let silent: Vec<_> = (0..1300).map(|_| data_port::connect(data)).collect();
+    let mut own = data_port::connect(data);
+    crowded.send("STOR crowded");
+    data_port::send_block(&mut own, 0, b"abc");
+    for n in 0..20 {
+        let mut other = server.anonymous();
+        other.expect("TYPE I", 200);
+        let stream = data_port::connect(other.pasv());
+        other.send(&format!("STOR other-{n}"));
+        data_port::pour(stream, b"whole");
+        other.next_after_150(226);
+        assert_eq!(server.stored(&format!("other-{n}")), b"whole");
+    }
+    data_port::send_header(&mut own, proto::eblock::Header::eof(1, true));
+    crowded.next_but_markers(150);
+    crowded.next_but_markers(226);
+    assert_eq!(server.stored("crowded"), b"abc");
+    drop(silent);
+}
+
+#[test]
+fn a_named_host_may_connect_and_another_is_told_why_it_may_not() {
+    let server = Running::with_users();
+    let mut client = server.user();
+    client.expect("TYPE I", 200);
+    let other = "127.0.0.2";
+    let refused = client.expect("PORT 127,0,0,2,156,64", 501);
+    assert!(format!("{refused:?}").contains("foreign-data-addresses"));
+    client.expect(&format!("SITE DATAPEER {other}"), 200);
+    client.expect("PORT 127,0,0,2,156,64", 200);
+    let data = client.pasv();
+    client.send("STOR f");
+    data_port::pour(
+        data_port::connect_from(other.parse().unwrap(), data),
+        b"from there",
+    );
+    client.next_after_150(226);
+    assert_eq!(server.stored("f"), b"from there");
+}
+
+#[test]
+fn where_foreign_addresses_are_allowed_users_need_not_name_them() {
+    for (allowed, code) in [(true, 226), (false, 425)] {
+        let server = Running::with(|config| {
+            config.users = Some("to be made".into());
+            config.foreign_data_addresses = allowed;
+            config.stall_timeout = std::time::Duration::from_secs(1);
+        });
+        let mut client = server.user();
+        client.expect("TYPE I", 200);
+        let data = client.pasv();
+        client.send("STOR f");
+        let stranger = data_port::connect_from("127.0.0.2".parse().unwrap(), data);
+        // A stranger's connection may be closed already.
+        let _ = (&stranger).write_all(b"x");
+        drop(stranger);
+        let end = client.next_after_150(code);
+        let named = format!("{end:?}").contains("foreign-data-addresses");
+        assert_eq!(named, !allowed, "{end:?}");
+    }
+}
+
+#[test]
+fn anonymous_sessions_have_no_other_host_whatever_the_settings() {
+    let server = Running::with(|config| config.foreign_data_addresses = true);
+    let mut client = server.anonymous();
+    client.expect("SITE DATAPEER 127.0.0.2", 501);
+    client.expect("PORT 127,0,0,2,156,64", 501);
+    let data = client.pasv();
+    let stranger = data_port::connect_from("127.0.0.2".parse().unwrap(), data);
+    client.send("STOR f");
+    assert_eq!(closed_without_data(stranger), Ok(()));
+    data_port::pour(data_port::connect(data), b"own");
+    client.next_after_150(226);
+    assert_eq!(server.stored("f"), b"own");
+}

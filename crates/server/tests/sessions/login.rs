@@ -72,6 +72,7 @@ fn a_user_may_use_a_third_host_but_no_privileged_port() {
     let bytes = server.file("f", 100_000);
     let mut client = server.user();
     let elsewhere = data_port::listen(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2)));
+    client.expect("SITE DATAPEER 127.0.0.2", 200);
     client.expect("PORT 127,0,0,2,0,25", 501);
     let argument = port_argument(elsewhere.local_addr().unwrap());
     client.expect(&format!("PORT {argument}"), 200);

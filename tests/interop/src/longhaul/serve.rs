@@ -61,6 +61,13 @@ impl Serve {
         self
     }
 
+    /// Adds a flag.
+    #[must_use]
+    pub fn flag(mut self, name: &str) -> Self {
+        self.arguments.push(name.to_owned());
+        self
+    }
+
     /// Runs the server by another program, which gets the server's command line as arguments.
     #[must_use]
     pub fn inside(mut self, wrapper: &[&str]) -> Self {
