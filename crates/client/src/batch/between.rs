@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use data::job::Control;
 
-use super::get::unproved;
 use super::in_place::Candidate;
+use super::keep::unproved;
 use super::meter::{FileMeter, Safe};
 use super::persist::Job;
 use super::pool::Pool;

@@ -11,7 +11,7 @@ use proto::command::Command;
 use proto::ranges::RangeSet;
 
 use super::in_place::Candidate;
-use super::keep::{Kept, after_failure};
+use super::keep::{Kept, after_failure, unproved};
 use super::meter::{FileMeter, Safe};
 use super::persist::Job;
 use super::request::{Lanes, Span, Way, extent, spec};
@@ -550,14 +550,6 @@ impl<'a> Get<'a> {
         let now = session.stat(self.path).await?;
         unchanged(&self.item.source, self.item.facts, &now)
     }
-}
-
-/// What is said of a copy whose server refused what it had moved, and that no checksum proves.
-pub(super) fn unproved(shown: &str, why: &str) -> String {
-    format!(
-        "{shown}: the server did not confirm the transfer, and no checksum can prove the copy: {why}; \
-         copy it again"
-    )
 }
 
 /// The sum of what is copied, at the source.

@@ -44,6 +44,14 @@ pub(super) fn after_failure(
     Kept::Dropped(safe)
 }
 
+/// What is said of a copy whose server refused what it had moved, and that no checksum proves.
+pub(super) fn unproved(shown: &str, why: &str) -> String {
+    format!(
+        "{shown}: the server did not confirm the transfer, and no checksum can prove the copy: {why}; \
+         copy it again"
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

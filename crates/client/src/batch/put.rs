@@ -12,8 +12,8 @@ use data::store::file::FileSource;
 use proto::checksum::Algorithm;
 use proto::command::Command;
 
-use super::get::unproved;
 use super::in_place::Candidate;
+use super::keep::unproved;
 use super::meter::{FileMeter, Safe};
 use super::persist::Job;
 use super::request::{Lanes, Span, Way, spec};

@@ -59,7 +59,7 @@ fn a_send_buffer_is_answered_likewise() {
     assert_eq!(world.limiter(), Limiter::SendBuffer);
     let remedy = world.remedy();
     assert!(
-        remedy.contains("more than 3 streams") && remedy.contains("net.ipv4.tcp_wmem"),
+        remedy.contains("more streams than 3") && remedy.contains("net.ipv4.tcp_wmem"),
         "{remedy}"
     );
 }
