@@ -155,6 +155,26 @@ mod tests {
     }
 
     #[test]
+    fn experiments_about_tcp_as_it_comes_leave_the_congestion_control_to_the_system() {
+        for (name, _) in EXPERIMENTS {
+            let (_, definition) = experiment(name).unwrap();
+            let about_tcp = ["bbc", "drs", "loopback", "auto-vs-kernel"];
+            if !about_tcp.iter().any(|start| name.starts_with(start)) {
+                continue;
+            }
+            let cc = definition.parameters.get("cc").map(String::as_str);
+            assert_eq!(cc, Some("system"), "{name}");
+            for key in &definition.programs.full {
+                let variant = definition.variants.get(key);
+                let key = variant.map_or(key, |v| &v.program);
+                let text = find(PROGRAMS, key).unwrap();
+                let pinned = text.contains(r#"["--cc", "{cc}"]"#);
+                assert_eq!(pinned, key.starts_with("longhaul"), "{name}: {key}");
+            }
+        }
+    }
+
+    #[test]
     fn all_data_files_are_in_the_catalog() {
         for (directory, shipped) in [("experiments", EXPERIMENTS), ("programs", PROGRAMS)] {
             let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(directory);
