@@ -21,6 +21,9 @@ pub struct Results {
     pub seconds: f64,
     /// The seed that all random events come from.
     pub seed: u64,
+    /// Which version of the experiment's file this is of: cells of two versions are never mixed.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub definition: String,
     /// What else was asked for, word by word as on the command line: `--only`, `p=1`.
     #[serde(default)]
     pub options: Vec<String>,
@@ -45,8 +48,16 @@ pub struct Results {
     pub down: Option<Axis>,
     /// Programs, in the order they are shown.
     pub programs: Vec<Program>,
-    /// Measured values.
+    /// Measured values; each cell has all its runs.
     pub cells: Vec<Cell>,
+    /// Cells that were interrupted before their last run: `--resume` goes on with them, nothing
+    /// else counts them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unfinished: Vec<Cell>,
+    /// How many cells the whole experiment has in this mode, as far as its programs are known; 0:
+    /// nobody counted.
+    #[serde(default)]
+    pub planned: usize,
     /// Remarks for the reader: what was left out and why.
     pub notes: Vec<String>,
 }
@@ -176,6 +187,9 @@ pub struct Sample {
     pub value: Option<f64>,
     /// Why it does not count; empty: it does.
     pub invalid: Vec<String>,
+    /// The lab could not keep up: the run says nothing about the program.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub spoiled: bool,
     /// Wall-clock seconds of the client program.
     pub seconds: f64,
     /// Bytes moved.

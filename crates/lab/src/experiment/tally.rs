@@ -128,6 +128,7 @@ mod tests {
         Sample {
             value,
             invalid: invalid.iter().map(|s| (*s).to_owned()).collect(),
+            spoiled: false,
             seconds: 2.0,
             bytes: 500_000_000,
             cpu_seconds: Some(0.25),

@@ -35,6 +35,9 @@ pub(super) fn two_by_two() -> Results {
         seconds: 724.0,
         seed: 7,
         options: Vec::new(),
+        definition: String::new(),
+        unfinished: Vec::new(),
+        planned: 0,
         environment: Environment {
             kernel: "6.18.0".to_owned(),
             cpus: 2,
@@ -127,6 +130,7 @@ fn cell(program: &str, row: &str, column: &str, median: f64) -> Cell {
     let run = |value: f64| Sample {
         value: Some(value),
         invalid: Vec::new(),
+        spoiled: false,
         seconds: 8.0,
         bytes: 67_108_864,
         cpu_seconds: Some(0.4),
