@@ -39,6 +39,7 @@ fn results(program: &str, values: &[&str], cells: Vec<Cell>) -> Results {
         experiment: "t".into(),
         title: "T".into(),
         source: String::new(),
+        reference: crate::experiment::results::PUBLISHED.into(),
         mode: "full".into(),
         started: "2026-01-02T00:00:00Z".into(),
         seconds: 1.0,

@@ -4,6 +4,17 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+/// What values beside measured ones usually are.
+pub const PUBLISHED: &str = "published";
+
+fn published() -> String {
+    PUBLISHED.to_owned()
+}
+
+fn is_published(reference: &str) -> bool {
+    reference == PUBLISHED
+}
+
 /// One run of an experiment. Its JSON file is what the report reads.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Results {
@@ -13,6 +24,9 @@ pub struct Results {
     pub title: String,
     /// What it reproduces, a paper's table or figure; empty: nothing published.
     pub source: String,
+    /// What the values beside the measured ones are: `published`, or whose.
+    #[serde(default = "published", skip_serializing_if = "is_published")]
+    pub reference: String,
     /// `quick` or `full`.
     pub mode: String,
     /// When it began, RFC 3339.
@@ -136,7 +150,7 @@ pub struct Cell {
     pub chosen: Option<String>,
     /// Median of the valid samples; `None`: there was none.
     pub median: Option<f64>,
-    /// Half-width of the 95 % confidence interval of the mean; `None`: fewer than two valid samples.
+    /// Half-width of the 95 % confidence interval of the mean; `None`: fewer than three valid samples.
     pub half_width: Option<f64>,
     /// The published value.
     pub paper: Option<f64>,

@@ -344,12 +344,17 @@ impl Experiment<'_> {
             best::add(&self.definition, &mut whole, 0);
         }
         for cell in whole {
-            let (unit, also) = (&self.results.unit, &self.results.also);
             let label = match &cell.chosen {
                 Some(chosen) => format!("{} ({chosen})", cell.program),
                 None => cell.program.clone(),
             };
-            say(&tally::describe(&cell, &label, unit, also));
+            say(&tally::describe(
+                &cell,
+                &label,
+                &self.results.reference,
+                &self.results.unit,
+                &self.results.also,
+            ));
         }
     }
 

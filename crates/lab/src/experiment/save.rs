@@ -234,6 +234,7 @@ mod tests {
             experiment: "e".into(),
             title: "t".into(),
             source: String::new(),
+            reference: crate::experiment::results::PUBLISHED.into(),
             mode: "quick".into(),
             started: "2026-01-01T00:00:00Z".into(),
             seconds: 1.0,

@@ -216,6 +216,7 @@ fn blank(known: &Known, request: &RunRequest, sweep: &Sweep, entrants: &Entrants
         experiment: known.name.clone(),
         title: definition.title.clone(),
         source: definition.source.clone(),
+        reference: definition.reference.clone(),
         mode: request.mode.name().to_owned(),
         started: now(),
         seconds: 0.0,

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Skipped, also};
 use crate::LabError;
+use crate::experiment::FEWEST;
 use crate::experiment::results::Results;
 
 /// Largest file that is read; the fullest sweep with every command line is far below one mebibyte.
@@ -97,7 +98,22 @@ fn one(path: &Path) -> Result<Results, String> {
     if text.len() as u64 > LARGEST {
         return Err(format!("larger than {} MiB: no results", LARGEST >> 20));
     }
-    serde_json::from_str(&text).map_err(|error| format!("not results of an experiment: {error}"))
+    let results = serde_json::from_str(&text)
+        .map_err(|error| format!("not results of an experiment: {error}"))?;
+    Ok(without_guesses(results))
+}
+
+/// Intervals of too few runs are left out: older files have those of two.
+fn without_guesses(mut results: Results) -> Results {
+    for cell in &mut results.cells {
+        let valid = cell.samples.iter().filter(|s| s.invalid.is_empty());
+        if valid.count() < FEWEST {
+            cell.half_width = None;
+            let also = cell.also.values_mut();
+            also.for_each(|value| value.half_width = None);
+        }
+    }
+    results
 }
 
 fn nothing(directory: &Path, skipped: &[Skipped]) -> LabError {
@@ -194,6 +210,21 @@ mod tests {
         );
         let missing = all(&directory.path().join("absent")).unwrap_err();
         assert!(matches!(missing, LabError::NotFound(_)), "{missing}");
+    }
+
+    #[test]
+    fn an_interval_of_two_runs_is_not_shown() {
+        let mut results = super::super::samples::with_more();
+        results.cells[0].samples.pop();
+        let shown = without_guesses(results);
+        assert_eq!(shown.cells[0].half_width, None);
+        assert!(
+            shown.cells[0]
+                .also
+                .values()
+                .all(|value| value.half_width.is_none())
+        );
+        assert!(shown.cells[1].half_width.is_some());
     }
 
     #[test]

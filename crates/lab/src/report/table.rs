@@ -4,7 +4,7 @@ use super::csv::ratio;
 use super::grid::{self, Grid, Runs};
 use super::markup::Markup;
 use super::{number, tip};
-use crate::experiment::results::{Axis, Cell};
+use crate::experiment::results::{self, Axis, Cell};
 
 /// Writes the table in a box that scrolls by itself. `id` must be unique on the page.
 pub(super) fn write(markup: &mut Markup, grid: &Grid<'_>, id: &str) {
@@ -100,10 +100,14 @@ fn caption_text(grid: &Grid<'_>, layout: &Layout) -> String {
         let below = if layout.paper_line {
             ""
         } else {
-            "the published value and "
+            "that value and "
         };
         text.push_str(&format!(
-            "; {place} it {below}the ratio to the published value"
+            "; {place} it {below}the ratio to {}",
+            match grid.results.reference.as_str() {
+                results::PUBLISHED => "the published value".to_owned(),
+                other => format!("that of {other}"),
+            }
         ));
     }
     if let ([program], Rows::Values) = (grid.results.programs.as_slice(), layout.rows) {
@@ -118,7 +122,7 @@ fn head(markup: &mut Markup, grid: &Grid<'_>, layout: &Layout) {
         match (&grid.results.down, layout.rows) {
             (_, Rows::Points) => {
                 let labels = grid.programs().map(|(_, program)| program.label.as_str());
-                let published = layout.paper_line.then_some(PUBLISHED);
+                let published = layout.paper_line.then_some(grid.results.reference.as_str());
                 let columns = published.into_iter().chain(labels).collect();
                 (grid::axis_name(across), "program".to_owned(), columns)
             }
@@ -220,7 +224,11 @@ fn points(markup: &mut Markup, grid: &Grid<'_>, layout: &Layout) {
 
 fn paper_line(markup: &mut Markup, grid: &Grid<'_>, row: usize) {
     markup.element("tr", &[], |line| {
-        line.leaf("th", &[("scope", "row"), ("class", PUBLISHED)], PUBLISHED);
+        line.leaf(
+            "th",
+            &[("scope", "row"), ("class", PUBLISHED)],
+            &grid.results.reference,
+        );
         for column in 0..grid.columns() {
             published_cell(line, grid.published(row, column));
         }

@@ -1,0 +1,109 @@
+//! Experiments by the paper that they reproduce, and by its tables and figures.
+
+use super::page::short_name;
+use crate::experiment::results::{PUBLISHED, Results};
+
+/// A paper and what there is of it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Paper {
+    /// `BBC WHP 178 (2010)`.
+    pub(super) name: String,
+    /// In the order of the results.
+    pub(super) entries: Vec<Entry>,
+}
+
+/// A table or figure.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    /// `table 5.1 (quick)`, or the experiment's name where it is of no table or figure.
+    pub(super) figure: String,
+    /// Which of the results.
+    pub(super) place: usize,
+}
+
+/// Where experiments are that reproduce nothing published.
+const OWN: &str = "longhaul itself";
+
+/// How the last part of a source begins that names a place in a paper.
+const PLACES: [&str; 4] = ["table", "figure", "section", "network"];
+
+/// Papers in the order in which they first come, longhaul's own experiments last.
+pub(super) fn by_paper<'a>(results: impl Iterator<Item = &'a Results>) -> Vec<Paper> {
+    let mut papers: Vec<Paper> = Vec::new();
+    for (place, one) in results.enumerate() {
+        let (name, figure) = split(one);
+        let entry = Entry { figure, place };
+        match papers.iter_mut().find(|paper| paper.name == name) {
+            Some(paper) => paper.entries.push(entry),
+            None => papers.push(Paper {
+                name,
+                entries: vec![entry],
+            }),
+        }
+    }
+    papers.sort_by_key(|paper| paper.name == OWN);
+    papers
+}
+
+/// The paper, and the table or figure in it.
+fn split(results: &Results) -> (String, String) {
+    if results.source.is_empty() || results.reference != PUBLISHED {
+        return (OWN.to_owned(), short_name(results));
+    }
+    match results.source.rsplit_once(", ") {
+        Some((paper, place)) if PLACES.iter().any(|known| place.starts_with(known)) => {
+            let mode = match results.mode.as_str() {
+                "" => String::new(),
+                mode => format!(" ({mode})"),
+            };
+            (paper.to_owned(), format!("{place}{mode}"))
+        }
+        _ => (results.source.clone(), short_name(results)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples;
+    use super::*;
+
+    fn of(experiment: &str, source: &str) -> Results {
+        Results {
+            experiment: experiment.to_owned(),
+            source: source.to_owned(),
+            ..samples::two_by_two()
+        }
+    }
+
+    #[test]
+    fn experiments_are_found_under_their_papers_figures() {
+        let mut tool = of("ns2-static", "ns-2 2.35, section 4");
+        tool.reference = "ns-2".to_owned();
+        let all = [
+            of("auto-oracle", ""),
+            of("bbc-5.1", "BBC WHP 178 (2010), table 5.1"),
+            of("drs", "A, B: Title (IPDPS 2004), figures 6 to 8"),
+            of("bbc-5.2", "BBC WHP 178 (2010), table 5.2"),
+            tool,
+            of("odd", "Some memo, 1999"),
+        ];
+        let papers = by_paper(all.iter());
+        let told: Vec<(&str, Vec<&str>)> = papers
+            .iter()
+            .map(|p| (&*p.name, p.entries.iter().map(|e| &*e.figure).collect()))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                (
+                    "BBC WHP 178 (2010)",
+                    vec!["table 5.1 (quick)", "table 5.2 (quick)"]
+                ),
+                ("A, B: Title (IPDPS 2004)", vec!["figures 6 to 8 (quick)"]),
+                ("Some memo, 1999", vec!["odd (quick)"]),
+                (OWN, vec!["auto-oracle (quick)", "ns2-static (quick)"]),
+            ]
+        );
+        assert_eq!(papers[0].entries[1].place, 3);
+    }
+}
