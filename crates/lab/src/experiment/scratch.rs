@@ -137,12 +137,15 @@ mod tests {
         let scratch = Scratch::new().unwrap();
         let before = SigSet::thread_get_mask().unwrap();
         let interrupts = Interrupts::hold().unwrap();
-        raise(Signal::SIGINT).unwrap();
-        // More than there is room for anywhere.
-        assert_eq!(scratch.payload(1 << 50, &interrupts).unwrap(), None);
+        raise(Signal::SIGTERM).unwrap();
+        // More than is written between two looks.
+        assert_eq!(scratch.payload(STEP + 1, &interrupts).unwrap(), None);
         assert_eq!(std::fs::read_dir(scratch.served()).unwrap().count(), 1);
         // Taken, or it would end this test.
-        assert_eq!(SigSet::from(Signal::SIGINT).wait().unwrap(), Signal::SIGINT);
+        assert_eq!(
+            SigSet::from(Signal::SIGTERM).wait().unwrap(),
+            Signal::SIGTERM
+        );
         drop(interrupts);
         assert_eq!(SigSet::thread_get_mask().unwrap(), before);
         assert_eq!(payload(&scratch, 3).unwrap().metadata().unwrap().len(), 3);

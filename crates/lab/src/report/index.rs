@@ -1,7 +1,7 @@
 //! Experiments by the paper that they reproduce, and by its tables and figures.
 
-use super::page::short_name;
-use crate::experiment::results::{PUBLISHED, Results};
+use super::load::{Loaded, file_name};
+use crate::experiment::results::PUBLISHED;
 
 /// A paper and what there is of it.
 #[derive(Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ const OWN: &str = "longhaul itself";
 const PLACES: [&str; 4] = ["table", "figure", "section", "network"];
 
 /// Papers in the order in which they first come, longhaul's own experiments last.
-pub(super) fn by_paper<'a>(results: impl Iterator<Item = &'a Results>) -> Vec<Paper> {
+pub(super) fn by_paper<'a>(results: impl Iterator<Item = &'a Loaded>) -> Vec<Paper> {
     let mut papers: Vec<Paper> = Vec::new();
     for (place, one) in results.enumerate() {
         let (name, figure) = split(one);
@@ -46,9 +46,10 @@ pub(super) fn by_paper<'a>(results: impl Iterator<Item = &'a Results>) -> Vec<Pa
 }
 
 /// The paper, and the table or figure in it.
-fn split(results: &Results) -> (String, String) {
+fn split(loaded: &Loaded) -> (String, String) {
+    let results = &loaded.results;
     if results.source.is_empty() || results.reference != PUBLISHED {
-        return (OWN.to_owned(), short_name(results));
+        return (OWN.to_owned(), loaded.label());
     }
     match results.source.rsplit_once(", ") {
         Some((paper, place)) if PLACES.iter().any(|known| place.starts_with(known)) => {
@@ -56,9 +57,14 @@ fn split(results: &Results) -> (String, String) {
                 "" => String::new(),
                 mode => format!(" ({mode})"),
             };
-            (paper.to_owned(), format!("{place}{mode}"))
+            // Two files may be of one figure.
+            let file = match loaded.base() {
+                base if base == file_name(&results.experiment) => String::new(),
+                base => format!(", {base}"),
+            };
+            (paper.to_owned(), format!("{place}{file}{mode}"))
         }
-        _ => (results.source.clone(), short_name(results)),
+        _ => (results.source.clone(), loaded.label()),
     }
 }
 
@@ -67,43 +73,55 @@ mod tests {
     use super::super::samples;
     use super::*;
 
-    fn of(experiment: &str, source: &str) -> Results {
-        Results {
+    fn of(file: &str, experiment: &str, source: &str) -> Loaded {
+        let results = crate::experiment::results::Results {
             experiment: experiment.to_owned(),
             source: source.to_owned(),
             ..samples::two_by_two()
-        }
+        };
+        Loaded::new(file.to_owned(), results)
     }
 
     #[test]
-    fn experiments_are_found_under_their_papers_figures() {
-        let mut tool = of("ns2-static", "ns-2 2.35, section 4");
-        tool.reference = "ns-2".to_owned();
+    fn experiments_are_found_under_their_papers_figures_and_files_are_told_apart() {
+        let bbc = "BBC WHP 178 (2010), table 5.1";
+        let mut tool = of("ns2-static-quick", "ns2-static", "ns-2 2.35, section 4");
+        tool.results.reference = "ns-2".to_owned();
         let all = [
-            of("auto-oracle", ""),
-            of("bbc-5.1", "BBC WHP 178 (2010), table 5.1"),
-            of("drs", "A, B: Title (IPDPS 2004), figures 6 to 8"),
-            of("bbc-5.2", "BBC WHP 178 (2010), table 5.2"),
+            of("auto-oracle-lan-quick", "auto-oracle", ""),
+            of("auto-oracle-quick", "auto-oracle", ""),
+            of("bbc-5.1-quick", "bbc-5.1", bbc),
+            of(
+                "drs-quick",
+                "drs",
+                "A, B: Title (IPDPS 2004), figures 6 to 8",
+            ),
+            of("bbc-5.1-lan-quick", "bbc-5.1", bbc),
             tool,
-            of("odd", "Some memo, 1999"),
+            of("odd-quick", "odd", "Some memo, 1999"),
         ];
         let papers = by_paper(all.iter());
         let told: Vec<(&str, Vec<&str>)> = papers
             .iter()
             .map(|p| (&*p.name, p.entries.iter().map(|e| &*e.figure).collect()))
             .collect();
+        let own = [
+            "auto-oracle-lan (quick)",
+            "auto-oracle (quick)",
+            "ns2-static (quick)",
+        ];
         assert_eq!(
             told,
             [
                 (
                     "BBC WHP 178 (2010)",
-                    vec!["table 5.1 (quick)", "table 5.2 (quick)"]
+                    vec!["table 5.1 (quick)", "table 5.1, bbc-5.1-lan (quick)"]
                 ),
                 ("A, B: Title (IPDPS 2004)", vec!["figures 6 to 8 (quick)"]),
                 ("Some memo, 1999", vec!["odd (quick)"]),
-                (OWN, vec!["auto-oracle (quick)", "ns2-static (quick)"]),
+                (OWN, own.to_vec()),
             ]
         );
-        assert_eq!(papers[0].entries[1].place, 3);
+        assert_eq!(papers[0].entries[1].place, 4);
     }
 }

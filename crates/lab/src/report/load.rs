@@ -26,6 +26,22 @@ pub(super) struct Loaded {
 }
 
 impl Loaded {
+    /// `bbc-5.1 (quick)`: one experiment may be there in both modes, and in files of several names.
+    pub(super) fn label(&self) -> String {
+        let (own, mode) = (self.base(), self.results.mode.as_str());
+        match mode {
+            "" => own.to_owned(),
+            mode => format!("{own} ({mode})"),
+        }
+    }
+
+    /// The experiment's name, or the name of its file where that says more (`bbc-5.1-lan`).
+    pub(super) fn base(&self) -> &str {
+        let mode = format!("-{}", self.results.mode);
+        let file = self.name.strip_suffix(&mode);
+        file.unwrap_or(&self.results.experiment)
+    }
+
     /// `results` under a name that is unique.
     pub(super) fn new(name: String, results: Results) -> Self {
         let also = also::all(&results);

@@ -117,7 +117,7 @@ fn contents(markup: &mut Markup, sections: &[Section<'_>]) {
         nav.element("p", &[], |line| {
             line.leaf("a", &[("href", "#summary")], "Summary");
         });
-        for paper in index::by_paper(sections.iter().map(|section| &section.loaded.results)) {
+        for paper in index::by_paper(sections.iter().map(|section| section.loaded)) {
             nav.leaf("h2", &[], &paper.name);
             nav.element("ol", &[], |list| {
                 for entry in &paper.entries {
@@ -135,15 +135,6 @@ fn contents(markup: &mut Markup, sections: &[Section<'_>]) {
             });
         }
     });
-}
-
-/// `bbc-5.1 (quick)`: one experiment may be there in both modes.
-pub(super) fn short_name(results: &Results) -> String {
-    if results.mode.is_empty() {
-        results.experiment.clone()
-    } else {
-        format!("{} ({})", results.experiment, results.mode)
-    }
 }
 
 fn overview(markup: &mut Markup, sections: &[Section<'_>], skipped: &[Skipped]) {
@@ -182,7 +173,7 @@ fn line(markup: &mut Markup, section: &Section<'_>) {
     markup.element("li", &[], |item| {
         item.element("div", &[("class", "which")], |which| {
             let target = format!("#{}", section.loaded.name);
-            which.leaf("a", &[("href", &target)], &short_name(results));
+            which.leaf("a", &[("href", &target)], &section.loaded.label());
             which.leaf("span", &[], &results.title);
             which.leaf("small", &[], &coverage);
         });
@@ -220,7 +211,7 @@ fn experiment(markup: &mut Markup, section: &Section<'_>, palette: &Palette) {
             part.element("h2", &[], |heading| {
                 heading.text(&results.title);
                 heading.text(" ");
-                heading.leaf("span", &[], &short_name(results));
+                heading.leaf("span", &[], &section.loaded.label());
             });
             about(part, results);
             for measured in &section.parts {
