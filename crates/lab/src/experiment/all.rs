@@ -84,39 +84,50 @@ impl AllPlanned {
     }
 }
 
-/// What there is to run, and how many repetitions fit into `budget`.
-fn schedules(
-    request: &RunRequest,
-    names: &[String],
-    budget: Option<Duration>,
-) -> Result<(Vec<Schedule>, AllPlanned), LabError> {
+/// What there is to run, and what cannot be run here.
+type Ready = (Vec<Schedule>, Vec<(String, String)>);
+
+fn ready(request: &RunRequest, names: &[&str]) -> Result<Ready, LabError> {
     let mut ready = Vec::new();
     let mut left_out = Vec::new();
     for name in names {
         match Schedule::of(&of_one(request, name)) {
             Ok(schedule) => ready.push(schedule),
             // No program of it is installed, or none may run without root.
-            Err(LabError::NotFound(why)) => left_out.push((name.clone(), why)),
+            Err(LabError::NotFound(why)) => left_out.push(((*name).to_owned(), why)),
             Err(error) => return Err(error),
         }
     }
-    let seconds = |most: u32| ready.iter().map(|one| one.seconds(most)).sum::<f64>();
-    let wanted = ready
-        .iter()
-        .map(Schedule::most_repetitions)
-        .max()
-        .unwrap_or(1)
-        .max(1);
-    let fits = |most: &u32| budget.is_none_or(|budget| seconds(*most) <= budget.as_secs_f64());
-    let most = (1..=wanted).rev().find(fits);
-    let at_most = most.unwrap_or(1);
-    let planned = AllPlanned {
-        experiments: ready.iter().map(|one| one.planned(at_most)).collect(),
-        left_out,
-        trimmed: (at_most < wanted).then_some(at_most),
-        beyond: budget.filter(|_| most.is_none()),
+    Ok((ready, left_out))
+}
+
+/// How many repetitions fit into `budget`; `Err`: not even one of everything.
+fn trimmed(ready: &[Schedule], budget: Option<Duration>) -> Result<Option<u32>, Duration> {
+    let Some(budget) = budget else {
+        return Ok(None);
     };
-    Ok((ready, planned))
+    let seconds = |most: u32| ready.iter().map(|one| one.seconds(most)).sum::<f64>();
+    let wanted = ready.iter().map(Schedule::most_repetitions).max();
+    let wanted = wanted.unwrap_or(1).max(1);
+    let fits = |most: &u32| seconds(*most) <= budget.as_secs_f64();
+    match (1..=wanted).rev().find(fits) {
+        Some(most) => Ok((most < wanted).then_some(most)),
+        None => Err(budget),
+    }
+}
+
+fn planned((ready, left_out): &Ready, budget: Option<Duration>) -> AllPlanned {
+    let (trimmed, beyond) = match trimmed(ready, budget) {
+        Ok(trimmed) => (trimmed, None),
+        Err(beyond) => (Some(1), Some(beyond)),
+    };
+    let at_most = trimmed.unwrap_or(u32::MAX);
+    AllPlanned {
+        experiments: ready.iter().map(|one| one.planned(at_most)).collect(),
+        left_out: left_out.clone(),
+        trimmed,
+        beyond,
+    }
 }
 
 /// `request`, which is for all, for one.
@@ -127,9 +138,8 @@ fn of_one(request: &RunRequest, name: &str) -> RunRequest {
     }
 }
 
-fn names() -> Vec<String> {
-    let all = catalog::EXPERIMENTS.iter();
-    all.map(|(name, _)| (*name).to_owned()).collect()
+fn names() -> Vec<&'static str> {
+    catalog::EXPERIMENTS.iter().map(|(name, _)| *name).collect()
 }
 
 /// What [`run`] would do.
@@ -137,7 +147,7 @@ fn names() -> Vec<String> {
 /// # Errors
 /// Results that do not fit, a mistake in a file.
 pub(crate) fn plan(request: &RunRequest, budget: Option<Duration>) -> Result<AllPlanned, LabError> {
-    Ok(schedules(request, &names(), budget)?.1)
+    Ok(planned(&ready(request, &names())?, budget))
 }
 
 /// Runs every experiment. Before each, repetitions are trimmed to what is left of the budget.
@@ -150,26 +160,29 @@ pub(crate) fn run(
     say: &mut dyn FnMut(&str),
 ) -> Result<AllDone, LabError> {
     let until = budget.map(|budget| Instant::now() + budget);
-    let mut names = names();
-    let (ready, planned) = schedules(request, &names, budget)?;
-    planned.to_text().lines().for_each(|line| say(line));
-    names = ready.into_iter().map(|one| one.blank.experiment).collect();
+    let all = ready(request, &names())?;
+    planned(&all, budget)
+        .to_text()
+        .lines()
+        .for_each(|line| say(line));
+    let mut to_come = all.0;
     let mut done = AllDone::default();
-    while let Some(name) = names.first().cloned() {
+    while !to_come.is_empty() {
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         if left.is_some_and(|left| left.is_zero()) {
-            done.not_begun = names;
+            let names = to_come.into_iter().map(|one| one.blank.experiment);
+            done.not_begun = names.collect();
             break;
         }
-        let (_, planned) = schedules(request, &names, left)?;
+        let at_most = trimmed(&to_come, left).unwrap_or(Some(1));
+        let name = to_come.remove(0).blank.experiment;
         let one = RunRequest {
-            at_most: planned.trimmed.or(request.at_most),
+            at_most: at_most.or(request.at_most),
             until,
             // Other labs may come and go between experiments.
             wait: request.wait || !done.saved.is_empty(),
             ..of_one(request, &name)
         };
-        names.remove(0);
         match runner::run(&one, say) {
             Ok(saved) => {
                 let cells = saved.results.cells.iter();
@@ -211,35 +224,34 @@ mod tests {
     }
 
     /// Experiments that need nothing but the simulator.
-    fn simulated() -> Vec<String> {
-        ["ns2-static", "autopar-fig3"].map(str::to_owned).into()
-    }
+    const SIMULATED: [&str; 2] = ["ns2-static", "autopar-fig3"];
 
     #[test]
     fn repetitions_are_trimmed_until_the_budget_suffices() {
         let out = tempfile::tempdir().unwrap();
         let mut request = request(out.path());
         request.repetitions = Some(4);
+        let ready = ready(&request, &SIMULATED).unwrap();
         let seconds = |planned: &AllPlanned| -> f64 {
             planned.experiments.iter().map(|one| one.seconds).sum()
         };
-        let (_, whole) = schedules(&request, &simulated(), None).unwrap();
+        let whole = planned(&ready, None);
         assert_eq!((whole.trimmed, whole.beyond), (None, None));
-        let half = Duration::from_secs_f64(seconds(&whole) / 2.0);
-        let (_, trimmed) = schedules(&request, &simulated(), Some(half)).unwrap();
+        let half = Duration::from_secs_f64(seconds(&whole) / 2.0 + 0.001);
+        let trimmed = planned(&ready, Some(half));
         assert_eq!(trimmed.trimmed, Some(2));
         assert!(seconds(&trimmed) <= half.as_secs_f64());
         assert!(trimmed.to_text().contains("trimmed to 2"));
         let little = Duration::from_millis(1);
-        let (_, beyond) = schedules(&request, &simulated(), Some(little)).unwrap();
+        let beyond = planned(&ready, Some(little));
         assert_eq!((beyond.trimmed, beyond.beyond), (Some(1), Some(little)));
     }
 
     #[test]
     fn the_plan_has_a_line_for_each_experiment_and_one_for_all() {
         let out = tempfile::tempdir().unwrap();
-        let (_, planned) = schedules(&request(out.path()), &simulated(), None).unwrap();
-        let text = planned.to_text();
+        let ready = ready(&request(out.path()), &SIMULATED).unwrap();
+        let text = planned(&ready, None).to_text();
         for start in ["experiment", "ns2-static", "autopar-fig3", "all"] {
             assert!(text.lines().any(|line| line.starts_with(start)), "{text}");
         }
