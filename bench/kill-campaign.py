@@ -451,18 +451,17 @@ class Moment:
             self.sums[name].add(hashlib.sha1(content).digest())
         proxy = Proxy()
         proxy.server = self.server.port
-        living = copy.poll() is None
         second = self.start(proxy, other, "--limit-rate", self.options.rate)
-        first_end = second_end = None
+        named = None
         until = time.monotonic() + PATIENCE
-        while (first_end is None or second_end is None) and time.monotonic() < until:
-            now = time.monotonic()
-            first_end = first_end or (now if copy.poll() is not None else None)
-            second_end = second_end or (now if second.poll() is not None else None)
+        while (copy.poll() is None or second.poll() is None) and time.monotonic() < until:
+            if named is None and (self.target / self.names[0]).exists():
+                named = time.monotonic()
             time.sleep(0.002)
         codes = (self.finished(copy), self.finished(second))
         proxy.close()
-        beside = living and proxy.first_data and first_end and proxy.first_data < first_end - 0.05
+        # The second one had data while the first one was not done.
+        beside = proxy.first_data and named and proxy.first_data < named
         self.log.write(f"+ two writers ended with {codes}\n")
         if codes == (0, 0) and beside and self.shape.startswith("big"):
             self.lost.append("two copies to one destination at one time were both told success")

@@ -94,7 +94,6 @@ pub(crate) fn run(
     let deadline = Instant::now() + limit + PATIENCE;
     let wait = process::wait(&mut child, deadline, Some(runs.interrupts.fd()))
         .map_err(|e| LabError::system("cannot observe the lab", e))?;
-    drop(alive);
     let code = match wait {
         Wait::Ended(status) => status.code(),
         Wait::Late => {
@@ -106,6 +105,7 @@ pub(crate) fn run(
             return Ok(Run::Interrupted);
         }
     };
+    drop(alive);
     let outcome = outcome(prepared, code, runs.first)?;
     let definition = runs.definition;
     let made = judge(entrant, definition, prepared, seed, outcome);
