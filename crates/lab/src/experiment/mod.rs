@@ -51,6 +51,7 @@ use results::Results;
 pub use all::{AllDone, AllPlanned};
 pub use leftovers::sweep;
 pub use planned::Planned;
+pub(crate) use schedule::planned_cells;
 pub(crate) use statistics::FEWEST;
 
 /// How much of an experiment to run.

@@ -68,7 +68,7 @@ impl Schedule {
         let longhaul = entrants::longhaul()?;
         let entrants = entrants::gather(request, &known.definition, &longhaul)?;
         let mut blank = blank(&known, request, &sweep, &entrants);
-        blank.planned = planned(request, &known.definition)?;
+        blank.planned = planned(&request.name, request.mode, &known.definition)?;
         let file = save::file(&request.out, &blank.experiment, &blank.mode);
         let kept = match request.resume {
             true => save::read(&file)?,
@@ -179,12 +179,12 @@ pub(crate) fn asked(definition: &Definition, mode: Mode, at: &At) -> u64 {
     variables::bytes(definition, mode, at).unwrap_or(0)
 }
 
-/// Cells of the whole experiment, programs that are not installed among them.
-fn planned(request: &RunRequest, definition: &Definition) -> Result<usize, LabError> {
-    let path = Path::new(&request.name);
+/// Cells of a whole experiment, programs that are not installed among them.
+fn planned(name: &str, mode: Mode, definition: &Definition) -> Result<usize, LabError> {
+    let path = Path::new(name);
     let beside = path.extension().and_then(|_| path.parent());
     let mut everybody = Vec::new();
-    for key in definition.programs.of(request.mode) {
+    for key in definition.programs.of(mode) {
         let variant = definition.variants.get(key);
         everybody.push(Entrant {
             key: key.clone(),
@@ -193,8 +193,20 @@ fn planned(request: &RunRequest, definition: &Definition) -> Result<usize, LabEr
             variant: variant.cloned(),
         });
     }
-    let points = Sweep::new(definition, request.mode, &[])?.points(&everybody);
+    let points = Sweep::new(definition, mode, &[])?.points(&everybody);
     Ok(points.iter().map(|point| point.entrants.len()).sum())
+}
+
+/// Cells of an experiment that ships; `None`: there is none of that name.
+pub(crate) fn planned_cells(name: &str, mode: &str) -> Option<usize> {
+    let mode = [Mode::Full, Mode::Quick]
+        .into_iter()
+        .find(|m| m.name() == mode)?;
+    if !catalog::EXPERIMENTS.iter().any(|(known, _)| *known == name) {
+        return None;
+    }
+    let known = catalog::known(name).ok()?;
+    planned(name, mode, &known.definition).ok()
 }
 
 /// Results without cells.

@@ -42,7 +42,21 @@ pub(super) fn by_paper<'a>(results: impl Iterator<Item = &'a Loaded>) -> Vec<Pap
         }
     }
     papers.sort_by_key(|paper| paper.name == OWN);
+    for paper in papers.iter_mut().filter(|paper| paper.name != OWN) {
+        paper
+            .entries
+            .sort_by(|one, other| number(one).total_cmp(&number(other)));
+    }
     papers
+}
+
+/// The number of a table or figure: 5.1 of `table 5.1 (quick)`.
+fn number(entry: &Entry) -> f64 {
+    let from = entry.figure.find(|c: char| c.is_ascii_digit());
+    let text = entry.figure.get(from.unwrap_or(0)..).unwrap_or_default();
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.');
+    let number = text.get(..end.unwrap_or(text.len())).unwrap_or_default();
+    number.parse().unwrap_or(f64::INFINITY)
 }
 
 /// The paper, and the table or figure in it.
@@ -92,6 +106,11 @@ mod tests {
             of("auto-oracle-quick", "auto-oracle", ""),
             of("bbc-5.1-quick", "bbc-5.1", bbc),
             of(
+                "drs-b-quick",
+                "drs-b",
+                "A, B: Title (IPDPS 2004), figure 10",
+            ),
+            of(
                 "drs-quick",
                 "drs",
                 "A, B: Title (IPDPS 2004), figures 6 to 8",
@@ -117,11 +136,14 @@ mod tests {
                     "BBC WHP 178 (2010)",
                     vec!["table 5.1 (quick)", "table 5.1, bbc-5.1-lan (quick)"]
                 ),
-                ("A, B: Title (IPDPS 2004)", vec!["figures 6 to 8 (quick)"]),
+                (
+                    "A, B: Title (IPDPS 2004)",
+                    vec!["figures 6 to 8 (quick)", "figure 10 (quick)"]
+                ),
                 ("Some memo, 1999", vec!["odd (quick)"]),
                 (OWN, own.to_vec()),
             ]
         );
-        assert_eq!(papers[0].entries[1].place, 4);
+        assert_eq!(papers[0].entries[1].place, 5);
     }
 }

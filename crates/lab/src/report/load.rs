@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use super::{Skipped, also};
 use crate::LabError;
-use crate::experiment::FEWEST;
 use crate::experiment::results::Results;
+use crate::experiment::{FEWEST, planned_cells};
 
 /// Largest file that is read; the fullest sweep with every command line is far below one mebibyte.
 const LARGEST: u64 = 64 * 1024 * 1024;
@@ -116,7 +116,16 @@ fn one(path: &Path) -> Result<Results, String> {
     }
     let results = serde_json::from_str(&text)
         .map_err(|error| format!("not results of an experiment: {error}"))?;
-    Ok(without_guesses(results))
+    Ok(with_extent(without_guesses(results)))
+}
+
+/// Older files do not say how many cells their experiment has.
+fn with_extent(mut results: Results) -> Results {
+    if results.planned == 0 {
+        let cells = planned_cells(&results.experiment, &results.mode);
+        results.planned = cells.unwrap_or(0);
+    }
+    results
 }
 
 /// Intervals of too few runs are left out: older files have those of two.
@@ -226,6 +235,17 @@ mod tests {
         );
         let missing = all(&directory.path().join("absent")).unwrap_err();
         assert!(matches!(missing, LabError::NotFound(_)), "{missing}");
+    }
+
+    #[test]
+    fn an_older_full_run_says_how_much_of_the_experiment_it_is() {
+        let mut results = super::super::samples::two_by_two();
+        results.mode = "full".to_owned();
+        // Of 8 latencies: 7 numbers of connections for the 5 programs that set them, curl with one, and
+        // longhaul that chooses.
+        assert_eq!(with_extent(results.clone()).planned, 8 * (7 * 5 + 1 + 1));
+        results.experiment = "mine".to_owned();
+        assert_eq!(with_extent(results).planned, 0);
     }
 
     #[test]

@@ -220,7 +220,7 @@ fn experiment(markup: &mut Markup, section: &Section<'_>, palette: &Palette) {
             for (index, timeline) in section
                 .grid()
                 .iter()
-                .flat_map(|g| timeline::all(g))
+                .flat_map(|g| timeline::all(g, palette))
                 .enumerate()
             {
                 timeline.write(part, &format!("{name}-time-{index}"));

@@ -82,7 +82,10 @@ impl Layout {
 }
 
 fn caption_text(grid: &Grid<'_>, layout: &Layout) -> String {
-    let mut text = format!("{}: median of the runs", grid.results.unit);
+    let mut text = match grid.results.unit.as_str() {
+        "" => "median of the runs".to_owned(),
+        unit => format!("{unit}: median of the runs"),
+    };
     if grid
         .results
         .cells
@@ -97,18 +100,14 @@ fn caption_text(grid: &Grid<'_>, layout: &Layout) -> String {
         } else {
             "below"
         };
-        let below = if layout.paper_line {
-            ""
-        } else {
-            "that value and "
+        let value = match grid.results.reference.as_str() {
+            results::PUBLISHED => "the published value".to_owned(),
+            other => format!("the value called '{other}'"),
         };
-        text.push_str(&format!(
-            "; {place} it {below}the ratio to {}",
-            match grid.results.reference.as_str() {
-                results::PUBLISHED => "the published value".to_owned(),
-                other => format!("that of {other}"),
-            }
-        ));
+        text.push_str(&match layout.paper_line {
+            true => format!("; {place} it the ratio to {value}"),
+            false => format!("; {place} it {value} and the ratio to it"),
+        });
     }
     if let ([program], Rows::Values) = (grid.results.programs.as_slice(), layout.rows) {
         text.push_str(&format!("; {}", program.label));

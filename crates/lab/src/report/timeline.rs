@@ -7,7 +7,8 @@ use super::grid::Grid;
 use super::markup::Markup;
 use super::number::coordinate;
 use super::scale::{Linear, Vertical};
-use super::{number, svg, theme, ticks};
+use super::theme::{self, Palette};
+use super::{number, svg, ticks};
 use crate::experiment::results::{Chart, Series};
 
 /// All charts over time with one title.
@@ -15,23 +16,25 @@ use crate::experiment::results::{Chart, Series};
 pub(super) struct Timeline<'a> {
     /// Title and unit.
     chart: &'a Chart,
-    /// Names of the lines, in the order of their colours.
+    /// Names of the lines.
     names: Vec<String>,
+    /// Their colours, where they are programs, which have the same everywhere; empty: in order.
+    colours: Vec<String>,
     /// A chart for each cell, or for each point where programs share it: its title, its lines with the
     /// index of their names.
     panels: Vec<(String, Vec<(usize, &'a Series)>)>,
 }
 
 /// The charts over time of an experiment that have something to show.
-pub(super) fn all<'a>(grid: &Grid<'a>) -> Vec<Timeline<'a>> {
+pub(super) fn all<'a>(grid: &Grid<'a>, palette: &Palette) -> Vec<Timeline<'a>> {
     let charts = grid.results.charts.iter().enumerate();
     charts
-        .map(|(index, chart)| one(grid, index, chart))
+        .map(|(index, chart)| one(grid, palette, index, chart))
         .filter(|timeline| !timeline.panels.is_empty())
         .collect()
 }
 
-fn one<'a>(grid: &Grid<'a>, index: usize, chart: &'a Chart) -> Timeline<'a> {
+fn one<'a>(grid: &Grid<'a>, palette: &Palette, index: usize, chart: &'a Chart) -> Timeline<'a> {
     let of_chart = |series: &&Series| series.chart == index && drawable(series);
     let drawn = || {
         let cells = grid.results.cells.iter();
@@ -45,6 +48,7 @@ fn one<'a>(grid: &Grid<'a>, index: usize, chart: &'a Chart) -> Timeline<'a> {
     let mut timeline = Timeline {
         chart,
         names: Vec::new(),
+        colours: Vec::new(),
         panels: Vec::new(),
     };
     for (place, cell) in grid.cells() {
@@ -62,6 +66,8 @@ fn one<'a>(grid: &Grid<'a>, index: usize, chart: &'a Chart) -> Timeline<'a> {
             lines.push((known.unwrap_or(timeline.names.len()), series));
             if known.is_none() {
                 timeline.names.push(name);
+                let colour = together.then(|| palette.colour(&cell.program));
+                timeline.colours.extend(colour);
             }
         }
         if lines.is_empty() {
@@ -214,7 +220,10 @@ impl Timeline<'_> {
 
     fn look(&self, index: usize) -> Look {
         Look {
-            colour: format!("r{}", theme::ramp(index, self.names.len())),
+            colour: match self.colours.get(index) {
+                Some(colour) => colour.clone(),
+                None => format!("r{}", theme::ramp(index, self.names.len())),
+            },
             marker: index,
             published: false,
         }
@@ -301,14 +310,16 @@ impl Frame {
 
 #[cfg(test)]
 mod tests {
+    use super::super::load::Loaded;
     use super::super::samples;
     use super::*;
     use crate::experiment::results::Results;
 
     fn drawn(results: &Results) -> String {
         let mut markup = Markup::default();
+        let loaded = [Loaded::new("one".to_owned(), results.clone())];
         let grid = Grid::of(results);
-        for timeline in all(&grid) {
+        for timeline in all(&grid, &Palette::of(&loaded)) {
             timeline.write(&mut markup, "t");
         }
         markup.finish()
