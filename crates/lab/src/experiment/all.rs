@@ -161,10 +161,9 @@ pub(crate) fn run(
 ) -> Result<AllDone, LabError> {
     let until = budget.map(|budget| Instant::now() + budget);
     let all = ready(request, &names())?;
-    planned(&all, budget)
-        .to_text()
-        .lines()
-        .for_each(|line| say(line));
+    for line in planned(&all, budget).to_text().lines() {
+        say(line);
+    }
     let mut to_come = all.0;
     let mut done = AllDone::default();
     while !to_come.is_empty() {

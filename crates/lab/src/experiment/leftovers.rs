@@ -190,7 +190,7 @@ mod tests {
         std::fs::write(dead.join("served/1.dat"), "x").unwrap();
         let others = place.path().join("longhaul-lap.dead");
         std::fs::create_dir(&others).unwrap();
-        assert_eq!(sweep_in(place.path()), [dead.clone()]);
+        assert_eq!(sweep_in(place.path()), std::slice::from_ref(&dead));
         assert!(!dead.exists() && living.path().exists() && others.exists());
         let path = living.path().to_owned();
         drop(living);

@@ -34,13 +34,9 @@ pub(crate) fn check(file: &Path, kept: &Results, fresh: &Results) -> Result<(), 
 /// `kept` with every cell that `fresh` has anew. Unfinished cells stay until they are finished.
 pub(crate) fn merged(definition: &Definition, kept: Option<Results>, fresh: &Results) -> Results {
     let mut all = fresh.clone();
-    let programs = |results: &Results| -> Vec<Program> {
-        let own = results.programs.iter();
-        own.filter(|p| !definition.best.contains_key(&p.key))
-            .cloned()
-            .collect()
-    };
-    all.programs = programs(fresh);
+    // The bests are found anew.
+    let is_own = |program: &Program| !definition.best.contains_key(&program.key);
+    all.programs.retain(is_own);
     if let Some(mut kept) = kept {
         kept.cells.retain(|cell| cell.chosen.is_none());
         union(&mut all.cells, kept.cells, same);
@@ -48,13 +44,8 @@ pub(crate) fn merged(definition: &Definition, kept: Option<Results>, fresh: &Res
         for cell in &mut all.cells {
             best::forget(definition, cell);
         }
-        let kept_programs = kept
-            .programs
-            .into_iter()
-            .filter(|p| !definition.best.contains_key(&p.key));
-        union(&mut all.programs, kept_programs.collect(), |a, b| {
-            a.key == b.key
-        });
+        kept.programs.retain(is_own);
+        union(&mut all.programs, kept.programs, |a, b| a.key == b.key);
         widen(&mut all.across, kept.across);
         match (&mut all.down, kept.down) {
             (Some(axis), Some(more)) => widen(axis, more),
