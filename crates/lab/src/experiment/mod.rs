@@ -4,6 +4,9 @@
 //! the `catalog`. A `plan` says which points to visit. For every run, `preparation` fills a point
 //! into the files, `measurement` starts a fresh process for it (in a fresh network), and in that
 //! process `cell` starts server and client and counts.
+//!
+//! A `schedule` is what of it is still to be run; `merge` puts the cells of several runs together.
+//! `scratch` has a run's files, and `leftovers` removes those of runs that were killed.
 
 mod all;
 mod best;
