@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::Path;
 
 use lab::LabError;
+use lab::experiment::RunRequest;
 use lab::net::{NetReport, NetRequest};
 
 use crate::args::lab::{LabVerb, NetArgs, ReportArgs, RunArgs, TraceArgs};
@@ -16,6 +17,11 @@ const INVALID: u8 = 9;
 /// Runs a verb of the lab; the exit code.
 pub(crate) fn run(verb: LabVerb) -> u8 {
     let starts = matches!(verb, LabVerb::Exec(_) | LabVerb::Init { .. });
+    if !starts && !matches!(verb, LabVerb::Cell { .. }) {
+        // What a lab left that was killed.
+        lab::experiment::sweep();
+        lab::net::recover();
+    }
     let done = match verb {
         LabVerb::Net(args) => net(&args),
         LabVerb::Exec(args) => {
@@ -100,10 +106,48 @@ fn list(json: bool) -> Result<u8, LabError> {
 }
 
 fn experiment(args: &RunArgs) -> Result<u8, LabError> {
-    let saved = lab::experiment::run(&args.request(), &mut |line| say(line))?;
+    let request = args.request()?;
+    if args.is_all() {
+        return all(args, &request);
+    }
+    if args.dry_run {
+        told(print(&lab::experiment::plan(&request)?.to_text()))?;
+        return Ok(0);
+    }
+    let saved = lab::experiment::run(&request, &mut |line| say(line))?;
     told(print(&saved.json.display().to_string()))?;
     told(print(&saved.csv.display().to_string()))?;
     Ok(0)
+}
+
+/// Every experiment. Fails as the first one that failed, or as an invalid run if the machine was too
+/// busy for some cells.
+fn all(args: &RunArgs, request: &RunRequest) -> Result<u8, LabError> {
+    if args.dry_run {
+        let planned = lab::experiment::plan_all(request, args.budget)?;
+        told(print(planned.to_text().trim_end()))?;
+        return Ok(0);
+    }
+    let done = lab::experiment::run_all(request, args.budget, &mut |line| say(line))?;
+    for saved in &done.saved {
+        told(print(&saved.json.display().to_string()))?;
+    }
+    for name in &done.not_begun {
+        say(&format!(
+            "longhaul lab: {name} was not begun: the time is used up"
+        ));
+    }
+    if done.spoiled > 0 {
+        say(&format!(
+            "longhaul lab: {} cells have only INVALID runs",
+            done.spoiled
+        ));
+    }
+    Ok(match done.failed.first() {
+        Some((_, error)) => exit_code(error),
+        None if done.spoiled > 0 => INVALID,
+        None => 0,
+    })
 }
 
 fn report(args: &ReportArgs) -> Result<u8, LabError> {

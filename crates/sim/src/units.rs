@@ -48,6 +48,14 @@ pub enum UnitError {
         /// What was written.
         text: String,
     },
+    /// A small number alone, which many mean as Mbit/s.
+    #[error(
+        "'{text}' would be {text} bit/s; write the unit that is meant, like {text}mbit or {text}bit"
+    )]
+    BareRate {
+        /// What was written.
+        text: String,
+    },
     /// A bare 1, which many mean as one per cent.
     #[error("'{text}' can be read as 1% or as 100%; write the one that is meant")]
     AmbiguousOne {
@@ -78,6 +86,19 @@ pub fn rate(text: &str) -> Result<Rate, UnitError> {
     let factor = factor(prefix).ok_or_else(|| expected.malformed(text))?;
     let bits = expected.at_most(text, number * factor, HIGHEST_RATE)?;
     Ok(Rate::bits_per_second(whole(bits)))
+}
+
+/// As [`rate`], but a number below 1000 needs its unit: as bit/s it is hardly ever meant.
+///
+/// # Errors
+/// [`UnitError`].
+pub fn rate_with_unit(text: &str) -> Result<Rate, UnitError> {
+    let rate = rate(text)?;
+    let bare = text.trim().parse::<f64>().is_ok();
+    match rate.as_bits_per_second() {
+        1..1000 if bare => Err(UnitError::BareRate { text: shown(text) }),
+        _ => Ok(rate),
+    }
 }
 
 /// A time: `100ms`, `1.5s`, `250us`, `80ns`; a plain number is milliseconds.
@@ -337,6 +358,18 @@ mod tests {
                 .to_string()
                 .contains("bits per second")
         );
+    }
+
+    #[test]
+    fn a_small_rate_without_a_unit_is_refused_where_it_would_slip_through() {
+        let refused = rate_with_unit("100").unwrap_err().to_string();
+        assert!(
+            refused.contains("100mbit") && refused.contains("100bit"),
+            "{refused}"
+        );
+        for text in ["100bit", "100 bit/s", "1000", "1e9", "0", "0.1k"] {
+            assert_eq!(rate_with_unit(text), rate(text), "{text}");
+        }
     }
 
     #[test]

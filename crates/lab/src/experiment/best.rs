@@ -122,6 +122,16 @@ pub(crate) fn add(definition: &Definition, cells: &mut Vec<Cell>, first: usize) 
     }
 }
 
+/// Takes from a cell its ratios to the bests.
+pub(crate) fn forget(definition: &Definition, cell: &mut Cell) {
+    for key in definition.best.keys().map(|key| ratio_key(key)) {
+        cell.also.remove(&key);
+        for sample in &mut cell.samples {
+            sample.also.remove(&key);
+        }
+    }
+}
+
 /// The winner's cell under the best's key.
 fn named(key: &str, winner: &Cell) -> Cell {
     Cell {

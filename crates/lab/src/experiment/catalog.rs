@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use super::Listing;
 use super::definition::Definition;
 use super::program::ProgramDefinition;
+use super::{Listing, plan};
 use crate::LabError;
 
 /// A data file that is compiled in: its name without `.toml`, and its content.
@@ -68,17 +68,37 @@ pub(crate) fn listings() -> Vec<Listing> {
         .collect()
 }
 
-/// An experiment by name, or by the path of its file, which ends in `.toml`; with the name its
-/// results have.
+/// An experiment and what its results are called.
+#[derive(Debug, Clone)]
+pub(crate) struct Known {
+    /// Of its results.
+    pub(crate) name: String,
+    /// What its file says.
+    pub(crate) definition: Definition,
+    /// Of the file's text.
+    pub(crate) fingerprint: String,
+}
+
+/// An experiment by name, or by the path of its file, which ends in `.toml`.
 ///
 /// # Errors
 /// [`LabError::NotFound`], or what is wrong with the file.
-pub(crate) fn experiment(name: &str) -> Result<(String, Definition), LabError> {
+pub(crate) fn known(name: &str) -> Result<Known, LabError> {
+    let (name, text, definition) = parsed(name)?;
+    Ok(Known {
+        name,
+        definition,
+        fingerprint: plan::fingerprint(&text),
+    })
+}
+
+/// Its name, its text, what that says.
+fn parsed(name: &str) -> Result<(String, String, Definition), LabError> {
     if Path::new(name).extension().is_some_and(|e| e == "toml") {
         let text = std::fs::read_to_string(name).map_err(|source| unreadable(name, source))?;
         let stem = Path::new(name).file_stem().unwrap_or_default();
         let definition = Definition::parse(name, &text)?;
-        return Ok((stem.to_string_lossy().into_owned(), definition));
+        return Ok((stem.to_string_lossy().into_owned(), text, definition));
     }
     let text = find(EXPERIMENTS, name).ok_or_else(|| {
         LabError::NotFound(format!(
@@ -86,10 +106,8 @@ pub(crate) fn experiment(name: &str) -> Result<(String, Definition), LabError> {
             names(EXPERIMENTS)
         ))
     })?;
-    Ok((
-        name.to_owned(),
-        Definition::parse(&format!("{name}.toml"), text)?,
-    ))
+    let definition = Definition::parse(&format!("{name}.toml"), text)?;
+    Ok((name.to_owned(), text.to_owned(), definition))
 }
 
 /// A program by key. An experiment's own directory is asked first, so that a file beside a user's
@@ -141,7 +159,7 @@ mod tests {
     fn every_shipped_file_is_good_and_names_programs_that_ship() {
         assert_eq!(listings().len(), EXPERIMENTS.len());
         for (name, _) in EXPERIMENTS {
-            let (_, definition) = experiment(name).unwrap();
+            let definition = known(name).unwrap().definition;
             for mode in [Mode::Full, Mode::Quick] {
                 for key in definition.programs.of(mode) {
                     let variant = definition.variants.get(key);
@@ -151,6 +169,26 @@ mod tests {
         }
         for (key, _) in PROGRAMS {
             program(None, key).unwrap();
+        }
+    }
+
+    #[test]
+    fn experiments_about_tcp_as_it_comes_leave_the_congestion_control_to_the_system() {
+        for (name, _) in EXPERIMENTS {
+            let definition = known(name).unwrap().definition;
+            let about_tcp = ["bbc", "drs", "loopback", "auto-vs-kernel"];
+            if !about_tcp.iter().any(|start| name.starts_with(start)) {
+                continue;
+            }
+            let cc = definition.parameters.get("cc").map(String::as_str);
+            assert_eq!(cc, Some("system"), "{name}");
+            for key in &definition.programs.full {
+                let variant = definition.variants.get(key);
+                let key = variant.map_or(key, |v| &v.program);
+                let text = find(PROGRAMS, key).unwrap();
+                let pinned = text.contains(r#"["--cc", "{cc}"]"#);
+                assert_eq!(pinned, key.starts_with("longhaul"), "{name}: {key}");
+            }
         }
     }
 
@@ -168,15 +206,12 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_named() {
-        let message = experiment("bbc-9").unwrap_err().to_string();
+        let message = known("bbc-9").unwrap_err().to_string();
         assert!(
             message.contains("'bbc-9'") && message.contains("bbc-5.1"),
             "{message}"
         );
-        assert!(matches!(
-            experiment("/no/such.toml"),
-            Err(LabError::NotFound(_))
-        ));
+        assert!(matches!(known("/no/such.toml"), Err(LabError::NotFound(_))));
         assert!(matches!(program(None, "rsync"), Err(LabError::NotFound(_))));
     }
 

@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use super::listening;
 use super::process::{self, Wait};
-use super::{interrupt, listening};
 use crate::LabError;
+use crate::net::signals::take_all;
 
 /// A command line and where it runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -143,18 +144,27 @@ impl Job {
 
 /// Runs the job in `file` and writes its outcome beside the programs' output.
 ///
+/// The process ends, with all it started, when its standard input does: in a lab the network then goes
+/// and ends the rest, else everything is in one process group.
+///
 /// # Errors
 /// The job cannot be read, a setting cannot be read, the server does not start. A client that
 /// fails is an outcome.
 pub(crate) fn run(file: &Path) -> Result<(), LabError> {
     let job = read(file)?;
+    process::end_with_input(job.lab.is_none())
+        .map_err(|e| LabError::system("cannot start a thread", e))?;
+    measure(&job)
+}
+
+fn measure(job: &Job) -> Result<(), LabError> {
     let observed = |error| LabError::system("cannot observe the programs", error);
-    interrupt::take_all()?;
+    take_all()?;
     process::adopt_orphans().map_err(observed)?;
-    let settings = record(&job)?;
+    let settings = record(job)?;
     let before = process::ended_children_cpu().map_err(observed)?;
     let mut started = Vec::new();
-    let measured = start_all(&job, &mut started).and_then(|()| client(&job));
+    let measured = start_all(job, &mut started).and_then(|()| client(job));
     for mut server in started {
         process::end(&mut server).map_err(observed)?;
     }

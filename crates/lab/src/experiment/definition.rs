@@ -8,6 +8,7 @@ use super::Mode;
 use super::best::{self, Bests};
 use super::document::{self, mistake};
 use super::measures::{self, AlsoDefinition, Ratios};
+use super::results::PUBLISHED;
 use super::series::SeriesDefinition;
 use super::template::Variables;
 use super::variant::VariantDefinition;
@@ -34,6 +35,10 @@ pub(crate) struct ByMode<T> {
     pub(crate) full: T,
     /// For [`Mode::Quick`].
     pub(crate) quick: T,
+}
+
+fn published() -> String {
+    PUBLISHED.to_owned()
 }
 
 impl<T> ByMode<T> {
@@ -118,6 +123,9 @@ pub(crate) struct Definition {
     /// What it reproduces; empty: nothing published.
     #[serde(default)]
     pub(crate) source: String,
+    /// What the values in `paper` are: published ones unless said.
+    #[serde(default = "published")]
+    pub(crate) reference: String,
     /// Where it runs.
     pub(crate) kind: Kind,
     /// What is measured: `goodput`, `cpu_per_gigabyte`, `seconds`, `wall`, one of `ratios`, or a

@@ -51,13 +51,3 @@ impl Drop for Interrupts {
         let _ = self.before.thread_set_mask();
     }
 }
-
-/// Takes every signal again: a child of a process that holds some back inherits that.
-///
-/// # Errors
-/// The kernel refuses.
-pub(crate) fn take_all() -> Result<(), LabError> {
-    SigSet::empty()
-        .thread_set_mask()
-        .map_err(|errno| LabError::system("cannot take signals", errno))
-}

@@ -13,6 +13,7 @@ use rustix::process::{Pid, Signal};
 use super::cell::Outcome;
 use super::definition::{Definition, built_in_unit};
 use super::interrupt::Interrupts;
+use super::leftovers;
 use super::measures;
 use super::plan::Entrant;
 use super::preparation::Prepared;
@@ -41,8 +42,6 @@ pub(crate) struct Made {
     pub(crate) sample: Sample,
     /// The hosts' kernel settings (`HOST: KEY` → value), if they were asked for.
     pub(crate) settings: BTreeMap<String, String>,
-    /// The lab could not keep up: another try may go better.
-    pub(crate) overloaded: bool,
     /// What the client's trace says over time.
     pub(crate) series: Vec<Series>,
 }
@@ -53,7 +52,6 @@ impl Made {
         Self {
             sample,
             settings: BTreeMap::new(),
-            overloaded: false,
             series,
         }
     }
@@ -88,7 +86,10 @@ pub(crate) fn run(
     prepared: &Prepared,
     seed: u64,
 ) -> Result<Run, LabError> {
-    let mut child = start(runs, prepared, seed)?;
+    // Its end tells the run that nobody waits for it any more.
+    let (lifeline, alive) =
+        std::io::pipe().map_err(|e| LabError::system("cannot make a pipe", e))?;
+    let mut child = start(runs, prepared, seed, lifeline)?;
     let limit = Duration::from_secs(u64::from(prepared.job.limit_seconds));
     let deadline = Instant::now() + limit + PATIENCE;
     let wait = process::wait(&mut child, deadline, Some(runs.interrupts.fd()))
@@ -104,6 +105,7 @@ pub(crate) fn run(
             return Ok(Run::Interrupted);
         }
     };
+    drop(alive);
     let outcome = outcome(prepared, code, runs.first)?;
     let definition = runs.definition;
     let made = judge(entrant, definition, prepared, seed, outcome);
@@ -120,7 +122,12 @@ fn report_file(prepared: &Prepared) -> PathBuf {
 
 /// Starts `lab cell`, inside `lab net` if there is a network. It leads a process group, so that
 /// a terminal's Ctrl-C reaches only the experiment, which then ends it.
-fn start(runs: &Runs<'_>, prepared: &Prepared, seed: u64) -> Result<Child, LabError> {
+fn start(
+    runs: &Runs<'_>,
+    prepared: &Prepared,
+    seed: u64,
+    lifeline: std::io::PipeReader,
+) -> Result<Child, LabError> {
     let longhaul = runs.longhaul;
     let path = prepared.job.directory.join("job.json");
     let errors = error_file(prepared);
@@ -142,24 +149,33 @@ fn start(runs: &Runs<'_>, prepared: &Prepared, seed: u64) -> Result<Child, LabEr
         .args(["lab", "cell"])
         .arg(&path)
         .process_group(0)
-        .stdin(Stdio::null())
+        .env(leftovers::MARK, &prepared.mark)
+        .stdin(lifeline)
         .stdout(Stdio::null())
         .stderr(File::create(&errors).map_err(|e| written(&errors, e))?)
         .spawn()
         .map_err(|e| LabError::system(format!("cannot start {}", longhaul.display()), e))
 }
 
-/// Ends a run. A network takes down what runs on it; without one, the programs are in the group.
+/// How long a network has to take itself down; then it is killed, and the kernel takes it down.
+const TAKE_DOWN: Duration = Duration::from_millis(800);
+
+/// Ends a run. A network takes down what runs on it; without one, the programs are in the group, or
+/// have made themselves independent of it.
 fn stop(prepared: &Prepared, child: &mut Child) -> Result<(), LabError> {
     let failed = |e| LabError::system("cannot end a run", e);
     if prepared.topology.is_some() {
-        return process::end(child).map_err(failed);
+        process::end_within(child, TAKE_DOWN).map_err(failed)?;
+    } else {
+        let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        if let Some(group) = group {
+            rustix::process::kill_process_group(group, Signal::KILL)
+                .map_err(|e| failed(e.into()))?;
+        }
+        child.wait().map_err(failed)?;
     }
-    let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    if let Some(group) = group {
-        rustix::process::kill_process_group(group, Signal::KILL).map_err(|e| failed(e.into()))?;
-    }
-    child.wait().map(|_| ()).map_err(failed)
+    leftovers::end_marked(&prepared.mark);
+    Ok(())
 }
 
 /// What the process saw, or why it saw nothing.
@@ -238,6 +254,7 @@ fn judge(
         value,
         bytes: if failure.is_none() { bytes } else { 0 },
         invalid: failure.into_iter().chain(spoiled.iter().cloned()).collect(),
+        spoiled: !spoiled.is_empty(),
         seconds: outcome.seconds,
         cpu_seconds: Some(outcome.cpu_seconds),
         seed,
@@ -248,7 +265,6 @@ fn judge(
     Made {
         sample,
         settings: outcome.settings,
-        overloaded: !spoiled.is_empty(),
         series,
     }
 }

@@ -46,6 +46,7 @@ fn fake(network: bool, script: &str) -> Fake {
     Fake {
         longhaul,
         prepared: Prepared {
+            mark: directory.path().to_owned(),
             job,
             topology: network.then(|| directory.path().join("topology.toml")),
             bytes: 1_000_000,
@@ -161,7 +162,7 @@ fn values_come_from_the_clock_or_the_output() {
         let made = measure(&fake, name).unwrap();
         let measured = made.sample.value.unwrap();
         assert!((measured - value).abs() < 1e-9, "{name}: {measured}");
-        assert!(made.sample.invalid.is_empty() && !made.overloaded);
+        assert!(made.sample.invalid.is_empty() && !made.sample.spoiled);
         assert_eq!(made.sample.command, "x 'a b'");
         assert_eq!(made.sample.limited_by.as_deref(), Some("loss"));
         assert_eq!(made.settings["a: k"], "v");
@@ -217,7 +218,7 @@ fn a_network_that_could_not_keep_up_spoils_the_run_but_not_the_value() {
     let made = measure(&fake(true, &format!("{DONE}\n{report}\nexit 9")), "wall").unwrap();
     assert_eq!(made.sample.value, Some(500.0));
     assert_eq!(made.sample.invalid, ["late"]);
-    assert!(made.overloaded);
+    assert!(made.sample.spoiled);
     let silent = measure(&fake(true, DONE), "wall").unwrap();
     assert_eq!(silent.sample.invalid, ["the network left no report"]);
 }

@@ -4,7 +4,11 @@
 //! the `catalog`. A `plan` says which points to visit. For every run, `preparation` fills a point
 //! into the files, `measurement` starts a fresh process for it (in a fresh network), and in that
 //! process `cell` starts server and client and counts.
+//!
+//! A `schedule` is what of it is still to be run; `merge` puts the cells of several runs together.
+//! `scratch` has a run's files, and `leftovers` removes those of runs that were killed.
 
+mod all;
 mod best;
 mod catalog;
 mod cell;
@@ -14,11 +18,14 @@ mod entrants;
 mod environment;
 mod growth;
 mod interrupt;
+mod leftovers;
 mod level;
 mod listening;
 mod measurement;
 mod measures;
+mod merge;
 mod plan;
+mod planned;
 mod preparation;
 mod process;
 mod program;
@@ -27,6 +34,7 @@ pub mod results;
 mod rise;
 mod runner;
 mod save;
+mod schedule;
 mod scratch;
 mod series;
 mod simulation;
@@ -38,9 +46,16 @@ mod variables;
 mod variant;
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use crate::LabError;
 use results::Results;
+
+pub use all::{AllDone, AllPlanned};
+pub use leftovers::sweep;
+pub use planned::Planned;
+pub(crate) use schedule::planned_cells;
+pub(crate) use statistics::FEWEST;
 
 /// How much of an experiment to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,6 +93,16 @@ pub struct RunRequest {
     pub only: Vec<String>,
     /// Only these programs; empty: all that are installed.
     pub programs: Vec<String>,
+    /// Go on with the results that are there: only what they lack is run.
+    pub resume: bool,
+    /// Set the results aside that are there.
+    pub fresh: bool,
+    /// Wait for another lab to end instead of refusing.
+    pub wait: bool,
+    /// Fewer repetitions than the experiment, or `repetitions`, says.
+    pub at_most: Option<u32>,
+    /// No run is begun later.
+    pub until: Option<Instant>,
 }
 
 impl RunRequest {
@@ -134,8 +159,36 @@ pub fn run(request: &RunRequest, say: &mut dyn FnMut(&str)) -> Result<Saved, Lab
     runner::run(request, say)
 }
 
+/// What [`run`] would do for `request`, and how long it would take.
+///
+/// # Errors
+/// As [`run`], as far as nothing has to be run to know.
+pub fn plan(request: &RunRequest) -> Result<Planned, LabError> {
+    Ok(schedule::Schedule::of(request)?.planned(u32::MAX))
+}
+
+/// Runs every experiment that ships, whatever name `request` has; repetitions are trimmed to `budget`.
+///
+/// # Errors
+/// As [`plan_all`]; another lab is running. An experiment that fails is kept, and the next one run.
+pub fn run_all(
+    request: &RunRequest,
+    budget: Option<Duration>,
+    say: &mut dyn FnMut(&str),
+) -> Result<AllDone, LabError> {
+    all::run(request, budget, say)
+}
+
+/// What [`run_all`] would do, and how long it would take.
+///
+/// # Errors
+/// Results that do not fit, an option that some experiment does not have.
+pub fn plan_all(request: &RunRequest, budget: Option<Duration>) -> Result<AllPlanned, LabError> {
+    all::plan(request, budget)
+}
+
 /// One measurement inside a lab (`longhaul lab cell`, not for users): starts the servers, runs the
-/// client, writes what it saw.
+/// client, writes what it saw; ends early when its standard input does.
 ///
 /// # Errors
 /// The job cannot be read, or a server does not start.

@@ -173,22 +173,40 @@ pub(crate) fn rotated(entrants: &[usize], repetition: u32) -> Vec<usize> {
 /// The seed of a run: the same for every program at a point, another one in each repetition, and
 /// independent of which other points are visited. At most 2⁵³ − 1, which every JSON reader keeps.
 pub(crate) fn run_seed(seed: u64, at: &At, repetition: u32) -> u64 {
-    // FNV-1a.
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    let mut take = |bytes: &[u8]| {
-        for byte in bytes {
-            hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-        }
-    };
-    take(&seed.to_le_bytes());
+    let mut hash = Fnv::default();
+    hash.take(&seed.to_le_bytes());
     for (key, value) in at {
-        take(key.as_bytes());
-        take(b"=");
-        take(value.as_bytes());
-        take(b";");
+        hash.take(key.as_bytes());
+        hash.take(b"=");
+        hash.take(value.as_bytes());
+        hash.take(b";");
     }
-    take(&repetition.to_le_bytes());
-    hash >> 11
+    hash.take(&repetition.to_le_bytes());
+    hash.0 >> 11
+}
+
+/// Tells versions of an experiment's file apart.
+pub(crate) fn fingerprint(text: &str) -> String {
+    let mut hash = Fnv::default();
+    hash.take(text.as_bytes());
+    format!("{:016x}", hash.0)
+}
+
+/// FNV-1a.
+struct Fnv(u64);
+
+impl Default for Fnv {
+    fn default() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Fnv {
+    fn take(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
 }
 
 /// What building and taking down a network and starting a server cost in a run, seconds.

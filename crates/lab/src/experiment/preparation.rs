@@ -8,6 +8,7 @@ use super::Mode;
 use super::cell::{Job, Process, Server};
 use super::definition::{Definition, Kind};
 use super::document::mistake;
+use super::interrupt::Interrupts;
 use super::plan::{At, Entrant};
 use super::program::{ProgramDefinition, ServerDefinition};
 use super::scratch::Scratch;
@@ -21,6 +22,8 @@ use crate::topology::Topology;
 pub(crate) struct Prepared {
     /// What is measured.
     pub(crate) job: Job,
+    /// Marks its processes ([`leftovers::MARK`](super::leftovers::MARK)).
+    pub(crate) mark: PathBuf,
     /// The network; `None`: this machine's loopback.
     pub(crate) topology: Option<PathBuf>,
     /// Size of the file that is moved; 0: none.
@@ -48,6 +51,8 @@ pub(crate) struct Setup<'a> {
     pub(crate) longhaul: &'a Path,
     /// Files.
     pub(crate) scratch: &'a Scratch,
+    /// Tells when the user wants to stop.
+    pub(crate) interrupts: &'a Interrupts,
 }
 
 /// The control port of every server on an emulated host, where it is free; each has its own host.
@@ -66,6 +71,7 @@ const NOTED: [&str; 7] = [
 
 impl Setup<'_> {
     /// Prepares a run of `entrant` at `at` with a seed. With `record` it notes the hosts' kernel settings.
+    /// `None`: the user wants to stop.
     ///
     /// # Errors
     /// A mistake in the experiment's or the program's file, or a full disk.
@@ -75,12 +81,14 @@ impl Setup<'_> {
         at: &At,
         seed: u64,
         record: bool,
-    ) -> Result<Prepared, LabError> {
+    ) -> Result<Option<Prepared>, LabError> {
         let directory = self.scratch.clear()?;
         let mut variables = self.variables(entrant, at, seed)?;
         variables.extend(entrant.binaries.clone());
         variables.insert("scratch".to_owned(), text(&directory));
-        let (bytes, cut) = self.payload(entrant, &mut variables)?;
+        let Some((bytes, cut)) = self.payload(entrant, &mut variables)? else {
+            return Ok(None);
+        };
         let network = self.network(&variables)?;
         let hosts = hosts(network.as_ref());
         let topology = match &network {
@@ -107,15 +115,16 @@ impl Setup<'_> {
         let names_sink = |word: &String| word.contains(&text(&sink));
         let received = job.client.argv.iter().any(names_sink);
         let trace = client.trace.as_ref();
-        Ok(Prepared {
+        Ok(Some(Prepared {
             trace: trace.map(|name| job.directory.join(name)),
+            mark: self.scratch.mark().to_owned(),
             job,
             topology,
             bytes,
             cut,
             received: (received && bytes > 0).then_some(sink),
             variables,
-        })
+        }))
     }
 
     /// The point of the sweep, the experiment's parameters, the variant's settings, and what every
@@ -138,18 +147,20 @@ impl Setup<'_> {
     }
 
     /// Makes the file to be moved and sets `bytes`, `name` and `file`. Its size, and whether the point
-    /// asks for a larger one.
+    /// asks for a larger one. `None`: the user wants to stop.
     fn payload(
         &self,
         entrant: &Entrant,
         variables: &mut Variables,
-    ) -> Result<(u64, bool), LabError> {
+    ) -> Result<Option<(u64, bool)>, LabError> {
         let Some(size) = variables.get("bytes") else {
-            return Ok((0, false));
+            return Ok(Some((0, false)));
         };
         let asked = sim::units::size(size).map_err(|e| mistake(self.name, "bytes", e))?;
         let bytes = entrant.bytes(self.mode, asked);
-        let file = self.scratch.payload(bytes)?;
+        let Some(file) = self.scratch.payload(bytes, self.interrupts)? else {
+            return Ok(None);
+        };
         let name = file
             .file_name()
             .unwrap_or_default()
@@ -158,7 +169,7 @@ impl Setup<'_> {
         variables.insert("name".to_owned(), name);
         variables.insert("file".to_owned(), text(&file));
         variables.insert("bytes".to_owned(), bytes.to_string());
-        Ok((bytes, bytes < asked))
+        Ok(Some((bytes, bytes < asked)))
     }
 
     /// The topology's content at this point.

@@ -67,9 +67,10 @@ fn prepare(text: &str, entrant: &Entrant, at: [&str; 2]) -> (Scratch, Result<Pre
         mode: Mode::Quick,
         longhaul: Path::new("/opt/longhaul"),
         scratch: &scratch,
+        interrupts: &Interrupts::hold().unwrap(),
     };
     let prepared = setup.prepare(entrant, &at, 7, true);
-    (scratch, prepared)
+    (scratch, prepared.map(Option::unwrap))
 }
 
 #[test]

@@ -43,6 +43,41 @@ pub(crate) fn wait(
     }
 }
 
+/// Waits until `done` is readable; false: `stop` was so before.
+///
+/// # Errors
+/// They cannot be observed.
+pub(crate) fn done_before(done: BorrowedFd<'_>, stop: BorrowedFd<'_>) -> io::Result<bool> {
+    loop {
+        let mut events = [done, stop].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        match poll(&mut events, None) {
+            Ok(_) => return Ok(!events[0].revents().is_empty()),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Ends this process, and its group if `group`, when the pipe that is its standard input has no
+/// writing end any more: whoever started it is gone, killed perhaps.
+///
+/// # Errors
+/// No thread can be started.
+pub(crate) fn end_with_input(group: bool) -> io::Result<()> {
+    let watch = move || {
+        // Nothing is ever written: whatever reading brings, it is the end.
+        let _ = io::Read::read(&mut io::stdin(), &mut [0]);
+        if group {
+            let _ = rustix::process::kill_current_process_group(Signal::KILL);
+        }
+        std::process::exit(1);
+    };
+    std::thread::Builder::new()
+        .name("lifeline".into())
+        .spawn(watch)
+        .map(|_| ())
+}
+
 /// Whether `fd` is readable now.
 pub(crate) fn readable(fd: impl AsFd) -> bool {
     let mut events = [PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN)];
@@ -71,11 +106,19 @@ const GRACE: Duration = Duration::from_secs(2);
 /// # Errors
 /// It cannot be observed.
 pub(crate) fn end(child: &mut Child) -> io::Result<()> {
+    end_within(child, GRACE)
+}
+
+/// As [`end`], with this time for `child` to end by itself.
+///
+/// # Errors
+/// It cannot be observed.
+pub(crate) fn end_within(child: &mut Child, grace: Duration) -> io::Result<()> {
     if child.try_wait()?.is_some() {
         return Ok(());
     }
     rustix::process::kill_process(pid(child)?, Signal::TERM)?;
-    if wait(child, Instant::now() + GRACE, None)? == Wait::Late {
+    if wait(child, Instant::now() + grace, None)? == Wait::Late {
         child.kill()?;
         child.wait()?;
     }

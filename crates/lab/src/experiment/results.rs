@@ -4,6 +4,17 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+/// What values beside measured ones usually are.
+pub const PUBLISHED: &str = "published";
+
+fn published() -> String {
+    PUBLISHED.to_owned()
+}
+
+fn is_published(reference: &str) -> bool {
+    reference == PUBLISHED
+}
+
 /// One run of an experiment. Its JSON file is what the report reads.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Results {
@@ -13,6 +24,9 @@ pub struct Results {
     pub title: String,
     /// What it reproduces, a paper's table or figure; empty: nothing published.
     pub source: String,
+    /// What the values beside the measured ones are: `published`, or whose.
+    #[serde(default = "published", skip_serializing_if = "is_published")]
+    pub reference: String,
     /// `quick` or `full`.
     pub mode: String,
     /// When it began, RFC 3339.
@@ -21,6 +35,9 @@ pub struct Results {
     pub seconds: f64,
     /// The seed that all random events come from.
     pub seed: u64,
+    /// Which version of the experiment's file this is of: cells of two versions are never mixed.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub definition: String,
     /// What else was asked for, word by word as on the command line: `--only`, `p=1`.
     #[serde(default)]
     pub options: Vec<String>,
@@ -45,8 +62,16 @@ pub struct Results {
     pub down: Option<Axis>,
     /// Programs, in the order they are shown.
     pub programs: Vec<Program>,
-    /// Measured values.
+    /// Measured values; each cell has all its runs.
     pub cells: Vec<Cell>,
+    /// Cells that were interrupted before their last run: `--resume` goes on with them, nothing
+    /// else counts them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unfinished: Vec<Cell>,
+    /// How many cells the whole experiment has in this mode, as far as its programs are known; 0:
+    /// nobody counted.
+    #[serde(default)]
+    pub planned: usize,
     /// Remarks for the reader: what was left out and why.
     pub notes: Vec<String>,
 }
@@ -125,7 +150,7 @@ pub struct Cell {
     pub chosen: Option<String>,
     /// Median of the valid samples; `None`: there was none.
     pub median: Option<f64>,
-    /// Half-width of the 95 % confidence interval of the mean; `None`: fewer than two valid samples.
+    /// Half-width of the 95 % confidence interval of the mean; `None`: fewer than three valid samples.
     pub half_width: Option<f64>,
     /// The published value.
     pub paper: Option<f64>,
@@ -176,6 +201,9 @@ pub struct Sample {
     pub value: Option<f64>,
     /// Why it does not count; empty: it does.
     pub invalid: Vec<String>,
+    /// The lab could not keep up: the run says nothing about the program.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub spoiled: bool,
     /// Wall-clock seconds of the client program.
     pub seconds: f64,
     /// Bytes moved.

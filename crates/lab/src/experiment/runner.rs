@@ -1,25 +1,33 @@
 //! Runs an experiment, point by point, and keeps what is done at every moment.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::best;
-use super::definition::{AxisDefinition, Definition, Kind};
-use super::entrants::{self, Entrants};
+use super::definition::{Definition, Kind};
 use super::interrupt::Interrupts;
 use super::measurement::{self, Made, Run, Runs};
-use super::measures::{self, AlsoDefinition};
-use super::plan::{self, At, Entrant, Point, Sweep};
+use super::measures;
+use super::merge::{self, ENDED_EARLY};
+use super::plan::{self, At, Entrant};
+use super::planned::span;
 use super::preparation::Setup;
-use super::results::{AlsoValue, Axis, Cell, Program, Results, Series};
+use super::results::{AlsoValue, Cell, Results, Series};
+use super::save::{self, Written};
+use super::schedule::{self, Schedule, Turn, Visit};
 use super::scratch::Scratch;
-use super::series::SeriesDefinition;
-use super::{Mode, RunRequest, Saved, catalog, environment, save, simulation, tally, variables};
+use super::simulation::{self, Place};
+use super::{Mode, RunRequest, Saved, tally};
 use crate::LabError;
 
 /// How often a run is made again because the lab could not keep up.
 const RETRIES: u32 = 2;
+
+/// How often cells that have no run that counts are visited again at the end.
+const ROUNDS: u32 = 2;
+
+/// How much may be lost when this process is killed.
+const UNSAVED: Duration = Duration::from_secs(30);
 
 /// What is being run, and what has come of it.
 struct Experiment<'a> {
@@ -32,13 +40,20 @@ struct Experiment<'a> {
     interrupts: Interrupts,
     results: Results,
     began: Instant,
+    /// When the results were last written.
+    saved: Instant,
+    /// Something was measured.
+    measured: bool,
 }
 
 /// Whether to go on.
-#[derive(PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Next {
     Continue,
-    Stop,
+    /// A signal came.
+    Interrupted,
+    /// The time that was given is used up.
+    OutOfTime,
 }
 
 /// Runs what `request` asks for; `say` hears lines for people.
@@ -46,31 +61,38 @@ enum Next {
 /// # Errors
 /// See [`super::run`].
 pub(crate) fn run(request: &RunRequest, say: &mut dyn FnMut(&str)) -> Result<Saved, LabError> {
-    let (name, definition) = catalog::experiment(&request.name)?;
-    let sweep = Sweep::new(&definition, request.mode, &request.only)?;
-    let longhaul = entrants::longhaul()?;
-    let entrants = entrants::gather(request, &definition, &longhaul)?;
+    let schedule = Schedule::of(request)?;
+    let results = &schedule.blank;
     std::fs::create_dir_all(&request.out)
         .map_err(|e| LabError::system(format!("cannot make {}", request.out.display()), e))?;
+    let file = save::file(&request.out, &results.experiment, &results.mode);
+    if request.fresh {
+        save::set_aside(&file)?;
+    } else if let Some(kept) = save::read(&file)? {
+        merge::check(&file, &kept, results)?;
+    }
+    say(&schedule.planned(u32::MAX).to_text());
+    for note in &results.notes {
+        say(&format!("note: {note}"));
+    }
     let interrupts = Interrupts::hold()?;
+    let now = Instant::now();
     let mut experiment = Experiment {
         request,
-        results: blank(name, request, &definition, &sweep, &entrants),
-        definition,
-        entrants: entrants.all,
-        longhaul,
+        results: schedule.blank,
+        definition: schedule.definition,
+        entrants: schedule.entrants,
+        longhaul: schedule.longhaul,
         scratch: Scratch::new()?,
         interrupts,
-        began: Instant::now(),
+        began: now,
+        saved: now,
+        measured: false,
     };
-    let points = sweep.points(&experiment.entrants);
-    experiment.announce(&points, say);
-    let visited = experiment.visit(&points, say);
-    experiment
-        .results
-        .cells
-        .retain(|cell| !cell.samples.is_empty());
-    if visited.is_err() && !experiment.results.cells.is_empty() {
+    let visited = experiment.run_all(schedule.visits, say);
+    let something =
+        !experiment.results.cells.is_empty() || !experiment.results.unfinished.is_empty();
+    if visited.is_err() && something {
         // Why it ended matters more than whether this can be written.
         let _ = experiment.save();
     }
@@ -78,142 +100,70 @@ pub(crate) fn run(request: &RunRequest, say: &mut dyn FnMut(&str)) -> Result<Sav
     experiment.finish(say)
 }
 
-/// Results without cells.
-fn blank(
-    name: String,
-    request: &RunRequest,
-    definition: &Definition,
-    sweep: &Sweep,
-    entrants: &Entrants,
-) -> Results {
-    let mut environment = environment::machine();
-    environment
-        .versions
-        .extend(entrants.versions.iter().cloned());
-    let mut notes = definition.notes.clone();
-    notes.extend(entrants.notes.iter().cloned());
-    let axis = |axis: &AxisDefinition| shown(axis, sweep, &entrants.all);
-    let keys: Vec<&str> = entrants.all.iter().map(|e| e.key.as_str()).collect();
-    let measured = definition.also.iter().map(AlsoDefinition::shown);
-    let also = measured.chain(best::ratios(definition)).collect();
-    let mut programs: Vec<Program> = entrants.all.iter().map(Entrant::shown).collect();
-    programs.extend(best::shown(definition, &keys));
-    Results {
-        experiment: name,
-        title: definition.title.clone(),
-        source: definition.source.clone(),
-        mode: request.mode.name().to_owned(),
-        started: now(),
-        seconds: 0.0,
-        seed: request.seed.unwrap_or(definition.seed),
-        options: request.options(),
-        environment,
-        unit: definition.unit.clone(),
-        higher_is_better: definition.higher_is_better,
-        also,
-        charts: definition
-            .series
-            .iter()
-            .map(SeriesDefinition::chart)
-            .collect(),
-        baseline: definition.baseline.clone(),
-        across: axis(&definition.across),
-        down: definition.down.as_ref().map(axis),
-        programs,
-        cells: Vec::new(),
-        notes,
-    }
-}
-
-/// An axis with the values that are visited, and those that programs show in place of them.
-fn shown(axis: &AxisDefinition, sweep: &Sweep, entrants: &[Entrant]) -> Axis {
-    let mut values = sweep.values(&axis.key).to_vec();
-    for entrant in entrants {
-        let own = entrant.program.ignores.get(&axis.key);
-        values.extend(own.filter(|own| !values.contains(own)).cloned());
-    }
-    Axis {
-        key: axis.key.clone(),
-        label: axis.label.clone(),
-        unit: axis.unit.clone(),
-        values,
-        logarithmic: axis.logarithmic,
-    }
-}
-
-/// RFC 3339, to the second.
-fn now() -> String {
-    let seconds = jiff::Timestamp::now().as_second();
-    jiff::Timestamp::from_second(seconds)
-        .unwrap_or_default()
-        .to_string()
-}
-
 impl Experiment<'_> {
-    /// Runs of an entrant at each point.
-    fn repetitions(&self, entrant: &Entrant) -> u32 {
-        let own = entrant.repetitions(self.request.mode);
-        let usual = *self.definition.repetitions.of(self.request.mode);
-        self.request
-            .repetitions
-            .unwrap_or(own.unwrap_or(usual))
-            .max(1)
-    }
-
-    /// Size of the file that is asked for at a point; 0: none.
-    fn asked(&self, mode: Mode, at: &At) -> u64 {
-        variables::bytes(&self.definition, mode, at).unwrap_or(0)
-    }
-
-    /// Says what is coming and how long it will take.
-    fn announce(&self, points: &[Point], say: &mut dyn FnMut(&str)) {
-        let cells: usize = points.iter().map(|point| point.entrants.len()).sum();
-        let (mut runs, mut seconds) = (BTreeSet::new(), 0.0);
-        for point in points {
-            for index in &point.entrants {
-                let entrant = &self.entrants[*index];
-                let each = self.repetitions(entrant);
-                let mode = self.request.mode;
-                let bytes = entrant.bytes(mode, self.asked(mode, &point.at));
-                let (definition, key) = (&self.definition, &entrant.key);
-                let one = plan::expected_seconds(definition, mode, key, &point.at, bytes);
-                seconds += one * f64::from(each);
-                runs.insert(each);
+    /// Visits the points, then again those where the lab spoiled every run.
+    fn run_all(
+        &mut self,
+        mut visits: Vec<Visit>,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<(), LabError> {
+        for round in 0..=ROUNDS {
+            if self.visit_all(&visits, say)? != Next::Continue {
+                return Ok(());
             }
+            visits = self.spoiled(visits);
+            let cells: usize = visits.iter().map(|visit| visit.turns.len()).sum();
+            if cells == 0 {
+                return Ok(());
+            }
+            say(&match round < ROUNDS {
+                true => format!(
+                    "{cells} cells have only INVALID runs and are repeated ({} of {ROUNDS} times)",
+                    round + 1
+                ),
+                false => format!("{cells} cells have only INVALID runs: the machine is too busy"),
+            });
         }
-        let runs: Vec<String> = runs.iter().map(u32::to_string).collect();
-        say(&format!(
-            "{} ({}): {} points, {} programs, {cells} cells of {} runs; about {}",
-            self.results.experiment,
-            self.results.mode,
-            points.len(),
-            self.entrants.len(),
-            runs.join(" or "),
-            span(seconds),
-        ));
-        for note in &self.results.notes {
-            say(&format!("note: {note}"));
+        Ok(())
+    }
+
+    /// The visits to cells of which no run counts, from the first repetition.
+    fn spoiled(&self, mut visits: Vec<Visit>) -> Vec<Visit> {
+        for visit in &mut visits {
+            let at = visit.at.clone();
+            visit.turns.retain_mut(|turn| {
+                (turn.first, turn.kept) = (0, None);
+                let blank = self.blank_cell(&self.entrants[turn.entrant], &at);
+                let own = self.results.cells.iter().find(|c| merge::same(c, &blank));
+                own.is_some_and(schedule::is_spoiled)
+            });
         }
+        visits.retain(|visit| !visit.turns.is_empty());
+        visits
     }
 
     /// Visits the points; after each, what is done is on the disk.
-    fn visit(&mut self, points: &[Point], say: &mut dyn FnMut(&str)) -> Result<(), LabError> {
-        for (done, point) in points.iter().enumerate() {
-            let first = self.results.cells.len();
-            let next = self.visit_one(point)?;
-            if next == Next::Continue {
-                best::add(&self.definition, &mut self.results.cells, first);
-            }
-            self.tell(first, say);
-            if next == Next::Stop {
-                let note = format!("Interrupted after {done} of {} points.", points.len());
+    fn visit_all(&mut self, visits: &[Visit], say: &mut dyn FnMut(&str)) -> Result<Next, LabError> {
+        let began = Instant::now();
+        for (done, visit) in visits.iter().enumerate() {
+            let next = self.visit(visit, say)?;
+            let why = match next {
+                Next::Continue => None,
+                Next::Interrupted => Some("interrupted"),
+                Next::OutOfTime => Some("the time is used up"),
+            };
+            if let Some(why) = why {
+                let note = format!(
+                    "{ENDED_EARLY}{why} after {done} of {} points.",
+                    visits.len()
+                );
                 say(&note);
                 self.results.notes.push(note);
-                return Ok(());
+                return Ok(next);
             }
             self.save()?;
-            let left = points.len() - done - 1;
-            let each = self.began.elapsed().as_secs_f64() / (done + 1) as f64;
+            let left = visits.len() - done - 1;
+            let each = began.elapsed().as_secs_f64() / (done + 1) as f64;
             if left > 0 {
                 say(&format!(
                     "  {left} points left, about {}",
@@ -221,39 +171,72 @@ impl Experiment<'_> {
                 ));
             }
         }
-        Ok(())
-    }
-
-    /// Every program in turn, as often as it has repetitions.
-    fn visit_one(&mut self, point: &Point) -> Result<Next, LabError> {
-        for index in &point.entrants {
-            let cell = self.blank_cell(&self.entrants[*index], point);
-            self.results.cells.push(cell);
-        }
-        let first = self.results.cells.len() - point.entrants.len();
-        let each = |index: &usize| self.repetitions(&self.entrants[*index]);
-        let repetitions: Vec<u32> = point.entrants.iter().map(each).collect();
-        for repetition in 0..repetitions.iter().copied().max().unwrap_or(0) {
-            let seed = plan::run_seed(self.results.seed, &point.at, repetition);
-            for index in plan::rotated(&point.entrants, repetition) {
-                let place = point.entrants.iter().position(|i| *i == index).unwrap_or(0);
-                if repetition >= repetitions[place] {
-                    continue;
-                }
-                if self.sample(index, first + place, seed)? == Next::Stop {
-                    return Ok(Next::Stop);
-                }
-            }
-        }
         Ok(Next::Continue)
     }
 
+    /// Every program in turn, as often as it has repetitions.
+    fn visit(&mut self, visit: &Visit, say: &mut dyn FnMut(&str)) -> Result<Next, LabError> {
+        let mut cells: Vec<Cell> = visit
+            .turns
+            .iter()
+            .map(|turn| self.begin(turn, visit))
+            .collect();
+        let mut left: Vec<u32> = visit.turns.iter().map(|t| t.end - t.first).collect();
+        let first = visit.turns.iter().map(|turn| turn.first).min().unwrap_or(0);
+        let end = visit.turns.iter().map(|turn| turn.end).max().unwrap_or(0);
+        let order: Vec<usize> = (0..visit.turns.len()).collect();
+        let mut ended = Ok(Next::Continue);
+        'repetitions: for repetition in first..end {
+            let seed = plan::run_seed(self.results.seed, &visit.at, repetition);
+            for place in plan::rotated(&order, repetition) {
+                let turn = &visit.turns[place];
+                if !(turn.first..turn.end).contains(&repetition) {
+                    continue;
+                }
+                ended = self.sample(turn.entrant, &visit.at, &mut cells[place], seed);
+                if !matches!(ended, Ok(Next::Continue)) {
+                    break 'repetitions;
+                }
+                left[place] -= 1;
+            }
+            if self.saved.elapsed() > UNSAVED {
+                self.keep(&cells, &left);
+                self.save()?;
+            }
+        }
+        self.keep(&cells, &left);
+        self.tell(&cells, &left, say);
+        ended
+    }
+
+    /// Takes cells into the results: those that lack runs do not count.
+    fn keep(&mut self, cells: &[Cell], left: &[u32]) {
+        for (cell, left) in cells.iter().zip(left) {
+            let results = &mut self.results;
+            results.unfinished.retain(|known| !merge::same(known, cell));
+            let kept = match left {
+                0 => &mut results.cells,
+                _ => &mut results.unfinished,
+            };
+            kept.retain(|known| !merge::same(known, cell));
+            if !cell.samples.is_empty() {
+                kept.push(cell.clone());
+            }
+        }
+    }
+
+    /// The cell of a turn as it is before its first run.
+    fn begin(&self, turn: &Turn, visit: &Visit) -> Cell {
+        let kept = turn.kept.clone();
+        kept.unwrap_or_else(|| self.blank_cell(&self.entrants[turn.entrant], &visit.at))
+    }
+
     /// The cell of an entrant at a point, with what was published.
-    fn blank_cell(&self, entrant: &Entrant, point: &Point) -> Cell {
-        let at = entrant.program.shown_at(&point.at);
+    fn blank_cell(&self, entrant: &Entrant, at: &At) -> Cell {
+        let asked = |mode| schedule::asked(&self.definition, mode, at);
         let mode = self.request.mode;
-        let moved = entrant.bytes(mode, self.asked(mode, &point.at));
-        let whole = moved == self.asked(Mode::Full, &point.at);
+        let whole = entrant.bytes(mode, asked(mode)) == asked(Mode::Full);
+        let at = entrant.program.shown_at(at);
         let published = |measure: &str| {
             let paper = self.definition.published(&entrant.key, measure, &at);
             // The time for a part of the file is not the published one.
@@ -274,91 +257,127 @@ impl Experiment<'_> {
         }
     }
 
-    /// Runs a program once, and again if the lab could not keep up; every run is kept.
-    fn sample(&mut self, entrant: usize, cell: usize, seed: u64) -> Result<Next, LabError> {
+    /// Runs a program once, and again if the lab could not keep up; every run is kept, or none if it
+    /// ends early.
+    fn sample(
+        &mut self,
+        entrant: usize,
+        at: &At,
+        cell: &mut Cell,
+        seed: u64,
+    ) -> Result<Next, LabError> {
+        let mut runs = Vec::new();
         for _ in 0..=RETRIES {
             if self.interrupts.came() {
-                return Ok(Next::Stop);
+                return Ok(Next::Interrupted);
             }
-            let at = self.results.cells[cell].at.clone();
-            let made = match self.measure(entrant, &at, seed)? {
-                Run::Interrupted => return Ok(Next::Stop),
+            if self
+                .request
+                .until
+                .is_some_and(|until| Instant::now() >= until)
+            {
+                return Ok(Next::OutOfTime);
+            }
+            let made = match self.measure(entrant, at, seed)? {
+                Run::Interrupted => return Ok(Next::Interrupted),
                 Run::Made(made) => made,
             };
-            let known = &mut self.results.environment.sysctls;
-            known.extend(made.settings);
-            if made.sample.invalid.is_empty() {
-                let kept = &mut self.results.cells[cell].series;
-                keep(&self.definition, kept, made.series);
-            }
-            tally::add(&mut self.results.cells[cell], made.sample);
-            if !made.overloaded {
+            self.measured = true;
+            let spoiled = made.sample.spoiled;
+            runs.push(made);
+            if !spoiled {
                 break;
             }
+        }
+        for made in runs {
+            self.results.environment.sysctls.extend(made.settings);
+            if made.sample.invalid.is_empty() {
+                keep(&self.definition, &mut cell.series, made.series);
+            }
+            tally::add(cell, made.sample);
         }
         Ok(Next::Continue)
     }
 
     fn measure(&self, entrant: usize, at: &At, seed: u64) -> Result<Run, LabError> {
         let entrant = &self.entrants[entrant];
-        let name = &self.results.experiment;
-        if self.definition.kind == Kind::Sim {
-            let mode = self.request.mode;
-            let (sample, series) =
-                simulation::run(name, &self.definition, mode, at, entrant, seed)?;
-            return Ok(Run::Made(Box::new(Made::simulated(sample, series))));
+        let (name, definition) = (&self.results.experiment, &self.definition);
+        let (mode, interrupts) = (self.request.mode, &self.interrupts);
+        if definition.kind == Kind::Sim {
+            let place = Place {
+                name,
+                definition,
+                mode,
+                interrupts,
+            };
+            let simulated = simulation::run(&place, at, entrant, seed)?;
+            return Ok(simulated.map_or(Run::Interrupted, |(sample, series)| {
+                Run::Made(Box::new(Made::simulated(sample, series)))
+            }));
         }
         let setup = Setup {
             name,
-            definition: &self.definition,
-            mode: self.request.mode,
+            definition,
+            mode,
             longhaul: &self.longhaul,
             scratch: &self.scratch,
+            interrupts,
         };
         let record = self.results.environment.sysctls.is_empty();
-        let prepared = setup.prepare(entrant, at, seed, record)?;
+        let Some(prepared) = setup.prepare(entrant, at, seed, record)? else {
+            return Ok(Run::Interrupted);
+        };
         let runs = Runs {
             longhaul: &self.longhaul,
-            definition: &self.definition,
-            interrupts: &self.interrupts,
-            first: self
-                .results
-                .cells
-                .iter()
-                .all(|cell| cell.samples.is_empty()),
+            definition,
+            interrupts,
+            first: !self.measured && !self.request.wait,
         };
         measurement::run(&runs, entrant, &prepared, seed)
     }
 
-    /// One line a cell of a point that was measured; `first` is the first of them.
-    fn tell(&self, first: usize, say: &mut dyn FnMut(&str)) {
-        let here = self.results.cells.iter().skip(first);
-        for cell in here.filter(|cell| !cell.samples.is_empty()) {
-            let (unit, also) = (&self.results.unit, &self.results.also);
+    /// One line a cell of a point that has all its runs, and one for each best of them.
+    fn tell(&self, cells: &[Cell], left: &[u32], say: &mut dyn FnMut(&str)) {
+        let whole = cells.iter().zip(left).filter(|(_, left)| **left == 0);
+        let mut whole: Vec<Cell> = whole.map(|(cell, _)| cell.clone()).collect();
+        if whole.len() == cells.len() {
+            best::add(&self.definition, &mut whole, 0);
+        }
+        for cell in whole {
             let label = match &cell.chosen {
                 Some(chosen) => format!("{} ({chosen})", cell.program),
                 None => cell.program.clone(),
             };
-            say(&tally::describe(cell, &label, unit, also));
+            say(&tally::describe(
+                &cell,
+                &label,
+                &self.results.reference,
+                &self.results.unit,
+                &self.results.also,
+            ));
         }
     }
 
-    fn save(&mut self) -> Result<(PathBuf, PathBuf), LabError> {
+    /// Writes what was measured since the last time, beside what is there.
+    fn save(&mut self) -> Result<Written, LabError> {
         self.results.seconds = self.began.elapsed().as_secs_f64();
-        save::save(&self.request.out, &self.results)
+        self.began = Instant::now();
+        let written = save::save(&self.request.out, &self.definition, &self.results)?;
+        self.saved = Instant::now();
+        Ok(written)
     }
 
     /// Keeps the results. If a signal came, it takes effect when this experiment is dropped.
     fn finish(mut self, say: &mut dyn FnMut(&str)) -> Result<Saved, LabError> {
-        let (json, csv) = self.save()?;
+        let written = self.save()?;
+        let Written { results, json, csv } = written;
         if self.interrupts.came() {
-            say(&format!("what is done is in {}", json.display()));
+            let json = json.display();
+            say(&format!(
+                "what is done is in {json}; --resume goes on from there"
+            ));
         }
-        Ok(Saved {
-            results: self.results,
-            json,
-            csv,
-        })
+        Ok(Saved { results, json, csv })
     }
 }
 
@@ -371,16 +390,6 @@ fn keep(definition: &Definition, kept: &mut Vec<Series>, fresh: Vec<Series>) {
         if series.run < wanted {
             kept.push(series);
         }
-    }
-}
-
-/// Seconds for people.
-fn span(seconds: f64) -> String {
-    let whole = Duration::from_secs_f64(seconds.clamp(0.0, 1e9)).as_secs();
-    match whole {
-        0..=99 => format!("{} s", whole.max(1)),
-        100..=5999 => format!("{} min", (whole + 30) / 60),
-        _ => format!("{} h {} min", whole / 3600, whole % 3600 / 60),
     }
 }
 

@@ -36,6 +36,11 @@ fn request(directory: &Path, text: &str) -> RunRequest {
         seed: None,
         only: Vec::new(),
         programs: Vec::new(),
+        resume: false,
+        fresh: false,
+        wait: false,
+        at_most: None,
+        until: None,
     }
 }
 
@@ -59,7 +64,7 @@ fn a_whole_experiment_is_run_told_and_kept() {
         assert_ne!(cell.samples[0].seed, cell.samples[1].seed);
         let (median, paper) = (cell.median.unwrap(), cell.paper.unwrap());
         assert!((median / paper - 1.0).abs() < 0.05, "{median} {paper}");
-        assert!(cell.half_width.is_some());
+        assert_eq!(cell.half_width, None, "of two runs");
     }
     let told = |text: &str| said.iter().any(|line| line.contains(text));
     assert!(told(
@@ -174,25 +179,6 @@ fn what_cannot_be_run_is_refused_before_anything_is_made() {
 }
 
 #[test]
-fn spans_for_people() {
-    for (seconds, text) in [
-        (0.2, "1 s"),
-        (59.0, "59 s"),
-        (150.0, "3 min"),
-        (9000.0, "2 h 30 min"),
-    ] {
-        assert_eq!(span(seconds), text);
-    }
-}
-
-#[test]
-fn times_are_rfc_3339() {
-    let text = now();
-    assert!(text.ends_with('Z') && text.len() == 20, "{text}");
-    assert!(text.parse::<jiff::Timestamp>().is_ok());
-}
-
-#[test]
 fn the_best_of_several_is_told_and_kept_but_is_no_run() {
     let directory = tempfile::tempdir().unwrap();
     let text = EXPERIMENT
@@ -232,4 +218,142 @@ of = ["slow", "fast"]
     let csv = std::fs::read_to_string(&saved.csv).unwrap();
     assert!(csv.contains("ratio to the better one (\u{d7})"), "{csv}");
     assert_eq!(csv.matches(",either,").count(), 0, "{csv}");
+}
+
+fn kept(request: &RunRequest) -> Results {
+    let file = request.out.join("few-quick.json");
+    serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap()
+}
+
+fn values(results: &Results) -> Vec<&str> {
+    let cells = results.cells.iter();
+    cells.map(|cell| cell.at["connections"].as_str()).collect()
+}
+
+#[test]
+fn a_second_run_in_the_same_place_keeps_the_cells_of_the_first() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut request = request(directory.path(), EXPERIMENT);
+    request.repetitions = Some(1);
+    for only in ["connections=2", "connections=1"] {
+        request.only = vec![only.into()];
+        run(&request, &mut |_| {}).unwrap();
+    }
+    let results = kept(&request);
+    assert_eq!(values(&results), ["1", "2"]);
+    assert_eq!(results.across.values, ["1", "2"]);
+    assert_eq!(results.planned, 2, "of a quick run");
+    let csv = std::fs::read_to_string(request.out.join("few-quick.csv")).unwrap();
+    assert_eq!(csv.lines().count(), 3, "{csv}");
+    assert_eq!(results.options, ["--repetitions", "1"]);
+}
+
+#[test]
+fn what_is_there_is_not_run_again_when_a_run_is_resumed() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut request = request(directory.path(), EXPERIMENT);
+    request.only = vec!["connections=4".into()];
+    request.repetitions = Some(1);
+    let first = run(&request, &mut |_| {}).unwrap().results;
+    request.only = Vec::new();
+    request.repetitions = None;
+    request.resume = true;
+    let mut said = Vec::new();
+    let all = run(&request, &mut |line| said.push(line.to_owned())).unwrap();
+    let all = all.results;
+    assert_eq!(values(&all), ["1", "4"]);
+    let [_, four] = all.cells.as_slice() else {
+        panic!("{all:?}")
+    };
+    assert_eq!(four.samples[0], first.cells[0].samples[0], "is kept");
+    assert_eq!(four.samples.len(), 2);
+    assert_ne!(four.samples[0].seed, four.samples[1].seed);
+    run(&request, &mut |line| said.push(line.to_owned())).unwrap();
+    assert_eq!(kept(&request).cells, all.cells);
+    assert!(
+        said.iter()
+            .any(|line| line.contains("nothing to run; 2 cells")),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn half_a_cell_does_not_count_and_is_finished_when_the_run_is_resumed() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut request = request(directory.path(), EXPERIMENT);
+    request.repetitions = Some(1);
+    request.only = vec!["connections=4".into()];
+    let mut half = run(&request, &mut |_| {}).unwrap().results;
+    // As an interrupt after the first of two repetitions leaves it.
+    half.unfinished = std::mem::take(&mut half.cells);
+    let file = request.out.join("few-quick.json");
+    std::fs::write(&file, serde_json::to_vec(&half).unwrap()).unwrap();
+    request.repetitions = None;
+    request.resume = true;
+    let whole = run(&request, &mut |_| {}).unwrap().results;
+    assert!(whole.unfinished.is_empty());
+    let [cell] = whole.cells.as_slice() else {
+        panic!("{whole:?}")
+    };
+    assert_eq!(cell.samples.len(), 2);
+    assert_eq!(cell.samples[0], half.unfinished[0].samples[0]);
+}
+
+#[test]
+fn a_run_whose_time_is_used_up_says_so_and_counts_nothing_that_is_half() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut request = request(directory.path(), EXPERIMENT);
+    request.until = Some(Instant::now());
+    let mut said = Vec::new();
+    let results = run(&request, &mut |line| said.push(line.to_owned())).unwrap();
+    assert!(results.results.cells.is_empty());
+    assert!(
+        said.contains(&"Ended early: the time is used up after 0 of 2 points.".to_owned()),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn results_that_do_not_fit_are_neither_mixed_nor_overwritten() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut request = request(directory.path(), EXPERIMENT);
+    request.repetitions = Some(1);
+    run(&request, &mut |_| {}).unwrap();
+    let before = kept(&request);
+    request.seed = Some(9);
+    let message = run(&request, &mut |_| {}).unwrap_err().to_string();
+    assert!(message.contains("seed 1, not 9"), "{message}");
+    assert_eq!(kept(&request), before);
+    request.fresh = true;
+    run(&request, &mut |_| {}).unwrap();
+    assert_eq!(kept(&request).seed, 9);
+    let aside = std::fs::read(request.out.join("few-quick.json~")).unwrap();
+    let aside: Results = serde_json::from_slice(&aside).unwrap();
+    assert_eq!(aside, before);
+    let file = request.out.join("few-quick.json");
+    std::fs::write(&file, "my notes").unwrap();
+    request.fresh = false;
+    assert!(matches!(
+        run(&request, &mut |_| {}),
+        Err(LabError::Usage(_))
+    ));
+    assert_eq!(std::fs::read_to_string(file).unwrap(), "my notes");
+}
+
+#[test]
+fn a_cell_of_which_the_lab_spoiled_every_run_is_run_again_when_resumed() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut request = request(directory.path(), EXPERIMENT);
+    request.only = vec!["connections=1".into()];
+    let mut results = run(&request, &mut |_| {}).unwrap().results;
+    for sample in &mut results.cells[0].samples {
+        sample.invalid = vec!["late".into()];
+        sample.spoiled = true;
+    }
+    let file = request.out.join("few-quick.json");
+    std::fs::write(&file, serde_json::to_vec(&results).unwrap()).unwrap();
+    request.resume = true;
+    let results = run(&request, &mut |_| {}).unwrap().results;
+    let samples = &results.cells[0].samples;
+    assert!(samples.len() == 2 && samples.iter().all(|sample| !sample.spoiled));
 }

@@ -1,19 +1,104 @@
 //! Results as files: JSON for programs, CSV with one line a sample for spreadsheets.
 
-use std::io::Write;
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
+use super::definition::Definition;
+use super::merge;
 use super::results::{Cell, Results, Sample};
 use crate::LabError;
 use crate::csv::{line, text as text_field};
 
-/// Writes `OUT/NAME-MODE.json` and `.csv`, replacing what was there at once.
+/// The results of a run on their way to a file.
+#[derive(Debug)]
+pub(crate) struct Written {
+    /// What the files now hold.
+    pub(crate) results: Results,
+    /// `OUT/NAME-MODE.json`.
+    pub(crate) json: PathBuf,
+    /// `OUT/NAME-MODE.csv`.
+    pub(crate) csv: PathBuf,
+}
+
+/// Where the results of an experiment are kept.
+pub(crate) fn file(out: &Path, experiment: &str, mode: &str) -> PathBuf {
+    out.join(format!("{experiment}-{mode}.json"))
+}
+
+/// Largest file of results that is read.
+const LARGEST: u64 = 64 << 20;
+
+/// The results that `file` holds; `None`: it is not there.
 ///
 /// # Errors
-/// A full disk or a directory that cannot be written.
-pub(crate) fn save(out: &Path, results: &Results) -> Result<(PathBuf, PathBuf), LabError> {
+/// It cannot be read, or holds something else, which is not to be overwritten.
+pub(crate) fn read(file: &Path) -> Result<Option<Results>, LabError> {
+    let mut text = String::new();
+    let read = File::open(file).and_then(|file| file.take(LARGEST).read_to_string(&mut text));
+    match read {
+        Ok(_) => {}
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(e) => {
+            return Err(LabError::system(
+                format!("cannot read {}", file.display()),
+                e,
+            ));
+        }
+    }
+    serde_json::from_str(&text).map(Some).map_err(|e| {
+        LabError::Usage(format!(
+            "{} holds no results of an experiment ({e}): choose another --out, or set it aside with \
+             --fresh",
+            file.display()
+        ))
+    })
+}
+
+/// Moves results that are there out of the way, to a name that ends in `~`.
+///
+/// # Errors
+/// The directory cannot be written.
+pub(crate) fn set_aside(file: &Path) -> Result<(), LabError> {
+    let mut aside = file.as_os_str().to_owned();
+    aside.push("~");
+    match std::fs::rename(file, &aside) {
+        Err(e) if e.kind() != ErrorKind::NotFound => Err(LabError::system(
+            format!("cannot move {}", file.display()),
+            e,
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Puts what a run has into `OUT/NAME-MODE.json` and `.csv`, beside the cells that are there. Runs
+/// that write at the same time take turns, and each keeps the other's cells.
+///
+/// # Errors
+/// A full disk, a directory that cannot be written, results of another seed or version.
+pub(crate) fn save(
+    out: &Path,
+    definition: &Definition,
+    fresh: &Results,
+) -> Result<Written, LabError> {
+    let cannot = |e: std::io::Error| LabError::system(format!("cannot lock {}", out.display()), e);
+    // Dropped at the end of this function.
+    let turn = File::open(out).map_err(cannot)?;
+    turn.lock().map_err(cannot)?;
+    let json = file(out, &fresh.experiment, &fresh.mode);
+    let kept = read(&json)?;
+    if let Some(kept) = &kept {
+        merge::check(&json, kept, fresh)?;
+    }
+    let results = merge::merged(definition, kept, fresh);
+    let (json, csv) = write(out, &results)?;
+    Ok(Written { results, json, csv })
+}
+
+/// Writes both files, each replacing what was there at once.
+fn write(out: &Path, results: &Results) -> Result<(PathBuf, PathBuf), LabError> {
     let stem = format!("{}-{}", results.experiment, results.mode);
-    let json = out.join(format!("{stem}.json"));
+    let json = file(out, &results.experiment, &results.mode);
     let mut document = serde_json::to_vec_pretty(results).map_err(|e| {
         LabError::system(
             format!("cannot write {}", json.display()),
@@ -129,6 +214,7 @@ mod tests {
         cell.samples.push(Sample {
             value: Some(1.25),
             invalid: vec!["late, \"very\"".into()],
+            spoiled: false,
             seconds: 2.0,
             bytes: 7,
             cpu_seconds: None,
@@ -148,6 +234,7 @@ mod tests {
             experiment: "e".into(),
             title: "t".into(),
             source: String::new(),
+            reference: crate::experiment::results::PUBLISHED.into(),
             mode: "quick".into(),
             started: "2026-01-01T00:00:00Z".into(),
             seconds: 1.0,
@@ -167,6 +254,9 @@ mod tests {
             cells: vec![cell],
             notes: Vec::new(),
             options: Vec::new(),
+            definition: String::new(),
+            unfinished: Vec::new(),
+            planned: 0,
             also: vec![Also {
                 key: "seconds".into(),
                 label: "time".into(),
@@ -184,8 +274,8 @@ mod tests {
     #[test]
     fn what_is_saved_can_be_read_again() {
         let out = tempfile::tempdir().unwrap();
-        save(out.path(), &results()).unwrap();
-        let (json, lines) = save(out.path(), &results()).unwrap();
+        write(out.path(), &results()).unwrap();
+        let (json, lines) = write(out.path(), &results()).unwrap();
         assert_eq!(json, out.path().join("e-quick.json"));
         let read: Results = serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();
         assert_eq!(read, results());

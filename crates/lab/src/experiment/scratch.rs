@@ -5,19 +5,20 @@ use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use tempfile::TempDir;
-
+use super::interrupt::Interrupts;
+use super::leftovers::{self, Owned};
 use crate::LabError;
 
 /// Directories that go away with it.
 #[derive(Debug)]
 pub(crate) struct Scratch {
-    work: TempDir,
-    memory: TempDir,
+    work: Owned,
+    memory: Owned,
 }
 
-/// A file system in memory, so that no disk takes part.
-const MEMORY: &str = "/dev/shm";
+/// What is written between two looks at whether the user wants to stop, bytes: a moment's work for a
+/// slow disk, too.
+const STEP: u64 = 32 << 20;
 
 impl Scratch {
     /// Makes the directories: one for files to be served and for programs' output, one in memory
@@ -26,25 +27,16 @@ impl Scratch {
     /// # Errors
     /// A full or missing file system.
     pub(crate) fn new() -> Result<Self, LabError> {
-        let temporary = std::env::temp_dir();
-        let memory = match Path::new(MEMORY) {
-            there if there.is_dir() => there,
-            _ => &temporary,
-        };
-        // Servers give up root and must still reach the files.
-        let make = |place: &Path| {
-            tempfile::Builder::new()
-                .prefix("longhaul-lab-")
-                .permissions(Permissions::from_mode(0o755))
-                .tempdir_in(place)
-                .map_err(|e| {
-                    LabError::system(format!("cannot make a directory in {}", place.display()), e)
-                })
-        };
+        let [work, memory] = leftovers::places();
         Ok(Self {
-            work: make(&temporary)?,
-            memory: make(memory)?,
+            work: Owned::new_in(&work)?,
+            memory: Owned::new_in(&memory)?,
         })
+    }
+
+    /// Where everything but what is in memory lies: the mark of the processes of this run.
+    pub(crate) fn mark(&self) -> &Path {
+        self.work.path()
     }
 
     /// The directory that servers serve; nothing else is in it.
@@ -86,48 +78,91 @@ impl Scratch {
     }
 
     /// Makes the served file unless the last one had the same size: random bytes, on the disk and
-    /// in the page cache, so that neither compression nor write-back is measured.
+    /// in the page cache, so that neither compression nor write-back is measured. `None`: the user wants
+    /// to stop.
     ///
     /// # Errors
     /// A full file system.
-    pub(crate) fn payload(&self, bytes: u64) -> Result<PathBuf, LabError> {
+    pub(crate) fn payload(
+        &self,
+        bytes: u64,
+        interrupts: &Interrupts,
+    ) -> Result<Option<PathBuf>, LabError> {
         let served = self.served();
         let path = served.join(format!("{bytes}.dat"));
         if path.is_file() {
-            return Ok(path);
+            return Ok(Some(path));
         }
-        let made = || -> io::Result<()> {
+        let made = || -> io::Result<bool> {
             if served.exists() {
                 std::fs::remove_dir_all(&served)?;
             }
             std::fs::create_dir(&served)?;
             std::fs::set_permissions(&served, Permissions::from_mode(0o755))?;
-            let mut file = File::create(&path)?;
-            io::copy(&mut File::open("/dev/urandom")?.take(bytes), &mut file)?;
+            // Under its own name only when it is whole.
+            let part = served.join("part");
+            let mut file = File::create(&part)?;
+            let mut random = File::open("/dev/urandom")?.take(bytes);
+            while random.limit() > 0 {
+                if interrupts.came() {
+                    return Ok(false);
+                }
+                io::copy(&mut random.by_ref().take(STEP), &mut file)?;
+                file.sync_data()?;
+            }
             file.sync_all()?;
-            std::fs::set_permissions(&path, Permissions::from_mode(0o644))
+            std::fs::set_permissions(&part, Permissions::from_mode(0o644))?;
+            std::fs::rename(&part, &path)?;
+            Ok(true)
         };
-        made().map_err(|e| LabError::system(format!("cannot make {}", path.display()), e))?;
-        Ok(path)
+        let whole =
+            made().map_err(|e| LabError::system(format!("cannot make {}", path.display()), e))?;
+        Ok(whole.then_some(path))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use nix::sys::signal::{SigSet, Signal, raise};
+
     use super::*;
+
+    fn payload(scratch: &Scratch, bytes: u64) -> Option<PathBuf> {
+        let interrupts = Interrupts::hold().unwrap();
+        scratch.payload(bytes, &interrupts).unwrap()
+    }
+
+    #[test]
+    fn a_payload_is_given_up_when_a_signal_has_come() {
+        let scratch = Scratch::new().unwrap();
+        let before = SigSet::thread_get_mask().unwrap();
+        let interrupts = Interrupts::hold().unwrap();
+        raise(Signal::SIGTERM).unwrap();
+        // More than is written between two looks.
+        assert_eq!(scratch.payload(STEP + 1, &interrupts).unwrap(), None);
+        assert_eq!(std::fs::read_dir(scratch.served()).unwrap().count(), 1);
+        // Taken, or it would end this test.
+        assert_eq!(
+            SigSet::from(Signal::SIGTERM).wait().unwrap(),
+            Signal::SIGTERM
+        );
+        drop(interrupts);
+        assert_eq!(SigSet::thread_get_mask().unwrap(), before);
+        assert_eq!(payload(&scratch, 3).unwrap().metadata().unwrap().len(), 3);
+    }
 
     #[test]
     fn the_served_file_has_its_size_and_is_kept_while_that_fits() {
         let scratch = Scratch::new().unwrap();
-        let first = scratch.payload(100_000).unwrap();
+        let first = payload(&scratch, 100_000).unwrap();
         let content = std::fs::read(&first).unwrap();
         assert_eq!(content.len(), 100_000);
         assert!(content.iter().any(|b| *b != 0));
         assert_eq!(
-            std::fs::read(scratch.payload(100_000).unwrap()).unwrap(),
+            std::fs::read(payload(&scratch, 100_000).unwrap()).unwrap(),
             content
         );
-        let second = scratch.payload(5).unwrap();
+        let second = payload(&scratch, 5).unwrap();
         assert_eq!(std::fs::metadata(second).unwrap().len(), 5);
         assert!(!first.exists());
     }

@@ -1,32 +1,34 @@
 //! A run in the simulator.
 
+use std::os::fd::AsFd;
 use std::time::Instant;
 
 use super::definition::Definition;
 use super::document::mistake;
+use super::interrupt::Interrupts;
 use super::plan::{At, Entrant};
 use super::results::{Sample, Series};
 use super::template::{self, Variables};
 use super::variables;
-use super::{Mode, series};
+use super::{Mode, process, series};
 use crate::LabError;
 use crate::shell;
-use crate::simulate::{self, Measure, SimPoint, SimRequest, SimShorthand};
+use crate::simulate::{self, Measure, SimPoint, SimReport, SimRequest, SimShorthand};
 
 /// Simulates one point for `entrant`: what was measured, and the lines over time of a file in chunks.
+/// `None`: the user wants to stop.
 ///
 /// # Errors
 /// A mistake in the experiment's `simulation` table.
 pub(crate) fn run(
-    name: &str,
-    definition: &Definition,
-    mode: Mode,
+    place: &Place<'_>,
     at: &At,
     entrant: &Entrant,
     seed: u64,
-) -> Result<(Sample, Vec<Series>), LabError> {
+) -> Result<Option<(Sample, Vec<Series>)>, LabError> {
+    let (name, definition) = (place.name, place.definition);
     let wrong = |what: String| mistake(name, "simulation", what);
-    let table = filled(name, definition, mode, at, entrant)?;
+    let table = filled(name, definition, place.mode, at, entrant)?;
     let mut said: SimShorthand = table
         .clone()
         .try_into()
@@ -34,7 +36,9 @@ pub(crate) fn run(
     said.seed = Some(seed);
     let request = SimRequest::from_shorthand(&said)?;
     let begin = Instant::now();
-    let report = simulate::run(&request)?;
+    let Some(report) = interruptible(&request, place.interrupts)? else {
+        return Ok(None);
+    };
     let [point] = report.points.as_slice() else {
         return Err(wrong("'flows' must be one number at each point".to_owned()));
     };
@@ -45,6 +49,7 @@ pub(crate) fn run(
     let sample = Sample {
         value,
         invalid: missing.into_iter().collect(),
+        spoiled: false,
         seconds: begin.elapsed().as_secs_f64(),
         bytes: request.file().unwrap_or(0),
         cpu_seconds: None,
@@ -53,7 +58,44 @@ pub(crate) fn run(
         limited_by: Some(point.limited_by.clone()),
         also: also.collect(),
     };
-    Ok((sample, over_time(definition, &entrant.key, point)))
+    Ok(Some((sample, over_time(definition, &entrant.key, point))))
+}
+
+/// What all simulations of an experiment share.
+pub(crate) struct Place<'a> {
+    /// The experiment's name, for messages.
+    pub(crate) name: &'a str,
+    /// What it says.
+    pub(crate) definition: &'a Definition,
+    /// How much of it.
+    pub(crate) mode: Mode,
+    /// Tells when the user wants to stop.
+    pub(crate) interrupts: &'a Interrupts,
+}
+
+/// Simulates in a thread, which nobody waits for once the user wants to stop: the process then ends.
+fn interruptible(
+    request: &SimRequest,
+    interrupts: &Interrupts,
+) -> Result<Option<SimReport>, LabError> {
+    let failed = |e: std::io::Error| LabError::system("cannot run a simulation", e);
+    let (done, running) = std::io::pipe().map_err(failed)?;
+    let request = request.clone();
+    let thread = std::thread::Builder::new()
+        .name("simulation".into())
+        .spawn(move || {
+            // Closed when it is done, whatever comes of it.
+            let _running = running;
+            simulate::run(&request)
+        })
+        .map_err(failed)?;
+    if !process::done_before(done.as_fd(), interrupts.fd()).map_err(failed)? {
+        return Ok(None);
+    }
+    match thread.join() {
+        Ok(report) => report.map(Some),
+        Err(panic) => std::panic::resume_unwind(panic),
+    }
 }
 
 /// The experiment's `simulation` table at a point, as `entrant` has it.

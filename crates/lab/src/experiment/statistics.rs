@@ -12,15 +12,18 @@ pub(crate) fn median(values: &[f64]) -> Option<f64> {
     Some(f64::midpoint(sorted[middle - 1], upper))
 }
 
+/// Values that an interval needs.
+pub(crate) const FEWEST: usize = 3;
+
 /// Half-width of the 95 % confidence interval of the mean, `t · s / √n` with Student's t for n − 1
-/// degrees of freedom. `None` with fewer than two values.
+/// degrees of freedom. `None` with fewer than three values: of two, t is 12.7, and nothing can be said.
 ///
 /// It assumes runs that are independent and roughly normal; with three repetitions t is 4.3, so a
 /// wide interval says "few runs" as much as "runs differ".
 #[allow(clippy::cast_precision_loss, reason = "a few repetitions")]
 pub(crate) fn half_width(values: &[f64]) -> Option<f64> {
     let n = values.len();
-    if n < 2 {
+    if n < FEWEST {
         return None;
     }
     let mean = values.iter().sum::<f64>() / n as f64;
@@ -70,6 +73,7 @@ mod tests {
     fn intervals_of_known_samples() {
         assert_eq!(half_width(&[]), None);
         assert_eq!(half_width(&[7.0]), None);
+        assert_eq!(half_width(&[7.0, 8.0]), None);
         assert_eq!(half_width(&[7.0, 7.0, 7.0]), Some(0.0));
         // s = 1, n = 3: 4.3027 / √3.
         let three = half_width(&[1.0, 2.0, 3.0]).unwrap();
@@ -98,7 +102,7 @@ mod tests {
 
         #[test]
         fn shifting_all_runs_leaves_the_interval(
-            values in prop::collection::vec(0.0..1e6, 2..20),
+            values in prop::collection::vec(0.0..1e6, FEWEST..20),
             shift in 0.0..1e6,
         ) {
             let moved: Vec<f64> = values.iter().map(|v| v + shift).collect();

@@ -58,9 +58,15 @@ pub(crate) fn cpu_per_gigabyte(sample: &Sample) -> Option<f64> {
     (sample.bytes >= WORTH_COUNTING).then_some(sample.cpu_seconds? / gigabytes)
 }
 
-/// A cell in one line for people: program, point, median, published value, further measures,
+/// A cell in one line for people: program, point, median, the value beside it (`reference`), further measures,
 /// processor time.
-pub(crate) fn describe(cell: &Cell, label: &str, unit: &str, also: &[Also]) -> String {
+pub(crate) fn describe(
+    cell: &Cell,
+    label: &str,
+    reference: &str,
+    unit: &str,
+    also: &[Also],
+) -> String {
     let at: Vec<String> = cell
         .at
         .iter()
@@ -73,7 +79,7 @@ pub(crate) fn describe(cell: &Cell, label: &str, unit: &str, also: &[Also]) -> S
     };
     let paper = cell
         .paper
-        .map(|p| format!("  (published {})", short(p)))
+        .map(|p| format!("  ({reference} {})", short(p)))
         .unwrap_or_default();
     let also: String = also
         .iter()
@@ -128,6 +134,7 @@ mod tests {
         Sample {
             value,
             invalid: invalid.iter().map(|s| (*s).to_owned()).collect(),
+            spoiled: false,
             seconds: 2.0,
             bytes: 500_000_000,
             cpu_seconds: Some(0.25),
@@ -147,7 +154,7 @@ mod tests {
         let mut cell = empty("x", at(), Some(90.0));
         add(&mut cell, sample(Some(500.0), &["late"]));
         assert_eq!((cell.median, cell.cpu_per_gigabyte), (None, None));
-        assert!(describe(&cell, "X", "Mbit/s", &[]).contains("no result: late"));
+        assert!(describe(&cell, "X", "published", "Mbit/s", &[]).contains("no result: late"));
         for value in [1.0, 2.0, 3.0] {
             add(&mut cell, sample(Some(value), &[]));
         }
@@ -156,13 +163,13 @@ mod tests {
         assert!((cell.half_width.unwrap() - 2.484).abs() < 1e-3);
         assert_eq!(cell.cpu_per_gigabyte, Some(0.5));
         assert_eq!(cell.samples.len(), 5);
-        let line = describe(&cell, "X", "Mbit/s", &[]);
+        let line = describe(&cell, "X", "published", "Mbit/s", &[]);
         assert!(
             line.contains("p 4") && line.contains("2.000 ± 2.484 Mbit/s"),
             "{line}"
         );
         cell.samples[2].limited_by = Some("loss".to_owned());
-        let line = describe(&cell, "X", "Mbit/s", &[]);
+        let line = describe(&cell, "X", "published", "Mbit/s", &[]);
         assert!(line.contains("limited by loss"), "{line}");
         assert!(
             line.contains("(published 90.00)") && line.contains("2 of 5"),
@@ -185,7 +192,7 @@ mod tests {
         let seconds = cell.also["seconds"];
         assert_eq!(
             (seconds.median, seconds.half_width, seconds.paper),
-            (Some(3.0), Some(0.0), Some(9.0))
+            (Some(3.0), None, Some(9.0))
         );
     }
 

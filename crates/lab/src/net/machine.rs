@@ -146,6 +146,11 @@ impl Changes {
     }
 }
 
+/// Whether a lab has changed settings that are not put back yet; it may still run.
+pub(super) fn is_recorded() -> bool {
+    std::path::Path::new(RECORD).exists()
+}
+
 /// Puts back what a lab left changed that was killed together with all its processes. The caller
 /// holds the lock of labs.
 ///

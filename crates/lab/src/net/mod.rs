@@ -63,6 +63,19 @@ pub struct Outcome {
     pub report: NetReport,
 }
 
+/// Puts back settings of the machine that a lab left changed which was killed with all its processes.
+/// Does nothing while another lab runs, or without root.
+pub fn recover() {
+    if !machine::is_recorded() {
+        return;
+    }
+    if let Ok(_lock) = Lock::acquire(None)
+        && let Err(error) = machine::recover()
+    {
+        tracing::warn!(%error, "settings of the machine could not be put back");
+    }
+}
+
 /// Builds the network, runs the command in it, and takes it down.
 ///
 /// Call it from a process that has no other thread yet: without root it enters a user namespace.
@@ -75,6 +88,8 @@ pub fn run(request: NetRequest) -> Result<Outcome, LabError> {
         return Err(LabError::Usage("a command is missing".into()));
     }
     let program = environment::program()?;
+    // An experiment that starts this holds signals back, and a process inherits that.
+    signals::take_all()?;
     // What is declared later is undone earlier: the lock goes last.
     let lock = Lock::acquire(request.wait)?;
     machine::recover()?;

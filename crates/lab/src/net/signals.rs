@@ -63,6 +63,16 @@ impl Drop for Signals {
     }
 }
 
+/// Takes every signal again: a child of a process that holds some back inherits that.
+///
+/// # Errors
+/// The kernel refuses.
+pub(crate) fn take_all() -> Result<(), LabError> {
+    SigSet::empty()
+        .thread_set_mask()
+        .map_err(|errno| LabError::system("cannot take signals", errno))
+}
+
 /// The signals that end this process: those that are ignored (`nohup`) do not.
 pub(crate) fn ending() -> SigSet {
     let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();

@@ -34,9 +34,6 @@ pub(super) fn all(grid: &Grid<'_>, palette: &Palette) -> Vec<Figure> {
 /// The key of everything that was published, and the class of its colour.
 const PAPER: &str = "paper";
 
-/// The name of what was published.
-const PUBLISHED: &str = "published";
-
 struct Drawer<'a> {
     grid: &'a Grid<'a>,
     palette: &'a Palette,
@@ -209,7 +206,8 @@ impl Drawer<'_> {
             published: true,
         };
         let value = |column| self.grid.published(row, column);
-        self.published(row, PAPER.to_owned(), look, PUBLISHED, value)
+        let label = &self.grid.results.reference;
+        self.published(row, PAPER.to_owned(), look, label, value)
     }
 
     fn published_of_program(
@@ -220,7 +218,7 @@ impl Drawer<'_> {
         look: Look,
     ) -> Option<Series> {
         let named = self.grid.results.programs.get(program)?;
-        let label = format!("{PUBLISHED}, {}", named.label);
+        let label = format!("{}, {}", self.grid.results.reference, named.label);
         self.published(row, keys, look, &label, |column| {
             self.grid.paper(program, row, column)
         })
@@ -286,7 +284,7 @@ impl Drawer<'_> {
         if self.grid.has_paper() {
             legend.push(Entry {
                 key: PAPER.to_owned(),
-                label: PUBLISHED.to_owned(),
+                label: self.grid.results.reference.clone(),
                 look: Look {
                     colour: PAPER.to_owned(),
                     marker: 0,

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use super::{Skipped, also};
 use crate::LabError;
 use crate::experiment::results::Results;
+use crate::experiment::{FEWEST, planned_cells};
 
 /// Largest file that is read; the fullest sweep with every command line is far below one mebibyte.
 const LARGEST: u64 = 64 * 1024 * 1024;
@@ -25,6 +26,22 @@ pub(super) struct Loaded {
 }
 
 impl Loaded {
+    /// `bbc-5.1 (quick)`: one experiment may be there in both modes, and in files of several names.
+    pub(super) fn label(&self) -> String {
+        let (own, mode) = (self.base(), self.results.mode.as_str());
+        match mode {
+            "" => own.to_owned(),
+            mode => format!("{own} ({mode})"),
+        }
+    }
+
+    /// The experiment's name, or the name of its file where that says more (`bbc-5.1-lan`).
+    pub(super) fn base(&self) -> &str {
+        let mode = format!("-{}", self.results.mode);
+        let file = self.name.strip_suffix(&mode);
+        file.unwrap_or(&self.results.experiment)
+    }
+
     /// `results` under a name that is unique.
     pub(super) fn new(name: String, results: Results) -> Self {
         let also = also::all(&results);
@@ -97,7 +114,31 @@ fn one(path: &Path) -> Result<Results, String> {
     if text.len() as u64 > LARGEST {
         return Err(format!("larger than {} MiB: no results", LARGEST >> 20));
     }
-    serde_json::from_str(&text).map_err(|error| format!("not results of an experiment: {error}"))
+    let results = serde_json::from_str(&text)
+        .map_err(|error| format!("not results of an experiment: {error}"))?;
+    Ok(with_extent(without_guesses(results)))
+}
+
+/// Older files do not say how many cells their experiment has.
+fn with_extent(mut results: Results) -> Results {
+    if results.planned == 0 {
+        let cells = planned_cells(&results.experiment, &results.mode);
+        results.planned = cells.unwrap_or(0);
+    }
+    results
+}
+
+/// Intervals of too few runs are left out: older files have those of two.
+fn without_guesses(mut results: Results) -> Results {
+    for cell in &mut results.cells {
+        let valid = cell.samples.iter().filter(|s| s.invalid.is_empty());
+        if valid.count() < FEWEST {
+            cell.half_width = None;
+            let also = cell.also.values_mut();
+            also.for_each(|value| value.half_width = None);
+        }
+    }
+    results
 }
 
 fn nothing(directory: &Path, skipped: &[Skipped]) -> LabError {
@@ -194,6 +235,32 @@ mod tests {
         );
         let missing = all(&directory.path().join("absent")).unwrap_err();
         assert!(matches!(missing, LabError::NotFound(_)), "{missing}");
+    }
+
+    #[test]
+    fn an_older_full_run_says_how_much_of_the_experiment_it_is() {
+        let mut results = super::super::samples::two_by_two();
+        results.mode = "full".to_owned();
+        // Of 8 latencies: 7 numbers of connections for the 5 programs that set them, curl with one, and
+        // longhaul that chooses.
+        assert_eq!(with_extent(results.clone()).planned, 8 * (7 * 5 + 1 + 1));
+        results.experiment = "mine".to_owned();
+        assert_eq!(with_extent(results).planned, 0);
+    }
+
+    #[test]
+    fn an_interval_of_two_runs_is_not_shown() {
+        let mut results = super::super::samples::with_more();
+        results.cells[0].samples.pop();
+        let shown = without_guesses(results);
+        assert_eq!(shown.cells[0].half_width, None);
+        assert!(
+            shown.cells[0]
+                .also
+                .values()
+                .all(|value| value.half_width.is_none())
+        );
+        assert!(shown.cells[1].half_width.is_some());
     }
 
     #[test]

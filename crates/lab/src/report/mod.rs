@@ -4,7 +4,7 @@
 //! sorts their cells. `lines` decides which go into which
 //! chart of a `figure`; `chart` draws one, `poster` makes an SVG file of several. `table` and `csv`
 //! write the numbers, `timeline` draws what was kept over time, `summary` says what the numbers come
-//! to, `page` puts all together. Every string
+//! to, `index` sorts experiments by paper and figure, `page` puts all together. Every string
 //! from a results file goes through `markup` or `csv`, which escape it.
 
 mod also;
@@ -12,6 +12,7 @@ mod chart;
 mod csv;
 mod figure;
 mod grid;
+mod index;
 mod lines;
 mod load;
 mod markup;

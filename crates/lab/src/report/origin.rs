@@ -9,7 +9,7 @@ pub(super) fn line(results: &Results) -> String {
     let environment = &results.environment;
     let mut parts = vec![
         number::moment(&results.started),
-        format!("{} run", results.mode),
+        extent(results),
         format!("seed {}", results.seed),
     ];
     if !environment.kernel.is_empty() {
@@ -19,6 +19,20 @@ pub(super) fn line(results: &Results) -> String {
         parts.push(number::count(environment.cpus, "processor"));
     }
     parts.join(", ")
+}
+
+/// `full run, all 56 cells` or `full run, 12 of 56 cells`.
+fn extent(results: &Results) -> String {
+    let mode = &results.mode;
+    let own = results.cells.iter().filter(|cell| cell.chosen.is_none());
+    let measured = own.filter(|cell| cell.median.is_some()).count();
+    match results.planned {
+        0 => format!("{mode} run, {}", number::count(measured, "cell")),
+        planned if measured >= planned => {
+            format!("{mode} run, all {}", number::count(measured, "cell"))
+        }
+        planned => format!("{mode} run, {measured} of {planned} cells"),
+    }
 }
 
 /// The command that runs the experiment again.
@@ -67,7 +81,17 @@ mod tests {
     fn the_line_says_when_and_on_what() {
         assert_eq!(
             line(&samples::two_by_two()),
-            "2026-11-20 13:55 UTC, quick run, seed 7, Linux 6.18.0, 2 processors"
+            "2026-11-20 13:55 UTC, quick run, 8 cells, seed 7, Linux 6.18.0, 2 processors"
         );
+    }
+
+    #[test]
+    fn a_full_run_says_how_many_cells_of_how_many_it_has() {
+        let mut results = samples::two_by_two();
+        results.mode = "full".to_owned();
+        results.planned = 20;
+        assert_eq!(extent(&results), "full run, 8 of 20 cells");
+        results.planned = 8;
+        assert_eq!(extent(&results), "full run, all 8 cells");
     }
 }

@@ -6,8 +6,8 @@ use super::load::Loaded;
 use super::markup::Markup;
 use super::summary::{self, Statement, Summary};
 use super::theme::{self, Palette};
-use super::{Skipped, chart, number, origin, strip, table, timeline};
-use crate::experiment::results::Results;
+use super::{Skipped, chart, index, number, origin, strip, table, timeline};
+use crate::experiment::results::{self, Results};
 
 /// Layout and looks of everything but charts.
 const STYLE: &str = include_str!("style.css");
@@ -111,32 +111,30 @@ fn subtitle(sections: &[Section<'_>]) -> String {
     format!("{experiments}, each beside the published values where there are any")
 }
 
+/// An index by paper and figure; what reproduces none is under its own heading.
 fn contents(markup: &mut Markup, sections: &[Section<'_>]) {
     markup.element("nav", &[("aria-label", "Contents")], |nav| {
-        nav.element("ol", &[], |list| {
-            list.element("li", &[], |item| {
-                item.leaf("a", &[("href", "#summary")], "Summary");
-            });
-            for section in sections {
-                let target = format!("#{}", section.loaded.name);
-                list.element("li", &[], |item| {
-                    item.element("a", &[("href", &target)], |link| {
-                        link.leaf("b", &[], &short_name(&section.loaded.results));
-                        link.leaf("span", &[], &section.loaded.results.title);
-                    });
-                });
-            }
+        nav.element("p", &[], |line| {
+            line.leaf("a", &[("href", "#summary")], "Summary");
         });
+        for paper in index::by_paper(sections.iter().map(|section| section.loaded)) {
+            nav.leaf("h2", &[], &paper.name);
+            nav.element("ol", &[], |list| {
+                for entry in &paper.entries {
+                    let Some(section) = sections.get(entry.place) else {
+                        continue;
+                    };
+                    let target = format!("#{}", section.loaded.name);
+                    list.element("li", &[], |item| {
+                        item.element("a", &[("href", &target)], |link| {
+                            link.leaf("b", &[], &entry.figure);
+                            link.leaf("span", &[], &section.loaded.results.title);
+                        });
+                    });
+                }
+            });
+        }
     });
-}
-
-/// `bbc-5.1 (quick)`: one experiment may be there in both modes.
-fn short_name(results: &Results) -> String {
-    if results.mode.is_empty() {
-        results.experiment.clone()
-    } else {
-        format!("{} ({})", results.experiment, results.mode)
-    }
 }
 
 fn overview(markup: &mut Markup, sections: &[Section<'_>], skipped: &[Skipped]) {
@@ -175,11 +173,11 @@ fn line(markup: &mut Markup, section: &Section<'_>) {
     markup.element("li", &[], |item| {
         item.element("div", &[("class", "which")], |which| {
             let target = format!("#{}", section.loaded.name);
-            which.leaf("a", &[("href", &target)], &short_name(results));
+            which.leaf("a", &[("href", &target)], &section.loaded.label());
             which.leaf("span", &[], &results.title);
             which.leaf("small", &[], &coverage);
         });
-        statements(item, &papers, "no published values");
+        statements(item, &papers, "nothing to compare with");
         statements(item, &peers, "no peer to compare with");
     });
 }
@@ -213,7 +211,7 @@ fn experiment(markup: &mut Markup, section: &Section<'_>, palette: &Palette) {
             part.element("h2", &[], |heading| {
                 heading.text(&results.title);
                 heading.text(" ");
-                heading.leaf("span", &[], &short_name(results));
+                heading.leaf("span", &[], &section.loaded.label());
             });
             about(part, results);
             for measured in &section.parts {
@@ -222,7 +220,7 @@ fn experiment(markup: &mut Markup, section: &Section<'_>, palette: &Palette) {
             for (index, timeline) in section
                 .grid()
                 .iter()
-                .flat_map(|g| timeline::all(g))
+                .flat_map(|g| timeline::all(g, palette))
                 .enumerate()
             {
                 timeline.write(part, &format!("{name}-time-{index}"));
@@ -259,7 +257,10 @@ fn about(markup: &mut Markup, results: &Results) {
         markup.leaf(
             "p",
             &[("class", "source")],
-            &format!("Published values: {}", results.source),
+            &match results.reference.as_str() {
+                results::PUBLISHED => format!("Published values: {}", results.source),
+                other => format!("Values called '{other}': {}", results.source),
+            },
         );
     }
     let took = number::duration(results.seconds);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::experiment::results::{
-    Also, AlsoValue, Axis, Cell, Chart, Environment, Program, Results, Sample, Series,
+    Also, AlsoValue, Axis, Cell, Chart, Environment, PUBLISHED, Program, Results, Sample, Series,
 };
 
 /// Two programs, two stream counts, two latencies, three runs each. Cells are in the order of
@@ -30,11 +30,15 @@ pub(super) fn two_by_two() -> Results {
         experiment: "bbc-5.1".to_owned(),
         title: "Parallel streams against latency".to_owned(),
         source: "BBC WHP 178, table 5.1".to_owned(),
+        reference: PUBLISHED.to_owned(),
         mode: "quick".to_owned(),
         started: "2026-11-20T13:55:00Z".to_owned(),
         seconds: 724.0,
         seed: 7,
         options: Vec::new(),
+        definition: String::new(),
+        unfinished: Vec::new(),
+        planned: 0,
         environment: Environment {
             kernel: "6.18.0".to_owned(),
             cpus: 2,
@@ -127,6 +131,7 @@ fn cell(program: &str, row: &str, column: &str, median: f64) -> Cell {
     let run = |value: f64| Sample {
         value: Some(value),
         invalid: Vec::new(),
+        spoiled: false,
         seconds: 8.0,
         bytes: 67_108_864,
         cpu_seconds: Some(0.4),

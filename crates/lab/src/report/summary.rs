@@ -85,7 +85,10 @@ fn papers(grid: &Grid<'_>) -> Vec<Statement> {
             })
             .collect();
         if let Some(spread) = Spread::of(ratios) {
-            statements.push(statement(format!("{} / published", named.label), spread));
+            statements.push(statement(
+                format!("{} / {}", named.label, grid.results.reference),
+                spread,
+            ));
         }
     }
     statements
@@ -223,6 +226,8 @@ fn coverage(grid: &Grid<'_>) -> String {
         all += runs.all;
         valid += runs.valid;
     }
+    // Of the whole experiment, if its results say how large that is.
+    let wanted = wanted.max(grid.results.planned);
     let mut text = format!(
         "{measured} of {wanted} cells measured, {}",
         number::count(all, "run")

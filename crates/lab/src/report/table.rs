@@ -4,7 +4,7 @@ use super::csv::ratio;
 use super::grid::{self, Grid, Runs};
 use super::markup::Markup;
 use super::{number, tip};
-use crate::experiment::results::{Axis, Cell};
+use crate::experiment::results::{self, Axis, Cell};
 
 /// Writes the table in a box that scrolls by itself. `id` must be unique on the page.
 pub(super) fn write(markup: &mut Markup, grid: &Grid<'_>, id: &str) {
@@ -82,7 +82,10 @@ impl Layout {
 }
 
 fn caption_text(grid: &Grid<'_>, layout: &Layout) -> String {
-    let mut text = format!("{}: median of the runs", grid.results.unit);
+    let mut text = match grid.results.unit.as_str() {
+        "" => "median of the runs".to_owned(),
+        unit => format!("{unit}: median of the runs"),
+    };
     if grid
         .results
         .cells
@@ -97,14 +100,14 @@ fn caption_text(grid: &Grid<'_>, layout: &Layout) -> String {
         } else {
             "below"
         };
-        let below = if layout.paper_line {
-            ""
-        } else {
-            "the published value and "
+        let value = match grid.results.reference.as_str() {
+            results::PUBLISHED => "the published value".to_owned(),
+            other => format!("the value called '{other}'"),
         };
-        text.push_str(&format!(
-            "; {place} it {below}the ratio to the published value"
-        ));
+        text.push_str(&match layout.paper_line {
+            true => format!("; {place} it the ratio to {value}"),
+            false => format!("; {place} it {value} and the ratio to it"),
+        });
     }
     if let ([program], Rows::Values) = (grid.results.programs.as_slice(), layout.rows) {
         text.push_str(&format!("; {}", program.label));
@@ -118,7 +121,7 @@ fn head(markup: &mut Markup, grid: &Grid<'_>, layout: &Layout) {
         match (&grid.results.down, layout.rows) {
             (_, Rows::Points) => {
                 let labels = grid.programs().map(|(_, program)| program.label.as_str());
-                let published = layout.paper_line.then_some(PUBLISHED);
+                let published = layout.paper_line.then_some(grid.results.reference.as_str());
                 let columns = published.into_iter().chain(labels).collect();
                 (grid::axis_name(across), "program".to_owned(), columns)
             }
@@ -220,7 +223,11 @@ fn points(markup: &mut Markup, grid: &Grid<'_>, layout: &Layout) {
 
 fn paper_line(markup: &mut Markup, grid: &Grid<'_>, row: usize) {
     markup.element("tr", &[], |line| {
-        line.leaf("th", &[("scope", "row"), ("class", PUBLISHED)], PUBLISHED);
+        line.leaf(
+            "th",
+            &[("scope", "row"), ("class", PUBLISHED)],
+            &grid.results.reference,
+        );
         for column in 0..grid.columns() {
             published_cell(line, grid.published(row, column));
         }

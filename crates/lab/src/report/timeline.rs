@@ -1,4 +1,5 @@
-//! Lines over time: a chart for each cell of which the experiment kept samples.
+//! Lines over time: a chart for each cell of which the experiment kept samples, or one for all programs
+//! at a point.
 
 use super::chart::{Size, swatch};
 use super::figure::Look;
@@ -6,7 +7,8 @@ use super::grid::Grid;
 use super::markup::Markup;
 use super::number::coordinate;
 use super::scale::{Linear, Vertical};
-use super::{number, svg, theme, ticks};
+use super::theme::{self, Palette};
+use super::{number, svg, ticks};
 use crate::experiment::results::{Chart, Series};
 
 /// All charts over time with one title.
@@ -14,51 +16,74 @@ use crate::experiment::results::{Chart, Series};
 pub(super) struct Timeline<'a> {
     /// Title and unit.
     chart: &'a Chart,
-    /// Names of the lines, in the order of their colours.
+    /// Names of the lines.
     names: Vec<String>,
-    /// A chart for each cell: its title, its lines with the index of their names.
+    /// Their colours, where they are programs, which have the same everywhere; empty: in order.
+    colours: Vec<String>,
+    /// A chart for each cell, or for each point where programs share it: its title, its lines with the
+    /// index of their names.
     panels: Vec<(String, Vec<(usize, &'a Series)>)>,
 }
 
 /// The charts over time of an experiment that have something to show.
-pub(super) fn all<'a>(grid: &Grid<'a>) -> Vec<Timeline<'a>> {
+pub(super) fn all<'a>(grid: &Grid<'a>, palette: &Palette) -> Vec<Timeline<'a>> {
     let charts = grid.results.charts.iter().enumerate();
     charts
-        .map(|(index, chart)| one(grid, index, chart))
+        .map(|(index, chart)| one(grid, palette, index, chart))
         .filter(|timeline| !timeline.panels.is_empty())
         .collect()
 }
 
-fn one<'a>(grid: &Grid<'a>, index: usize, chart: &'a Chart) -> Timeline<'a> {
+fn one<'a>(grid: &Grid<'a>, palette: &Palette, index: usize, chart: &'a Chart) -> Timeline<'a> {
     let of_chart = |series: &&Series| series.chart == index && drawable(series);
-    let several = grid.results.cells.iter().any(|cell| {
-        let mut series = cell.series.iter();
-        series.any(|series| series.chart == index && series.run > 0)
-    });
+    let drawn = || {
+        let cells = grid.results.cells.iter();
+        cells.flat_map(|cell| cell.series.iter()).filter(of_chart)
+    };
+    let several = drawn().any(|series| series.run > 0);
+    let first = drawn().next().map(|series| &series.line);
+    // Programs of which each has the same one line are drawn together; lines of one program that
+    // belong together are its own chart.
+    let together = drawn().all(|series| Some(&series.line) == first);
     let mut timeline = Timeline {
         chart,
         names: Vec::new(),
+        colours: Vec::new(),
         panels: Vec::new(),
     };
     for (place, cell) in grid.cells() {
+        let program = grid.results.programs.get(place.program);
+        let label = program.map_or("", |program| program.label.as_str());
+        let point = grid.point_name(place.row, place.column);
         let mut lines = Vec::new();
         for series in cell.series.iter().filter(of_chart) {
-            let name = if several {
-                format!("{}, run {}", series.line, series.run + 1)
-            } else {
-                series.line.clone()
+            let line = if together { label } else { &series.line };
+            let name = match several {
+                true => format!("{line}, run {}", series.run + 1),
+                false => line.to_owned(),
             };
             let known = timeline.names.iter().position(|other| *other == name);
             lines.push((known.unwrap_or(timeline.names.len()), series));
             if known.is_none() {
                 timeline.names.push(name);
+                let colour = together.then(|| palette.colour(&cell.program));
+                timeline.colours.extend(colour);
             }
         }
-        if !lines.is_empty() {
-            let program = grid.results.programs.get(place.program);
-            let label = program.map_or("", |program| program.label.as_str());
-            let point = grid.point_name(place.row, place.column);
-            timeline.panels.push((format!("{label}: {point}"), lines));
+        if lines.is_empty() {
+            continue;
+        }
+        let title = match together {
+            true => point,
+            false => format!("{label}: {point}"),
+        };
+        match timeline
+            .panels
+            .iter_mut()
+            .find(|(known, _)| *known == title)
+        {
+            Some((_, there)) => there.extend(lines),
+            None => timeline.panels.push((title, lines)),
         }
     }
     timeline
@@ -195,7 +220,10 @@ impl Timeline<'_> {
 
     fn look(&self, index: usize) -> Look {
         Look {
-            colour: format!("r{}", theme::ramp(index, self.names.len())),
+            colour: match self.colours.get(index) {
+                Some(colour) => colour.clone(),
+                None => format!("r{}", theme::ramp(index, self.names.len())),
+            },
             marker: index,
             published: false,
         }
@@ -282,14 +310,16 @@ impl Frame {
 
 #[cfg(test)]
 mod tests {
+    use super::super::load::Loaded;
     use super::super::samples;
     use super::*;
     use crate::experiment::results::Results;
 
     fn drawn(results: &Results) -> String {
         let mut markup = Markup::default();
+        let loaded = [Loaded::new("one".to_owned(), results.clone())];
         let grid = Grid::of(results);
-        for timeline in all(&grid) {
+        for timeline in all(&grid, &Palette::of(&loaded)) {
             timeline.write(&mut markup, "t");
         }
         markup.finish()
@@ -310,6 +340,25 @@ mod tests {
             "{chart}"
         );
         assert!(chart.contains("longhaul: parallel streams 1, one-way latency 1"));
+    }
+
+    #[test]
+    fn programs_with_one_line_each_share_a_chart() {
+        let mut results = samples::with_more();
+        results.cells[0].series.pop();
+        let own = results.cells[0].clone();
+        let other = results
+            .cells
+            .iter_mut()
+            .find(|cell| cell.program != own.program && cell.at == own.at);
+        other.unwrap().series = own.series.clone();
+        let chart = drawn(&results);
+        assert_eq!(chart.matches("class=\"chart\"").count(), 1);
+        for name in ["longhaul", "globus-url-copy"] {
+            assert!(chart.contains(&format!("<span>{name}</span>")), "{name}");
+            assert!(chart.contains(&format!("{name}: 64.0 to 512")), "{name}");
+        }
+        assert!(chart.contains(">parallel streams 1, one-way latency 1"));
     }
 
     #[test]

@@ -15,7 +15,7 @@ pub(super) fn measured(grid: &Grid<'_>, place: Place, cell: &Cell) -> String {
         value(cell, &results.unit),
     ];
     if let Some(paper) = cell.paper {
-        let mut line = format!("published {}", number::value(paper));
+        let mut line = format!("{} {}", results.reference, number::value(paper));
         if let Some(ratio) = ratio(cell.median, cell.paper) {
             line.push_str(&format!(", \u{d7}{}", number::ratio(ratio)));
         }

@@ -30,7 +30,7 @@ pub use tuned::{SimChunk, Tuned};
 /// Simulates what was asked for, for each number of connections.
 ///
 /// # Errors
-/// [`LabError::Usage`]: what [`SimRequest::check`] refuses.
+/// [`LabError::Usage`]: what [`SimRequest::check`] refuses, a transfer in chunks that has no time for one.
 pub fn run(request: &SimRequest) -> Result<SimReport, LabError> {
     request.check()?;
     let points = match &request.flows {
@@ -39,7 +39,7 @@ pub fn run(request: &SimRequest) -> Result<SimReport, LabError> {
             points(request, &fixed)
         }
         Flows::Auto => points(request, &[Streams::Automatic]),
-        Flows::Tuned(tuned) => vec![tuned::simulate(request, *tuned)],
+        Flows::Tuned(tuned) => vec![tuned::simulate(request, *tuned)?],
     };
     Ok(SimReport {
         setting: Setting::of(request),

@@ -142,6 +142,13 @@ impl SimRequest {
         self.bytes.or(self.tuned().map(|_| tuned::FILE))
     }
 
+    /// Whether another seed can give another result: a file over an undisturbed path meets nothing
+    /// that is random.
+    pub fn is_random(&self) -> bool {
+        let disturbed = !self.jitter.is_zero() || self.loss != Loss::Never;
+        self.file().is_none() || disturbed || self.cross_traffic.is_some()
+    }
+
     /// What longhaul begins with when nobody says (`tune::streams`), on this path and for this file.
     pub fn automatic_flows(&self) -> u32 {
         tune::streams::first(self.base_rtt(), self.bytes, BLOCK, u32::MAX)

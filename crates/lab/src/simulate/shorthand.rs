@@ -76,12 +76,17 @@ impl SimRequest {
         if let Some(text) = &said.flows {
             request.flows = text.parse()?;
         }
-        read(&mut request.rate, "--rate", &said.rate, units::rate)?;
+        read(
+            &mut request.rate,
+            "--rate",
+            &said.rate,
+            units::rate_with_unit,
+        )?;
         read(
             &mut request.access_rate,
             "--access-rate",
             &said.access_rate,
-            units::rate,
+            units::rate_with_unit,
         )?;
         read(&mut request.window, "--window", &said.window, units::size)?;
         read(&mut request.duration, "--time", &said.duration, units::time)?;
@@ -94,12 +99,20 @@ impl SimRequest {
         read(&mut request.jitter, "--jitter", &said.jitter, units::time)?;
         request.bytes = optional("--bytes", &said.bytes, units::size)?;
         if let Some(text) = &said.autopar {
+            if request.tuned().is_none() {
+                let why = "it is for --flows mi, mi+, aimd and probe, which find the number";
+                return Err(named("--autopar", why));
+            }
             request.autopar = Parameters::parse(text).map_err(|e| named("--autopar", e))?;
         }
         if request.file().is_some() && said.duration.is_none() {
             request.duration = PATIENCE;
         }
-        request.cross_traffic = optional("--cross-traffic", &said.cross_traffic, units::rate)?;
+        request.cross_traffic = optional(
+            "--cross-traffic",
+            &said.cross_traffic,
+            units::rate_with_unit,
+        )?;
         if let Some(share) = optional("--loss", &said.loss, units::probability)? {
             request.loss = Loss::Independent(share);
         }

@@ -11,6 +11,7 @@ use tune::streams::chunked::{self, Mode, Optimum, Parameters, RoundTrips, Tuner}
 use super::point;
 use super::report::SimPoint;
 use super::request::SimRequest;
+use crate::LabError;
 
 /// Who finds the number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,7 +105,10 @@ pub struct SimChunk {
 }
 
 /// Simulates the transfer of a file.
-pub(super) fn simulate(request: &SimRequest, tuned: Tuned) -> SimPoint {
+///
+/// # Errors
+/// [`LabError::Usage`]: not one chunk arrives in the time that is given.
+pub(super) fn simulate(request: &SimRequest, tuned: Tuned) -> Result<SimPoint, LabError> {
     let parameters = request.autopar;
     let mut stream = point::flow(request);
     stream.tcp.unsent = stream.tcp.mss.into();
@@ -121,16 +125,23 @@ pub(super) fn simulate(request: &SimRequest, tuned: Tuned) -> SimPoint {
         tuned.tuner(parameters, start)
     });
     let limiter = outcome.limited_by.limiter;
+    if outcome.parts.is_empty() {
+        return Err(LabError::Usage(format!(
+            "--time: not one chunk of the file arrives in {} s, so that no number of connections can be \
+             said; give it more time",
+            request.duration.as_secs_f64()
+        )));
+    }
     let own = outcome.whole_parts().len();
     let chunks: Vec<SimChunk> = outcome.parts.iter().map(chunk).collect();
     let end = own.checked_sub(1).and_then(|last| chunks.get(last));
-    SimPoint {
+    Ok(SimPoint {
         flows: end.map_or(0, |end| end.streams),
         seconds: outcome.complete.then_some(outcome.elapsed.as_secs_f64()),
         end: end.cloned(),
         chunks,
         ..point::point(&outcome.flows, outcome.elapsed, limiter)
-    }
+    })
 }
 
 fn chunk(part: &Part) -> SimChunk {

@@ -6,7 +6,7 @@ fn brief(flows: &str) -> SimRequest {
     let text = |text: &str| Some(text.to_owned());
     SimRequest::from_shorthand(&SimShorthand {
         flows: text(flows),
-        autopar: text("delta=1s"),
+        autopar: text("delta=1s").filter(|_| flows != "4"),
         bytes: text("120MB"),
         jitter: text("120us"),
         ..SimShorthand::default()

@@ -190,7 +190,7 @@ fn at_most(time: Duration, most: Duration) -> Result<(), Fault> {
 }
 
 fn rate(text: &str) -> Result<Rate, Fault> {
-    match units::rate(text)? {
+    match units::rate_with_unit(text)? {
         rate if rate.as_bits_per_second() == 0 => Err(Fault::new(
             "a rate of 0 would let nothing pass; leave it out for no limit",
         )),

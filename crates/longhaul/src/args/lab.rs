@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use lab::experiment::{Mode, RunRequest};
@@ -63,7 +64,8 @@ pub(crate) struct NetArgs {
     /// Round trip without queues (`100ms`) [default: 0]
     #[arg(long, value_name = "TIME")]
     rtt: Option<String>,
-    /// Bottleneck rate of each direction (`1gbit`, `56kbit`) [default: no limit]
+    /// Bottleneck rate of each direction (`1gbit`, `56kbit`; numbers below 1000 need a unit)
+    /// [default: no limit]
     #[arg(long, value_name = "RATE")]
     rate: Option<String>,
     /// Packets lost at random (`0.5%`) [default: none]
@@ -144,12 +146,16 @@ pub(crate) struct ListArgs {
 
 /// Run an experiment and keep its results
 ///
-/// NAME is one of `longhaul lab list`, or the path of an experiment file. Each measurement is a
-/// fresh network and fresh servers; programs take turns. Programs that are not installed are left
-/// out and named. Results go to OUT/NAME-quick.json and .csv (one line a run).
+/// NAME is one of `longhaul lab list`, the path of an experiment file, or `all`. Each measurement is
+/// a fresh network and fresh servers; programs take turns. Programs that are not installed are left
+/// out and named. Results go to OUT/NAME-quick.json and .csv (one line a run), cell by cell: cells
+/// that are there and are not measured again stay. A run that was interrupted goes on with --resume.
+///
+///   longhaul lab run all --budget 2h --resume
 #[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct RunArgs {
-    /// Experiment
+    /// Experiment, or `all` that ship
     name: String,
     /// The published sweep, file sizes and repetitions (hours)
     #[arg(long, conflicts_with = "quick")]
@@ -172,12 +178,43 @@ pub(crate) struct RunArgs {
     /// Only these programs
     #[arg(long = "program", value_name = "KEY")]
     programs: Vec<String>,
+    /// Run only what the results in OUT lack, cells that were interrupted among it
+    #[arg(long, conflicts_with = "fresh")]
+    resume: bool,
+    /// Set the results in OUT aside, as NAME-quick.json~, and begin anew
+    #[arg(long)]
+    fresh: bool,
+    /// Wait for another lab on this machine to end instead of refusing
+    #[arg(long)]
+    wait: bool,
+    /// With `all`: how long it may take (`90min`, `8h`); repetitions are trimmed, at last experiments
+    /// left out
+    #[arg(long, value_name = "TIME", value_parser = budget)]
+    pub(crate) budget: Option<Duration>,
+    /// Say what would be run and how long it would take, and end
+    #[arg(long)]
+    pub(crate) dry_run: bool,
 }
 
 impl RunArgs {
+    /// Whether every experiment is meant.
+    pub(crate) fn is_all(&self) -> bool {
+        self.name == "all"
+    }
+
     /// As the library takes it.
-    pub(crate) fn request(&self) -> RunRequest {
-        RunRequest {
+    ///
+    /// # Errors
+    /// Options that do not go with all experiments, or only with them.
+    pub(crate) fn request(&self) -> Result<RunRequest, lab::LabError> {
+        let refused = |what: &str| Err(lab::LabError::Usage(what.to_owned()));
+        if self.is_all() && !(self.only.is_empty() && self.programs.is_empty()) {
+            return refused("--only and --program are for one experiment, not for `all`");
+        }
+        if !self.is_all() && self.budget.is_some() {
+            return refused("--budget is for `lab run all`; one experiment has --repetitions");
+        }
+        Ok(RunRequest {
             name: self.name.clone(),
             mode: if self.full { Mode::Full } else { Mode::Quick },
             out: self.out.clone(),
@@ -185,8 +222,33 @@ impl RunArgs {
             seed: self.seed,
             only: self.only.clone(),
             programs: self.programs.clone(),
-        }
+            resume: self.resume,
+            fresh: self.fresh,
+            wait: self.wait,
+            at_most: None,
+            until: None,
+        })
     }
+}
+
+/// `90s`, `45min`, `8h`.
+fn budget(text: &str) -> Result<Duration, String> {
+    let text = text.trim();
+    let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.'));
+    let (number, unit) = text.split_at(split.unwrap_or(text.len()));
+    let each = match unit.trim() {
+        "s" => Some(1.0),
+        "m" | "min" => Some(60.0),
+        "h" => Some(3600.0),
+        _ => None,
+    };
+    let seconds = each
+        .zip(number.parse::<f64>().ok())
+        .map(|(each, n)| each * n);
+    seconds
+        .filter(|seconds| *seconds > 0.0 && *seconds < 1e8)
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| format!("'{text}' is not a time; write it like 90min or 8h"))
 }
 
 /// Draw results as one HTML page with tables and figures, beside the published numbers
@@ -205,4 +267,19 @@ pub(crate) struct ReportArgs {
 pub(crate) struct TraceArgs {
     /// `drsftp-path` or `drsftp-wan`
     pub(crate) name: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_has_a_unit() {
+        assert_eq!(budget("90min"), Ok(Duration::from_secs(5400)));
+        assert_eq!(budget("1.5 h"), Ok(Duration::from_secs(5400)));
+        assert_eq!(budget("30s"), Ok(Duration::from_secs(30)));
+        for text in ["", "90", "h", "0h", "-1h", "1e99h", "2 days"] {
+            assert!(budget(text).is_err(), "{text}");
+        }
+    }
 }

@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 use lab::LabError;
 use lab::simulate::{SimRequest, SimShorthand};
 
-use crate::output::print;
+use crate::output::{print, say};
 
 /// Simulate parallel TCP connections over a bottleneck
 ///
@@ -20,11 +20,11 @@ pub(crate) struct SimArgs {
     /// `mi+`, `aimd` (the modes of the paper), `probe` (longhaul's own) [default: 1..64]
     #[arg(long, value_name = "N")]
     flows: Option<String>,
-    /// Parameters of `mi`, `mi+`, `aimd` and `probe`, such as `eta=0.7,delta=5s`: n0, eta, gamma,
+    /// Only with these --flows: parameters of `mi`, `mi+`, `aimd` and `probe`, such as `eta=0.7,delta=5s`: n0, eta, gamma,
     /// alpha, beta, delta, rho, most, rtt, optimum [default: the paper's]
     #[arg(long, value_name = "KEY=VALUE,...")]
     autopar: Option<String>,
-    /// Bottleneck rate [default: 100mbit]
+    /// Bottleneck rate (`1gbit`; numbers below 1000 need a unit) [default: 100mbit]
     #[arg(long, value_name = "RATE")]
     rate: Option<String>,
     /// One-way propagation delay of the bottleneck [default: 10ms]
@@ -77,7 +77,8 @@ pub(crate) struct SimArgs {
     /// The sending host holds each packet back for a random time up to this [default: none]
     #[arg(long, value_name = "TIME")]
     jitter: Option<String>,
-    /// Random events repeat with the same seed [default: 1]
+    /// Random events repeat with the same seed; a file without --jitter, --loss and --cross-traffic
+    /// meets none [default: 1]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// How the result is written
@@ -100,7 +101,14 @@ impl SimArgs {
     /// Simulates and prints.
     pub(crate) fn run(self) -> Result<u8, LabError> {
         let format = self.format;
+        let seeded = self.seed.is_some();
         let request = SimRequest::from_shorthand(&self.shorthand())?;
+        if seeded && !request.is_random() {
+            say(
+                "longhaul lab sim: --seed changes nothing here: without --jitter, --loss and \
+                 --cross-traffic nothing that happens to a file is random",
+            );
+        }
         let report = lab::simulate::run(&request)?;
         let text = match format {
             Format::Text => report.to_text(),

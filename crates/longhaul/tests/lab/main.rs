@@ -19,6 +19,7 @@ mod demo;
 mod experiment;
 mod harness;
 mod hosts;
+mod killed;
 mod loss;
 mod order;
 mod probe;

@@ -28,6 +28,7 @@ fn impossible_paths() {
     for (options, words) in [
         (["--rate", "0"], ["--rate", "0"]),
         (["--rate", "fast"], ["--rate", "'fast'"]),
+        (["--rate", "100"], ["--rate", "100mbit"]),
         (["--loss", "101%"], ["--loss", "101%"]),
         (["--loss", "2"], ["--loss", "2"]),
         (["--rtt", "2h"], ["--rtt", "2h"]),

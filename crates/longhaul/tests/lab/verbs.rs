@@ -76,8 +76,74 @@ fn what_makes_no_sense_is_refused_in_one_line() {
         (&["lab", "report", "--results", "no/where"], 4, "no/where"),
         (&["lab", "sim", "--flows", "0"], 2, "--flows"),
         (&["lab", "sim", "--rate", "0"], 2, "--rate"),
+        (&["lab", "sim", "--rate", "100"], 2, "100mbit"),
+        (&["lab", "sim", "--access-rate", "1"], 2, "--access-rate"),
+        (&["lab", "sim", "--cross-traffic", "20"], 2, "20mbit"),
+        (
+            &["lab", "sim", "--flows", "4", "--autopar", "eta=0.7"],
+            2,
+            "--autopar",
+        ),
+        (&["lab", "sim", "--autopar", "eta=0.7"], 2, "mi"),
+        (
+            &["lab", "sim", "--flows", "mi", "--time", "10s"],
+            2,
+            "--time",
+        ),
+        (&["lab", "run", "all", "--only", "p=1"], 2, "--only"),
+        (&["lab", "run", "bbc-5.1", "--budget", "1h"], 2, "--budget"),
         (&["lab", "trace", "mars"], 2, "mars"),
     ] {
         assert_refused(&longhaul(arguments), code, &[word]);
     }
+}
+
+#[test]
+fn a_seed_that_changes_nothing_is_told() {
+    let told = |more: &[&str]| {
+        let mut arguments = vec![
+            "lab", "sim", "--seed", "7", "--flows", "mi", "--bytes", "1MB",
+        ];
+        arguments.extend(more);
+        let output = longhaul(&arguments);
+        assert!(output.status.success(), "{}", stderr(&output));
+        stderr(&output)
+    };
+    let note = told(&[]);
+    assert!(
+        note.contains("--seed changes nothing") && note.lines().count() == 1,
+        "{note}"
+    );
+    assert_eq!(told(&["--jitter", "12us"]), "");
+    assert_eq!(told(&["--loss", "0.1%"]), "");
+}
+
+#[test]
+fn a_dry_run_says_what_would_be_run_and_makes_nothing() {
+    let directory = directory();
+    let out = directory.path().join("r");
+    let out = out.to_str().unwrap();
+    let output = longhaul(&["lab", "run", "ns2-static", "--dry-run", "--out", out]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let told = stdout(&output);
+    assert!(
+        told.contains("ns2-static (quick): ") && told.contains("cells of"),
+        "{told}"
+    );
+    let output = longhaul(&[
+        "lab",
+        "run",
+        "all",
+        "--dry-run",
+        "--budget",
+        "2h",
+        "--out",
+        out,
+    ]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let told = stdout(&output);
+    for name in ["experiment", "ns2-static", "autopar-fig7", "all"] {
+        assert!(told.lines().any(|line| line.starts_with(name)), "{told}");
+    }
+    assert!(!std::path::Path::new(out).exists());
 }

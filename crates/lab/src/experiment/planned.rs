@@ -1,0 +1,81 @@
+//! What a run will come to, before it is made.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// What a run of an experiment will come to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Planned {
+    /// The experiment.
+    pub experiment: String,
+    /// `quick` or `full`.
+    pub mode: String,
+    /// Points of the sweep where something is to be run.
+    pub points: usize,
+    /// Programs that take part.
+    pub programs: usize,
+    /// Cells to be measured.
+    pub cells: usize,
+    /// Cells that have all their runs already.
+    pub already: usize,
+    /// Single measurements.
+    pub runs: u64,
+    /// How many runs the cells have.
+    pub repetitions: BTreeSet<u32>,
+    /// How long it will take, a guess.
+    pub seconds: f64,
+}
+
+impl Planned {
+    /// One line for people.
+    pub fn to_text(&self) -> String {
+        let runs: Vec<String> = self.repetitions.iter().map(u32::to_string).collect();
+        let already = match self.already {
+            0 => String::new(),
+            n => format!("; {n} cells are there already"),
+        };
+        if self.cells == 0 {
+            return format!(
+                "{} ({}): nothing to run{already}",
+                self.experiment, self.mode
+            );
+        }
+        format!(
+            "{} ({}): {} points, {} programs, {} cells of {} runs; about {}{already}",
+            self.experiment,
+            self.mode,
+            self.points,
+            self.programs,
+            self.cells,
+            runs.join(" or "),
+            span(self.seconds),
+        )
+    }
+}
+
+/// Seconds for people.
+pub(crate) fn span(seconds: f64) -> String {
+    let whole = Duration::from_secs_f64(seconds.clamp(0.0, 1e9)).as_secs();
+    match whole {
+        0..=99 => format!("{} s", whole.max(1)),
+        100..=5999 => format!("{} min", (whole + 30) / 60),
+        _ => format!("{} h {} min", whole / 3600, whole % 3600 / 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_for_people() {
+        for (seconds, text) in [
+            (0.2, "1 s"),
+            (59.0, "59 s"),
+            (150.0, "3 min"),
+            (9000.0, "2 h 30 min"),
+        ] {
+            assert_eq!(span(seconds), text);
+        }
+    }
+}
