@@ -7,7 +7,7 @@ use std::time::Instant;
 use data::job::{Control, Report, Settings};
 use proto::marker::parse_range_reply;
 use proto::pace::Pace;
-use proto::ranges::RangeSet;
+use proto::ranges::{MAX_RANGES, RangeSet};
 use proto::remark::{self, Said};
 use proto::reply::Reply;
 use proto::sizing::{self, Sizing, parse_buffer_reply};
@@ -211,7 +211,8 @@ mod tests {
             }
             keep_marked(&marked, &ranges);
         }
-        assert_eq!(marked.lock().unwrap().count(), MAX_RANGES);
+        let kept = marked.lock().unwrap().count();
+        assert!((MAX_RANGES - 1000..=MAX_RANGES).contains(&kept), "{kept}");
     }
 
     #[test]
