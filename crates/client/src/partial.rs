@@ -220,12 +220,8 @@ impl Partial {
     /// # Errors
     /// [`Failure::occupied`] when another copy is at it; else what opening it gives.
     pub(crate) fn own(&self, policy: SyncPolicy) -> Result<(Arc<FileSink>, bool), Failure> {
-        let failed = |e: io::Error| match self.path.parent() {
-            // It is made where it is missing, so its directory is missing.
-            Some(parent) if e.kind() == io::ErrorKind::NotFound => local(parent, e),
-            _ => local(&self.path, e),
-        };
-        let (file, locked) = match own::open(&self.path).map_err(failed)? {
+        let opened = own::open(&self.path).map_err(|e| local(&self.path, e))?;
+        let (file, locked) = match opened {
             Opened::Own(file) => (file, true),
             Opened::Unlocked(file) => (file, false),
             Opened::Busy => return Err(occupied(self.destination.display())),
@@ -423,17 +419,6 @@ mod tests {
         assert!(!partial.destination.exists());
         partial.abandon(&sink);
         assert!(partial.path.exists());
-    }
-
-    #[test]
-    fn a_missing_directory_is_named_itself() {
-        let dir = tempfile::tempdir().unwrap();
-        let missing = dir.path().join("missing");
-        let failure = partial_at(&missing.join("f"))
-            .own(SyncPolicy::default())
-            .unwrap_err();
-        let named = format!("{}: ", missing.display());
-        assert!(failure.message.starts_with(&named), "{failure}");
     }
 
     #[test]

@@ -456,8 +456,9 @@ impl<'a> Upload<'a> {
             return Err(failure);
         }
         // A partial file that is gone was somebody else's doing; so is a name that stays taken.
-        if !again || refused == Refused::TakenPerhaps || failure.exit == Exit::NotFound {
-            self.kept = Some(stored);
+        let gone = refused == Refused::Source && failure.exit == Exit::NotFound;
+        if !again || gone || refused == Refused::TakenPerhaps {
+            self.kept = Some(stored).filter(|_| !gone);
             return Err(failure);
         }
         self.store_directly(ctx, stored, &failure);
@@ -466,7 +467,7 @@ impl<'a> Upload<'a> {
 
     /// Adds to a failure where the whole and verified file is, if it has not got its name.
     pub(super) fn explained(&self, mut failure: Failure) -> Failure {
-        if failure.transient || failure.exit == Exit::NotFound {
+        if failure.transient {
             return failure;
         }
         if let Some(kept) = &self.kept {

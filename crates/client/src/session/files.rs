@@ -124,7 +124,8 @@ impl Session {
         if renamed.is_success() {
             return Ok(());
         }
-        let taken = matches!(renamed.code, 521 | 550 | 553) && cause(renamed) == Cause::Other;
+        let taken = matches!(renamed.code, 521 | 550 | 553)
+            && matches!(cause(renamed), Cause::Exists | Cause::Other);
         Err(NotRenamed {
             failure: self.why_not_made(to, &doing, renamed).await,
             refused: match taken {

@@ -92,7 +92,7 @@ impl Session {
         let failure = replies::refusal(self.name(), &doing, &reply);
         match cause(&reply) {
             _ if failure.transient => Err(failure),
-            Cause::Other if says_directory(&reply) => Ok(Unlinked::Directory),
+            Cause::Directory => Ok(Unlinked::Directory),
             _ => Ok(Unlinked::Unclear),
         }
     }
@@ -226,19 +226,6 @@ fn merged(entries: Vec<RemoteEntry>, long: Vec<RemoteEntry>, all: bool) -> Vec<M
     found
 }
 
-/// `550 Is a directory` and its like.
-fn says_directory(reply: &Reply) -> bool {
-    let text = reply.summary().to_lowercase();
-    [
-        "is a directory",
-        "not a plain file",
-        "not a regular file",
-        "not a file",
-    ]
-    .iter()
-    .any(|words| text.contains(words))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -288,8 +275,9 @@ mod tests {
     #[test]
     fn only_a_clear_word_makes_a_directory_of_what_cannot_be_deleted() {
         let reply = |text: &str| Reply::new(550, text);
-        assert!(says_directory(&reply("/d: Is a directory")));
-        assert!(!says_directory(&reply("Delete operation failed.")));
-        assert!(!says_directory(&reply("No such file or directory")));
+        assert_eq!(cause(&reply("/d: Is a directory")), Cause::Directory);
+        assert_eq!(cause(&reply("/d: not a plain file")), Cause::Directory);
+        assert_eq!(cause(&reply("Delete operation failed.")), Cause::Other);
+        assert_eq!(cause(&reply("No such file or directory")), Cause::Missing);
     }
 }

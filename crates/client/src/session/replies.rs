@@ -51,8 +51,10 @@ const VAGUE: [&str; 3] = [
     "failed to change directory",
 ];
 const EXISTS: [&str; 3] = ["file exists", "already exists", "directory exists"];
-const DIRECTORY: [&str; 3] = [
+const DIRECTORY: [&str; 5] = [
     "is a directory",
+    "not a plain file",
+    "not a file",
     // ProFTPD, Pure-FTPd
     "not a regular file",
     "only retrieve regular files",

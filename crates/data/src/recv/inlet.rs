@@ -111,7 +111,7 @@ impl<'j> Inlet<'j> {
         let end = offset.saturating_add(n as u64);
         // What another connection has not stored yet cannot be compared either.
         let stored = self.wire.transfer().control().has_stored(offset, end);
-        let Some(view) = self.job.sink.reread().filter(|_| stored) else {
+        let Some(view) = self.job.sink.stored().filter(|_| stored) else {
             return Ok(Err(BlockError::Uncomparable(offset)));
         };
         let mut before = vec![0; n];

@@ -51,6 +51,10 @@ pub trait Sink: Send + Sync + std::fmt::Debug {
     fn reread(&self) -> Option<Arc<dyn Source>> {
         None
     }
+    /// What was stored, to be compared with bytes that come again. `None` if this sink cannot be read.
+    fn stored(&self) -> Option<Arc<dyn Source>> {
+        self.reread()
+    }
     /// `len` bytes at `offset` came through [`Sink::fd`]. Early write-back counts them; its errors are
     /// those of a write.
     fn spliced(&self, _offset: u64, _len: u64) -> io::Result<()> {

@@ -313,3 +313,21 @@ fn a_broken_store_tells_what_is_safe_and_keeps_it() {
     client.next_but_markers(226);
     assert_eq!(server.stored("up"), bytes);
 }
+
+#[test]
+fn blocks_that_come_twice_are_taken_if_they_are_the_same_and_refused_if_not() {
+    let server = Running::start();
+    let mut client = server.anonymous();
+    client.expect("MODE E", 200);
+    for (again, code) in [(b"abc", 226), (b"abd", 426)] {
+        let address = client.pasv();
+        client.send("STOR up");
+        let mut stream = data_port::connect(address);
+        data_port::send_block(&mut stream, 0, b"abcdef");
+        data_port::send_block(&mut stream, 0, again);
+        data_port::send_header(&mut stream, Header::eof(1, true));
+        client.next_but_markers(150);
+        client.next_but_markers(code);
+        assert_eq!(server.stored("up"), b"abcdef");
+    }
+}

@@ -58,13 +58,18 @@ impl Root {
             .map_err(|errno| StoreError::new("open", path, errno))
     }
 
+    /// For reading too, where the file's mode lets it: bytes that come twice are compared.
     fn open_or_create(&self, path: &VPath) -> Result<Writable, Errno> {
-        const CREATE: OFlags = OFlags::WRONLY.union(OFlags::CREATE).union(SAFE);
+        const CREATE: OFlags = OFlags::RDWR.union(OFlags::CREATE).union(SAFE);
         for _ in 0..OPEN_ATTEMPTS {
             let (opened, created) = match self.locate(path) {
                 Ok(there) => {
                     require_regular(&there)?;
-                    let opened = self.resolve(path, OFlags::WRONLY | SAFE, Mode::empty());
+                    let open = |access: OFlags| self.resolve(path, access | SAFE, Mode::empty());
+                    let opened = match open(OFlags::RDWR) {
+                        Err(Errno::ACCESS) => open(OFlags::WRONLY),
+                        opened => opened,
+                    };
                     if matches!(opened, Err(Errno::NOENT)) {
                         continue; // removed meanwhile
                     }
@@ -87,7 +92,7 @@ impl Root {
     pub fn open_unique(&self, path: &VPath) -> Result<(File, VPath), StoreError> {
         let failed = |errno| StoreError::new("create", path, errno);
         let parent = self.parent_of(path).map_err(failed)?;
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         for attempt in 0..UNIQUE_ATTEMPTS {
             let name = numbered(path.name(), attempt);
             match rustix::fs::openat(&parent, name.as_slice(), flags, NEW_FILE) {

@@ -6,10 +6,10 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use data::store::Sink;
 use data::store::claim::{Claim, Claimed, claim};
 use data::store::file::FileSink;
 use data::store::root::{Identity, Root};
+use data::store::{Sink, Source};
 use proto::path::VPath;
 
 use crate::files::uploads::Lease;
@@ -125,6 +125,11 @@ impl Sink for StoreSink {
 
     fn seekable(&self) -> bool {
         self.file.seekable()
+    }
+
+    /// Sums of an upload are made of what passes; only bytes that come twice are read.
+    fn stored(&self) -> Option<Arc<dyn Source>> {
+        self.file.stored()
     }
 
     fn spliced(&self, offset: u64, len: u64) -> io::Result<()> {
