@@ -22,13 +22,20 @@ struct Begun {
 impl Begun {
     fn new(receiver_listens: bool) -> Self {
         let sink = MemorySink::new(64 << 20, "sink");
+        let bytes = pattern(LEN);
+        // A data connection counts from its first byte on, and with it the channel's peer.
+        let begin = |drs: &_| {
+            let mut running = Running::receiver(sink.clone(), drs);
+            running.data.write_all(&bytes[..LEN / 2]).unwrap();
+            running
+        };
         let (running, peer) = if receiver_listens {
             let drs = listening();
-            let running = Running::receiver(sink.clone(), &drs);
+            let running = begin(&drs);
             (running, Voice::peer(&drs))
         } else {
             let (drs, listener) = connecting();
-            let running = Running::receiver(sink.clone(), &drs);
+            let running = begin(&drs);
             let mut peer = Voice::new(listener.accept().unwrap().0);
             assert_eq!(peer.line(), greeting(&drs));
             (running, peer)
@@ -38,15 +45,10 @@ impl Begun {
             peer,
             announced: String::new(),
             sink,
-            bytes: pattern(LEN),
+            bytes,
         };
-        begun.send(0, LEN / 2);
         begun.announced = begun.peer.line();
         begun
-    }
-
-    fn send(&mut self, from: usize, to: usize) {
-        self.running.data.write_all(&self.bytes[from..to]).unwrap();
     }
 
     /// The transfer ends as if nothing had been.
