@@ -32,6 +32,7 @@ mod meter;
 mod persist;
 pub(crate) mod plan;
 pub(crate) mod pool;
+mod prove;
 mod put;
 mod request;
 mod resume;

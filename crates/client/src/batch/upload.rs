@@ -47,6 +47,8 @@ pub(super) struct Upload<'a> {
     in_order: bool,
     /// The last attempt, if its bytes came from here.
     control: Option<Arc<Control>>,
+    /// The last attempt broke off, which leaves more at the server than it told.
+    cut: bool,
     /// The lock on what this machine knows of the destination.
     owned: Option<Stand>,
     /// What an earlier run left has been looked at.
@@ -88,6 +90,7 @@ impl<'a> Upload<'a> {
             marked: Arc::default(),
             in_order: false,
             control: None,
+            cut: false,
             owned: None,
             prepared: false,
             resumed: false,
@@ -137,6 +140,7 @@ impl<'a> Upload<'a> {
     /// An attempt ended well: all of `size` bytes are there, and the servers said so.
     pub(super) fn confirmed(&mut self, size: Option<u64>) {
         self.in_vain = false;
+        self.cut = false;
         self.control = None;
         self.marked = Arc::default();
         if let Some(size) = size {
@@ -151,6 +155,7 @@ impl<'a> Upload<'a> {
         {
             journal.note_lost();
         }
+        self.cut = failure.transient;
         let marked = std::mem::take(&mut self.marked);
         let marked = marked
             .lock()

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use proto::feature::Features;
 use proto::ranges::RangeSet;
 
+use super::super::prove::{leave_end, prove};
 use super::super::resume::{Leftover, is_all, usable};
 use super::super::sums::{End, partial_algorithm, spots_agree};
 use super::super::{Context, Item};
@@ -99,6 +100,9 @@ impl Upload<'_> {
         self.have = self.safe()();
         self.marked = Arc::default();
         let moved = self.control.take().map_or(0, |control| control.bytes());
+        if std::mem::take(&mut self.cut) && !self.in_order {
+            return self.prove_rest(size, (source, features), session).await;
+        }
         if !self.in_order || moved == 0 {
             return Ok(());
         }
@@ -134,6 +138,41 @@ impl Upload<'_> {
         Ok(())
     }
 
+    /// Out of order, the markers of a server tell less than it has stored: looks for the rest.
+    async fn prove_rest(
+        &mut self,
+        size: Option<u64>,
+        (source, features): (&mut End<'_>, Option<&Features>),
+        session: &mut Session,
+    ) -> Result<(), Failure> {
+        if self.aside.is_none() {
+            return Ok(());
+        }
+        let own = session.features().clone();
+        let servers: Vec<&Features> = std::iter::once(&own).chain(features).collect();
+        let Some(algorithm) = partial_algorithm(&servers) else {
+            return Ok(());
+        };
+        let length = self.partial_length(session).await?.unwrap_or(0);
+        // What is longer is not the file that this run was writing.
+        if length < RESUMABLE || size.is_none_or(|size| length > size) {
+            return Ok(());
+        }
+        let path = self.store_path();
+        let mut destination = End::Remote {
+            session,
+            path: &path,
+            origin: 0,
+        };
+        let told = self.have.clone();
+        let mut all = prove(told, length, algorithm, source, &mut destination).await?;
+        if all != self.have {
+            leave_end(&mut all, size);
+            self.have.extend(&all);
+        }
+        Ok(())
+    }
+
     async fn leftover(
         &self,
         ctx: &Context,
@@ -160,7 +199,9 @@ impl Upload<'_> {
             path: &path,
             origin: 0,
         };
-        usable(ctx, &leftover, &servers, source, &mut destination).await
+        let mut safe = usable(ctx, &leftover, &servers, source, &mut destination).await?;
+        leave_end(&mut safe, identity.copied());
+        Ok(safe)
     }
 
     /// Length of what is there under the partial name, if anything is.
