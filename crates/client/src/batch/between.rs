@@ -7,6 +7,7 @@ use data::job::Control;
 
 use super::in_place::Candidate;
 use super::keep::unproved;
+use super::measured::{Measured, Seen};
 use super::meter::{FileMeter, Safe};
 use super::persist::Job;
 use super::pool::Pool;
@@ -15,7 +16,7 @@ use super::silent::{Growth, Sign};
 use super::sums::End;
 use super::upload::{Finish, Upload};
 use super::watch::Watch;
-use super::{Context, Item, Measured, Outcome, Seen, unchanged};
+use super::{Context, Item, Outcome, unchanged};
 use crate::journal::{Identity, State};
 use crate::location::Server;
 use crate::session::Session;

@@ -5,13 +5,11 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use data::job::WireStats;
 use data::rate::RateLimit;
 use data::store::file::FileSink;
 use proto::listing::RemoteEntry;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
-use tune::limiter::Role;
 
 use crate::credentials::ignored_netrc;
 use crate::location::{Location, Server};
@@ -19,9 +17,7 @@ use crate::partial::Partial;
 use crate::retry::Retries;
 use crate::session::Session;
 use crate::trace::Trace;
-use crate::transfer::{Attempt, Remark};
 use crate::tree::Facts;
-use crate::why::Between;
 use crate::{CopyOptions, Event, Exit, Failure, Observer, Summary};
 
 mod between;
@@ -31,10 +27,12 @@ mod get;
 mod here;
 mod in_place;
 mod keep;
+mod measured;
 mod meter;
 mod persist;
 pub(crate) mod plan;
 pub(crate) mod pool;
+mod prove;
 mod put;
 mod request;
 mod resume;
@@ -45,6 +43,7 @@ mod ticker;
 mod upload;
 mod watch;
 
+use measured::Measured;
 use meter::Meter;
 use plan::{Item, Plan};
 use pool::Pool;
@@ -210,61 +209,6 @@ impl Outcome {
             bytes,
             verified,
             measured: measured.map(Box::new),
-        }
-    }
-}
-
-/// What was seen of a transfer, and who had a hand in it.
-#[derive(Debug)]
-struct Measured {
-    seen: Seen,
-    /// Who sized the buffers.
-    buffers: &'static str,
-    /// Limits of hosts that held it back.
-    remarks: Vec<Remark>,
-}
-
-/// What was seen of a transfer.
-#[derive(Debug)]
-enum Seen {
-    /// By this end of it.
-    Here(Here),
-    /// By listening to both servers.
-    Between(Between),
-}
-
-/// What this end saw of a transfer.
-#[derive(Debug)]
-struct Here {
-    role: Role,
-    bytes: u64,
-    elapsed: Duration,
-    wire: WireStats,
-    /// Congestion control of this end's streams.
-    congestion: Option<String>,
-}
-
-impl Measured {
-    fn received(attempt: Attempt) -> Self {
-        Self::here(Role::Receiver, attempt)
-    }
-
-    fn sent(attempt: Attempt) -> Self {
-        Self::here(Role::Sender, attempt)
-    }
-
-    fn here(role: Role, attempt: Attempt) -> Self {
-        let report = &attempt.report;
-        Self {
-            seen: Seen::Here(Here {
-                role,
-                bytes: report.bytes,
-                elapsed: report.elapsed,
-                wire: report.wire,
-                congestion: report.congestion.clone(),
-            }),
-            buffers: attempt.buffers.name(),
-            remarks: attempt.remarks,
         }
     }
 }

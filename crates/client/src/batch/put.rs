@@ -14,13 +14,14 @@ use proto::command::Command;
 
 use super::in_place::Candidate;
 use super::keep::unproved;
+use super::measured::Measured;
 use super::meter::{FileMeter, Safe};
 use super::persist::Job;
 use super::request::{Lanes, Span, Way, spec};
 use super::sums::End;
 use super::upload::{Finish, Upload};
 use super::watch::Watch;
-use super::{Context, Item, Measured, Outcome, changed};
+use super::{Context, Item, Outcome, changed};
 use crate::journal::{Identity, State};
 use crate::location::{Location, Server};
 use crate::partial::local;

@@ -2,7 +2,8 @@
 //!
 //! A journal must be about the same copy of a source whose size and time have not changed, and what
 //! is there must have the same checksum as the source, where the servers can tell. Anything else
-//! starts over, with a warning: bytes are never appended to a file that may be another one.
+//! starts over, with a warning: bytes are never appended to a file that may be another one. What of
+//! the file nobody vouches for is looked at block by block ([`super::prove`]).
 
 use std::path::Path;
 
@@ -11,6 +12,7 @@ use proto::feature::Features;
 use proto::ranges::{ByteRange, RangeSet};
 
 use super::Context;
+use super::prove::prove;
 use super::sums::{End, agree, partial_algorithm, spots_agree};
 use crate::journal::{self, Identity, Place};
 use crate::{Failure, Verify};
@@ -42,19 +44,17 @@ pub(super) async fn usable(
         Ok(claim) => claim,
         Err(doubt) => return Ok(start_over(ctx, leftover, doubt)),
     };
-    if claim.safe.is_empty() && claim.unproved.is_empty() {
-        return Ok(claim.safe);
-    }
-    let whole = leftover
-        .identity
-        .copied()
-        .is_some_and(|size| claim.safe.contains(0, size));
+    let copied = leftover.identity.copied();
+    let whole = copied.is_some_and(|size| claim.safe.contains(0, size));
     if whole && !leftover.judged {
         let doubt = "nothing tells whether the server confirmed its end";
         return Ok(start_over(ctx, leftover, doubt));
     }
     let algorithm = partial_algorithm(servers);
     let Some(algorithm) = algorithm else {
+        if claim.safe.is_empty() && claim.unproved.is_empty() {
+            return Ok(claim.safe);
+        }
         if claim.lost {
             let why = "the server was lost while it stored it, and without checksums nothing tells \
                        what it kept";
@@ -81,29 +81,48 @@ pub(super) async fn usable(
         // Nothing is compared at the end, and the server may have lost power since it told this.
         claim.unproved = std::mem::take(&mut claim.safe);
     }
-    let same = if claim.journalled {
-        spots_agree(source, destination, algorithm, &claim.safe).await
-    } else {
-        let range = ByteRange {
-            start: 0,
-            end: claim.safe.end(),
-        };
-        agree(source, destination, algorithm, range).await
+    // A file that is longer than the source is no beginning of it.
+    let end = Some(leftover.length).filter(|length| copied.is_none_or(|size| *length <= size));
+    let found = match vouched(&claim, algorithm, source, destination).await {
+        Ok(true) => {
+            let safe = prove_ranges(claim, algorithm, source, destination).await?;
+            return prove(safe, end.unwrap_or(0), algorithm, source, destination).await;
+        }
+        Ok(false) if claim.journalled => RangeSet::new(),
+        Ok(false) => {
+            let nothing = RangeSet::new();
+            prove(nothing, end.unwrap_or(0), algorithm, source, destination).await?
+        }
+        Err(failure) if failure.transient => return Err(failure),
+        Err(failure) => return Ok(start_over(ctx, leftover, &failure.message)),
     };
-    match same {
-        Ok(true) => prove(claim, algorithm, source, destination).await,
-        Ok(false) => Ok(start_over(
-            ctx,
-            leftover,
-            "its checksum differs from the source's",
-        )),
-        Err(failure) if failure.transient => Err(failure),
-        Err(failure) => Ok(start_over(ctx, leftover, &failure.message)),
+    if found.is_empty() {
+        let why = "its checksum differs from the source's";
+        return Ok(start_over(ctx, leftover, why));
     }
+    Ok(found)
+}
+
+/// Whether the checksums of what the claim calls safe are the source's: at the ends of its ranges
+/// where a journal tells them, else of all of it.
+async fn vouched(
+    claim: &Claim,
+    algorithm: Algorithm,
+    source: &mut End<'_>,
+    destination: &mut End<'_>,
+) -> Result<bool, Failure> {
+    if claim.journalled {
+        return spots_agree(source, destination, algorithm, &claim.safe).await;
+    }
+    let range = ByteRange {
+        start: 0,
+        end: claim.safe.end(),
+    };
+    agree(source, destination, algorithm, range).await
 }
 
 /// What of the claim a power cut may have taken: each range is kept if its checksum is right.
-async fn prove(
+async fn prove_ranges(
     claim: Claim,
     algorithm: Algorithm,
     source: &mut End<'_>,

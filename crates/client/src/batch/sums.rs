@@ -36,7 +36,43 @@ pub(super) enum End<'a> {
     },
 }
 
+/// Most sums of ranges that are asked of a server ahead of the answers, or of this machine...
+const QUESTIONS: usize = 128;
+/// ...and of a server that is asked one after the other, a round trip each.
+const QUESTIONS_IN_TURN: usize = 32;
+
 impl End<'_> {
+    /// Most sums of ranges that are worth asking for.
+    pub(super) fn questions(&self) -> usize {
+        match self {
+            Self::Remote { session, .. } if !session.takes_ahead() => QUESTIONS_IN_TURN,
+            Self::Remote { .. } | Self::Local { .. } => QUESTIONS,
+        }
+    }
+
+    /// The sums of ranges, in their order.
+    pub(super) async fn sums(
+        &mut self,
+        algorithm: Algorithm,
+        ranges: &[ByteRange],
+    ) -> Result<Vec<String>, Failure> {
+        let Self::Remote {
+            session,
+            path,
+            origin,
+        } = self
+        else {
+            let mut sums = Vec::with_capacity(ranges.len());
+            for range in ranges {
+                sums.push(self.sum(algorithm, *range).await?);
+            }
+            return Ok(sums);
+        };
+        let at = |range: &ByteRange| (*origin + range.start, range.len());
+        let ranges: Vec<(u64, u64)> = ranges.iter().map(at).collect();
+        session.checksums(algorithm, &ranges, path).await
+    }
+
     async fn sum(&mut self, algorithm: Algorithm, range: ByteRange) -> Result<String, Failure> {
         match self {
             Self::Local { source, origin } => {

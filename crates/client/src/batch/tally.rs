@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tune::limiter::{Limiter, Role};
 
-use super::{Measured, Seen};
+use super::measured::{Measured, Seen};
 use crate::why::Account;
 use crate::{Buffers, Exit, Failure, Summary};
 
@@ -181,7 +181,7 @@ impl Tally {
 mod tests {
     use data::job::WireStats;
 
-    use super::super::Here;
+    use super::super::measured::Here;
     use super::*;
 
     fn tally(done: &[&str], failed: &[Exit]) -> Summary {

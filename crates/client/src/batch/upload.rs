@@ -3,27 +3,23 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use data::job::Control;
-use proto::feature::Features;
 use proto::listing::Kind;
-use proto::printable::printable;
 use proto::ranges::RangeSet;
-use proto::timestamp::Timestamp;
 
 use super::keep::{Kept, after_failure};
 use super::request::Span;
-use super::resume::{Leftover, is_all, usable};
-use super::sums::{End, partial_algorithm, spots_agree};
 use super::{Context, Item};
-use crate::journal::{self, Identity, Journal, Place, State};
+use crate::journal::{self, Journal};
 use crate::location::Server;
 use crate::own::Stand;
 use crate::partial::{own_remote, partial_path, state_journal};
 use crate::session::Session;
-use crate::session::files::{NotRenamed, Refused};
 use crate::transfer::Confirmation;
 use crate::tree::Facts;
-use crate::verify::Check;
 use crate::{Exit, Failure};
+
+mod naming;
+mod stock;
 
 /// Smaller files are not worth looking at what a lost attempt has stored.
 const RESUMABLE: u64 = 1 << 20;
@@ -51,6 +47,8 @@ pub(super) struct Upload<'a> {
     in_order: bool,
     /// The last attempt, if its bytes came from here.
     control: Option<Arc<Control>>,
+    /// The last attempt broke off, which leaves more at the server than it told.
+    cut: bool,
     /// The lock on what this machine knows of the destination.
     owned: Option<Stand>,
     /// What an earlier run left has been looked at.
@@ -92,6 +90,7 @@ impl<'a> Upload<'a> {
             marked: Arc::default(),
             in_order: false,
             control: None,
+            cut: false,
             owned: None,
             prepared: false,
             resumed: false,
@@ -138,63 +137,10 @@ impl<'a> Upload<'a> {
         self.in_order && self.control.is_some()
     }
 
-    /// Before each attempt: finds out what is safe. The first time that is what an earlier run
-    /// left, if `--resume` asks for it; then what this run has stored.
-    pub(super) async fn prepare(
-        &mut self,
-        (ctx, item, check): (&Context, &Item, Check),
-        mut identity: Identity,
-        source: (&mut End<'_>, Option<&Features>),
-        session: &mut Session,
-    ) -> Result<(), Failure> {
-        self.has_sum = check.algorithm().is_some();
-        if self.prepared {
-            return self.take_stock(identity.size, source, session).await;
-        }
-        let wanted = ctx.options.resume && !self.distrust && self.aside.is_some();
-        let size = identity.size;
-        let journal = state_journal(&identity.source, &identity.destination);
-        let mut length = None;
-        if wanted {
-            length = self.partial_length(session).await?;
-            self.have = self
-                .leftover(
-                    ctx,
-                    &identity,
-                    (length, journal.as_deref()),
-                    source,
-                    session,
-                )
-                .await?;
-        }
-        self.resumed = !self.have.is_empty();
-        identity.in_order &= !self.resumed || is_all(&self.have, length);
-        self.in_order = identity.in_order;
-        // Without a place for it, the copy goes on without a journal.
-        self.journal = journal.and_then(|path| {
-            let journal = if self.resumed {
-                Journal::taken_up(
-                    path,
-                    identity,
-                    Place::Server,
-                    &State::told(self.have.clone()),
-                )
-            } else {
-                Journal::fresh(path, identity, Place::Server)
-            };
-            journal.ok()
-        });
-        if !self.resumed {
-            self.clear_way(session, size).await?;
-        }
-        self.prepared = true;
-        ctx.started(item, size, self.have.bytes());
-        Ok(())
-    }
-
     /// An attempt ended well: all of `size` bytes are there, and the servers said so.
     pub(super) fn confirmed(&mut self, size: Option<u64>) {
         self.in_vain = false;
+        self.cut = false;
         self.control = None;
         self.marked = Arc::default();
         if let Some(size) = size {
@@ -209,6 +155,7 @@ impl<'a> Upload<'a> {
         {
             journal.note_lost();
         }
+        self.cut = failure.transient;
         let marked = std::mem::take(&mut self.marked);
         let marked = marked
             .lock()
@@ -242,104 +189,6 @@ impl<'a> Upload<'a> {
             tracing::debug!("journal: {e}");
         }
         self.have = safe;
-    }
-
-    /// A leftover that is not used must not be mistaken later for what this run has stored: where
-    /// no checksum can tell them apart, it goes.
-    async fn clear_way(&self, session: &mut Session, size: Option<u64>) -> Result<(), Failure> {
-        let large = size.is_none_or(|size| size >= RESUMABLE);
-        let Some(aside) = self.aside.as_ref().filter(|_| large && self.in_order) else {
-            return Ok(());
-        };
-        if !session.features().checksums.is_empty() {
-            return Ok(());
-        }
-        match session.delete(aside).await {
-            Err(failure) if failure.transient => Err(failure),
-            // Mostly there is none.
-            _ => Ok(()),
-        }
-    }
-
-    /// After a failed attempt of this run: what the server said it stored, or in order, how far
-    /// the file has come. An attempt that moved nothing changes nothing.
-    async fn take_stock(
-        &mut self,
-        size: Option<u64>,
-        (source, features): (&mut End<'_>, Option<&Features>),
-        session: &mut Session,
-    ) -> Result<(), Failure> {
-        self.have = self.safe()();
-        self.marked = Arc::default();
-        let moved = self.control.take().map_or(0, |control| control.bytes());
-        if !self.in_order || moved == 0 {
-            return Ok(());
-        }
-        let before = self.have.prefix();
-        let path = self.store_path();
-        let there = match session.stat(&path).await {
-            Ok(entry) => entry.size.unwrap_or(0),
-            Err(failure) if failure.transient => return Err(failure),
-            Err(_) => 0,
-        };
-        // Anything else is not the file that this run was writing.
-        self.have = RangeSet::new();
-        if there < RESUMABLE.max(before) || there > before.saturating_add(moved) {
-            return Ok(());
-        }
-        let mut stored = RangeSet::new();
-        stored.insert(0, there);
-        let own = session.features().clone();
-        let servers: Vec<&Features> = std::iter::once(&own).chain(features).collect();
-        let mut destination = End::Remote {
-            session,
-            path: &path,
-            origin: 0,
-        };
-        let same = match partial_algorithm(&servers) {
-            Some(algorithm) => spots_agree(source, &mut destination, algorithm, &stored).await?,
-            None => true,
-        };
-        if same {
-            self.have.insert(0, before);
-            self.weigh(&stored, &Confirmation::default(), size);
-        }
-        Ok(())
-    }
-
-    async fn leftover(
-        &self,
-        ctx: &Context,
-        identity: &Identity,
-        (length, journal): (Option<u64>, Option<&std::path::Path>),
-        (source, features): (&mut End<'_>, Option<&Features>),
-        session: &mut Session,
-    ) -> Result<RangeSet, Failure> {
-        let Some(length) = length else {
-            return Ok(RangeSet::new());
-        };
-        let path = self.store_path();
-        let leftover = Leftover {
-            identity,
-            length,
-            journal,
-            shown: &self.shown,
-            judged: self.has_sum,
-        };
-        let own = session.features().clone();
-        let servers: Vec<&Features> = std::iter::once(&own).chain(features).collect();
-        let mut destination = End::Remote {
-            session,
-            path: &path,
-            origin: 0,
-        };
-        usable(ctx, &leftover, &servers, source, &mut destination).await
-    }
-
-    /// Length of what is there under the partial name, if anything is.
-    async fn partial_length(&self, session: &mut Session) -> Result<Option<u64>, Failure> {
-        let there = facts(session, &self.store_path()).await?;
-        Ok(there.and_then(|facts| facts.size).filter(|n| *n > 0))
     }
 
     /// What has the final name, if `--resume` asks for it to be looked at: it has this size, and
@@ -424,73 +273,6 @@ impl<'a> Upload<'a> {
         }
     }
 
-    /// Gives the whole and verified file its time, if the server can, and its name. `again`: the source
-    /// can be read again, so that the file may be stored anew where the server does not rename.
-    pub(super) async fn finish(
-        &mut self,
-        ctx: &Context,
-        session: &mut Session,
-        modified: Option<Timestamp>,
-        again: bool,
-    ) -> Result<Finish, Failure> {
-        let Some(stored) = self.aside.clone() else {
-            self.date(session, modified).await?;
-            let kept = self.kept.take();
-            self.tidy(session, kept).await;
-            self.forget_journal();
-            return Ok(Finish::InPlace);
-        };
-        let Err(refusal) = self.rename(session, &stored, modified).await else {
-            let replaced = self.replaced.take();
-            self.tidy(session, replaced).await;
-            self.forget_journal();
-            return Ok(Finish::InPlace);
-        };
-        let NotRenamed { failure, refused } = refusal;
-        if failure.transient {
-            return Err(failure);
-        }
-        if again && refused != Refused::Source && is_impossible(&failure) {
-            // Under this name it can never be; the source was there and unchanged a moment ago.
-            self.tidy(session, Some(stored)).await;
-            return Err(failure);
-        }
-        // A partial file that is gone was somebody else's doing; so is a name that stays taken.
-        let gone = refused == Refused::Source && failure.exit == Exit::NotFound;
-        if !again || gone || refused == Refused::TakenPerhaps {
-            self.kept = Some(stored).filter(|_| !gone);
-            return Err(failure);
-        }
-        self.store_directly(ctx, stored, &failure);
-        Ok(Finish::StoreDirectly)
-    }
-
-    /// Adds to a failure where the whole and verified file is, if it has not got its name.
-    pub(super) fn explained(&self, mut failure: Failure) -> Failure {
-        if failure.transient {
-            return failure;
-        }
-        if let Some(kept) = &self.kept {
-            let kept = printable(kept);
-            failure.message += &format!(
-                "; everything arrived and was verified: it is kept there as {kept}, rename it by hand"
-            );
-        }
-        if let Some(old) = &self.replaced {
-            let old = printable(old);
-            failure.message += &format!("; what had the name before is kept as {old}");
-        }
-        failure
-    }
-
-    /// Deletes a file of this copy that is of no use any more. The copy is whole and in place: that
-    /// one stays is no failure of it.
-    async fn tidy(&self, session: &mut Session, path: Option<Vec<u8>>) {
-        if let Some(path) = path {
-            let _ = session.delete(&path).await;
-        }
-    }
-
     /// Passes the result of a verification on; after a mismatch, or where nothing proves what a server
     /// refused, nothing is left to resume.
     pub(super) fn judged<T>(&mut self, verified: Result<T, Failure>) -> Result<T, Failure> {
@@ -509,82 +291,6 @@ impl<'a> Upload<'a> {
             journal.remove();
         }
     }
-
-    /// The time of a file that has its name.
-    async fn date(
-        &self,
-        session: &mut Session,
-        modified: Option<Timestamp>,
-    ) -> Result<(), Failure> {
-        let Some(time) = modified.filter(|_| session.features().mfmt) else {
-            return Ok(());
-        };
-        match session.set_modified(self.path, time).await {
-            Err(failure) if failure.transient => Err(failure),
-            _ => Ok(()),
-        }
-    }
-
-    /// The time, RNFR and RNTO. Where RNTO does not replace, the old file is moved out of the way, and
-    /// back if that did not help: nothing is deleted before the new file has the name.
-    async fn rename(
-        &mut self,
-        session: &mut Session,
-        stored: &[u8],
-        modified: Option<Timestamp>,
-    ) -> Result<(), NotRenamed> {
-        let Err(refusal) = session.put_in_place(stored, self.path, modified).await else {
-            return Ok(());
-        };
-        let taken = refusal.refused == Refused::TakenPerhaps && !refusal.failure.transient;
-        if !taken {
-            return Err(refusal);
-        }
-        if facts(session, self.path).await?.is_none() {
-            // Nothing is there that could be in the way.
-            return Err(NotRenamed {
-                refused: Refused::Target,
-                ..refusal
-            });
-        }
-        let old = [stored, b".old"].concat();
-        match session.rename(self.path, &old).await {
-            Err(failure) if failure.transient => return Err(failure.into()),
-            Err(_) => return Err(refusal),
-            Ok(()) => self.replaced = Some(old.clone()),
-        }
-        let Err(failure) = session.rename(stored, self.path).await else {
-            return Ok(());
-        };
-        if !failure.transient && session.rename(&old, self.path).await.is_ok() {
-            self.replaced = None;
-        }
-        Err(NotRenamed {
-            failure,
-            refused: Refused::TakenPerhaps,
-        })
-    }
-
-    /// From here on the bytes are stored under the final name; what is whole under the partial name
-    /// stays until they are there.
-    fn store_directly(&mut self, ctx: &Context, stored: Vec<u8>, refusal: &Failure) {
-        ctx.pool.forbid_rename(self.server);
-        ctx.warn(format!(
-            "{} refuses to rename ({}): files are stored under their final names, also while they \
-             are unfinished",
-            self.server, refusal.message
-        ));
-        self.aside = None;
-        self.kept = Some(stored);
-        self.have = RangeSet::new();
-        self.marked = Arc::default();
-        self.resumed = false;
-    }
-}
-
-/// Whether the server's file system has no room for such a name.
-fn is_impossible(failure: &Failure) -> bool {
-    failure.message.to_lowercase().contains("name too long")
 }
 
 /// Facts of a remote file; `None` when there is none or it cannot be seen.

@@ -40,6 +40,43 @@ impl Session {
         sum_in(algorithm, &second).ok_or_else(|| self.no_sum(algorithm, path, &second))
     }
 
+    /// The sums of ranges (offset and length), as [`Session::checksum`] has them: asked for in one
+    /// flight where the server takes commands ahead, else one after the other.
+    ///
+    /// # Errors
+    /// As [`Session::checksum`]; the first one.
+    pub(crate) async fn checksums(
+        &mut self,
+        algorithm: Algorithm,
+        ranges: &[(u64, u64)],
+        path: &[u8],
+    ) -> Result<Vec<String>, Failure> {
+        let mut sums = Vec::with_capacity(ranges.len());
+        if !self.takes_ahead() || !self.features().checksums.contains(&algorithm) {
+            for (offset, length) in ranges {
+                let sum = self.checksum(algorithm, *offset, Some(*length), path);
+                sums.push(sum.await?);
+            }
+            return Ok(sums);
+        }
+        check_path(path)?;
+        self.ask_for_markers().await?;
+        let questions: Vec<Command> = ranges
+            .iter()
+            .map(|(offset, length)| cksm(algorithm, *offset, Some(*length), path))
+            .collect();
+        self.control.send_all(&questions).await?;
+        let mut replies = Vec::with_capacity(ranges.len());
+        for _ in ranges {
+            replies.push(self.control.final_reply().await?);
+        }
+        for reply in &replies {
+            let sum = sum_in(algorithm, reply);
+            sums.push(sum.ok_or_else(|| self.no_sum(algorithm, path, reply))?);
+        }
+        Ok(sums)
+    }
+
     /// What [`Session::checksum`] will ask, to be asked ahead; nothing where the server has no CKSM.
     pub(crate) fn checksum_questions(
         &self,

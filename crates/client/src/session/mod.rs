@@ -232,6 +232,11 @@ impl Session {
         self.control.is_usable()
     }
 
+    /// Whether the server takes commands before the last one is answered.
+    pub(crate) fn takes_ahead(&self) -> bool {
+        self.dialogue.takes_ahead()
+    }
+
     /// Whether the server can connect to this machine, as MODE E gets need.
     pub(crate) fn is_connectable(&self) -> bool {
         self.connectable

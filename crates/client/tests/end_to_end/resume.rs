@@ -275,12 +275,68 @@ async fn the_length_of_a_file_with_holes_does_not_count() {
         ..options
     };
     let (url, path) = (server.url("f"), to.to_str().unwrap());
-    let early = (3 << 20, &*to.with_extension("longhaul-partial"));
+    // Of what is there, all but the hole is proved.
+    let early = (11 << 20, &*to.with_extension("longhaul-partial"));
     copy_cut(&url, path, &unverified(slow(1)), early).await;
     let (summary, _) = copy(&[&url], path, &unverified(resume(1))).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
-    assert!(summary.bytes > 10 << 20, "{}", summary.bytes);
+    assert!(summary.bytes > 4 << 20, "{}", summary.bytes);
     assert!(std::fs::read(&to).unwrap() == bytes);
+}
+
+/// Most bytes that a resume with four streams may move when `partial` is there of `bytes`.
+fn most_to_move(partial: &[u8], bytes: &[u8]) -> u64 {
+    let pages = bytes.chunks(4096).zip(partial.chunks(4096));
+    let there: usize = pages.filter(|(a, b)| a == b).map(|(a, _)| a.len()).sum();
+    let blocks = 4 * (256 << 10);
+    assert!(there > blocks, "nothing worth proving: {there} bytes");
+    (bytes.len() - there + bytes.len() / 100 + blocks) as u64
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bytes_that_a_server_stored_and_did_not_name_are_not_sent_again() {
+    let bytes = noise(SIZE);
+    let here = tempfile::tempdir().unwrap();
+    let from = here.path().join("f");
+    std::fs::write(&from, &bytes).unwrap();
+    let server = Server::start().await;
+    let (from, to) = (from.to_str().unwrap(), server.url("t"));
+    let partial = server.root().join("t.longhaul-partial");
+    copy_cut(from, &to, &slow(4), (CUT, &partial)).await;
+    let most = most_to_move(&std::fs::read(&partial).unwrap(), &bytes);
+    let (summary, seen) = copy(&[from], &to, &resume(4)).await;
+    assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+    assert!(summary.bytes <= most, "{} of {most}", summary.bytes);
+    assert_eq!(seen.warnings(), Vec::<String>::new());
+    assert!(server.read("t") == bytes);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bytes_that_a_killed_get_wrote_and_did_not_note_are_not_fetched_again() {
+    let server = Server::start().await;
+    let bytes = noise(SIZE);
+    server.store("f", &bytes);
+    for noted in [Some("0-1048576"), None] {
+        let here = tempfile::tempdir().unwrap();
+        let to = here.path().join("t");
+        cut_get(&server, &to, 4).await;
+        let journal = here.path().join("t.longhaul-journal");
+        let text = std::fs::read_to_string(&journal).unwrap();
+        match noted {
+            Some(noted) => {
+                let header = text.lines().next().unwrap();
+                std::fs::write(&journal, format!("{header}\n{}\n", sealed(noted))).unwrap();
+            }
+            None => std::fs::remove_file(&journal).unwrap(),
+        }
+        let partial = std::fs::read(here.path().join("t.longhaul-partial")).unwrap();
+        let most = most_to_move(&partial, &bytes);
+        let (summary, seen) = copy(&[&server.url("f")], to.to_str().unwrap(), &resume(4)).await;
+        assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+        assert!(summary.bytes <= most, "{} of {most}", summary.bytes);
+        assert_eq!(seen.warnings(), Vec::<String>::new());
+        assert!(std::fs::read(&to).unwrap() == bytes);
+    }
 }
 
 /// A line of a journal.

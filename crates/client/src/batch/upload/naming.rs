@@ -1,0 +1,158 @@
+//! How an uploaded file gets its name.
+
+use std::sync::Arc;
+
+use proto::printable::printable;
+use proto::ranges::RangeSet;
+use proto::timestamp::Timestamp;
+
+use super::super::Context;
+use super::{Finish, Upload, facts};
+use crate::session::Session;
+use crate::session::files::{NotRenamed, Refused};
+use crate::{Exit, Failure};
+
+impl Upload<'_> {
+    /// Gives the whole and verified file its time, if the server can, and its name. `again`: the source
+    /// can be read again, so that the file may be stored anew where the server does not rename.
+    pub(in super::super) async fn finish(
+        &mut self,
+        ctx: &Context,
+        session: &mut Session,
+        modified: Option<Timestamp>,
+        again: bool,
+    ) -> Result<Finish, Failure> {
+        let Some(stored) = self.aside.clone() else {
+            self.date(session, modified).await?;
+            let kept = self.kept.take();
+            self.tidy(session, kept).await;
+            self.forget_journal();
+            return Ok(Finish::InPlace);
+        };
+        let Err(refusal) = self.rename(session, &stored, modified).await else {
+            let replaced = self.replaced.take();
+            self.tidy(session, replaced).await;
+            self.forget_journal();
+            return Ok(Finish::InPlace);
+        };
+        let NotRenamed { failure, refused } = refusal;
+        if failure.transient {
+            return Err(failure);
+        }
+        if again && refused != Refused::Source && is_impossible(&failure) {
+            // Under this name it can never be; the source was there and unchanged a moment ago.
+            self.tidy(session, Some(stored)).await;
+            return Err(failure);
+        }
+        // A partial file that is gone was somebody else's doing; so is a name that stays taken.
+        let gone = refused == Refused::Source && failure.exit == Exit::NotFound;
+        if !again || gone || refused == Refused::TakenPerhaps {
+            self.kept = Some(stored).filter(|_| !gone);
+            return Err(failure);
+        }
+        self.store_directly(ctx, stored, &failure);
+        Ok(Finish::StoreDirectly)
+    }
+
+    /// Adds to a failure where the whole and verified file is, if it has not got its name.
+    pub(in super::super) fn explained(&self, mut failure: Failure) -> Failure {
+        if failure.transient {
+            return failure;
+        }
+        if let Some(kept) = &self.kept {
+            let kept = printable(kept);
+            failure.message += &format!(
+                "; everything arrived and was verified: it is kept there as {kept}, rename it by hand"
+            );
+        }
+        if let Some(old) = &self.replaced {
+            let old = printable(old);
+            failure.message += &format!("; what had the name before is kept as {old}");
+        }
+        failure
+    }
+
+    /// Deletes a file of this copy that is of no use any more. The copy is whole and in place: that
+    /// one stays is no failure of it.
+    async fn tidy(&self, session: &mut Session, path: Option<Vec<u8>>) {
+        if let Some(path) = path {
+            let _ = session.delete(&path).await;
+        }
+    }
+
+    /// The time of a file that has its name.
+    async fn date(
+        &self,
+        session: &mut Session,
+        modified: Option<Timestamp>,
+    ) -> Result<(), Failure> {
+        let Some(time) = modified.filter(|_| session.features().mfmt) else {
+            return Ok(());
+        };
+        match session.set_modified(self.path, time).await {
+            Err(failure) if failure.transient => Err(failure),
+            _ => Ok(()),
+        }
+    }
+
+    /// The time, RNFR and RNTO. Where RNTO does not replace, the old file is moved out of the way, and
+    /// back if that did not help: nothing is deleted before the new file has the name.
+    async fn rename(
+        &mut self,
+        session: &mut Session,
+        stored: &[u8],
+        modified: Option<Timestamp>,
+    ) -> Result<(), NotRenamed> {
+        let Err(refusal) = session.put_in_place(stored, self.path, modified).await else {
+            return Ok(());
+        };
+        let taken = refusal.refused == Refused::TakenPerhaps && !refusal.failure.transient;
+        if !taken {
+            return Err(refusal);
+        }
+        if facts(session, self.path).await?.is_none() {
+            // Nothing is there that could be in the way.
+            return Err(NotRenamed {
+                refused: Refused::Target,
+                ..refusal
+            });
+        }
+        let old = [stored, b".old"].concat();
+        match session.rename(self.path, &old).await {
+            Err(failure) if failure.transient => return Err(failure.into()),
+            Err(_) => return Err(refusal),
+            Ok(()) => self.replaced = Some(old.clone()),
+        }
+        let Err(failure) = session.rename(stored, self.path).await else {
+            return Ok(());
+        };
+        if !failure.transient && session.rename(&old, self.path).await.is_ok() {
+            self.replaced = None;
+        }
+        Err(NotRenamed {
+            failure,
+            refused: Refused::TakenPerhaps,
+        })
+    }
+
+    /// From here on the bytes are stored under the final name; what is whole under the partial name
+    /// stays until they are there.
+    fn store_directly(&mut self, ctx: &Context, stored: Vec<u8>, refusal: &Failure) {
+        ctx.pool.forbid_rename(self.server);
+        ctx.warn(format!(
+            "{} refuses to rename ({}): files are stored under their final names, also while they \
+             are unfinished",
+            self.server, refusal.message
+        ));
+        self.aside = None;
+        self.kept = Some(stored);
+        self.have = RangeSet::new();
+        self.marked = Arc::default();
+        self.resumed = false;
+    }
+}
+
+/// Whether the server's file system has no room for such a name.
+fn is_impossible(failure: &Failure) -> bool {
+    failure.message.to_lowercase().contains("name too long")
+}

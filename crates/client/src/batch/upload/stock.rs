@@ -1,0 +1,212 @@
+//! What of a file is at the server before an attempt begins.
+
+use std::sync::Arc;
+
+use proto::feature::Features;
+use proto::ranges::RangeSet;
+
+use super::super::prove::{leave_end, prove};
+use super::super::resume::{Leftover, is_all, usable};
+use super::super::sums::{End, partial_algorithm, spots_agree};
+use super::super::{Context, Item};
+use super::{RESUMABLE, Upload, facts};
+use crate::Failure;
+use crate::journal::{Identity, Journal, Place, State};
+use crate::partial::state_journal;
+use crate::session::Session;
+use crate::transfer::Confirmation;
+use crate::verify::Check;
+
+impl Upload<'_> {
+    /// Before each attempt: finds out what is safe. The first time that is what an earlier run
+    /// left, if `--resume` asks for it; then what this run has stored.
+    pub(in super::super) async fn prepare(
+        &mut self,
+        (ctx, item, check): (&Context, &Item, Check),
+        mut identity: Identity,
+        source: (&mut End<'_>, Option<&Features>),
+        session: &mut Session,
+    ) -> Result<(), Failure> {
+        self.has_sum = check.algorithm().is_some();
+        if self.prepared {
+            return self.take_stock(identity.size, source, session).await;
+        }
+        let wanted = ctx.options.resume && !self.distrust && self.aside.is_some();
+        let size = identity.size;
+        let journal = state_journal(&identity.source, &identity.destination);
+        let mut length = None;
+        if wanted {
+            length = self.partial_length(session).await?;
+            self.have = self
+                .leftover(
+                    ctx,
+                    &identity,
+                    (length, journal.as_deref()),
+                    source,
+                    session,
+                )
+                .await?;
+        }
+        self.resumed = !self.have.is_empty();
+        identity.in_order &= !self.resumed || is_all(&self.have, length);
+        self.in_order = identity.in_order;
+        // Without a place for it, the copy goes on without a journal.
+        self.journal = journal.and_then(|path| {
+            let journal = if self.resumed {
+                Journal::taken_up(
+                    path,
+                    identity,
+                    Place::Server,
+                    &State::told(self.have.clone()),
+                )
+            } else {
+                Journal::fresh(path, identity, Place::Server)
+            };
+            journal.ok()
+        });
+        if !self.resumed {
+            self.clear_way(session, size).await?;
+        }
+        self.prepared = true;
+        ctx.started(item, size, self.have.bytes());
+        Ok(())
+    }
+
+    /// A leftover that is not used must not be mistaken later for what this run has stored: where
+    /// no checksum can tell them apart, it goes.
+    async fn clear_way(&self, session: &mut Session, size: Option<u64>) -> Result<(), Failure> {
+        let large = size.is_none_or(|size| size >= RESUMABLE);
+        let Some(aside) = self.aside.as_ref().filter(|_| large && self.in_order) else {
+            return Ok(());
+        };
+        if !session.features().checksums.is_empty() {
+            return Ok(());
+        }
+        match session.delete(aside).await {
+            Err(failure) if failure.transient => Err(failure),
+            // Mostly there is none.
+            _ => Ok(()),
+        }
+    }
+
+    /// After a failed attempt of this run: what the server said it stored, or in order, how far
+    /// the file has come. An attempt that moved nothing changes nothing.
+    async fn take_stock(
+        &mut self,
+        size: Option<u64>,
+        (source, features): (&mut End<'_>, Option<&Features>),
+        session: &mut Session,
+    ) -> Result<(), Failure> {
+        self.have = self.safe()();
+        self.marked = Arc::default();
+        let moved = self.control.take().map_or(0, |control| control.bytes());
+        if std::mem::take(&mut self.cut) && !self.in_order {
+            return self.prove_rest(size, (source, features), session).await;
+        }
+        if !self.in_order || moved == 0 {
+            return Ok(());
+        }
+        let before = self.have.prefix();
+        let path = self.store_path();
+        let there = match session.stat(&path).await {
+            Ok(entry) => entry.size.unwrap_or(0),
+            Err(failure) if failure.transient => return Err(failure),
+            Err(_) => 0,
+        };
+        // Anything else is not the file that this run was writing.
+        self.have = RangeSet::new();
+        if there < RESUMABLE.max(before) || there > before.saturating_add(moved) {
+            return Ok(());
+        }
+        let mut stored = RangeSet::new();
+        stored.insert(0, there);
+        let own = session.features().clone();
+        let servers: Vec<&Features> = std::iter::once(&own).chain(features).collect();
+        let mut destination = End::Remote {
+            session,
+            path: &path,
+            origin: 0,
+        };
+        let same = match partial_algorithm(&servers) {
+            Some(algorithm) => spots_agree(source, &mut destination, algorithm, &stored).await?,
+            None => true,
+        };
+        if same {
+            self.have.insert(0, before);
+            self.weigh(&stored, &Confirmation::default(), size);
+        }
+        Ok(())
+    }
+
+    /// Out of order, the markers of a server tell less than it has stored: looks for the rest.
+    async fn prove_rest(
+        &mut self,
+        size: Option<u64>,
+        (source, features): (&mut End<'_>, Option<&Features>),
+        session: &mut Session,
+    ) -> Result<(), Failure> {
+        if self.aside.is_none() {
+            return Ok(());
+        }
+        let own = session.features().clone();
+        let servers: Vec<&Features> = std::iter::once(&own).chain(features).collect();
+        let Some(algorithm) = partial_algorithm(&servers) else {
+            return Ok(());
+        };
+        let length = self.partial_length(session).await?.unwrap_or(0);
+        // What is longer is not the file that this run was writing.
+        if length < RESUMABLE || size.is_none_or(|size| length > size) {
+            return Ok(());
+        }
+        let path = self.store_path();
+        let mut destination = End::Remote {
+            session,
+            path: &path,
+            origin: 0,
+        };
+        let told = self.have.clone();
+        let mut all = prove(told, length, algorithm, source, &mut destination).await?;
+        if all != self.have {
+            leave_end(&mut all, size);
+            self.have.extend(&all);
+        }
+        Ok(())
+    }
+
+    async fn leftover(
+        &self,
+        ctx: &Context,
+        identity: &Identity,
+        (length, journal): (Option<u64>, Option<&std::path::Path>),
+        (source, features): (&mut End<'_>, Option<&Features>),
+        session: &mut Session,
+    ) -> Result<RangeSet, Failure> {
+        let Some(length) = length else {
+            return Ok(RangeSet::new());
+        };
+        let path = self.store_path();
+        let leftover = Leftover {
+            identity,
+            length,
+            journal,
+            shown: &self.shown,
+            judged: self.has_sum,
+        };
+        let own = session.features().clone();
+        let servers: Vec<&Features> = std::iter::once(&own).chain(features).collect();
+        let mut destination = End::Remote {
+            session,
+            path: &path,
+            origin: 0,
+        };
+        let mut safe = usable(ctx, &leftover, &servers, source, &mut destination).await?;
+        leave_end(&mut safe, identity.copied());
+        Ok(safe)
+    }
+
+    /// Length of what is there under the partial name, if anything is.
+    async fn partial_length(&self, session: &mut Session) -> Result<Option<u64>, Failure> {
+        let there = facts(session, &self.store_path()).await?;
+        Ok(there.and_then(|facts| facts.size).filter(|n| *n > 0))
+    }
+}
