@@ -137,7 +137,7 @@ impl<'a> Get<'a> {
         self.check_source(session, check).await?;
         let finished = disk::finish(self.target, &sink, self.item.facts.modified).await;
         if let Err(failure) = finished {
-            self.retreat(&sink);
+            self.retreat();
             return Err(failure);
         }
         self.forget_journal();
@@ -163,15 +163,13 @@ impl<'a> Get<'a> {
         }
     }
 
-    /// The disk refused something: what was handed to the kernel and not forced to disk may be lost.
-    fn retreat(&mut self, sink: &FileSink) {
-        if !sink.durable() {
-            return;
-        }
+    /// The disk refused something: what was handed to the kernel and not forced to disk may be lost,
+    /// whatever the length of the partial file.
+    fn retreat(&mut self) {
         self.have = self.synced.clone();
         let state = self.state();
         if let Some(journal) = &mut self.journal
-            && let Err(error) = journal.write(&state)
+            && let Err(error) = journal.take_back(&state)
         {
             tracing::debug!("journal: {error}");
         }
@@ -377,8 +375,8 @@ impl<'a> Get<'a> {
             Ok(moved) => moved,
             Err(failure) => {
                 self.keep(sink, &control.stored(), &spec, check);
-                if failure.exit == Exit::Local {
-                    self.retreat(sink);
+                if failure.exit == Exit::Local && sink.durable() {
+                    self.retreat();
                 }
                 return Err(failure);
             }
@@ -413,7 +411,7 @@ impl<'a> Get<'a> {
             tracing::debug!("partial file: {e}");
         }
         if let Some(journal) = &mut self.journal
-            && let Err(e) = journal.take_back(&safe)
+            && let Err(e) = journal.take_back(&State::told(safe.clone()))
         {
             tracing::debug!("journal: {e}");
         }

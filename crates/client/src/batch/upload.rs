@@ -237,7 +237,7 @@ impl<'a> Upload<'a> {
         self.in_vain = true;
         self.in_order = false;
         if let Some(journal) = &mut self.journal
-            && let Err(e) = journal.take_back(&safe)
+            && let Err(e) = journal.take_back(&State::told(safe.clone()))
         {
             tracing::debug!("journal: {e}");
         }
