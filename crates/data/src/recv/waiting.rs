@@ -17,6 +17,7 @@ use crate::budget::{Permit, StreamBudget};
 use crate::channel::Endpoint;
 use crate::connect::{Accepted, Strangers, accept};
 use crate::error::DataError;
+use crate::os::hangup::has_hung_up;
 use crate::os::sockopt;
 use crate::stream::Stream;
 
@@ -282,19 +283,10 @@ impl Candidate {
         match recv(&self.socket, &mut *room, flags) {
             Ok((n, _)) if n == need => Seen::Bytes(room),
             Ok((0, _)) => Seen::End,
-            Ok(_) if self.is_over() => Seen::Broken(io::ErrorKind::UnexpectedEof.into()),
+            Ok(_) if has_hung_up(&self.socket) => Seen::Broken(io::ErrorKind::UnexpectedEof.into()),
             Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Seen::Silence,
             Err(error) => Seen::Broken(error.into()),
         }
-    }
-
-    /// Whether nothing more can come.
-    fn is_over(&self) -> bool {
-        let closed = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
-        !matches!(
-            crate::os::wake::wait([(self.socket.as_fd(), closed)], std::time::Duration::ZERO),
-            Ok([false])
-        )
     }
 
     fn into_stream(self, job: &Job<'_>) -> Option<Stream> {
