@@ -79,7 +79,7 @@ pub(crate) enum Place {
     Server,
 }
 
-/// What of a copy is at its destination.
+/// The bytes of a copy that are at its destination.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct State {
     /// Handed to the file system here, or acknowledged by the server.
@@ -89,7 +89,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// What a server acknowledged.
+    /// Of a server: the ranges that it acknowledged.
     pub(crate) fn told(safe: RangeSet) -> Self {
         Self {
             safe,
@@ -115,10 +115,10 @@ struct Record {
     lost: bool,
 }
 
-/// What a journal says.
+/// The content of a journal.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// What was copied.
+    /// The copy that it is of.
     pub(crate) copy: Identity,
     /// How far.
     pub(crate) state: State,
@@ -368,7 +368,7 @@ impl Journal {
         self.write(left).inspect_err(|_| forget(&self.path))
     }
 
-    /// What has to be forced to disk so that a power cut leaves the newest synced ranges known;
+    /// The journal, to be forced to disk so that a power cut leaves the newest synced ranges known;
     /// `None` when nothing changed since the last time.
     pub(crate) fn take_unsynced(&mut self) -> Option<Unsynced> {
         let file = self.file.as_ref().filter(|_| self.unsynced)?;

@@ -27,7 +27,7 @@ use crate::{Exit, Failure};
 
 const PARTIAL: &[u8] = PARTIAL_SUFFIX;
 const JOURNAL: &[u8] = b".longhaul-journal";
-/// What a journal's name gets while its next state is written.
+/// End of the name under which a journal's next state is written.
 pub(crate) const NEXT: &[u8] = b"~";
 
 /// What the last component `name` is called while it is unfinished.
@@ -43,8 +43,8 @@ pub(crate) fn partial_path(path: &[u8]) -> Vec<u8> {
     partial
 }
 
-/// What else a copy to the last component `name` writes in the same directory: the unfinished file,
-/// its journal, and the journal's next state.
+/// The other names that a copy to the last component `name` writes in the same directory: the
+/// unfinished file, its journal, and the journal's next state.
 pub(crate) fn names_beside(name: &[u8]) -> [Vec<u8>; 3] {
     let journal = with_suffix(name, JOURNAL);
     let next = [journal.as_slice(), NEXT].concat();

@@ -47,7 +47,7 @@ pub(crate) async fn remove_tree(session: &mut Session, top: &[u8]) -> Result<(),
     session.remove_dir(top).await
 }
 
-/// What the listing of the directory above says of `top`; a link is removed.
+/// Looks `top` up in the listing of the directory above; a link is removed.
 async fn as_listed_above(session: &mut Session, top: &[u8]) -> Result<Unlinked, Failure> {
     let Some(at) = top.iter().rposition(|b| *b == b'/') else {
         return Ok(Unlinked::Unclear);
@@ -67,7 +67,7 @@ async fn as_listed_above(session: &mut Session, top: &[u8]) -> Result<Unlinked, 
     }
 }
 
-/// What is in a tree.
+/// The content of a tree.
 #[derive(Debug, Default)]
 struct Content {
     /// Everything that DELE removes, links among them.

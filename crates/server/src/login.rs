@@ -88,7 +88,7 @@ pub(crate) enum Refusal {
     Limit(#[from] LimitReached),
 }
 
-/// What was wrong, for the log alone.
+/// The part of a login that was wrong, for the log alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wrong {
     /// There are no password users.

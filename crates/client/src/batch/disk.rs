@@ -71,7 +71,7 @@ pub(super) async fn start_over(path: &Path, identity: Identity) -> Result<Journa
     .await
 }
 
-/// What is here while an attempt runs that began with `before`.
+/// The state of the destination during an attempt that began with `before`.
 pub(super) fn state(before: &State, control: &Control) -> State {
     let mut now = before.clone();
     now.safe.extend(&control.stored());

@@ -389,7 +389,7 @@ impl<'a> Get<'a> {
         })
     }
 
-    /// What of a failed attempt is safe.
+    /// Decides which bytes of a failed attempt count.
     fn keep(&mut self, sink: &FileSink, arrived: &RangeSet, spec: &TransferSpec, check: Check) {
         let judged = check.algorithm().is_some();
         match after_failure(&self.have, arrived, &spec.said, self.span.size, judged) {

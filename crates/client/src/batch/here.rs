@@ -176,7 +176,7 @@ impl Drop for Progress {
     }
 }
 
-/// What the pump heeds: how far it is or shall stop, and how fast it may be.
+/// Shared with the pump: how far it has come, whether it shall stop, and how fast it may be.
 struct Pace {
     moved: Arc<AtomicU64>,
     rate: Option<RateLimit>,

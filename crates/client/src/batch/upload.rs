@@ -38,7 +38,7 @@ pub(super) struct Upload<'a> {
     /// A whole and verified file under its partial name, which the server would not rename: it goes only
     /// when the file stands verified under its own name.
     kept: Option<Vec<u8>>,
-    /// What had the final name before and was moved out of the way.
+    /// The file that had the final name before; it was moved out of the way.
     replaced: Option<Vec<u8>>,
     /// For messages.
     pub(super) shown: String,

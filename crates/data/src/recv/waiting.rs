@@ -57,11 +57,11 @@ pub(super) struct Candidate {
     _place: Permit,
 }
 
-/// What a look at a candidate shows.
+/// The outcome of a look at a candidate.
 pub(super) enum Seen<'b> {
     /// It has sent less than is needed.
     Silence,
-    /// What is needed, which is still to be received.
+    /// It has sent what is needed: these bytes, which are still to be received.
     Bytes(&'b [u8]),
     /// It sent nothing and closed in order.
     End,
@@ -69,7 +69,7 @@ pub(super) enum Seen<'b> {
     Broken(io::Error),
 }
 
-/// What is to become of a candidate.
+/// The decision about a candidate.
 pub(super) enum Verdict {
     /// It goes on waiting to be looked at.
     Stays,
@@ -237,7 +237,7 @@ impl<'j> Waiting<'j> {
         self.ended.take()?.into_stream(self.job)
     }
 
-    /// What a wait must look at so that it ends when there is something to do.
+    /// Adds the descriptors that end a wait when there is something to do.
     pub(super) fn awaited<'f>(&'f self, endpoint: &'f Endpoint, fds: &mut Vec<PollFd<'f>>) {
         let silent = self.candidates.iter().filter(|c| !c.chosen);
         fds.extend(silent.map(|c| PollFd::new(&c.socket, PollFlags::IN)));
