@@ -19,7 +19,7 @@ use data::store::Sink;
 use data::store::durability::SyncPolicy;
 use data::store::file::FileSink;
 use proto::checksum::Algorithm;
-use proto::path::{MAX_NAME, PARTIAL_SUFFIX};
+use proto::path::{MAX_NAME, PARTIAL_HASH_DIGITS, PARTIAL_SUFFIX};
 use proto::timestamp::Timestamp;
 
 use crate::own::{self, Opened, Stand};
@@ -76,12 +76,12 @@ fn with_suffix(name: &[u8], suffix: &[u8]) -> Vec<u8> {
     out
 }
 
-/// 32 hex digits that stand for `bytes` in a file name.
+/// Hex digits that stand for `bytes` in a file name.
 fn hash(bytes: &[u8]) -> String {
     let mut digest = Digest::new(Algorithm::Blake3);
     digest.update(bytes);
     let mut hex = digest.finish();
-    hex.truncate(32);
+    hex.truncate(PARTIAL_HASH_DIGITS);
     hex
 }
 

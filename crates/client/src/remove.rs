@@ -4,11 +4,8 @@ use proto::listing::Kind;
 
 use crate::session::Session;
 use crate::session::links::{Scrutiny, Unlinked, in_doubt};
-use crate::tree::{check_name, join};
+use crate::tree::{MAX_DEPTH, check_name, join};
 use crate::{Exit, Failure};
-
-/// Deepest nesting that is walked.
-const MAX_DEPTH: usize = 128;
 
 /// Removes what `top` names: a file, a link, or a directory with everything below.
 pub(crate) async fn remove_tree(session: &mut Session, top: &[u8]) -> Result<(), Failure> {

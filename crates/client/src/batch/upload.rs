@@ -13,8 +13,8 @@ use super::keep::{Kept, after_failure};
 use super::request::Span;
 use super::resume::{Leftover, is_all, usable};
 use super::sums::{End, partial_algorithm, spots_agree};
-use super::{Context, Item};
-use crate::journal::{self, Identity, Journal, Place, State};
+use super::{Context, Item, disk};
+use crate::journal::{self, Identity, Journal, State};
 use crate::location::Server;
 use crate::own::Stand;
 use crate::partial::{own_remote, partial_path, state_journal};
@@ -170,20 +170,12 @@ impl<'a> Upload<'a> {
         self.resumed = !self.have.is_empty();
         identity.in_order &= !self.resumed || is_all(&self.have, length);
         self.in_order = identity.in_order;
+        let from = self.resumed.then(|| State::told(self.have.clone()));
         // Without a place for it, the copy goes on without a journal.
-        self.journal = journal.and_then(|path| {
-            let journal = if self.resumed {
-                Journal::taken_up(
-                    path,
-                    identity,
-                    Place::Server,
-                    &State::told(self.have.clone()),
-                )
-            } else {
-                Journal::fresh(path, identity, Place::Server)
-            };
-            journal.ok()
-        });
+        self.journal = match journal {
+            Some(path) => disk::journal_of_upload(path, identity, from).await?,
+            None => None,
+        };
         if !self.resumed {
             self.clear_way(session, size).await?;
         }
