@@ -48,13 +48,13 @@ pub enum Verify {
     With(Algorithm),
 }
 
-/// What `cp -r` makes of symbolic links that it finds (a source that is named is always followed).
+/// How `cp -r` treats symbolic links that it finds (a source that is named is always followed).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Links {
     /// They are left out, each with a notice.
     #[default]
     Skip,
-    /// What they point to is copied; a link to a directory that it is in is left out.
+    /// Files and directories that they point to are copied; a link to a directory that it is in is left out.
     Follow,
     /// Links are made anew at the destination, as far as they point into the copied tree.
     Copy,
@@ -288,7 +288,7 @@ pub enum Event {
         /// Why.
         reason: String,
     },
-    /// What was at the destination already was left alone ([`CopyOptions::keep_existing`]).
+    /// A destination that existed already was left alone ([`CopyOptions::keep_existing`]).
     Kept {
         /// Source.
         source: String,

@@ -81,7 +81,7 @@ fn anonymous() -> Credentials {
     }
 }
 
-/// What was read of the file, and what is wrong with it.
+/// The entries of the file, and the trouble with it.
 #[derive(Debug, Default)]
 struct Netrc {
     entries: Vec<netrc::Entry>,

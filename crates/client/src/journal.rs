@@ -79,7 +79,7 @@ pub(crate) enum Place {
     Server,
 }
 
-/// What of a copy is at its destination.
+/// The bytes of a copy that are at its destination.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct State {
     /// Handed to the file system here, or acknowledged by the server.
@@ -89,7 +89,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// What a server acknowledged.
+    /// Of a server: the ranges that it acknowledged.
     pub(crate) fn told(safe: RangeSet) -> Self {
         Self {
             safe,
@@ -115,10 +115,10 @@ struct Record {
     lost: bool,
 }
 
-/// What a journal says.
+/// The content of a journal.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// What was copied.
+    /// The copy that it is of.
     pub(crate) copy: Identity,
     /// How far.
     pub(crate) state: State,
@@ -233,11 +233,7 @@ impl Journal {
     /// cannot be taken for this copy's, not even after a power cut. Comes before the partial file is
     /// truncated.
     pub(crate) fn fresh(path: PathBuf, copy: Identity, place: Place) -> io::Result<Self> {
-        match fs::remove_file(&path) {
-            Ok(()) => SyncPolicy::File.sync_directory(directory_of(&path))?,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-            Err(e) => return Err(e),
-        }
+        discard(&path)?;
         Ok(Self::resumed(path, copy, place))
     }
 
@@ -358,20 +354,21 @@ impl Journal {
         }
     }
 
-    /// What an attempt brought counts no more: only `safe` does from now on, and the length of the
-    /// partial file says nothing.
-    pub(crate) fn take_back(&mut self, safe: &RangeSet) -> io::Result<()> {
+    /// Takes back what was claimed: only `left` counts from now on, and the length of the partial
+    /// file says nothing. A journal that cannot be written anew (the disk is full) is removed, as it
+    /// would claim too much.
+    pub(crate) fn take_back(&mut self, left: &State) -> io::Result<()> {
         self.copy.in_order = false;
         self.file = None;
         self.written = None;
-        if safe.is_empty() {
+        if left.safe.is_empty() {
             forget(&self.path);
             return Ok(());
         }
-        self.write(&State::told(safe.clone()))
+        self.write(left).inspect_err(|_| forget(&self.path))
     }
 
-    /// What has to be forced to disk so that a power cut leaves the newest synced ranges known;
+    /// The journal, to be forced to disk so that a power cut leaves the newest synced ranges known;
     /// `None` when nothing changed since the last time.
     pub(crate) fn take_unsynced(&mut self) -> Option<Unsynced> {
         let file = self.file.as_ref().filter(|_| self.unsynced)?;
@@ -416,6 +413,16 @@ fn directory_of(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
+    }
+}
+
+/// Removes the journal at `path` for good: not even a power cut brings it back. That there is none is
+/// fine. Blocks while the disk works.
+pub(crate) fn discard(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Ok(()) => SyncPolicy::File.sync_directory(directory_of(path)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(e) => Err(e),
     }
 }
 

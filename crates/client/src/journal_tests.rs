@@ -132,6 +132,37 @@ fn starting_over_forgets() {
 }
 
 #[test]
+fn what_is_taken_back_is_not_claimed_by_the_length_of_the_file_either() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("j");
+    let in_order = Identity {
+        in_order: true,
+        ..identity()
+    };
+    let mut journal = Journal::fresh(path.clone(), in_order, Place::Here).unwrap();
+    journal.write(&told(&[(0, 60)])).unwrap();
+    let left = State {
+        safe: set(&[(0, 20)]),
+        synced: set(&[(0, 20)]),
+    };
+    journal.take_back(&left).unwrap();
+    let found = load(&path).unwrap();
+    assert_eq!((found.copy.in_order, found.state), (false, left));
+}
+
+#[test]
+fn a_journal_that_cannot_take_back_what_it_claims_is_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("j");
+    let mut journal = Journal::fresh(path.clone(), identity(), Place::Here).unwrap();
+    journal.write(&told(&[(0, 60)])).unwrap();
+    // No file can be made there.
+    fs::create_dir(next_path(&path)).unwrap();
+    assert!(journal.take_back(&told(&[(0, 20)])).is_err());
+    assert_eq!(load(&path), None);
+}
+
+#[test]
 fn nothing_is_read_or_written_through_a_link() {
     let dir = tempfile::tempdir().unwrap();
     let (path, victim) = (dir.path().join("j"), dir.path().join("victim"));

@@ -19,7 +19,7 @@ use data::store::Sink;
 use data::store::durability::SyncPolicy;
 use data::store::file::FileSink;
 use proto::checksum::Algorithm;
-use proto::path::{MAX_NAME, PARTIAL_SUFFIX};
+use proto::path::{MAX_NAME, PARTIAL_HASH_DIGITS, PARTIAL_SUFFIX};
 use proto::timestamp::Timestamp;
 
 use crate::own::{self, Opened, Stand};
@@ -27,7 +27,7 @@ use crate::{Exit, Failure};
 
 const PARTIAL: &[u8] = PARTIAL_SUFFIX;
 const JOURNAL: &[u8] = b".longhaul-journal";
-/// What a journal's name gets while its next state is written.
+/// End of the name under which a journal's next state is written.
 pub(crate) const NEXT: &[u8] = b"~";
 
 /// What the last component `name` is called while it is unfinished.
@@ -43,8 +43,8 @@ pub(crate) fn partial_path(path: &[u8]) -> Vec<u8> {
     partial
 }
 
-/// What else a copy to the last component `name` writes in the same directory: the unfinished file,
-/// its journal, and the journal's next state.
+/// The other names that a copy to the last component `name` writes in the same directory: the
+/// unfinished file, its journal, and the journal's next state.
 pub(crate) fn names_beside(name: &[u8]) -> [Vec<u8>; 3] {
     let journal = with_suffix(name, JOURNAL);
     let next = [journal.as_slice(), NEXT].concat();
@@ -76,12 +76,12 @@ fn with_suffix(name: &[u8], suffix: &[u8]) -> Vec<u8> {
     out
 }
 
-/// 32 hex digits that stand for `bytes` in a file name.
+/// Hex digits that stand for `bytes` in a file name.
 fn hash(bytes: &[u8]) -> String {
     let mut digest = Digest::new(Algorithm::Blake3);
     digest.update(bytes);
     let mut hex = digest.finish();
-    hex.truncate(32);
+    hex.truncate(PARTIAL_HASH_DIGITS);
     hex
 }
 
@@ -271,6 +271,8 @@ impl Partial {
         };
         // Nor one that keeps no permissions.
         let _ = sink.file().set_permissions(Permissions::from_mode(mode));
+        sink.sync().map_err(|e| local(&self.path, e))?;
+        // Last of all: the disk may have taken its time.
         if !own::names(&self.path, sink.file()).map_err(|e| local(&self.path, e))? {
             let message = format!(
                 "was removed or replaced by somebody else while it was written; {} is as it was",
@@ -278,7 +280,6 @@ impl Partial {
             );
             return Err(local(&self.path, message));
         }
-        sink.sync().map_err(|e| local(&self.path, e))?;
         fs::rename(&self.path, &self.destination).map_err(|e| local(&self.destination, e))?;
         if !sink.durable() {
             return Ok(());

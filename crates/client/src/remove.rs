@@ -4,11 +4,8 @@ use proto::listing::Kind;
 
 use crate::session::Session;
 use crate::session::links::{Scrutiny, Unlinked, in_doubt};
-use crate::tree::{check_name, join};
+use crate::tree::{MAX_DEPTH, check_name, join};
 use crate::{Exit, Failure};
-
-/// Deepest nesting that is walked.
-const MAX_DEPTH: usize = 128;
 
 /// Removes what `top` names: a file, a link, or a directory with everything below.
 pub(crate) async fn remove_tree(session: &mut Session, top: &[u8]) -> Result<(), Failure> {
@@ -47,7 +44,7 @@ pub(crate) async fn remove_tree(session: &mut Session, top: &[u8]) -> Result<(),
     session.remove_dir(top).await
 }
 
-/// What the listing of the directory above says of `top`; a link is removed.
+/// Looks `top` up in the listing of the directory above; a link is removed.
 async fn as_listed_above(session: &mut Session, top: &[u8]) -> Result<Unlinked, Failure> {
     let Some(at) = top.iter().rposition(|b| *b == b'/') else {
         return Ok(Unlinked::Unclear);
@@ -67,7 +64,7 @@ async fn as_listed_above(session: &mut Session, top: &[u8]) -> Result<Unlinked, 
     }
 }
 
-/// What is in a tree.
+/// The content of a tree.
 #[derive(Debug, Default)]
 struct Content {
     /// Everything that DELE removes, links among them.

@@ -22,7 +22,7 @@ mod links;
 use links::Trail;
 
 /// Deepest nesting that is walked: a server that follows links may list a loop for ever.
-const MAX_DEPTH: usize = 128;
+pub(crate) const MAX_DEPTH: usize = 128;
 
 /// Most entries of a tree, files and directories: a copy's plan holds them all, some 200 bytes for each.
 const MAX_ENTRIES: usize = 5_000_000;

@@ -43,7 +43,7 @@ struct Count {
     clients: HashMap<IpAddr, usize>,
 }
 
-/// What a permit is for.
+/// The kind of connection that a permit is for.
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     /// A connection that takes part in transfers.

@@ -331,7 +331,7 @@ pub(crate) fn accept(
     }
 }
 
-/// What came from a listener's queue.
+/// The answer of a listener's queue.
 #[derive(Debug)]
 pub(crate) enum Accepted {
     /// Nothing waits there now.

@@ -41,7 +41,7 @@ pub struct Control {
 /// Checkpoints of a transfer whose store forces bytes to disk; those of a part are its whole's.
 #[derive(Debug, Default)]
 struct Synced {
-    /// What is safe is `ranges`, not what was stored.
+    /// `ranges` are safe, not all that was stored.
     promised: bool,
     ranges: RangeSet,
     /// When the next checkpoint is due.
@@ -94,7 +94,7 @@ impl Control {
         locked(&self.root().synced).ranges.clone()
     }
 
-    /// What may be told to a peer as safe: [`Control::synced`] where the store forces bytes to disk,
+    /// Ranges that may be told to a peer as safe: [`Control::synced`] where the store forces bytes to disk,
     /// else [`Control::stored`]. Of the whole transfer, for a part, too.
     pub fn safe(&self) -> RangeSet {
         let root = self.root();

@@ -7,9 +7,13 @@ pub const MAX_PATH: usize = 4096;
 /// Longest path component, in bytes (Linux NAME_MAX).
 pub const MAX_NAME: usize = 255;
 
-/// What the name of an upload that is not whole yet ends with: `longhaul cp` stores `NAME` under
+/// End of the name of an upload that is not whole yet: `longhaul cp` stores `NAME` under
 /// `NAME.longhaul-partial` and renames it.
 pub const PARTIAL_SUFFIX: &[u8] = b".longhaul-partial";
+
+/// Hexadecimal digits of the hash that stands for a name before [`PARTIAL_SUFFIX`] where the name would be
+/// longer with it than [`MAX_NAME`].
+pub const PARTIAL_HASH_DIGITS: usize = 32;
 
 /// A normalised absolute path inside a session's root. Cannot hold `.`/`..` components, NUL, empty
 /// components or more than [`MAX_PATH`] bytes.

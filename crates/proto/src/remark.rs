@@ -10,6 +10,7 @@
 
 use std::fmt;
 
+use crate::printable::is_unfit;
 use crate::reply::Reply;
 
 /// What a 226 says before anything else.
@@ -168,7 +169,7 @@ impl Said {
 pub fn printable(text: &str) -> Option<String> {
     let spaced: String = text
         .chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
+        .map(|c| if is_unfit(c) { ' ' } else { c })
         .collect();
     let words: Vec<&str> = spaced.split_whitespace().collect();
     let line: String = words.join(" ").chars().take(LONGEST).collect();

@@ -101,7 +101,7 @@ pub struct ServerConfig {
     pub block: usize,
     /// How bytes move.
     pub io: IoMethod,
-    /// What of a stored file is forced to disk before the client hears of it.
+    /// How much of a stored file is forced to disk before the client hears that it is stored.
     pub sync_policy: SyncPolicy,
     /// Who sizes the data connections' buffers where a client does not say (`buffer` in the file):
     /// `Auto` or `Kernel`.

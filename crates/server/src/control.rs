@@ -18,7 +18,8 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::files::ControlLine;
-/// What waits here before the login: a stranger's session must cost little.
+
+/// Bound on lines that wait here before the login: a stranger's session must cost little.
 const STRANGER: Input = Input {
     line: 16 * 1024,
     lines: 64,

@@ -7,6 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use data::store::durability::SyncPolicy;
 use data::store::root::Root;
 use proto::path::VPath;
+use proto::printable::printable;
 use proto::server::{Grant, Rights};
 
 use crate::config::{Anonymous, ServerConfig, ThirdParty};
@@ -87,7 +88,7 @@ pub(crate) enum Refusal {
     Limit(#[from] LimitReached),
 }
 
-/// What was wrong, for the log alone.
+/// The part of a login that was wrong, for the log alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wrong {
     /// There are no password users.
@@ -167,7 +168,7 @@ impl Logins {
         let name: String = user.chars().take(SHOWN_NAME).collect();
         let answer = self.answer(user, password, peer, limits).await;
         if let Err(refusal) = &answer {
-            let user = name.escape_debug();
+            let user = printable(name.as_bytes());
             tracing::info!(%user, address = %peer, reason = refusal.class(), "login refused");
         }
         answer

@@ -71,7 +71,7 @@ impl Reloads {
     }
 }
 
-/// What sessions to come share; the same as before if the settings cannot be used.
+/// The state that sessions to come share; the same as before if the settings cannot be used.
 pub(crate) async fn apply(shared: &Arc<Shared>, settings: ServerConfig) -> Arc<Shared> {
     let before = Arc::clone(shared);
     let applied = tokio::task::spawn_blocking(move || take(&before, settings)).await;

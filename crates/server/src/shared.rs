@@ -81,6 +81,7 @@ impl Shared {
         self.transfers.resize(config.transfers());
         self.sums.resize(config.checksums());
         self.walks.resize(config.listings());
+        self.listens.resize(config.listeners());
         Self {
             limits: Arc::clone(&self.limits),
             congestion,

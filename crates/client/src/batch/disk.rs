@@ -1,6 +1,6 @@
 //! Waiting for this machine's disk, off the runtime.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use data::job::Control;
@@ -71,7 +71,24 @@ pub(super) async fn start_over(path: &Path, identity: Identity) -> Result<Journa
     .await
 }
 
-/// What is here while an attempt runs that began with `before`.
+/// The journal of a copy to a server, which goes on `from` what is there, or starts over. `None` where
+/// it cannot be written; then an older one, which this copy may make untrue, is gone, too.
+pub(super) async fn journal_of_upload(
+    path: PathBuf,
+    identity: Identity,
+    from: Option<State>,
+) -> Result<Option<Journal>, Failure> {
+    blocking(move || {
+        let journal = match &from {
+            Some(state) => Journal::taken_up(path.clone(), identity, Place::Server, state),
+            None => Journal::fresh(path.clone(), identity, Place::Server),
+        };
+        Ok(journal.inspect_err(|_| journal::forget(&path)).ok())
+    })
+    .await
+}
+
+/// The state of the destination during an attempt that began with `before`.
 pub(super) fn state(before: &State, control: &Control) -> State {
     let mut now = before.clone();
     now.safe.extend(&control.stored());
@@ -82,4 +99,33 @@ pub(super) fn state(before: &State, control: &Control) -> State {
         now.synced.extend(&synced);
     }
     now
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_upload_whose_journal_cannot_be_written_leaves_no_older_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("j");
+        let identity = Identity {
+            source: "s".to_owned(),
+            destination: "d".to_owned(),
+            size: Some(100),
+            modified: None,
+            part: None,
+            in_order: true,
+        };
+        let mut safe = RangeSet::new();
+        safe.insert(0, 50);
+        let from = || Some(State::told(safe.clone()));
+        let written = journal_of_upload(path.clone(), identity.clone(), from()).await;
+        assert!(written.unwrap().is_some() && journal::load(&path).is_some());
+        // No file can be made there.
+        std::fs::create_dir(dir.path().join("j~")).unwrap();
+        let refused = journal_of_upload(path.clone(), identity, from()).await;
+        assert!(refused.unwrap().is_none());
+        assert_eq!(journal::load(&path), None);
+    }
 }

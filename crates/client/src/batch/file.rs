@@ -102,7 +102,7 @@ async fn existing(ctx: &Context, item: &Item) -> Result<Option<Outcome>, Failure
     Ok(Some(Outcome::Kept))
 }
 
-/// What tells that `there` is no copy of a source with these facts, as far as both are known.
+/// Why `there` is no copy of a source with these facts, as far as both are known.
 fn difference(source: Facts, there: Facts) -> Option<&'static str> {
     let differ = |(a, b): (u64, u64)| a != b;
     if source.size.zip(there.size).is_some_and(differ) {

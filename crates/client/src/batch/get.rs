@@ -134,7 +134,7 @@ impl<'a> Get<'a> {
         self.check_source(session, check).await?;
         let finished = disk::finish(self.target, &sink, self.item.facts.modified).await;
         if let Err(failure) = finished {
-            self.retreat(&sink);
+            self.retreat();
             return Err(failure);
         }
         self.forget_journal();
@@ -148,15 +148,13 @@ impl<'a> Get<'a> {
         }
     }
 
-    /// The disk refused something: what was handed to the kernel and not forced to disk may be lost.
-    fn retreat(&mut self, sink: &FileSink) {
-        if !sink.durable() {
-            return;
-        }
+    /// The disk refused something: what was handed to the kernel and not forced to disk may be lost,
+    /// whatever the length of the partial file.
+    fn retreat(&mut self) {
         self.have = self.synced.clone();
         let state = self.state();
         if let Some(journal) = &mut self.journal
-            && let Err(error) = journal.write(&state)
+            && let Err(error) = journal.take_back(&state)
         {
             tracing::debug!("journal: {error}");
         }
@@ -218,8 +216,8 @@ impl<'a> Get<'a> {
             Ok(moved) => moved,
             Err(failure) => {
                 self.keep(sink, &control.stored(), &spec, check);
-                if failure.exit == Exit::Local {
-                    self.retreat(sink);
+                if failure.exit == Exit::Local && sink.durable() {
+                    self.retreat();
                 }
                 return Err(failure);
             }
@@ -232,7 +230,7 @@ impl<'a> Get<'a> {
         })
     }
 
-    /// What of a failed attempt is safe.
+    /// Decides which bytes of a failed attempt count.
     fn keep(&mut self, sink: &FileSink, arrived: &RangeSet, spec: &TransferSpec, check: Check) {
         let judged = check.algorithm().is_some();
         match after_failure(&self.have, arrived, &spec.said, self.span.size, judged) {
@@ -254,7 +252,7 @@ impl<'a> Get<'a> {
             tracing::debug!("partial file: {e}");
         }
         if let Some(journal) = &mut self.journal
-            && let Err(e) = journal.take_back(&safe)
+            && let Err(e) = journal.take_back(&State::told(safe.clone()))
         {
             tracing::debug!("journal: {e}");
         }

@@ -17,7 +17,7 @@ use super::put::open;
 use super::request::Span;
 use super::{Context, Item, Outcome, disk};
 use crate::journal;
-use crate::partial::Target;
+use crate::partial::{Target, local};
 use crate::verify::{compare, sum_local};
 use crate::{Exit, Failure, Verify};
 
@@ -57,7 +57,7 @@ pub(super) async fn copy(
         target,
         sink: Arc::clone(&sink),
     };
-    owned.start_over()?;
+    owned.start_over().await?;
     let pace = ctx.rate.clone();
     let sum = move_bytes(source, Arc::clone(&sink), span, algorithm, (meter, pace)).await?;
     let label = match (target, algorithm) {
@@ -83,11 +83,12 @@ struct Owned<'a> {
 
 impl Owned<'_> {
     /// Empties the file; a journal of an earlier get would be about what it no longer holds.
-    fn start_over(&self) -> Result<(), Failure> {
+    async fn start_over(&self) -> Result<(), Failure> {
         let Target::File(partial) = self.target else {
             return Ok(());
         };
-        journal::forget(&partial.journal);
+        let journal = partial.journal.clone();
+        disk::blocking(move || journal::discard(&journal).map_err(|e| local(&journal, e))).await?;
         partial.start_over(&self.sink)
     }
 }
@@ -175,7 +176,7 @@ impl Drop for Progress {
     }
 }
 
-/// What the pump heeds: how far it is or shall stop, and how fast it may be.
+/// Shared with the pump: how far it has come, whether it shall stop, and how fast it may be.
 struct Pace {
     moved: Arc<AtomicU64>,
     rate: Option<RateLimit>,

@@ -1,4 +1,4 @@
-//! What of a failed attempt is kept.
+//! The bytes of a failed attempt that are kept.
 //!
 //! A lost connection says nothing against the bytes that arrived: TCP delivered them, and the next
 //! attempt goes on after them. A refusal (a 4xx or 5xx after the data), a 226 beside data that did not
@@ -9,7 +9,7 @@ use proto::ranges::RangeSet;
 
 use crate::transfer::Confirmation;
 
-/// What an attempt leaves.
+/// The verdict on the bytes of a failed attempt.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Kept {
     /// These ranges are safe.
@@ -44,7 +44,7 @@ pub(super) fn after_failure(
     Kept::Dropped(safe)
 }
 
-/// What is said of a copy whose server refused what it had moved, and that no checksum proves.
+/// The message for a copy whose server refused the bytes it had moved, where no checksum proves them.
 pub(super) fn unproved(shown: &str, why: &str) -> String {
     format!(
         "{shown}: the server did not confirm the transfer, and no checksum can prove the copy: {why}; \

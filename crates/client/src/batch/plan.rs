@@ -50,7 +50,7 @@ pub(crate) struct Link {
     pub(crate) source: Location,
     /// Where.
     pub(crate) at: Location,
-    /// What it holds: a path relative to its directory.
+    /// Its target: a path relative to its directory.
     pub(crate) target: Vec<u8>,
 }
 

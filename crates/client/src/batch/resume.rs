@@ -55,27 +55,7 @@ pub(super) async fn usable(
         if claim.safe.is_empty() && claim.unproved.is_empty() {
             return Ok(claim.safe);
         }
-        if claim.lost {
-            let why = "the server was lost while it stored it, and without checksums nothing tells \
-                       what it kept";
-            return Ok(start_over(ctx, leftover, why));
-        }
-        if claim.safe.is_empty() {
-            let why = "this machine was restarted before any of it was forced to disk";
-            return Ok(start_over(ctx, leftover, why));
-        }
-        if !claim.journalled || leftover.identity.modified.is_none() {
-            return Ok(start_over(
-                ctx,
-                leftover,
-                "nothing tells whether it is of this file",
-            ));
-        }
-        ctx.warn(format!(
-            "{}: resumed by size and time alone, because the server cannot checksum",
-            leftover.shown
-        ));
-        return Ok(claim.safe);
+        return Ok(unproved(ctx, leftover, claim));
     };
     if claim.told && ctx.options.verify == Verify::None {
         // Nothing is compared at the end, and the server may have lost power since it told this.
@@ -121,7 +101,25 @@ async fn vouched(
     agree(source, destination, algorithm, range).await
 }
 
-/// What of the claim a power cut may have taken: each range is kept if its checksum is right.
+/// The bytes that may be kept where the server has no checksums.
+fn unproved(ctx: &Context, leftover: &Leftover<'_>, claim: Claim) -> RangeSet {
+    let doubt = if claim.lost {
+        "the server was lost while it stored it, and without checksums nothing tells what it kept"
+    } else if claim.safe.is_empty() {
+        "this machine was restarted before any of it was forced to disk"
+    } else if !claim.journalled || leftover.identity.modified.is_none() {
+        "nothing tells whether it is of this file"
+    } else {
+        ctx.warn(format!(
+            "{}: resumed by size and time alone, because the server cannot checksum",
+            leftover.shown
+        ));
+        return claim.safe;
+    };
+    start_over(ctx, leftover, doubt)
+}
+
+/// Tries the ranges that a power cut may have taken: each is kept if its checksum is right.
 async fn prove_ranges(
     claim: Claim,
     algorithm: Algorithm,
@@ -141,7 +139,7 @@ async fn prove_ranges(
     Ok(safe)
 }
 
-/// What the partial file and its journal say.
+/// The bytes that are there, as the partial file and its journal have it.
 #[derive(Debug, PartialEq, Eq)]
 struct Claim {
     safe: RangeSet,

@@ -98,7 +98,7 @@ impl Tally {
         self.skipped += 1;
     }
 
-    /// What was at the destination was left alone.
+    /// Counts a file whose destination was left alone.
     pub(super) fn keep(&mut self) {
         self.skipped += 1;
         self.kept += 1;
@@ -136,7 +136,7 @@ impl Tally {
         }
     }
 
-    /// What one transfer could have of the limit on an average of `elapsed`, when several shared it.
+    /// The share of the limit that one transfer had on an average of `elapsed`, when several shared it.
     fn rate_of_one(&self, elapsed: Duration) -> Option<u64> {
         let shared = self.moving.max(elapsed).as_nanos().max(1);
         let of_one = u128::from(self.rate?) * elapsed.as_nanos() / shared;

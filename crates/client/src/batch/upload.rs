@@ -9,7 +9,7 @@ use proto::ranges::RangeSet;
 use super::keep::{Kept, after_failure};
 use super::request::Span;
 use super::{Context, Item};
-use crate::journal::{self, Journal};
+use crate::journal::{self, Journal, State};
 use crate::location::Server;
 use crate::own::Stand;
 use crate::partial::{own_remote, partial_path, state_journal};
@@ -34,7 +34,7 @@ pub(super) struct Upload<'a> {
     /// A whole and verified file under its partial name, which the server would not rename: it goes only
     /// when the file stands verified under its own name.
     kept: Option<Vec<u8>>,
-    /// What had the final name before and was moved out of the way.
+    /// The file that had the final name before; it was moved out of the way.
     replaced: Option<Vec<u8>>,
     /// For messages.
     pub(super) shown: String,
@@ -184,7 +184,7 @@ impl<'a> Upload<'a> {
         self.in_vain = true;
         self.in_order = false;
         if let Some(journal) = &mut self.journal
-            && let Err(e) = journal.take_back(&safe)
+            && let Err(e) = journal.take_back(&State::told(safe.clone()))
         {
             tracing::debug!("journal: {e}");
         }

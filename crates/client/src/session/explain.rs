@@ -74,7 +74,7 @@ impl Session {
     }
 }
 
-/// What is before the last component; the root's is the root.
+/// The path without its last component; the root's is the root.
 fn directory_of(path: &[u8]) -> &[u8] {
     match path.iter().rposition(|b| *b == b'/') {
         Some(0) | None => b"/",

@@ -109,7 +109,7 @@ impl Session {
         self.renamed((from, to), &found, Some(&renamed)).await
     }
 
-    /// What the replies to RNFR and RNTO come to.
+    /// Reads the replies to RNFR and RNTO.
     async fn renamed(
         &mut self,
         (from, to): (&[u8], &[u8]),

@@ -28,7 +28,7 @@ pub(crate) enum Scrutiny {
     Everything,
 }
 
-/// What a path turned out to be when its deletion as a file was tried.
+/// The answer to an attempt to delete a path as a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Unlinked {
     /// It was a file or a link, and is gone.

@@ -14,7 +14,7 @@ use proto::sizing::Sizing;
 use super::{Session, replies};
 use crate::{Exit, Failure};
 
-/// What the user is told of a data address that is not used.
+/// Warning about a data address that is not used.
 const FOREIGN: &str = "told a data address of another host; its own is used instead \
                        (--allow-foreign-data-address goes to the other one)";
 

@@ -10,7 +10,7 @@ use crate::{Exit, Failure};
 pub(crate) enum Cause {
     /// The path does not exist.
     Missing,
-    /// What is to be made is there already.
+    /// The name to be made exists already.
     Exists,
     /// The path is a directory where a file is needed.
     Directory,

@@ -51,7 +51,7 @@ async fn a_peer_that_does_not_speak_ftp_is_told_so_at_once() {
     for (said, shown) in [
         ("SSH-2.0-OpenSSH_9.6", "it said `SSH-2.0-OpenSSH_9.6`"),
         ("999 hi", "it said `999 hi`"),
-        ("\u{15}\u{3}\u{1}", "it said `\\u{15}\\u{3}\\u{1}`"),
+        ("\u{15}\u{3}\u{1}", "it said `\\x15\\x03\\x01`"),
     ] {
         // It stays and waits: only what it said can end this, as the patience is an hour.
         let fake = Fake::start(vec![Say(said), Act::HearEnd]).await;

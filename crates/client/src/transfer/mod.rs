@@ -82,7 +82,7 @@ pub struct TransferSpec {
     pub begun: Arc<AtomicBool>,
     /// Ranges the destination server reported as stored (111), destination offsets.
     pub marked: Arc<Mutex<RangeSet>>,
-    /// What the peers said of the bytes.
+    /// The bytes that the peers confirmed or refused.
     pub said: Arc<Confirmation>,
     /// Data ports for active connections.
     pub data_ports: Option<(u16, u16)>,

@@ -203,7 +203,7 @@ fn data_failure(server: &str, doing: &str, error: &DataError) -> Failure {
     }
 }
 
-/// What helps against an error of this machine's store.
+/// Advice against an error of this machine's store.
 fn mend(error: &std::io::Error) -> &'static str {
     match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room there and use --resume",

@@ -1,4 +1,4 @@
-//! What a copied tree makes of symbolic links.
+//! Symbolic links in a copied tree.
 
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ impl Trail {
     }
 }
 
-/// What a copy of a link in `directory` (relative to the tree's top) must hold, so that it leads to the
+/// The target that a copy of a link in `directory` (relative to the tree's top) must hold, so that it leads to the
 /// same place within the copied tree. `None` where it leads out of the tree, or where that cannot be
 /// known. `top` is where the tree is: an absolute target below it is made relative.
 ///

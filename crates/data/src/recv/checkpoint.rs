@@ -90,7 +90,7 @@ impl Checkpoints<'_> {
         }
     }
 
-    /// What is stored now is on disk when this returns.
+    /// Forces to disk all that is stored now.
     fn take(&self) -> Result<(), DataError> {
         let begun = Instant::now();
         let failed = |error| DataError::write(self.sink, error);

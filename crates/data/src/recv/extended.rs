@@ -37,7 +37,7 @@ pub(super) struct Gathering {
     parked: Mutex<Vec<Arc<Stream>>>,
     /// Why the first connection that began with nonsense was dropped.
     bad: Mutex<Option<DataError>>,
-    /// What connections have announced to bring.
+    /// The ranges that connections have announced.
     announced: Mutex<RangeSet>,
 }
 

@@ -17,6 +17,7 @@ use crate::budget::{Permit, StreamBudget};
 use crate::channel::Endpoint;
 use crate::connect::{Accepted, Strangers, accept};
 use crate::error::DataError;
+use crate::os::hangup::has_hung_up;
 use crate::os::sockopt;
 use crate::stream::Stream;
 
@@ -56,11 +57,11 @@ pub(super) struct Candidate {
     _place: Permit,
 }
 
-/// What a look at a candidate shows.
+/// The outcome of a look at a candidate.
 pub(super) enum Seen<'b> {
     /// It has sent less than is needed.
     Silence,
-    /// What is needed, which is still to be received.
+    /// It has sent what is needed: these bytes, which are still to be received.
     Bytes(&'b [u8]),
     /// It sent nothing and closed in order.
     End,
@@ -68,7 +69,7 @@ pub(super) enum Seen<'b> {
     Broken(io::Error),
 }
 
-/// What is to become of a candidate.
+/// The decision about a candidate.
 pub(super) enum Verdict {
     /// It goes on waiting to be looked at.
     Stays,
@@ -236,7 +237,7 @@ impl<'j> Waiting<'j> {
         self.ended.take()?.into_stream(self.job)
     }
 
-    /// What a wait must look at so that it ends when there is something to do.
+    /// Adds the descriptors that end a wait when there is something to do.
     pub(super) fn awaited<'f>(&'f self, endpoint: &'f Endpoint, fds: &mut Vec<PollFd<'f>>) {
         let silent = self.candidates.iter().filter(|c| !c.chosen);
         fds.extend(silent.map(|c| PollFd::new(&c.socket, PollFlags::IN)));
@@ -282,19 +283,10 @@ impl Candidate {
         match recv(&self.socket, &mut *room, flags) {
             Ok((n, _)) if n == need => Seen::Bytes(room),
             Ok((0, _)) => Seen::End,
-            Ok(_) if self.is_over() => Seen::Broken(io::ErrorKind::UnexpectedEof.into()),
+            Ok(_) if has_hung_up(&self.socket) => Seen::Broken(io::ErrorKind::UnexpectedEof.into()),
             Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Seen::Silence,
             Err(error) => Seen::Broken(error.into()),
         }
-    }
-
-    /// Whether nothing more can come.
-    fn is_over(&self) -> bool {
-        let closed = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
-        !matches!(
-            crate::os::wake::wait([(self.socket.as_fd(), closed)], std::time::Duration::ZERO),
-            Ok([false])
-        )
     }
 
     fn into_stream(self, job: &Job<'_>) -> Option<Stream> {

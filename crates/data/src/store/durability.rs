@@ -1,4 +1,4 @@
-//! What is forced to disk before a file is called stored.
+//! Forcing a file to disk before it is called stored.
 //!
 //! A write ends in the page cache. Whether it reached the disk is known only after fdatasync(2),
 //! which is also where a full thin volume, a quota of a network file system or a broken disk shows;

@@ -51,7 +51,7 @@ pub trait Sink: Send + Sync + std::fmt::Debug {
     fn reread(&self) -> Option<Arc<dyn Source>> {
         None
     }
-    /// What was stored, to be compared with bytes that come again. `None` if this sink cannot be read.
+    /// The stored bytes, to be compared with those that come again. `None` if this sink cannot be read.
     fn stored(&self) -> Option<Arc<dyn Source>> {
         self.reread()
     }

@@ -79,7 +79,7 @@ impl State {
     }
 }
 
-/// What is to be done now.
+/// The calls that are due now.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Due {
     begin: Option<(u64, u64)>,

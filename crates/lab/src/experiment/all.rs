@@ -8,7 +8,7 @@ use super::schedule::{self, Schedule};
 use super::{RunRequest, Saved, catalog, runner};
 use crate::LabError;
 
-/// What a run of all experiments will come to.
+/// The plan of a run of all experiments.
 #[derive(Debug)]
 pub struct AllPlanned {
     /// In the order in which they are run.
@@ -21,7 +21,7 @@ pub struct AllPlanned {
     pub beyond: Option<Duration>,
 }
 
-/// What came of them.
+/// The outcome of a run of all experiments.
 #[derive(Debug, Default)]
 pub struct AllDone {
     /// Results, in the order in which they were made.

@@ -1,9 +1,9 @@
-//! What a run will come to, before it is made.
+//! The plan of a run, before it is made.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// What a run of an experiment will come to.
+/// The plan of a run of an experiment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Planned {
     /// The experiment.

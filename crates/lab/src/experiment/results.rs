@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// What values beside measured ones usually are.
+/// The usual name of the values beside measured ones.
 pub const PUBLISHED: &str = "published";
 
 fn published() -> String {

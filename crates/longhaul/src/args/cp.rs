@@ -113,9 +113,9 @@ pub(crate) struct CpArgs {
     /// How bytes get between file and socket: auto, copy, sendfile, splice, zerocopy
     #[arg(long, value_name = "METHOD", default_value = "auto", value_parser = io_method)]
     io: IoMethod,
-    /// What of a copy is forced to this machine's disk before it is called done: `file` (data, then name),
-    /// or `none` (the kernel writes when it sees fit: a power cut may take back what was reported). The
-    /// other end's policy is its server's
+    /// Force each copied file to this machine's disk before it is called done (`file`: its data, then its
+    /// name), or leave that to the kernel (`none`: a power cut may take back what was reported). A server
+    /// has a policy of its own for what is copied to it
     #[arg(long, value_name = "file|none", default_value = "file", value_parser = sync_policy)]
     sync_policy: SyncPolicy,
     /// One JSON object a line on standard output, the last one a summary

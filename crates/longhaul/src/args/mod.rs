@@ -19,7 +19,7 @@ pub(crate) use user::{UserArgs, UserVerb};
 /// Exit codes, as scripts may rely on them; shown at the end of every help text.
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
-  0    all done, every byte arrived and was verified as asked
+  0    all done; after cp: every byte arrived, was verified as asked, and is on disk (--sync-policy)
   1    some files of several failed
   2    usage: the request makes no sense
   3    login or permission refused

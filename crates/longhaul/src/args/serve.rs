@@ -40,7 +40,7 @@ pub(crate) struct ServeArgs {
     /// IPv4 address told to clients for data connections, when the server is behind NAT
     #[arg(long, value_name = "IP")]
     public_address: Option<IpAddr>,
-    /// Who may move data to and from hosts other than his own: `users` (logged in with a password)
+    /// Who may move data to and from hosts other than the client's own: `users` (logged in with a password)
     /// or `none` [default: users]
     #[arg(long, value_name = "users|none")]
     third_party: Option<ThirdPartyArg>,
@@ -90,9 +90,9 @@ pub(crate) struct ServeArgs {
     /// How bytes get between file and socket: auto, copy, sendfile, splice, zerocopy
     #[arg(long, value_name = "METHOD", value_parser = super::cp::io_method)]
     io: Option<IoMethod>,
-    /// What of a stored file is forced to disk before the client hears that it is stored: `file` (data
-    /// and name), or `none` (the kernel writes when it sees fit: a power cut may take back what was
-    /// acknowledged) [default: file]
+    /// Force each stored file to disk before the client hears that it is stored (`file`: data and name),
+    /// or leave that to the kernel (`none`: a power cut may take back what was acknowledged)
+    /// [default: file]
     #[arg(long, value_name = "file|none", value_parser = super::cp::sync_policy)]
     sync_policy: Option<SyncPolicy>,
     /// Socket buffers of data connections while data moves, where the client does not say: `auto`

@@ -96,7 +96,7 @@ fn show_share(bar: &ProgressBar, known: bool) {
     }
 }
 
-/// What is said of `seconds` that are left, with no more digits than such a guess has.
+/// Words for `seconds` that are left, with no more digits than such a guess has.
 fn time_left(seconds: u64) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     match seconds {

@@ -63,7 +63,7 @@ fn people_summary(s: &Summary) -> String {
     if s.files > 0 {
         text.push_str(&match s.verified.as_str() {
             "none" => ", not verified".into(),
-            "size" => ", verified by size only: the other end has no checksums".into(),
+            "size" => ", verified by size only, without a checksum".into(),
             how => format!(", verified by {how}"),
         });
     }

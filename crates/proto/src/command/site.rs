@@ -70,7 +70,7 @@ pub enum BufferSide {
     Both,
 }
 
-/// What a stack of drivers is for.
+/// The use of a stack of drivers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stack {
     /// Files.

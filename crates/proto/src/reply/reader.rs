@@ -1,6 +1,7 @@
 //! Control channel bytes to replies (client side).
 
 use super::Reply;
+use crate::printable::printable;
 
 /// Why a peer's reply could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -141,16 +142,8 @@ impl ReplyReader {
 
 /// The beginning of a line, as an error message quotes it.
 fn not_ftp(line: &[u8]) -> ReplyError {
-    let quoted = String::from_utf8_lossy(&line[..line.len().min(QUOTED)]);
-    let shown = quoted.chars().flat_map(|c| {
-        let plain = !c.is_control() && c.escape_debug().len() == 1;
-        let escaped = (!plain).then(|| c.escape_default());
-        plain
-            .then_some(c)
-            .into_iter()
-            .chain(escaped.into_iter().flatten())
-    });
-    ReplyError::NotFtp(shown.collect())
+    let quoted = &line[..line.len().min(QUOTED)];
+    ReplyError::NotFtp(printable(quoted).to_string())
 }
 
 /// Whether a line that begins so can become a reply; an empty one is passed over.
@@ -268,7 +261,7 @@ mod tests {
         );
         assert_eq!(said(b"999 hi\r\n"), "it said `999 hi`");
         assert_eq!(said(b"HTTP/1.1 400 Bad"), "it said `HTTP/1.1 400 Bad`");
-        assert_eq!(said(b"\x15\x03\x01"), "it said `\\u{15}\\u{3}\\u{1}`");
+        assert_eq!(said(b"\x15\x03\x01"), "it said `\\x15\\x03\\x01`");
         assert_eq!(said(b"\r\n22\r\n"), "it said `22`");
     }
 

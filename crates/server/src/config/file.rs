@@ -228,7 +228,7 @@ pub enum ConfigError {
         path: PathBuf,
         /// Its number, from 1.
         line: usize,
-        /// What is wrong, in one line.
+        /// The fault, in one line.
         reason: String,
     },
 }

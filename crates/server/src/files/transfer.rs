@@ -158,19 +158,15 @@ impl Files {
         let ascii = request.type_ == Type::Ascii;
         let resumed = matches!(disposition, Disposition::Resume { .. });
         let replaces_rest = resumed && request.mode == Mode::Stream;
+        // What TYPE A stores has another length than what it receives: where it ends is not known
+        // afterwards.
         let cut = match disposition {
             Disposition::Truncate => Some(0),
-            // What TYPE A stores has another length than what it receives: where it ends is not
-            // known afterwards.
             _ => (replaces_rest && ascii).then_some(plan.stream_start),
-        };
-        let directory = match self.sync {
-            SyncPolicy::None => None,
-            SyncPolicy::File => self.root.directory_of(&path)?,
         };
         let file = FileSink::new(owned.file, path.to_string()).map_err(failed)?;
         let sink = Arc::new(StoreSink::new(
-            file.with_policy(self.sync, directory),
+            file.with_policy(self.sync, self.directory_to_sync(&path)?),
             Arc::clone(&self.root),
             path.clone(),
             owned.created,
@@ -194,6 +190,14 @@ impl Files {
                 modify: *modify,
             },
         })
+    }
+
+    /// The directory of `path`, if the policy forces names to disk.
+    fn directory_to_sync(&self, path: &VPath) -> Result<Option<std::fs::File>, StoreError> {
+        match self.sync {
+            SyncPolicy::None => Ok(None),
+            SyncPolicy::File => self.root.directory_of(path),
+        }
     }
 
     /// Opens the file of a store and becomes its owner. Nothing is cut.

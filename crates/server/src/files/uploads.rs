@@ -25,8 +25,8 @@ use super::checksum::aborted;
 /// How often a second upload looks at the owner.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What reached this host before a cut is stored within this time; only what comes later shows that
-/// the owner lives.
+/// Bytes that had reached this host before a cut are stored within this time; only later ones show
+/// that the owner lives.
 const SETTLE: Duration = Duration::from_millis(250);
 
 /// An owner of the same account that received nothing for so long gives way.
@@ -38,7 +38,7 @@ const LONGEST: Duration = Duration::from_secs(20);
 /// Device and inode.
 type Inode = (u64, u64);
 
-/// Whom uploads of one client have in common.
+/// Whose an upload is: two of the same one may be the same client's, before and after a cut.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Uploader {
     /// Logged in by name.
@@ -66,7 +66,7 @@ impl ControlLine {
     }
 }
 
-/// Who stores.
+/// An upload that wants a file, and how to watch and stop it.
 #[derive(Debug, Clone)]
 pub struct Storer {
     /// Whose upload it is.
@@ -240,11 +240,11 @@ pub(super) struct OwnerWatch<'a> {
 struct SeenOwner {
     upload: Arc<LiveUpload>,
     since: Instant,
-    /// What it had received after [`SETTLE`].
+    /// Bytes it had received after [`SETTLE`].
     settled: Option<u64>,
 }
 
-/// What becomes of an owner.
+/// The decision about an owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OwnerVerdict {
     /// It lives: the second upload is refused.

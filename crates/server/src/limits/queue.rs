@@ -35,7 +35,7 @@ struct Turn {
     granted: oneshot::Receiver<Place>,
 }
 
-/// What a client may take of a queue.
+/// Bounds of a queue, and of each client in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueBounds {
     /// Places in all, at least 1.

@@ -3,16 +3,13 @@
 use std::sync::Arc;
 
 use data::job::Settings;
-use proto::path::{PARTIAL_SUFFIX, VPath};
+use proto::path::{PARTIAL_HASH_DIGITS, PARTIAL_SUFFIX, VPath};
 use proto::server::{Action, FileRequest, TransferError};
 use tune::limiter::Limiter;
 
 use super::{Driver, Who};
 use crate::transfer::Summary;
 use crate::transfer_log::{Direction, TransferRecord};
-
-/// Hexadecimal digits that a client uses in place of a name that is too long with its suffix.
-const HASH_DIGITS: usize = 32;
 
 /// The record of an upload under a partial name that does not tell the whole file's, kept until
 /// the file is renamed, another transfer ends, or the session does.
@@ -131,7 +128,7 @@ fn whole_name(path: &VPath) -> Option<&[u8]> {
 fn may_be_hash(path: &[u8]) -> bool {
     let start = path.iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1);
     let name = &path[start..];
-    name.len() == HASH_DIGITS && name.iter().all(u8::is_ascii_hexdigit)
+    name.len() == PARTIAL_HASH_DIGITS && name.iter().all(u8::is_ascii_hexdigit)
 }
 
 /// A limiter's name where the other end is no server.

@@ -57,7 +57,7 @@ pub(super) fn check(plan: &Plan) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What is read where something is written, too.
+/// The sources that are at the same end as their destinations, so that one may be written over.
 fn sources(places: &mut Places, items: &[Item]) -> HashMap<Place, usize> {
     let mut read = HashMap::new();
     for (n, item) in items.iter().enumerate() {

@@ -8,10 +8,10 @@ use proto::ranges::RangeSet;
 use super::super::prove::{leave_end, prove};
 use super::super::resume::{Leftover, is_all, usable};
 use super::super::sums::{End, partial_algorithm, spots_agree};
-use super::super::{Context, Item};
+use super::super::{Context, Item, disk};
 use super::{RESUMABLE, Upload, facts};
 use crate::Failure;
-use crate::journal::{Identity, Journal, Place, State};
+use crate::journal::{Identity, State};
 use crate::partial::state_journal;
 use crate::session::Session;
 use crate::transfer::Confirmation;
@@ -50,20 +50,12 @@ impl Upload<'_> {
         self.resumed = !self.have.is_empty();
         identity.in_order &= !self.resumed || is_all(&self.have, length);
         self.in_order = identity.in_order;
+        let from = self.resumed.then(|| State::told(self.have.clone()));
         // Without a place for it, the copy goes on without a journal.
-        self.journal = journal.and_then(|path| {
-            let journal = if self.resumed {
-                Journal::taken_up(
-                    path,
-                    identity,
-                    Place::Server,
-                    &State::told(self.have.clone()),
-                )
-            } else {
-                Journal::fresh(path, identity, Place::Server)
-            };
-            journal.ok()
-        });
+        self.journal = match journal {
+            Some(path) => disk::journal_of_upload(path, identity, from).await?,
+            None => None,
+        };
         if !self.resumed {
             self.clear_way(session, size).await?;
         }

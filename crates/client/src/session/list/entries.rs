@@ -16,7 +16,7 @@ const MAX_LINE: usize = 64 << 10;
 /// Entries handed on at a time.
 const BATCH: usize = 512;
 
-/// What a listing may come to. Who keeps the entries needs some 300 bytes for each.
+/// Bounds on a listing. Who keeps the entries needs some 300 bytes for each.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
     /// Of text.
@@ -45,7 +45,7 @@ struct State {
     excess: Option<String>,
 }
 
-/// What came.
+/// The lines of a listing, counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Seen {
     /// Lines that are not empty.

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use rustix::fs::Dir;
 use rustix::io::Errno;
 
-/// What a batch costs per name beside the bytes of the name.
+/// Memory of a batch per name, beside the bytes of the name.
 const NAME_OVERHEAD: usize = 32;
 
 /// The names in a directory, without `.` and `..`. They come sorted if they fit into one batch; of

@@ -20,7 +20,7 @@ const PIECE: usize = 64 << 10;
 /// Pieces that are made ahead.
 const AHEAD: usize = 4;
 
-/// What the directory's thread makes.
+/// A message of the directory's thread.
 enum Piece {
     Text(Vec<u8>),
     /// The listing is not whole.
