@@ -409,13 +409,6 @@ impl Unsynced {
     }
 }
 
-fn directory_of(path: &Path) -> &Path {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    }
-}
-
 /// Removes the journal at `path` for good: not even a power cut brings it back. That there is none is
 /// fine. Blocks while the disk works.
 pub(crate) fn discard(path: &Path) -> io::Result<()> {

@@ -191,10 +191,7 @@ impl Partial {
         let name = destination
             .file_name()
             .ok_or_else(|| local(&destination, "names no file"))?;
-        let directory = match destination.parent() {
-            Some(above) if !above.as_os_str().is_empty() => above,
-            _ => Path::new("."),
-        };
+        let directory = directory_of(&destination);
         if fs::metadata(directory).is_err_and(|e| e.kind() == io::ErrorKind::NotFound) {
             let missing = format!(
                 "no such directory; make it first (mkdir -p {})",
@@ -284,7 +281,7 @@ impl Partial {
         if !sink.durable() {
             return Ok(());
         }
-        let directory = self.destination.parent().unwrap_or(Path::new("/"));
+        let directory = directory_of(&self.destination);
         SyncPolicy::File
             .sync_directory(directory)
             .map_err(|e| local(directory, e))
@@ -298,6 +295,14 @@ fn umask() -> u32 {
     let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
     line.and_then(|digits| u32::from_str_radix(digits.trim(), 8).ok())
         .unwrap_or(0o077)
+}
+
+/// The directory that a path's last component is in.
+pub(crate) fn directory_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(above) if !above.as_os_str().is_empty() => above,
+        _ => Path::new("."),
+    }
 }
 
 fn system_time(time: Timestamp) -> Option<SystemTime> {

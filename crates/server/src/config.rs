@@ -201,7 +201,11 @@ impl ServerConfig {
     /// Bounds on listeners being made: quick, but a range of taken ports is tried through, and a
     /// burst of PASV must not become a burst of threads.
     pub(crate) fn listeners(&self) -> QueueBounds {
-        self.queue(processors(), processors())
+        QueueBounds {
+            // A session waits for one at a time: no client is refused one for its number of sessions.
+            waiting: self.max_sessions_per_address,
+            ..self.queue(processors(), processors())
+        }
     }
 
     fn queue(&self, places: usize, per_client: usize) -> QueueBounds {
