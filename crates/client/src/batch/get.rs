@@ -132,11 +132,12 @@ impl<'a> Get<'a> {
             label => label?,
         };
         self.check_source(session, check).await?;
-        let finished = disk::finish(self.target, &sink, self.item.facts.modified).await;
-        if let Err(failure) = finished {
+        let settled = disk::settle(self.target, &sink, self.item.facts.modified).await;
+        if let Err(failure) = settled {
             self.retreat(&sink);
             return Err(failure);
         }
+        disk::put_in_place(self.target, &sink).await?;
         self.forget_journal();
         let measured = moved.attempt.map(Measured::received);
         Ok(Outcome::done(self.meter.moved(), label, measured))
@@ -153,6 +154,7 @@ impl<'a> Get<'a> {
         if !sink.durable() {
             return;
         }
+        self.synced = disk::forget_unsynced(sink, &self.synced);
         self.have = self.synced.clone();
         let state = self.state();
         if let Some(journal) = &mut self.journal
