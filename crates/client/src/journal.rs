@@ -21,7 +21,7 @@ use proto::ranges::RangeSet;
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
-use crate::partial::NEXT;
+use crate::partial::{NEXT, directory_of};
 
 /// A journal is written at most this often...
 pub(crate) const INTERVAL: Duration = Duration::from_millis(200);
@@ -113,6 +113,8 @@ struct Record {
     synced: String,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     lost: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    refused: bool,
 }
 
 /// The content of a journal.
@@ -128,6 +130,8 @@ pub(crate) struct Found {
     pub(crate) rebooted: bool,
     /// The server was lost while it stored: it may have lost power.
     pub(crate) lost: bool,
+    /// The server refused something that it had stored: see [`Journal::note_refused`].
+    pub(crate) refused: bool,
 }
 
 /// This boot of this machine.
@@ -159,7 +163,7 @@ fn read(text: &[u8], boot: Option<&str>) -> Option<Found> {
     if header.version != VERSION {
         return None;
     }
-    let (mut state, mut lost) = (State::default(), false);
+    let (mut state, mut lost, mut refused) = (State::default(), false, false);
     for line in lines {
         let Some(record) = open::<Record>(line) else {
             break;
@@ -169,7 +173,7 @@ fn read(text: &[u8], boot: Option<&str>) -> Option<Found> {
             break;
         };
         state = State { safe, synced };
-        lost = record.lost;
+        (lost, refused) = (record.lost, record.refused);
     }
     Some(Found {
         copy: header.copy,
@@ -177,6 +181,7 @@ fn read(text: &[u8], boot: Option<&str>) -> Option<Found> {
         place: header.boot.as_ref().map_or(Place::Server, |_| Place::Here),
         rebooted: header.boot.is_some_and(|then| boot != Some(&then)),
         lost,
+        refused,
     })
 }
 
@@ -226,6 +231,8 @@ pub(crate) struct Journal {
     unsynced: bool,
     /// See [`Journal::note_lost`].
     lost: bool,
+    /// See [`Journal::note_refused`].
+    refused: bool,
 }
 
 impl Journal {
@@ -249,6 +256,7 @@ impl Journal {
             last: None,
             unsynced: false,
             lost: false,
+            refused: false,
         }
     }
 
@@ -303,6 +311,7 @@ impl Journal {
             safe: state.safe.to_string(),
             synced: state.synced.to_string(),
             lost: self.lost,
+            refused: self.refused,
         })?;
         match &mut self.file {
             Some(file) if self.length < COMPACT_AT => {
@@ -354,6 +363,16 @@ impl Journal {
         }
     }
 
+    /// The server refused to store what had come: from now on the journal says so, even if there is
+    /// nothing else to say. Its disk may not hold what its memory still shows.
+    pub(crate) fn note_refused(&mut self) {
+        self.refused = true;
+        let state = self.written.take().unwrap_or_default();
+        if let Err(error) = self.write(&state) {
+            tracing::debug!(%error, "journal not written");
+        }
+    }
+
     /// Takes back what was claimed: only `left` counts from now on, and the length of the partial
     /// file says nothing. A journal that cannot be written anew (the disk is full) is removed, as it
     /// would claim too much.
@@ -361,7 +380,7 @@ impl Journal {
         self.copy.in_order = false;
         self.file = None;
         self.written = None;
-        if left.safe.is_empty() {
+        if left.safe.is_empty() && !self.refused {
             forget(&self.path);
             return Ok(());
         }

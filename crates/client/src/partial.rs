@@ -248,11 +248,10 @@ impl Partial {
         fs::metadata(&self.path).ok().map(|meta| meta.len())
     }
 
-    /// Gives the whole and verified file its time (if known), the permissions of the file it
-    /// replaces (if any, else those that the umask grants), and its name, if the partial name still
-    /// belongs to it. Its bytes are on disk before it gets its name, and the name when this returns,
+    /// Gives the whole and verified file its time (if known) and the permissions of the file it
+    /// replaces (if any, else those that the umask grants). Its bytes are on disk when this returns,
     /// unless its policy is [`SyncPolicy::None`]. Blocks while the disk works.
-    pub(crate) fn finish(
+    pub(crate) fn settle(
         &self,
         sink: &FileSink,
         modified: Option<Timestamp>,
@@ -268,7 +267,12 @@ impl Partial {
         };
         // Nor one that keeps no permissions.
         let _ = sink.file().set_permissions(Permissions::from_mode(mode));
-        sink.sync().map_err(|e| local(&self.path, e))?;
+        sink.sync().map_err(|e| local(&self.path, e))
+    }
+
+    /// Gives a settled file its name, if the partial name still belongs to it. The name is on disk when
+    /// this returns, unless the policy is [`SyncPolicy::None`]. Blocks while the disk works.
+    pub(crate) fn put_in_place(&self, sink: &FileSink) -> Result<(), Failure> {
         // Last of all: the disk may have taken its time.
         if !own::names(&self.path, sink.file()).map_err(|e| local(&self.path, e))? {
             let message = format!(
@@ -372,8 +376,9 @@ mod tests {
         sink.file().write_all(b"new").unwrap();
         assert_eq!(fs::read(&destination).unwrap(), b"old");
         partial
-            .finish(&sink, Some(Timestamp(1_000_000_000)))
+            .settle(&sink, Some(Timestamp(1_000_000_000)))
             .unwrap();
+        partial.put_in_place(&sink).unwrap();
         let meta = fs::metadata(&destination).unwrap();
         assert_eq!(fs::read(&destination).unwrap(), b"new");
         assert_eq!(modified(&meta), Some(Timestamp(1_000_000_000)));
@@ -406,7 +411,8 @@ mod tests {
             fs::set_permissions(&partial.path, Permissions::from_mode(0o4777)).unwrap();
             let (sink, _) = partial.own(SyncPolicy::default()).unwrap();
             assert_eq!(mode(&partial.path), 0o600);
-            partial.finish(&sink, None).unwrap();
+            partial.settle(&sink, None).unwrap();
+            partial.put_in_place(&sink).unwrap();
             assert_eq!(mode(destination), wanted);
         }
     }
@@ -418,9 +424,10 @@ mod tests {
         let (sink, _) = partial.own(SyncPolicy::default()).unwrap();
         sink.file().write_all(b"verified").unwrap();
         fs::remove_file(&partial.path).unwrap();
-        assert_eq!(partial.finish(&sink, None).unwrap_err().exit, Exit::Local);
+        partial.settle(&sink, None).unwrap();
+        assert_eq!(partial.put_in_place(&sink).unwrap_err().exit, Exit::Local);
         fs::write(&partial.path, "somebody else's").unwrap();
-        let failure = partial.finish(&sink, None).unwrap_err();
+        let failure = partial.put_in_place(&sink).unwrap_err();
         assert!(failure.message.contains("replaced"), "{failure}");
         assert!(!partial.destination.exists());
         partial.abandon(&sink);

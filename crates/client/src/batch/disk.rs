@@ -8,6 +8,7 @@ use data::store::Sink;
 use data::store::file::FileSink;
 use proto::ranges::RangeSet;
 use proto::timestamp::Timestamp;
+use rustix::fs::{FallocateFlags, fallocate};
 
 use crate::journal::{self, Identity, Journal, Place, State};
 use crate::partial::{Partial, Target, local};
@@ -22,8 +23,8 @@ pub(super) async fn blocking<T: Send + 'static>(
         .unwrap_or_else(|e| Err(Failure::new(Exit::Local, e.to_string())))
 }
 
-/// Puts a whole and verified file in its place.
-pub(super) async fn finish(
+/// Forces a whole and verified file to disk, with its time and permissions: see [`Partial::settle`].
+pub(super) async fn settle(
     target: &Target,
     sink: &Arc<FileSink>,
     modified: Option<Timestamp>,
@@ -32,7 +33,16 @@ pub(super) async fn finish(
         return Ok(());
     };
     let (partial, sink) = (partial.clone(), Arc::clone(sink));
-    blocking(move || partial.finish(&sink, modified)).await
+    blocking(move || partial.settle(&sink, modified)).await
+}
+
+/// Gives it its name.
+pub(super) async fn put_in_place(target: &Target, sink: &Arc<FileSink>) -> Result<(), Failure> {
+    let Target::File(partial) = target else {
+        return Ok(());
+    };
+    let (partial, sink) = (partial.clone(), Arc::clone(sink));
+    blocking(move || partial.put_in_place(&sink)).await
 }
 
 /// The journal of a copy that goes on from `have`, which is on disk when this returns (if the sink
@@ -88,6 +98,30 @@ pub(super) async fn journal_of_upload(
     .await
 }
 
+/// Takes out of a file whose disk refused something what is not on disk: memory may still show it,
+/// and a checksum would prove what a power cut takes. Gives what is left: less than was synced
+/// where the file system cannot make holes.
+pub(super) fn forget_unsynced(sink: &FileSink, synced: &RangeSet) -> RangeSet {
+    let length = sink.file().metadata().map_or(0, |meta| meta.len());
+    let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    for gap in synced.gaps(0, length).iter() {
+        if fallocate(sink.file(), hole, gap.start, gap.len()).is_err() {
+            return only_prefix(sink, synced.prefix());
+        }
+    }
+    synced.clone()
+}
+
+/// Cuts a file; gives what is left.
+fn only_prefix(sink: &FileSink, length: u64) -> RangeSet {
+    let mut left = RangeSet::new();
+    match sink.file().set_len(length) {
+        Ok(()) => drop(left.insert(0, length)),
+        Err(error) => tracing::debug!("partial file: {error}"),
+    }
+    left
+}
+
 /// The state of the destination during an attempt that began with `before`.
 pub(super) fn state(before: &State, control: &Control) -> State {
     let mut now = before.clone();
@@ -103,7 +137,32 @@ pub(super) fn state(before: &State, control: &Control) -> State {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+
+    use data::store::durability::SyncPolicy;
+
     use super::*;
+
+    #[test]
+    fn what_is_not_on_disk_when_the_disk_refuses_cannot_be_proved_later() {
+        let dir = tempfile::tempdir().unwrap();
+        let Ok(Target::File(partial)) = Target::at(&dir.path().join("f")) else {
+            panic!("a regular file is written aside");
+        };
+        let (sink, _) = partial.own(SyncPolicy::default()).unwrap();
+        sink.write_at(0, &[7; 20_000]).unwrap();
+        let mut synced = RangeSet::new();
+        synced.insert(0, 4096);
+        synced.insert(8192, 12_000);
+        let left = forget_unsynced(&sink, &synced);
+        let mut bytes = Vec::new();
+        let mut file = std::fs::File::open(&partial.path).unwrap();
+        file.read_to_end(&mut bytes).unwrap();
+        for (at, byte) in (0_u64..).zip(bytes) {
+            assert_eq!(byte == 7, left.contains(at, at + 1), "byte {at}");
+        }
+        assert!(left.contains(0, 4096) && left.bytes() <= synced.bytes());
+    }
 
     #[tokio::test]
     async fn an_upload_whose_journal_cannot_be_written_leaves_no_older_one() {

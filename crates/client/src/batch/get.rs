@@ -132,11 +132,12 @@ impl<'a> Get<'a> {
             label => label?,
         };
         self.check_source(session, check).await?;
-        let finished = disk::finish(self.target, &sink, self.item.facts.modified).await;
-        if let Err(failure) = finished {
-            self.retreat();
+        let settled = disk::settle(self.target, &sink, self.item.facts.modified).await;
+        if let Err(failure) = settled {
+            self.retreat(&sink);
             return Err(failure);
         }
+        disk::put_in_place(self.target, &sink).await?;
         self.forget_journal();
         let measured = moved.attempt.map(Measured::received);
         Ok(Outcome::done(self.meter.moved(), label, measured))
@@ -150,7 +151,11 @@ impl<'a> Get<'a> {
 
     /// The disk refused something: what was handed to the kernel and not forced to disk may be lost,
     /// whatever the length of the partial file.
-    fn retreat(&mut self) {
+    fn retreat(&mut self, sink: &FileSink) {
+        if !sink.durable() {
+            return;
+        }
+        self.synced = disk::forget_unsynced(sink, &self.synced);
         self.have = self.synced.clone();
         let state = self.state();
         if let Some(journal) = &mut self.journal
@@ -217,7 +222,7 @@ impl<'a> Get<'a> {
             Err(failure) => {
                 self.keep(sink, &control.stored(), &spec, check);
                 if failure.exit == Exit::Local && sink.durable() {
-                    self.retreat();
+                    self.retreat(sink);
                 }
                 return Err(failure);
             }

@@ -71,7 +71,8 @@ pub(super) async fn copy(
         (_, Some(_)) => "size".to_owned(),
         (_, None) => "none".to_owned(),
     };
-    disk::finish(target, &sink, facts.modified).await?;
+    disk::settle(target, &sink, facts.modified).await?;
+    disk::put_in_place(target, &sink).await?;
     Ok(Outcome::done(meter.moved(), label, None))
 }
 

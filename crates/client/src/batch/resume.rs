@@ -63,6 +63,7 @@ pub(super) async fn usable(
     }
     // A file that is longer than the source is no beginning of it.
     let end = Some(leftover.length).filter(|length| copied.is_none_or(|size| *length <= size));
+    let end = end.filter(|_| !claim.refused);
     let found = match vouched(&claim, algorithm, source, destination).await {
         Ok(true) => {
             let safe = prove_ranges(claim, algorithm, source, destination).await?;
@@ -149,6 +150,8 @@ struct Claim {
     told: bool,
     /// The server was lost while it stored.
     lost: bool,
+    /// The server refused what it had stored: its memory shows what its disk may not hold.
+    refused: bool,
     journalled: bool,
 }
 
@@ -185,6 +188,7 @@ fn claim(leftover: &Leftover<'_>) -> Result<Claim, &'static str> {
                 unproved,
                 told: found.place == Place::Server,
                 lost: found.lost,
+                refused: found.refused,
                 journalled: true,
             })
         }
@@ -194,6 +198,7 @@ fn claim(leftover: &Leftover<'_>) -> Result<Claim, &'static str> {
             unproved: RangeSet::new(),
             told: false,
             lost: false,
+            refused: false,
             journalled: false,
         }),
     }
@@ -334,5 +339,24 @@ mod tests {
         let claim = claimed(None, 30).unwrap();
         assert!(!claim.journalled);
         assert_eq!(claim.safe.to_string(), "0-30");
+    }
+
+    #[test]
+    fn what_a_server_refused_is_not_proved_by_its_memory() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("j");
+        // Even if nothing was safe.
+        let mut journal = Journal::fresh(path.clone(), identity(false), Place::Server).unwrap();
+        journal.note_refused();
+        journal.take_back(&State::default()).unwrap();
+        let claim = claim(&Leftover {
+            identity: &identity(false),
+            length: 30,
+            journal: Some(&path),
+            shown: "x",
+            judged: true,
+        });
+        let claim = claim.unwrap();
+        assert!(claim.refused && claim.journalled && claim.safe.is_empty());
     }
 }

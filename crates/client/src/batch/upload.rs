@@ -49,6 +49,9 @@ pub(super) struct Upload<'a> {
     control: Option<Arc<Control>>,
     /// The last attempt broke off, which leaves more at the server than it told.
     cut: bool,
+    /// The server refused what it had stored, in this run or before: its sums are of what its memory
+    /// shows, which its disk may not hold.
+    refused: bool,
     /// The lock on what this machine knows of the destination.
     owned: Option<Stand>,
     /// What an earlier run left has been looked at.
@@ -91,6 +94,7 @@ impl<'a> Upload<'a> {
             in_order: false,
             control: None,
             cut: false,
+            refused: false,
             owned: None,
             prepared: false,
             resumed: false,
@@ -156,6 +160,12 @@ impl<'a> Upload<'a> {
             journal.note_lost();
         }
         self.cut = failure.transient;
+        if said.refused() {
+            self.refused = true;
+            if let Some(journal) = &mut self.journal {
+                journal.note_refused();
+            }
+        }
         let marked = std::mem::take(&mut self.marked);
         let marked = marked
             .lock()

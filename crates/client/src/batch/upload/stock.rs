@@ -11,7 +11,7 @@ use super::super::sums::{End, partial_algorithm, spots_agree};
 use super::super::{Context, Item, disk};
 use super::{RESUMABLE, Upload, facts};
 use crate::Failure;
-use crate::journal::{Identity, State};
+use crate::journal::{self, Identity, State};
 use crate::partial::state_journal;
 use crate::session::Session;
 use crate::transfer::Confirmation;
@@ -35,6 +35,8 @@ impl Upload<'_> {
         let size = identity.size;
         let journal = state_journal(&identity.source, &identity.destination);
         let mut length = None;
+        let before = journal.as_deref().and_then(journal::load);
+        self.refused |= wanted && before.is_some_and(|found| found.refused);
         if wanted {
             length = self.partial_length(session).await?;
             self.have = self
@@ -48,6 +50,7 @@ impl Upload<'_> {
                 .await?;
         }
         self.resumed = !self.have.is_empty();
+        self.refused &= self.resumed;
         identity.in_order &= !self.resumed || is_all(&self.have, length);
         self.in_order = identity.in_order;
         let from = self.resumed.then(|| State::told(self.have.clone()));
@@ -56,6 +59,9 @@ impl Upload<'_> {
             Some(path) => disk::journal_of_upload(path, identity, from).await?,
             None => None,
         };
+        if let Some(journal) = self.journal.as_mut().filter(|_| self.refused) {
+            journal.note_refused();
+        }
         if !self.resumed {
             self.clear_way(session, size).await?;
         }
@@ -137,7 +143,7 @@ impl Upload<'_> {
         (source, features): (&mut End<'_>, Option<&Features>),
         session: &mut Session,
     ) -> Result<(), Failure> {
-        if self.aside.is_none() {
+        if self.aside.is_none() || self.refused {
             return Ok(());
         }
         let own = session.features().clone();

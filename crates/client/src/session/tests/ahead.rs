@@ -51,6 +51,30 @@ async fn an_answer_that_nobody_fetches_is_not_taken_for_another() {
     fake.finish().await;
 }
 
+#[tokio::test]
+async fn sums_of_ranges_are_asked_for_in_one_flight() {
+    let ranges = [(0, 8), (8, 4)];
+    let acts = script([
+        login_at_once(FEAT, &["MLST /f"]),
+        vec![Say(FACTS)],
+        call("OPTS CKSM Markers=", "200 ok"),
+        vec![Hear("CKSM CRC32C 0 8 /f"), Hear("CKSM CRC32C 8 4 /f")],
+        vec![Say("213 0000000A\n213 0000000b")],
+        vec![Hear("CKSM CRC32C 0 8 /f"), Hear("CKSM CRC32C 8 4 /f")],
+        vec![Say("550 /f: No such file\n213 0000000b")],
+        call("MLST /f", FACTS),
+    ]);
+    let (session, fake) = looking(acts).await;
+    let mut session = session.unwrap();
+    let sums = session.checksums(Algorithm::Crc32c, &ranges, b"/f").await;
+    assert_eq!(sums.unwrap(), ["0000000a", "0000000b"]);
+    // A refusal leaves no answer behind that another question would take for its own.
+    let refused = session.checksums(Algorithm::Crc32c, &ranges, b"/f").await;
+    assert_eq!(refused.unwrap_err().exit, Exit::NotFound);
+    assert_eq!(session.stat(b"/f").await.unwrap().size, Some(7));
+    fake.finish().await;
+}
+
 /// Whoever comes next would take the late answer for its own.
 #[tokio::test]
 async fn a_wait_that_is_given_up_makes_the_session_useless_rather_than_wrong() {
