@@ -275,8 +275,6 @@ impl Partial {
         };
         // Nor one that keeps no permissions.
         let _ = sink.file().set_permissions(Permissions::from_mode(mode));
-        sink.sync().map_err(|e| local(&self.path, e))?;
-        // After the sync, which may take long.
         if !own::names(&self.path, sink.file()).map_err(|e| local(&self.path, e))? {
             let message = format!(
                 "was removed or replaced by somebody else while it was written; {} is as it was",
@@ -284,6 +282,7 @@ impl Partial {
             );
             return Err(local(&self.path, message));
         }
+        sink.sync().map_err(|e| local(&self.path, e))?;
         fs::rename(&self.path, &self.destination).map_err(|e| local(&self.destination, e))?;
         if !sink.durable() {
             return Ok(());
