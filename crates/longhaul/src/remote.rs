@@ -1,8 +1,9 @@
 //! The single-file verbs: ask the client, print the answer.
 
+use std::io;
 use std::ops::ControlFlow;
 
-use client::{Failure, RemoteEntry};
+use client::{Exit, Failure, RemoteEntry};
 use proto::listing::Kind;
 use serde_json::json;
 
@@ -15,50 +16,60 @@ const SORTED: usize = 16_384;
 pub(crate) async fn ls(args: &LsArgs) -> Result<(), Failure> {
     let mut held = Vec::new();
     let mut sorts = true;
+    let mut printed = Ok(());
     let mut visit = |entry| {
-        if !sorts {
-            return print_entry(args, &entry);
+        if sorts {
+            held.push(entry);
+            if held.len() <= SORTED {
+                return ControlFlow::Continue(());
+            }
+            sorts = false;
+            printed = print_sorted(args, std::mem::take(&mut held));
+        } else {
+            printed = print_entry(args, &entry);
         }
-        held.push(entry);
-        if held.len() <= SORTED {
-            return ControlFlow::Continue(());
+        match printed {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(()),
         }
-        sorts = false;
-        print_sorted(args, std::mem::take(&mut held))
     };
     client::list_each(&args.url, &args.common.options(), &mut visit).await?;
-    let _ = print_sorted(args, held);
-    Ok(())
+    shown(printed.and_then(|()| print_sorted(args, held)))
 }
 
-fn print_sorted(args: &LsArgs, mut entries: Vec<RemoteEntry>) -> ControlFlow<()> {
+fn print_sorted(args: &LsArgs, mut entries: Vec<RemoteEntry>) -> io::Result<()> {
     entries.sort_by(|a, b| a.name.cmp(&b.name));
     entries
         .iter()
         .try_for_each(|entry| print_entry(args, entry))
 }
 
-/// Breaks when nobody reads any more.
-fn print_entry(args: &LsArgs, entry: &RemoteEntry) -> ControlFlow<()> {
-    let printed = match (args.json, args.long) {
+fn print_entry(args: &LsArgs, entry: &RemoteEntry) -> io::Result<()> {
+    match (args.json, args.long) {
         (true, _) => print_json(&as_json(entry)),
         (false, true) => print_listed(&long_line(entry)),
         (false, false) => print_listed(&entry.name),
-    };
+    }
+}
+
+/// A reader that has had enough is no failure; a disk that takes no more is one.
+fn shown(printed: io::Result<()>) -> Result<(), Failure> {
     match printed {
-        Ok(()) => ControlFlow::Continue(()),
-        Err(_) => ControlFlow::Break(()),
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::new(
+            Exit::Local,
+            format!("standard output: {error}"),
+        )),
+        _ => Ok(()),
     }
 }
 
 pub(crate) async fn stat(args: &StatArgs) -> Result<(), Failure> {
     let entry = client::stat(&args.url, &args.common.options()).await?;
-    let _ = if args.json {
+    shown(if args.json {
         print_json(&as_json(&entry))
     } else {
         print_listed(&long_line(&entry))
-    };
-    Ok(())
+    })
 }
 
 pub(crate) async fn rm(args: &RmArgs) -> Result<(), Failure> {
@@ -80,9 +91,10 @@ pub(crate) async fn cksum(args: &CksumArgs) -> Result<(), Failure> {
     for url in &args.urls {
         let options = args.common.options();
         let sum = client::checksum(url, args.algorithm, args.offset, args.length, &options).await?;
-        let shown = client::location::Location::parse(url)?.display();
-        if print_listed(format!("{sum}  {shown}").as_bytes()).is_err() {
-            break;
+        let named = client::location::Location::parse(url)?.display();
+        let printed = print_listed(format!("{sum}  {named}").as_bytes());
+        if printed.is_err() {
+            return shown(printed);
         }
     }
     Ok(())

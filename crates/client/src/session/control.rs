@@ -18,6 +18,8 @@ mod ahead;
 
 /// Bytes taken off the control connection at once.
 const READ_SIZE: usize = 16 << 10;
+/// What begins a Telnet sequence (RFC 854).
+const IAC: u8 = 255;
 /// TCP keep-alive: first probe after this long without traffic, then every [`KEEPALIVE_EVERY`].
 /// Long transfers leave the control connection idle, and routers forget idle connections.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
@@ -44,6 +46,8 @@ pub(crate) struct ControlChannel {
     awaiting: usize,
     /// Lines sent ahead of their time, behind those: see [`ControlChannel::send_with`].
     ahead: VecDeque<Vec<u8>>,
+    /// The server reads Telnet: a byte 255 of a command goes out twice.
+    telnet: bool,
     /// Commands sent while another ran (SBUF) whose answers may come behind that one's, or not at
     /// all.
     unanswered: usize,
@@ -115,6 +119,7 @@ impl ControlChannel {
             // The greeting.
             awaiting: 1,
             ahead: VecDeque::new(),
+            telnet: false,
             unanswered: 0,
         })
     }
@@ -142,6 +147,11 @@ impl ControlChannel {
     /// The socket, for the kernel's view of it.
     pub(crate) fn socket(&self) -> &TcpStream {
         &self.stream
+    }
+
+    /// The server takes a byte 255 only doubled ([`proto::client::reads_telnet`]).
+    pub(crate) fn speak_telnet(&mut self) {
+        self.telnet = true;
     }
 
     /// Whether the next command can be sent: nothing was given up, no reply is outstanding.
@@ -240,6 +250,13 @@ impl ControlChannel {
     }
 
     async fn write(&mut self, text: &[u8]) -> Result<(), Failure> {
+        let escaped: Vec<u8>;
+        let mut text = text;
+        if self.telnet && text.contains(&IAC) {
+            let twice = |byte: &u8| std::iter::repeat_n(*byte, 1 + usize::from(*byte == IAC));
+            escaped = text.iter().flat_map(twice).collect();
+            text = &escaped;
+        }
         match timeout(self.patience, self.stream.write_all(text)).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(self.broken(&error.to_string())),

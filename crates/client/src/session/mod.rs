@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use data::channel::Channel;
 use data::os::tcp_info;
-use proto::client::{Dialogue, takes_commands_ahead};
+use proto::client::{Dialogue, reads_telnet, takes_commands_ahead};
 use proto::command::Command;
 use proto::feature::Features;
 use proto::printable::printable;
@@ -95,6 +95,9 @@ impl Session {
         check_words(server)?;
         let (mut control, handshake) = ControlChannel::connect(server, timeout).await?;
         let greeting = login::greeting(&mut control).await?;
+        if reads_telnet(&greeting) {
+            control.speak_telnet();
+        }
         if opening.careful || !takes_commands_ahead(&greeting) {
             let dialogue = login::in_turn(&mut control, server).await?;
             let mut session = Self::over(control, dialogue, server, handshake);

@@ -1,6 +1,7 @@
 //! Trees, patterns, several sources.
 
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use client::{CopyOptions, Event, Exit};
@@ -47,6 +48,37 @@ fn content(top: &Path) -> Vec<(String, Option<Vec<u8>>)> {
     }
     found.sort();
     found
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_with_bytes_that_telnet_knows_arrive_as_they_are() {
+    let server = Server::start().await;
+    let here = tempfile::tempdir().unwrap();
+    let (from, back) = (here.path().join("tree"), here.path().join("back"));
+    fs::create_dir(&from).unwrap();
+    // Each without its 255s, or with half of them, is another one's name, or nobody's.
+    let names: [&[u8]; 6] = [
+        b"a\xff",
+        b"a\xff\xff",
+        b"a\xff\xff\xff\xff",
+        b"b\xff\xfdxy",
+        b"c\xff\xf4z",
+        b"\xff\xfaq",
+    ];
+    let bytes = |name: &[u8]| std::ffi::OsStr::from_bytes(name).to_owned();
+    for name in names {
+        fs::write(from.join(bytes(name)), name).unwrap();
+    }
+    let (summary, _) = copy(&[from.to_str().unwrap()], &server.url("t"), &recursive()).await;
+    assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+    let (summary, _) = copy(&[&server.url("t")], back.to_str().unwrap(), &recursive()).await;
+    assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+    for top in [server.root().join("t"), back] {
+        assert_eq!(fs::read_dir(&top).unwrap().count(), names.len());
+        for name in names {
+            assert_eq!(fs::read(top.join(bytes(name))).unwrap(), name, "{name:?}");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -23,6 +23,14 @@ pub fn takes_commands_ahead(greeting: &Reply) -> bool {
     greeting.code == 220 && greeting.lines.iter().any(names)
 }
 
+/// Whether a server with this greeting reads a byte 255 of a command as the beginning of a Telnet sequence
+/// (RFC 854), so that one in a name is to be sent twice: longhaul and ProFTPD do. vsftpd takes every byte as
+/// it is.
+pub fn reads_telnet(greeting: &Reply) -> bool {
+    let names = |line: &Vec<u8>| line.windows(7).any(|word| word == b"ProFTPD");
+    takes_commands_ahead(greeting) || greeting.lines.iter().any(names)
+}
+
 impl Dialogue {
     /// A server that takes commands ahead (see [`takes_commands_ahead`]).
     pub fn ahead(mut self) -> Self {

@@ -109,7 +109,7 @@ impl Files {
             FileRequest::Delete(path) => done(root.delete(path)),
             FileRequest::RemoveTree(path) => done(root.remove_tree(path)),
             FileRequest::Rename { from, to } => {
-                self.keeping_sums(from, to, || done(root.rename(from, to)))?;
+                self.keeping_sums(from, to, || self.rename(from, to))?;
                 self.sync_names(&[to, from])
             }
             FileRequest::SetModified(path, time) => done(root.set_modified(path, *time)),
@@ -157,6 +157,19 @@ impl Files {
             errno: None,
             text: "Permission denied: this session may only read".to_owned(),
         })
+    }
+
+    /// Who renames a file takes it for whole, so one that somebody else stores is not renamed.
+    fn rename(&self, from: &VPath, to: &VPath) -> Result<FileAnswer, FileError> {
+        let rename = || done(self.root.rename(from, to));
+        match self.root.identity(from) {
+            Ok(there) => {
+                let renamed = self.uploads.unless_written(there.inode, rename);
+                renamed.unwrap_or_else(|| Err(uploads::in_use()))
+            }
+            // A link that leads nowhere, or nothing.
+            Err(_) => rename(),
+        }
     }
 
     /// Only a file that nobody stores is cut.

@@ -174,6 +174,21 @@ impl Uploads {
         self.open().contains_key(&inode)
     }
 
+    /// Runs `act` while nobody can begin to store into the file, unless an upload whose client is
+    /// there has it.
+    pub(super) fn unless_written<T>(&self, inode: Inode, act: impl FnOnce() -> T) -> Option<T> {
+        let open = self.open();
+        let mut owners = open.get(&inode).into_iter().flatten();
+        let lives = |owner: &Arc<LiveUpload>| {
+            let by = owner.by.as_ref();
+            by.is_some_and(|by| !by.line.has_ended())
+        };
+        if owners.any(lives) {
+            return None;
+        }
+        Some(act())
+    }
+
     fn open(&self) -> MutexGuard<'_, HashMap<Inode, Vec<Arc<LiveUpload>>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }

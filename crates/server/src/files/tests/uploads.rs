@@ -230,21 +230,43 @@ fn a_store_fails_when_its_name_leads_elsewhere_at_the_end() {
         storing.sink.write_at(0, b"new").unwrap();
         storing
     };
+    let rename = || fs::rename(session.host("f"), session.host("g")).unwrap();
     let storing = begin();
-    let rename = FileRequest::Rename {
-        from: v("f"),
-        to: v("g"),
-    };
-    session.run(&rename).unwrap();
+    rename();
     assert!(replaced(finish(storing, "new")));
     let storing = begin();
     session.run(&FileRequest::Delete(v("f"))).unwrap();
     assert!(replaced(finish(storing, "new")));
     let storing = begin();
-    session.run(&rename).unwrap();
+    rename();
     session.file("f", "somebody else's");
     assert!(replaced(finish(storing, "new")));
     assert_eq!(session.content("f"), "somebody else's");
+}
+
+#[test]
+fn a_file_that_another_stores_is_not_renamed_to_its_final_name() {
+    let session = Session::new();
+    let other = Client::named("bob");
+    let kind = || store("f.longhaul-partial", Disposition::Truncate);
+    session.file("f", "before");
+    session.store(kind(), "whole and verified").unwrap();
+    let rename = FileRequest::Rename {
+        from: v("f.longhaul-partial"),
+        to: v("f"),
+    };
+    let second = session.storing_by(&other, kind()).unwrap();
+    second.sink.write_at(0, b"half").unwrap();
+    assert!(in_use(session.run(&rename)));
+    assert_eq!(session.content("f"), "before");
+    finish(second, "half").unwrap();
+    // One whose client is gone is in nobody's way.
+    let dead = session.storing_by(&other, kind()).unwrap();
+    assert!(in_use(session.run(&rename)));
+    other.go();
+    session.run(&rename).unwrap();
+    drop(dead);
+    assert_eq!(session.content("f"), "half");
 }
 
 #[test]
