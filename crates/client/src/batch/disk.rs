@@ -1,10 +1,12 @@
 //! Waiting for this machine's disk, off the runtime.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use data::job::Control;
 use data::store::Sink;
+use data::store::durability::SyncPolicy;
 use data::store::file::FileSink;
 use proto::ranges::RangeSet;
 use proto::timestamp::Timestamp;
@@ -43,6 +45,23 @@ pub(super) async fn put_in_place(target: &Target, sink: &Arc<FileSink>) -> Resul
     };
     let (partial, sink) = (partial.clone(), Arc::clone(sink));
     blocking(move || partial.put_in_place(&sink)).await
+}
+
+/// Forces to disk a file that has its name already: the run that put it there may have ended before it
+/// did so itself.
+pub(super) async fn settle(path: &Path, policy: SyncPolicy) -> Result<(), Failure> {
+    if policy == SyncPolicy::None {
+        return Ok(());
+    }
+    let path = path.to_owned();
+    blocking(move || {
+        let directory = path.parent().unwrap_or(Path::new("/"));
+        let synced = File::open(&path).and_then(|file| file.sync_all());
+        synced
+            .and_then(|()| policy.sync_directory(directory))
+            .map_err(|e| local(&path, e))
+    })
+    .await
 }
 
 /// The journal of a copy that goes on from `have`, which is on disk when this returns (if the sink

@@ -55,7 +55,7 @@ pub(super) async fn usable(
         if claim.safe.is_empty() && claim.unproved.is_empty() {
             return Ok(claim.safe);
         }
-        return Ok(unproved(ctx, leftover, claim));
+        return Ok(without_checksums(ctx, leftover, claim));
     };
     if claim.told && ctx.options.verify == Verify::None {
         // Nothing is compared at the end, and the server may have lost power since it told this.
@@ -103,7 +103,7 @@ async fn vouched(
 }
 
 /// The bytes that may be kept where the server has no checksums.
-fn unproved(ctx: &Context, leftover: &Leftover<'_>, claim: Claim) -> RangeSet {
+fn without_checksums(ctx: &Context, leftover: &Leftover<'_>, claim: Claim) -> RangeSet {
     let doubt = if claim.lost {
         "the server was lost while it stored it, and without checksums nothing tells what it kept"
     } else if claim.safe.is_empty() {
