@@ -13,7 +13,7 @@ use proto::timestamp::Timestamp;
 use rustix::fs::{FallocateFlags, fallocate};
 
 use crate::journal::{self, Identity, Journal, Place, State};
-use crate::partial::{Partial, Target, local};
+use crate::partial::{Partial, Target, directory_of, local};
 use crate::{Exit, Failure};
 
 /// Runs `work`, which blocks.
@@ -49,13 +49,13 @@ pub(super) async fn put_in_place(target: &Target, sink: &Arc<FileSink>) -> Resul
 
 /// Forces to disk a file that has its name already: the run that put it there may have ended before it
 /// did so itself.
-pub(super) async fn settle(path: &Path, policy: SyncPolicy) -> Result<(), Failure> {
+pub(super) async fn settle_in_place(path: &Path, policy: SyncPolicy) -> Result<(), Failure> {
     if policy == SyncPolicy::None {
         return Ok(());
     }
     let path = path.to_owned();
     blocking(move || {
-        let directory = path.parent().unwrap_or(Path::new("/"));
+        let directory = directory_of(&path);
         let synced = File::open(&path).and_then(|file| file.sync_all());
         synced
             .and_then(|()| policy.sync_directory(directory))
@@ -175,7 +175,7 @@ mod tests {
         synced.insert(8192, 12_000);
         let left = forget_unsynced(&sink, &synced);
         let mut bytes = Vec::new();
-        let mut file = std::fs::File::open(&partial.path).unwrap();
+        let mut file = File::open(&partial.path).unwrap();
         file.read_to_end(&mut bytes).unwrap();
         for (at, byte) in (0_u64..).zip(bytes) {
             assert_eq!(byte == 7, left.contains(at, at + 1), "byte {at}");

@@ -221,7 +221,7 @@ impl<'a> Get<'a> {
             Ok(moved) => moved,
             Err(failure) => {
                 self.keep(sink, &control.stored(), &spec, check);
-                if failure.exit == Exit::Local && sink.durable() {
+                if failure.exit == Exit::Local {
                     self.retreat(sink);
                 }
                 return Err(failure);

@@ -73,7 +73,7 @@ impl Get<'_> {
             .compare(check, &mut source, &mut destination)
             .await?;
         if label.is_some() {
-            disk::settle(&partial.destination, self.ctx.options.sync_policy).await?;
+            disk::settle_in_place(&partial.destination, self.ctx.options.sync_policy).await?;
             self.forget_unused(partial);
             let size = self.span.size;
             self.ctx.started(self.item, size, size.unwrap_or(0));
