@@ -334,6 +334,7 @@ class Moment:
         try:
             ftp.connect("127.0.0.1", self.server.port, timeout=10)
             ftp.login()
+            ftp.voidcmd("TYPE I")
             partial = f"{self.target.relative_to(self.served)}/{name}.longhaul-partial"
             with ftp.transfercmd(f"STOR {partial}") as data:
                 data.sendall(content)
