@@ -10,7 +10,7 @@ use crate::lock::locked;
 
 /// Counts the data connections that may be open at once over all channels that share it: those at
 /// work and those kept for a next transfer. Connections that were accepted and have sent nothing
-/// yet are counted apart, up to the same number or [`SILENT`].
+/// yet are counted apart, up to the same number, but at least 1024.
 ///
 /// A handle made with [`StreamBudget::share_of`] is one client's. A client may always have one
 /// connection while any is left, and further ones as long as it has fewer than half of what the

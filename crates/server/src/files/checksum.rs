@@ -70,7 +70,8 @@ impl Files {
             .ok_or_else(aborted)
     }
 
-    /// [`Files::checksum`], ready to be read.
+    /// The checksum of `length` bytes from `offset` on (to the end if `None`), ready to be read; of what
+    /// is there, if the file ends before.
     pub fn begin_checksum(
         &self,
         algorithm: Algorithm,

@@ -13,6 +13,7 @@ use proto::server::{
 };
 
 mod checksum;
+mod last_upload;
 mod listing;
 mod room;
 mod sums;
@@ -24,6 +25,7 @@ mod tests;
 
 pub use checksum::Summing;
 pub(crate) use checksum::aborted;
+use last_upload::LastUpload;
 pub use room::{Room, Share};
 pub use sums::Sums;
 pub use transfer::{Opened, Sending, Storing};
@@ -38,6 +40,7 @@ pub struct Files {
     uploads: Arc<Uploads>,
     room: Room,
     sync: SyncPolicy,
+    last_upload: LastUpload,
 }
 
 impl Files {
@@ -57,6 +60,7 @@ impl Files {
             uploads,
             room,
             sync: SyncPolicy::default(),
+            last_upload: LastUpload::default(),
         }
     }
 
@@ -112,7 +116,14 @@ impl Files {
                 self.keeping_sums(from, to, || self.rename(from, to))?;
                 self.sync_names(&[to, from])
             }
-            FileRequest::SetModified(path, time) => done(root.set_modified(path, *time)),
+            FileRequest::SetModified(path, time) => {
+                let before = root.identity(path);
+                root.set_modified(path, *time)?;
+                if let (Ok(before), Ok(after)) = (before, root.identity(path)) {
+                    self.last_upload.carry(&before, after);
+                }
+                Ok(FileAnswer::Done)
+            }
             FileRequest::Chmod(path, mode) => {
                 self.keeping_sums(path, path, || done(root.chmod(path, *mode)))
             }
@@ -159,12 +170,19 @@ impl Files {
         })
     }
 
-    /// Who renames a file takes it for whole, so one that somebody else stores is not renamed.
+    /// Who renames a file takes it for whole, and for what it stored: one that somebody else stores, or
+    /// has stored over this session's upload, is not renamed.
     fn rename(&self, from: &VPath, to: &VPath) -> Result<FileAnswer, FileError> {
         let rename = || done(self.root.rename(from, to));
         match self.root.identity(from) {
             Ok(there) => {
-                let renamed = self.uploads.unless_written(there.inode, rename);
+                let renamed = self.uploads.unless_written(there.inode, || {
+                    // Again, now that no upload can begin.
+                    match self.root.identity(from) {
+                        Ok(now) if self.last_upload.is_overtaken(&now) => Err(uploads::in_use()),
+                        _ => rename(),
+                    }
+                });
                 renamed.unwrap_or_else(|| Err(uploads::in_use()))
             }
             // A link that leads nowhere, or nothing.
@@ -178,6 +196,7 @@ impl Files {
         let file = self.root.open_existing(path)?;
         let inode = Identity::of(&file).map_err(failed)?.inode;
         let lease = self.uploads.keep_away(inode).ok_or_else(uploads::in_use)?;
+        self.last_upload.forget(inode);
         transfer::lock(&file, Claim::Sole, path)?;
         file.set_len(length).map_err(failed)?;
         drop(file); // unlocks, while uploads are still kept away
@@ -197,6 +216,7 @@ impl Files {
         let answer = change()?;
         if let (Some(old), Ok(new)) = (old, self.root.identity(after)) {
             self.sums.carry(&old, new, clock);
+            self.last_upload.carry(&old, new);
         }
         Ok(answer)
     }

@@ -154,6 +154,7 @@ impl Files {
         let failed = |error: std::io::Error| StoreError::from_io("open", &path, &error);
         let before = Identity::of(&owned.file).map_err(failed)?;
         self.sums.forget(&before);
+        self.last_upload.forget(before.inode);
         let plan = plan_of(disposition, request.mode, before.size);
         let ascii = request.type_ == Type::Ascii;
         let resumed = matches!(disposition, Disposition::Resume { .. });

@@ -246,12 +246,14 @@ fn abor_ends_the_wait_for_a_file() {
 fn a_store_whose_name_is_taken_away_is_not_told_success() {
     let server = Running::start();
     let (mut first, mut second) = (server.anonymous(), server.anonymous());
-    for change in ["DELE up", "RNTO other"] {
+    for deletes in [true, false] {
         let data = begin(&server, &mut first, "STOR up", b"first");
-        if change.starts_with("RNTO") {
-            second.expect("RNFR up", 350);
+        if deletes {
+            second.expect("DELE up", 250);
+        } else {
+            // By another program: a session is refused.
+            std::fs::rename(server.path("up"), server.path("other")).unwrap();
         }
-        second.expect(change, 250);
         drop(data);
         let reply = first.next(451);
         assert!(
@@ -259,6 +261,36 @@ fn a_store_whose_name_is_taken_away_is_not_told_success() {
             "{reply:?}"
         );
     }
+}
+
+/// Stores a whole file.
+fn stored(client: &mut Client, name: &str, content: &[u8]) {
+    let address = client.pasv();
+    client.send(&format!("STOR {name}"));
+    data_port::pour(data_port::connect(address), content);
+    client.next(150);
+    client.next(226);
+}
+
+#[test]
+fn what_another_session_has_stored_over_an_upload_is_not_renamed_by_the_first_one() {
+    let server = open_server();
+    let (mut first, mut second) = (server.anonymous(), server.user());
+    stored(&mut first, "up", b"first");
+    stored(&mut second, "up", b"second");
+    first.expect("RNFR up", 350);
+    refused(&first.ask("RNTO final"), "final");
+    second.expect("MFMT 20200101000000 up", 213);
+    second.expect("SITE CHMOD 600 up", 250);
+    second.expect("RNFR up", 350);
+    second.expect("RNTO final", 250);
+    second.expect("RNFR final", 350);
+    second.expect("RNTO again", 250);
+    assert_eq!(server.stored("again"), b"second");
+    // A file that this session has not stored is anybody's to rename.
+    server.file("f", 10);
+    first.expect("RNFR f", 350);
+    first.expect("RNTO moved", 250);
 }
 
 /// Lines that a client sent before it went away: the server is busy with the first when it learns

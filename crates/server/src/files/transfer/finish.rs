@@ -62,6 +62,10 @@ impl Ending {
         self.set_modified()?;
         // The file is not touched any more from here on: this is its state at the end.
         self.require_name()?;
+        if self.sink.lease.is_sole() {
+            let state = Identity::of(self.sink.file()).map_err(|error| self.failed(&error))?;
+            self.files.last_upload.note(state);
+        }
         if let (Some(algorithm), Some(computed)) = (self.algorithm, &computed) {
             self.remember(algorithm, computed)?;
         }
