@@ -351,7 +351,12 @@ async fn what_has_a_hash_for_its_partial_name_is_found_finished_and_removed() {
             .count()
     };
     let cut = || async {
-        let (copying, seen) = begin(from, &url, slow());
+        // What was cut before lets go of its lock a moment later.
+        let patient = CopyOptions {
+            wait: true,
+            ..slow()
+        };
+        let (copying, seen) = begin(from, &url, patient);
         seen.until(is_moving).await;
         while left() == 0 {
             tokio::task::yield_now().await;
@@ -363,6 +368,7 @@ async fn what_has_a_hash_for_its_partial_name_is_found_finished_and_removed() {
     assert_eq!(left(), 1);
     let resumed = CopyOptions {
         resume: true,
+        wait: true,
         ..options()
     };
     let (summary, _) = copy(&[from], &server.url(&name), &resumed).await;
