@@ -25,7 +25,7 @@ fn told(ranges: &[(u64, u64)]) -> State {
     State::told(set(ranges))
 }
 
-/// What the journal `text` is about, and what it calls safe.
+/// The copy that the journal `text` is about, and the ranges it calls safe.
 fn last(text: &[u8]) -> Option<(Identity, RangeSet)> {
     read(text, None).map(|found| (found.copy, found.state.safe))
 }

@@ -65,7 +65,7 @@ impl Decode {
 pub(crate) struct ShrunkText {
     /// Where it ended.
     pub(crate) at: u64,
-    /// What was announced.
+    /// The announced value.
     pub(crate) expected: u64,
 }
 

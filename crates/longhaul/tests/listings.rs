@@ -1,4 +1,4 @@
-//! What the program prints of a server, and where it goes.
+//! The program's output about a server, and where it goes.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 

@@ -235,14 +235,19 @@ mod tests {
 
     use super::*;
 
-    #[tokio::test]
-    async fn each_waiting_line_is_asked_about_once() {
+    /// A client, and the server's end of its control connection.
+    async fn connected() -> (TcpStream, ControlConnection) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let mut client = TcpStream::connect(listener.local_addr().unwrap())
+        let client = TcpStream::connect(listener.local_addr().unwrap())
             .await
             .unwrap();
         let (stream, _) = listener.accept().await.unwrap();
-        let mut control = ControlConnection::new(stream, LINGER);
+        (client, ControlConnection::new(stream, LINGER))
+    }
+
+    #[tokio::test]
+    async fn each_waiting_line_is_asked_about_once() {
+        let (mut client, mut control) = connected().await;
         control.trust();
         let asked = Cell::new(0);
         let urgent = |line: &LineEvent| {
@@ -268,14 +273,10 @@ mod tests {
         assert!(control.next_urgent(urgent).is_some());
         assert_eq!(control.next_line(), None);
     }
+
     #[tokio::test]
     async fn little_of_a_stranger_waits_here() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let mut client = TcpStream::connect(listener.local_addr().unwrap())
-            .await
-            .unwrap();
-        let (stream, _) = listener.accept().await.unwrap();
-        let mut control = ControlConnection::new(stream, LINGER);
+        let (mut client, mut control) = connected().await;
         client.write_all(&b"NOOP\r\n".repeat(5000)).await.unwrap();
         while control.wants_input() {
             control.read().await.unwrap();

@@ -1,4 +1,4 @@
-//! What a burst of logins leaves behind. Alone in its process, so that the figure means something.
+//! Memory that a burst of logins leaves behind. Alone in its process, so that the figure means something.
 
 #![allow(
     clippy::unwrap_used,

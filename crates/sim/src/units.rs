@@ -21,7 +21,7 @@ pub enum UnitError {
     /// No number, or a unit that does not exist.
     #[error("'{text}' is not a {quantity}; write it like {example}")]
     Malformed {
-        /// What was written.
+        /// The bytes that were written.
         text: String,
         /// What was expected.
         quantity: &'static str,
@@ -31,13 +31,13 @@ pub enum UnitError {
     /// Below zero.
     #[error("'{text}' is negative")]
     Negative {
-        /// What was written.
+        /// The bytes that were written.
         text: String,
     },
     /// More than there can be.
     #[error("'{text}' is too much; the most is {most}")]
     TooMuch {
-        /// What was written.
+        /// The bytes that were written.
         text: String,
         /// The limit.
         most: &'static str,
@@ -45,7 +45,7 @@ pub enum UnitError {
     /// A rate in bytes.
     #[error("'{text}' is in bytes; rates are bits per second, like 80mbit")]
     BytesPerSecond {
-        /// What was written.
+        /// The bytes that were written.
         text: String,
     },
     /// A small number alone, which many mean as Mbit/s.
@@ -53,13 +53,13 @@ pub enum UnitError {
         "'{text}' would be {text} bit/s; write the unit that is meant, like {text}mbit or {text}bit"
     )]
     BareRate {
-        /// What was written.
+        /// The bytes that were written.
         text: String,
     },
     /// A bare 1, which many mean as one per cent.
     #[error("'{text}' can be read as 1% or as 100%; write the one that is meant")]
     AmbiguousOne {
-        /// What was written.
+        /// The bytes that were written.
         text: String,
     },
 }

@@ -1,4 +1,4 @@
-//! What a hostile server says reaches a terminal only as text.
+//! The words of a hostile server reach a terminal only as text.
 
 #![allow(
     clippy::unwrap_used,

@@ -64,7 +64,7 @@ fn exists(path: &Path) -> bool {
     std::fs::symlink_metadata(path).is_ok()
 }
 
-/// What `longhaul` does with links on one server.
+/// Checks how `longhaul` treats links on one server.
 fn ours_against(name: &str, store: &Store, url: &dyn Fn(&str) -> String, dangling: bool) {
     let mut cells = Cells::new(format!("links, {name}"));
     cells.check("cp -r leaves links out", || {

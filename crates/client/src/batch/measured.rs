@@ -1,4 +1,4 @@
-//! What was seen of a transfer that ended well.
+//! Measurements of a transfer that ended well.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tune::limiter::Role;
 use crate::transfer::{Attempt, Remark};
 use crate::why::Between;
 
-/// What was seen of a transfer, and who had a hand in it.
+/// Measurements of a transfer, and who had a hand in it.
 #[derive(Debug)]
 pub(super) struct Measured {
     pub(super) seen: Seen,
@@ -18,7 +18,7 @@ pub(super) struct Measured {
     pub(super) remarks: Vec<Remark>,
 }
 
-/// What was seen of a transfer.
+/// Measurements of a transfer, by the end that made them.
 #[derive(Debug)]
 pub(super) enum Seen {
     /// By this end of it.
@@ -27,7 +27,7 @@ pub(super) enum Seen {
     Between(Between),
 }
 
-/// What this end saw of a transfer.
+/// Measurements of this end.
 #[derive(Debug)]
 pub(super) struct Here {
     pub(super) role: Role,

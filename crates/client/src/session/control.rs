@@ -18,7 +18,7 @@ mod ahead;
 
 /// Bytes taken off the control connection at once.
 const READ_SIZE: usize = 16 << 10;
-/// What begins a Telnet sequence (RFC 854).
+/// The byte that begins a Telnet sequence (RFC 854).
 const IAC: u8 = 255;
 /// TCP keep-alive: first probe after this long without traffic, then every [`KEEPALIVE_EVERY`].
 /// Long transfers leave the control connection idle, and routers forget idle connections.

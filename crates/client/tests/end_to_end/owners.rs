@@ -268,7 +268,7 @@ async fn a_local_copy_leaves_no_journal_that_tells_of_other_bytes() {
     assert_eq!(names(here.path()), ["f", "t"]);
 }
 
-/// What a put comes to whose server answers STOR with these refusals first.
+/// The outcome of a put whose server answers STOR with these refusals first.
 async fn put_to_busy(refusals: &[&'static str], options: &CopyOptions) -> (Summary, usize) {
     let liar = Liar {
         busy: Arc::new(std::sync::Mutex::new(refusals.to_vec())),

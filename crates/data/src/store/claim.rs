@@ -9,7 +9,7 @@ use std::fs::File;
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
-/// What a writer needs of a file.
+/// The share of a file that a writer needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claim {
     /// Nobody else may write: the file is truncated, replaced or renamed.
@@ -34,7 +34,7 @@ pub enum Claimed {
 /// atomically.
 ///
 /// # Errors
-/// What flock(2) gives besides a lock that is held elsewhere.
+/// Those of flock(2), but for a lock that is held elsewhere.
 pub fn claim(file: &File, claim: Claim) -> std::io::Result<Claimed> {
     let operation = match claim {
         Claim::Sole => FlockOperation::NonBlockingLockExclusive,

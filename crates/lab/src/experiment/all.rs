@@ -84,7 +84,7 @@ impl AllPlanned {
     }
 }
 
-/// What there is to run, and what cannot be run here.
+/// The experiments that can be run, and those that cannot be run here.
 type Ready = (Vec<Schedule>, Vec<(String, String)>);
 
 fn ready(request: &RunRequest, names: &[&str]) -> Result<Ready, LabError> {
@@ -142,7 +142,7 @@ fn names() -> Vec<&'static str> {
     catalog::EXPERIMENTS.iter().map(|(name, _)| *name).collect()
 }
 
-/// What [`run`] would do.
+/// A plan for [`run`].
 ///
 /// # Errors
 /// Results that do not fit, a mistake in a file.

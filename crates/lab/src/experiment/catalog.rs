@@ -73,7 +73,7 @@ pub(crate) fn listings() -> Vec<Listing> {
 pub(crate) struct Known {
     /// Of its results.
     pub(crate) name: String,
-    /// What its file says.
+    /// Its definition, as in the file.
     pub(crate) definition: Definition,
     /// Of the file's text.
     pub(crate) fingerprint: String,

@@ -123,7 +123,7 @@ pub(crate) struct Definition {
     /// What it reproduces; empty: nothing published.
     #[serde(default)]
     pub(crate) source: String,
-    /// What the values in `paper` are: published ones unless said.
+    /// The source of the values in `paper`: published ones unless said.
     #[serde(default = "published")]
     pub(crate) reference: String,
     /// Where it runs.

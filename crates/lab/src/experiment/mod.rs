@@ -159,7 +159,7 @@ pub fn run(request: &RunRequest, say: &mut dyn FnMut(&str)) -> Result<Saved, Lab
     runner::run(request, say)
 }
 
-/// What [`run`] would do for `request`, and how long it would take.
+/// Plans [`run`] for `request`, with the time it would take.
 ///
 /// # Errors
 /// As [`run`], as far as nothing has to be run to know.
@@ -179,7 +179,7 @@ pub fn run_all(
     all::run(request, budget, say)
 }
 
-/// What [`run_all`] would do, and how long it would take.
+/// Plans [`run_all`], with the time it would take.
 ///
 /// # Errors
 /// Results that do not fit, an option that some experiment does not have.

@@ -24,7 +24,7 @@ pub struct Results {
     pub title: String,
     /// What it reproduces, a paper's table or figure; empty: nothing published.
     pub source: String,
-    /// What the values beside the measured ones are: `published`, or whose.
+    /// The source of the values beside the measured ones: `published`, or whose.
     #[serde(default = "published", skip_serializing_if = "is_published")]
     pub reference: String,
     /// `quick` or `full`.

@@ -13,7 +13,7 @@ use crate::csv::{line, text as text_field};
 /// The results of a run on their way to a file.
 #[derive(Debug)]
 pub(crate) struct Written {
-    /// What the files now hold.
+    /// Content of the files now.
     pub(crate) results: Results,
     /// `OUT/NAME-MODE.json`.
     pub(crate) json: PathBuf,

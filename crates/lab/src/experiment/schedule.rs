@@ -19,7 +19,7 @@ use crate::LabError;
 /// An experiment that is ready to be run.
 #[derive(Debug)]
 pub(crate) struct Schedule {
-    /// What its file says.
+    /// Its definition, as in the file.
     pub(crate) definition: Definition,
     /// Who takes part.
     pub(crate) entrants: Vec<Entrant>,
@@ -51,14 +51,14 @@ pub(crate) struct Turn {
     pub(crate) first: u32,
     /// Behind the last one.
     pub(crate) end: u32,
-    /// What an earlier run left of this cell.
+    /// Samples that an earlier run left of this cell.
     pub(crate) kept: Option<Cell>,
     /// How long a run takes, expected.
     seconds: f64,
 }
 
 impl Schedule {
-    /// What `request` asks for. With `resume`, less what its results have already.
+    /// The cells that `request` asks for. With `resume`, less those that its results have already.
     ///
     /// # Errors
     /// No such experiment or program, a mistake in a file, results that do not fit.
@@ -149,7 +149,7 @@ impl Schedule {
         self.turns().map(|turn| turn.seconds * runs(turn)).sum()
     }
 
-    /// What it comes to with at most so many repetitions.
+    /// The plan with at most so many repetitions.
     pub(crate) fn planned(&self, at_most: u32) -> Planned {
         let runs = |turn: &Turn| turn.end.min(at_most).saturating_sub(turn.first);
         let ends = |turn: &Turn| turn.end.min(at_most);

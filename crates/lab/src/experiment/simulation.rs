@@ -61,7 +61,7 @@ pub(crate) fn run(
     Ok(Some((sample, over_time(definition, &entrant.key, point))))
 }
 
-/// What all simulations of an experiment share.
+/// The settings that all simulations of an experiment share.
 pub(crate) struct Place<'a> {
     /// The experiment's name, for messages.
     pub(crate) name: &'a str,

@@ -90,7 +90,7 @@ pub struct RemoteEntry {
     pub group: Option<String>,
     /// Target of a symbolic link, if told; the other facts may be the target's then (`UNIX.slink`).
     pub link_target: Option<Vec<u8>>,
-    /// What tells two files of the server apart (the `Unique` fact), if told.
+    /// The `Unique` fact, which tells two files of the server apart, if told.
     pub unique: Option<String>,
 }
 

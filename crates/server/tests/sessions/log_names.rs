@@ -4,7 +4,7 @@ use crate::client::Client;
 use crate::data_port;
 use crate::running::Running;
 
-/// What a client stores a file under whose name leaves no room for the suffix.
+/// The name that a client stores a file under whose own name leaves no room for the suffix.
 const HASHED: &str = "0123456789abcdef0123456789abcdef.longhaul-partial";
 
 fn store(client: &mut Client, name: &str) {

@@ -49,7 +49,7 @@ pub struct Cut {
     policy: &'static str,
 }
 
-/// What came of a cut.
+/// The outcome of a cut.
 #[derive(Debug, Clone, Copy)]
 pub struct Survived {
     /// The copy had reported success before the cut.

@@ -36,7 +36,7 @@ type Page = Box<[u8]>;
 struct State {
     stable: File,
     size: u64,
-    /// What came since the last flush: every version of every page, oldest first.
+    /// Writes since the last flush: every version of every page, oldest first.
     cached: BTreeMap<u64, Vec<Page>>,
     /// Writes and flushes so far.
     requests: u64,

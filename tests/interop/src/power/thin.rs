@@ -12,7 +12,7 @@ use nix::sched::{CloneFlags, unshare};
 use crate::run;
 use crate::scratch::Scratch;
 
-/// What the file system believes to have, bytes.
+/// Size that the file system believes to have, bytes.
 const CLAIMED: u64 = 192 << 20;
 /// What there is.
 const REAL: &str = "size=32m";

@@ -1,4 +1,4 @@
-//! What a get finds at its destination before its bytes move.
+//! The destination of a get before its bytes move.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ impl Get<'_> {
         Ok(Arc::clone(self.sink.insert(sink)))
     }
 
-    /// What was compared if `--resume` finds the destination whole.
+    /// Names the comparison made if `--resume` finds the destination whole.
     pub(super) async fn in_place(
         &self,
         session: &mut Session,

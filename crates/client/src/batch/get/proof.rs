@@ -1,4 +1,4 @@
-//! What is compared when the bytes of a get are here.
+//! The comparison of a get's bytes with their source.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ impl Get<'_> {
         self.span.size.is_some_and(|size| size >= worth)
     }
 
-    /// What will be asked of the server when the bytes are here.
+    /// The questions for the server when the bytes are here.
     pub(super) fn questions(&self, session: &Session, check: Check, sums: bool) -> Vec<Command> {
         let sum = check.algorithm().filter(|_| sums).map(|algorithm| {
             let (offset, length) = extent(self.span.part);

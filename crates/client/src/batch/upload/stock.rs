@@ -1,4 +1,4 @@
-//! What of a file is at the server before an attempt begins.
+//! The part of a file that is at the server before an attempt begins.
 
 use std::sync::Arc;
 

@@ -22,7 +22,7 @@ fn anonymous(from: [u8; 4]) -> (Storer, UnixStream) {
     storer(Uploader::Anonymous(from.into()))
 }
 
-/// What a newcomer sees of an owner after so much time.
+/// A newcomer's view of an owner after so much time.
 fn verdicts(owner: &Storer, newcomer: &Storer, times: &[Duration]) -> Vec<OwnerVerdict> {
     let uploads = Arc::new(Uploads::default());
     let lease = uploads.enter(FILE, Claim::Sole, owner).unwrap();
