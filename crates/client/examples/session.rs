@@ -21,7 +21,8 @@ use client::ModeChoice;
 use client::location::{Scheme, Server};
 use client::session::Session;
 use client::transfer::{Attempt, TransferSpec, get, put, third_party};
-use data::job::{Control, IoMethod};
+use data::job::Control;
+use data::options::{Buffers, IoMethod, TransferOptions};
 use data::store::file::{FileSink, FileSource};
 use data::store::memory::MemorySink;
 use proto::checksum::Algorithm;
@@ -151,14 +152,13 @@ fn spec(how: &[&str]) -> Result<TransferSpec, Box<dyn Error>> {
         mode: ModeChoice::Auto,
         sum: None,
         remote_sum: None,
-        rate: None,
-        timeout: PATIENCE,
-        buffer: None,
-        sizing: proto::sizing::Sizing::Auto,
-        drs_interval: tune::sizing::drs::Interval::default(),
-        congestion: data::job::Congestion::System,
-        io: IoMethod::Auto,
-        block: 256 << 10,
+        options: TransferOptions {
+            buffers: Buffers::default(),
+            io: IoMethod::Auto,
+            block: 256 << 10,
+            stall: PATIENCE,
+            ..TransferOptions::default()
+        },
         begun: Arc::default(),
         marked: Arc::new(Mutex::new(RangeSet::new())),
         said: Arc::default(),

@@ -5,11 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use data::job::{Congestion, IoMethod};
+use data::options::TransferOptions;
 use data::store::durability::SyncPolicy;
 use proto::checksum::Algorithm;
-use proto::sizing::Sizing;
-use tune::sizing::drs::Interval;
 use tune::streams::chunked::{Mode, Parameters};
 
 /// How many parallel streams.
@@ -60,47 +58,6 @@ pub enum Links {
     Copy,
 }
 
-/// Socket buffers of data connections.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Buffers {
-    /// Sized while data moves, by these rules.
-    Sized(Sizing),
-    /// This many bytes at both ends, from first to last.
-    Pinned(u64),
-}
-
-impl Default for Buffers {
-    fn default() -> Self {
-        Self::Sized(Sizing::Auto)
-    }
-}
-
-impl Buffers {
-    /// The size that was asked for.
-    pub fn pinned(self) -> Option<u64> {
-        match self {
-            Self::Sized(_) => None,
-            Self::Pinned(bytes) => Some(bytes),
-        }
-    }
-
-    /// `auto`, `kernel`, `drs1`, `drs`, or `pinned`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Sized(sizing) => sizing.name(),
-            Self::Pinned(_) => "pinned",
-        }
-    }
-
-    /// Who sizes them.
-    pub fn sizing(self) -> Sizing {
-        match self {
-            Self::Sized(sizing) => sizing,
-            Self::Pinned(_) => Sizing::Kernel,
-        }
-    }
-}
-
 /// Everything `longhaul cp` can be told.
 #[derive(Debug, Clone)]
 pub struct CopyOptions {
@@ -112,12 +69,9 @@ pub struct CopyOptions {
     pub max_streams: u32,
     /// `--autopar`: the parameters of the modes of 2008
     pub autopar: Parameters,
-    /// `--buffer`
-    pub buffer: Buffers,
-    /// `--drs-interval`: how often this end, receiving with [`Sizing::Drs`], computes the bandwidth
-    pub drs_interval: Interval,
-    /// `--cc`
-    pub congestion: Congestion,
+    /// `--buffer`, `--drs-interval`, `--cc`, `--io`, `--block`, `--limit-rate` (one budget for all files;
+    /// refused between two servers), and `--timeout`, which holds for control connections, too
+    pub transfer: TransferOptions,
     /// `--mode`
     pub mode: ModeChoice,
     /// `--offset`, bytes
@@ -128,21 +82,13 @@ pub struct CopyOptions {
     pub resume: bool,
     /// `--verify`
     pub verify: Verify,
-    /// `--limit-rate`, bytes per second: one budget for all files; refused between two servers
-    pub limit_rate: Option<u64>,
-    /// `--timeout`: stall limit on control and data channels
-    pub timeout: Duration,
     /// `--retries` after lost connections, in a row: an attempt that moved 16 MiB starts the count
     /// anew
     pub retries: u32,
     /// `--trace`: JSON Lines file
     pub trace: Option<PathBuf>,
-    /// `--io`
-    pub io: IoMethod,
     /// `--sync-policy`: of files written here
     pub sync_policy: SyncPolicy,
-    /// `--block`: MODE E block size when sending, bytes
-    pub block: usize,
     /// `--links`
     pub links: Links,
     /// `--keep-existing`: existing destinations are left alone and count as skipped
@@ -334,7 +280,7 @@ pub struct Summary {
     pub goodput_bps: f64,
     /// Most data connections at once.
     pub streams_max: u64,
-    /// Who sized the buffers of the transfers that ended well: [`Buffers::name`], or `mixed`; what was
+    /// Who sized the buffers of the transfers that ended well: [`data::options::Buffers::name`], or `mixed`; what was
     /// asked for where none did. What a server has no part in is replaced with `auto`. Under `auto`
     /// it is this end's: each end does its own, a server what its administrator chose.
     pub buffer: &'static str,

@@ -14,7 +14,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use data::channel::{Accept, Channel, ListenOptions};
-use data::job::{Congestion, Control, IoMethod, Settings};
+use data::job::{Control, Settings};
+use data::options::{Buffers, Congestion, IoMethod, TransferOptions};
 use data::recv::RecvPlan;
 use data::send::SendPlan;
 use data::store::file::{FileSink, FileSource};
@@ -138,20 +139,21 @@ fn measure(source: &Path, target: &Path, case: Case) -> Result<(f64, f64), Box<d
         ip: [127, 0, 0, 1].into(),
         ports: None,
         accept: Accept::Any,
-        send_buffer: None,
-        receive_buffer: None,
-        sizing: proto::sizing::Sizing::Kernel,
+        buffers: Buffers::sized(proto::sizing::Sizing::Kernel),
     })?;
     let to = receiver.local_addr().ok_or("no listener")?;
     let mut sender = Channel::connect_to(vec![to], None);
     let settings = |io| Settings {
+        options: TransferOptions {
+            block: case.block,
+            io,
+            congestion: std::env::var("PUMP_CONGESTION")
+                .map_or(Congestion::System, |name| Congestion::parse(&name)),
+            ..TransferOptions::default()
+        },
         mode: case.mode,
         streams: case.streams,
-        block: case.block,
         sum: case.sum,
-        io,
-        congestion: std::env::var("PUMP_CONGESTION")
-            .map_or(Congestion::System, |name| Congestion::parse(&name)),
         ..Settings::default()
     };
     let mut ranges = RangeSet::new();

@@ -210,7 +210,7 @@ impl Channel {
         let streams = cached.streams.iter().filter(|s| cached.serves(s));
         let streams: Vec<_> = streams.map(Arc::clone).collect();
         for stream in &streams {
-            stream.again(&settings.congestion)?;
+            stream.again(&settings.options.congestion)?;
         }
         Ok(streams)
     }
@@ -284,6 +284,8 @@ mod tests {
 
     use proto::sizing::Sizing;
 
+    use crate::options::Buffers;
+
     use super::*;
 
     fn options(ports: Option<RangeInclusive<u16>>) -> ListenOptions {
@@ -291,9 +293,7 @@ mod tests {
             ip: [127, 0, 0, 1].into(),
             ports,
             accept: Accept::Any,
-            send_buffer: None,
-            receive_buffer: None,
-            sizing: Sizing::Kernel,
+            buffers: Buffers::sized(Sizing::Kernel),
         }
     }
 
@@ -334,7 +334,7 @@ mod tests {
     #[test]
     fn a_listener_with_buffers_pins_them() {
         let mut options = options(None);
-        options.receive_buffer = Some(128 << 10);
+        options.buffers.receive = Some(128 << 10);
         let channel = Channel::listen(&options).unwrap();
         let Endpoint::Passive { listener, .. } = &channel.endpoint else {
             unreachable!()

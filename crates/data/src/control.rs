@@ -182,7 +182,7 @@ impl Control {
 
     /// What limits the sending now; `None` when nobody looks
     /// ([`Settings::adapt`](crate::job::Settings::adapt),
-    /// [`Congestion::Auto`](crate::job::Congestion::Auto)), or nothing was seen yet.
+    /// [`Congestion::Auto`](crate::options::Congestion::Auto)), or nothing was seen yet.
     pub fn limiter(&self) -> Option<Limiter> {
         self.board.limiter()
     }

@@ -6,77 +6,18 @@ use std::time::Duration;
 use proto::checksum::Algorithm;
 use proto::command::{Mode, Type};
 use proto::ranges::RangeSet;
-use proto::sizing::Sizing;
 use tune::limiter::{Measured, Role};
-use tune::sizing::drs::Interval;
 use tune::streams::auto::Verdict;
 
 pub use crate::control::{Control, StreamSample};
 use crate::drs;
-use crate::rate::RateLimit;
-
-/// How bytes go between file and socket. `Auto` picks the measured winner per case
-/// (docs/benchmarks.md); the others pin a method where it applies and fall back to `Copy` where it
-/// does not (a pipe, TYPE A, a running checksum).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum IoMethod {
-    /// The measured winner.
-    #[default]
-    Auto,
-    /// pread + write; read + pwrite.
-    Copy,
-    /// sendfile when sending; receiving as `Copy`.
-    Sendfile,
-    /// splice through a pipe in both directions.
-    Splice,
-    /// pread + send with MSG_ZEROCOPY; receiving as `Copy`.
-    Zerocopy,
-}
-
-/// Which congestion control this end's sockets run.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Congestion {
-    /// The system's.
-    #[default]
-    System,
-    /// What the path asks for, of those that the system has and permits (sending); begins with the
-    /// system's.
-    Auto,
-    /// This one; a system without it is an error.
-    Named(String),
-}
-
-impl Congestion {
-    /// `system`, `auto`, or a name.
-    pub fn parse(text: &str) -> Self {
-        match text {
-            "system" => Self::System,
-            "auto" => Self::Auto,
-            name => Self::Named(name.to_owned()),
-        }
-    }
-
-    /// The text that [`Congestion::parse`] reads.
-    pub fn name(&self) -> &str {
-        match self {
-            Self::System => "system",
-            Self::Auto => "auto",
-            Self::Named(name) => name,
-        }
-    }
-
-    /// The one that was named.
-    pub fn named(&self) -> Option<&str> {
-        match self {
-            Self::Named(name) => Some(name),
-            _ => None,
-        }
-    }
-}
+use crate::options::TransferOptions;
 
 /// Settings of one transfer, the same for sending and receiving.
 #[derive(Debug, Clone)]
 pub struct Settings {
+    /// What was asked for the data connections.
+    pub options: TransferOptions,
     /// MODE.
     pub mode: Mode,
     /// TYPE; Ascii translates line ends and rules out offsets.
@@ -94,31 +35,13 @@ pub struct Settings {
     /// Sending: `tune::streams::auto` decides about streams (`least_streams` to `most_streams`) and pace
     /// while data moves.
     pub adapt: bool,
-    /// Payload of a MODE E block when sending, and unit of store access, bytes. 64 KiB..=64 MiB.
-    pub block: usize,
-    /// How bytes move.
-    pub io: IoMethod,
     /// Sum the bytes that pass; the result is in the report. Has no effect in TYPE A, where the
     /// bytes on the wire are not those of the file.
     pub sum: Option<Algorithm>,
-    /// Bytes per second over all streams of the transfer, and of all others that share it.
-    pub rate: Option<RateLimit>,
-    /// Nothing moved on any stream for this long: [`crate::error::DataError::Stalled`].
-    pub stall: Duration,
     /// Longest wait for the first data connection.
     pub connect: Duration,
-    /// Send buffer to pin on each socket, bytes; `None` leaves the kernel's autotuning alone.
-    pub send_buffer: Option<u64>,
-    /// Receive buffer, likewise.
-    pub receive_buffer: Option<u64>,
-    /// Who decides about buffers that are not pinned.
-    pub sizing: Sizing,
-    /// This end of the DRS channel ([`Sizing::Drs`]); `None`: the transfer goes on without.
+    /// This end of the DRS channel ([`proto::sizing::Sizing::Drs`]); `None`: the transfer goes on without.
     pub drs: Option<Arc<drs::Endpoint>>,
-    /// How often a receiving end computes the bandwidth ([`Sizing::Drs`]).
-    pub drs_interval: Interval,
-    /// Congestion control of this end's sockets.
-    pub congestion: Congestion,
     /// MODE E sending: set CLOSE in the end marks and close the connections after the transfer.
     pub close_after: bool,
 }
@@ -191,10 +114,10 @@ impl WireStats {
 }
 
 impl Default for Settings {
-    /// MODE S, TYPE I, the kernel's tuning, no sum and no limit; a minute for a stall, half a
-    /// minute for the first connection.
+    /// MODE S, TYPE I, no sum; half a minute for the first connection.
     fn default() -> Self {
         Self {
+            options: TransferOptions::default(),
             mode: Mode::Stream,
             type_: Type::Image,
             streams: 1,
@@ -202,18 +125,9 @@ impl Default for Settings {
             least_streams: 1,
             most_connections: 256,
             adapt: false,
-            block: 1 << 20,
-            io: IoMethod::Auto,
             sum: None,
-            rate: None,
-            stall: Duration::from_secs(60),
             connect: Duration::from_secs(30),
-            send_buffer: None,
-            receive_buffer: None,
-            sizing: Sizing::Kernel,
             drs: None,
-            drs_interval: Interval::default(),
-            congestion: Congestion::System,
             close_after: false,
         }
     }
@@ -236,7 +150,7 @@ pub struct Report {
     pub elapsed: Duration,
     /// A limit of this host that held the transfer back: which setting to raise, and for what gain.
     pub remark: Option<String>,
-    /// What limited the streams that this end sent over ([`Settings::adapt`], [`Congestion::Auto`]).
+    /// What limited the streams that this end sent over ([`Settings::adapt`], [`crate::options::Congestion::Auto`]).
     pub verdict: Option<Verdict>,
     /// Congestion control of this end's streams, as the kernel names it; of several, that of the one
     /// that ended last.

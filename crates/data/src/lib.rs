@@ -22,6 +22,7 @@ pub mod job;
 mod lanes;
 mod listen;
 mod lock;
+pub mod options;
 pub mod os;
 mod pipe;
 pub mod rate;

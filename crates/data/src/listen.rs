@@ -6,10 +6,10 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 
-use proto::sizing::Sizing;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::error::DataError;
+use crate::options::Buffers;
 use crate::sizing::handshake;
 use crate::stream::same_host;
 
@@ -27,13 +27,9 @@ pub struct ListenOptions {
     pub ports: Option<RangeInclusive<u16>>,
     /// Who may connect.
     pub accept: Accept,
-    /// Set before listen, bytes.
-    pub send_buffer: Option<u64>,
-    /// Set before listen, bytes. Fixes the window scale of every connection for life; leave it
-    /// `None` unless a user demands it.
-    pub receive_buffer: Option<u64>,
-    /// Who will size the connections' buffers: decides what is asked for before listening.
-    pub sizing: Sizing,
+    /// The connections' buffers. Pinned ones are set before listen: the receive buffer fixes the window
+    /// scale of every connection for life. Otherwise who will size them decides what is asked for.
+    pub buffers: Buffers,
 }
 
 /// From which hosts a passive channel takes connections; others are closed at once and the
@@ -87,12 +83,7 @@ fn bind(options: &ListenOptions, port: u16) -> Result<Socket, DataError> {
         Socket::new(Domain::for_address(at), Type::STREAM, Some(Protocol::TCP)).map_err(fail)?;
     // A port whose last connection is still in TIME_WAIT is free for a new listener.
     socket.set_reuse_address(true).map_err(fail)?;
-    handshake::before(
-        &socket,
-        options.sizing,
-        options.send_buffer,
-        options.receive_buffer,
-    )?;
+    handshake::before(&socket, options.buffers)?;
     socket.set_nonblocking(true).map_err(fail)?;
     socket.bind(&at.into()).map_err(fail)?;
     socket.listen(BACKLOG).map_err(fail)?;

@@ -14,8 +14,9 @@ use tune::sizing::StreamId;
 
 use crate::budget::Permit;
 use crate::error::DataError;
-use crate::job::{Congestion, Settings};
+use crate::job::Settings;
 use crate::lock::locked;
+use crate::options::Congestion;
 use crate::os::tcp_info::{MemInfo, TcpInfo, mem_info, tcp_info};
 use crate::os::{congestion, sockopt, wake};
 use crate::sizing::handshake;
@@ -69,16 +70,11 @@ impl Stream {
         socket.set_tcp_nodelay(true)?;
         socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE))?;
         bound_unsent(&socket, UNSENT);
-        if settings.congestion.named().is_none() {
+        if settings.options.congestion.named().is_none() {
             leave_timers_to_long_paths(&socket);
         }
-        handshake::after(
-            &socket,
-            settings.sizing,
-            settings.send_buffer,
-            settings.receive_buffer,
-        )?;
-        if let Some(bytes) = settings.receive_buffer {
+        handshake::after(&socket, settings.options.buffers)?;
+        if let Some(bytes) = settings.options.buffers.receive {
             // Before Linux 7.1 the window of a live connection only follows the buffer when the
             // clamp is lifted too.
             sockopt::set_window_clamp(socket.as_fd(), i32::try_from(bytes).unwrap_or(i32::MAX))?;
@@ -245,13 +241,8 @@ impl AsFd for Stream {
 /// Options that act on the handshake, to be set before connect, and again on accepted sockets
 /// whose listener was made before the settings were known.
 pub(crate) fn tune(socket: &Socket, settings: &Settings) -> Result<(), DataError> {
-    handshake::before(
-        socket,
-        settings.sizing,
-        settings.send_buffer,
-        settings.receive_buffer,
-    )?;
-    if let Some(name) = settings.congestion.named() {
+    handshake::before(socket, settings.options.buffers)?;
+    if let Some(name) = settings.options.congestion.named() {
         socket
             .set_tcp_congestion(name.as_bytes())
             .map_err(|e| not_permitted(name, e))?;
@@ -322,10 +313,8 @@ mod tests {
     #[test]
     fn an_unknown_congestion_control_is_named_in_the_error() {
         let socket = Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
-        let settings = Settings {
-            congestion: Congestion::Named("warpdrive".into()),
-            ..Settings::default()
-        };
+        let mut settings = Settings::default();
+        settings.options.congestion = Congestion::Named("warpdrive".into());
         let error = tune(&socket, &settings).unwrap_err();
         assert!(error.to_string().contains("`warpdrive`"), "{error}");
     }

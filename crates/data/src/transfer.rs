@@ -58,10 +58,14 @@ impl Transfer {
         control.note_begin(begin);
         Ok(Self {
             control: Arc::clone(control),
-            clock: StallClock::new(settings.stall),
+            clock: StallClock::new(settings.options.stall),
             begin,
-            step: settings.rate.as_ref().map_or(STEP, |r| r.step().min(STEP)),
-            rate: settings.rate.clone(),
+            step: settings
+                .options
+                .rate
+                .as_ref()
+                .map_or(STEP, |r| r.step().min(STEP)),
+            rate: settings.options.rate.clone(),
             moved: AtomicU64::new(0),
             stop,
             stopped: AtomicBool::new(false),

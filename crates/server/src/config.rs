@@ -4,10 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use data::job::{Congestion, IoMethod};
+use data::options::{Buffers, Congestion, TransferOptions};
 use data::store::durability::SyncPolicy;
-use proto::sizing::Sizing;
-use tune::sizing::drs::Interval;
 
 use crate::limits::{Bounds, FREE_FAILURES, QueueBounds};
 
@@ -89,27 +87,18 @@ pub struct ServerConfig {
     pub idle_timeout: Duration,
     /// No login for this long: 421.
     pub login_timeout: Duration,
-    /// A transfer or a reply that does not move for this long ends.
-    pub stall_timeout: Duration,
     /// How long SIGTERM lets running transfers go on.
     pub drain: Duration,
     /// Seconds between 112 markers.
     pub perf_marker_seconds: u32,
     /// Seconds between 111 markers.
     pub range_marker_seconds: u32,
-    /// MODE E block when sending, bytes.
-    pub block: usize,
-    /// How bytes move.
-    pub io: IoMethod,
+    /// Data connections. Buffers are sized by `Auto` or `Kernel` where a client does not say (`buffer` in
+    /// the file); the congestion control is for what the server sends where a client does not ask for
+    /// another one; a reply that does not move for the stall limit ends its session.
+    pub transfer: TransferOptions,
     /// How much of a stored file is forced to disk before the client hears that it is stored.
     pub sync_policy: SyncPolicy,
-    /// Who sizes the data connections' buffers where a client does not say (`buffer` in the file):
-    /// `Auto` or `Kernel`.
-    pub sizing: Sizing,
-    /// How often a receiving `drs` transfer computes the bandwidth.
-    pub drs_interval: Interval,
-    /// Congestion control of what the server sends, where a client does not ask for another one.
-    pub congestion: Congestion,
     /// Clients may ask for another congestion control than that, of those that the system permits
     /// this program.
     pub client_congestion: bool,
@@ -146,16 +135,15 @@ impl Default for ServerConfig {
             queue_timeout: Duration::from_secs(30),
             idle_timeout: Duration::from_secs(600),
             login_timeout: Duration::from_secs(120),
-            stall_timeout: Duration::from_secs(60),
             drain: Duration::from_secs(60),
             perf_marker_seconds: 5,
             range_marker_seconds: 5,
-            block: 1 << 20,
-            io: IoMethod::default(),
+            transfer: TransferOptions {
+                buffers: Buffers::default(),
+                congestion: Congestion::Auto,
+                ..TransferOptions::default()
+            },
             sync_policy: SyncPolicy::default(),
-            sizing: Sizing::Auto,
-            drs_interval: Interval::default(),
-            congestion: Congestion::Auto,
             client_congestion: true,
             run_as: None,
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use data::job::Congestion;
+use data::options::Congestion;
 
 use crate::config::ServerConfig;
 
@@ -27,7 +27,7 @@ pub(crate) fn offered(
     config: &ServerConfig,
     permitted: Vec<String>,
 ) -> Result<Arc<[String]>, CongestionError> {
-    if let Congestion::Named(name) = &config.congestion
+    if let Congestion::Named(name) = &config.transfer.congestion
         && !permitted.contains(name)
     {
         return Err(CongestionError {
@@ -48,11 +48,11 @@ mod tests {
     use super::*;
 
     fn of(congestion: Congestion, client_congestion: bool) -> Result<Vec<String>, String> {
-        let config = ServerConfig {
-            congestion,
+        let mut config = ServerConfig {
             client_congestion,
             ..ServerConfig::default()
         };
+        config.transfer.congestion = congestion;
         let permitted = vec!["cubic".to_owned(), "bbr".to_owned()];
         offered(&config, permitted)
             .map(|names| names.to_vec())

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use data::channel::{Accept, ListenOptions};
+use data::options::Buffers;
 use proto::address::Family;
 use proto::server::{FileError, FileErrorKind, ListenRequest};
 
@@ -43,9 +44,11 @@ impl Ends {
                 (false, Some(other)) => Accept::Either(self.accepted_peer(request.family), other),
                 (false, None) => Accept::Only(self.accepted_peer(request.family)),
             },
-            send_buffer: request.send_buffer,
-            receive_buffer: request.receive_buffer,
-            sizing: request.sizing,
+            buffers: Buffers {
+                send: request.send_buffer,
+                receive: request.receive_buffer,
+                sizing: request.sizing,
+            },
         })
     }
 
@@ -127,8 +130,8 @@ mod tests {
             family,
             any_host,
             other_host: None,
-            receive_buffer: None,
             send_buffer: None,
+            receive_buffer: None,
             sizing: proto::sizing::Sizing::Auto,
         }
     }

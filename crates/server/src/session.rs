@@ -135,7 +135,7 @@ impl Driver {
         let mut phases = shared.phases();
         let phase = *phases.borrow_and_update();
         Self {
-            control: ControlConnection::new(stream, config.stall_timeout),
+            control: ControlConnection::new(stream, config.transfer.stall),
             machine: Session::new(machine_config(&shared, &ends)),
             who: Who::stranger(now + config.login_timeout),
             channel: None,
@@ -326,7 +326,7 @@ fn machine_config(shared: &Shared, ends: &Ends) -> SessionConfig {
         max_streams: config.max_streams_per_transfer,
         max_login_failures: MAX_LOGIN_FAILURES,
         max_bad_lines: MAX_BAD_LINES,
-        sizing: config.sizing,
+        sizing: config.transfer.buffers.sizing,
         foreign_data_addresses: config.foreign_data_addresses,
         max_idle_seconds: u32::try_from(config.idle_timeout.as_secs()).unwrap_or(u32::MAX),
     }

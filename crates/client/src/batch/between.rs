@@ -238,7 +238,7 @@ impl<'a> Between<'a> {
     ) -> impl Future<Output = Failure> + Send + use<'a> {
         let (pool, server) = (Arc::clone(&self.ctx.pool), self.upload.server);
         let (meter, size, path) = (self.meter, self.span.size, path.to_vec());
-        let limit = self.ctx.options.timeout;
+        let limit = self.ctx.options.transfer.stall;
         async move {
             if !silent {
                 return std::future::pending().await;

@@ -58,7 +58,7 @@ pub(super) async fn copy(
         sink: Arc::clone(&sink),
     };
     owned.start_over().await?;
-    let pace = ctx.rate.clone();
+    let pace = ctx.options.transfer.rate.clone();
     let sum = move_bytes(source, Arc::clone(&sink), span, algorithm, (meter, pace)).await?;
     let label = match (target, algorithm) {
         (Target::File(_), Some(algorithm)) => {

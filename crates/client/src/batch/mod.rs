@@ -63,8 +63,6 @@ pub(crate) struct Context {
     pub(crate) pool: Arc<Pool>,
     meter: Arc<Meter>,
     trace: Option<Trace>,
-    /// `--limit-rate`: one budget for all files.
-    rate: Option<RateLimit>,
     /// For the jitter of waits.
     seed: u64,
     started: Instant,
@@ -75,10 +73,11 @@ impl Context {
     pub(crate) fn new(options: CopyOptions, observer: Arc<dyn Observer>) -> Result<Self, Failure> {
         let trace = options.trace.as_deref().map(Trace::create).transpose()?;
         Ok(Self {
-            pool: Arc::new(Pool::new(options.timeout).allow_foreign_data(options.foreign_data)),
+            pool: Arc::new(
+                Pool::new(options.transfer.stall).allow_foreign_data(options.foreign_data),
+            ),
             meter: Arc::default(),
             trace,
-            rate: options.limit_rate.map(RateLimit::new),
             seed: RandomState::new().hash_one(std::process::id()),
             started: Instant::now(),
             warned: Mutex::default(),
@@ -221,7 +220,7 @@ pub(crate) async fn copy(
     observer: Arc<dyn Observer>,
 ) -> Summary {
     let started = Instant::now();
-    let tally = Arc::new(Mutex::new(Tally::new(options.buffer)));
+    let tally = Arc::new(Mutex::new(Tally::new(options.transfer.buffers)));
     if let Err(failure) = run(sources, destination, options, &observer, &tally).await {
         let source = sources.first().map_or("", String::as_str);
         fail(&observer, &tally, shown(source), failure);
@@ -266,7 +265,7 @@ async fn run(
         .concurrency
         .clamp(1, MAX_CONCURRENCY)
         .min(plan.items.len().max(1));
-    lock(tally).limit(options.limit_rate);
+    lock(tally).limit(options.transfer.rate.as_ref().map(RateLimit::rate));
     execute(&Arc::new(ctx), plan, workers, tally).await;
     Ok(())
 }
@@ -292,11 +291,8 @@ fn check(
     if pipes == 1 && *destination == Location::Pipe {
         return usage("standard input to standard output needs no copy");
     }
-    if options.limit_rate == Some(0) {
-        return usage("a rate limit of 0 would never end");
-    }
     let remote = |at: &Location| matches!(at, Location::Remote { .. });
-    if options.limit_rate.is_some() && remote(destination) && sources.iter().any(remote) {
+    if options.transfer.rate.is_some() && remote(destination) && sources.iter().any(remote) {
         return usage(
             "--limit-rate cannot be kept between two servers, because the bytes do not pass this \
              machine: leave it out, or copy by way of this machine",

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use data::job::Congestion;
+use data::options::Congestion;
 use proto::ranges::RangeSet;
 use tune::streams::chunked::{Mode, Parameters};
 use tune::streams::prior;
@@ -188,7 +188,11 @@ impl Lanes {
         let (rtt, most) = (ends.rtt, options.max_streams.max(1));
         // A sender of ours makes blocks smaller where there are more streams than blocks; of another
         // one a small file has nothing but MODE E's round trips.
-        let block = if ends.adapts { 0 } else { options.block };
+        let block = if ends.adapts {
+            0
+        } else {
+            options.transfer.block
+        };
         let streams = prior::first(rtt, size, block, most);
         let large = size.is_none_or(|size| size >= LARGE);
         if ends.adapts {
@@ -242,6 +246,12 @@ fn one_piece(options: &CopyOptions, way: Way<'_>) -> String {
 /// The settings of one attempt; sums are for the caller to add.
 pub(super) fn spec(ctx: &Context, span: Span, have: &RangeSet, lanes: Lanes) -> TransferSpec {
     let options = &ctx.options;
+    let mut transfer = options.transfer.clone();
+    // The modes of 2008 are about TCP as the system runs it.
+    if let (Congestion::Auto, Parallelism::Chunked(_)) = (&transfer.congestion, options.parallelism)
+    {
+        transfer.congestion = Congestion::System;
+    }
     TransferSpec {
         size: span.size,
         part: span.part,
@@ -254,18 +264,7 @@ pub(super) fn spec(ctx: &Context, span: Span, have: &RangeSet, lanes: Lanes) -> 
         mode: options.mode,
         sum: None,
         remote_sum: None,
-        rate: ctx.rate.clone(),
-        timeout: options.timeout,
-        buffer: options.buffer.pinned(),
-        sizing: options.buffer.sizing(),
-        drs_interval: options.drs_interval,
-        congestion: match (&options.congestion, options.parallelism) {
-            // The modes of 2008 are about TCP as the system runs it.
-            (Congestion::Auto, Parallelism::Chunked(_)) => Congestion::System,
-            (congestion, _) => congestion.clone(),
-        },
-        io: options.io,
-        block: options.block,
+        options: transfer,
         begun: Arc::default(),
         marked: Arc::new(Mutex::new(RangeSet::new())),
         said: Arc::default(),

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use data::options::Buffers;
 use tune::limiter::{Limiter, Role};
 
 use super::measured::{Measured, Seen};
 use crate::why::Account;
-use crate::{Buffers, Exit, Failure, Summary};
+use crate::{Exit, Failure, Summary};
 
 /// What has happened so far.
 #[derive(Debug, Default)]

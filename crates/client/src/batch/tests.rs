@@ -3,15 +3,19 @@ use std::time::Duration;
 use super::*;
 use crate::session::fake::{Act, Fake, call, login_with};
 use crate::{ModeChoice, Parallelism, Verify};
+use data::options::{Buffers, TransferOptions};
 
 /// What `longhaul cp` is told when nothing is said.
 pub(crate) fn options() -> CopyOptions {
     CopyOptions {
         recursive: false,
         parallelism: Parallelism::Auto,
-        buffer: crate::Buffers::default(),
-        drs_interval: tune::sizing::drs::Interval::default(),
-        congestion: data::job::Congestion::System,
+        transfer: TransferOptions {
+            buffers: Buffers::default(),
+            block: 1 << 18,
+            stall: Duration::from_secs(5),
+            ..TransferOptions::default()
+        },
         max_streams: 64,
         autopar: tune::streams::chunked::Parameters::default(),
         mode: ModeChoice::Auto,
@@ -19,12 +23,8 @@ pub(crate) fn options() -> CopyOptions {
         length: None,
         resume: false,
         verify: Verify::Auto,
-        limit_rate: None,
-        timeout: Duration::from_secs(5),
         retries: 0,
         trace: None,
-        io: data::job::IoMethod::Auto,
-        block: 1 << 18,
         sync_policy: data::store::durability::SyncPolicy::default(),
         links: crate::Links::default(),
         keep_existing: false,
@@ -178,12 +178,12 @@ async fn a_refusal_takes_back_what_markers_called_stored() {
     // No REST, and STOR although all was marked.
     let second = [login_with(GRIDFTP), extended_put("226 ok"), finish.concat()];
     let fake = Fake::start_each(vec![first.concat(), second.concat()]).await;
-    let options = CopyOptions {
+    let mut options = CopyOptions {
         mode: ModeChoice::Extended,
         retries: 1,
-        timeout: Duration::from_secs(60),
         ..options()
     };
+    options.transfer.stall = Duration::from_secs(60);
     let server = &fake.server;
     let to = format!("ftp://joe:secret@{}:{}/g", server.host, server.port);
     let summary = run_copy(&[&from.display().to_string()], &to, &options).await;

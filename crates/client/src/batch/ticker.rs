@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use data::rate::RateLimit;
 use tune::limiter::Limiter;
 
 use super::meter::Decision;
@@ -97,13 +98,14 @@ impl Samples {
                 file: &file.name,
                 bytes,
                 fresh: bytes.saturating_sub(earlier),
-                buffer_set: ctx.options.buffer.pinned(),
+                buffer_set: ctx.options.transfer.buffers.pinned_bytes(),
                 streams: &streams,
             });
             before.insert(file.name.clone(), bytes);
         }
         self.before = before;
-        if self.at_the_limit(now, ctx.meter.totals().moved, ctx.options.limit_rate) {
+        let limit = ctx.options.transfer.rate.as_ref().map(RateLimit::rate);
+        if self.at_the_limit(now, ctx.meter.totals().moved, limit) {
             // Whatever the sockets look like, they wait for this.
             seen.limiter = (seen.streams > 0).then_some(Limiter::RateLimit);
         }

@@ -4,7 +4,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use data::job::{Congestion, Control, IoMethod, Settings};
+use data::job::{Control, Settings};
+use data::options::{IoMethod, TransferOptions};
 use data::recv::RecvPlan;
 use proto::client::{Direction, Need};
 use proto::command::{Command, Mode, Type};
@@ -333,6 +334,12 @@ fn is_empty_nlst(verb: &Command, reply: &proto::reply::Reply) -> bool {
 
 fn settings(patience: Duration) -> Settings {
     Settings {
+        options: TransferOptions {
+            io: IoMethod::Copy,
+            block: 64 << 10,
+            stall: patience,
+            ..TransferOptions::default()
+        },
         mode: Mode::Stream,
         type_: Type::Image,
         streams: 1,
@@ -340,18 +347,9 @@ fn settings(patience: Duration) -> Settings {
         least_streams: 1,
         most_connections: 1,
         adapt: false,
-        block: 64 << 10,
-        io: IoMethod::Copy,
         sum: None,
-        rate: None,
-        stall: patience,
         connect: patience,
-        send_buffer: None,
-        receive_buffer: None,
-        sizing: proto::sizing::Sizing::Kernel,
         drs: None,
-        drs_interval: tune::sizing::drs::Interval::default(),
-        congestion: Congestion::System,
         close_after: false,
     }
 }

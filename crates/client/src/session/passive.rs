@@ -6,10 +6,10 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
 
 use data::channel::{Accept, Channel, ListenOptions, same_host};
+use data::options::Buffers;
 use proto::address::{PassiveAddress, find_in_227, find_in_229};
 use proto::command::{Command, EpsvArg, Site};
 use proto::reply::Reply;
-use proto::sizing::Sizing;
 
 use super::{Session, replies};
 use crate::{Exit, Failure};
@@ -178,13 +178,11 @@ impl Session {
         self.data_host.unwrap_or(control)
     }
 
-    /// Listens on the control connection's local address, for connections whose buffers are
-    /// pinned to `buffer` bytes or sized by `sizing`.
+    /// Listens on the control connection's local address, for connections with these buffers.
     pub(crate) fn listen(
         &mut self,
         ports: Option<(u16, u16)>,
-        buffer: Option<u64>,
-        sizing: Sizing,
+        buffers: Buffers,
     ) -> Result<SocketAddr, Failure> {
         let local = |reason: String| Failure {
             exit: Exit::Local,
@@ -200,9 +198,7 @@ impl Session {
                 true => Accept::Any,
                 false => Accept::Only(self.control.peer().ip().to_canonical()),
             },
-            send_buffer: buffer,
-            receive_buffer: buffer,
-            sizing,
+            buffers,
         };
         self.channel = None;
         let channel = Channel::listen(&options).map_err(|error| local(error.to_string()))?;

@@ -1,6 +1,7 @@
 //! Choices that get, put and third-party transfers share: the mode, the data side's settings.
 
-use data::job::{Congestion, Settings};
+use data::job::Settings;
+use data::options::{Buffers, Congestion, TransferOptions};
 use proto::client::{NO_CONGESTION, Need, usable_ranges};
 use proto::command::{Command, Mode, Type};
 use proto::ranges::RangeSet;
@@ -9,7 +10,7 @@ use proto::streams::StreamRange;
 
 use super::TransferSpec;
 use crate::session::Session;
-use crate::{Buffers, Exit, Failure, ModeChoice};
+use crate::{Exit, Failure, ModeChoice};
 
 /// What the user is told when extended block mode was wanted and cannot be had.
 pub(super) const NO_EXTENDED: &str =
@@ -94,7 +95,7 @@ pub(super) fn streams(session: &Session, mode: Mode, spec: &TransferSpec) -> Str
 
 /// The congestion control to ask a sending server for. `auto` is what it does by itself.
 pub(super) fn congestion(spec: &TransferSpec) -> Option<String> {
-    match &spec.congestion {
+    match &spec.options.congestion {
         Congestion::Auto => None,
         other => Some(other.name().to_owned()),
     }
@@ -106,22 +107,15 @@ pub(super) fn warn_of_congestion(
     spec: &TransferSpec,
     warnings: &mut Vec<String>,
 ) {
-    if spec.congestion.named().is_some() && !session.features().tune_congestion {
+    if spec.options.congestion.named().is_some() && !session.features().tune_congestion {
         session.warn(warnings, NO_CONGESTION);
     }
 }
 
 /// Who sizes the buffers, after the server was asked.
 pub(super) fn buffers(session: &Session, spec: &TransferSpec) -> Buffers {
-    buffers_of(spec, session.dialogue.agreed(spec.sizing))
-}
-
-/// Who sizes the buffers where `agreed` came of what was asked for.
-pub(super) fn buffers_of(spec: &TransferSpec, agreed: Sizing) -> Buffers {
-    match spec.buffer {
-        Some(bytes) => Buffers::Pinned(bytes),
-        None => Buffers::Sized(agreed),
-    }
+    let wish = spec.options.buffers;
+    wish.with_sizing(session.dialogue.agreed(wish.sizing))
 }
 
 /// Data connections that a server may open to this end at a time: as many as `-p` takes.
@@ -134,8 +128,12 @@ pub(super) fn settings(
     spec: &TransferSpec,
     have: &RangeSet,
 ) -> Settings {
-    let sizing = buffers(session, spec).sizing();
+    let buffers = buffers(session, spec);
     Settings {
+        options: TransferOptions {
+            buffers,
+            ..spec.options.clone()
+        },
         mode,
         type_: Type::Image,
         streams: count(match mode {
@@ -146,18 +144,9 @@ pub(super) fn settings(
         least_streams: 1,
         most_connections: MOST_CONNECTIONS,
         adapt: spec.adapt,
-        block: spec.block,
-        io: spec.io,
         sum: spec.sum.filter(|_| have.is_empty()),
-        rate: spec.rate.clone(),
-        stall: spec.timeout,
-        connect: spec.timeout,
-        send_buffer: spec.buffer,
-        receive_buffer: spec.buffer,
-        sizing,
-        drs_interval: spec.drs_interval,
-        drs: session.drs().filter(|_| sizing == Sizing::Drs),
-        congestion: spec.congestion.clone(),
+        connect: spec.options.stall,
+        drs: session.drs().filter(|_| buffers.sizing == Sizing::Drs),
         close_after: false,
     }
 }

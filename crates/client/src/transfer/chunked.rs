@@ -193,7 +193,7 @@ async fn mode_of_2008(
     let trips = RoundTrips::new(parameters.rho);
     // One that does not answer is told of by the chunk's own command.
     trips.sample(session).await;
-    let window = spec.buffer.unwrap_or(0);
+    let window = spec.options.buffers.pinned_bytes().unwrap_or(0);
     let tuner = policy::tuner(mode, parameters, window, trips.average());
     let trips = match parameters.round_trips {
         When::Between => Trips::Between(trips),

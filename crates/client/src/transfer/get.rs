@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use data::job::{Congestion, Control, Report, Settings};
+use data::job::{Control, Report};
+use data::options::Congestion;
 use data::recv::RecvPlan;
 use data::store::Sink;
 use proto::client::{Direction, Need, NoPartial, Retrieval, retrieval};
@@ -89,13 +90,12 @@ async fn attempt(
         },
         overruns: agreed.retrieval.overruns,
     };
+    let mut settings = choice::settings(session, agreed.mode, spec, &agreed.have);
+    // It would act on what is sent; a name that only the server has is no error here.
+    settings.options.congestion = Congestion::System;
     let exchange = Exchange {
         job,
-        settings: Settings {
-            // It would act on what is sent; a name that only the server has is no error here.
-            congestion: Congestion::System,
-            ..choice::settings(session, agreed.mode, spec, &agreed.have)
-        },
+        settings,
         control,
         told: Told::default(),
         alternative: agreed.alternative,
@@ -124,11 +124,11 @@ async fn agree(
 ) -> Result<Agreed, Failure> {
     let mut mode = choice::mode_of_get(session, spec, warnings);
     let mut have = choice::have_for(mode, &spec.have);
-    let sizing = session.agree_sizing(spec.sizing, warnings);
+    let sizing = session.agree_sizing(spec.options.buffers.sizing, warnings);
     choice::warn_of_congestion(session, spec, warnings);
     let ends = Ends {
         ports: spec.data_ports,
-        buffer: spec.buffer,
+        buffers: spec.options.buffers,
     };
     loop {
         let retrieval = retrieval(session.features(), mode, path, spec.part, &have)
@@ -138,7 +138,7 @@ async fn agree(
             mode,
             streams: choice::streams(session, mode, spec),
             congestion: choice::congestion(spec),
-            buffer: spec.buffer,
+            buffer: spec.options.buffers.pinned_bytes(),
             sizing: Some(sizing),
             allocate: None,
             store_sum: None,

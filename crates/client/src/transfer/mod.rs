@@ -7,17 +7,14 @@
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
-use data::job::{Congestion, IoMethod, Report};
-use data::rate::RateLimit;
+use data::job::Report;
+use data::options::{Buffers, TransferOptions};
 use proto::checksum::Algorithm;
 use proto::ranges::RangeSet;
-use proto::sizing::Sizing;
-use tune::sizing::drs::Interval;
 use tune::streams::auto::Verdict;
 
-use crate::{Buffers, ModeChoice};
+use crate::ModeChoice;
 
 pub use chunked::{Chunks, get, put, third_party};
 pub use confirmation::Confirmation;
@@ -62,22 +59,8 @@ pub struct TransferSpec {
     pub sum: Option<Algorithm>,
     /// Ask the destination server to sum while it stores (if it can).
     pub remote_sum: Option<Algorithm>,
-    /// Budget of bytes per second; all transfers that hold clones share it.
-    pub rate: Option<RateLimit>,
-    /// Stall limit.
-    pub timeout: Duration,
-    /// Pinned socket buffers, bytes.
-    pub buffer: Option<u64>,
-    /// Who sizes buffers that are not pinned.
-    pub sizing: Sizing,
-    /// How often a receiving end computes the bandwidth ([`Sizing::Drs`]).
-    pub drs_interval: Interval,
-    /// Congestion control.
-    pub congestion: Congestion,
-    /// How bytes move at this end.
-    pub io: IoMethod,
-    /// MODE E block, bytes.
-    pub block: usize,
+    /// What was asked for the data connections.
+    pub options: TransferOptions,
     /// Set when the destination server of a put said that the transfer begins (125, 150).
     pub begun: Arc<AtomicBool>,
     /// Ranges the destination server reported as stored (111), destination offsets.

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use data::options::Buffers;
 use proto::client::{Need, Refusal, Step};
 use proto::command::{Command, Opts};
 use proto::reply::Reply;
@@ -18,8 +19,8 @@ use crate::session::replies::{self, Cause, cause};
 pub(crate) struct Ends {
     /// Ports to listen on.
     pub(crate) ports: Option<(u16, u16)>,
-    /// Socket buffers to set before listening, bytes.
-    pub(crate) buffer: Option<u64>,
+    /// The connections' socket buffers.
+    pub(crate) buffers: Buffers,
 }
 
 /// How the steps before a transfer went.
@@ -53,7 +54,9 @@ impl Session {
     /// in chunks, where the next one's command follows; and not where SBUF is sent in between, whose
     /// answer nothing would tell from theirs.
     pub(crate) fn asks_ahead(&self, spec: &TransferSpec) -> bool {
-        self.dialogue.takes_ahead() && spec.chunks.is_none() && spec.sizing != Sizing::Drs1
+        self.dialogue.takes_ahead()
+            && spec.chunks.is_none()
+            && spec.options.buffers.sizing != Sizing::Drs1
     }
 
     /// Has `questions` asked together with the transfer command of `spec`, which comes next, where that
@@ -79,7 +82,7 @@ impl Session {
             let mut here = None;
             if flight.contains(&Step::Connect) {
                 let sizing = self.dialogue.agreed(need.sizing.unwrap_or_default());
-                here = Some(self.listen(ends.ports, ends.buffer, sizing)?);
+                here = Some(self.listen(ends.ports, ends.buffers.with_sizing(sizing))?);
             }
             let flown = self.fly(&flight, here, doing, warnings).await?;
             if let Some(other) = flown.again {

@@ -127,14 +127,14 @@ async fn agree(
 ) -> Result<Agreed, Failure> {
     let mut mode = choice::mode(session, spec, warnings);
     let mut have = choice::have_for(mode, &spec.have);
-    let sizing = session.agree_sizing(spec.sizing, warnings);
+    let sizing = session.agree_sizing(spec.options.buffers.sizing, warnings);
     loop {
         let mut need = Need {
             direction: Direction::Receive,
             mode,
             streams: choice::streams(session, mode, spec),
             congestion: choice::congestion(spec),
-            buffer: spec.buffer,
+            buffer: spec.options.buffers.pinned_bytes(),
             sizing: Some(sizing),
             allocate: size,
             store_sum: spec.remote_sum,

@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use data::job::{Control, IoMethod};
+use data::job::Control;
+use data::options::{Buffers, IoMethod, TransferOptions};
 use data::store::memory::{MemorySink, MemorySource};
 use proto::ranges::RangeSet;
 
@@ -33,14 +34,13 @@ pub(super) fn spec() -> TransferSpec {
         mode: ModeChoice::Auto,
         sum: None,
         remote_sum: None,
-        rate: None,
-        timeout: PATIENCE,
-        buffer: None,
-        sizing: proto::sizing::Sizing::Auto,
-        drs_interval: tune::sizing::drs::Interval::default(),
-        congestion: data::job::Congestion::System,
-        io: IoMethod::Copy,
-        block: 64 << 10,
+        options: TransferOptions {
+            buffers: Buffers::default(),
+            io: IoMethod::Copy,
+            block: 64 << 10,
+            stall: PATIENCE,
+            ..TransferOptions::default()
+        },
         begun: Arc::default(),
         marked: Arc::new(Mutex::new(RangeSet::new())),
         said: Arc::default(),
@@ -242,7 +242,7 @@ async fn data_that_stalls_runs_into_the_time_out() {
     ])
     .await;
     let mut spec = spec();
-    spec.timeout = Duration::from_secs(1);
+    spec.options.stall = Duration::from_secs(1);
     let failure = fetch(&mut session, &sink(), &spec).await.unwrap_err();
     assert_eq!((failure.exit, failure.transient), (Exit::Unreachable, true));
     assert!(failure.message.contains("stalled"), "{failure}");

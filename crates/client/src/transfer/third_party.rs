@@ -55,7 +55,7 @@ pub(super) async fn third_party(
         sending: &sending,
         destination: sides.destination,
         receiving: &receiving,
-        patience: spec.timeout,
+        patience: spec.options.stall,
         said: &spec.said,
     }
     .run(&mut watch)
@@ -70,7 +70,7 @@ pub(super) async fn third_party(
         },
         extended: agreed.mode == Mode::Extended,
         streams: u64::from(choice::streams(source, agreed.mode, spec).start),
-        buffers: choice::buffers_of(spec, agreed.sizing),
+        buffers: spec.options.buffers.with_sizing(agreed.sizing),
         remarks,
         warnings,
     })
@@ -144,7 +144,7 @@ impl Sides<'_> {
     /// Who sizes the servers' buffers. Where both must have a part in it, one that has none is
     /// enough to leave it to each of them.
     fn agree_sizing(&mut self, warnings: &mut Vec<String>) -> Sizing {
-        let wish = self.spec.sizing;
+        let wish = self.spec.options.buffers.sizing;
         match wish {
             Sizing::Auto | Sizing::Kernel => wish,
             Sizing::Drs1 => {
@@ -331,7 +331,7 @@ impl Sides<'_> {
             mode: agreed.mode,
             streams: StreamRange::fixed(1),
             congestion: None,
-            buffer: self.spec.buffer,
+            buffer: self.spec.options.buffers.pinned_bytes(),
             sizing: Some(agreed.sizing),
             allocate: self.spec.size,
             store_sum: self.spec.remote_sum,
@@ -348,7 +348,7 @@ impl Sides<'_> {
             mode: agreed.mode,
             streams: choice::streams(self.source, agreed.mode, self.spec),
             congestion: choice::congestion(self.spec),
-            buffer: self.spec.buffer,
+            buffer: self.spec.options.buffers.pinned_bytes(),
             sizing: Some(agreed.sizing),
             allocate: None,
             store_sum: None,

@@ -40,7 +40,7 @@ pub(crate) struct Follows<'a> {
 impl<'a> Follows<'a> {
     /// That of a transfer in which this end is told sizes.
     pub(super) fn of(sends: bool, settings: &Settings, control: &'a Control) -> Option<Self> {
-        let follows = settings.sizing == Sizing::Drs1 && sends;
+        let follows = settings.options.buffers.sizing == Sizing::Drs1 && sends;
         follows.then(|| Self {
             control,
             pace: Mutex::new(sizing::told_pace()),
@@ -90,7 +90,7 @@ pub(super) struct Sizes(Option<watch::Receiver<u64>>);
 impl Sizes {
     /// Those of a transfer in which the server is to be told.
     pub(super) fn of(sends: bool, settings: &Settings, control: &Control) -> Self {
-        if settings.sizing != Sizing::Drs1 || sends {
+        if settings.options.buffers.sizing != Sizing::Drs1 || sends {
             return Self(None);
         }
         let (size, sizes) = watch::channel(0);

@@ -8,13 +8,13 @@ use client::location::Location;
 use client::session::Session;
 use client::transfer::{self, Attempt, Chunks, TransferSpec};
 use client::{CopyOptions, Exit, ModeChoice, Parallelism};
-use data::job::{Congestion, Control, IoMethod};
+use data::job::Control;
 use data::store::memory::{MemorySink, MemorySource};
 use proto::checksum::Algorithm;
 use proto::ranges::RangeSet;
 use tune::streams::chunked::{Mode, Parameters, RoundTrips};
 
-use crate::support::{Server, copy, noise, options};
+use crate::support::{Server, copy, limited, noise, options};
 
 /// Enough for several chunks.
 const SIZE: usize = 28 << 20;
@@ -44,14 +44,7 @@ fn spec(chunks: Chunks, size: usize) -> TransferSpec {
         mode: ModeChoice::Auto,
         sum: Some(Algorithm::Crc32c),
         remote_sum: None,
-        rate: Some(data::rate::RateLimit::new(RATE)),
-        timeout: Duration::from_secs(60),
-        buffer: None,
-        sizing: proto::sizing::Sizing::Auto,
-        drs_interval: tune::sizing::drs::Interval::default(),
-        congestion: Congestion::System,
-        io: IoMethod::Auto,
-        block: 256 << 10,
+        options: limited(RATE),
         begun: Arc::default(),
         marked: Arc::new(Mutex::new(RangeSet::new())),
         said: Arc::default(),
@@ -241,7 +234,7 @@ async fn the_modes_by_their_flag() {
             delta: Duration::from_millis(100),
             ..Parameters::default()
         },
-        limit_rate: Some(RATE),
+        transfer: limited(RATE),
         trace: Some(trace.clone()),
         ..options()
     };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use client::{CopyOptions, Event, Exit, Parallelism};
 
 use crate::liar::Liar;
-use crate::support::{Server, copy, names, noise, options, streams, until};
+use crate::support::{Server, copy, limited, names, noise, options, streams, until};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cut_get_goes_on_where_it_was() {
@@ -99,7 +99,7 @@ async fn a_source_that_changes_meanwhile_is_not_put_in_place() {
     let here = tempfile::tempdir().unwrap();
     let to = here.path().join("t");
     let slow = CopyOptions {
-        limit_rate: Some(6 << 20),
+        transfer: limited(6 << 20),
         parallelism: Parallelism::Fixed(1),
         ..options()
     };
@@ -155,7 +155,7 @@ async fn traces_and_reasons() {
     let here = tempfile::tempdir().unwrap();
     let trace = here.path().join("trace");
     let traced = CopyOptions {
-        limit_rate: Some(6 << 20),
+        transfer: limited(6 << 20),
         trace: Some(trace.clone()),
         ..streams(2)
     };
@@ -197,7 +197,7 @@ async fn what_is_called_safe_is_what_the_server_confirmed() {
     std::fs::write(&from, noise(40 << 20)).unwrap();
     for n in [1, 4] {
         let slow = CopyOptions {
-            limit_rate: Some(10 << 20),
+            transfer: limited(10 << 20),
             ..streams(n)
         };
         let to = server.url(&format!("g{n}"));
@@ -229,11 +229,11 @@ async fn a_stall_between_servers_is_noticed_also_in_stream_mode() {
     };
     let server = Server::start().await;
     let url = format!("ftp://{}/f", liar.start());
-    let impatient = CopyOptions {
-        timeout: Duration::from_secs(5),
+    let mut impatient = CopyOptions {
         retries: 0,
         ..streams(1)
     };
+    impatient.transfer.stall = Duration::from_secs(5);
     let (summary, seen) = copy(&[&url], &server.user_url("g"), &impatient).await;
     assert_eq!(
         summary.exit,

@@ -10,14 +10,14 @@ use data::store::claim::{Claim, Claimed, claim};
 use tokio::task::JoinHandle;
 
 use crate::liar::Liar;
-use crate::support::{Recorder, Server, copy, copy_cut, names, noise, options};
+use crate::support::{Recorder, Server, copy, copy_cut, limited, names, noise, options};
 
 const SIZE: usize = 4 << 20;
 
 /// Takes seconds for a file of [`SIZE`] bytes.
 fn slow() -> CopyOptions {
     CopyOptions {
-        limit_rate: Some(2 << 20),
+        transfer: limited(2 << 20),
         parallelism: Parallelism::Fixed(2),
         ..options()
     }

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use client::{CopyOptions, Exit, Parallelism};
 
-use crate::support::{Server, copy, copy_cut, names, noise, options};
+use crate::support::{Server, copy, copy_cut, limited, names, noise, options};
 
 const SIZE: usize = 24 << 20;
 
 /// Slow enough that the cut comes in the middle.
 fn slow(streams: u32) -> CopyOptions {
     CopyOptions {
-        limit_rate: Some(6 << 20),
+        transfer: limited(6 << 20),
         parallelism: Parallelism::Fixed(streams),
         ..options()
     }

@@ -1,9 +1,11 @@
 //! `--buffer drs` and `--buffer drs1` against our own server: every way a file can go.
 
+use data::options::Buffers;
+use data::rate::RateLimit;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use client::{Buffers, CopyOptions, Exit, ModeChoice, Parallelism, Summary};
+use client::{CopyOptions, Exit, ModeChoice, Parallelism, Summary};
 use proto::sizing::Sizing;
 use serde_json::Value;
 
@@ -20,11 +22,12 @@ const FOLLOWED: &str = "the receiver's buffer has this size";
 const TRIES: usize = 8;
 
 fn sized(sizing: Sizing, streams: u32) -> CopyOptions {
-    CopyOptions {
-        buffer: Buffers::Sized(sizing),
+    let mut options = CopyOptions {
         parallelism: Parallelism::Fixed(streams),
         ..options()
-    }
+    };
+    options.transfer.buffers = Buffers::sized(sizing);
+    options
 }
 
 /// A server with a transfer log.
@@ -281,10 +284,8 @@ async fn cut_transfers_go_on() {
     for (sizing, streams) in [(Sizing::Drs, 1), (Sizing::Drs, 4), (Sizing::Drs1, 1)] {
         let here = tempfile::tempdir().unwrap();
         let to = here.path().join("t");
-        let slow = CopyOptions {
-            limit_rate: Some(6 << 20),
-            ..sized(sizing, streams)
-        };
+        let mut slow = sized(sizing, streams);
+        slow.transfer.rate = Some(RateLimit::new(6 << 20));
         let cut = (6 << 20, &*to.with_extension("longhaul-partial"));
         copy_cut(&server.url("f"), to.to_str().unwrap(), &slow, cut).await;
         let resume = CopyOptions {

@@ -1,5 +1,7 @@
 //! A server on a port of its own, a recorder of events, options.
 
+use data::options::{Buffers, TransferOptions};
+use data::rate::RateLimit;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -142,13 +144,27 @@ impl Observer for Recorder {
     }
 }
 
+fn transfer() -> TransferOptions {
+    TransferOptions {
+        buffers: Buffers::default(),
+        block: 1 << 18,
+        ..TransferOptions::default()
+    }
+}
+
+/// At most so many bytes per second.
+pub(crate) fn limited(rate: u64) -> TransferOptions {
+    TransferOptions {
+        rate: Some(RateLimit::new(rate)),
+        ..transfer()
+    }
+}
+
 pub(crate) fn options() -> CopyOptions {
     CopyOptions {
         recursive: false,
         parallelism: Parallelism::Auto,
-        buffer: client::Buffers::default(),
-        drs_interval: tune::sizing::drs::Interval::default(),
-        congestion: data::job::Congestion::System,
+        transfer: transfer(),
         max_streams: 64,
         autopar: tune::streams::chunked::Parameters::default(),
         mode: ModeChoice::Auto,
@@ -156,12 +172,8 @@ pub(crate) fn options() -> CopyOptions {
         length: None,
         resume: false,
         verify: Verify::Auto,
-        limit_rate: None,
-        timeout: Duration::from_secs(60),
         retries: 2,
         trace: None,
-        io: data::job::IoMethod::Auto,
-        block: 1 << 18,
         sync_policy: data::store::durability::SyncPolicy::default(),
         links: client::Links::default(),
         keep_existing: false,

@@ -4,13 +4,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use client::{CopyOptions, Exit, Parallelism, Summary};
-use data::job::Congestion;
+use data::options::Congestion;
 use serde_json::Value;
 use server::config::ServerConfig;
 use tune::limiter::Limiter;
 
 use crate::liar::Liar;
-use crate::support::{Server, copy, noise, options, streams};
+use crate::support::{Server, copy, limited, noise, options, streams};
 
 /// Long enough to be looked at while it moves.
 const SIZE: usize = 24 << 20;
@@ -65,10 +65,9 @@ impl Logged {
 }
 
 fn running(congestion: Congestion) -> CopyOptions {
-    CopyOptions {
-        congestion,
-        ..streams(2)
-    }
+    let mut options = streams(2);
+    options.transfer.congestion = congestion;
+    options
 }
 
 /// One of the limiters that a sender on this machine can have.
@@ -129,7 +128,7 @@ async fn between_servers_the_sending_one_is_believed() {
 async fn a_rate_limit_here_is_no_fault_of_the_server() {
     let logged = Logged::with(|_| {}).await;
     let slow = CopyOptions {
-        limit_rate: Some(12 << 20),
+        transfer: limited(12 << 20),
         ..streams(2)
     };
     let (summary, _) = logged.get(&slow).await;
@@ -154,7 +153,7 @@ async fn a_server_that_says_nothing_leaves_it_to_this_end() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_sends_with_what_the_client_names() {
-    let logged = Logged::with(|config| config.congestion = Congestion::System).await;
+    let logged = Logged::with(|config| config.transfer.congestion = Congestion::System).await;
     let names = data::os::congestion::settable();
     for (n, name) in names.iter().enumerate() {
         let (_, warnings) = logged.get(&running(Congestion::Named(name.clone()))).await;
@@ -171,7 +170,7 @@ async fn an_administrator_keeps_the_congestion_control_to_himself() {
         return;
     };
     let logged = Logged::with(|config| {
-        config.congestion = Congestion::Named(own.clone());
+        config.transfer.congestion = Congestion::Named(own.clone());
         config.client_congestion = false;
     })
     .await;

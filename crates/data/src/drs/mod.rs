@@ -15,12 +15,12 @@ use std::ops::RangeInclusive;
 use std::os::fd::AsFd;
 
 use proto::drs::{DrsAddress, Nonce};
-use proto::sizing::Sizing;
 use rustix::rand::{GetRandomFlags, getrandom};
 use socket2::Socket;
 
 use crate::error::DataError;
 use crate::listen::{Accept, ListenOptions, bind_any};
+use crate::options::Buffers;
 use crate::os::sockopt;
 
 pub(crate) use link::{Event, Link};
@@ -65,9 +65,7 @@ impl Endpoint {
             ports,
             // Who may speak is decided for each transfer, when its data connections are known.
             accept: Accept::Any,
-            send_buffer: Some(BUFFER),
-            receive_buffer: Some(BUFFER),
-            sizing: Sizing::Kernel,
+            buffers: Buffers::pinned(BUFFER),
         })?;
         let (level, name) = (libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT);
         if let Err(error) = sockopt::set_int(listener.as_fd(), level, name, DEFER_SECONDS) {

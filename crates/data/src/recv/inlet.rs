@@ -11,7 +11,7 @@ use rustix::pipe::SpliceFlags;
 use super::Job;
 use crate::buffer::PageBuffer;
 use crate::error::DataError;
-use crate::job::IoMethod;
+use crate::options::IoMethod;
 use crate::os::sockopt::{self, Buffer};
 use crate::pipe::Pipe;
 use crate::store::{Sink, Source};
@@ -51,7 +51,7 @@ pub(super) struct Inlet<'j> {
 
 impl<'j> Inlet<'j> {
     pub(super) fn new(wire: Wire<'j>, job: &'j Job<'j>, sum: &'j Sum) -> Self {
-        let whole_buffers = job.settings.sizing == Sizing::Drs1;
+        let whole_buffers = job.settings.options.buffers.sizing == Sizing::Drs1;
         if whole_buffers
             && let Ok(size) = sockopt::buffer_size(wire.stream().as_fd(), Buffer::Receive)
         {
@@ -207,8 +207,8 @@ impl Drop for Inlet<'_> {
 /// The method for this job. Splicing costs less processor time than copying into every kind of
 /// target (`examples/pump.rs` measures it); to `/dev/null` it is twice as fast.
 fn pick(job: &Job<'_>, sum: &Sum) -> Method {
-    let wanted = matches!(job.settings.io, IoMethod::Auto | IoMethod::Splice)
-        && job.settings.sizing != Sizing::Drs1;
+    let wanted = matches!(job.settings.options.io, IoMethod::Auto | IoMethod::Splice)
+        && job.settings.options.buffers.sizing != Sizing::Drs1;
     if !wanted || sum.needs_bytes() || !job.sink.seekable() || job.sink.fd().is_none() {
         return Method::Copy;
     }

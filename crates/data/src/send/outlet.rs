@@ -13,7 +13,7 @@ use super::cursor::Supply;
 use super::zerocopy::Ring;
 use crate::buffer::PageBuffer;
 use crate::error::DataError;
-use crate::job::IoMethod;
+use crate::options::IoMethod;
 use crate::pipe::Pipe;
 use crate::store::Source;
 use crate::sum::Tap;
@@ -78,7 +78,7 @@ impl<'j> Outlet<'j> {
         let Supply::Ranges { left, .. } = &self.job.supply else {
             return self.send_next(framed);
         };
-        let block = self.job.settings.block as u64;
+        let block = self.job.settings.options.block as u64;
         let lanes = self.job.transfer.lanes().aimed();
         let Some(part) = Supply::next(left, block, lanes) else {
             return Ok(false);
@@ -182,7 +182,7 @@ impl<'j> Outlet<'j> {
             .wire
             .transfer()
             .step()
-            .min(self.job.settings.block.max(1));
+            .min(self.job.settings.options.block.max(1));
         let buf = &mut buffer.as_mut()[..len];
         let mut turn = Supply::turn(order);
         if turn.ended {
@@ -237,7 +237,7 @@ fn pick(job: &Job<'_>, wire: &Wire<'_>) -> Method {
         return copy();
     }
     let from_file = job.source.fd().is_some() && !job.sum.needs_bytes();
-    match job.settings.io {
+    match job.settings.options.io {
         IoMethod::Auto if from_file && !wire.stream().is_local() => Method::Sendfile,
         IoMethod::Sendfile if from_file => Method::Sendfile,
         IoMethod::Splice if from_file => Pipe::new().map_or_else(

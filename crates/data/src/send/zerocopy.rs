@@ -181,10 +181,8 @@ mod tests {
     fn buffers_that_the_kernel_still_sends_are_not_freed_before_the_connection_is_broken_off() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let to = listener.local_addr().unwrap();
-        let settings = Settings {
-            stall: Duration::from_millis(100),
-            ..Settings::default()
-        };
+        let mut settings = Settings::default();
+        settings.options.stall = Duration::from_millis(100);
         let socket = std::net::TcpStream::connect(to).unwrap().into();
         let stream = Arc::new(Stream::new(socket, to, &settings).unwrap());
         let (mut peer, _) = listener.accept().unwrap();

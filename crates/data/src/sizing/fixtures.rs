@@ -17,10 +17,8 @@ pub(super) fn connected(sizing: Sizing) -> (Arc<Stream>, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (far, _) = listener.accept().unwrap();
-    let settings = Settings {
-        sizing,
-        ..Settings::default()
-    };
+    let mut settings = Settings::default();
+    settings.options.buffers.sizing = sizing;
     let peer = near.peer_addr().unwrap();
     let stream = Stream::new(near.into(), peer, &settings).unwrap();
     (Arc::new(stream), far)

@@ -11,23 +11,18 @@
 use std::io;
 use std::os::fd::AsFd;
 
-use proto::sizing::Sizing;
 use socket2::Socket;
 use tune::sizing::Bounds;
 
 use crate::error::DataError;
+use crate::options::Buffers;
 use crate::os::sockopt::{self, Buffer};
 
 /// Sets what was pinned, and for a [scheme of the papers](Sizing::needs_peer) what lets the
 /// window grow later, before connecting or listening.
-pub(crate) fn before(
-    socket: &Socket,
-    sizing: Sizing,
-    send: Option<u64>,
-    receive: Option<u64>,
-) -> Result<(), DataError> {
-    pin_buffers(socket, send, receive)?;
-    if !sizing.needs_peer() || receive.is_some() {
+pub(crate) fn before(socket: &Socket, buffers: Buffers) -> Result<(), DataError> {
+    pin_buffers(socket, buffers.send, buffers.receive)?;
+    if !buffers.sizing.needs_peer() || buffers.receive.is_some() {
         return Ok(());
     }
     let bounds = Bounds::default();
@@ -41,17 +36,15 @@ pub(crate) fn before(
 
 /// Sets a fresh connection's buffers to the first size of the papers. Which end
 /// will send is not known yet, nor does it matter.
-pub(crate) fn after(
-    socket: &Socket,
-    sizing: Sizing,
-    send: Option<u64>,
-    receive: Option<u64>,
-) -> io::Result<()> {
-    if !sizing.needs_peer() {
+pub(crate) fn after(socket: &Socket, buffers: Buffers) -> io::Result<()> {
+    if !buffers.sizing.needs_peer() {
         return Ok(());
     }
     let initial = Bounds::default().initial;
-    for (buffer, pinned) in [(Buffer::Send, send), (Buffer::Receive, receive)] {
+    for (buffer, pinned) in [
+        (Buffer::Send, buffers.send),
+        (Buffer::Receive, buffers.receive),
+    ] {
         if pinned.is_none() {
             sockopt::set_buffer(socket.as_fd(), buffer, initial)?;
         }

@@ -37,7 +37,7 @@ use policy::Policy;
 use steering::Steering;
 use watch::Watch;
 
-/// Runs `work` (the streams) with its buffers sized as `settings.sizing` says; `most` is what it
+/// Runs `work` (the streams) with its buffers sized as `settings.options.buffers` says; `most` is what it
 /// will move at most, bytes, if that is known. Nothing that fails here fails the transfer: its
 /// buffers then stay as they are.
 pub(crate) fn beside<T>(
@@ -109,19 +109,19 @@ fn watched<T>(
 /// What decides about this end's buffers.
 fn policy(settings: &Settings, role: Role) -> Box<dyn Policy> {
     let pinned = match role {
-        Role::Sender => settings.send_buffer.is_some(),
-        Role::Receiver => settings.receive_buffer.is_some(),
+        Role::Sender => settings.options.buffers.send.is_some(),
+        Role::Receiver => settings.options.buffers.receive.is_some(),
     };
     let endpoint = settings.drs.as_ref();
     // A pinned end still serves the other one: it tells sizes, and echoes.
-    match (settings.sizing, role) {
+    match (settings.options.buffers.sizing, role) {
         (Sizing::Kernel, _) => Box::new(kernel::KernelPolicy),
         (Sizing::Auto, _) if pinned => Box::new(kernel::KernelPolicy),
         (Sizing::Auto, role) => Box::new(auto::AutoPolicy::new(role)),
         (Sizing::Drs1, Role::Receiver) => Box::new(drs1::Drs1Receiver::new(pinned)),
         (Sizing::Drs1, Role::Sender) => Box::new(follow::Drs1Sender::new(pinned)),
         (Sizing::Drs, Role::Receiver) => {
-            let interval = settings.drs_interval;
+            let interval = settings.options.drs_interval;
             Box::new(drs::DrsReceiver::new(endpoint, pinned, interval))
         }
         (Sizing::Drs, Role::Sender) => Box::new(drs::DrsSender::new(endpoint, pinned)),

@@ -11,7 +11,8 @@ use tune::sizing::{Look, StreamId};
 use tune::streams::auto::{self, Auto, Decision, Limits, Step, Verdict};
 
 use super::policy::{Scene, Seen};
-use crate::job::{Congestion, Settings};
+use crate::job::Settings;
+use crate::options::Congestion;
 use crate::os::congestion::{is_lasting, settable};
 use crate::os::sockopt;
 use crate::stream::Stream;
@@ -48,7 +49,7 @@ impl<'t> Steering<'t> {
         settings: &'t Settings,
         bytes: Option<u64>,
     ) -> Option<Self> {
-        let wanted = settings.adapt || settings.congestion == Congestion::Auto;
+        let wanted = settings.adapt || settings.options.congestion == Congestion::Auto;
         wanted.then(|| Self {
             transfer,
             settings,
@@ -105,7 +106,7 @@ impl<'t> Steering<'t> {
     /// A budget that is spent holds every transfer back that draws on it, however fast that is; one that
     /// is not holds none.
     fn rate_limit(&self) -> Option<u64> {
-        let limit = self.settings.rate.as_ref()?;
+        let limit = self.settings.options.rate.as_ref()?;
         limit.is_spent().then_some(0)
     }
 
@@ -114,7 +115,7 @@ impl<'t> Steering<'t> {
     /// back when others share the path. Streams that join run what those do.
     fn in_force(&mut self, seen: &[Seen]) -> Option<String> {
         let now = seen.last()?.stream.congestion();
-        if self.auto.is_some() || self.settings.congestion != Congestion::Auto {
+        if self.auto.is_some() || self.settings.options.congestion != Congestion::Auto {
             return now;
         }
         let changed = seen.iter().find_map(|Seen { stream, .. }| {
@@ -228,7 +229,7 @@ fn limits(settings: &Settings, streams: u32) -> Limits {
             streams
         },
         most: if lanes { most } else { streams },
-        congestion: match settings.congestion {
+        congestion: match settings.options.congestion {
             Congestion::Auto => settable(),
             _ => Vec::new(),
         },

@@ -10,6 +10,7 @@ use data::channel::{Accept, Channel, ListenOptions};
 use data::drs::Endpoint;
 use data::error::DataError;
 use data::job::{Control, Report, Settings};
+use data::options::{Buffers, TransferOptions};
 use data::recv::RecvPlan;
 use data::send::SendPlan;
 use data::store::Source;
@@ -32,11 +33,14 @@ pub(crate) type Outcome = Result<Report, DataError>;
 
 pub(crate) fn settings(mode: Mode, drs: Option<&Arc<Endpoint>>) -> Settings {
     Settings {
+        options: TransferOptions {
+            buffers: Buffers::sized(Sizing::Drs),
+            block: 64 << 10,
+            stall: LONG,
+            ..TransferOptions::default()
+        },
         mode,
-        block: 64 << 10,
-        stall: LONG,
         connect: LONG,
-        sizing: Sizing::Drs,
         drs: drs.map(Arc::clone),
         ..Settings::default()
     }
@@ -47,9 +51,7 @@ pub(crate) fn listen() -> (Channel, SocketAddr) {
         ip: HERE,
         ports: None,
         accept: Accept::Any,
-        send_buffer: None,
-        receive_buffer: None,
-        sizing: Sizing::Drs,
+        buffers: Buffers::sized(Sizing::Drs),
     })
     .unwrap();
     let address = channel.local_addr().unwrap();

@@ -253,7 +253,7 @@ fn all_gone_without_eof_fails_after_a_short_grace() {
 fn an_eod_that_never_comes_is_a_stall() {
     let (mut channel, address) = listen(Accept::Any);
     let mut settings = settings(Mode::Extended);
-    settings.stall = Duration::from_millis(300);
+    settings.options.stall = Duration::from_millis(300);
     for end in [block(EOF | EOD, 2, b""), block(EOD, 0, b"")] {
         let (_, outcome, took) =
             receive_with(&mut channel, ANY, &settings, &Arc::default(), || {

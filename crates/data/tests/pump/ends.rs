@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use data::channel::{Accept, Channel, ListenOptions};
 use data::error::DataError;
 use data::job::{Control, Report, Settings};
+use data::options::{Buffers, TransferOptions};
 use data::recv::RecvPlan;
 use data::send::SendPlan;
 use data::store::memory::{MemorySink, MemorySource};
@@ -33,9 +34,7 @@ pub(crate) fn listen(accept: Accept) -> (Channel, SocketAddr) {
         ip: LOCALHOST,
         ports: None,
         accept,
-        send_buffer: None,
-        receive_buffer: None,
-        sizing: proto::sizing::Sizing::Kernel,
+        buffers: Buffers::sized(proto::sizing::Sizing::Kernel),
     })
     .unwrap();
     let address = channel.local_addr().unwrap();
@@ -50,9 +49,12 @@ pub(crate) fn pair() -> (Channel, Channel) {
 
 pub(crate) fn settings(mode: Mode) -> Settings {
     Settings {
+        options: TransferOptions {
+            block: 64 << 10,
+            stall: Duration::from_secs(5),
+            ..TransferOptions::default()
+        },
         mode,
-        block: 64 << 10,
-        stall: Duration::from_secs(5),
         connect: Duration::from_secs(5),
         ..Settings::default()
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use data::channel::Accept;
 use data::error::DataError;
-use data::job::IoMethod;
+use data::options::IoMethod;
 use data::recv::RecvPlan;
 use data::store::file::FileSource;
 use proto::command::Mode;
@@ -32,7 +32,7 @@ fn a_source_that_shrinks_breaks_the_transfer_off() {
             let mut transfer = Transfer::new(&bytes, target, mode);
             transfer.source = Arc::new(FileSource::new(file, "shrunk").unwrap());
             transfer.send = whole(400_000);
-            transfer.sender.io = io;
+            transfer.sender.options.io = io;
             transfer.sender.streams = 2;
             let (mut sender, mut receiver) = pair();
             let (sent, received) = transfer.run(&mut sender, &mut receiver);
@@ -172,7 +172,7 @@ fn a_write_to_a_full_device_fails_with_its_reason_by_every_method() {
         let file = std::fs::OpenOptions::new().write(true).open("/dev/full");
         let target = data::store::file::FileSink::new(file.unwrap(), "/dev/full").unwrap();
         let mut transfer = Transfer::new(&pattern(100_000), Arc::new(target), Mode::Stream);
-        transfer.receiver.io = io;
+        transfer.receiver.options.io = io;
         let (mut sender, mut receiver) = pair();
         let (_, received) = transfer.run(&mut sender, &mut receiver);
         assert!(
@@ -187,7 +187,7 @@ fn a_write_to_a_full_device_fails_with_its_reason_by_every_method() {
 fn an_unknown_congestion_control_is_refused() {
     let (_, target) = sink();
     let mut transfer = Transfer::new(b"x", target, Mode::Stream);
-    transfer.sender.congestion = data::job::Congestion::Named("warpdrive".into());
+    transfer.sender.options.congestion = data::options::Congestion::Named("warpdrive".into());
     transfer.receiver.connect = Duration::from_millis(50);
     let (mut sender, mut receiver) = pair();
     let (sent, _) = transfer.run(&mut sender, &mut receiver);

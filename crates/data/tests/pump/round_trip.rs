@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 
 use data::channel::Channel;
-use data::job::IoMethod;
+use data::options::{Buffers, IoMethod};
 use data::store::file::{FileSink, FileSource};
 use data::store::memory::MemorySource;
 use proto::checksum::Algorithm;
@@ -51,7 +51,7 @@ fn check_files(mode: Mode, streams: &[usize]) {
                 let mut transfer = Transfer::new(&bytes, target.clone(), mode);
                 transfer.source = file_source(&bytes);
                 for settings in [&mut transfer.sender, &mut transfer.receiver] {
-                    settings.io = io;
+                    settings.options.io = io;
                     settings.streams = *streams;
                 }
                 let (sent, received) = transfer.succeed();
@@ -249,7 +249,7 @@ fn sums_of_every_algorithm_at_both_ends() {
             transfer.sender.streams = streams;
             transfer.sender.sum = Some(algorithm);
             transfer.receiver.sum = Some(algorithm);
-            transfer.receiver.io = IoMethod::Splice;
+            transfer.receiver.options.io = IoMethod::Splice;
             let (sent, received) = transfer.succeed();
             let case = format!("{algorithm:?} {mode:?} {streams}");
             assert_eq!(sent.digest.as_ref(), Some(&expected), "sender, {case}");
@@ -298,9 +298,7 @@ fn ipv6_and_mapped_peers() {
         ip,
         ports: None,
         accept: Accept::Only(only),
-        send_buffer: None,
-        receive_buffer: None,
-        sizing: proto::sizing::Sizing::Kernel,
+        buffers: Buffers::sized(proto::sizing::Sizing::Kernel),
     };
     let v6 = IpAddr::V6(Ipv6Addr::LOCALHOST);
     let any = IpAddr::V6(Ipv6Addr::UNSPECIFIED);

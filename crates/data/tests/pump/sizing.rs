@@ -10,6 +10,7 @@ use data::channel::{Accept, Channel, ListenOptions};
 use data::drs::Endpoint;
 use data::error::DataError;
 use data::job::{Control, Settings, StreamSample, WireStats};
+use data::options::Buffers;
 use data::os::sockopt::{self, Buffer};
 use proto::command::Mode;
 use proto::sizing::Sizing;
@@ -28,9 +29,7 @@ fn listen(sizing: Sizing) -> (Channel, SocketAddr) {
         ip: LOCALHOST,
         ports: None,
         accept: Accept::Only(LOCALHOST),
-        send_buffer: None,
-        receive_buffer: None,
-        sizing,
+        buffers: Buffers::sized(sizing),
     })
     .unwrap();
     let address = channel.local_addr().unwrap();
@@ -59,8 +58,8 @@ fn controls() -> [Arc<Control>; 2] {
 
 /// Both ends under a policy, with a channel between them where that needs one.
 fn sized(mut transfer: Transfer, sizing: Sizing) -> Transfer {
-    transfer.sender.sizing = sizing;
-    transfer.receiver.sizing = sizing;
+    transfer.sender.options.buffers.sizing = sizing;
+    transfer.receiver.options.buffers.sizing = sizing;
     if sizing == Sizing::Drs {
         let listening = Endpoint::listen(LOCALHOST, None).unwrap();
         let address = listening.address();
@@ -133,7 +132,7 @@ fn while_receiving(sizing: Sizing, mode: Mode, check: impl Fn(&StreamSample)) {
     let (mut channel, address) = listen(sizing);
     let control = Arc::new(Control::new());
     let mut settings = settings(mode);
-    settings.sizing = sizing;
+    settings.options.buffers.sizing = sizing;
     std::thread::scope(|scope| {
         let receiving = scope.spawn(|| {
             let (_, target) = sink();
@@ -233,7 +232,7 @@ fn await_send_buffers(control: &Control, reported: u64) {
 fn a_sender_follows_what_it_is_told() {
     for (mode, streams) in [(Mode::Stream, 1), (Mode::Extended, 4)] {
         let mut settings = settings(mode);
-        settings.sizing = Sizing::Drs1;
+        settings.options.buffers.sizing = Sizing::Drs1;
         while_sending(&settings, streams, |control| {
             await_send_buffers(control, INITIAL);
             control.follow(512 << 10);
@@ -248,8 +247,8 @@ fn a_sender_follows_what_it_is_told() {
 #[test]
 fn a_pinned_buffer_stays_whatever_the_peer_tells() {
     let mut settings = settings(Mode::Stream);
-    settings.sizing = Sizing::Drs1;
-    settings.send_buffer = Some(150_000);
+    settings.options.buffers.sizing = Sizing::Drs1;
+    settings.options.buffers.send = Some(150_000);
     while_sending(&settings, 1, |control| {
         control.follow(512 << 10);
         std::thread::sleep(Duration::from_millis(50));
@@ -263,7 +262,7 @@ fn a_transfer_without_streams_ends_for_its_own_reason() {
     for mode in BOTH {
         for sizing in Sizing::ALL {
             let mut settings = settings(mode);
-            settings.sizing = sizing;
+            settings.options.buffers.sizing = sizing;
             settings.connect = Duration::from_millis(30);
             let (_, target) = sink();
             let control = Arc::default();
@@ -286,9 +285,9 @@ fn a_transfer_without_streams_ends_for_its_own_reason() {
 fn cancelling_is_not_held_up() {
     for sizing in Sizing::ALL {
         let mut settings = settings(Mode::Extended);
-        settings.sizing = sizing;
+        settings.options.buffers.sizing = sizing;
         // Only the cancel ends it.
-        settings.stall = Duration::from_secs(3600);
+        settings.options.stall = Duration::from_secs(3600);
         while_sending(&settings, 2, |_| ());
     }
 }
@@ -297,7 +296,7 @@ fn cancelling_is_not_held_up() {
 fn memory_is_measured_while_data_moves() {
     for sizing in Sizing::ALL {
         let mut settings = settings(Mode::Stream);
-        settings.sizing = sizing;
+        settings.options.buffers.sizing = sizing;
         let wire = while_sending(&settings, 1, |_| {
             // The queue is full by the second look.
             std::thread::sleep(Duration::from_millis(150));

@@ -31,11 +31,12 @@ fn receive(channel: &mut Channel, settings: &Settings, control: &Arc<Control>) -
 /// No time-out of its own ends a transfer: only the cancel does.
 fn patient(mode: Mode) -> Settings {
     let hour = Duration::from_secs(3600);
-    Settings {
-        stall: hour,
+    let mut settings = Settings {
         connect: hour,
         ..settings(mode)
-    }
+    };
+    settings.options.stall = hour;
+    settings
 }
 
 /// Waits until a thread of this process sleeps in the kernel.
@@ -105,7 +106,7 @@ fn cancel_wakes_a_sender_whose_peer_does_not_read() {
         let mut channel = Channel::connect_to(vec![listener.local_addr().unwrap()], None);
         let mut settings = patient(mode);
         settings.streams = streams;
-        settings.send_buffer = Some(100_000);
+        settings.options.buffers.send = Some(100_000);
         check_cancel(
             |c| c.streams() == streams as u64,
             |c| send_much(&mut channel, &settings, c),
@@ -118,7 +119,7 @@ fn cancel_wakes_a_pause_of_the_rate_limit() {
     let (mut receiver, address) = listen(Accept::Any);
     let mut channel = Channel::connect_to(vec![address], None);
     let mut slow = patient(Mode::Stream);
-    slow.rate = Some(RateLimit::new(1000));
+    slow.options.rate = Some(RateLimit::new(1000));
     let received = std::thread::scope(|scope| {
         let receiving =
             scope.spawn(|| receive(&mut receiver, &patient(Mode::Stream), &Arc::default()));
@@ -152,9 +153,9 @@ fn a_cancelled_control_stops_before_the_start() {
 fn silence_is_a_stall() {
     for mode in BOTH {
         let mut settings = settings(mode);
-        settings.stall = Duration::from_millis(200);
+        settings.options.stall = Duration::from_millis(200);
         settings.connect = Duration::from_millis(200);
-        settings.send_buffer = Some(100_000);
+        settings.options.buffers.send = Some(100_000);
         let (mut channel, address) = listen(Accept::Any);
         let _silent = connect(address, b"");
         let outcome = receive(&mut channel, &settings, &Arc::default());
@@ -211,7 +212,7 @@ fn a_slow_disk_is_no_stall_for_any_stream() {
     let slow = Arc::new(SlowSink(Duration::from_millis(400)));
     let mut transfer = Transfer::new(&pattern(100_000), slow, Mode::Extended);
     transfer.sender.streams = 2;
-    transfer.receiver.stall = Duration::from_millis(150);
+    transfer.receiver.options.stall = Duration::from_millis(150);
     transfer.succeed();
 }
 
@@ -227,14 +228,14 @@ fn the_rate_limit_holds_at_either_end() {
         let mut transfer = Transfer::new(&bytes, target, mode);
         transfer.sender.streams = 2;
         // The limit itself must never look like a stall.
-        transfer.receiver.stall = Duration::from_millis(400);
-        transfer.sender.stall = Duration::from_millis(400);
+        transfer.receiver.options.stall = Duration::from_millis(400);
+        transfer.sender.options.stall = Duration::from_millis(400);
         let limited = if limit_sender {
             &mut transfer.sender
         } else {
             &mut transfer.receiver
         };
-        limited.rate = Some(RateLimit::new(600_000));
+        limited.options.rate = Some(RateLimit::new(600_000));
         let begin = Instant::now();
         transfer.succeed();
         let took = begin.elapsed();

@@ -256,7 +256,7 @@ fn blocks_without_payload_are_no_progress() {
         for first in [block(DATA, 0, b"abc"), Vec::new()] {
             let (mut channel, address) = listen(Accept::Only(LOCALHOST));
             let mut settings = settings(Mode::Extended);
-            settings.stall = Duration::from_millis(300);
+            settings.options.stall = Duration::from_millis(300);
             settings.connect = Duration::from_millis(300);
             let (_, outcome, _) =
                 receive_with(&mut channel, ANY, &settings, &Arc::default(), || {

@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use data::job::{Congestion, Control};
+use data::job::Control;
+use data::options::Congestion;
 use data::rate::RateLimit;
 use proto::checksum::Algorithm;
 use proto::command::Mode;
@@ -16,7 +17,7 @@ fn adapting(bytes: &[u8], mode: Mode) -> (data::store::memory::MemorySink, Trans
     let mut transfer = Transfer::new(bytes, target, mode);
     transfer.sender.adapt = true;
     transfer.sender.most_streams = 8;
-    transfer.sender.congestion = Congestion::Auto;
+    transfer.sender.options.congestion = Congestion::Auto;
     transfer.sender.sum = Some(Algorithm::Md5);
     transfer.receiver.sum = Some(Algorithm::Md5);
     (stored, transfer)
@@ -51,7 +52,7 @@ fn a_limit_that_was_asked_for_is_the_verdict() {
     let bytes = pattern(8 << 20);
     let (mut sender, mut receiver) = pair();
     let (stored, mut transfer) = adapting(&bytes, Mode::Extended);
-    transfer.sender.rate = Some(RateLimit::new(12_000_000));
+    transfer.sender.options.rate = Some(RateLimit::new(12_000_000));
     let controls = [(); 2].map(|()| Arc::new(Control::new()));
     let (sent, received) = transfer.run_with(&mut sender, &mut receiver, &controls);
     received.unwrap();

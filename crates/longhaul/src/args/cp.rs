@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use client::{Buffers, CopyOptions, Links, ModeChoice, Parallelism, Verify};
-use data::job::{Congestion, IoMethod};
+use client::{CopyOptions, Links, ModeChoice, Parallelism, Verify};
+use data::options::{Buffers, Congestion, IoMethod, TransferOptions};
+use data::rate::RateLimit;
 use data::store::durability::SyncPolicy;
 use proto::checksum::Algorithm;
 use proto::sizing::Sizing;
@@ -149,9 +150,15 @@ impl CpArgs {
         CopyOptions {
             recursive: self.recursive,
             parallelism: self.parallelism,
-            buffer: self.buffer,
-            drs_interval: self.drs_interval,
-            congestion: self.cc.clone(),
+            transfer: TransferOptions {
+                buffers: self.buffer,
+                drs_interval: self.drs_interval,
+                congestion: self.cc.clone(),
+                io: self.io,
+                block: self.block,
+                rate: self.limit_rate.map(RateLimit::new),
+                stall: self.timeout,
+            },
             max_streams: self.max_streams,
             autopar: self.autopar,
             mode: self.mode,
@@ -159,13 +166,9 @@ impl CpArgs {
             length: self.length,
             resume: self.resume,
             verify: self.verify,
-            limit_rate: self.limit_rate,
-            timeout: self.timeout,
             retries: self.retries,
             trace: self.trace.clone(),
-            io: self.io,
             sync_policy: self.sync_policy,
-            block: self.block,
             links: self.links,
             keep_existing: self.keep_existing,
             wait: self.wait,
@@ -214,9 +217,9 @@ pub(crate) fn congestion(text: &str) -> Result<Congestion, String> {
 
 fn buffer(text: &str) -> Result<Buffers, String> {
     match Sizing::parse(text) {
-        Some(sizing) => Ok(Buffers::Sized(sizing)),
+        Some(sizing) => Ok(Buffers::sized(sizing)),
         None => units::positive_size(text)
-            .map(Buffers::Pinned)
+            .map(Buffers::pinned)
             .map_err(|_| {
                 format!("'{text}' is neither auto, kernel, drs, drs1 nor a size such as 4Mi")
             }),
@@ -320,7 +323,7 @@ mod tests {
     fn without_flags_everything_follows_the_path() {
         let options = options(&[]).unwrap();
         assert_eq!(options.parallelism, Parallelism::Auto);
-        assert_eq!(options.congestion, Congestion::Auto);
+        assert_eq!(options.transfer.congestion, Congestion::Auto);
         assert_eq!(options.max_streams, 64);
         assert_eq!(options.autopar, Parameters::default());
     }
@@ -369,7 +372,7 @@ mod tests {
 
     #[test]
     fn congestion_controls_go_by_name() {
-        let cc = |name: &str| options(&["--cc", name]).unwrap().congestion;
+        let cc = |name: &str| options(&["--cc", name]).unwrap().transfer.congestion;
         assert_eq!(cc("system"), Congestion::System);
         assert_eq!(cc("bbr"), Congestion::Named("bbr".to_owned()));
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use data::job::{Congestion, IoMethod};
+use data::options::{Congestion, IoMethod};
 use data::store::durability::SyncPolicy;
 use proto::sizing::Sizing;
 use server::config::{Anonymous, FileConfig, ServerConfig, ThirdParty};
@@ -185,14 +185,14 @@ impl ServeArgs {
         );
         set(&mut config.idle_timeout, self.idle_timeout);
         set(&mut config.login_timeout, self.login_timeout);
-        set(&mut config.stall_timeout, self.stall_timeout);
+        set(&mut config.transfer.stall, self.stall_timeout);
         set(&mut config.drain, self.drain);
-        set(&mut config.block, self.block);
-        set(&mut config.io, self.io);
+        set(&mut config.transfer.block, self.block);
+        set(&mut config.transfer.io, self.io);
         set(&mut config.sync_policy, self.sync_policy);
-        set(&mut config.sizing, self.buffer);
-        set(&mut config.drs_interval, self.drs_interval);
-        set(&mut config.congestion, self.cc);
+        set(&mut config.transfer.buffers.sizing, self.buffer);
+        set(&mut config.transfer.drs_interval, self.drs_interval);
+        set(&mut config.transfer.congestion, self.cc);
         set(
             &mut config.third_party,
             self.third_party.map(|choice| match choice {

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use data::job::{Congestion, IoMethod};
+use data::options::{Congestion, IoMethod};
 use data::store::durability::SyncPolicy;
 use proto::sizing::Sizing;
 use serde::Deserialize;
@@ -279,19 +279,28 @@ impl FileConfig {
         );
         replace(&mut config.idle_timeout, self.idle_timeout.map(|s| s.0));
         replace(&mut config.login_timeout, self.login_timeout.map(|s| s.0));
-        replace(&mut config.stall_timeout, self.stall_timeout.map(|s| s.0));
+        replace(&mut config.transfer.stall, self.stall_timeout.map(|s| s.0));
         replace(&mut config.drain, self.drain.map(|s| s.0));
         replace(&mut config.perf_marker_seconds, self.perf_marker_seconds);
         replace(&mut config.range_marker_seconds, self.range_marker_seconds);
-        replace(&mut config.block, self.block.map(|b| b.0));
-        replace(&mut config.io, self.io.map(IoMethod::from));
+        replace(&mut config.transfer.block, self.block.map(|b| b.0));
+        replace(&mut config.transfer.io, self.io.map(IoMethod::from));
         replace(
             &mut config.sync_policy,
             self.sync_policy.map(SyncPolicy::from),
         );
-        replace(&mut config.sizing, self.buffer.map(Sizing::from));
-        replace(&mut config.drs_interval, self.drs_interval.map(|i| i.0));
-        replace(&mut config.congestion, self.congestion.map(|c| c.0));
+        replace(
+            &mut config.transfer.buffers.sizing,
+            self.buffer.map(Sizing::from),
+        );
+        replace(
+            &mut config.transfer.drs_interval,
+            self.drs_interval.map(|i| i.0),
+        );
+        replace(
+            &mut config.transfer.congestion,
+            self.congestion.map(|c| c.0),
+        );
         replace(&mut config.client_congestion, self.client_congestion);
         config.anonymous = self.anonymous.or(config.anonymous);
         config.users = self.users.or(config.users.take());
@@ -326,6 +335,8 @@ fn replace<T>(setting: &mut T, given: Option<T>) {
 
 #[cfg(test)]
 mod tests {
+    use data::options::{Buffers, TransferOptions};
+
     use super::*;
 
     fn load(text: &str) -> Result<ServerConfig, ConfigError> {
@@ -384,16 +395,19 @@ mod tests {
             queue_timeout: Duration::from_secs(17),
             idle_timeout: Duration::from_secs(6),
             login_timeout: Duration::from_secs(7),
-            stall_timeout: Duration::from_secs(8),
             drain: Duration::from_secs(9),
             perf_marker_seconds: 10,
             range_marker_seconds: 11,
-            block: 65_536,
-            io: IoMethod::Copy,
+            transfer: TransferOptions {
+                buffers: Buffers::sized(Sizing::Kernel),
+                drs_interval: Interval::Fixed(Duration::from_millis(20)),
+                congestion: Congestion::Named("cubic".into()),
+                io: IoMethod::Copy,
+                block: 65_536,
+                rate: None,
+                stall: Duration::from_secs(8),
+            },
             sync_policy: SyncPolicy::None,
-            sizing: Sizing::Kernel,
-            drs_interval: Interval::Fixed(Duration::from_millis(20)),
-            congestion: Congestion::Named("cubic".into()),
             client_congestion: false,
             run_as: Some("ftp".into()),
         };

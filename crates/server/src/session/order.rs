@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use data::job::{Congestion, Settings};
+use data::job::Settings;
+use data::options::{Buffers, Congestion, TransferOptions};
 use proto::server::{FileError, FileErrorKind, TransferKind, TransferRequest};
 use proto::sizing::Sizing;
 
@@ -37,7 +38,20 @@ impl Driver {
             }),
         };
         let sends = matches!(request.what, TransferKind::Retrieve { .. });
+        let options = TransferOptions {
+            buffers: Buffers {
+                send: request.send_buffer,
+                receive: request.receive_buffer,
+                sizing: request.sizing,
+            },
+            congestion: match sends {
+                true => congestion(&request, config),
+                false => Congestion::System,
+            },
+            ..config.transfer.clone()
+        };
         let settings = Settings {
+            options,
             mode: request.mode,
             type_: request.type_,
             streams: request.streams.start as usize,
@@ -45,21 +59,9 @@ impl Driver {
             least_streams: request.streams.least as usize,
             most_connections: config.max_streams_per_transfer as usize,
             adapt: sends && request.streams.is_open(),
-            block: config.block,
-            io: config.io,
             sum: None,
-            rate: None,
-            stall: config.stall_timeout,
-            connect: config.stall_timeout,
-            send_buffer: request.send_buffer,
-            receive_buffer: request.receive_buffer,
-            sizing: request.sizing,
-            drs_interval: config.drs_interval,
+            connect: config.transfer.stall,
             drs: self.drs.clone().filter(|_| request.sizing == Sizing::Drs),
-            congestion: match sends {
-                true => congestion(&request, config),
-                false => Congestion::System,
-            },
             close_after: false,
         };
         Ok(Order {
@@ -78,7 +80,7 @@ impl Driver {
 /// `auto` is what the server does by itself, which its administrator may have set to another one.
 fn congestion(request: &TransferRequest, config: &ServerConfig) -> Congestion {
     match request.congestion.as_str() {
-        "" | "auto" => config.congestion.clone(),
+        "" | "auto" => config.transfer.congestion.clone(),
         asked => Congestion::parse(asked),
     }
 }

@@ -53,7 +53,7 @@ impl Driver {
             root,
             mode: settings.mode,
             streams: u32::try_from(settings.streams).unwrap_or(u32::MAX),
-            block: settings.block,
+            block: settings.options.block,
             sizing: sizing_name(summary.direction, &settings),
             limiter: summary.limits.limiter.map(limiter_name),
             congestion: summary.limits.congestion,
@@ -142,12 +142,12 @@ fn limiter_name(limiter: Limiter) -> &'static str {
 /// Who sized the buffers that the transfer depended on at this end.
 fn sizing_name(direction: Direction, settings: &Settings) -> &'static str {
     let pinned = match direction {
-        Direction::Store => settings.receive_buffer,
-        Direction::Retrieve | Direction::List => settings.send_buffer,
+        Direction::Store => settings.options.buffers.receive,
+        Direction::Retrieve | Direction::List => settings.options.buffers.send,
     };
     match pinned {
         Some(_) => "pinned",
-        None => settings.sizing.name(),
+        None => settings.options.buffers.sizing.name(),
     }
 }
 

@@ -182,7 +182,7 @@ impl Running {
         let (reports, events) = mpsc::channel(EVENTS);
         // Whoever sizes buffers is not to wait for the session, and only the newest size counts.
         let (size, resized) = watch::channel(0);
-        if order.settings.sizing == Sizing::Drs1 {
+        if order.settings.options.buffers.sizing == Sizing::Drs1 {
             control.on_resize(move |bytes| {
                 size.send_replace(bytes);
             });

@@ -75,17 +75,18 @@ fn resident() -> usize {
 }
 
 fn config(tree: &Tree) -> ServerConfig {
-    ServerConfig {
+    let mut config = ServerConfig {
         listen: (Ipv4Addr::UNSPECIFIED, 0).into(),
         root: tree.root(),
         anonymous: Some(Anonymous::Rw),
-        stall_timeout: Duration::from_millis(400),
         login_timeout: Duration::from_secs(5),
         idle_timeout: Duration::from_secs(20),
         max_streams: 64,
         max_streams_per_transfer: 8,
         ..ServerConfig::default()
-    }
+    };
+    config.transfer.stall = Duration::from_millis(400);
+    config
 }
 
 /// Counts panics in threads of the server; those of this test's own threads fail it anyway.

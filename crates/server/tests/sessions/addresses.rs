@@ -163,7 +163,7 @@ fn where_foreign_addresses_are_allowed_users_need_not_name_them() {
         let server = Running::with(|config| {
             config.users = Some("to be made".into());
             config.foreign_data_addresses = allowed;
-            config.stall_timeout = std::time::Duration::from_secs(1);
+            config.transfer.stall = std::time::Duration::from_secs(1);
         });
         let mut client = server.user();
         client.expect("TYPE I", 200);

@@ -132,7 +132,7 @@ fn accept_all(listener: &TcpListener, count: usize) -> Vec<TcpStream> {
 
 #[test]
 fn retrieves_over_one_and_four_streams_and_keeps_them() {
-    let server = Running::with(|config| config.block = 65_536);
+    let server = Running::with(|config| config.transfer.block = 65_536);
     let bytes = server.file("f", 1_500_000);
     let empty = server.file("empty", 0);
     for count in [1, 4] {

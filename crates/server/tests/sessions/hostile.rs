@@ -35,7 +35,7 @@ fn a_hundred_thousand_junk_lines_do_not_disturb_a_transfer() {
 
 #[test]
 fn a_client_that_never_reads_is_dropped() {
-    let server = Running::with(|config| config.stall_timeout = Duration::from_millis(300));
+    let server = Running::with(|config| config.transfer.stall = Duration::from_millis(300));
     let mut client = server.anonymous();
     // HELP says far more than it is asked: replies fill every buffer between, then the server
     // waits, then it closes, and a closed connection takes no more.
@@ -100,7 +100,7 @@ fn blocks_beyond_any_file_are_refused() {
 
 #[test]
 fn a_stalled_transfer_ends() {
-    let server = Running::with(|config| config.stall_timeout = Duration::from_millis(500));
+    let server = Running::with(|config| config.transfer.stall = Duration::from_millis(500));
     let mut client = server.anonymous();
     let address = client.pasv();
     client.send("STOR up");
@@ -114,7 +114,7 @@ fn a_stalled_transfer_ends() {
 
 #[test]
 fn an_end_of_data_count_that_never_comes_ends_with_the_stall_time() {
-    let server = Running::with(|config| config.stall_timeout = Duration::from_millis(500));
+    let server = Running::with(|config| config.transfer.stall = Duration::from_millis(500));
     let mut client = server.anonymous();
     client.expect("MODE E", 200);
     let address = client.pasv();

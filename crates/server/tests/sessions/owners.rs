@@ -48,7 +48,7 @@ fn refused(reply: &Reply, name: &str) {
 fn open_server() -> Running {
     Running::with(|config| {
         config.users = Some("to be made".into());
-        config.stall_timeout = Duration::from_secs(60);
+        config.transfer.stall = Duration::from_secs(60);
     })
 }
 
@@ -326,7 +326,7 @@ fn a_stale_store_changes_nothing() {
 
 #[test]
 fn a_store_that_nobody_sends_to_keeps_the_old_file() {
-    let server = Running::with(|config| config.stall_timeout = Duration::from_millis(300));
+    let server = Running::with(|config| config.transfer.stall = Duration::from_millis(300));
     let old = server.file("f", 1000);
     for name in ["f", "new"] {
         let mut client = server.anonymous();

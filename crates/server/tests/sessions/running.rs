@@ -47,9 +47,9 @@ impl Running {
             listen: (Ipv4Addr::LOCALHOST, 0).into(),
             root,
             anonymous: Some(Anonymous::Rw),
-            stall_timeout: Duration::from_secs(10),
             ..ServerConfig::default()
         };
+        config.transfer.stall = Duration::from_secs(10);
         change(&mut config);
         if config.users.is_some() {
             let users = scratch.path().join("users");

@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use data::job::Congestion;
+use data::options::Congestion;
 use server::config::ServerConfig;
 use server::{ServeError, Shutdown};
 
@@ -134,12 +134,12 @@ fn within_an_open_range_the_connections_that_came_are_those_that_are_told() {
 #[test]
 fn a_congestion_control_that_is_not_to_be_had_stops_the_start() {
     let root = tempfile::tempdir().unwrap();
-    let config = ServerConfig {
+    let mut config = ServerConfig {
         listen: ([127, 0, 0, 1], 0).into(),
         root: root.path().to_owned(),
-        congestion: Congestion::Named("warpdrive".to_owned()),
         ..ServerConfig::default()
     };
+    config.transfer.congestion = Congestion::Named("warpdrive".to_owned());
     let (_stop, requests) = Shutdown::manual();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

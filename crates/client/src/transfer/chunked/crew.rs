@@ -75,7 +75,7 @@ impl<'a> Crew<'a> {
             state: Mutex::new(State {
                 work,
                 outcome: Outcome::default(),
-                window: spec.buffer.unwrap_or(0),
+                window: spec.options.buffers.pinned_bytes().unwrap_or(0),
                 elsewhere: BTreeMap::new(),
                 begun: !spec.have.is_empty(),
             }),
@@ -246,7 +246,7 @@ impl<'a> Crew<'a> {
         let mut state = self.lock();
         // The kernel's account of a buffer is twice what a window can be.
         let own = attempt.report.wire.buffer_bytes / 2;
-        state.window = self.spec.buffer.unwrap_or(own);
+        state.window = self.spec.options.buffers.pinned_bytes().unwrap_or(own);
         let bytes = state.elsewhere.entry(session).or_default();
         *bytes = (bytes.0 + bytes.1, 0);
         drop(state);

@@ -82,7 +82,7 @@ async fn not_every_transfer_is_asked_about_ahead() {
     let (mut session, fake) = opened(vec![login_at_once(FEAT, &[])]).await;
     let (mut careful, other) = opened(vec![login_with(FEAT)]).await;
     let mut told = spec();
-    told.sizing = proto::sizing::Sizing::Drs1;
+    told.options.buffers.sizing = proto::sizing::Sizing::Drs1;
     let asked = |session: &mut Session, spec: &TransferSpec| {
         session.then_ask(spec, questions(session));
         session.then.len()

@@ -8,14 +8,16 @@ use proto::sizing::Sizing;
 use tokio::io::AsyncReadExt;
 
 use super::*;
-use crate::Buffers;
+use data::options::Buffers;
 
 const DRS: &str =
     "211-x\n PARALLEL\n SIZE\n ERET\n REST STREAM\n DRS auto;kernel;drs1;drs;\n211 End.";
 const NONCE: &str = "000102030405060708090a0b0c0d0eff";
 
 fn sized(sizing: Sizing) -> TransferSpec {
-    TransferSpec { sizing, ..spec() }
+    let mut spec = spec();
+    spec.options.buffers = Buffers::sized(sizing);
+    spec
 }
 
 fn got(bytes: &[u8]) -> Vec<Act> {
@@ -34,7 +36,7 @@ async fn a_stock_server_hears_nothing_new_and_the_user_is_told_once() {
         let acts = vec![login_with(GRIDFTP), got(b"hello"), got(b"hello")];
         let (mut session, fake) = opened(acts).await;
         let attempt = fetch(&mut session, &sink(), &sized(sizing)).await.unwrap();
-        assert_eq!(attempt.buffers, Buffers::Sized(Sizing::Auto));
+        assert_eq!(attempt.buffers, Buffers::sized(Sizing::Auto));
         let [warning] = attempt.warnings.as_slice() else {
             panic!("{:?}", attempt.warnings);
         };
@@ -62,7 +64,7 @@ async fn one_that_offers_it_hears_nothing_when_it_is_not_wanted() {
     .await;
     for sizing in [Sizing::Auto, Sizing::Kernel, Sizing::Kernel, Sizing::Auto] {
         let attempt = fetch(&mut session, &sink(), &sized(sizing)).await.unwrap();
-        assert_eq!(attempt.buffers, Buffers::Sized(sizing));
+        assert_eq!(attempt.buffers, Buffers::sized(sizing));
         assert_eq!(attempt.warnings, Vec::<String>::new());
     }
     fake.finish().await;
@@ -82,7 +84,7 @@ async fn a_policy_that_is_refused_after_all_costs_a_warning() {
         let attempt = fetch(&mut session, &sink(), &sized(Sizing::Drs))
             .await
             .unwrap();
-        assert_eq!(attempt.buffers, Buffers::Sized(Sizing::Auto));
+        assert_eq!(attempt.buffers, Buffers::sized(Sizing::Auto));
         assert_eq!(attempt.warnings.len(), warnings, "{:?}", attempt.warnings);
     }
     fake.finish().await;
@@ -107,7 +109,7 @@ async fn a_channel_that_is_refused_or_told_in_no_known_form_is_done_without() {
             let attempt = fetch(&mut session, &sink(), &sized(Sizing::Drs))
                 .await
                 .unwrap();
-            assert_eq!(attempt.buffers, Buffers::Sized(Sizing::Drs));
+            assert_eq!(attempt.buffers, Buffers::sized(Sizing::Drs));
             assert_eq!(attempt.warnings.len(), warnings, "{:?}", attempt.warnings);
         }
         fake.finish().await;
@@ -216,7 +218,7 @@ async fn sizes_of_a_receiving_server_are_no_final_reply() {
     let attempt = store(&mut session, b"bytes", &sized(Sizing::Drs1))
         .await
         .unwrap();
-    assert_eq!(attempt.buffers, Buffers::Sized(Sizing::Drs1));
+    assert_eq!(attempt.buffers, Buffers::sized(Sizing::Drs1));
     assert_eq!(fake.finish().await, b"bytes");
 }
 
@@ -337,7 +339,7 @@ async fn between_servers_the_destination_listens_and_the_source_is_told() {
     let source = between(DRS, vec![drs(), call(passed_on, "200 ok")], false);
     let destination = between(DRS, vec![drs(), call("DPSV", told)], true);
     let (buffers, warnings) = pass_on(Sizing::Drs, source, destination).await;
-    assert_eq!(buffers, Buffers::Sized(Sizing::Drs));
+    assert_eq!(buffers, Buffers::sized(Sizing::Drs));
     assert_eq!(warnings, Vec::<String>::new());
 }
 
@@ -356,7 +358,7 @@ async fn between_servers_each_does_its_own_when_there_is_no_channel() {
         let destination = between(DRS, vec![drs, call("DPSV", reply), auto], true);
         let source = between(DRS, both().into(), false);
         let (buffers, warnings) = pass_on(Sizing::Drs, source, destination).await;
-        assert_eq!(buffers, Buffers::Sized(Sizing::Auto));
+        assert_eq!(buffers, Buffers::sized(Sizing::Auto));
         assert_eq!(warnings.len(), 1, "{warnings:?}");
     }
     for reply in ["450 not now", "501 not there"] {
@@ -367,7 +369,7 @@ async fn between_servers_each_does_its_own_when_there_is_no_channel() {
         let before = vec![drs, call("DPSV", told), address, auto];
         let destination = between(DRS, before, true);
         let (buffers, warnings) = pass_on(Sizing::Drs, source, destination).await;
-        assert_eq!(buffers, Buffers::Sized(Sizing::Auto));
+        assert_eq!(buffers, Buffers::sized(Sizing::Auto));
         assert_eq!(warnings.len(), 1, "{warnings:?}");
     }
 }
@@ -378,7 +380,7 @@ async fn between_servers_both_must_offer_it() {
         let source = between(from, Vec::new(), false);
         let destination = between(to, Vec::new(), true);
         let (buffers, warnings) = pass_on(Sizing::Drs, source, destination).await;
-        assert_eq!(buffers, Buffers::Sized(Sizing::Auto));
+        assert_eq!(buffers, Buffers::sized(Sizing::Auto));
         assert_eq!(warnings.len(), 1, "{warnings:?}");
     }
 }
@@ -399,7 +401,7 @@ async fn between_servers_a_late_refusal_is_taken_back_at_the_other() {
     ];
     let destination = between(DRS, destination, true);
     let (buffers, warnings) = pass_on(Sizing::Drs, source, destination).await;
-    assert_eq!(buffers, Buffers::Sized(Sizing::Auto));
+    assert_eq!(buffers, Buffers::sized(Sizing::Auto));
     assert_eq!(warnings.len(), 1, "{warnings:?}");
 }
 
@@ -408,7 +410,7 @@ async fn between_servers_the_first_drsftp_is_declined_here() {
     let source = between(DRS, Vec::new(), false);
     let destination = between(DRS, Vec::new(), true);
     let (buffers, warnings) = pass_on(Sizing::Drs1, source, destination).await;
-    assert_eq!(buffers, Buffers::Sized(Sizing::Auto));
+    assert_eq!(buffers, Buffers::sized(Sizing::Auto));
     assert_eq!(warnings.len(), 1, "{warnings:?}");
     assert!(warnings[0].contains("no third party"), "{warnings:?}");
 }

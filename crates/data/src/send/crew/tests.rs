@@ -16,6 +16,7 @@ use super::*;
 use crate::budget::StreamBudget;
 use crate::channel::{Accept, ListenOptions};
 use crate::job::{Control, Report, Settings};
+use crate::options::{Buffers, TransferOptions};
 use crate::rate::RateLimit;
 use crate::recv::{self, RecvPlan};
 use crate::send::{SendPlan, extended};
@@ -41,9 +42,7 @@ fn listen() -> (Channel, SocketAddr) {
         ip: IpAddr::V4(Ipv4Addr::LOCALHOST),
         ports: None,
         accept: Accept::Any,
-        send_buffer: None,
-        receive_buffer: None,
-        sizing: proto::sizing::Sizing::Kernel,
+        buffers: Buffers::sized(proto::sizing::Sizing::Kernel),
     });
     let channel = channel.unwrap();
     let address = channel.local_addr().unwrap();
@@ -57,14 +56,17 @@ fn to(address: SocketAddr) -> Channel {
 /// A slow sender, whose lanes may come and go.
 fn slow(streams: usize) -> Settings {
     Settings {
+        options: TransferOptions {
+            block: 64 << 10,
+            rate: Some(RateLimit::new(RATE)),
+            stall: Duration::from_secs(5),
+            ..TransferOptions::default()
+        },
         mode: Mode::Extended,
         streams,
         most_streams: 64,
         adapt: true,
-        block: 64 << 10,
-        rate: Some(RateLimit::new(RATE)),
         sum: Some(Algorithm::Md5),
-        stall: Duration::from_secs(5),
         connect: Duration::from_secs(5),
         ..Settings::default()
     }
@@ -100,10 +102,8 @@ fn send(
 
 /// Receives whatever comes at a channel.
 fn receive(channel: &mut Channel, sink: &MemorySink) -> Result<Report, DataError> {
-    let settings = Settings {
-        rate: None,
-        ..slow(1)
-    };
+    let mut settings = slow(1);
+    settings.options.rate = None;
     let plan = RecvPlan {
         origin: 0,
         stream_start: 0,
@@ -211,7 +211,7 @@ fn towards_the_end_a_lane_takes_little_until_it_is_used_again() {
     for (streams, unsent) in [(2, 128 << 10), (1, 1 << 20)] {
         let mut settings = slow(streams);
         settings.adapt = false;
-        settings.block = 1 << 20;
+        settings.options.block = 1 << 20;
         let channels = [&mut sender, &mut receiver];
         pass(channels, &pattern(SOME), &settings, |t| {
             // Every lane has had its turn by then.
@@ -459,7 +459,8 @@ proptest! {
     ) {
         let (mut receiver, address) = listen();
         let channels = [&mut to(address), &mut receiver];
-        let settings = Settings { rate: None, block: 64 << 10, ..slow(streams) };
+        let mut settings = slow(streams);
+        settings.options.rate = None;
         let bytes = pattern(bytes);
         let (sent, received) = pass(channels, &bytes, &settings, |t| {
             for (lanes, pause) in aims {

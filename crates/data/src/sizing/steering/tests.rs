@@ -48,14 +48,21 @@ impl Sending {
     }
 }
 
+fn running(congestion: Congestion, mut settings: Settings) -> Settings {
+    settings.options.congestion = congestion;
+    settings
+}
+
 fn adapting() -> Settings {
-    Settings {
-        mode: Mode::Extended,
-        adapt: true,
-        most_streams: 8,
-        congestion: Congestion::Auto,
-        ..Settings::default()
-    }
+    running(
+        Congestion::Auto,
+        Settings {
+            mode: Mode::Extended,
+            adapt: true,
+            most_streams: 8,
+            ..Settings::default()
+        },
+    )
 }
 
 #[test]
@@ -181,10 +188,7 @@ fn what_an_earlier_transfer_chose_is_not_taken_for_the_systems() {
 
 #[test]
 fn what_was_pinned_is_what_is_in_force() {
-    let pinned = Settings {
-        congestion: Congestion::Named("reno".into()),
-        ..adapting()
-    };
+    let pinned = running(Congestion::Named("reno".into()), adapting());
     let sending = Sending::new(pinned, 1);
     if sending.streams[0].0.set_congestion("reno").is_ok() {
         let mut steering = sending.steering();
@@ -209,8 +213,7 @@ fn what_may_change_is_what_was_asked_for() {
     assert_eq!(limits(&adapting(), 9).most, 9);
     let stream_mode = Settings {
         mode: Mode::Stream,
-        congestion: Congestion::Named("reno".into()),
-        ..adapting()
+        ..running(Congestion::Named("reno".into()), adapting())
     };
     let may = limits(&stream_mode, 1);
     assert_eq!((may.least, may.most, may.pace), (1, 1, true));
