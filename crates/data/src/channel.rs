@@ -14,10 +14,11 @@ use socket2::Socket;
 use crate::budget::{Permit, StreamBudget};
 use crate::connect::{Attempt, Connected, accept_one, connect_all, dial_until};
 use crate::error::DataError;
+pub use crate::host::same_host;
 use crate::job::Settings;
 use crate::listen::bind_any;
 pub use crate::listen::{Accept, ListenOptions};
-pub use crate::stream::{Stream, same_host};
+pub use crate::stream::Stream;
 use crate::transfer::Transfer;
 
 /// Where the connections of a channel come from.

@@ -18,6 +18,7 @@ pub mod control;
 pub mod digest;
 pub mod drs;
 pub mod error;
+mod host;
 pub mod job;
 mod lanes;
 mod listen;

@@ -9,9 +9,9 @@ use std::ops::RangeInclusive;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::error::DataError;
+use crate::host::same_host;
 use crate::options::Buffers;
 use crate::sizing::handshake;
-use crate::stream::same_host;
 
 /// Connections that may wait to be accepted, as far as the system allows (net.core.somaxconn): more
 /// than any client opens at once, so that strangers who connect before the transfer begins do not

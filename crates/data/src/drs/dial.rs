@@ -12,8 +12,8 @@ use socket2::Socket;
 use super::BUFFER;
 use super::wire::Wire;
 use crate::connect::{dial, is_settled};
+use crate::host::same_host;
 use crate::sizing::handshake::pin_buffers;
-use crate::stream::same_host;
 
 /// Connections made before the end gives up. More than one, since the other end closes those that
 /// come before it has seen this host's data connection among others'.

@@ -18,7 +18,7 @@ use socket2::Socket;
 
 use super::wire::Wire;
 use crate::connect::{SHORTAGE, is_shortage};
-use crate::stream::same_host;
+use crate::host::same_host;
 
 /// How long a connection may take to say the nonce.
 const PATIENCE: Duration = Duration::from_secs(3);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use proto::eblock::{BlockError, Flags, HEADER_LEN, Header, check_header};
 use rustix::event::{PollFd, PollFlags};
 
-use super::extended::Crew;
+use super::crew::Crew;
 use super::waiting::{Candidate, Seen, Verdict, Waiting};
 use crate::budget::Permit;
 use crate::channel::{Channel, Endpoint};

@@ -2,7 +2,9 @@
 
 mod accept;
 mod checkpoint;
+mod crew;
 mod extended;
+mod gathering;
 mod inlet;
 mod reader;
 mod stream_mode;

@@ -1,11 +1,10 @@
 //! One connection of a MODE E transfer: headers and blocks until its end mark.
 
 use proto::eblock::{BlockError, BlockEvent, Decoder, HEADER_LEN};
-
 use proto::ranges::RangeSet;
 
 use super::Job;
-use super::extended::Gathering;
+use super::gathering::Gathering;
 use super::inlet::Inlet;
 use crate::error::DataError;
 use crate::wire::{Input, Wire};

@@ -1,0 +1,88 @@
+//! The reader threads of a MODE E transfer, one for each connection.
+
+use std::sync::Arc;
+use std::thread::{Scope, ScopedJoinHandle};
+
+use super::Job;
+use super::gathering::Gathering;
+use super::reader::{End, Reader};
+use crate::error::DataError;
+use crate::stream::Stream;
+use crate::wire::Wire;
+
+/// The reader threads of one transfer.
+pub(super) struct Crew<'scope, 'env> {
+    scope: &'scope Scope<'scope, 'env>,
+    pub(super) job: &'env Job<'env>,
+    pub(super) gathering: &'env Gathering,
+    readers: Vec<ScopedJoinHandle<'scope, ()>>,
+    started: usize,
+}
+
+impl<'scope, 'env> Crew<'scope, 'env> {
+    /// No reader yet; those that start are threads of `scope`.
+    pub(super) fn new(
+        scope: &'scope Scope<'scope, 'env>,
+        job: &'env Job<'env>,
+        gathering: &'env Gathering,
+    ) -> Self {
+        Self {
+            scope,
+            job,
+            gathering,
+            readers: Vec::new(),
+            started: 0,
+        }
+    }
+
+    /// Starts reading a connection.
+    pub(super) fn start(&mut self, stream: Arc<Stream>, cached: bool) -> Result<(), DataError> {
+        self.reap();
+        let (job, gathering) = (self.job, self.gathering);
+        let at_work = gathering.at_work();
+        let wire = Wire::new(job.transfer, stream);
+        let reader = std::thread::Builder::new()
+            .name(format!("recv-{}", self.started))
+            .spawn_scoped(self.scope, move || {
+                let _at_work = at_work;
+                read_one(wire, job, gathering, cached);
+            })
+            .map_err(|e| DataError::setup("a stream thread", e))?;
+        self.started += 1;
+        self.readers.push(reader);
+        Ok(())
+    }
+
+    /// Lets go of readers that have ended; their stacks would stay otherwise, and connections may come
+    /// and go for as long as the transfer lasts.
+    fn reap(&mut self) {
+        let readers = std::mem::take(&mut self.readers);
+        let (ended, running) = readers.into_iter().partition(ScopedJoinHandle::is_finished);
+        self.readers = running;
+        self.await_all(ended);
+    }
+
+    pub(super) fn join(mut self) {
+        let readers = std::mem::take(&mut self.readers);
+        self.await_all(readers);
+    }
+
+    fn await_all(&self, readers: Vec<ScopedJoinHandle<'_, ()>>) {
+        for reader in readers {
+            // A reader that panicked has sent its message; its transfer is not whole.
+            if reader.join().is_err() {
+                self.job.transfer.fail(DataError::Aborted);
+            }
+        }
+    }
+}
+
+fn read_one(wire: Wire<'_>, job: &Job<'_>, gathering: &Gathering, cached: bool) {
+    let stream = Arc::clone(wire.stream());
+    match Reader::new(wire, job, gathering).run() {
+        Ok(End::Eod { close: false }) => gathering.park(stream),
+        Ok(End::Idle { carried }) if carried || cached => gathering.park(stream),
+        Ok(_) => {}
+        Err(error) => job.transfer.fail(error),
+    }
+}
