@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use data::channel::{Accept, ListenOptions};
+use data::channel::{Accept, ListenOptions, same_host};
 use proto::address::Family;
 use proto::server::{FileError, FileErrorKind, ListenRequest};
 
@@ -60,7 +60,7 @@ impl Ends {
     /// a loopback address.
     pub(crate) fn connect_from(&self, targets: &[SocketAddr], foreign: bool) -> Option<IpAddr> {
         let local = self.local.ip();
-        let to_client = |target: &SocketAddr| target.ip().to_canonical() == self.peer.ip();
+        let to_client = |target: &SocketAddr| same_host(target.ip(), self.peer.ip());
         let named = |target: &SocketAddr| {
             let host = target.ip().to_canonical();
             !foreign && local.is_loopback() == host.is_loopback()
