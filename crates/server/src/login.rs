@@ -154,6 +154,7 @@ impl Logins {
         let policy = Arc::new(Policy::of(config, users));
         *self.policy.write().unwrap_or_else(PoisonError::into_inner) = policy;
         self.follow_roots();
+        self.roots.reopen();
     }
 
     /// Checks a login. Waits its turn: for one of the few places where hashes are computed, and
