@@ -190,6 +190,8 @@ mod tests {
         let third = at("192.0.2.7:6000");
         assert_eq!(ends.connect_from(&[client], true), Some(ends.local.ip()));
         assert_eq!(ends.connect_from(&[client, third], true), None);
+        let v6 = Ends::new(at("[::1]:21"), at("[::1]:5000"));
+        assert_eq!(v6.connect_from(&[client], true), Some(v6.local.ip()));
         // No way leads from this host's loopback to another host.
         assert_eq!(ends.connect_from(&[third], false), None);
         let ends = Ends::new(at("192.0.2.1:21"), at("192.0.2.9:5000"));
