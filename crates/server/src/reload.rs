@@ -191,7 +191,7 @@ mod tests {
         assert!(before.limits.admit(peer).is_err());
         let after = apply(&before, config(2)).await;
         for queue in queues {
-            held.push(queue.place(peer).await.unwrap());
+            held.push(queue.place_within(peer, Duration::ZERO).await.unwrap());
         }
         before.limits.admit(peer).unwrap();
         // The same ones, also for sessions to come, and smaller bounds hold as well.

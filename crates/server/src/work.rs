@@ -423,7 +423,9 @@ mod tests {
             marker_seconds: 0,
         };
         for request in [listing(), FileRequest::RemoveTree(VPath::root()), sum] {
-            let Step::File(Err(error), _) = session.start(request).next().await else {
+            let mut work = session.start(request);
+            let step = timeout(Duration::from_secs(30), work.next()).await;
+            let Ok(Step::File(Err(error), _)) = step else {
                 panic!("not refused");
             };
             assert_eq!(error.kind, FileErrorKind::Busy);
