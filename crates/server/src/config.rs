@@ -81,7 +81,8 @@ pub struct ServerConfig {
     /// Requests of one address that may wait for a place, of each kind: transfers, checksums,
     /// listings, logins.
     pub max_waiting_per_address: usize,
-    /// How long a transfer waits for its place; then 450.
+    /// How long a transfer, a checksum, a listing for a reply or a removal of a tree waits for its place; then
+    /// 450. What has begun is not refused its next turn.
     pub queue_timeout: Duration,
     /// No command for this long after login: 421.
     pub idle_timeout: Duration,

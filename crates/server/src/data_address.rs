@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use data::channel::{Accept, ListenOptions};
+use data::channel::{Accept, ListenOptions, same_host};
 use data::options::Buffers;
 use proto::address::Family;
 use proto::server::{FileError, FileErrorKind, ListenRequest};
@@ -63,7 +63,7 @@ impl Ends {
     /// a loopback address.
     pub(crate) fn connect_from(&self, targets: &[SocketAddr], foreign: bool) -> Option<IpAddr> {
         let local = self.local.ip();
-        let to_client = |target: &SocketAddr| target.ip().to_canonical() == self.peer.ip();
+        let to_client = |target: &SocketAddr| same_host(target.ip(), self.peer.ip());
         let named = |target: &SocketAddr| {
             let host = target.ip().to_canonical();
             !foreign && local.is_loopback() == host.is_loopback()
@@ -193,6 +193,8 @@ mod tests {
         let third = at("192.0.2.7:6000");
         assert_eq!(ends.connect_from(&[client], true), Some(ends.local.ip()));
         assert_eq!(ends.connect_from(&[client, third], true), None);
+        let v6 = Ends::new(at("[::1]:21"), at("[::1]:5000"));
+        assert_eq!(v6.connect_from(&[client], true), Some(v6.local.ip()));
         // No way leads from this host's loopback to another host.
         assert_eq!(ends.connect_from(&[third], false), None);
         let ends = Ends::new(at("192.0.2.1:21"), at("192.0.2.9:5000"));

@@ -10,7 +10,7 @@ mod queue;
 
 pub(crate) use penalty::FREE_FAILURES;
 pub use penalty::{Attempt, AttemptEnd, LoginPenalties, TooMany};
-pub use queue::{Crowded, FairQueue, Place, QueueBounds};
+pub use queue::{Crowded, FairQueue, NoPlace, Place, QueueBounds};
 
 /// Counts sessions; shared by all of them.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use proto::server::{Grant, Rights};
 
 use crate::config::{Anonymous, ServerConfig, ThirdParty};
 use crate::files::{Files, Room, Sums, Uploader, Uploads};
-use crate::limits::{FairQueue, LimitReached, Limits, UserSlot};
+use crate::limits::{FairQueue, LimitReached, Limits, UserSlot, client_key};
 use crate::roots::AccountRoots;
 use crate::users::{Account, Users};
 
@@ -121,7 +121,7 @@ impl Login {
     pub(crate) fn uploader(&self, from: IpAddr) -> Uploader {
         // No account has that name: it means an anonymous session before accounts are looked at.
         match self.grant.user.as_str() {
-            user if user == ANONYMOUS_NAMES[0] => Uploader::Anonymous(from.to_canonical()),
+            user if user == ANONYMOUS_NAMES[0] => Uploader::Anonymous(client_key(from)),
             user => Uploader::User(user.to_owned()),
         }
     }
@@ -154,6 +154,7 @@ impl Logins {
         let policy = Arc::new(Policy::of(config, users));
         *self.policy.write().unwrap_or_else(PoisonError::into_inner) = policy;
         self.follow_roots();
+        self.roots.reopen();
     }
 
     /// Checks a login. Waits its turn: for one of the few places where hashes are computed, and
@@ -324,5 +325,27 @@ impl Policy {
             users,
             sync: config.sync_policy,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn anonymous_uploads_of_one_ipv6_network_are_one_clients() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = ServerConfig {
+            anonymous: Some(Anonymous::Rw),
+            ..ServerConfig::default()
+        };
+        let root = Arc::new(Root::open(dir.path()).unwrap());
+        let logins = Logins::new(&config, root, None);
+        let login = logins.anonymous_login(&logins.policy()).unwrap();
+        let uploader = |text: &str| login.uploader(text.parse().unwrap());
+        assert_eq!(uploader("2001:db8::1"), uploader("2001:db8::2"));
+        assert_ne!(uploader("2001:db8::1"), uploader("2001:db8:0:1::1"));
+        assert_eq!(uploader("::ffff:192.0.2.1"), uploader("192.0.2.1"));
+        assert_ne!(uploader("192.0.2.1"), uploader("192.0.2.2"));
     }
 }

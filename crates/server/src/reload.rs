@@ -150,7 +150,58 @@ fn keep_fixed(old: &ServerConfig, new: &mut ServerConfig) -> Vec<&'static str> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+    use std::time::Duration;
+
+    use data::store::root::Root;
+
     use super::*;
+    use crate::config::Anonymous;
+    use crate::limits::NoPlace;
+    use crate::login::Logins;
+    use crate::transfer_log::TransferLog;
+
+    #[tokio::test]
+    async fn every_bound_follows_a_reload() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = |bound: usize| ServerConfig {
+            root: dir.path().to_owned(),
+            anonymous: Some(Anonymous::Ro),
+            max_streams: 2 * bound,
+            max_transfers_per_address: Some(bound),
+            max_checksums: Some(bound),
+            max_listings: 2 * bound,
+            max_sessions_per_address: bound,
+            ..ServerConfig::default()
+        };
+        let root = Arc::new(Root::open(dir.path()).unwrap());
+        let logins = Logins::new(&config(1), root, None);
+        let log = TransferLog::open(None, None).unwrap();
+        let before = Arc::new(Shared::new(config(1), Arc::default(), logins, log));
+        let peer = IpAddr::from([192, 0, 2, 1]);
+        let queues = [&before.transfers, &before.sums, &before.walks];
+        // One client has one place; with the bounds after the reload it has two, and a session too.
+        let mut held = Vec::new();
+        for queue in queues {
+            held.push(queue.place(peer).await.unwrap());
+            let second = queue.place_within(peer, Duration::ZERO).await;
+            assert!(matches!(second, Err(NoPlace::Late(_))));
+        }
+        let _session = before.limits.admit(peer).unwrap();
+        assert!(before.limits.admit(peer).is_err());
+        let after = apply(&before, config(2)).await;
+        for queue in queues {
+            held.push(queue.place_within(peer, Duration::ZERO).await.unwrap());
+        }
+        before.limits.admit(peer).unwrap();
+        // The same ones, also for sessions to come, and smaller bounds hold as well.
+        let after = apply(&after, config(1)).await;
+        for queue in [&after.transfers, &after.sums, &after.walks] {
+            assert_eq!(queue.taken(), 2);
+            let third = queue.place_within(peer, Duration::ZERO).await;
+            assert!(matches!(third, Err(NoPlace::Late(_))));
+        }
+    }
 
     #[test]
     fn what_cannot_change_is_named_and_kept() {

@@ -3,7 +3,8 @@
 //! A root may lie inside another account's, whose sessions can rename and link as they please. So a
 //! path is never walked through a symbolic link: below the server's root it is opened from that root's
 //! descriptor, elsewhere from `/`. What was opened stays the root of the account, whatever becomes of
-//! its name, until the directory itself is removed or the users file names another.
+//! its name, until the directory itself is removed, the users file names another, or the administrator
+//! asks for it (SIGHUP).
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Component, Path, PathBuf};
@@ -41,6 +42,20 @@ impl AccountRoots {
         for path in named.iter().take(MOST_KEPT) {
             if let Err(error) = self.get(path) {
                 tracing::warn!(%error, "an account's root cannot be opened");
+            }
+        }
+    }
+
+    /// Opens all roots anew by their names; one that cannot be opened stays as it is. For an
+    /// administrator who has put another directory in a root's place. Blocks on the file system.
+    pub(crate) fn reopen(&self) {
+        let paths: Vec<PathBuf> = self.open().keys().cloned().collect();
+        for path in paths {
+            match self.open_now(&path) {
+                Ok(root) => drop(self.open().insert(path, Arc::new(root))),
+                Err(error) => {
+                    tracing::warn!(%error, "an account's root cannot be opened anew; the directory before stays");
+                }
             }
         }
     }
@@ -148,6 +163,25 @@ mod tests {
         // No account names it any more: the name is looked at anew.
         host.roots.follow(&HashSet::new());
         assert!(host.content("srv/outer/inner").is_err());
+    }
+
+    #[test]
+    fn a_directory_in_a_roots_place_is_the_root_when_the_administrator_asks() {
+        let host = Host::new();
+        let inner = host.path("srv/outer/inner");
+        assert_eq!(host.content("srv/outer/inner").unwrap(), "inner");
+        fs::rename(&inner, host.path("srv/outer/moved")).unwrap();
+        // A link in its place is none.
+        symlink(host.path("secret"), &inner).unwrap();
+        host.roots.reopen();
+        assert_eq!(host.content("srv/outer/inner").unwrap(), "inner");
+        fs::remove_file(&inner).unwrap();
+        fs::create_dir(&inner).unwrap();
+        fs::write(inner.join("f"), "another").unwrap();
+        host.roots.follow(&HashSet::from([inner]));
+        assert_eq!(host.content("srv/outer/inner").unwrap(), "inner");
+        host.roots.reopen();
+        assert_eq!(host.content("srv/outer/inner").unwrap(), "another");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What a session's machine waits for: one piece of work at a time, off the reactor.
 
+use std::fmt::Display;
 use std::future::Future;
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -14,7 +15,7 @@ use tokio::sync::Notify;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use crate::files::{Files, Share, Summing, aborted};
-use crate::limits::{Crowded, FairQueue, Place};
+use crate::limits::{NoPlace, Place};
 use crate::login::{Login, Refusal};
 use crate::shared::Shared;
 use crate::transfer::{Admission, Admitted, Running, Seen, file_error};
@@ -67,11 +68,9 @@ impl Work {
     pub(crate) fn listen(options: ListenOptions, client: IpAddr, shared: &Arc<Shared>) -> Self {
         let shared = Arc::clone(shared);
         Self::Listen(Box::pin(async move {
-            let _place = shared.listens.place(client).await.map_err(crowded)?;
-            let mut channel = tokio::task::spawn_blocking(move || Channel::listen(&options))
-                .await
-                .map_err(|_| internal_error())?
-                .map_err(|error| file_error(&error))?;
+            let place = shared.listens.place(client).await.map_err(busy)?;
+            let made = holding(place, move || Channel::listen(&options)).await?;
+            let mut channel = made.map_err(|error| file_error(&error))?;
             channel.set_budget(shared.streams_of(client));
             Ok(channel)
         }))
@@ -82,12 +81,10 @@ impl Work {
     pub(crate) fn listen_drs(ip: IpAddr, shared: &Arc<Shared>, peer: IpAddr) -> Self {
         let shared = Arc::clone(shared);
         Self::ListenDrs(Box::pin(async move {
-            let _place = shared.listens.place(peer).await.map_err(crowded)?;
+            let place = shared.listens.place(peer).await.map_err(busy)?;
             let ports = shared.config.data_ports.map(|(low, high)| low..=high);
-            tokio::task::spawn_blocking(move || drs::Endpoint::listen(ip, ports))
-                .await
-                .map_err(|_| internal_error())?
-                .map_err(|error| file_error(&error))
+            let made = holding(place, move || drs::Endpoint::listen(ip, ports)).await?;
+            made.map_err(|error| file_error(&error))
         }))
     }
 
@@ -143,11 +140,13 @@ impl FileWork {
         let gauge = Arc::clone(&meter);
         let answer = Box::pin(async move {
             let walks = matches!(request, FileRequest::List(_) | FileRequest::RemoveTree(_));
+            let patience = shared.config.queue_timeout;
             match request {
                 FileRequest::Checksum { .. } => {
-                    (sum(&shared.sums, peer, files, request, gauge).await, None)
+                    let place = shared.sums.place_within(peer, patience);
+                    (sum(place, files, request, gauge).await, None)
                 }
-                _ if walks => match gauge.wait(shared.walks.place(peer)).await {
+                _ if walks => match gauge.wait(shared.walks.place_within(peer, patience)).await {
                     Ok(place) => carry_out(files, request, Some(place)).await,
                     Err(error) => (Err(error), None),
                 },
@@ -194,14 +193,14 @@ impl Meter {
     }
 
     /// Waits for a place, unless the session wants it no more.
-    async fn wait(
+    async fn wait<E: Display>(
         &self,
-        place: impl Future<Output = Result<Place, Crowded>>,
+        place: impl Future<Output = Result<Place, E>>,
     ) -> Result<Place, FileError> {
         tokio::select! {
             biased;
             () = self.stop.notified() => Err(aborted()),
-            place = place => place.map_err(crowded),
+            place = place => place.map_err(busy),
         }
     }
 }
@@ -232,14 +231,14 @@ async fn carry_out(
 /// A checksum, slice by slice. Between two of them it queues again and holds no thread, so that a
 /// file without end delays others by a slice at most.
 async fn sum(
-    queue: &Arc<FairQueue>,
-    peer: IpAddr,
+    place: impl Future<Output = Result<Place, NoPlace>>,
     files: Files,
     request: FileRequest,
     gauge: Arc<Meter>,
 ) -> Result<FileAnswer, FileError> {
-    let mut place = gauge.wait(queue.place(peer)).await?;
-    let mut summing = blocking(move || begin(&files, &request)).await??;
+    let place = gauge.wait(place).await?;
+    let begun = blocking(move || (begin(&files, &request), place)).await?;
+    let (mut summing, mut place) = (begun.0?, begun.1);
     loop {
         let meter = Arc::clone(&gauge);
         let slice = move || {
@@ -283,8 +282,20 @@ async fn blocking<T: Send + 'static>(
         .map_err(|_| internal_error())
 }
 
-/// More requests of this client wait than may.
-fn crowded(error: Crowded) -> FileError {
+/// The place is held for as long as the work goes on, also when nobody waits for it any more.
+async fn holding<T: Send + 'static>(
+    place: Place,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, FileError> {
+    blocking(move || {
+        let _place = place;
+        work()
+    })
+    .await
+}
+
+/// A refusal for want of a place.
+fn busy(error: impl Display) -> FileError {
     FileError {
         kind: FileErrorKind::Busy,
         errno: None,
@@ -320,6 +331,7 @@ mod tests {
 
     use super::*;
     use crate::config::ServerConfig;
+    use crate::limits::FairQueue;
     use crate::login::Logins;
     use crate::transfer_log::TransferLog;
 
@@ -334,36 +346,127 @@ mod tests {
         })
     }
 
+    /// A session of a server with these settings.
+    struct Session {
+        shared: Arc<Shared>,
+        files: Files,
+        _dir: tempfile::TempDir,
+    }
+
+    impl Session {
+        fn with(config: ServerConfig) -> Self {
+            let dir = tempfile::tempdir().unwrap();
+            let root = Arc::new(Root::open(dir.path()).unwrap());
+            let logins = Logins::new(&config, Arc::clone(&root), None);
+            let log = TransferLog::open(None, None).unwrap();
+            let rights = Rights {
+                write: true,
+                third_party: false,
+            };
+            let room = crate::files::Room::default();
+            Self {
+                shared: Arc::new(Shared::new(config, Arc::default(), logins, log)),
+                files: Files::new(root, rights, Arc::default(), Arc::default(), room),
+                _dir: dir,
+            }
+        }
+
+        fn start(&self, request: FileRequest) -> FileWork {
+            let shared = Arc::clone(&self.shared);
+            FileWork::start(shared, PEER, self.files.clone(), request)
+        }
+    }
+
+    const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+
+    /// All places, each taken by another client.
+    async fn all_places(queue: &Arc<FairQueue>, places: usize) -> Vec<Place> {
+        let mut all = Vec::new();
+        for host in 0..places {
+            let other = IpAddr::from([198, 51, 100, u8::try_from(host).unwrap()]);
+            all.push(queue.place(other).await.unwrap());
+        }
+        all
+    }
+
     #[tokio::test]
     async fn long_walks_leave_threads_to_quick_requests() {
-        let dir = tempfile::tempdir().unwrap();
-        let root = Arc::new(Root::open(dir.path()).unwrap());
-        let config = ServerConfig::default();
-        let logins = Logins::new(&config, Arc::clone(&root), None);
-        let log = TransferLog::open(None, None).unwrap();
-        let shared = Arc::new(Shared::new(config, Arc::default(), logins, log));
-        let rights = Rights {
-            write: true,
-            third_party: false,
-        };
-        let room = crate::files::Room::default();
-        let files = Files::new(root, rights, Arc::default(), Arc::default(), room);
-        let peer = IpAddr::from([192, 0, 2, 1]);
-        let start = |request| FileWork::start(Arc::clone(&shared), peer, files.clone(), request);
-
-        let mut all = Vec::new();
-        for host in 0..shared.config.max_listings {
-            let other = IpAddr::from([198, 51, 100, u8::try_from(host).unwrap()]);
-            all.push(shared.walks.place(other).await.unwrap());
-        }
-        let mut walk = start(listing());
+        let session = Session::with(ServerConfig::default());
+        let shared = &session.shared;
+        let all = all_places(&shared.walks, shared.config.max_listings).await;
+        let mut walk = session.start(listing());
         assert!(timeout(MOMENT, walk.next()).await.is_err(), "it waits");
-        let mut quick = start(FileRequest::Stat(VPath::root()));
+        let mut quick = session.start(FileRequest::Stat(VPath::root()));
         assert!(matches!(quick.next().await, Step::File(Ok(_), _)));
-        let mut given_up = start(listing());
+        let mut given_up = session.start(listing());
         given_up.stop();
         assert!(matches!(given_up.next().await, Step::File(Err(_), _)));
         drop(all);
         assert!(matches!(walk.next().await, Step::File(Ok(_), _)));
+    }
+
+    #[tokio::test]
+    async fn whatever_waits_for_a_place_is_refused_in_the_end() {
+        let session = Session::with(ServerConfig {
+            queue_timeout: MOMENT,
+            max_checksums: Some(2),
+            ..ServerConfig::default()
+        });
+        let shared = &session.shared;
+        let _walks = all_places(&shared.walks, shared.config.max_listings).await;
+        let _sums = all_places(&shared.sums, 2).await;
+        let sum = FileRequest::Checksum {
+            algorithm: proto::checksum::Algorithm::Md5,
+            path: VPath::root(),
+            offset: 0,
+            length: None,
+            marker_seconds: 0,
+        };
+        for request in [listing(), FileRequest::RemoveTree(VPath::root()), sum] {
+            let mut work = session.start(request);
+            let step = timeout(Duration::from_secs(30), work.next()).await;
+            let Ok(Step::File(Err(error), _)) = step else {
+                panic!("not refused");
+            };
+            assert_eq!(error.kind, FileErrorKind::Busy);
+        }
+    }
+
+    #[test]
+    fn a_listener_that_nobody_waits_for_keeps_its_place_until_it_is_made() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .max_blocking_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let session = Session::with(ServerConfig::default());
+        let listens = &session.shared.listens;
+        // The one blocking thread is busy, so that the listener is not made yet.
+        let (free, busy) = std::sync::mpsc::channel::<()>();
+        let blocked = runtime.spawn_blocking(move || busy.recv());
+        runtime.block_on(async {
+            let options = ListenOptions {
+                ip: std::net::Ipv4Addr::LOCALHOST.into(),
+                ports: None,
+                accept: data::channel::Accept::Any,
+                send_buffer: None,
+                receive_buffer: None,
+                sizing: proto::sizing::Sizing::Auto,
+            };
+            let mut works = [
+                Work::listen(options, PEER, &session.shared),
+                Work::listen_drs(std::net::Ipv4Addr::LOCALHOST.into(), &session.shared, PEER),
+            ];
+            for work in &mut works {
+                assert!(timeout(MOMENT, work.next()).await.is_err());
+            }
+        });
+        let begun = listens.taken();
+        assert!(begun > 0);
+        drop(free);
+        runtime.block_on(blocked).unwrap().unwrap_err();
+        while listens.taken() > 0 {
+            std::thread::yield_now();
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! What a listing of a large directory costs. Alone in its process, so that the figure means
+//! What a listing of a large directory costs, and its removal. Alone in its process, so that the figure means
 //! something.
 
 #![allow(
@@ -40,12 +40,18 @@ fn next(control: &mut BufReader<TcpStream>, code: &str) -> String {
     reply
 }
 
-/// Bytes of the listing of `directory`.
-fn list(address: SocketAddr, directory: &str) -> usize {
+/// A session that is logged in.
+fn log_in(address: SocketAddr) -> BufReader<TcpStream> {
     let mut control = BufReader::new(TcpStream::connect(address).unwrap());
     next(&mut control, "220");
     ask(&mut control, "USER anonymous", "331");
     ask(&mut control, "PASS x@", "230");
+    control
+}
+
+/// Bytes of the listing of `directory`.
+fn list(address: SocketAddr, directory: &str) -> usize {
+    let mut control = log_in(address);
     let reply = ask(&mut control, "EPSV", "229");
     let port: u16 = reply.split('|').nth(3).unwrap().parse().unwrap();
     let mut data = TcpStream::connect((address.ip(), port)).unwrap();
@@ -63,7 +69,7 @@ fn list(address: SocketAddr, directory: &str) -> usize {
 }
 
 #[test]
-fn a_directory_of_many_names_is_listed_in_bounded_memory() {
+fn a_directory_of_many_names_is_listed_and_removed_in_bounded_memory() {
     // So many names are made and removed in seconds where they never meet a disk.
     let root = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
     let root = root.unwrap();
@@ -82,7 +88,7 @@ fn a_directory_of_many_names_is_listed_in_bounded_memory() {
     let config = ServerConfig {
         listen: (Ipv4Addr::LOCALHOST, 0).into(),
         root: root.path().to_owned(),
-        anonymous: Some(Anonymous::Ro),
+        anonymous: Some(Anonymous::Rw),
         ..ServerConfig::default()
     };
     let (address, shutdown, server) = serving::start(config);
@@ -92,6 +98,10 @@ fn a_directory_of_many_names_is_listed_in_bounded_memory() {
     let grown = most_resident() - before;
     assert!(bytes > NAMES * 100, "{bytes}");
     assert!(grown < MOST, "{grown} bytes for a listing of {bytes}");
+    ask(&mut log_in(address), "SITE RDEL large", "250");
+    assert!(!root.path().join("large").exists());
+    let grown = most_resident() - before;
+    assert!(grown < MOST, "{grown} bytes for a removal");
     shutdown.request();
     server.join().unwrap().unwrap();
 }

@@ -26,6 +26,19 @@ pub(crate) fn settle(file: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<
     sync_range(file, offset, len, flags)
 }
 
+/// Whether a page of the file could not be written back since it was opened, or before that and
+/// nobody was told. Neither begins write-back nor waits for any.
+///
+/// # Errors
+/// As [`begin`]. Told once per open file.
+pub(crate) fn check(file: BorrowedFd<'_>) -> io::Result<()> {
+    // A range that no file reaches has no page to wait for; the errors are looked at all the same.
+    sync_range(file, BEYOND, 1, libc::SYNC_FILE_RANGE_WAIT_BEFORE)
+}
+
+/// An offset that no file has.
+const BEYOND: u64 = 1 << 62;
+
 fn sync_range(file: BorrowedFd<'_>, offset: u64, len: u64, flags: u32) -> io::Result<()> {
     let too_large = |_| io::Error::from(io::ErrorKind::InvalidInput);
     let offset = i64::try_from(offset).map_err(too_large)?;

@@ -251,7 +251,11 @@ fn empty(
                 copy_rest(pipe, sink, at + done as u64, n - done, buffer)?;
                 return Ok(false);
             }
-            Err(error) => return Err(error.into()),
+            Err(error) => {
+                // Told all the same: what got there may have to be taken out again.
+                let _ = sink.spliced(at, done as u64);
+                return Err(error.into());
+            }
         }
     }
     sink.spliced(at, n as u64)?;

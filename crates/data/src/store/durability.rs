@@ -10,6 +10,8 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Mutex;
 
+use proto::ranges::RangeSet;
+
 use super::writeback::Writeback;
 use crate::lock::locked;
 use crate::os::writeback;
@@ -91,6 +93,8 @@ pub(super) struct Durability {
     entry: Mutex<Entry>,
     /// Number of the first error: the kernel tells it once per open file.
     failed: Mutex<Option<i32>>,
+    /// Written, and not forced to disk since; kept only where the policy forces.
+    unsynced: Mutex<RangeSet>,
 }
 
 /// Whether the file's name is on disk.
@@ -108,6 +112,7 @@ impl Durability {
             writeback: Writeback::default(),
             entry: Mutex::new(Entry::Due(directory)),
             failed: Mutex::new(None),
+            unsynced: Mutex::default(),
         }
     }
 
@@ -115,11 +120,20 @@ impl Durability {
         self.policy != SyncPolicy::None
     }
 
+    /// `len` bytes at `offset` are about to be written: a write that fails halfway leaves a part of them.
+    pub(super) fn writes(&self, offset: u64, len: u64) {
+        if self.forces() {
+            locked(&self.unsynced).insert(offset, offset.saturating_add(len));
+        }
+    }
+
     /// `len` bytes at `offset` were written.
     pub(super) fn wrote(&self, file: &File, offset: u64, len: u64) -> io::Result<()> {
         if !self.forces() {
             return Ok(());
         }
+        // Again: a sync since the write began may have come before its bytes.
+        self.writes(offset, len);
         self.remember(self.writeback.wrote(file.as_fd(), offset, len))
     }
 
@@ -132,6 +146,7 @@ impl Durability {
             return self.remember(writeback::flush_as_close(file.as_fd()));
         }
         let mut entry = locked(&self.entry);
+        let pending = std::mem::take(&mut *locked(&self.unsynced));
         let done = match &*entry {
             Entry::Synced => retry(|| file.sync_data()),
             // With the inode's metadata: where the directory is closed to us, that is what makes
@@ -139,10 +154,16 @@ impl Durability {
             Entry::Due(directory) => retry(|| file.sync_all())
                 .and_then(|()| directory.as_ref().map_or(Ok(()), sync_names)),
         };
-        if done.is_ok() {
-            *entry = Entry::Synced;
+        match done {
+            Ok(()) => *entry = Entry::Synced,
+            Err(_) => locked(&self.unsynced).extend(&pending),
         }
         self.remember(done)
+    }
+
+    /// What was written and not forced to disk since; empty where the policy forces nothing.
+    pub(super) fn unsynced(&self) -> RangeSet {
+        locked(&self.unsynced).clone()
     }
 
     fn remember(&self, result: io::Result<()>) -> io::Result<()> {
@@ -175,6 +196,27 @@ mod tests {
             let error = durability.sync(&file).unwrap_err();
             assert_eq!(error.raw_os_error(), Some(libc::ENOSPC));
         }
+    }
+
+    #[test]
+    fn what_was_written_since_the_last_sync_is_known() {
+        let file = tempfile::tempfile().unwrap();
+        let durability = Durability::new(SyncPolicy::File, None);
+        durability.wrote(&file, 0, 10).unwrap();
+        durability.sync(&file).unwrap();
+        durability.wrote(&file, 20, 5).unwrap();
+        durability.writes(30, 5);
+        assert_eq!(durability.unsynced().to_string(), "20-25,30-35");
+        assert!(
+            durability
+                .remember(Err(io::ErrorKind::Other.into()))
+                .is_err()
+        );
+        durability.sync(&file).unwrap_err();
+        assert_eq!(durability.unsynced().to_string(), "20-25,30-35");
+        let none = Durability::new(SyncPolicy::None, None);
+        none.wrote(&file, 0, 10).unwrap();
+        assert!(none.unsynced().is_empty());
     }
 
     #[test]

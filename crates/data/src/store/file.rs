@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rustix::fs::OFlags;
 
 use super::durability::{Durability, SyncPolicy};
-use super::{Sink, Source};
+use super::{Sink, Source, refused};
 
 /// Position of a file that cannot be read or written at an offset: the next one that may come.
 #[derive(Debug, Default)]
@@ -158,6 +158,20 @@ impl FileSink {
         self
     }
 
+    /// Takes out of the file what was written through this sink and not forced to disk since, and drops
+    /// the rest of it from memory: for a file whose disk refused something. The kernel keeps pages that
+    /// it could not write as if it had, so that whoever reads or sums them takes them for stored.
+    /// `alone`: nobody else writes to the file, so that its end may be cut off.
+    ///
+    /// # Errors
+    /// The file system can neither make holes nor write; what is left may not be on disk.
+    pub fn forget_unsynced(&self, alone: bool) -> io::Result<()> {
+        let Some(durability) = &self.durability else {
+            return Ok(());
+        };
+        refused::take_out(&self.file, &durability.unsynced(), alone)
+    }
+
     /// The file, to sync, truncate or stat it.
     pub fn file(&self) -> &File {
         &self.file
@@ -172,8 +186,12 @@ impl Sink for FileSink {
     fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
         match &self.access {
             Access::Random => {
+                let len = buf.len() as u64;
+                if let Some(durability) = &self.durability {
+                    durability.writes(offset, len);
+                }
                 self.file.write_all_at(buf, offset)?;
-                self.spliced(offset, buf.len() as u64)
+                self.spliced(offset, len)
             }
             Access::Sequential(position) => {
                 let mut position = position.at(offset, &self.name)?;

@@ -10,6 +10,7 @@ mod conformance;
 pub mod durability;
 pub mod file;
 pub mod memory;
+pub mod refused;
 pub mod root;
 mod writeback;
 

@@ -6,7 +6,8 @@
 //!
 //! Verbs are case-insensitive and end at the first space; a TAB separates nothing. A path begins
 //! after exactly one space and runs to the end of the line: further spaces belong to the name. Before
-//! other arguments, and between words, more spaces are taken. Commands without argument ignore one.
+//! other arguments, and between words, more spaces are taken. Commands without argument ignore one;
+//! one argument too many of the others is an error.
 
 mod argument;
 mod encode;

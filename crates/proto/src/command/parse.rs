@@ -18,7 +18,7 @@ pub(super) const VERBS: &[(&str, Parser)] = &[
     ("ABOR", |_| Ok(Command::Abor)),
     ("ACCT", |w| w.text("account").map(Command::Acct)),
     ("ADAT", security),
-    ("ALLO", |mut w| w.number("size").map(Command::Allo)),
+    ("ALLO", allo),
     ("APPE", |w| w.path().map(Command::Appe)),
     ("AUTH", |w| {
         Ok(Command::Auth(w.optional_text().unwrap_or_default()))
@@ -57,7 +57,8 @@ pub(super) const VERBS: &[(&str, Parser)] = &[
     ("PASS", |w| Ok(Command::Pass(Secret(w.raw().to_vec())))),
     ("PASV", |_| Ok(Command::Pasv)),
     ("PBSZ", |mut w| {
-        w.small_number("buffer size").map(Command::Pbsz)
+        let size = w.small_number("buffer size")?;
+        w.ending(Command::Pbsz(size))
     }),
     ("PORT", port),
     ("PROT", prot),
@@ -69,7 +70,10 @@ pub(super) const VERBS: &[(&str, Parser)] = &[
     ("RMD", |w| w.path().map(Command::Rmd)),
     ("RNFR", |w| w.path().map(Command::Rnfr)),
     ("RNTO", |w| w.path().map(Command::Rnto)),
-    ("SBUF", |mut w| w.number("buffer size").map(Command::Sbuf)),
+    ("SBUF", |mut w| {
+        let size = w.number("buffer size")?;
+        w.ending(Command::Sbuf(size))
+    }),
     ("SCKS", scks),
     ("SITE", |w| Site::parse(w).map(Command::Site)),
     ("SIZE", |w| w.path().map(Command::Size)),
@@ -156,13 +160,26 @@ fn letter(word: &str) -> Option<char> {
     }
 }
 
+/// `ALLO size [R record-size]` (RFC 959 §4.1.3).
+fn allo(mut w: Words<'_>) -> Parsed {
+    let size = w.number("size")?;
+    if w.next()
+        .is_some_and(|word| !word.eq_ignore_ascii_case(b"R"))
+    {
+        return Err(w.syntax("too many arguments"));
+    }
+    w.next();
+    w.ending(Command::Allo(size))
+}
+
 /// `TYPE A [N]`, `TYPE I`, `TYPE L 8` (RFC 959 §3.1.1).
 fn type_(mut w: Words<'_>) -> Parsed {
     let type_ = letter(w.word("type")?).ok_or_else(|| w.syntax("type is one letter"))?;
     let form = w.next().unwrap_or_default();
     match (type_, form) {
-        ('I', _) | ('L', b"8") => Ok(Command::Type(Type::Image)),
-        ('A', b"" | b"N" | b"n") => Ok(Command::Type(Type::Ascii)),
+        ('I', b"") | ('L', b"8") => w.ending(Command::Type(Type::Image)),
+        ('I', _) => Err(w.syntax("too many arguments")),
+        ('A', b"" | b"N" | b"n") => w.ending(Command::Type(Type::Ascii)),
         _ => Err(w.not_offered("only A, A N, I and L 8 are offered")),
     }
 }
@@ -170,23 +187,23 @@ fn type_(mut w: Words<'_>) -> Parsed {
 fn mode(mut w: Words<'_>) -> Parsed {
     let mode = letter(w.word("mode")?).ok_or_else(|| w.syntax("mode is one letter"))?;
     match mode {
-        'S' => Ok(Command::Mode(Mode::Stream)),
-        'E' => Ok(Command::Mode(Mode::Extended)),
+        'S' => w.ending(Command::Mode(Mode::Stream)),
+        'E' => w.ending(Command::Mode(Mode::Extended)),
         _ => Err(w.not_offered("only S and E are offered")),
     }
 }
 
 fn stru(mut w: Words<'_>) -> Parsed {
-    letter(w.word("structure")?)
-        .map(Command::Stru)
-        .ok_or_else(|| w.syntax("structure is one letter"))
+    let letter = letter(w.word("structure")?);
+    let code = letter.ok_or_else(|| w.syntax("structure is one letter"))?;
+    w.ending(Command::Stru(code))
 }
 
 fn dcau(mut w: Words<'_>) -> Parsed {
     let mode = letter(w.word("mode")?).ok_or_else(|| w.syntax("mode is one letter"))?;
     match mode {
-        'N' => Ok(Command::Dcau(Dcau::None)),
-        'A' => Ok(Command::Dcau(Dcau::SelfAuth)),
+        'N' => w.ending(Command::Dcau(Dcau::None)),
+        'A' => w.ending(Command::Dcau(Dcau::SelfAuth)),
         'S' => {
             let subject = w.exact_text("subject")?;
             Ok(Command::Dcau(Dcau::Subject(subject)))
@@ -204,7 +221,7 @@ fn prot(mut w: Words<'_>) -> Parsed {
         'P' => Prot::Private,
         _ => return Err(w.not_offered("only C, S, E and P are defined")),
     };
-    Ok(Command::Prot(prot))
+    w.ending(Command::Prot(prot))
 }
 
 /// A malformed address is a syntax error, a family that is not offered is answered 522.
@@ -217,16 +234,14 @@ fn address_error(w: &Words<'_>, error: AddressError) -> CommandError {
 
 fn port(mut w: Words<'_>) -> Parsed {
     let text = w.word("host-port")?;
-    address::parse_port(text)
-        .map(Command::Port)
-        .map_err(|e| address_error(&w, e))
+    let address = address::parse_port(text).map_err(|e| address_error(&w, e))?;
+    w.ending(Command::Port(address))
 }
 
 fn eprt(mut w: Words<'_>) -> Parsed {
     let text = w.word("host-port")?;
-    address::parse_eprt(text)
-        .map(Command::Eprt)
-        .map_err(|e| address_error(&w, e))
+    let address = address::parse_eprt(text).map_err(|e| address_error(&w, e))?;
+    w.ending(Command::Eprt(address))
 }
 
 fn spor(w: Words<'_>) -> Parsed {
@@ -239,12 +254,11 @@ fn spor(w: Words<'_>) -> Parsed {
 /// `DPRT |1|host|port|nonce|`
 fn dprt(mut w: Words<'_>) -> Parsed {
     let text = w.word("DRS address")?;
-    DrsAddress::parse(text)
-        .map(Command::Dprt)
-        .map_err(|e| match e {
-            AddressError::Protocol => CommandError::Address(e),
-            AddressError::Malformed => w.syntax("malformed DRS address"),
-        })
+    let address = DrsAddress::parse(text).map_err(|e| match e {
+        AddressError::Protocol => CommandError::Address(e),
+        AddressError::Malformed => w.syntax("malformed DRS address"),
+    })?;
+    w.ending(Command::Dprt(address))
 }
 
 fn epsv(mut w: Words<'_>) -> Parsed {
@@ -253,12 +267,12 @@ fn epsv(mut w: Words<'_>) -> Parsed {
         Some(word) if word.eq_ignore_ascii_case(b"ALL") => EpsvArg::All,
         Some(word) => EpsvArg::Family(family(&w, word)?),
     };
-    Ok(Command::Epsv(arg))
+    w.ending(Command::Epsv(arg))
 }
 
 fn spas(mut w: Words<'_>) -> Parsed {
     let family = w.next().map(|word| family(&w, word)).transpose()?;
-    Ok(Command::Spas(family))
+    w.ending(Command::Spas(family))
 }
 
 fn family(w: &Words<'_>, word: &[u8]) -> Result<Family, CommandError> {
@@ -269,13 +283,13 @@ fn family(w: &Words<'_>, word: &[u8]) -> Result<Family, CommandError> {
 fn rest(mut w: Words<'_>) -> Parsed {
     let word = w.word("marker")?;
     if let Some(offset) = parse_number(word) {
-        return Ok(Command::Rest(Restart::Offset(offset)));
+        return w.ending(Command::Rest(Restart::Offset(offset)));
     }
     let ranges = RangeSet::parse(word).map_err(|e| w.syntax(e.to_string()))?;
     if ranges.end() > MAX_NUMBER {
         return Err(w.syntax("beyond the end of any file"));
     }
-    Ok(Command::Rest(Restart::Ranges(ranges)))
+    w.ending(Command::Rest(Restart::Ranges(ranges)))
 }
 
 /// `ERET P offset length path` (GFD.20 §3.5); some clients spell the module out.
@@ -334,7 +348,7 @@ fn scks(mut w: Words<'_>) -> Parsed {
     let sum = algorithm
         .parse_hex(sum)
         .ok_or_else(|| w.syntax(format!("not a {} checksum", algorithm.name())))?;
-    Ok(Command::Scks(algorithm, sum))
+    w.ending(Command::Scks(algorithm, sum))
 }
 
 fn algorithm(w: &mut Words<'_>) -> Result<Algorithm, CommandError> {
@@ -348,5 +362,6 @@ fn trev(mut w: Words<'_>) -> Parsed {
         "PERF" => TrevEvent::Perf,
         _ => return Err(w.not_offered("only RESTART and PERF are offered")),
     };
+    // What may follow names the information that is wanted; all is told.
     Ok(Command::Trev(event, w.small_number("period")?))
 }

@@ -127,15 +127,15 @@ const VERBS: &[(&str, Parser)] = &[
     ("STORATTR", storattr),
     ("UMASK", |mut w| {
         let mask = (!w.rest().is_empty()).then(|| w.octal_mode());
-        mask.transpose().map(Site::Umask)
+        w.ending(Site::Umask(mask.transpose()?))
     }),
     ("DATAPEER", |mut w| {
         let address = (!w.rest().is_empty()).then(|| w.address());
-        address.transpose().map(Site::DataPeer)
+        w.ending(Site::DataPeer(address.transpose()?))
     }),
     ("IDLE", |mut w| {
         let seconds = (!w.rest().is_empty()).then(|| w.small_number("seconds"));
-        seconds.transpose().map(Site::Idle)
+        w.ending(Site::Idle(seconds.transpose()?))
     }),
 ];
 
@@ -197,7 +197,8 @@ fn stack(w: Words<'_>, stack: Stack) -> Result<Site, CommandError> {
 }
 
 fn buffer(mut w: Words<'_>, side: BufferSide) -> Result<Site, CommandError> {
-    w.number("buffer size").map(|n| Site::Buffer(side, n))
+    let size = w.number("buffer size")?;
+    w.ending(Site::Buffer(side, size))
 }
 
 /// `YYYYMMDDhhmmss path`, or the older `path atime mtime ctime UTC`, of which only the modification

@@ -217,6 +217,38 @@ fn missing_arguments_are_syntax_errors() {
 }
 
 #[test]
+fn one_argument_too_many_is_a_syntax_error() {
+    all_syntax(&[
+        "TYPE I N",
+        "TYPE A N x",
+        "TYPE L 8 8",
+        "MODE E S",
+        "STRU F R",
+        "ALLO 100 10",
+        "ALLO 100 R 10 x",
+        "SBUF 1 2",
+        "DCAU N x",
+        "PBSZ 0 0",
+        "PROT C P",
+        "PORT 127,0,0,1,1,0 127,0,0,1,1,1",
+        "EPRT |2|::1|99| |2|::1|98|",
+        &format!("DPRT |1|127.0.0.1|256|{NONCE}| x"),
+        "EPSV 1 2",
+        "SPAS 1 2",
+        "REST 1 2",
+        "REST 0-1 2-3",
+        "SCKS CRC32 0a1b2c3d 0a1b2c3d",
+        "SITE UMASK 022 x",
+        "SITE IDLE 5 6",
+        "SITE DATAPEER 192.0.2.1 192.0.2.2",
+        "SITE SBUF 1 2",
+        "SITE RETRBUFSIZE 1 2",
+    ]);
+    assert_eq!(ok("ALLO 100 r 10 "), Command::Allo(100));
+    assert_eq!(site("SITE IDLE 5 "), Site::Idle(Some(5)));
+}
+
+#[test]
 fn a_password_is_everything_after_one_space() {
     let pass = |line: &[u8]| Command::parse(line).unwrap();
     assert_eq!(pass(b"PASS"), Command::Pass(Secret(vec![])));

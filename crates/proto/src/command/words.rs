@@ -75,6 +75,14 @@ impl<'a> Words<'a> {
             .ok_or_else(|| self.syntax("mode is not an octal number of 0 to 7777"))
     }
 
+    /// `value`, if no word is left.
+    pub(super) fn ending<T>(&self, value: T) -> Result<T, CommandError> {
+        if self.rest().is_empty() {
+            return Ok(value);
+        }
+        Err(self.syntax("too many arguments"))
+    }
+
     /// Everything that is left, as a path. One space ended what stands before it; further spaces,
     /// and those at the end, belong to the name.
     pub(super) fn path(self) -> Result<Bytes, CommandError> {

@@ -1,16 +1,25 @@
 //! Names, sizes and times of files: MKD RMD DELE RNFR RNTO SIZE MDTM MFMT.
 
-use super::FileRequest;
 use super::file_task::Then;
 use super::navigation::quoted;
-use super::replies::{self, Step};
+use super::replies::{self, Failure, Step, Subject};
 use super::state::LoggedIn;
+use super::{FileError, FileErrorKind, FileRequest};
 use crate::reply::Reply;
 use crate::timestamp::Timestamp;
 
 /// `250 OK.`
 pub(super) fn done() -> Then {
     Then::Reply(Reply::new(250, "OK."))
+}
+
+/// Of a session, which has no name that it could change.
+fn not_the_root() -> FileError {
+    FileError {
+        kind: FileErrorKind::Denied,
+        errno: None,
+        text: "Permission denied: the root cannot be renamed".to_owned(),
+    }
 }
 
 impl LoggedIn {
@@ -39,6 +48,10 @@ impl LoggedIn {
     pub(super) fn rnfr(&mut self, argument: &[u8]) -> Step {
         self.rename_from = None;
         let path = self.resolve(argument)?;
+        if path.is_root() {
+            let subject = Subject { verb: "RNFR", path };
+            return Err(replies::refuse(&Failure::File(&subject, &not_the_root())));
+        }
         Ok(self.change(
             "RNFR",
             path.clone(),

@@ -5,6 +5,7 @@ use std::fs::File;
 use data::digest::SourceSum;
 use data::error::DataError;
 use data::store::file::FileSource;
+use data::store::refused::check_written_back;
 use data::store::root::{Identity, StoreError, file_clock};
 use proto::checksum::Algorithm;
 use proto::path::VPath;
@@ -37,13 +38,15 @@ impl Summing {
         &mut self,
         go_on: &mut dyn FnMut(u64) -> bool,
     ) -> Result<Option<String>, FileError> {
-        if let Some(known) = &self.known {
-            return Ok(Some(known.clone()));
+        if let Some(known) = self.known.clone() {
+            self.check_written_back()?;
+            return Ok(Some(known));
         }
         let summed = self.sum.advance(&self.source, go_on);
         let Some(hex) = summed.map_err(|error| data_error(&self.path, &error))? else {
             return Ok(None);
         };
+        self.check_written_back()?;
         if self.settled
             && let Ok(after) = Identity::of(&self.file)
         {
@@ -51,6 +54,14 @@ impl Summing {
             sums.put_read(self.before, &after, self.clock, self.algorithm, &hex);
         }
         Ok(Some(hex))
+    }
+
+    /// A checksum of what the disk refused proves nothing: it is not told. The next one is of the disk.
+    fn check_written_back(&self) -> Result<(), FileError> {
+        check_written_back(&self.file).map_err(|error| {
+            self.files.sums.forget(&self.before);
+            StoreError::from_io("read", &self.path, &error).into()
+        })
     }
 }
 

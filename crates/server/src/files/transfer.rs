@@ -70,6 +70,7 @@ pub struct Storing {
 
 /// A file that is open to be stored, and locked.
 struct Owned {
+    /// Closed, and with it unlocked, before the lease ends.
     file: std::fs::File,
     created: bool,
     path: VPath,
@@ -151,8 +152,8 @@ impl Files {
         self.require_space(&store)?;
         let owned = self.own(&store, by)?;
         let path = owned.path.clone();
-        let failed = |error: std::io::Error| StoreError::from_io("open", &path, &error);
-        let before = Identity::of(&owned.file).map_err(failed)?;
+        let prepared = self.look_before(&owned);
+        let (before, directory) = prepared.inspect_err(|_| self.discard(&owned))?;
         self.sums.forget(&before);
         self.last_upload.forget(before.inode);
         let plan = plan_of(disposition, request.mode, before.size);
@@ -165,9 +166,10 @@ impl Files {
             Disposition::Truncate => Some(0),
             _ => (replaces_rest && ascii).then_some(plan.stream_start),
         };
+        let failed = |error: std::io::Error| StoreError::from_io("open", &path, &error);
         let file = FileSink::new(owned.file, path.to_string()).map_err(failed)?;
         let sink = Arc::new(StoreSink::new(
-            file.with_policy(self.sync, self.directory_to_sync(&path)?),
+            file.with_policy(self.sync, directory),
             Arc::clone(&self.root),
             path.clone(),
             owned.created,
@@ -191,6 +193,20 @@ impl Files {
                 modify: *modify,
             },
         })
+    }
+
+    /// The state of a file that is about to be stored, and its directory.
+    fn look_before(&self, owned: &Owned) -> Result<(Identity, Option<std::fs::File>), StoreError> {
+        let before = Identity::of(&owned.file)
+            .map_err(|error| StoreError::from_io("open", &owned.path, &error))?;
+        Ok((before, self.directory_to_sync(&owned.path)?))
+    }
+
+    /// A store that does not come about leaves no file that it made.
+    fn discard(&self, owned: &Owned) {
+        if owned.created {
+            sink::remove_unused(&self.root, &owned.path, &owned.file, &owned.lease);
+        }
     }
 
     /// The directory of `path`, if the policy forces names to disk.
@@ -218,18 +234,25 @@ impl Files {
                 watch.outlast(inode)?;
                 continue;
             };
-            lock(&opened.file, claim, &path)?;
+            let owned = Owned {
+                file: opened.file,
+                created: opened.created,
+                path,
+                lease,
+            };
+            let locked = lock(&owned.file, claim, &owned.path);
+            locked.inspect_err(|_| self.discard(&owned))?;
             // Until the lock was there somebody may have put another file in this one's place.
-            if self.root.identity(&path).is_ok_and(|at| at.inode == inode) {
-                return Ok(Owned {
-                    file: opened.file,
-                    created: opened.created,
-                    path,
-                    lease,
-                });
+            match self.root.identity(&owned.path) {
+                Ok(there) if there.inode == inode => return Ok(owned),
+                Ok(_) => {}
+                Err(error) if error.kind() == FileErrorKind::NotFound => {}
+                Err(error) => {
+                    self.discard(&owned);
+                    return Err(error.into());
+                }
             }
-            drop(opened); // unlocks, while the lease still says whose lock it is
-            drop(lease);
+            // Dropped in the order of its fields: unlocked, while the lease still says whose lock it is.
         }
         Err(in_use())
     }
@@ -283,6 +306,13 @@ impl Storing {
         progress: &mut dyn FnMut(u64) -> bool,
     ) -> Result<Option<String>, TransferError> {
         self.ending.run(&self.plan, report, progress)
+    }
+
+    /// Goes on as if the disk had refused something.
+    #[cfg(test)]
+    pub(in crate::files) fn refuse(&self) {
+        let refusal = std::io::Error::from_raw_os_error(28); // ENOSPC
+        let _ = self.ending.sink.noting(Err::<(), _>(refusal));
     }
 
     /// Its entry among the uploads.

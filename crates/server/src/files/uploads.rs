@@ -43,7 +43,7 @@ type Inode = (u64, u64);
 pub enum Uploader {
     /// Logged in by name.
     User(String),
-    /// Anonymous sessions from one address.
+    /// Anonymous sessions of one client: an IPv4 address, or a /64 network of IPv6.
     Anonymous(IpAddr),
 }
 

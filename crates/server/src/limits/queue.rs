@@ -8,8 +8,10 @@
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use super::client_key;
 
@@ -50,6 +52,17 @@ pub struct QueueBounds {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("too many requests from your address wait already (limit {0})")]
 pub struct Crowded(pub usize);
+
+/// Why there is no place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NoPlace {
+    /// It may not even wait.
+    #[error(transparent)]
+    Crowded(#[from] Crowded),
+    /// It waited for so long.
+    #[error("no place within {} s", .0.as_secs())]
+    Late(Duration),
+}
 
 #[derive(Debug)]
 struct State {
@@ -95,6 +108,19 @@ impl FairQueue {
     pub async fn place(self: &Arc<Self>, peer: IpAddr) -> Result<Place, Crowded> {
         let most = self.state().bounds.waiting;
         self.join(client_key(peer), most)?.granted(most).await
+    }
+
+    /// The same, but not after a wait of `patience`.
+    ///
+    /// # Errors
+    /// See [`NoPlace`].
+    pub async fn place_within(
+        self: &Arc<Self>,
+        peer: IpAddr,
+        patience: Duration,
+    ) -> Result<Place, NoPlace> {
+        let waited = timeout(patience, self.place(peer)).await;
+        Ok(waited.map_err(|_| NoPlace::Late(patience))??)
     }
 
     /// Joins the queue, unless `most` requests of this client wait.

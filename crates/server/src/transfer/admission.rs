@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use proto::server::{FileError, FileErrorKind, TransferError, TransferRequest};
 use tokio::sync::Notify;
-use tokio::time::timeout;
 
 use super::Stop;
 use crate::limits::{FairQueue, Place};
@@ -42,10 +41,8 @@ impl Admission {
         Self {
             request: Some(request),
             place: Box::pin(async move {
-                match timeout(patience, queue.place(peer)).await {
-                    Ok(place) => place.map_err(|crowded| busy(crowded.to_string())),
-                    Err(_) => Err(busy("too many transfers on this server".to_owned())),
-                }
+                let place = queue.place_within(peer, patience).await;
+                place.map_err(|none| busy(none.to_string()))
             }),
             stopped: None,
             stop: Notify::new(),

@@ -111,3 +111,36 @@ fn a_large_directory_comes_whole() {
         3000
     );
 }
+
+#[test]
+fn no_name_splits_a_line_of_a_listing_or_a_reply() {
+    let server = Running::start();
+    fs::create_dir_all(server.path("d/sub\n226 done")).unwrap();
+    fs::create_dir(server.path("d/dir\rx")).unwrap();
+    for name in ["a\nb", "c\rd", "e\r\n226 done\r\nf", "sub\n226 done/g\n"] {
+        fs::write(server.path("d").join(name), b"").unwrap();
+    }
+    std::os::unix::fs::symlink("x\r\n226 y", server.path("d/link")).unwrap();
+    let mut client = server.anonymous();
+    for (command, lines) in [("MLSD d", 8), ("MLSR d", 8), ("LIST d", 6), ("NLST d", 6)] {
+        let text = list(&mut client, command);
+        assert_eq!(text.split_inclusive("\r\n").count(), lines, "{text:?}");
+        let bare = text.replace("\r\n", "").contains(['\r', '\n']);
+        assert!(!bare, "{command}: {text:?}");
+    }
+    assert!(list(&mut client, "NLST d").contains("e??226 done??f\r\n"));
+    // In replies: the client takes line by line.
+    let inner = |text: &str| text.lines().count() - 2;
+    assert_eq!(inner(&client.expect("MLSC d", 250).text), 8);
+    assert_eq!(inner(&client.expect("STAT d", 213).text), 6);
+    // A CR may be part of a name in a command (RFC 854: CR NUL).
+    client.expect("CWD d/dir\r\0x", 250);
+    assert!(client.expect("PWD", 257).text.starts_with("\"/d/dir?x\""));
+    client.expect("DELE no\r\0such", 550);
+    client.expect("MLST ../c\r\0d", 250);
+    client.expect("DELE ../c\r\0d", 250);
+    assert!(!server.path("d/c\rd").exists());
+    client.expect("SITE RDEL /d", 250);
+    assert!(!server.path("d").exists());
+    client.expect("NOOP", 200);
+}

@@ -1,11 +1,11 @@
 //! Directories: entries one by one, and trees.
 
 use std::ops::ControlFlow;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use proto::listing::{Entry, Kind};
 use proto::path::VPath;
-use rustix::fs::{Dir, FileType, Mode, OFlags};
+use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::batches::{self, Names};
@@ -16,14 +16,8 @@ use super::{MAX_DEPTH, Pattern, Root, StoreError};
 /// Memory for names of the listed directory, bytes: some 20 000 names come sorted.
 const BATCH: usize = 1 << 20;
 
-/// The same for each directory below, of a walk.
-const BATCH_BELOW: usize = BATCH / 4;
-
-/// Memory for the names of one directory that is removed, bytes; above it that fails with EOVERFLOW.
-const MAX_NAMES: usize = 256 << 20;
-
-/// What a list costs per name beside the bytes of the name.
-const NAME_OVERHEAD: usize = 32;
+/// The same for each directory below, of a walk, and for each that is removed.
+pub(super) const BATCH_BELOW: usize = BATCH / 4;
 
 impl Root {
     /// May the directory be entered?
@@ -207,25 +201,4 @@ impl Walk<'_> {
 fn is_left_out(errno: Errno) -> bool {
     // EINVAL: a link was replaced by something else before it was read.
     matches!(errno, Errno::NOENT | Errno::NAMETOOLONG | Errno::INVAL)
-}
-
-/// The names in a directory, sorted, without `.` and `..`. All are read before the first is told:
-/// what happens to the directory meanwhile cannot repeat or skip one.
-pub(super) fn names_in(dir: impl AsFd) -> Result<Vec<Box<[u8]>>, Errno> {
-    let mut names: Vec<Box<[u8]>> = Vec::new();
-    let mut memory = 0;
-    for item in Dir::read_from(dir)? {
-        let item = item?;
-        let name = item.file_name().to_bytes();
-        if name == b"." || name == b".." {
-            continue;
-        }
-        memory += name.len() + NAME_OVERHEAD;
-        if memory > MAX_NAMES {
-            return Err(Errno::OVERFLOW);
-        }
-        names.push(name.into());
-    }
-    names.sort_unstable();
-    Ok(names)
 }

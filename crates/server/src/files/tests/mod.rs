@@ -1,4 +1,5 @@
 mod listings;
+mod refusals;
 mod requests;
 mod sums;
 mod transfers;

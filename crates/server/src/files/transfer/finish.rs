@@ -69,6 +69,7 @@ impl Ending {
         if let (Some(algorithm), Some(computed)) = (self.algorithm, &computed) {
             self.remember(algorithm, computed)?;
         }
+        self.sink.keep();
         Ok(computed)
     }
 

@@ -1,6 +1,7 @@
 //! A file that is being stored: owned from its opening to the end of the store, and left as it was
 //! until the first byte has come.
 
+use std::fs::File;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +17,8 @@ use crate::files::uploads::Lease;
 
 /// A client that is gone before its first byte, or a data connection that never brings one, changes
 /// nothing: what the store replaces is cut at the first byte or at the store's proper end, and a
-/// file that was made for nothing is removed.
+/// file that was made for nothing is removed. Of a store whose disk refused something only what is
+/// on disk stays.
 #[derive(Debug)]
 pub(super) struct StoreSink {
     /// Closed, and with it unlocked, before the lease ends.
@@ -29,6 +31,10 @@ pub(super) struct StoreSink {
     cut: Option<u64>,
     begun: AtomicBool,
     beginning: Mutex<()>,
+    /// The disk did not take something.
+    refused: AtomicBool,
+    /// The store has succeeded.
+    kept: AtomicBool,
     pub(super) lease: Lease,
 }
 
@@ -49,20 +55,33 @@ impl StoreSink {
             cut,
             begun: AtomicBool::new(false),
             beginning: Mutex::default(),
+            refused: AtomicBool::new(false),
+            kept: AtomicBool::new(false),
             lease,
         }
     }
 
+    /// The store has succeeded: its file stays, even if it is empty.
+    pub(super) fn keep(&self) {
+        self.kept.store(true, Ordering::Relaxed);
+    }
+
+    /// Passes on what the disk says, and remembers a refusal.
+    pub(super) fn noting<T>(&self, result: io::Result<T>) -> io::Result<T> {
+        if result.is_err() {
+            self.refused.store(true, Ordering::Relaxed);
+        }
+        result
+    }
+
     /// The file, to cut, stat or sync it.
-    pub(super) fn file(&self) -> &std::fs::File {
+    pub(super) fn file(&self) -> &File {
         self.file.file()
     }
 
     /// Whether the path leads to the very file that is written.
     pub(super) fn is_named(&self) -> io::Result<bool> {
-        let ours = Identity::of(self.file())?;
-        let named = self.root.identity(&self.path);
-        Ok(named.is_ok_and(|named| named.inode == ours.inode))
+        leads_to(&self.root, &self.path, self.file())
     }
 
     fn begin_once(&self) -> io::Result<()> {
@@ -88,18 +107,36 @@ impl StoreSink {
         Ok(())
     }
 
-    /// Removes the file if it is empty and nobody else has it: only then was it made for nothing.
-    fn remove_unused(&self) {
-        let empty = self.file().metadata().is_ok_and(|meta| meta.len() == 0);
-        let alone = || {
-            let claimed = claim(self.file(), Claim::Sole);
-            matches!(claimed, Ok(Claimed::Held | Claimed::Unsupported))
-        };
-        if empty && self.is_named().unwrap_or(false) && alone() {
-            // What cannot be removed is an empty file, and stays one.
-            let _ = self.root.delete(&self.path);
+    /// Nobody can take what memory alone holds for stored, not by a checksum either.
+    fn forget_unsynced(&self) {
+        if let Err(error) = self.file.forget_unsynced(self.lease.is_sole()) {
+            let path = self.path.to_string();
+            tracing::warn!(%path, %error, "a store failed, and its file may hold bytes that are not on disk");
         }
     }
+}
+
+/// Whether the path leads to the very file that is open.
+fn leads_to(root: &Root, path: &VPath, file: &File) -> io::Result<bool> {
+    let ours = Identity::of(file)?;
+    let named = root.identity(path);
+    Ok(named.is_ok_and(|named| named.inode == ours.inode))
+}
+
+/// Removes a file that a store made, if it is empty and nobody else has it: only then was it made for
+/// nothing.
+pub(super) fn remove_unused(root: &Root, path: &VPath, file: &File, lease: &Lease) {
+    lease.if_alone(|| {
+        let empty = file.metadata().is_ok_and(|meta| meta.len() == 0);
+        let alone = || {
+            let claimed = claim(file, Claim::Sole);
+            matches!(claimed, Ok(Claimed::Held | Claimed::Unsupported))
+        };
+        if empty && leads_to(root, path, file).unwrap_or(false) && alone() {
+            // What cannot be removed is an empty file, and stays one.
+            let _ = root.delete(path);
+        }
+    });
 }
 
 impl Sink for StoreSink {
@@ -109,7 +146,7 @@ impl Sink for StoreSink {
 
     fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
         self.begin()?;
-        self.file.write_at(offset, buf)
+        self.noting(self.file.write_at(offset, buf))
     }
 
     fn begin(&self) -> io::Result<()> {
@@ -133,7 +170,7 @@ impl Sink for StoreSink {
     }
 
     fn spliced(&self, offset: u64, len: u64) -> io::Result<()> {
-        self.file.spliced(offset, len)
+        self.noting(self.file.spliced(offset, len))
     }
 
     fn durable(&self) -> bool {
@@ -141,14 +178,17 @@ impl Sink for StoreSink {
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.file.sync()
+        self.noting(self.file.sync())
     }
 }
 
 impl Drop for StoreSink {
     fn drop(&mut self) {
-        if self.created && !self.begun.load(Ordering::Acquire) {
-            self.lease.if_alone(|| self.remove_unused());
+        if self.refused.load(Ordering::Relaxed) {
+            self.forget_unsynced();
+        }
+        if self.created && !self.kept.load(Ordering::Relaxed) {
+            remove_unused(&self.root, &self.path, self.file(), &self.lease);
         }
     }
 }
