@@ -178,7 +178,7 @@ pub enum Exit {
     Unreachable = 5,
     /// Checksum or size mismatch.
     Integrity = 6,
-    /// Local disk or file error.
+    /// Disk or file error: of this machine, or a full disk or quota of the destination's.
     Local = 7,
     /// The peer broke the protocol or refused for another reason.
     Protocol = 8,

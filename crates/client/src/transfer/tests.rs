@@ -426,7 +426,7 @@ async fn a_full_disk_at_the_server_is_named() {
     ])
     .await;
     let failure = store(&mut session, b"hello", &spec()).await.unwrap_err();
-    assert!(!failure.transient);
+    assert_eq!((failure.exit, failure.transient), (Exit::Local, false));
     assert!(failure.message.contains("disk"), "{failure}");
 }
 

@@ -1,5 +1,6 @@
 //! Cut connections, servers that refuse, disks that are full, sources that change.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use client::{CopyOptions, Event, Exit, Parallelism};
@@ -175,7 +176,7 @@ async fn traces_and_reasons() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_put_moved_nothing() {
     let liar = Liar {
-        no_store: true,
+        no_store: Some("550 Permission denied"),
         ..Liar::default()
     };
     let here = tempfile::tempdir().unwrap();
@@ -187,6 +188,42 @@ async fn a_refused_put_moved_nothing() {
     assert_eq!(summary.bytes, 0);
     let moved = seen.count(|e| matches!(e, Event::Progress { safe, .. } if *safe > 0));
     assert_eq!(moved, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_server_ends_a_put_as_a_full_disk_does_and_is_not_asked_again() {
+    let here = tempfile::tempdir().unwrap();
+    let from = here.path().join("f");
+    std::fs::write(&from, noise(3 << 20)).unwrap();
+    for refusal in [
+        "452 Requested action not taken: insufficient storage space",
+        "552 Requested file action aborted: exceeded storage allocation",
+    ] {
+        let before = Liar {
+            busy: Arc::new(Mutex::new(vec![refusal])),
+            ..Liar::default()
+        };
+        let during = Liar {
+            full_at: Some((1 << 20, refusal)),
+            ..Liar::default()
+        };
+        let after = Liar {
+            no_store: Some(refusal),
+            ..Liar::default()
+        };
+        for liar in [before, during, after] {
+            let url = format!("ftp://{}/g", liar.start());
+            let (summary, _) = copy(&[from.to_str().unwrap()], &url, &options()).await;
+            assert_eq!(summary.exit, Exit::Local, "{:?}", summary.first_failure);
+            assert_eq!(liar.commands("STOR").len(), 1);
+            let message = summary.first_failure.unwrap().message;
+            assert!(
+                message.contains(refusal) && message.contains("make room there"),
+                "{message}"
+            );
+            assert_eq!(message.lines().count(), 1);
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -22,8 +22,10 @@ pub(crate) struct Liar {
     pub(crate) names: Vec<&'static str>,
     /// RETR sends a quarter, and a little later another one, and then no more.
     pub(crate) stalls: bool,
-    /// STOR is refused, but only when all the bytes have come.
-    pub(crate) no_store: bool,
+    /// STOR is refused with this, but only when all the bytes have come.
+    pub(crate) no_store: Option<&'static str>,
+    /// STOR ends with a refusal when so many bytes have come, however many are to come.
+    pub(crate) full_at: Option<(usize, &'static str)>,
     /// Refusals that STOR gives first, the last one first.
     pub(crate) busy: Arc<Mutex<Vec<&'static str>>>,
     /// So many transfers are refused when all their bytes have been sent or stored.
@@ -230,12 +232,16 @@ impl Talk {
         if let Some(refusal) = self.liar.busy.lock().unwrap().pop() {
             return Some(refusal.to_owned());
         }
-        if self.liar.no_store {
+        if let Some(refusal) = self.liar.no_store {
             let (mut data, _) = self.passive.take().unwrap().accept().unwrap();
             let _ = data.read_to_end(&mut Vec::new());
-            return Some("550 Permission denied".to_owned());
+            return Some(refusal.to_owned());
         }
         let mut data = self.data();
+        if let Some((most, refusal)) = self.liar.full_at {
+            let _ = data.take(most as u64).read_to_end(&mut Vec::new());
+            return Some(refusal.to_owned());
+        }
         let start = std::mem::take(&mut self.rest);
         let mut bytes = Vec::new();
         match self.liar.cut_at {
