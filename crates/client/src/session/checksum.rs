@@ -4,7 +4,7 @@ use proto::checksum::Algorithm;
 use proto::command::{Command, Opts};
 use proto::reply::Reply;
 
-use super::{Session, check_path, replies, shown};
+use super::{Session, replies, shown};
 use crate::{Exit, Failure};
 
 /// Asks for 113 markers, more often than any sensible time-out.
@@ -27,7 +27,7 @@ impl Session {
         length: Option<u64>,
         path: &[u8],
     ) -> Result<String, Failure> {
-        check_path(path)?;
+        self.check_path(path)?;
         let line = self.question(algorithm, offset, length, path)?;
         if self.features().checksums.contains(&algorithm) {
             self.ask_for_markers().await?;
@@ -59,7 +59,7 @@ impl Session {
             }
             return Ok(sums);
         }
-        check_path(path)?;
+        self.check_path(path)?;
         self.ask_for_markers().await?;
         let questions: Vec<Command> = ranges
             .iter()

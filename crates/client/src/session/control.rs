@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use proto::client::Telnet;
 use proto::command::Command;
 use proto::reply::{Reply, ReplyReader};
 use socket2::{SockRef, TcpKeepalive};
@@ -46,8 +47,8 @@ pub(crate) struct ControlChannel {
     awaiting: usize,
     /// Lines sent ahead of their time, behind those: see [`ControlChannel::send_with`].
     ahead: VecDeque<Vec<u8>>,
-    /// The server reads Telnet: a byte 255 of a command goes out twice.
-    telnet: bool,
+    /// What the server makes of a byte 255 of a command.
+    telnet: Telnet,
     /// Commands sent while another ran (SBUF) whose answers may come behind that one's, or not at
     /// all.
     unanswered: usize,
@@ -119,7 +120,7 @@ impl ControlChannel {
             // The greeting.
             awaiting: 1,
             ahead: VecDeque::new(),
-            telnet: false,
+            telnet: Telnet::default(),
             unanswered: 0,
         })
     }
@@ -149,9 +150,14 @@ impl ControlChannel {
         &self.stream
     }
 
-    /// The server takes a byte 255 only doubled ([`proto::client::reads_telnet`]).
-    pub(crate) fn speak_telnet(&mut self) {
-        self.telnet = true;
+    /// From here on a byte 255 goes out as the server takes it.
+    pub(crate) fn speak_telnet(&mut self, telnet: Telnet) {
+        self.telnet = telnet;
+    }
+
+    /// Whether a name can be told to the server: see [`Telnet::Dropped`].
+    pub(crate) fn can_tell(&self, name: &[u8]) -> bool {
+        self.telnet != Telnet::Dropped || !name.contains(&IAC)
     }
 
     /// Whether the next command can be sent: nothing was given up, no reply is outstanding.
@@ -252,7 +258,7 @@ impl ControlChannel {
     async fn write(&mut self, text: &[u8]) -> Result<(), Failure> {
         let escaped: Vec<u8>;
         let mut text = text;
-        if self.telnet && text.contains(&IAC) {
+        if self.telnet == Telnet::Doubled && text.contains(&IAC) {
             let twice = |byte: &u8| std::iter::repeat_n(*byte, 1 + usize::from(*byte == IAC));
             escaped = text.iter().flat_map(twice).collect();
             text = &escaped;
