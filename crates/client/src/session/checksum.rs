@@ -68,7 +68,7 @@ impl Session {
         self.control.send_all(&questions).await?;
         let mut replies = Vec::with_capacity(ranges.len());
         for _ in ranges {
-            replies.push(self.control.final_reply().await?);
+            replies.push(self.control.final_reply_of_long_work().await?);
         }
         for reply in &replies {
             let sum = sum_in(algorithm, reply);
@@ -95,7 +95,7 @@ impl Session {
 
     async fn ask(&mut self, line: &[u8]) -> Result<Reply, Failure> {
         self.control.send_line(line.to_vec()).await?;
-        self.control.final_reply().await
+        self.control.final_reply_of_long_work().await
     }
 
     /// The command line that asks for the sum.

@@ -15,6 +15,7 @@ use Act::{Give, Hear, Hold, Listen, Say, Take, Wait};
 
 mod ahead;
 mod between_servers;
+mod endings;
 mod right_sizing;
 
 const PATIENCE: Duration = Duration::from_secs(60);
