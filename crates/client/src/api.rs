@@ -42,7 +42,7 @@ pub enum Verify {
     /// The cheapest algorithm that both ends have; size alone when the server has none.
     #[default]
     Auto,
-    /// Size only.
+    /// Not verified: the number of bytes alone is compared.
     None,
     /// This algorithm; a server without it is an error.
     With(Algorithm),
