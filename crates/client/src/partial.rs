@@ -58,7 +58,8 @@ pub(crate) fn nameless_partial(path: &[u8]) -> Option<Vec<u8>> {
     (partial != named).then_some(partial)
 }
 
-/// Whether the last component `name` is that of an unfinished file or of its journal.
+/// Whether the last component `name` is that of an unfinished file or of its journal. One that was moved
+/// out of the way (`NAME.longhaul-partial.old`) is none: it is whole, and may be the only one of its kind.
 pub(crate) fn is_unfinished(name: &[u8]) -> bool {
     let name = name.strip_suffix(NEXT).unwrap_or(name);
     let ends = |suffix: &[u8]| name.len() > suffix.len() && name.ends_with(suffix);
@@ -453,6 +454,7 @@ mod tests {
             b".longhaul-partial",
             b"~",
             b"a.longhaul-partial.gz",
+            b"a.longhaul-partial.old",
         ] {
             assert!(!is_unfinished(name));
         }

@@ -339,6 +339,22 @@ async fn a_refused_rename_costs_neither_the_old_file_nor_the_new_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_an_earlier_copy_moved_out_of_the_way_is_not_replaced() {
+    let liar = Liar {
+        no_target: Some("553 File exists"),
+        ..Liar::default()
+    };
+    let moved = ("/g.longhaul-partial.old".to_owned(), b"older".to_vec());
+    liar.files.lock().unwrap().extend([moved]);
+    let summary = put_over(&liar).await;
+    assert_ne!(summary.exit, Exit::Done);
+    let files = liar.files.lock().unwrap();
+    assert_eq!(files["/g.longhaul-partial.old"], b"older");
+    assert_eq!(files["/g"], b"old");
+    assert_eq!(files["/g.longhaul-partial"], b"new");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_whole_partial_file_stays_until_the_file_is_stored_under_its_own_name() {
     let liar = Liar {
         no_rename: true,

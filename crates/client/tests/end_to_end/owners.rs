@@ -397,16 +397,19 @@ async fn what_has_a_hash_for_its_partial_name_is_found_finished_and_removed() {
     assert_eq!(names(&server.root()), Vec::<String>::new());
 }
 
-/// A tree of two files, and an unfinished third.
+/// What was moved out of the way of `x`, and could not be moved back.
+const ASIDE: &str = "x.longhaul-partial.old";
+
+/// A tree of two files and one that was moved out of the way, and an unfinished fourth.
 fn plant(top: &Path) {
     std::fs::create_dir(top).unwrap();
-    for name in ["x", "y", "x.longhaul-partial", "x.longhaul-journal"] {
+    for name in ["x", "y", ASIDE, "x.longhaul-partial", "x.longhaul-journal"] {
         std::fs::write(top.join(name), name).unwrap();
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unfinished_files_in_a_tree_are_skipped_and_named() {
+async fn unfinished_files_in_a_tree_are_skipped_and_named_and_one_moved_aside_is_copied() {
     let (server, other) = (Server::start().await, Server::start().await);
     let here = tempfile::tempdir().unwrap();
     plant(&here.path().join("d"));
@@ -425,13 +428,13 @@ async fn unfinished_files_in_a_tree_are_skipped_and_named() {
     ] {
         let (summary, seen) = copy(&[&from], &to, &recursive).await;
         assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
-        assert_eq!((summary.files, summary.skipped), (2, 2));
+        assert_eq!((summary.files, summary.skipped), (3, 2));
         let named = |e: &Event| {
             matches!(e, Event::Skipped { source, reason }
                 if source.contains("x.longhaul-") && reason.contains("unfinished"))
         };
         assert_eq!(seen.count(named), 2);
     }
-    assert_eq!(names(Path::new(&back)), ["x", "y"]);
-    assert_eq!(names(&server.root().join("t")), ["x", "y"]);
+    assert_eq!(names(Path::new(&back)), ["x", ASIDE, "y"]);
+    assert_eq!(names(&server.root().join("t")), ["x", ASIDE, "y"]);
 }
