@@ -268,6 +268,25 @@ async fn a_local_copy_leaves_no_journal_that_tells_of_other_bytes() {
     assert_eq!(names(here.path()), ["f", "t"]);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_local_copy_discards_the_journal_of_a_get_before_it_writes() {
+    let here = tempfile::tempdir().unwrap();
+    let path = |name: &str| here.path().join(name);
+    std::fs::write(path("t.longhaul-partial"), "of a get").unwrap();
+    std::fs::write(path("t.longhaul-journal"), "of a get").unwrap();
+    let under_way = UnderWay::to(path("t").to_str().unwrap()).await;
+    assert_eq!(names(here.path()), ["t.longhaul-partial"]);
+    under_way.ends().await;
+    // One that cannot be removed would tell of bytes that are gone.
+    std::fs::write(path("t.longhaul-partial"), "of a get").unwrap();
+    std::fs::create_dir(path("t.longhaul-journal")).unwrap();
+    let from = plant_other(&path("f"));
+    let (summary, _) = copy(&[&from], path("t").to_str().unwrap(), &options()).await;
+    assert_eq!(summary.exit, Exit::Local, "{:?}", summary.first_failure);
+    let left = std::fs::read(path("t.longhaul-partial")).unwrap();
+    assert_eq!(left, b"of a get");
+}
+
 /// The outcome of a put whose server answers STOR with these refusals first.
 async fn put_to_busy(refusals: &[&'static str], options: &CopyOptions) -> (Summary, usize) {
     let liar = Liar {
