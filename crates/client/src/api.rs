@@ -40,7 +40,7 @@ pub enum Verify {
     /// The cheapest algorithm that both ends have; size alone when the server has none.
     #[default]
     Auto,
-    /// Size only.
+    /// Not verified: the number of bytes alone is compared.
     None,
     /// This algorithm; a server without it is an error.
     With(Algorithm),
@@ -124,7 +124,7 @@ pub enum Exit {
     Unreachable = 5,
     /// Checksum or size mismatch.
     Integrity = 6,
-    /// Local disk or file error.
+    /// Disk or file error: of this machine, or a full disk or quota of the destination's.
     Local = 7,
     /// The peer broke the protocol or refused for another reason.
     Protocol = 8,

@@ -58,7 +58,8 @@ pub(crate) fn nameless_partial(path: &[u8]) -> Option<Vec<u8>> {
     (partial != named).then_some(partial)
 }
 
-/// Whether the last component `name` is that of an unfinished file or of its journal.
+/// Whether the last component `name` is that of an unfinished file or of its journal. One that was moved
+/// out of the way (`NAME.longhaul-partial.old`) is none: it is whole, and may be the only one of its kind.
 pub(crate) fn is_unfinished(name: &[u8]) -> bool {
     let name = name.strip_suffix(NEXT).unwrap_or(name);
     let ends = |suffix: &[u8]| name.len() > suffix.len() && name.ends_with(suffix);
@@ -435,6 +436,23 @@ mod tests {
     }
 
     #[test]
+    fn a_partial_file_that_is_replaced_after_the_sync_leaves_the_destination_as_it_was() {
+        let dir = tempfile::tempdir().unwrap();
+        let partial = partial_at(&dir.path().join("f"));
+        fs::write(&partial.destination, "old").unwrap();
+        let (sink, _) = partial.own(SyncPolicy::default()).unwrap();
+        sink.file().write_all(b"verified").unwrap();
+        partial.settle(&sink, None).unwrap();
+        let other = dir.path().join("other");
+        fs::write(&other, "somebody else's").unwrap();
+        fs::rename(&other, &partial.path).unwrap();
+        let failure = partial.put_in_place(&sink).unwrap_err();
+        assert_eq!((failure.exit as u8, failure.transient), (7, false));
+        assert_eq!(fs::read(&partial.destination).unwrap(), b"old");
+        assert_eq!(fs::read(&partial.path).unwrap(), b"somebody else's");
+    }
+
+    #[test]
     fn a_name_that_no_file_can_have_is_refused_before_anything_moves() {
         let dir = tempfile::tempdir().unwrap();
         let failure = Target::at(&dir.path().join("x".repeat(256))).unwrap_err();
@@ -453,6 +471,7 @@ mod tests {
             b".longhaul-partial",
             b"~",
             b"a.longhaul-partial.gz",
+            b"a.longhaul-partial.old",
         ] {
             assert!(!is_unfinished(name));
         }

@@ -4,7 +4,7 @@ use proto::checksum::Algorithm;
 use proto::command::{Command, Opts};
 use proto::reply::Reply;
 
-use super::{Session, check_path, replies, shown};
+use super::{Session, replies, shown};
 use crate::{Exit, Failure};
 
 /// Asks for 113 markers, more often than any sensible time-out.
@@ -27,7 +27,7 @@ impl Session {
         length: Option<u64>,
         path: &[u8],
     ) -> Result<String, Failure> {
-        check_path(path)?;
+        self.check_path(path)?;
         let line = self.question(algorithm, offset, length, path)?;
         if self.features().checksums.contains(&algorithm) {
             self.ask_for_markers().await?;
@@ -59,7 +59,7 @@ impl Session {
             }
             return Ok(sums);
         }
-        check_path(path)?;
+        self.check_path(path)?;
         self.ask_for_markers().await?;
         let questions: Vec<Command> = ranges
             .iter()
@@ -68,7 +68,7 @@ impl Session {
         self.control.send_all(&questions).await?;
         let mut replies = Vec::with_capacity(ranges.len());
         for _ in ranges {
-            replies.push(self.control.final_reply().await?);
+            replies.push(self.control.final_reply_of_long_work().await?);
         }
         for reply in &replies {
             let sum = sum_in(algorithm, reply);
@@ -95,7 +95,7 @@ impl Session {
 
     async fn ask(&mut self, line: &[u8]) -> Result<Reply, Failure> {
         self.control.send_line(line.to_vec()).await?;
-        self.control.final_reply().await
+        self.control.final_reply_of_long_work().await
     }
 
     /// The command line that asks for the sum.

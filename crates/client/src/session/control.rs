@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use proto::client::Telnet;
 use proto::command::Command;
 use proto::reply::{Reply, ReplyReader};
 use socket2::{SockRef, TcpKeepalive};
@@ -20,6 +21,11 @@ mod ahead;
 const READ_SIZE: usize = 16 << 10;
 /// The byte that begins a Telnet sequence (RFC 854).
 const IAC: u8 = 255;
+/// Most preliminary replies to one command: one who sends them without end answers never.
+pub(crate) const MOST_PRELIMINARY: usize = 100;
+/// The same where work that may take hours tells every few seconds that it goes on: a checksum (113), the end
+/// of a transfer whose data is through (111, 112).
+pub(crate) const MOST_MARKERS: usize = 10_000;
 /// TCP keep-alive: first probe after this long without traffic, then every [`KEEPALIVE_EVERY`].
 /// Long transfers leave the control connection idle, and routers forget idle connections.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
@@ -46,8 +52,8 @@ pub(crate) struct ControlChannel {
     awaiting: usize,
     /// Lines sent ahead of their time, behind those: see [`ControlChannel::send_with`].
     ahead: VecDeque<Vec<u8>>,
-    /// The server reads Telnet: a byte 255 of a command goes out twice.
-    telnet: bool,
+    /// What the server makes of a byte 255 of a command.
+    telnet: Telnet,
     /// Commands sent while another ran (SBUF) whose answers may come behind that one's, or not at
     /// all.
     unanswered: usize,
@@ -119,7 +125,7 @@ impl ControlChannel {
             // The greeting.
             awaiting: 1,
             ahead: VecDeque::new(),
-            telnet: false,
+            telnet: Telnet::default(),
             unanswered: 0,
         })
     }
@@ -149,9 +155,14 @@ impl ControlChannel {
         &self.stream
     }
 
-    /// The server takes a byte 255 only doubled ([`proto::client::reads_telnet`]).
-    pub(crate) fn speak_telnet(&mut self) {
-        self.telnet = true;
+    /// From here on a byte 255 goes out as the server takes it.
+    pub(crate) fn speak_telnet(&mut self, telnet: Telnet) {
+        self.telnet = telnet;
+    }
+
+    /// Whether a name can be told to the server: see [`Telnet::Dropped`].
+    pub(crate) fn can_tell(&self, name: &[u8]) -> bool {
+        self.telnet != Telnet::Dropped || !name.contains(&IAC)
     }
 
     /// Whether the next command can be sent: nothing was given up, no reply is outstanding.
@@ -252,7 +263,7 @@ impl ControlChannel {
     async fn write(&mut self, text: &[u8]) -> Result<(), Failure> {
         let escaped: Vec<u8>;
         let mut text = text;
-        if self.telnet && text.contains(&IAC) {
+        if self.telnet == Telnet::Doubled && text.contains(&IAC) {
             let twice = |byte: &u8| std::iter::repeat_n(*byte, 1 + usize::from(*byte == IAC));
             escaped = text.iter().flat_map(twice).collect();
             text = &escaped;
@@ -335,14 +346,37 @@ impl ControlChannel {
         }
     }
 
-    /// The next final reply; each preliminary one starts the time-out anew.
+    /// The next final reply; each preliminary one starts the time-out anew, up to [`MOST_PRELIMINARY`].
     pub(crate) async fn final_reply(&mut self) -> Result<Reply, Failure> {
-        loop {
+        self.final_reply_after(MOST_PRELIMINARY).await
+    }
+
+    /// The same for a command whose work may take long, up to [`MOST_MARKERS`].
+    pub(crate) async fn final_reply_of_long_work(&mut self) -> Result<Reply, Failure> {
+        self.final_reply_after(MOST_MARKERS).await
+    }
+
+    async fn final_reply_after(&mut self, most: usize) -> Result<Reply, Failure> {
+        for _ in 0..=most {
             let reply = self.reply().await?;
             if !reply.is_preliminary() {
                 return Ok(reply);
             }
         }
+        Err(self.endless(most))
+    }
+
+    /// Gives the connection up to a server that sends more than `most` preliminary replies.
+    pub(crate) fn endless(&mut self, most: usize) -> Failure {
+        self.lost = true;
+        Failure::new(
+            Exit::Protocol,
+            format!(
+                "{} sent more than {most} preliminary replies and no final one; report this to its \
+                 administrator",
+                self.name
+            ),
+        )
     }
 
     /// Sends a command and reads its final reply.

@@ -13,6 +13,8 @@ use crate::location::{Scheme, Server};
 pub(crate) enum Act {
     /// Sends these bytes, each line as it is plus CR LF.
     Say(&'static str),
+    /// Sends this line again and again until nobody takes it any more.
+    SayWithoutEnd(&'static str),
     /// Reads one line, which must start with this.
     Hear(&'static str),
     /// Hears PASV (or EPSV when that is the word) and tells a data port.
@@ -37,7 +39,9 @@ pub(crate) enum Act {
     Wait(u64),
 }
 
-use Act::{Deliver, Give, Hear, HearEnd, Hold, Listen, Open, Say, Silence, Take, Tell, Wait};
+use Act::{
+    Deliver, Give, Hear, HearEnd, Hold, Listen, Open, Say, SayWithoutEnd, Silence, Take, Tell, Wait,
+};
 
 /// Hears a line and says a reply.
 pub(crate) fn call(line: &'static str, reply: &'static str) -> Vec<Act> {
@@ -160,6 +164,10 @@ impl Actor {
     async fn act(&mut self, act: Act) {
         match act {
             Say(text) => self.say(text).await,
+            SayWithoutEnd(line) => {
+                let lines = [line, "\r\n"].concat().repeat(1000);
+                while self.control.write_all(lines.as_bytes()).await.is_ok() {}
+            }
             Hear(expected) => self.hear(expected).await,
             Listen(verb) => {
                 self.open(verb).await;

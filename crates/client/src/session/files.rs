@@ -5,7 +5,7 @@ use proto::reply::Reply;
 use proto::timestamp::Timestamp;
 
 use super::replies::{self, Cause, cause};
-use super::{Session, check_path, shown};
+use super::{Session, shown};
 use crate::{Exit, Failure};
 
 /// Why a file did not get its name.
@@ -42,7 +42,7 @@ impl Session {
     /// # Errors
     /// The server's refusal by its class; `Usage` for a path that FTP cannot express.
     pub async fn make_dir(&mut self, path: &[u8]) -> Result<bool, Failure> {
-        check_path(path)?;
+        self.check_path(path)?;
         let reply = self.control.call(&Command::Mkd(path.to_vec())).await?;
         if reply.is_success() {
             return Ok(true);
@@ -72,7 +72,7 @@ impl Session {
     /// # Errors
     /// As [`Session::make_dir`].
     pub async fn delete(&mut self, path: &[u8]) -> Result<(), Failure> {
-        check_path(path)?;
+        self.check_path(path)?;
         let doing = format!("delete {}", shown(path));
         let reply = self.control.call(&Command::Dele(path.to_vec())).await?;
         self.settle(path, &doing, &reply).await
@@ -83,7 +83,7 @@ impl Session {
     /// # Errors
     /// As [`Session::make_dir`].
     pub async fn remove_dir(&mut self, path: &[u8]) -> Result<(), Failure> {
-        check_path(path)?;
+        self.check_path(path)?;
         let doing = format!("remove directory {}", shown(path));
         let reply = self.control.call(&Command::Rmd(path.to_vec())).await?;
         self.settle(path, &doing, &reply).await
@@ -99,8 +99,8 @@ impl Session {
     }
 
     async fn rename_in_turn(&mut self, from: &[u8], to: &[u8]) -> Result<(), NotRenamed> {
-        check_path(from)?;
-        check_path(to)?;
+        self.check_path(from)?;
+        self.check_path(to)?;
         let found = self.control.call(&Command::Rnfr(from.to_vec())).await?;
         if !found.is_intermediate() {
             return self.renamed((from, to), &found, None).await;
@@ -156,8 +156,8 @@ impl Session {
             }
             return self.rename_in_turn(from, to).await;
         }
-        check_path(from)?;
-        check_path(to)?;
+        self.check_path(from)?;
+        self.check_path(to)?;
         let mut flight = Vec::from_iter(modified.map(|time| Command::Mfmt(time, from.to_vec())));
         flight.extend([Command::Rnfr(from.to_vec()), Command::Rnto(to.to_vec())]);
         self.control.send_all(&flight).await?;
@@ -183,7 +183,7 @@ impl Session {
     /// # Errors
     /// As [`Session::make_dir`].
     pub async fn set_modified(&mut self, path: &[u8], time: Timestamp) -> Result<bool, Failure> {
-        check_path(path)?;
+        self.check_path(path)?;
         let features = self.features();
         let mut forms = Vec::new();
         if features.mfmt || !features.known {

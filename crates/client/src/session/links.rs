@@ -8,7 +8,7 @@ use proto::listing::{Kind, RemoteEntry};
 use proto::reply::Reply;
 
 use super::replies::{self, Cause, cause};
-use super::{Session, check_path, shown};
+use super::{Session, shown};
 use crate::{Exit, Failure};
 
 /// An entry of which is known, as far as the server tells, whether it is a link.
@@ -83,7 +83,7 @@ impl Session {
     /// # Errors
     /// When the session is lost.
     pub(crate) async fn unlink(&mut self, path: &[u8]) -> Result<Unlinked, Failure> {
-        check_path(path)?;
+        self.check_path(path)?;
         let reply = self.control.call(&Command::Dele(path.to_vec())).await?;
         if reply.is_success() {
             return Ok(Unlinked::Gone);
@@ -109,8 +109,8 @@ impl Session {
         absolute: &[u8],
         link: &[u8],
     ) -> Result<bool, Failure> {
-        check_path(target)?;
-        check_path(link)?;
+        self.check_path(target)?;
+        self.check_path(link)?;
         let mut refused = self.try_link(target, absolute, link).await?;
         if let Some(reply) = &refused
             && !replies::is_unsupported(reply)

@@ -14,7 +14,7 @@ use proto::streams::StreamRange;
 use tokio::sync::mpsc;
 
 use super::replies::{self, Cause, cause};
-use super::{Session, check_path, shown};
+use super::{Session, shown};
 use crate::transfer::exchange::{Exchange, Job};
 use crate::transfer::prepare::{Ends, Prepared};
 use crate::transfer::told::Told;
@@ -86,7 +86,7 @@ impl Session {
         bounds: Bounds,
         visit: &mut Visit<'_>,
     ) -> Result<(), Failure> {
-        check_path(path)?;
+        self.check_path(path)?;
         if self.features().mlst {
             let command = Command::Mlsd(Some(path.to_vec()));
             let fetch = Fetch {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use data::channel::Channel;
 use data::os::tcp_info;
-use proto::client::{Dialogue, reads_telnet, takes_commands_ahead};
+use proto::client::{Dialogue, Telnet, takes_commands_ahead};
 use proto::command::Command;
 use proto::feature::Features;
 use proto::printable::printable;
@@ -95,9 +95,7 @@ impl Session {
         check_words(server)?;
         let (mut control, handshake) = ControlChannel::connect(server, timeout).await?;
         let greeting = login::greeting(&mut control).await?;
-        if reads_telnet(&greeting) {
-            control.speak_telnet();
-        }
+        control.speak_telnet(Telnet::of(&greeting));
         if opening.careful || !takes_commands_ahead(&greeting) {
             let dialogue = login::in_turn(&mut control, server).await?;
             let mut session = Self::over(control, dialogue, server, handshake);
@@ -250,6 +248,23 @@ impl Session {
         self.connectable = false;
     }
 
+    /// A path that cannot be told to this server is refused before anything is done.
+    ///
+    /// # Errors
+    /// `Usage`.
+    pub(crate) fn check_path(&self, path: &[u8]) -> Result<(), Failure> {
+        check_path(path)?;
+        if self.control.can_tell(path) {
+            return Ok(());
+        }
+        Err(usage(format!(
+            "the remote path \"{}\" contains the byte 0xFF, which {} (globus-gridftp-server) drops from \
+             names; give another path",
+            shown(path),
+            self.name()
+        )))
+    }
+
     /// Adds a warning unless it was said in this session already.
     pub(crate) fn warn(&mut self, warnings: &mut Vec<String>, text: &'static str) {
         if self.said.insert(text) {
@@ -267,7 +282,7 @@ fn facts_of(path: &[u8]) -> Command {
 ///
 /// # Errors
 /// `Usage`.
-pub(crate) fn check_path(path: &[u8]) -> Result<(), Failure> {
+fn check_path(path: &[u8]) -> Result<(), Failure> {
     let fault = if path.is_empty() {
         "is empty"
     } else if path.iter().any(|b| matches!(b, b'\r' | b'\n' | 0)) {

@@ -71,11 +71,14 @@ const DENIED: [&str; 10] = [
     "prohibited",
     "anonymous users",
 ];
-const FULL: [&str; 4] = [
+const FULL: [&str; 6] = [
     "no space left",
     "disk full",
     "quota exceeded",
     "insufficient storage",
+    // RFC 959's own words for 452 and 552, which some servers say with other codes.
+    "insufficient system storage",
+    "exceeded storage allocation",
 ];
 /// globus-gridftp-server gives code 500 to everything that befalls a data connection.
 const LOST: [&str; 7] = [
@@ -144,8 +147,9 @@ pub(crate) fn refusal(server: &str, doing: &str, reply: &Reply) -> Failure {
             false,
             "log in as a user who may, or ask the server's administrator",
         ),
+        // As a full disk here: nothing but room helps, so that another attempt is no use.
         Cause::Full => (
-            Exit::Protocol,
+            Exit::Local,
             false,
             "the server's disk or quota is full: make room there and use --resume",
         ),
@@ -254,8 +258,18 @@ mod tests {
                 Exit::Refused,
                 false,
             ),
-            (552, &["Exceeded storage allocation"], Exit::Protocol, false),
-            (451, &["No space left on device"], Exit::Protocol, false),
+            (552, &["Exceeded storage allocation"], Exit::Local, false),
+            (452, &["Transfer failed."], Exit::Local, false),
+            (451, &["No space left on device"], Exit::Local, false),
+            (
+                500,
+                &[
+                    "Command failed. : x",
+                    "globus_xio: System error in write: Disk quota exceeded",
+                ],
+                Exit::Local,
+                false,
+            ),
             (450, &["file busy"], Exit::Unreachable, true),
             (421, &["Idle Timeout"], Exit::Unreachable, true),
             (

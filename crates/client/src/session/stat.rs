@@ -6,7 +6,7 @@ use proto::reply::Reply;
 use proto::timestamp::Timestamp;
 
 use super::replies::{self, Cause, cause};
-use super::{Session, check_path, facts_of, shown};
+use super::{Session, facts_of, shown};
 use crate::{Exit, Failure};
 
 impl Session {
@@ -17,7 +17,7 @@ impl Session {
     /// # Errors
     /// `NotFound` when there is nothing; otherwise the refusal by its class.
     pub async fn stat(&mut self, path: &[u8]) -> Result<RemoteEntry, Failure> {
-        check_path(path)?;
+        self.check_path(path)?;
         if self.features().mlst {
             let reply = self.control.call(&facts_of(path)).await?;
             if reply.is_success() {

@@ -13,6 +13,8 @@ use Act::{Give, Hear, Listen, Say, Wait};
 
 mod ahead;
 mod links;
+mod preliminary;
+mod telnet;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 

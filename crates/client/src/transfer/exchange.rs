@@ -20,7 +20,7 @@ use super::told::{Follows, Sizes, Told};
 use super::verdict::{self, Ended};
 use crate::Failure;
 use crate::session::Session;
-use crate::session::control::unreachable;
+use crate::session::control::{MOST_MARKERS, unreachable};
 use crate::session::replies::{Cause, cause};
 
 /// Longest wait for the server's own words after the data side failed.
@@ -262,6 +262,8 @@ impl Session {
         mut sizes: Sizes,
     ) -> (Option<Moved>, Option<Result<Reply, Failure>>) {
         let mut moved: Option<Moved> = None;
+        // Preliminary replies since the data is through: until then, the data side's own limits end it.
+        let mut late = 0;
         loop {
             let reply = match (&moved, &answer) {
                 (Some(_), Some(_)) => return (moved, answer),
@@ -290,7 +292,13 @@ impl Session {
                 },
             };
             match reply {
-                Ok(reply) if reply.is_preliminary() => told.note(&reply),
+                Ok(reply) if reply.is_preliminary() => {
+                    told.note(&reply);
+                    late += usize::from(moved.is_some());
+                    if late > MOST_MARKERS {
+                        answer = Some(Err(self.control.endless(MOST_MARKERS)));
+                    }
+                }
                 other => {
                     if echoes(&other) && moved.is_none() {
                         match timeout(OWN_REASON, &mut data).await {

@@ -17,7 +17,7 @@ use super::told::Told;
 use super::verdict::Ended;
 use super::{Attempt, TransferSpec};
 use crate::session::replies::{Cause, cause};
-use crate::session::{Session, check_path, shown};
+use crate::session::{Session, shown};
 use crate::{Exit, Failure};
 
 /// What was agreed with the server before the bytes flow.
@@ -37,7 +37,7 @@ pub(super) async fn get(
     spec: &TransferSpec,
     control: &Arc<Control>,
 ) -> Result<Attempt, Failure> {
-    check_path(path)?;
+    session.check_path(path)?;
     let mut warnings = Vec::new();
     let first = attempt(session, path, &sink, spec, control, &mut warnings).await;
     let done = match first {

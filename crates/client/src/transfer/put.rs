@@ -15,7 +15,7 @@ use super::prepare::{Ends, Prepared};
 use super::told::Told;
 use super::verdict::Ended;
 use super::{Attempt, TransferSpec};
-use crate::session::{Session, check_path, shown};
+use crate::session::{Session, shown};
 use crate::{Exit, Failure};
 
 /// What was agreed with the server before the bytes flow.
@@ -34,7 +34,7 @@ pub(super) async fn put(
     spec: &TransferSpec,
     control: &Arc<Control>,
 ) -> Result<Attempt, Failure> {
-    check_path(path)?;
+    session.check_path(path)?;
     let doing = format!("write {}", shown(path));
     let mut warnings = Vec::new();
     let size = size_of(&source, spec)?;

@@ -16,6 +16,7 @@ use Act::{Give, Hear, Hold, Listen, Say, Take, Wait};
 
 mod ahead;
 mod between_servers;
+mod endings;
 mod right_sizing;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -426,7 +427,7 @@ async fn a_full_disk_at_the_server_is_named() {
     ])
     .await;
     let failure = store(&mut session, b"hello", &spec()).await.unwrap_err();
-    assert!(!failure.transient);
+    assert_eq!((failure.exit, failure.transient), (Exit::Local, false));
     assert!(failure.message.contains("disk"), "{failure}");
 }
 

@@ -16,7 +16,7 @@ use proto::streams::StreamRange;
 use super::duplex::{Duplex, Progress};
 use super::prepare::Prepared;
 use super::{Attempt, TransferSpec, choice, put};
-use crate::session::{Session, check_path, shown};
+use crate::session::{Session, shown};
 use crate::{Exit, Failure};
 
 /// What both servers were brought to.
@@ -36,8 +36,8 @@ pub(super) async fn third_party(
     spec: &TransferSpec,
     progress: &(dyn Fn(u64) + Send + Sync),
 ) -> Result<Attempt, Failure> {
-    check_path(source_path)?;
-    check_path(destination_path)?;
+    source.check_path(source_path)?;
+    destination.check_path(destination_path)?;
     let mut warnings = Vec::new();
     let mut sides = Sides {
         source,

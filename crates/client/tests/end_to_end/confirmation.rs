@@ -1,8 +1,8 @@
 //! A refusal, or an end without 226, is never outvoted by a length: docs/resume.md promises it.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex};
 
 use client::{CopyOptions, Exit, Summary, Verify};
 
@@ -192,4 +192,67 @@ async fn a_source_that_refuses_at_its_end_is_asked_again_between_servers() {
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!(liar.commands("RETR").len(), 2);
     assert!(server.read("g") == liar.sent);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_promised_checksum_that_cannot_be_had_fails_what_was_refused() {
+    let here = tempfile::tempdir().unwrap();
+    let (from, to) = (here.path().join("from"), here.path().join("to"));
+    std::fs::write(&from, noise(SIZE)).unwrap();
+    let refusing = || Liar {
+        no_sum: true,
+        ..refusing(1)
+    };
+    let got = get(&refusing(), &to, &patient(1)).await;
+    let liar = refusing();
+    let put = put(&liar, &from, &patient(1)).await;
+    for summary in [got, put] {
+        assert_eq!(summary.exit as u8, 8, "{:?}", summary.first_failure);
+        let message = summary.first_failure.unwrap().message;
+        assert!(message.contains("cannot sum"), "{message}");
+    }
+    assert!(!to.exists());
+    assert!(!liar.files.lock().unwrap().contains_key("/g"));
+}
+
+/// A put to a server whose connections break when so many bytes have come over them, one after the
+/// other, before any 226. Where it can sum, nobody asks it for the sum of the whole.
+async fn put_cut(cuts: &[usize], sums: bool) -> (Summary, Liar) {
+    let here = tempfile::tempdir().unwrap();
+    let from = here.path().join("f");
+    std::fs::write(&from, noise(SIZE)).unwrap();
+    let liar = Liar {
+        cuts: Arc::new(Mutex::new(cuts.iter().copied().collect())),
+        sums,
+        ..refusing(0)
+    };
+    let options = CopyOptions {
+        verify: if sums { Verify::None } else { Verify::Auto },
+        ..patient(3)
+    };
+    (put(&liar, &from, &options).await, liar)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_end_of_a_put_that_no_226_confirmed_is_sent_again_in_the_same_run() {
+    let first = SIZE / 2;
+    for sums in [false, true] {
+        let (summary, liar) = put_cut(&[SIZE], sums).await;
+        assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+        assert_eq!(summary.bytes, 2 * SIZE as u64);
+        assert!(liar.commands("REST").is_empty());
+
+        // What the second attempt brought is all that came without a 226.
+        let (summary, liar) = put_cut(&[first, SIZE - first], sums).await;
+        assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+        assert_eq!(liar.commands("STOR").len(), 3);
+        assert_eq!(liar.commands("REST"), vec![format!("REST {first}"); 2]);
+        assert!(liar.files.lock().unwrap()["/g"] == noise(SIZE));
+
+        // The last bytes are sent again, and the 226 to that confirms what is there.
+        let (summary, liar) = put_cut(&[SIZE - 1], sums).await;
+        assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+        assert_eq!(liar.commands("REST"), [format!("REST {}", SIZE - 1)]);
+        assert!(liar.files.lock().unwrap()["/g"] == noise(SIZE));
+    }
 }

@@ -1,5 +1,6 @@
 //! Cut connections, servers that refuse, disks that are full, sources that change.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use client::{CopyOptions, Event, Exit, Parallelism};
@@ -175,7 +176,7 @@ async fn traces_and_reasons() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_put_moved_nothing() {
     let liar = Liar {
-        no_store: true,
+        no_store: Some("550 Permission denied"),
         ..Liar::default()
     };
     let here = tempfile::tempdir().unwrap();
@@ -187,6 +188,42 @@ async fn a_refused_put_moved_nothing() {
     assert_eq!(summary.bytes, 0);
     let moved = seen.count(|e| matches!(e, Event::Progress { safe, .. } if *safe > 0));
     assert_eq!(moved, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_server_ends_a_put_as_a_full_disk_does_and_is_not_asked_again() {
+    let here = tempfile::tempdir().unwrap();
+    let from = here.path().join("f");
+    std::fs::write(&from, noise(3 << 20)).unwrap();
+    for refusal in [
+        "452 Requested action not taken: insufficient storage space",
+        "552 Requested file action aborted: exceeded storage allocation",
+    ] {
+        let before = Liar {
+            busy: Arc::new(Mutex::new(vec![refusal])),
+            ..Liar::default()
+        };
+        let during = Liar {
+            full_at: Some((1 << 20, refusal)),
+            ..Liar::default()
+        };
+        let after = Liar {
+            no_store: Some(refusal),
+            ..Liar::default()
+        };
+        for liar in [before, during, after] {
+            let url = format!("ftp://{}/g", liar.start());
+            let (summary, _) = copy(&[from.to_str().unwrap()], &url, &options()).await;
+            assert_eq!(summary.exit, Exit::Local, "{:?}", summary.first_failure);
+            assert_eq!(liar.commands("STOR").len(), 1);
+            let message = summary.first_failure.unwrap().message;
+            assert!(
+                message.contains(refusal) && message.contains("make room there"),
+                "{message}"
+            );
+            assert_eq!(message.lines().count(), 1);
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -299,6 +336,22 @@ async fn a_refused_rename_costs_neither_the_old_file_nor_the_new_one() {
         assert_eq!(files["/g.longhaul-partial"], b"new", "{no_target}");
         assert_eq!(files.len(), 2, "{:?}", files.keys());
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_earlier_copy_moved_out_of_the_way_is_not_replaced() {
+    let liar = Liar {
+        no_target: Some("553 File exists"),
+        ..Liar::default()
+    };
+    let moved = ("/g.longhaul-partial.old".to_owned(), b"older".to_vec());
+    liar.files.lock().unwrap().extend([moved]);
+    let summary = put_over(&liar).await;
+    assert_ne!(summary.exit, Exit::Done);
+    let files = liar.files.lock().unwrap();
+    assert_eq!(files["/g.longhaul-partial.old"], b"older");
+    assert_eq!(files["/g"], b"old");
+    assert_eq!(files["/g.longhaul-partial"], b"new");
 }
 
 #[tokio::test(flavor = "multi_thread")]

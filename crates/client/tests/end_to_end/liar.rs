@@ -1,6 +1,6 @@
 //! A small plain FTP server with faults to order: what arrives is not what it says, or it breaks.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,15 +15,23 @@ pub(crate) struct Liar {
     pub(crate) size: usize,
     /// What CKSM CRC32C says; without it, there is no CKSM.
     pub(crate) sum: Option<&'static str>,
+    /// CKSM is announced and refused.
+    pub(crate) no_sum: bool,
     /// The first data transfer breaks off here, together with its control connection.
     pub(crate) cut_at: Option<usize>,
+    /// Transfers to it that break off in the same way, one after the other, when so many bytes have come.
+    pub(crate) cuts: Arc<Mutex<VecDeque<usize>>>,
+    /// CKSM CRC32C tells the truth about stored files.
+    pub(crate) sums: bool,
     /// Names that MLSD tells of the directory `/d`, all of them files of nine bytes; without them,
     /// there is no MLSD.
     pub(crate) names: Vec<&'static str>,
     /// RETR sends a quarter, and a little later another one, and then no more.
     pub(crate) stalls: bool,
-    /// STOR is refused, but only when all the bytes have come.
-    pub(crate) no_store: bool,
+    /// STOR is refused with this, but only when all the bytes have come.
+    pub(crate) no_store: Option<&'static str>,
+    /// STOR ends with a refusal when so many bytes have come, however many are to come.
+    pub(crate) full_at: Option<(usize, &'static str)>,
     /// Refusals that STOR gives first, the last one first.
     pub(crate) busy: Arc<Mutex<Vec<&'static str>>>,
     /// So many transfers are refused when all their bytes have been sent or stored.
@@ -111,7 +119,8 @@ impl Talk {
             "USER" => "331 word".to_owned(),
             "PASS" => "230 in".to_owned(),
             "FEAT" => {
-                let sums = self.liar.sum.map_or("", |_| " CKSM CRC32C:1;\r\n");
+                let summing = self.liar.no_sum || self.liar.sums || self.liar.sum.is_some();
+                let sums = if summing { " CKSM CRC32C:1;\r\n" } else { "" };
                 let mlst = if self.liar.names.is_empty() {
                     ""
                 } else {
@@ -126,6 +135,8 @@ impl Talk {
             "SIZE" => {
                 stored(argument).map_or("550 No such file".to_owned(), |n| format!("213 {n}"))
             }
+            "CKSM" if self.liar.no_sum => "500 cannot sum".to_owned(),
+            "CKSM" if self.liar.sums => self.sum(argument),
             "CKSM" => format!("213 {}", self.liar.sum.unwrap_or_default()),
             "PASV" => {
                 let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -172,6 +183,22 @@ impl Talk {
             "QUIT" => "221 bye".to_owned(),
             _ => "502 no".to_owned(),
         })
+    }
+
+    /// The answer to CKSM: algorithm, offset, length (-1: the rest), path.
+    fn sum(&self, argument: &str) -> String {
+        let words: Vec<&str> = argument.splitn(4, ' ').collect();
+        let files = self.liar.files.lock().unwrap();
+        let Some(file) = files.get(words[3]) else {
+            return "550 No such file".to_owned();
+        };
+        let start: usize = words[1].parse().unwrap();
+        let end = words[2]
+            .parse()
+            .map_or(file.len(), |length: usize| start + length);
+        let mut digest = data::digest::Digest::new(proto::checksum::Algorithm::Crc32c);
+        digest.update(&file[start..end]);
+        format!("213 {}", digest.finish())
     }
 
     fn list(&mut self) -> String {
@@ -230,15 +257,21 @@ impl Talk {
         if let Some(refusal) = self.liar.busy.lock().unwrap().pop() {
             return Some(refusal.to_owned());
         }
-        if self.liar.no_store {
+        if let Some(refusal) = self.liar.no_store {
             let (mut data, _) = self.passive.take().unwrap().accept().unwrap();
             let _ = data.read_to_end(&mut Vec::new());
-            return Some("550 Permission denied".to_owned());
+            return Some(refusal.to_owned());
         }
         let mut data = self.data();
+        if let Some((most, refusal)) = self.liar.full_at {
+            let _ = data.take(most as u64).read_to_end(&mut Vec::new());
+            return Some(refusal.to_owned());
+        }
         let start = std::mem::take(&mut self.rest);
         let mut bytes = Vec::new();
-        match self.liar.cut_at {
+        let cut = self.liar.cut_at;
+        let cut = cut.or_else(|| self.liar.cuts.lock().unwrap().pop_front());
+        match cut {
             Some(end) => drop(data.take(end as u64).read_to_end(&mut bytes)),
             None => drop(data.read_to_end(&mut bytes)),
         }
@@ -247,6 +280,6 @@ impl Talk {
         file.truncate(start);
         file.extend(bytes);
         drop(files);
-        self.liar.cut_at.is_none().then(|| self.verdict())
+        cut.is_none().then(|| self.verdict())
     }
 }

@@ -268,6 +268,25 @@ async fn a_local_copy_leaves_no_journal_that_tells_of_other_bytes() {
     assert_eq!(names(here.path()), ["f", "t"]);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_local_copy_discards_the_journal_of_a_get_before_it_writes() {
+    let here = tempfile::tempdir().unwrap();
+    let path = |name: &str| here.path().join(name);
+    std::fs::write(path("t.longhaul-partial"), "of a get").unwrap();
+    std::fs::write(path("t.longhaul-journal"), "of a get").unwrap();
+    let under_way = UnderWay::to(path("t").to_str().unwrap()).await;
+    assert_eq!(names(here.path()), ["t.longhaul-partial"]);
+    under_way.ends().await;
+    // One that cannot be removed would tell of bytes that are gone.
+    std::fs::write(path("t.longhaul-partial"), "of a get").unwrap();
+    std::fs::create_dir(path("t.longhaul-journal")).unwrap();
+    let from = plant_other(&path("f"));
+    let (summary, _) = copy(&[&from], path("t").to_str().unwrap(), &options()).await;
+    assert_eq!(summary.exit, Exit::Local, "{:?}", summary.first_failure);
+    let left = std::fs::read(path("t.longhaul-partial")).unwrap();
+    assert_eq!(left, b"of a get");
+}
+
 /// The outcome of a put whose server answers STOR with these refusals first.
 async fn put_to_busy(refusals: &[&'static str], options: &CopyOptions) -> (Summary, usize) {
     let liar = Liar {
@@ -397,16 +416,19 @@ async fn what_has_a_hash_for_its_partial_name_is_found_finished_and_removed() {
     assert_eq!(names(&server.root()), Vec::<String>::new());
 }
 
-/// A tree of two files, and an unfinished third.
+/// What was moved out of the way of `x`, and could not be moved back.
+const ASIDE: &str = "x.longhaul-partial.old";
+
+/// A tree of two files and one that was moved out of the way, and an unfinished fourth.
 fn plant(top: &Path) {
     std::fs::create_dir(top).unwrap();
-    for name in ["x", "y", "x.longhaul-partial", "x.longhaul-journal"] {
+    for name in ["x", "y", ASIDE, "x.longhaul-partial", "x.longhaul-journal"] {
         std::fs::write(top.join(name), name).unwrap();
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unfinished_files_in_a_tree_are_skipped_and_named() {
+async fn unfinished_files_in_a_tree_are_skipped_and_named_and_one_moved_aside_is_copied() {
     let (server, other) = (Server::start().await, Server::start().await);
     let here = tempfile::tempdir().unwrap();
     plant(&here.path().join("d"));
@@ -425,13 +447,13 @@ async fn unfinished_files_in_a_tree_are_skipped_and_named() {
     ] {
         let (summary, seen) = copy(&[&from], &to, &recursive).await;
         assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
-        assert_eq!((summary.files, summary.skipped), (2, 2));
+        assert_eq!((summary.files, summary.skipped), (3, 2));
         let named = |e: &Event| {
             matches!(e, Event::Skipped { source, reason }
                 if source.contains("x.longhaul-") && reason.contains("unfinished"))
         };
         assert_eq!(seen.count(named), 2);
     }
-    assert_eq!(names(Path::new(&back)), ["x", "y"]);
-    assert_eq!(names(&server.root().join("t")), ["x", "y"]);
+    assert_eq!(names(Path::new(&back)), ["x", ASIDE, "y"]);
+    assert_eq!(names(&server.root().join("t")), ["x", ASIDE, "y"]);
 }

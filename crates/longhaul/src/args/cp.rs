@@ -72,8 +72,8 @@ pub(crate) struct CpArgs {
     /// Go on from what an earlier, interrupted copy left, after checking that it still fits
     #[arg(long)]
     resume: bool,
-    /// Verify by checksum: `auto` (the cheapest that both ends have), `none` (size only), or
-    /// one of crc32c crc32 adler32 blake3 sha256 sha1 md5 sha512
+    /// Verify by checksum: `auto` (the cheapest that both ends have), `none` (not verified: the number
+    /// of bytes alone is compared), or one of crc32c crc32 adler32 blake3 sha256 sha1 md5 sha512
     #[arg(long, value_name = "auto|none|ALG", default_value = "auto", value_parser = verify)]
     verify: Verify,
     /// Send and receive no faster than this, all files together, in bits per second (k M G). Between

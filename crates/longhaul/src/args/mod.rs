@@ -26,7 +26,7 @@ Exit codes:
   4    no such file or directory
   5    cannot reach the peer, or lost it after all retries
   6    integrity mismatch: what arrived is not what was sent
-  7    local disk or file error, or another copy is writing the destination
+  7    disk or file error: a local one, or the destination is full; or another copy is writing it
   8    protocol error: the peer refused for another reason
   9    lab: the emulator could not keep up; the run is invalid
   130  interrupted";

@@ -48,9 +48,13 @@ impl Rate {
 
 impl Bar {
     pub(super) fn new() -> Self {
-        let bar = ProgressBar::new(0);
+        let bar = Self::over(ProgressBar::new(0));
+        bar.bar.enable_steady_tick(Duration::from_millis(200));
+        bar
+    }
+
+    fn over(bar: ProgressBar) -> Self {
         show_share(&bar, false);
-        bar.enable_steady_tick(Duration::from_millis(200));
         Self {
             bar,
             rate: Mutex::default(),
@@ -144,7 +148,88 @@ impl Drop for Bar {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+    use std::sync::Arc;
+
+    use indicatif::{ProgressDrawTarget, TermLike};
+
     use super::*;
+
+    /// A terminal that keeps what was written.
+    #[derive(Debug, Clone, Default)]
+    struct Screen(Arc<Mutex<String>>);
+
+    impl TermLike for Screen {
+        fn width(&self) -> u16 {
+            80
+        }
+
+        fn move_cursor_up(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn move_cursor_down(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn move_cursor_right(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn move_cursor_left(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn write_line(&self, text: &str) -> io::Result<()> {
+            self.write_str(text)
+        }
+
+        fn write_str(&self, text: &str) -> io::Result<()> {
+            self.0.lock().unwrap().push_str(text);
+            Ok(())
+        }
+
+        fn clear_line(&self) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn flush(&self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn where_the_size_is_unknown_no_percentage_is_shown() {
+        let screen = Screen::default();
+        let target = ProgressDrawTarget::term_like(Box::new(screen.clone()));
+        let bar = Bar::over(ProgressBar::with_draw_target(Some(0), target));
+        let shown = |event: Event| {
+            bar.event(event);
+            screen.0.lock().unwrap().clear();
+            bar.bar.force_draw();
+            screen.0.lock().unwrap().clone()
+        };
+        let planned = |bytes| Event::Planned { files: 1, bytes };
+        let safe = |safe| Event::Progress {
+            bytes: safe,
+            safe,
+            streams: 1,
+            buffer_bytes: 0,
+            limiter: None,
+        };
+        shown(planned(0));
+        let unknown = shown(safe(5));
+        assert!(
+            unknown.contains("5 B") && !unknown.contains('%'),
+            "{unknown}"
+        );
+        shown(planned(10));
+        let known = shown(safe(5));
+        assert!(known.contains("50%"), "{known}");
+        // More came than was announced.
+        let more = shown(safe(11));
+        assert!(more.contains("11 B") && !more.contains('%'), "{more}");
+    }
 
     #[test]
     fn time_left_is_in_units_that_people_read() {

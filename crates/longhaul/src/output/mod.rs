@@ -61,11 +61,7 @@ fn people_summary(s: &Summary) -> String {
         show_rate(s.goodput_bps),
     );
     if s.files > 0 {
-        text.push_str(&match s.verified.as_str() {
-            "none" => ", not verified".into(),
-            "size" => ", verified by size only, without a checksum".into(),
-            how => format!(", verified by {how}"),
-        });
+        text.push_str(&verified(&s.verified));
     }
     if s.kept > 0 {
         text.push_str(&format!("; kept {}", count(s.kept, "existing file")));
@@ -77,6 +73,15 @@ fn people_summary(s: &Summary) -> String {
         text.push_str(&format!("; {} failed", s.failed));
     }
     text
+}
+
+/// The end of a summary that says what was compared.
+fn verified(how: &str) -> String {
+    match how {
+        "none" => ", not verified".to_owned(),
+        "size" => ", verified by size only, without a checksum".to_owned(),
+        how => format!(", verified by {how}"),
+    }
 }
 
 /// What a progress line says of the streams, to follow the rate: their number, their largest buffer,
@@ -168,6 +173,8 @@ fn notice(event: &Event) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
+
     use super::*;
 
     /// Clears the screen, turns the direction, and pretends to be another line.
@@ -211,6 +218,19 @@ mod tests {
         let name = b"a\x1b[2J\xff";
         assert_eq!(listed(name, false), name);
         assert_eq!(listed(name, true), b"a\\x1b[2J\\xff");
+    }
+
+    #[test]
+    fn help_and_summary_call_a_copy_with_verify_none_the_same() {
+        let mut cli = crate::args::Cli::command();
+        let help = cli.find_subcommand_mut("cp").unwrap().render_long_help();
+        let words: Vec<String> = help
+            .to_string()
+            .split_whitespace()
+            .map(str::to_owned)
+            .collect();
+        assert!(words.join(" ").contains("`none` (not verified:"), "{help}");
+        assert_eq!(verified("none"), ", not verified");
     }
 
     #[test]

@@ -23,12 +23,32 @@ pub fn takes_commands_ahead(greeting: &Reply) -> bool {
     greeting.code == 220 && greeting.lines.iter().any(names)
 }
 
-/// Whether a server with this greeting reads a byte 255 of a command as the beginning of a Telnet sequence
-/// (RFC 854), so that one in a name is to be sent twice: longhaul and ProFTPD do. vsftpd takes every byte as
-/// it is.
-pub fn reads_telnet(greeting: &Reply) -> bool {
-    let names = |line: &Vec<u8>| line.windows(7).any(|word| word == b"ProFTPD");
-    takes_commands_ahead(greeting) || greeting.lines.iter().any(names)
+/// What a server makes of a byte 255 in a command, which begins a Telnet sequence (RFC 854).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Telnet {
+    /// It takes every byte as it is (vsftpd), as far as is known.
+    #[default]
+    Ignored,
+    /// It reads two of them as one (longhaul, ProFTPD), so that one in a name is to be sent twice.
+    Doubled,
+    /// It drops them, and what follows as well (globus-gridftp-server), so that no name that holds one can
+    /// be told.
+    Dropped,
+}
+
+impl Telnet {
+    /// What a server with this greeting does.
+    pub fn of(greeting: &Reply) -> Self {
+        let says = |word: &str| {
+            let names = |line: &Vec<u8>| line.windows(word.len()).any(|w| w == word.as_bytes());
+            greeting.lines.iter().any(names)
+        };
+        match () {
+            () if takes_commands_ahead(greeting) || says("ProFTPD") => Self::Doubled,
+            () if says("GridFTP Server") => Self::Dropped,
+            () => Self::Ignored,
+        }
+    }
 }
 
 impl Dialogue {

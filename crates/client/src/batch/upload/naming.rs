@@ -118,6 +118,10 @@ impl Upload<'_> {
             });
         }
         let old = [stored, b".old"].concat();
+        if facts(session, &old).await?.is_some() {
+            // A file that an earlier copy moved out of the way, which may be the only one of its kind.
+            return Err(refusal);
+        }
         match session.rename(self.path, &old).await {
             Err(failure) if failure.transient => return Err(failure.into()),
             Err(_) => return Err(refusal),

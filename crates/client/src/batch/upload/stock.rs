@@ -27,6 +27,7 @@ impl Upload<'_> {
         source: (&mut End<'_>, Option<&Features>),
         session: &mut Session,
     ) -> Result<(), Failure> {
+        session.check_path(self.path)?;
         self.has_sum = check.algorithm().is_some();
         if self.prepared {
             return self.take_stock(identity.size, source, session).await;

@@ -50,7 +50,7 @@ impl ControlChannel {
         self.ahead.drain(..count);
         self.awaiting += count;
         for _ in 0..count {
-            self.final_reply().await?;
+            self.final_reply_of_long_work().await?;
         }
         Ok(())
     }
