@@ -17,7 +17,7 @@ use proto::ranges::RangeSet;
 pub(crate) const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// Longer than anything in these tests takes, on however busy a machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits until something is so.
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
@@ -52,8 +52,8 @@ pub(crate) fn settings(mode: Mode) -> Settings {
     Settings {
         mode,
         block: 64 << 10,
-        stall: Duration::from_secs(5),
-        connect: Duration::from_secs(5),
+        stall: PATIENCE,
+        connect: PATIENCE,
         ..Settings::default()
     }
 }

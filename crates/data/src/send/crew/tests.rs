@@ -64,8 +64,8 @@ fn slow(streams: usize) -> Settings {
         block: 64 << 10,
         rate: Some(RateLimit::new(RATE)),
         sum: Some(Algorithm::Md5),
-        stall: Duration::from_secs(5),
-        connect: Duration::from_secs(5),
+        stall: Duration::from_secs(60),
+        connect: Duration::from_secs(60),
         ..Settings::default()
     }
 }
