@@ -47,7 +47,7 @@ impl Running {
             listen: (Ipv4Addr::LOCALHOST, 0).into(),
             root,
             anonymous: Some(Anonymous::Rw),
-            stall_timeout: Duration::from_secs(10),
+            stall_timeout: Duration::from_secs(60),
             ..ServerConfig::default()
         };
         change(&mut config);
