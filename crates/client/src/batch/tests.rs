@@ -20,7 +20,7 @@ pub(crate) fn options() -> CopyOptions {
         resume: false,
         verify: Verify::Auto,
         limit_rate: None,
-        timeout: Duration::from_secs(5),
+        timeout: Duration::from_secs(60),
         retries: 0,
         trace: None,
         io: data::job::IoMethod::Auto,
