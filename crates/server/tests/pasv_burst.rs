@@ -37,7 +37,7 @@ fn read_until(stream: &mut TcpStream, mark: &[u8], times: usize) {
 fn log_in(address: SocketAddr) -> TcpStream {
     let mut stream = TcpStream::connect(address).unwrap();
     stream
-        .set_read_timeout(Some(Duration::from_secs(30)))
+        .set_read_timeout(Some(Duration::from_secs(60)))
         .unwrap();
     stream.write_all(b"USER ftp\r\nPASS x@\r\n").unwrap();
     read_until(&mut stream, b"230 ", 1);

@@ -13,7 +13,7 @@ pub(crate) fn options() -> CopyOptions {
         transfer: TransferOptions {
             buffers: Buffers::default(),
             block: 1 << 18,
-            stall: Duration::from_secs(5),
+            stall: Duration::from_secs(60),
             ..TransferOptions::default()
         },
         max_streams: 64,

@@ -1,12 +1,13 @@
 //! Cut connections, servers that refuse, disks that are full, sources that change.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use client::{CopyOptions, Event, Exit, Parallelism};
 
 use crate::liar::Liar;
-use crate::support::{Server, copy, limited, names, noise, options, streams, until};
+use crate::support::{Recorder, Server, copy, limited, names, noise, options, streams, until};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cut_get_goes_on_where_it_was() {
@@ -258,10 +259,11 @@ async fn what_is_called_safe_is_what_the_server_confirmed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stall_between_servers_is_noticed_also_in_stream_mode() {
     let bytes = noise(4 << 20);
+    let go_on = Arc::new(AtomicBool::new(false));
     let liar = Liar {
         size: bytes.len(),
         sent: bytes,
-        stalls: true,
+        stalls: Some(Arc::clone(&go_on)),
         ..Liar::default()
     };
     let server = Server::start().await;
@@ -271,7 +273,15 @@ async fn a_stall_between_servers_is_noticed_also_in_stream_mode() {
         ..streams(1)
     };
     impatient.transfer.stall = Duration::from_secs(5);
-    let (summary, seen) = copy(&[&url], &server.user_url("g"), &impatient).await;
+    let seen = Arc::new(Recorder::default());
+    let quarter = |e: &Event| matches!(e, Event::Progress { bytes, .. } if *bytes == 1 << 20);
+    let (from, to) = ([url], server.user_url("g"));
+    let copying = client::copy(&from, &to, &impatient, seen.clone());
+    let going_on = async {
+        until("a quarter is told", || seen.count(quarter) > 0).await;
+        go_on.store(true, Ordering::SeqCst);
+    };
+    let (summary, ()) = tokio::join!(copying, going_on);
     assert_eq!(
         summary.exit,
         Exit::Unreachable,
@@ -280,8 +290,6 @@ async fn a_stall_between_servers_is_noticed_also_in_stream_mode() {
     );
     let message = summary.first_failure.unwrap().message;
     assert!(message.contains("stood at 2097152 bytes"), "{message}");
-    let quarter = |e: &Event| matches!(e, Event::Progress { bytes, .. } if *bytes == 1 << 20);
-    assert!(seen.count(quarter) > 0);
     assert_eq!(names(&server.root()), ["g.longhaul-partial"]);
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Faults and abilities.
@@ -26,8 +26,8 @@ pub(crate) struct Liar {
     /// Names that MLSD tells of the directory `/d`, all of them files of nine bytes; without them,
     /// there is no MLSD.
     pub(crate) names: Vec<&'static str>,
-    /// RETR sends a quarter, and a little later another one, and then no more.
-    pub(crate) stalls: bool,
+    /// RETR sends a quarter, another one once this is set, and then no more.
+    pub(crate) stalls: Option<Arc<AtomicBool>>,
     /// STOR is refused with this, but only when all the bytes have come.
     pub(crate) no_store: Option<&'static str>,
     /// STOR ends with a refusal when so many bytes have come, however many are to come.
@@ -220,11 +220,13 @@ impl Talk {
 
     fn send(&mut self) -> Option<String> {
         let mut data = self.data();
-        if self.liar.stalls {
-            for quarter in self.liar.sent.chunks(self.liar.sent.len() / 4).take(2) {
-                let _ = data.write_all(quarter);
-                std::thread::sleep(std::time::Duration::from_millis(2500));
+        if let Some(go_on) = &self.liar.stalls {
+            let (first, second) = self.liar.sent.split_at(self.liar.sent.len() / 4);
+            let _ = data.write_all(first);
+            while !go_on.load(Ordering::SeqCst) {
+                std::thread::sleep(std::time::Duration::from_millis(5));
             }
+            let _ = data.write_all(&second[..first.len()]);
             // Whoever receives has had enough.
             let _ = data.read_to_end(&mut Vec::new());
             return None;

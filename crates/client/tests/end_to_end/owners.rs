@@ -396,7 +396,7 @@ async fn what_has_a_hash_for_its_partial_name_is_found_finished_and_removed() {
     cut().await;
     assert_eq!(left(), 1);
     let remote = client::RemoteOptions {
-        timeout: Duration::from_secs(20),
+        timeout: Duration::from_secs(60),
     };
     client::remove(&server.url(&name), false, &remote)
         .await

@@ -188,7 +188,7 @@ async fn removing_a_tree_removes_its_links_and_nothing_outside() {
     let server = Server::start().await;
     linked(&server);
     let options = client::RemoteOptions {
-        timeout: std::time::Duration::from_secs(10),
+        timeout: std::time::Duration::from_secs(60),
     };
     client::remove(&server.url("t"), true, &options)
         .await

@@ -172,7 +172,7 @@ fn the_last_lane_waits_for_connections_under_way() {
         drop(tickets.remove(0));
         assert!(ended.recv_timeout(soon).is_err());
         let mut second = tickets.remove(0).join(&late);
-        assert_eq!(ended.recv_timeout(Duration::from_secs(5)).unwrap(), None);
+        assert_eq!(ended.recv_timeout(Duration::from_secs(60)).unwrap(), None);
         assert_eq!(second.end(), Some(2));
     });
     assert!(!lanes.take_refused());

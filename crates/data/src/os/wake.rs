@@ -64,7 +64,6 @@ pub fn wait_any(fds: &mut [PollFd<'_>], timeout: Duration) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Instant;
 
     #[test]
     fn ringing_ends_a_wait_until_it_is_quieted() {
@@ -74,9 +73,8 @@ mod tests {
                 std::thread::sleep(Duration::from_millis(10));
                 wake.ring();
             });
-            let begin = Instant::now();
-            let ready = wait([(wake.as_fd(), PollFlags::IN)], Duration::from_secs(5)).unwrap();
-            assert!(ready[0] && begin.elapsed() < Duration::from_secs(1));
+            let hour = Duration::from_secs(3600);
+            assert!(wait([(wake.as_fd(), PollFlags::IN)], hour).unwrap()[0]);
         });
         let zero = Duration::ZERO;
         assert!(wait([(wake.as_fd(), PollFlags::IN)], zero).unwrap()[0]);

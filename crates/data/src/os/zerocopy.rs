@@ -82,7 +82,7 @@ mod tests {
             .send_with_flags(&data, FLAG)
             .unwrap();
         far.read_exact(&mut vec![0; sent]).unwrap();
-        for _ in 0..100 {
+        for _ in 0..15_000 {
             if let Some(done) = completion(near.as_fd()).unwrap() {
                 assert_eq!(done, (0, 0));
                 return;

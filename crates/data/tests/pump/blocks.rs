@@ -13,7 +13,7 @@ use data::store::memory::MemorySink;
 use proto::command::Mode;
 use proto::eblock::{BlockError, Flags, Header};
 
-use crate::ends::{ANY, LOCALHOST, Outcome, listen, settings, sink};
+use crate::ends::{ANY, LOCALHOST, Outcome, listen, settings, sink, until};
 
 /// A header by hand, with its data.
 pub(crate) fn block(flags: u8, offset: u64, data: &[u8]) -> Vec<u8> {
@@ -36,26 +36,30 @@ pub(crate) fn connect(to: SocketAddr, bytes: &[u8]) -> TcpStream {
     stream
 }
 
-/// Receives while `peer` acts; also how long it took.
-pub(crate) fn receive_with(
+/// Receives while `peer` acts; also how long it took. What the peer returns, such as its
+/// connections, stays until the transfer has ended.
+pub(crate) fn receive_with<T: Send>(
     channel: &mut Channel,
     plan: RecvPlan,
     settings: &Settings,
     control: &Arc<Control>,
-    peer: impl FnOnce() + Send,
+    peer: impl FnOnce() -> T + Send,
 ) -> (MemorySink, Outcome, Duration) {
     let (stored, target) = sink();
     let begin = Instant::now();
-    let outcome = std::thread::scope(|scope| {
-        scope.spawn(peer);
-        data::recv::run(channel, &target, &plan, settings, control)
+    let (outcome, took) = std::thread::scope(|scope| {
+        let peer = scope.spawn(peer);
+        let outcome = data::recv::run(channel, &target, &plan, settings, control);
+        let took = begin.elapsed();
+        drop(peer.join().unwrap());
+        (outcome, took)
     });
-    (stored, outcome, begin.elapsed())
+    (stored, outcome, took)
 }
 
-pub(crate) fn receive(
+pub(crate) fn receive<T: Send>(
     plan: RecvPlan,
-    peer: impl FnOnce(SocketAddr) + Send,
+    peer: impl FnOnce(SocketAddr) -> T + Send,
 ) -> (MemorySink, Outcome) {
     let (mut channel, address) = listen(Accept::Only(LOCALHOST));
     let control = Arc::default();
@@ -73,7 +77,6 @@ pub(crate) fn receive(
 fn receive_all(senders: &[Vec<Vec<u8>>]) -> (MemorySink, Outcome) {
     receive(ANY, |to| {
         let streams: Vec<_> = senders.iter().map(|s| connect(to, &s.concat())).collect();
-        std::thread::sleep(Duration::from_millis(20));
         drop(streams);
     })
 }
@@ -153,60 +156,74 @@ fn headers_may_be_split_anywhere() {
 
 #[test]
 fn eof_of_none_ends_at_once() {
-    let (_, outcome) = receive(ANY, |to| {
-        let _open = connect(to, &block(EOF, 0, b""));
-        std::thread::sleep(Duration::from_millis(50));
-    });
+    let (_, outcome) = receive(ANY, |to| connect(to, &block(EOF, 0, b"")));
     assert_eq!(outcome.unwrap().bytes, 0);
+}
+
+/// The second connection comes when the first one has ended. Whether that was in time.
+fn with_a_late_connection() -> bool {
+    let (mut channel, address) = listen(Accept::Any);
+    let control = Arc::new(Control::new());
+    let settings = settings(Mode::Extended);
+    let (stored, outcome, _) = receive_with(&mut channel, ANY, &settings, &control, || {
+        let first = [block(DATA, 0, b"abc"), block(EOD, 0, b"")].concat();
+        drop(connect(address, &first));
+        until("the first connection has ended", || {
+            control.bytes() == 3 && control.streams() == 0
+        });
+        let second = [block(DATA, 3, b"def"), block(EOF | EOD, 2, b"")].concat();
+        // The listener is gone after the grace.
+        let stream = TcpStream::connect(address);
+        stream.and_then(|mut stream| stream.write_all(&second)).ok();
+    });
+    if let Err(error) = outcome {
+        assert!(matches!(error, DataError::Block { .. }), "{error:?}");
+        return false;
+    }
+    assert_eq!(stored.bytes(), b"abcdef");
+    true
 }
 
 #[test]
 fn a_connection_may_come_late() {
-    let (stored, outcome) = receive(ANY, |to| {
-        let first = connect(to, &[block(DATA, 0, b"abc"), block(EOD, 0, b"")].concat());
-        std::thread::sleep(Duration::from_millis(100));
-        drop(first);
-        std::thread::sleep(Duration::from_millis(100));
-        connect(
-            to,
-            &[block(DATA, 3, b"def"), block(EOF | EOD, 2, b"")].concat(),
-        );
-    });
-    outcome.unwrap();
-    assert_eq!(stored.bytes(), b"abcdef");
+    // The grace is a second: a busy machine may use it up, but not every time.
+    assert!((0..10).any(|_| with_a_late_connection()));
 }
 
 #[test]
 fn strangers_do_no_harm() {
     let (stored, outcome) = receive(ANY, |to| {
-        let _http = connect(to, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-        let _ssh = connect(to, b"SSH-2.0-scanner\r\n\r\n\r\n");
+        let http = connect(to, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        let ssh = connect(to, b"SSH-2.0-scanner\r\n\r\n\r\n");
         drop(connect(to, b""));
         drop(connect(to, b"half a head"));
-        let _silent = connect(to, b"");
-        std::thread::sleep(Duration::from_millis(30));
-        let _peer = connect(to, &[block(EOD, 0, b"abc"), block(EOF, 1, b"")].concat());
-        let _end = connect(to, &block(EOF, 1, b""));
-        std::thread::sleep(Duration::from_millis(50));
+        let silent = connect(to, b"");
+        let peer = connect(to, &[block(EOD, 0, b"abc"), block(EOF, 1, b"")].concat());
+        let end = connect(to, &block(EOF, 1, b""));
+        (http, ssh, silent, peer, end)
     });
     outcome.unwrap();
     assert_eq!(stored.bytes(), b"abc");
+}
+
+/// No time-out ends a transfer: a test that ends shows that something else did.
+fn never_out_of_time() -> Settings {
+    let hour = Duration::from_secs(3600);
+    Settings {
+        stall: hour,
+        connect: hour,
+        ..settings(Mode::Extended)
+    }
 }
 
 #[test]
 fn a_break_after_data_fails_and_tells_what_is_safe() {
     let (mut channel, address) = listen(Accept::Any);
     let control = Arc::new(Control::new());
-    let (_, outcome, took) = receive_with(
-        &mut channel,
-        ANY,
-        &settings(Mode::Extended),
-        &control,
-        || {
-            let short = &block(DATA, 100, &[7; 1000])[..517];
-            connect(address, &[&block(DATA, 0, b"abcdef"), short].concat());
-        },
-    );
+    let (_, outcome, _) = receive_with(&mut channel, ANY, &never_out_of_time(), &control, || {
+        let short = &block(DATA, 100, &[7; 1000])[..517];
+        connect(address, &[&block(DATA, 0, b"abcdef"), short].concat());
+    });
     assert!(
         matches!(
             &outcome,
@@ -217,7 +234,6 @@ fn a_break_after_data_fails_and_tells_what_is_safe() {
         ),
         "{outcome:?}"
     );
-    assert!(took < Duration::from_secs(1));
     let safe: Vec<_> = control.stored().iter().map(|r| (r.start, r.end)).collect();
     assert_eq!(safe, [(0, 6), (100, 600)]);
     assert!(!channel.has_cached(false));
@@ -226,10 +242,10 @@ fn a_break_after_data_fails_and_tells_what_is_safe() {
 #[test]
 fn all_gone_without_eof_fails_after_a_short_grace() {
     let (mut channel, address) = listen(Accept::Any);
-    let (_, outcome, took) = receive_with(
+    let (_, outcome, _) = receive_with(
         &mut channel,
         ANY,
-        &settings(Mode::Extended),
+        &never_out_of_time(),
         &Arc::default(),
         || {
             let bytes = [block(DATA, 0, b"abc"), block(EOD, 0, b"")].concat();
@@ -246,7 +262,6 @@ fn all_gone_without_eof_fails_after_a_short_grace() {
         ),
         "{outcome:?}"
     );
-    assert!(took < Duration::from_secs(3), "{took:?}");
 }
 
 #[test]
@@ -257,8 +272,7 @@ fn an_eod_that_never_comes_is_a_stall() {
     for end in [block(EOF | EOD, 2, b""), block(EOD, 0, b"")] {
         let (_, outcome, took) =
             receive_with(&mut channel, ANY, &settings, &Arc::default(), || {
-                let _open = connect(address, &end);
-                std::thread::sleep(Duration::from_millis(700));
+                connect(address, &end)
             });
         assert!(
             matches!(outcome, Err(DataError::Stalled { .. })),
@@ -271,8 +285,7 @@ fn an_eod_that_never_comes_is_a_stall() {
 #[test]
 fn contradicting_ends_and_absurd_counts_fail() {
     let (_, outcome) = receive(ANY, |to| {
-        let _a = connect(to, &[block(EOF, 2, b""), block(EOF, 3, b"")].concat());
-        std::thread::sleep(Duration::from_millis(50));
+        connect(to, &[block(EOF, 2, b""), block(EOF, 3, b"")].concat())
     });
     assert!(
         matches!(
@@ -285,11 +298,10 @@ fn contradicting_ends_and_absurd_counts_fail() {
         "{outcome:?}"
     );
     let (_, outcome) = receive(ANY, |to| {
-        let _a = connect(
+        connect(
             to,
             &[block(DATA, 0, b"x"), block(EOF, 1 << 40, b"")].concat(),
-        );
-        std::thread::sleep(Duration::from_millis(50));
+        )
     });
     assert!(
         matches!(
@@ -310,11 +322,10 @@ fn a_block_beyond_the_limit_is_refused_before_it_is_stored() {
         ..ANY
     };
     let (stored, outcome) = receive(plan, |to| {
-        let _a = connect(
+        connect(
             to,
             &[block(DATA, 0, b"abc"), block(DATA, 4, b"efg")].concat(),
-        );
-        std::thread::sleep(Duration::from_millis(50));
+        )
     });
     assert!(
         matches!(
@@ -329,11 +340,10 @@ fn a_block_beyond_the_limit_is_refused_before_it_is_stored() {
     );
     assert_eq!(stored.bytes(), b"abc");
     let (stored, outcome) = receive(plan, |to| {
-        let _a = connect(
+        connect(
             to,
             &[block(DATA, 3, b"def"), block(EOF | EOD, 1, b"")].concat(),
-        );
-        std::thread::sleep(Duration::from_millis(50));
+        )
     });
     outcome.unwrap();
     assert_eq!(stored.bytes(), b"\0\0\0def");
@@ -346,12 +356,11 @@ fn a_sequential_sink_refuses_blocks_out_of_order() {
     let target: Arc<dyn data::store::Sink> = Arc::new(target);
     let (mut channel, address) = listen(Accept::Any);
     let outcome = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let _a = connect(address, &block(DATA, 3, b"def"));
-            std::thread::sleep(Duration::from_millis(50));
-        });
+        let peer = scope.spawn(|| connect(address, &block(DATA, 3, b"def")));
         let settings = settings(Mode::Extended);
-        data::recv::run(&mut channel, &target, &ANY, &settings, &Arc::default())
+        let outcome = data::recv::run(&mut channel, &target, &ANY, &settings, &Arc::default());
+        drop(peer.join().unwrap());
+        outcome
     });
     assert!(
         matches!(outcome, Err(DataError::Write { .. })),

@@ -18,7 +18,7 @@ use proto::ranges::RangeSet;
 pub(crate) const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// Longer than anything in these tests takes, on however busy a machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits until something is so.
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
@@ -51,11 +51,11 @@ pub(crate) fn settings(mode: Mode) -> Settings {
     Settings {
         options: TransferOptions {
             block: 64 << 10,
-            stall: Duration::from_secs(5),
+            stall: PATIENCE,
             ..TransferOptions::default()
         },
         mode,
-        connect: Duration::from_secs(5),
+        connect: PATIENCE,
         ..Settings::default()
     }
 }

@@ -7,13 +7,16 @@ use std::time::Duration;
 
 use data::channel::Accept;
 use data::error::DataError;
+use data::job::Control;
 use data::options::IoMethod;
 use data::recv::RecvPlan;
 use data::store::file::FileSource;
 use proto::command::Mode;
 
 use crate::blocks::{DATA, EOD, EOF, block, connect, receive_with};
-use crate::ends::{ANY, LOCALHOST, Transfer, listen, pair, pattern, settings, sink, whole};
+use crate::ends::{
+    ANY, LOCALHOST, PATIENCE, Transfer, listen, pair, pattern, settings, sink, until, whole,
+};
 
 #[test]
 fn a_source_that_shrinks_breaks_the_transfer_off() {
@@ -83,7 +86,7 @@ fn a_connection_from_another_host_is_closed_and_the_transfer_goes_on() {
         let (stored, outcome, _) =
             receive_with(&mut channel, ANY, &settings, &Arc::default(), || {
                 let mut evil = stranger(address, &bad);
-                evil.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+                evil.set_read_timeout(Some(PATIENCE)).unwrap();
                 let ended = evil.read(&mut [0; 1]);
                 assert!(
                     matches!(&ended, Ok(0))
@@ -111,9 +114,10 @@ fn any_host_may_be_allowed() {
 fn a_reset_in_mode_s_is_no_end_of_file() {
     let (mut channel, address) = listen(Accept::Any);
     let settings = settings(Mode::Stream);
-    let (_, outcome, _) = receive_with(&mut channel, ANY, &settings, &Arc::default(), || {
+    let control = Arc::new(Control::new());
+    let (_, outcome, _) = receive_with(&mut channel, ANY, &settings, &control, || {
         let peer = connect(address, b"half");
-        std::thread::sleep(Duration::from_millis(50));
+        until("the receiver has it", || control.bytes() == 4);
         socket2::SockRef::from(&peer)
             .set_linger(Some(Duration::ZERO))
             .unwrap();

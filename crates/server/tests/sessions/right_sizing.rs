@@ -34,7 +34,7 @@ struct Peer(BufReader<TcpStream>);
 impl Peer {
     fn new(stream: TcpStream) -> Self {
         stream
-            .set_read_timeout(Some(Duration::from_secs(10)))
+            .set_read_timeout(Some(Duration::from_secs(60)))
             .unwrap();
         Self(BufReader::new(stream))
     }

@@ -49,7 +49,7 @@ impl Running {
             anonymous: Some(Anonymous::Rw),
             ..ServerConfig::default()
         };
-        config.transfer.stall = Duration::from_secs(10);
+        config.transfer.stall = Duration::from_secs(60);
         change(&mut config);
         if config.users.is_some() {
             let users = scratch.path().join("users");

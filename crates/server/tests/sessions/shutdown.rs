@@ -36,49 +36,62 @@ fn a_drain_tells_idle_sessions_and_lets_transfers_finish() {
     server.wait().unwrap();
 }
 
+/// A dialogue that must keep up with the grace of two seconds: a busy machine may delay it, but not
+/// every time.
+fn in_time(dialogue: impl Fn()) {
+    let late = |()| std::panic::catch_unwind(std::panic::AssertUnwindSafe(&dialogue)).is_err();
+    if [(); 3].into_iter().all(late) {
+        dialogue();
+    }
+}
+
 #[test]
 fn a_drain_lets_a_client_finish_what_belongs_to_its_transfer() {
-    let server = Running::start();
-    let mut busy = server.anonymous();
-    let address = busy.pasv();
-    busy.send("STOR .part");
-    let mut data = data_port::connect(address);
-    busy.next(150);
-    server.ask_to_stop();
-    data.write_all(b"hello world").unwrap();
-    drop(data);
-    busy.next(226);
-    // Longer than a single grace in all, never that long between two commands.
-    for _ in 0..9 {
-        std::thread::sleep(Duration::from_millis(300));
-        busy.expect("CKSM MD5 0 -1 .part", 213);
-    }
-    busy.expect("RNFR .part", 350);
-    busy.expect("RNTO up", 250);
-    busy.expect("MFMT 20260102030405 up", 213);
-    assert_eq!(server.stored("up"), b"hello world");
-    busy.send("PASV");
-    busy.next(227);
-    busy.expect("RETR up", 421);
-    busy.closed();
-    server.wait().unwrap();
+    in_time(|| {
+        let server = Running::start();
+        let mut busy = server.anonymous();
+        let address = busy.pasv();
+        busy.send("STOR .part");
+        let mut data = data_port::connect(address);
+        busy.next(150);
+        server.ask_to_stop();
+        data.write_all(b"hello world").unwrap();
+        drop(data);
+        busy.next(226);
+        // Longer than a single grace in all, never that long between two commands.
+        for _ in 0..9 {
+            std::thread::sleep(Duration::from_millis(300));
+            busy.expect("CKSM MD5 0 -1 .part", 213);
+        }
+        busy.expect("RNFR .part", 350);
+        busy.expect("RNTO up", 250);
+        busy.expect("MFMT 20260102030405 up", 213);
+        assert_eq!(server.stored("up"), b"hello world");
+        busy.send("PASV");
+        busy.next(227);
+        busy.expect("RETR up", 421);
+        busy.closed();
+        server.wait().unwrap();
+    });
 }
 
 #[test]
 fn a_drain_waits_for_a_quiet_client_no_longer_than_the_grace() {
-    let server = Running::start();
-    let mut busy = server.anonymous();
-    let address = busy.pasv();
-    busy.send("STOR up");
-    data_port::pour(data_port::connect(address), b"whole");
-    busy.next(150);
-    busy.next(226);
-    // The transfer has just ended: its client may still want something of it.
-    server.ask_to_stop();
-    busy.expect("SIZE up", 213);
-    busy.next(421);
-    busy.closed();
-    server.wait().unwrap();
+    in_time(|| {
+        let server = Running::start();
+        let mut busy = server.anonymous();
+        let address = busy.pasv();
+        busy.send("STOR up");
+        data_port::pour(data_port::connect(address), b"whole");
+        busy.next(150);
+        busy.next(226);
+        // The transfer has just ended: its client may still want something of it.
+        server.ask_to_stop();
+        busy.expect("SIZE up", 213);
+        busy.next(421);
+        busy.closed();
+        server.wait().unwrap();
+    });
 }
 
 #[test]

@@ -39,7 +39,7 @@ fn take_all(listener: &TcpListener) -> (Vec<u8>, usize, Vec<u64>) {
     let (ended, ends) = mpsc::channel();
     let (mut came, mut left) = (0, 0);
     let (mut file, mut told) = (Vec::new(), Vec::new());
-    let until = Instant::now() + Duration::from_secs(30);
+    let until = Instant::now() + Duration::from_secs(60);
     loop {
         assert!(Instant::now() < until, "{left} of {came} streams ended");
         match listener.accept() {
@@ -47,7 +47,7 @@ fn take_all(listener: &TcpListener) -> (Vec<u8>, usize, Vec<u64>) {
                 came += 1;
                 stream.set_nonblocking(false).unwrap();
                 stream
-                    .set_read_timeout(Some(Duration::from_secs(10)))
+                    .set_read_timeout(Some(Duration::from_secs(60)))
                     .unwrap();
                 let ended = ended.clone();
                 std::thread::spawn(move || {

@@ -78,7 +78,7 @@ async fn sums_of_ranges_are_asked_for_in_one_flight() {
 /// Whoever comes next would take the late answer for its own.
 #[tokio::test]
 async fn a_wait_that_is_given_up_makes_the_session_useless_rather_than_wrong() {
-    let acts = script([login_at_once(FEAT, &["MLST /f"]), vec![Wait(2_000)]]);
+    let acts = script([login_at_once(FEAT, &["MLST /f"]), vec![Wait(60_000)]]);
     let (session, _fake) = looking(acts).await;
     let mut session = session.unwrap();
     let limit = Duration::from_millis(50);
@@ -168,12 +168,17 @@ async fn a_connection_that_ends_over_the_flight_is_made_again_with_care() {
 
 #[tokio::test]
 async fn goodbye_needs_no_answer() {
-    let acts = script([login_at_once(FEAT, &[]), vec![Hear("QUIT"), HearEnd]]);
-    let (session, fake) = opened(acts).await;
-    let start = std::time::Instant::now();
-    session.close().await;
-    assert!(start.elapsed() < super::super::FAREWELL);
-    fake.finish().await;
+    let mut shortest = Duration::MAX;
+    // A busy machine may delay one, not each.
+    for _ in 0..3 {
+        let acts = script([login_at_once(FEAT, &[]), vec![Hear("QUIT"), HearEnd]]);
+        let (session, fake) = opened(acts).await;
+        let start = std::time::Instant::now();
+        session.close().await;
+        shortest = shortest.min(start.elapsed());
+        fake.finish().await;
+    }
+    assert!(shortest < super::super::FAREWELL);
 }
 
 #[tokio::test]

@@ -59,7 +59,7 @@ fn slow(streams: usize) -> Settings {
         options: TransferOptions {
             block: 64 << 10,
             rate: Some(RateLimit::new(RATE)),
-            stall: Duration::from_secs(5),
+            stall: Duration::from_secs(60),
             ..TransferOptions::default()
         },
         mode: Mode::Extended,
@@ -67,7 +67,7 @@ fn slow(streams: usize) -> Settings {
         most_streams: 64,
         adapt: true,
         sum: Some(Algorithm::Md5),
-        connect: Duration::from_secs(5),
+        connect: Duration::from_secs(60),
         ..Settings::default()
     }
 }

@@ -18,6 +18,9 @@ struct Net {
     namespaces: Vec<File>,
 }
 
+/// Longer than anything in these tests takes, on however busy a machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// Nothing but a delay.
 fn delay_of(milliseconds: u64) -> Conditions {
     Conditions {
@@ -100,8 +103,7 @@ impl Net {
     fn udp(&self, host: usize) -> UdpSocket {
         let address = (Topology::address(host), 7000);
         let socket = self.on(host, || UdpSocket::bind(address).unwrap());
-        let patience = Duration::from_millis(1500);
-        socket.set_read_timeout(Some(patience)).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
         // A reader that a busy machine wakes late loses nothing.
         rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, 16 << 20).unwrap();
         socket
@@ -115,6 +117,20 @@ impl Net {
         (sender, listener.accept().unwrap().0)
     }
 
+    /// What the engine told last of the first direction, once this is so of it.
+    fn once(&self, is_so: impl Fn(&DirectionReport) -> bool) -> DirectionReport {
+        let start = Instant::now();
+        loop {
+            if let Some(told) = self.engine.snapshot().into_iter().next()
+                && is_so(&told)
+            {
+                return told;
+            }
+            assert!(start.elapsed() < PATIENCE, "{:?}", self.engine.snapshot());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     fn stop(self) -> EngineReport {
         self.engine.stop().unwrap()
     }
@@ -124,16 +140,33 @@ impl Net {
 /// first was sent.
 fn datagrams(net: &Net, count: u32, size: usize) -> Vec<(u32, Duration)> {
     let (sender, receiver) = (net.udp(0), net.udp(1));
+    let arrived = |path: &DirectionReport| path.delivered + path.duplicated;
+    let told = net.engine.snapshot();
+    let before = told
+        .first()
+        .map_or((0, 0), |path| (path.packets, arrived(path)));
     let start = Instant::now();
+    // Silence counts when the engine has nothing more to deliver.
+    let silence = Duration::from_millis(100);
+    receiver.set_read_timeout(Some(silence)).unwrap();
+    let (tell, told) = std::sync::mpsc::channel::<u64>();
     let hear = move || {
         let mut seen = Vec::new();
         let mut buffer = [0; 1500];
-        while let Ok(length) = receiver.recv(&mut buffer) {
+        let mut sum = None;
+        loop {
+            let Ok(length) = receiver.recv(&mut buffer) else {
+                sum = sum.or_else(|| told.try_recv().ok());
+                if sum == Some(seen.len() as u64) {
+                    return seen;
+                }
+                assert!(start.elapsed() < PATIENCE, "{} came", seen.len());
+                continue;
+            };
             assert_eq!(length, size);
             let number = u32::from_be_bytes(buffer[..4].try_into().unwrap());
             seen.push((number, start.elapsed()));
         }
-        seen
     };
     let heard = std::thread::spawn(hear);
     for number in 0..count {
@@ -146,6 +179,11 @@ fn datagrams(net: &Net, count: u32, size: usize) -> Vec<(u32, Duration)> {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
+    let done = net.once(|path| {
+        let gone = path.delivered + path.losses + path.queue_drops;
+        path.packets >= before.0 + u64::from(count) && gone == path.packets
+    });
+    tell.send(arrived(&done) - before.1).unwrap();
     heard.join().unwrap()
 }
 
@@ -189,7 +227,8 @@ fn a_round_trip_takes_twice_the_delay() {
     let (one, other) = (net.udp(0), net.udp(1));
     let echo = std::thread::spawn(move || {
         let mut buffer = [0; 100];
-        while let Ok((length, from)) = other.recv_from(&mut buffer) {
+        for _ in 0..25 {
+            let (length, from) = other.recv_from(&mut buffer).unwrap();
             other.send_to(&buffer[..length], from).unwrap();
         }
     });
@@ -301,7 +340,7 @@ fn super_packets_lose_single_segments() {
     let data = pattern(8_000_000);
     assert!(transfer(&net, &data) == data, "the stream has changed");
     // The connection's last packets are still under way.
-    std::thread::sleep(Duration::from_millis(30));
+    net.once(|path| path.packets > 5000 && path.packets == path.delivered + path.losses);
     let report = net.stop();
     let path = &report.directions[0];
     // 1448 bytes of data a packet at most.
@@ -378,7 +417,7 @@ fn stopping_is_prompt_and_forgets_what_is_under_way() {
     let socket = net.udp(0);
     let to = (Topology::address(1), 7000);
     socket.send_to(b"late", to).unwrap();
-    std::thread::sleep(Duration::from_millis(20));
+    net.once(|path| path.packets == 1);
     // It does not wait for the minute that the datagram needs.
     let start = Instant::now();
     let report = net.stop();

@@ -102,9 +102,12 @@ impl Ending {
         }
         let began = Instant::now();
         loop {
+            // Looked at before the clock: a thread that was descheduled for longer than it may wait
+            // finds the later tick all the same.
+            let in_time = began.elapsed() < LONGEST_TICK;
             let clock = file_clock();
             let state = Identity::of(self.sink.file()).map_err(|error| self.failed(&error))?;
-            let may_wait = state.size >= WORTH_A_TICK && began.elapsed() < LONGEST_TICK;
+            let may_wait = state.size >= WORTH_A_TICK && in_time;
             if state.tells_changes(clock) || !may_wait {
                 self.files.sums.put(state, clock, algorithm, sum.to_owned());
                 return Ok(());

@@ -56,7 +56,7 @@ fn who_does_not_finish_the_greeting_is_closed_in_time() {
     let begin = Instant::now();
     while link.watch().count() < 2 {
         link.on_ready(Duration::ZERO, &[HERE]);
-        assert!(begin.elapsed() < Duration::from_secs(5));
+        assert!(begin.elapsed() < PATIENCE);
     }
     link.on_ready(Duration::from_secs(2), &[HERE]);
     assert_eq!(link.watch().count(), 2);
@@ -149,7 +149,7 @@ fn a_peer_that_does_not_read_loses_the_channel() {
         if events.contains(&Event::Lost) {
             return;
         }
-        assert!(begin.elapsed() < Duration::from_secs(20));
+        assert!(begin.elapsed() < PATIENCE);
     }
 }
 
