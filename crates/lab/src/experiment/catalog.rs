@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn experiments_about_tcp_as_it_comes_leave_the_congestion_control_to_the_system() {
+    fn experiments_about_tcp_as_it_comes_leave_congestion_control_and_buffers_to_the_system() {
         for (name, _) in EXPERIMENTS {
             let definition = known(name).unwrap().definition;
             let about_tcp = ["bbc", "drs", "loopback", "auto-vs-kernel"];
@@ -182,12 +182,17 @@ mod tests {
             }
             let cc = definition.parameters.get("cc").map(String::as_str);
             assert_eq!(cc, Some("system"), "{name}");
+            let sizing = definition.parameters.get("sizing").map(String::as_str);
+            let buffers_as_they_come = ["bbc-5.1", "bbc-5.2", "bbc-5.4"].contains(name);
+            assert_eq!(sizing == Some("kernel"), buffers_as_they_come, "{name}");
             for key in &definition.programs.full {
                 let variant = definition.variants.get(key);
                 let key = variant.map_or(key, |v| &v.program);
                 let text = find(PROGRAMS, key).unwrap();
                 let pinned = text.contains(r#"["--cc", "{cc}"]"#);
                 assert_eq!(pinned, key.starts_with("longhaul"), "{name}: {key}");
+                let leaves = text.contains(r#"["--buffer", "{sizing}"]"#);
+                assert!(sizing.is_none() || key != "longhaul" || leaves, "{name}");
             }
         }
     }
