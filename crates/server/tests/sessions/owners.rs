@@ -349,7 +349,7 @@ fn a_store_that_nobody_sends_to_keeps_the_old_file() {
 #[test]
 fn a_store_whose_connection_breaks_without_a_byte_keeps_the_old_file() {
     // The server waits so long for somebody else to connect.
-    let server = Running::with(|config| config.stall_timeout = Duration::from_secs(1));
+    let server = Running::with(|config| config.transfer.stall = Duration::from_secs(1));
     let old = server.file("f", 1000);
     for name in ["f", "new"] {
         let mut client = server.anonymous();

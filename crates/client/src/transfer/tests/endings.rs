@@ -20,10 +20,8 @@ async fn a_server_that_sends_preliminary_replies_without_end_does_not_hold_the_c
     .await;
     let opening = Session::open(&fake.server, Duration::from_secs(3600));
     let mut session = opening.await.unwrap();
-    let spec = TransferSpec {
-        timeout: Duration::from_secs(3600),
-        ..spec()
-    };
+    let mut spec = spec();
+    spec.options.stall = Duration::from_secs(3600);
     let storing = store(&mut session, b"hello", &spec);
     let ended = tokio::time::timeout(PATIENCE, storing).await;
     let failure = ended.expect("it waits for ever").unwrap_err();
