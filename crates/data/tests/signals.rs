@@ -17,7 +17,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use data::channel::{Accept, Channel, ListenOptions};
-use data::job::{Control, IoMethod, Report, Settings};
+use data::job::{Control, Report, Settings};
+use data::options::{Buffers, IoMethod, TransferOptions};
 use data::recv::RecvPlan;
 use data::send::SendPlan;
 use data::store::file::{FileSink, FileSource};
@@ -93,11 +94,13 @@ fn content() -> Vec<u8> {
 
 fn settings(mode: Mode, io: IoMethod) -> Settings {
     Settings {
+        options: TransferOptions {
+            io,
+            block: 256 << 10,
+            ..TransferOptions::default()
+        },
         mode,
-        io,
         streams: if mode == Mode::Extended { 3 } else { 1 },
-        block: 256 << 10,
-        stall: Duration::from_secs(60),
         connect: Duration::from_secs(60),
         ..Settings::default()
     }
@@ -113,9 +116,7 @@ fn pass(
         ip: IpAddr::V4(Ipv4Addr::LOCALHOST),
         ports: None,
         accept: Accept::Any,
-        send_buffer: None,
-        receive_buffer: None,
-        sizing: receiver.sizing,
+        buffers: Buffers::sized(receiver.options.buffers.sizing),
     })
     .unwrap();
     let mut sending = Channel::connect_to(vec![receiving.local_addr().unwrap()], None);
@@ -200,12 +201,12 @@ fn buffers_and_streams_are_sized_whatever_signals_come() {
             let stored = tempfile::tempfile().unwrap();
             let to = stored.try_clone().unwrap();
             let sink: Arc<dyn Sink> = Arc::new(FileSink::new(to, "to").unwrap());
-            let adapting = Settings {
-                sizing,
+            let mut adapting = Settings {
                 adapt: true,
                 most_streams: 6,
                 ..settings(Mode::Extended, IoMethod::Auto)
             };
+            adapting.options.buffers.sizing = sizing;
             pass(&source, &sink, [&adapting, &adapting]);
             let mut got = vec![0; LENGTH];
             stored.read_exact_at(&mut got, 0).unwrap();

@@ -449,9 +449,7 @@ mod tests {
                 ip: std::net::Ipv4Addr::LOCALHOST.into(),
                 ports: None,
                 accept: data::channel::Accept::Any,
-                send_buffer: None,
-                receive_buffer: None,
-                sizing: proto::sizing::Sizing::Auto,
+                buffers: data::options::Buffers::default(),
             };
             let mut works = [
                 Work::listen(options, PEER, &session.shared),

@@ -209,11 +209,12 @@ fn strangers_do_no_harm() {
 /// No time-out ends a transfer: a test that ends shows that something else did.
 fn never_out_of_time() -> Settings {
     let hour = Duration::from_secs(3600);
-    Settings {
-        stall: hour,
+    let mut settings = Settings {
         connect: hour,
         ..settings(Mode::Extended)
-    }
+    };
+    settings.options.stall = hour;
+    settings
 }
 
 #[test]

@@ -17,7 +17,8 @@ use crate::reply::Reply;
 const LOWEST_PORT: u16 = 1024;
 
 /// Why an address is refused that might be allowed.
-const FOREIGN: &str = "data connections to hosts other than yours need SITE DATAPEER, or the server's \
+const FOREIGN: &str = "data connections to hosts other than yours need an account that may make \
+                       third-party transfers (it names the host with SITE DATAPEER), or the server's \
                        setting foreign-data-addresses";
 
 /// How a passive address is told.

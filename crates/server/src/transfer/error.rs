@@ -15,7 +15,8 @@ pub(super) fn transfer_error(error: &DataError) -> TransferError {
         }
         // What the client named, or may name, comes first; the administrator is told the rest.
         DataError::Foreign { .. } => TransferError::NoConnection(format!(
-            "{error}; SITE DATAPEER, or the server's setting foreign-data-addresses, allows others"
+            "{error}; others need an account that may make third-party transfers (it names the host with \
+             SITE DATAPEER), or the server's setting foreign-data-addresses"
         )),
         DataError::Wire { .. }
         | DataError::Stalled { .. }
