@@ -11,7 +11,7 @@
 //! * `LONGHAUL_PEERS`: where `tests/install-peers` unpacked the servers that it does not install;
 //! * `LONGHAUL_REQUIRE_PEERS=1`: a missing peer is a failure, not `SKIPPED`.
 //!
-//! The samples (100 MB) stay in the system's temporary folder for the next run.
+//! The samples (120 MB) stay in the system's temporary folder for the next run.
 
 pub mod cells;
 pub mod longhaul;

@@ -19,7 +19,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// A store with `src/f0`, `src/f1`... for all of [`sample::SIZES`].
+    /// A store with `src/f0`, `src/f1`... for all of [`sample::sizes`].
     pub fn new() -> Result<Self> {
         let store = Self {
             scratch: Scratch::new()?,
@@ -28,7 +28,7 @@ impl Store {
         for folder in ["src", "up", "local"] {
             store.scratch.folder(folder)?;
         }
-        for size in sample::SIZES {
+        for size in sample::sizes() {
             let name = sample::name(size);
             link_or_copy(&sample::shared(size)?, &store.path(&format!("src/{name}")))?;
         }

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::process::Guard;
 
 /// Long enough for 100 MB through a debug build on a busy machine of two cores.
-pub const LIMIT: Duration = Duration::from_secs(90);
+pub const LIMIT: Duration = Duration::from_secs(180);
 
 /// How much of each output an error message repeats, bytes.
 const EXCERPT: usize = 6_000;

@@ -11,9 +11,9 @@ use crate::seed::Seed;
 
 /// The sizes of the matrix, bytes: nothing, one byte, both sides of the usual block boundary, and
 /// enough for many blocks on every stream.
-pub const SIZES: [u64; 5] = [0, 1, 65_535, 65_536, LARGE];
+pub const SIZES: [u64; 5] = [0, 1, 65_535, 65_536, 20_000_000];
 
-/// The large file of the matrix, bytes.
+/// The file of tests that need a transfer to last for a while, bytes.
 pub const LARGE: u64 = 100_000_000;
 
 /// Sizes that fit a row which repeats an operation many times, bytes.
@@ -35,8 +35,13 @@ pub fn write(path: &Path, size: u64, seed: u64) -> Result<()> {
     out.flush().context("cannot write a sample")
 }
 
-/// One file per size of [`SIZES`] in one folder, made once and shared by all test programs:
-/// `f0`, `f1`, `f65535`, `f65536`, `f100000000`. Do not write there.
+/// All sizes that there are samples of.
+pub fn sizes() -> impl Iterator<Item = u64> {
+    SIZES.into_iter().chain([LARGE])
+}
+
+/// One file per size in one folder, made once and shared by all test programs: `f0`, `f1`, `f65535`,
+/// `f65536`, `f20000000`, `f100000000`. Do not write there.
 pub fn folder() -> Result<&'static Path> {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     if let Some(folder) = FOLDER.get() {
@@ -49,7 +54,7 @@ pub fn folder() -> Result<&'static Path> {
     Ok(FOLDER.get_or_init(|| folder))
 }
 
-/// The shared file of this size, one of [`SIZES`].
+/// The shared file of this size, one of [`sizes`].
 pub fn shared(size: u64) -> Result<PathBuf> {
     Ok(folder()?.join(name(size)))
 }
@@ -67,7 +72,7 @@ fn make_shared(folder: &Path) -> Result<()> {
     lock.lock().context("cannot lock the samples")?;
     std::fs::create_dir_all(folder)?;
     let unfinished = folder.with_extension("unfinished");
-    for size in SIZES {
+    for size in sizes() {
         let whole = folder.join(name(size));
         if !has_size(&whole, size) {
             write(&unfinished, size, size + 1)?;
@@ -140,7 +145,8 @@ mod tests {
         use std::os::unix::fs::MetadataExt;
         let scratch = tempfile::tempdir().unwrap();
         let folder = scratch.path().join("samples");
-        let inodes = || SIZES.map(|size| folder.join(name(size)).metadata().unwrap().ino());
+        let inode = |size| folder.join(name(size)).metadata().unwrap().ino();
+        let inodes = || sizes().map(inode).collect::<Vec<_>>();
         let seen = std::thread::scope(|scope| {
             let makers = [(); 4].map(|()| {
                 scope.spawn(|| {
@@ -150,8 +156,8 @@ mod tests {
             });
             makers.map(|maker| maker.join().unwrap())
         });
-        assert_eq!(seen, [inodes(); 4]);
-        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), SIZES.len());
+        assert_eq!(seen, [(); 4].map(|()| inodes()));
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), sizes().count());
     }
 
     #[test]

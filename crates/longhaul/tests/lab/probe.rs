@@ -25,7 +25,7 @@ const SENT: &str = "sent";
 /// Silence that ends a receiver after the sender is done.
 const IDLE: Duration = Duration::from_millis(400);
 /// What a receiver has for everything, and a sender for the receiver to come.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Datagrams must not be lost where the lab does not see it.
 const RECEIVE_BUFFER: usize = 64 << 20;
 /// The sequence number and the time of sending.

@@ -123,7 +123,7 @@ pub fn resume(cells: &mut Cells, target: &Target<'_>, options: &[&str]) {
 const KILL_AT: u64 = 30_000_000;
 /// ...of which this many may be moved again: what was on its way, and what the journal or the
 /// server's markers had not yet covered.
-const TAIL: u64 = 15_000_000;
+const TAIL: u64 = 25_000_000;
 
 fn interrupted(options: &[&str], from: &str, to: &str) -> Result<()> {
     // 30 MB/s

@@ -18,7 +18,7 @@ pub const USER: &str = "alice";
 /// That user's password.
 pub const PASSWORD: &str = "correct-horse-battery";
 
-const START_LIMIT: Duration = Duration::from_secs(15);
+const START_LIMIT: Duration = Duration::from_secs(60);
 
 /// A server about to be started.
 #[derive(Debug)]

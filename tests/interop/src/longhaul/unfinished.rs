@@ -12,6 +12,9 @@ use serde_json::Value;
 use crate::process::Guard;
 use crate::run::{LIMIT, line};
 
+/// Between two progress events.
+const PERIOD: Duration = Duration::from_millis(200);
+
 /// A running `longhaul cp --json` whose progress is watched.
 #[derive(Debug)]
 pub struct Unfinished {
@@ -52,6 +55,23 @@ impl Unfinished {
         let Ok(seen) = self.safe.lock() else { return 0 };
         seen.iter()
             .filter(|(at, _)| *at <= moment)
+            .map(|(_, bytes)| *bytes)
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// The most bytes that were called safe this long before a moment. As many progress events came since
+    /// as do in that time: a program that was not scheduled meanwhile was silent, too.
+    #[must_use]
+    pub fn safe_before(&self, moment: Instant, lag: Duration) -> u64 {
+        let Ok(seen) = self.safe.lock() else { return 0 };
+        let since = lag.as_millis() / PERIOD.as_millis();
+        let before: Vec<_> = seen.iter().filter(|(at, _)| *at <= moment).collect();
+        let old = before
+            .iter()
+            .rev()
+            .skip(usize::try_from(since).unwrap_or(usize::MAX));
+        old.filter(|(at, _)| *at + lag <= moment)
             .map(|(_, bytes)| *bytes)
             .max()
             .unwrap_or(0)

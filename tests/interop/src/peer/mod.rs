@@ -26,7 +26,7 @@ use crate::matrix::Store;
 use crate::net;
 use crate::process::{Daemon, Guard};
 
-const START_LIMIT: Duration = Duration::from_secs(20);
+const START_LIMIT: Duration = Duration::from_secs(60);
 
 /// The account that servers started by root serve as.
 const ACCOUNT: &str = "nobody";

@@ -128,7 +128,7 @@ fn onto_itself_by_way_of_a_server_loses_nothing() {
     sample::same(&sample::shared(65_536).unwrap(), &store.path("src/f65536")).unwrap();
     matrix::only(
         &store.path("src"),
-        &["f0", "f1", "f65535", "f65536", "f100000000"],
+        &["f0", "f1", "f65535", "f65536", "f20000000", "f100000000"],
     )
     .unwrap();
 }

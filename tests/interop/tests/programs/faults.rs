@@ -10,6 +10,7 @@ use interop::longhaul::serve::Serve;
 use interop::longhaul::unfinished::Unfinished;
 use interop::matrix::{self, Store};
 use interop::need;
+use interop::net::{HOST, free_port};
 use interop::proxy::Proxy;
 use interop::run;
 use interop::sample;
@@ -251,8 +252,9 @@ fn a_server_that_comes_back_is_gone_on_with() {
         for put in [false, true] {
             let way = if put { "put" } else { "get" };
             cells.check(format!("{way} -p {streams}"), || {
-                let mut server = Serve::anonymous(store.root()).start()?;
-                let address = server.address().to_string();
+                // A port that nothing else is given while no server has it.
+                let address = format!("{HOST}:{}", free_port()?);
+                let mut server = Serve::anonymous(store.root()).listen(&address).start()?;
                 let (served, local) = (store.upload(), store.local());
                 let (from, to, destination) = if put {
                     (text(&source), server.url(&served), store.path(&served))
@@ -279,7 +281,7 @@ fn a_server_that_stops_answering_is_code_5() -> Result<()> {
     let store = Store::new()?;
     let mut server = Serve::anonymous(store.root()).start()?;
     let local = store.local();
-    let arguments = ["--timeout", "2", "--retries", "0", "--limit-rate", "240M"];
+    let arguments = ["--timeout", "4", "--retries", "0", "--limit-rate", "240M"];
     let (url, to) = (server.url(LARGE), text(&local));
     let arguments = [&arguments[..], &[&url, &to]].concat();
     let mut copy = Unfinished::start(copy::command(&arguments)?)?;

@@ -15,7 +15,7 @@ use interop::sample;
 use interop::seed::Seed;
 use rustix::process::Signal;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A control connection driven by hand.
 struct Raw {

@@ -20,6 +20,7 @@ use interop::longhaul::rows::text;
 use interop::longhaul::serve::{Serve, Server};
 use interop::longhaul::unfinished::Unfinished;
 use interop::matrix::{self, Store};
+use interop::net::{HOST, free_port};
 use interop::sample;
 use interop::seed::Seed;
 
@@ -80,9 +81,7 @@ impl Transfer {
             (Direction::Put, _) => JOURNAL + MARKER,
             (Direction::Get, _) => JOURNAL,
         };
-        killed
-            .checked_sub(lag)
-            .map_or(0, |moment| copy.safe_at(moment))
+        copy.safe_before(killed, lag)
     }
 }
 
@@ -118,7 +117,8 @@ fn serve(store: &Store, listen: &str) -> Result<Server> {
 
 /// One kill and what follows.
 fn survive(store: &Store, transfer: &Transfer, victim: Victim, after: Duration) -> Result<()> {
-    let mut server = serve(store, "127.0.0.1:0")?;
+    // A port that nothing else is given while no server has it.
+    let mut server = serve(store, &format!("{HOST}:{}", free_port()?))?;
     let slow = ["--limit-rate".to_owned(), RATE.to_owned()];
     let arguments = [&slow[..], &transfer.arguments(&server)].concat();
     let mut client = Unfinished::start(copy::command(&arguments)?)?;

@@ -2,9 +2,12 @@
 //! §3.4): the receiver takes connections for as long as the transfer lasts, some of which end early,
 //! and learns their number with an EOF that comes last. By hand, so that each step happens.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::time::Duration;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use interop::longhaul::serve::Serve;
@@ -16,6 +19,9 @@ const CLOSE: u8 = 0x04;
 const EOD: u8 = 0x08;
 const EOF: u8 = 0x40;
 
+/// Longer than anything here takes, on however busy a machine.
+const LIMIT: Duration = Duration::from_secs(60);
+
 /// One part of what is sent.
 const PART: usize = 300_000;
 
@@ -26,7 +32,7 @@ impl Session {
     /// An anonymous one, in MODE E.
     fn open(server: SocketAddr) -> Result<Self> {
         let stream = TcpStream::connect(server)?;
-        stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+        stream.set_read_timeout(Some(LIMIT))?;
         let mut session = Self(BufReader::new(stream));
         session.reply()?;
         for command in ["USER anonymous", "PASS a@b", "TYPE I", "MODE E"] {
@@ -104,13 +110,21 @@ impl Lane {
         self.0.write_all(&block).context("data connection")
     }
 
-    /// The part with this number.
-    fn part(&mut self, bytes: &[u8], number: usize) -> Result<()> {
+    /// The part with this number; it is stored before anything else happens.
+    fn part(&mut self, file: &Path, bytes: &[u8], number: usize) -> Result<()> {
         let offset = number * PART;
-        self.block(0, offset as u64, &bytes[offset..offset + PART])?;
-        // It is there before anything else happens.
-        std::thread::sleep(Duration::from_millis(50));
-        Ok(())
+        let part = &bytes[offset..offset + PART];
+        self.block(0, offset as u64, part)?;
+        let begun = Instant::now();
+        let mut stored = vec![0; PART];
+        loop {
+            let read = File::open(file).and_then(|f| f.read_exact_at(&mut stored, offset as u64));
+            if read.is_ok() && stored == part {
+                return Ok(());
+            }
+            ensure!(begun.elapsed() < LIMIT, "part {number} is not stored");
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// Leaves while others go on.
@@ -125,38 +139,40 @@ impl Lane {
 /// Two transfers over connections that come and go.
 fn come_and_go(server: SocketAddr, store: &Store, served: &dyn Fn(&str) -> String) -> Result<()> {
     let bytes: Vec<u8> = (0..=250).cycle().take(6 * PART).collect();
+    let path = store.path("up/first");
     let mut session = Session::open(server)?;
     let at = session.passive()?;
 
     let mut first = session.begin(&served("up/first"), || Lane::join(at))?;
-    first.part(&bytes, 0)?;
+    first.part(&path, &bytes, 0)?;
     let mut second = Lane::join(at)?;
-    second.part(&bytes, 1)?;
+    second.part(&path, &bytes, 1)?;
     second.retire()?;
-    first.part(&bytes, 2)?;
+    first.part(&path, &bytes, 2)?;
     let mut third = Lane::join(at)?;
-    third.part(&bytes, 4)?;
+    third.part(&path, &bytes, 4)?;
     third.block(EOD, 0, &[])?;
-    first.part(&bytes, 3)?;
-    first.part(&bytes, 5)?;
+    first.part(&path, &bytes, 3)?;
+    first.part(&path, &bytes, 5)?;
     first.block(EOF | EOD, 3, &[])?;
     session.end()?;
-    ensure!(std::fs::read(store.path("up/first"))? == bytes, "differs");
+    ensure!(std::fs::read(&path)? == bytes, "differs");
 
     // One was kept that leaves at once, and one that stays; another joins and has the last word.
+    let path = store.path("up/second");
     let first = session.begin(&served("up/second"), || Ok(first))?;
     first.retire()?;
-    third.part(&bytes, 0)?;
+    third.part(&path, &bytes, 0)?;
     let mut fourth = Lane::join(at)?;
     for (number, other) in [(1, 2), (3, 4)] {
-        third.part(&bytes, number)?;
-        fourth.part(&bytes, other)?;
+        third.part(&path, &bytes, number)?;
+        fourth.part(&path, &bytes, other)?;
     }
-    fourth.part(&bytes, 5)?;
+    fourth.part(&path, &bytes, 5)?;
     third.block(EOD, 0, &[])?;
     fourth.block(EOF | EOD, 3, &[])?;
     session.end()?;
-    ensure!(std::fs::read(store.path("up/second"))? == bytes, "differs");
+    ensure!(std::fs::read(&path)? == bytes, "differs");
     Ok(())
 }
 

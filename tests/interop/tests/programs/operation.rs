@@ -18,7 +18,7 @@ use interop::sample;
 use rustix::process::Signal;
 use serde_json::Value;
 
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// Waits until the server takes no new connection.
 fn until_refused(address: SocketAddr) -> Result<()> {

@@ -153,7 +153,7 @@ const DIALOGUES: [(&str, &str); 7] = [
         "nlst",
         "names = f.nlst('/src')\n\
          assert sorted(n.rsplit('/', 1)[-1] for n in names if n[-1] != '.') == \
-         ['f0', 'f1', 'f100000000', 'f65535', 'f65536'], names",
+         ['f0', 'f1', 'f100000000', 'f20000000', 'f65535', 'f65536'], names",
     ),
     (
         "mlsd",
