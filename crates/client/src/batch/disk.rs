@@ -38,6 +38,21 @@ pub(super) async fn settle(
     blocking(move || partial.settle(&sink, modified)).await
 }
 
+/// Why a file, read again, is not what was written to it: pages that the disk refused may have left
+/// memory since, and then it is the disk's failure, not a `mismatch`.
+pub(super) async fn refused_or(
+    mismatch: Failure,
+    target: &Target,
+    sink: &Arc<FileSink>,
+) -> Failure {
+    let Target::File(partial) = target else {
+        return mismatch;
+    };
+    let (path, sink) = (partial.path.clone(), Arc::clone(sink));
+    let synced = blocking(move || sink.sync().map_err(|e| local(&path, e))).await;
+    synced.err().unwrap_or(mismatch)
+}
+
 /// Gives it its name.
 pub(super) async fn put_in_place(target: &Target, sink: &Arc<FileSink>) -> Result<(), Failure> {
     let Target::File(partial) = target else {

@@ -121,8 +121,12 @@ impl<'a> Get<'a> {
         }
         self.check_length(&sink)?;
         let label = match self.verify(session, &sink, check, &moved).await {
-            Err(failure) if failure.exit == Exit::Integrity => {
-                self.forget_journal();
+            Err(mismatch) if mismatch.exit == Exit::Integrity => {
+                let failure = disk::refused_or(mismatch, self.target, &sink).await;
+                match failure.exit {
+                    Exit::Integrity => self.forget_journal(),
+                    _ => self.retreat(&sink),
+                }
                 return Err(failure);
             }
             Err(failure) if self.disputed && failure.exit == Exit::Protocol => {

@@ -62,7 +62,12 @@ pub(super) async fn copy(
     let sum = move_bytes(source, Arc::clone(&sink), span, algorithm, (meter, pace)).await?;
     let label = match (target, algorithm) {
         (Target::File(_), Some(algorithm)) => {
-            verify(&sink, algorithm, &sum, &item.source.display()).await?
+            match verify(&sink, algorithm, &sum, &item.source.display()).await {
+                Err(mismatch) if mismatch.exit == Exit::Integrity => {
+                    return Err(disk::refused_or(mismatch, target, &sink).await);
+                }
+                label => label?,
+            }
         }
         (Target::Direct { .. }, Some(_)) if options.verify != Verify::Auto => {
             let message = "what was written cannot be read again to verify it";
