@@ -8,43 +8,10 @@
 use super::options;
 use super::replies::{self, Failure};
 use super::state::{Channel, LoggedIn, Pending};
-use super::{Action, FileError, SessionConfig, TransferKind, TransferRequest};
+use super::{Action, FileError, SessionConfig, TransferKind};
 use crate::command::BufferSide;
 use crate::drs::DrsAddress;
-use crate::reply::Reply;
-use crate::sizing::{Sizing, buffer_reply, told};
-
-/// Sizes told during a transfer with [`Sizing::Drs1`].
-#[derive(Debug)]
-pub(super) struct Told {
-    /// This server receives and tells; otherwise it sends and follows.
-    receives: bool,
-    /// The last size that was told to the client, bytes.
-    last: Option<u64>,
-}
-
-impl Told {
-    /// `None` for a transfer in which no sizes travel on the control channel.
-    pub(super) fn new(request: &TransferRequest) -> Option<Self> {
-        (request.sizing == Sizing::Drs1).then_some(Self {
-            receives: matches!(request.what, TransferKind::Store { .. }),
-            last: None,
-        })
-    }
-
-    /// The size to follow when the client, which receives, has told one. Also the same size again:
-    /// the first may have come before there was anything to size.
-    pub(super) fn follow(&self, bytes: u64) -> Option<u64> {
-        told(bytes).filter(|_| !self.receives)
-    }
-
-    /// The 126 when this server's buffers have grown.
-    pub(super) fn tell(&mut self, bytes: u64) -> Option<Reply> {
-        let size = told(bytes).filter(|size| self.receives && self.last != Some(*size))?;
-        self.last = Some(size);
-        Some(buffer_reply(size))
-    }
-}
+use crate::sizing::Sizing;
 
 impl LoggedIn {
     /// OPTS DRS: for the transfers that follow. `auto` is what the server does by itself, which its

@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::data_address::PassiveForm;
 use super::file_task::FileTask;
+use super::passive_form::PassiveForm;
 use super::running::Running;
 use super::{Grant, Rights, SessionConfig};
 use crate::checksum::Algorithm;
