@@ -97,6 +97,64 @@ pub(crate) fn choose(wish: Verify, servers: &[&Features], whole: bool) -> Result
     }
 }
 
+/// The comparison of a finished copy with its source.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Comparison<'a> {
+    pub(crate) check: Check,
+    /// The copy or its source, for messages.
+    pub(crate) shown: &'a str,
+    /// Some of the bytes came in an attempt that the server did not stand by: only a checksum can call
+    /// the copy whole.
+    pub(crate) disputed: bool,
+}
+
+/// How a comparison ended that found no difference.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Compared {
+    /// Both ends have this checksum.
+    Same,
+    /// There is no checksum to compare; the warning says why. Sizes have to do.
+    SizeOnly(String),
+}
+
+impl Comparison<'_> {
+    /// Weighs the sums of both ends by `algorithm`, or why one of them is missing.
+    ///
+    /// # Errors
+    /// A difference ([`Exit::Integrity`]); a missing sum where a sum was asked for by name (the same)
+    /// or where nothing else proves the copy ([`Exit::Protocol`]); a lost connection as it is.
+    pub(crate) fn of(
+        self,
+        algorithm: Algorithm,
+        source: Result<String, Failure>,
+        copy: Result<String, Failure>,
+    ) -> Result<Compared, Failure> {
+        let shown = self.shown;
+        let missing = match (source, copy) {
+            (Ok(source), Ok(copy)) => {
+                compare(algorithm, &source, &copy, shown)?;
+                return Ok(Compared::Same);
+            }
+            (Err(failure), _) | (_, Err(failure)) if failure.transient => return Err(failure),
+            (Err(failure), _) | (_, Err(failure)) => failure.message,
+        };
+        if self.disputed {
+            let message = format!(
+                "{shown}: the server did not confirm the transfer, and no checksum can prove the \
+                 copy: {missing}; copy it again"
+            );
+            return Err(Failure::new(Exit::Protocol, message));
+        }
+        if self.check.is_required() {
+            let message = format!("{shown}: cannot be verified as asked: {missing}");
+            return Err(Failure::new(Exit::Integrity, message));
+        }
+        Ok(Compared::SizeOnly(format!(
+            "{shown}: verified by size only: {missing}"
+        )))
+    }
+}
+
 /// Compares two sums.
 pub(crate) fn compare(
     algorithm: Algorithm,
@@ -163,6 +221,49 @@ mod tests {
             algorithm,
             required,
         }
+    }
+
+    fn compared(
+        disputed: bool,
+        required: bool,
+        copy: Result<&str, Failure>,
+    ) -> Result<Compared, Failure> {
+        let algorithm = Algorithm::Crc32c;
+        let comparison = Comparison {
+            check: Check::Sum {
+                algorithm,
+                required,
+            },
+            shown: "f",
+            disputed,
+        };
+        comparison.of(algorithm, Ok("AB".to_owned()), copy.map(str::to_owned))
+    }
+
+    #[test]
+    fn sums_that_are_there_decide_whatever_else_is_so() {
+        for (disputed, required) in [(false, false), (true, false), (false, true)] {
+            let same = compared(disputed, required, Ok("ab"));
+            assert_eq!(same, Ok(Compared::Same));
+            let other = compared(disputed, required, Ok("ac"));
+            assert_eq!(other.unwrap_err().exit, Exit::Integrity);
+            let lost = Failure::transient(Exit::Unreachable, "lost");
+            let missing = compared(disputed, required, Err(lost.clone()));
+            assert_eq!(missing, Err(lost));
+        }
+    }
+
+    #[test]
+    fn a_missing_sum_is_made_up_for_by_the_size_only_where_nothing_speaks_against_it() {
+        let missing = || Err(Failure::new(Exit::Protocol, "no CKSM"));
+        let Ok(Compared::SizeOnly(warning)) = compared(false, false, missing()) else {
+            panic!("sizes have to do");
+        };
+        assert_eq!(warning, "f: verified by size only: no CKSM");
+        let disputed = compared(true, false, missing()).unwrap_err();
+        assert_eq!(disputed.exit, Exit::Protocol);
+        let asked_for = compared(false, true, missing()).unwrap_err();
+        assert_eq!(asked_for.exit, Exit::Integrity);
     }
 
     #[test]

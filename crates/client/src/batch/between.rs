@@ -6,7 +6,6 @@ use std::time::Instant;
 use data::job::Control;
 
 use super::in_place::Candidate;
-use super::keep::unproved;
 use super::measured::{Measured, Seen};
 use super::meter::{FileMeter, Safe};
 use super::persist::Job;
@@ -17,15 +16,15 @@ use super::sums::End;
 use super::upload::{Finish, Upload};
 use super::watch::Watch;
 use super::{Context, Item, Outcome, unchanged};
+use crate::Failure;
 use crate::journal::{Identity, State};
 use crate::location::Server;
 use crate::session::Session;
 use crate::session::control::unreachable;
 use crate::transfer::{self, TransferSpec};
 use crate::tree::Facts;
-use crate::verify::{CONCURRENT_FROM, Check, choose, compare};
+use crate::verify::{CONCURRENT_FROM, Check, Compared, Comparison, choose};
 use crate::why;
-use crate::{Exit, Failure};
 
 /// A third-party copy: everything that lasts over its attempts.
 pub(super) struct Between<'a> {
@@ -283,27 +282,18 @@ impl<'a> Between<'a> {
             from.checksum(algorithm, offset, length, self.path),
             to.checksum(algorithm, 0, None, &path)
         );
-        let failure = match (source, copy) {
-            (Ok(source), Ok(copy)) => {
-                compare(algorithm, &source, &copy, &self.upload.shown)?;
-                return Ok(check.label());
-            }
-            (Err(failure), _) | (_, Err(failure)) => failure,
+        let comparison = Comparison {
+            check,
+            shown: &self.upload.shown,
+            disputed: self.upload.disputed,
         };
-        if failure.transient {
-            return Err(failure);
+        match comparison.of(algorithm, source, copy)? {
+            Compared::Same => Ok(check.label()),
+            Compared::SizeOnly(warning) => {
+                self.ctx.warn(warning);
+                self.by_size(to, check).await
+            }
         }
-        let (shown, why) = (&self.upload.shown, failure.message);
-        if self.upload.disputed {
-            return Err(Failure::new(Exit::Protocol, unproved(shown, &why)));
-        }
-        if check.is_required() {
-            let message = format!("{shown}: cannot be verified as asked: {why}");
-            return Err(Failure::new(Exit::Integrity, message));
-        }
-        self.ctx
-            .warn(format!("{shown}: verified by size only: {why}"));
-        self.by_size(to, Check::Size).await
     }
 
     async fn by_size(&self, to: &mut Session, check: Check) -> Result<String, Failure> {

@@ -44,14 +44,6 @@ pub(super) fn after_failure(
     Kept::Dropped(safe)
 }
 
-/// The message for a copy whose server refused the bytes it had moved, where no checksum proves them.
-pub(super) fn unproved(shown: &str, why: &str) -> String {
-    format!(
-        "{shown}: the server did not confirm the transfer, and no checksum can prove the copy: {why}; \
-         copy it again"
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -13,7 +13,6 @@ use proto::checksum::Algorithm;
 use proto::command::Command;
 
 use super::in_place::Candidate;
-use super::keep::unproved;
 use super::measured::Measured;
 use super::meter::{FileMeter, Safe};
 use super::persist::Job;
@@ -28,7 +27,7 @@ use crate::partial::local;
 use crate::session::Session;
 use crate::transfer::{self, Attempt};
 use crate::tree::Facts;
-use crate::verify::{Check, choose, compare, sum_local};
+use crate::verify::{Check, Compared, Comparison, choose, sum_local};
 use crate::{Exit, Failure};
 
 /// A put: everything that lasts over its attempts.
@@ -235,31 +234,21 @@ impl<'a> Put<'a> {
             self.source_sum(algorithm, inline),
             session.checksum(algorithm, 0, None, &path)
         );
-        let failure = match (mine?, theirs) {
-            (Some(mine), Ok(theirs)) => {
-                compare(algorithm, &mine, &theirs, &self.upload.shown)?;
-                return Ok(check.label());
-            }
-            (_, Err(failure)) if failure.transient => return Err(failure),
-            (_, Err(failure)) => failure.message,
-            (None, Ok(_)) => "the source cannot be read again".to_owned(),
+        let mine =
+            mine?.ok_or_else(|| Failure::new(Exit::Local, "the source cannot be read again"));
+        let comparison = Comparison {
+            check,
+            shown: &self.upload.shown,
+            disputed: self.upload.disputed,
         };
-        if self.upload.disputed {
-            let message = unproved(&self.upload.shown, &failure);
-            return Err(Failure::new(Exit::Protocol, message));
+        match comparison.of(algorithm, mine, theirs)? {
+            Compared::Same => Ok(check.label()),
+            Compared::SizeOnly(warning) => {
+                let told = self.upload.check_size(session, expected).await?;
+                self.ctx.warn(warning);
+                Ok(check.size_label(told))
+            }
         }
-        if check.is_required() {
-            let message = format!(
-                "{}: cannot be verified as asked: {failure}",
-                self.upload.shown
-            );
-            return Err(Failure::new(Exit::Integrity, message));
-        }
-        let told = self.upload.check_size(session, expected).await?;
-        let shown = &self.upload.shown;
-        self.ctx
-            .warn(format!("{shown}: verified by size only: {failure}"));
-        Ok(check.size_label(told))
     }
 
     async fn source_sum(

@@ -7,13 +7,14 @@ use data::store::file::FileSink;
 use proto::checksum::Algorithm;
 use proto::command::Command;
 
-use super::super::keep::unproved;
 use super::super::request::extent;
 use super::super::unchanged;
 use super::{Get, Moved, length};
 use crate::partial::{Target, local};
 use crate::session::Session;
-use crate::verify::{CONCURRENT_FROM, CONCURRENT_FROM_AHEAD, Check, compare, sum_local};
+use crate::verify::{
+    CONCURRENT_FROM, CONCURRENT_FROM_AHEAD, Check, Compared, Comparison, sum_local,
+};
 use crate::{Exit, Failure};
 
 impl Get<'_> {
@@ -71,35 +72,27 @@ impl Get<'_> {
         };
         let inline = moved.attempt.as_ref();
         let inline = inline.and_then(|a| a.report.digest.clone());
-        let Some(copy) = self.copy_sum(sink, algorithm, inline).await? else {
-            return self.without_sum(check, "what was written cannot be read again");
+        let copy = self.copy_sum(sink, algorithm, inline).await?;
+        let copy =
+            copy.ok_or_else(|| Failure::new(Exit::Local, "what was written cannot be read again"));
+        let source = match (&moved.remote, &copy) {
+            (Some(sum), _) => Ok(sum.clone()),
+            // Nothing would be compared with it.
+            (None, Err(_)) => Ok(String::new()),
+            (None, Ok(_)) => source_sum(session, algorithm, self.span.part, self.path).await,
         };
-        let source = match &moved.remote {
-            Some(sum) => Ok(sum.clone()),
-            None => source_sum(session, algorithm, self.span.part, self.path).await,
+        let comparison = Comparison {
+            check,
+            shown: &self.item.source.display(),
+            disputed: self.disputed,
         };
-        match source {
-            Ok(source) => {
-                compare(algorithm, &source, &copy, &self.item.source.display())?;
-                Ok(check.label())
+        match comparison.of(algorithm, source, copy)? {
+            Compared::Same => Ok(check.label()),
+            Compared::SizeOnly(warning) => {
+                self.ctx.warn(warning);
+                Ok(check.size_label(self.span.size.is_some()))
             }
-            Err(failure) if failure.transient => Err(failure),
-            Err(failure) => self.without_sum(check, &failure.message),
         }
-    }
-
-    fn without_sum(&self, check: Check, why: &str) -> Result<String, Failure> {
-        let shown = self.item.source.display();
-        if self.disputed {
-            return Err(Failure::new(Exit::Protocol, unproved(&shown, why)));
-        }
-        if check.is_required() {
-            let message = format!("{shown}: cannot be verified as asked: {why}");
-            return Err(Failure::new(Exit::Integrity, message));
-        }
-        self.ctx
-            .warn(format!("{shown}: verified by size only: {why}"));
-        Ok(check.size_label(self.span.size.is_some()))
     }
 
     /// The copy's sum: as computed on the way, else of the open partial file.
