@@ -329,7 +329,7 @@ impl Definition {
                     ));
                 }
             }
-            if let Some(Err(what)) = self.bytes(mode).map(sim::units::size) {
+            if let Some(Err(what)) = self.bytes(mode).map(units::size) {
                 return Err(mistake(file, &format!("bytes.{key}"), what));
             }
         }

@@ -253,7 +253,7 @@ fn bottleneck(definition: &Definition, at: &At) -> Option<f64> {
     let network = definition.network.as_ref()?;
     let rate = network.get("default")?.get("rate")?.as_str()?;
     let rate = template::expand(rate, &variables::of_point(definition, at)).ok()?;
-    let rate = sim::units::rate(&rate).ok()?;
+    let rate = units::rate(&rate).ok()?;
     Some(rate.as_bits_per_second() as f64)
 }
 

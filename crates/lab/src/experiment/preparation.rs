@@ -156,7 +156,7 @@ impl Setup<'_> {
         let Some(size) = variables.get("bytes") else {
             return Ok(Some((0, false)));
         };
-        let asked = sim::units::size(size).map_err(|e| mistake(self.name, "bytes", e))?;
+        let asked = units::size(size).map_err(|e| mistake(self.name, "bytes", e))?;
         let bytes = entrant.bytes(self.mode, asked);
         let Some(file) = self.scratch.payload(bytes, self.interrupts)? else {
             return Ok(None);

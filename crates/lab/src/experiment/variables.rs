@@ -75,5 +75,5 @@ pub(crate) fn bytes(definition: &Definition, mode: Mode, at: &At) -> Option<u64>
     let size = known.get("bytes").map(String::as_str);
     let size = size.or_else(|| definition.bytes(mode))?;
     let size = template::expand(size, &known).ok()?;
-    sim::units::size(&size).ok()
+    units::size(&size).ok()
 }

@@ -58,7 +58,7 @@ impl VariantDefinition {
             .quick_largest
             .as_ref()
             .filter(|_| mode == Mode::Quick)?;
-        sim::units::size(text).ok()
+        units::size(text).ok()
     }
 
     /// What the reader of the results must know about it in `mode`.
@@ -104,7 +104,7 @@ impl VariantDefinition {
                 "must be more than 0",
             ));
         }
-        if let Some(Err(what)) = self.quick_largest.as_deref().map(sim::units::size) {
+        if let Some(Err(what)) = self.quick_largest.as_deref().map(units::size) {
             return Err(mistake(file, &at("quick_largest"), what));
         }
         for (measure, row) in &self.paper {

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use sim::rate::Rate;
 use tune::streams::chunked::{Mode, Parameters};
+use units::Rate;
 
 use super::report::SimPoint;
 use super::request::{Flows, SimRequest};

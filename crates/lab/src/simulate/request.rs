@@ -4,10 +4,10 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use sim::link::{Loss, Queue};
-use sim::rate::Rate;
 use sim::tcp::{Congestion, HEADERS};
 
 use tune::streams::chunked::Parameters;
+use units::Rate;
 
 use super::tuned::{self, Tuned};
 use crate::LabError;

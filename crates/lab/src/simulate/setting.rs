@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use sim::link::{Loss, Queue};
-use sim::rate::Rate;
+use units::Rate;
 
 use super::request::{SimRequest, congestion_name};
 

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use clap::Args;
-use sim::rate::Rate;
+use units::Rate;
+
+use super::values;
 
 /// Say what this machine's network settings allow, and which of them to change for what gain
 ///
@@ -12,28 +14,12 @@ use sim::rate::Rate;
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
     /// Rate of the path that matters
-    #[arg(long, value_name = "RATE", default_value = "1gbit", value_parser = rate)]
+    #[arg(long, value_name = "RATE", default_value = "1gbit", value_parser = values::positive_rate)]
     pub(crate) rate: Rate,
     /// Its round trip, as ping shows it
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME", value_parser = values::round_trip)]
     pub(crate) rtt: Option<Duration>,
     /// One JSON object on standard output
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-fn rate(text: &str) -> Result<Rate, String> {
-    match sim::units::rate(text) {
-        Ok(rate) if rate.as_bits_per_second() > 0 => Ok(rate),
-        Ok(_) => Err("must be more than 0".into()),
-        Err(error) => Err(error.to_string()),
-    }
-}
-
-fn time(text: &str) -> Result<Duration, String> {
-    match sim::units::time(text) {
-        Ok(time) if !time.is_zero() => Ok(time),
-        Ok(_) => Err("must be more than 0".into()),
-        Err(error) => Err(error.to_string()),
-    }
 }

@@ -7,6 +7,7 @@ pub(crate) mod lab_sim;
 mod remote;
 mod serve;
 mod user;
+mod values;
 
 use clap::{Parser, Subcommand};
 
@@ -86,7 +87,7 @@ pub(crate) enum Verb {
 #[derive(Debug, clap::Args)]
 pub(crate) struct DemoArgs {
     /// Size of the file that is moved [default: 240M, on loopback 1G]
-    #[arg(long, value_parser = crate::units::positive_size)]
+    #[arg(long, value_parser = values::positive_size)]
     pub(crate) size: Option<u64>,
     /// Round trip of the path
     #[arg(long, value_name = "TIME", default_value = "100ms")]

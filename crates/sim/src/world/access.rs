@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::rate::Rate;
+use units::Rate;
 
 /// An access link, the same in both directions; its queue has no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -22,8 +22,9 @@ mod stats;
 
 use std::time::Duration;
 
+use units::Rate;
+
 use crate::link::Conditions;
-use crate::rate::Rate;
 use crate::tcp::Config;
 
 pub use access::Access;

@@ -13,7 +13,6 @@ pub mod auto;
 pub mod caps;
 pub mod drs;
 pub mod drs1;
-pub(crate) mod figures;
 
 use std::time::Duration;
 

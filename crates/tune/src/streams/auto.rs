@@ -37,7 +37,7 @@ use self::trial::{Kind, Trial, Why};
 use crate::evidence::{Class, Standing, Trip};
 use crate::limiter::Limiter;
 use crate::sizing::Look;
-use crate::sizing::figures::bytes_in;
+use units::bytes_in;
 
 /// What `auto` may do.
 #[derive(Debug, Clone, PartialEq, Eq)]

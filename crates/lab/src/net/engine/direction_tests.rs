@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 use sim::link::{Loss, Queue, Reorder};
-use sim::rate::Rate;
+use units::Rate;
 
 use super::*;
 use crate::topology::{Host, Path};

@@ -7,7 +7,8 @@
 
 use std::time::Duration;
 
-use super::super::figures::{bits, bytes, bytes_in, span};
+use units::{bytes_in, show};
+
 use super::super::{Change, Look};
 use super::Action;
 use super::imposed::Imposed;
@@ -73,7 +74,7 @@ impl Clamp {
             class: Class::Window,
             reason: format!(
                 "nothing queues on the path any more; the window may grow beyond {}",
-                bytes(clamped)
+                show::bytes(clamped)
             ),
         })
     }
@@ -85,9 +86,9 @@ impl Clamp {
             class: Class::PathFull,
             reason: format!(
                 "packets queue for {} on a path of {}; a window of {} keeps it full",
-                span(trip.now.saturating_sub(trip.base)),
-                bits(meter.best().saturating_mul(8)),
-                bytes(window)
+                show::time(trip.now.saturating_sub(trip.base)),
+                show::bits(meter.best().saturating_mul(8)),
+                show::bytes(window)
             ),
         }
     }

@@ -62,5 +62,5 @@ fn limiters(decisions: &[Decision]) -> Vec<Limiter> {
 
 /// Bytes that a steady rate, bytes per second, has moved.
 fn moved(rate: u64, at: Duration) -> u64 {
-    super::super::figures::bytes_in(rate, at)
+    units::bytes_in(rate, at)
 }

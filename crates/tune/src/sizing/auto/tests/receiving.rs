@@ -179,7 +179,7 @@ fn a_buffer_that_fell_is_repaired_and_not_for_ever() {
     assert!(
         decisions
             .iter()
-            .any(|d| d.reason.starts_with("receive buffer fell from 6.3 MB"))
+            .any(|d| d.reason.starts_with("receive buffer fell from 6.29 MB"))
     );
 }
 
