@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use units::show;
+use units::{show, splitmix};
 
 use super::gauge::Sight;
 use super::pacing::{Drain, Drained, HARMLESS, Paced, Pacing, Turn};
@@ -193,16 +193,8 @@ impl Auto {
     /// moved until now differs enough between any two.
     fn spread(&self, time: Duration) -> Duration {
         let now = self.gauge.now();
-        let mixed = splitmix(now.moved ^ splitmix(u64::from(now.at.subsec_nanos())));
+        let mixed = splitmix::first(now.moved ^ splitmix::first(u64::from(now.at.subsec_nanos())));
         let part = (mixed >> 40) as f64 / (1_u64 << 24) as f64;
         time + time.mul_f64(part)
     }
-}
-
-/// One step of SplitMix64 (Steele, Lea and Flood 2014), as a hash.
-fn splitmix(seed: u64) -> u64 {
-    let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
