@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal};
 
 use super::cell::Outcome;
-use super::definition::{Definition, built_in_unit};
+use super::definition::Definition;
 use super::interrupt::Interrupts;
 use super::leftovers;
-use super::measures;
+use super::measures::{self, built_in_unit};
 use super::plan::Entrant;
 use super::preparation::Prepared;
 use super::process::{self, Wait};

@@ -3,10 +3,11 @@
 use std::os::fd::AsFd;
 use std::time::Instant;
 
+use super::axes::At;
 use super::definition::Definition;
 use super::document::mistake;
 use super::interrupt::Interrupts;
-use super::plan::{At, Entrant};
+use super::plan::Entrant;
 use super::results::{Sample, Series};
 use super::template::{self, Variables};
 use super::variables;

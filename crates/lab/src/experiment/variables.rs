@@ -1,9 +1,9 @@
 //! What the holes of an experiment's texts stand for at a point of its sweep.
 
 use super::Mode;
+use super::axes::At;
 use super::definition::Definition;
 use super::document::mistake;
-use super::plan::At;
 use super::template::{self, Variables};
 use crate::LabError;
 

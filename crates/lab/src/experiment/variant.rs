@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::Mode;
+use super::axes;
 use super::document::mistake;
-use super::program;
 use super::template::Variables;
 use crate::LabError;
 
@@ -44,7 +44,7 @@ pub(crate) struct VariantDefinition {
 impl VariantDefinition {
     /// Whether it takes part at a point of the sweep.
     pub(crate) fn runs_at(&self, at: &BTreeMap<String, String>) -> bool {
-        program::within(&self.only, at)
+        axes::within(&self.only, at)
     }
 
     /// Repetitions in `mode`, if they are its own.

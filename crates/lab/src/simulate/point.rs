@@ -9,7 +9,7 @@ use sim::world::{Access, CrossTraffic, FlowSpec, FlowStats, Scenario, Simulation
 use tune::limiter::{Limiter, judge};
 use units::Rate;
 
-use super::report::SimPoint;
+use super::outcome::SimPoint;
 use super::request::{BLOCK, SimRequest};
 
 /// Endless connections begin within this time, not in step.

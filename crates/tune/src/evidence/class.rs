@@ -8,8 +8,8 @@ use units::{bytes_in, show};
 use super::meter::Trip;
 use super::spell::Spell;
 use crate::limiter::{Limiter, Role};
-use crate::sizing::Look;
-use crate::sizing::caps::carried;
+use crate::look::Look;
+use crate::look::carried;
 
 /// What limits a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use units::bytes_per_second;
 
-use crate::sizing::Look;
+use crate::look::Look;
 
 /// Shorter rounds measure bursts.
 const SHORTEST_ROUND: Duration = Duration::from_millis(20);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use units::bytes_per_second;
 
 use super::meter::Trip;
-use crate::sizing::Look;
+use crate::look::Look;
 
 /// What is acknowledged within less says nothing about a rate.
 const SHORTEST_STEP: Duration = Duration::from_millis(5);

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use units::{bytes_in, show};
 
-use super::caps::{Caps, carried, offered};
+use super::caps::Caps;
+use crate::look::{carried, offered};
 
 /// A path as its user knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use units::{bytes_in, show};
 
-use super::super::{Change, Look};
+use super::super::Change;
 use super::Action;
 use super::imposed::Imposed;
 use crate::evidence::{Class, Meter, Trip, fills_window};
+use crate::look::Look;
 
 /// Paths below this rate, bytes per second (2 Mbit/s), are slow.
 const SLOW: u64 = 250_000;

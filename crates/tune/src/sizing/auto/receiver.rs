@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use units::{bytes_in, show};
 
+use super::super::Change;
 use super::super::caps::Caps;
-use super::super::{Change, Look};
 use super::backlog::Backlog;
 use super::clamp::Clamp;
 use super::{Action, Setting};
 use crate::evidence::{Class, Meter, Trip, fills_window, is_backed_up};
+use crate::look::Look;
 
 /// A kernel that goes on shrinking the buffer is left alone after so many repairs.
 const REPAIRS: u32 = 4;

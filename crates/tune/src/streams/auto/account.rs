@@ -9,7 +9,7 @@ use super::gauge::Sight;
 use crate::congestion::bears_loss;
 use crate::evidence::Class;
 use crate::limiter::Limiter;
-use crate::sizing::Look;
+use crate::look::Look;
 
 /// What limits, as it is accounted for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

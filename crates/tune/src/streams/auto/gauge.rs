@@ -9,7 +9,7 @@ use super::Scene;
 use super::base::Base;
 use crate::evidence::{Class, Tally, Trip, Verdict};
 use crate::limiter::Role;
-use crate::sizing::{Look, StreamId};
+use crate::look::{Look, StreamId};
 
 /// Differences over less are chance.
 const SHORTEST: Duration = Duration::from_millis(100);

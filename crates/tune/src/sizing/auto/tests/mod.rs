@@ -8,9 +8,10 @@ mod sending;
 use std::time::Duration;
 
 use super::super::caps::Caps;
-use super::super::{Change, Decision, Look};
+use super::super::{Change, Decision};
 use super::Auto;
 use crate::limiter::Limiter;
+use crate::look::Look;
 
 const MB: u64 = 1 << 20;
 

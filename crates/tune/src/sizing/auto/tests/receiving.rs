@@ -1,8 +1,8 @@
 //! The receiver's rules.
 
-use super::super::super::caps::offered;
 use super::*;
 use crate::limiter::Role;
+use crate::look::offered;
 
 /// A receiver over 100 ms with so large a buffer, whose window comes in every round trip.
 fn full(at: Duration, buffer: u64) -> Look {

@@ -1,8 +1,8 @@
 //! The sender's rules.
 
-use super::super::super::caps::carried;
 use super::*;
 use crate::limiter::Role;
+use crate::look::carried;
 
 /// A sender whose buffer of `buffer` is full, over 100 ms: two thirds of it every round trip.
 fn full(at: Duration, buffer: u64) -> Look {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::{Auto, Decision, Limits, Scene, Step};
 use crate::limiter::Limiter;
-use crate::sizing::Look;
+use crate::look::Look;
 
 const MB: u64 = 1 << 20;
 
