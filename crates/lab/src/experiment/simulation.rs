@@ -13,7 +13,7 @@ use super::template::{self, Variables};
 use super::variables;
 use super::{Mode, process, series};
 use crate::LabError;
-use crate::shell;
+use crate::quoting::shell_word;
 use crate::simulate::{self, Measure, SimPoint, SimReport, SimRequest, SimShorthand};
 
 /// Simulates one point for `entrant`: what was measured, and the lines over time of a file in chunks.
@@ -136,7 +136,7 @@ fn options(table: &toml::Table, seed: u64) -> String {
         match value {
             toml::Value::Boolean(true) => line += &format!(" --{key}"),
             toml::Value::Boolean(false) => {}
-            toml::Value::String(text) => line += &format!(" --{key} {}", shell::word(text)),
+            toml::Value::String(text) => line += &format!(" --{key} {}", shell_word(text)),
             other => line += &format!(" --{key} {other}"),
         }
     }

@@ -6,7 +6,7 @@ use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use units::Rate;
 
-use super::access::interval;
+use super::packets::interval;
 
 /// A source of datagrams for the forward bottleneck.
 #[derive(Debug, Clone, Copy, PartialEq)]
