@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use tune::sizing::StreamId;
+use tune::look::StreamId;
 
 use crate::lock::locked;
 use crate::stream::Stream;

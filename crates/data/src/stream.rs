@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::event::PollFlags;
 use socket2::{Socket, TcpKeepalive};
 
-use tune::sizing::StreamId;
+use tune::look::StreamId;
 
 use crate::budget::Permit;
 use crate::error::DataError;

@@ -7,10 +7,10 @@ use client::Exit;
 use serde_json::{Value, json};
 use tune::sizing::advice::{Advice, Path, Reach, reach};
 use tune::sizing::caps::Caps;
+use units::show;
 
 use crate::args::DoctorArgs;
 use crate::output::print;
-use crate::units::{show_bytes, show_rate};
 
 /// Round trips that are shown when none is given: a campus, a country, an ocean, half the world.
 const ROUND_TRIPS: [Duration; 4] = [
@@ -126,10 +126,10 @@ impl Findings {
         for (path, reach) in &self.paths {
             lines.push(format!(
                 "  {} at {}: sends {}, receives {}",
-                show_rate(path.rate_bps as f64),
-                milliseconds(path.rtt),
-                show_rate(reach.send_bps as f64),
-                show_rate(reach.receive_bps as f64),
+                show::bits(path.rate_bps),
+                show::time(path.rtt),
+                show::bits(reach.send_bps),
+                show::bits(reach.receive_bps),
             ));
         }
         let advice = self.advice();
@@ -147,8 +147,8 @@ impl Findings {
         let buffer = |what: &str, grown: u64, settable: u64| {
             format!(
                 "{what} buffer: {} by autotuning, {} if a program sets it",
-                show_bytes(grown),
-                show_bytes(settable)
+                show::bytes(grown),
+                show::bytes(settable)
             )
         };
         let mut lines = vec![
@@ -220,10 +220,6 @@ impl Findings {
             })).collect::<Vec<_>>(),
         })
     }
-}
-
-fn milliseconds(time: Duration) -> String {
-    format!("{} ms", time.as_secs_f64() * 1000.0)
 }
 
 #[cfg(test)]

@@ -9,7 +9,6 @@ mod help;
 mod lab;
 mod output;
 mod remote;
-mod units;
 mod user;
 
 use std::future::Future;

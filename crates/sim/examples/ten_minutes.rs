@@ -11,9 +11,9 @@
 use std::time::{Duration, Instant};
 
 use sim::link::{Conditions, Queue};
-use sim::rate::Rate;
 use sim::tcp::{Config, Congestion};
 use sim::world::{Access, FlowSpec, Scenario, Simulation};
+use units::Rate;
 
 const FLOWS: usize = 32;
 const MINUTES: u64 = 10;

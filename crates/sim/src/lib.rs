@@ -12,9 +12,7 @@
 
 pub mod chunked;
 pub mod link;
-pub mod rate;
 pub mod tcp;
 pub mod trace;
 pub mod transfer;
-pub mod units;
 pub mod world;

@@ -5,8 +5,7 @@ mod measured;
 
 use std::time::Duration;
 
-use crate::rate::Rate;
-use crate::units::UnitError;
+use units::{Rate, UnitError};
 
 pub use measured::{SHIPPED, drsftp_path, drsftp_wan, shipped};
 

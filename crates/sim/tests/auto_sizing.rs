@@ -15,9 +15,11 @@ use sim::link::Queue;
 use sim::tcp::Congestion;
 use sim::world::{FlowSpec, FlowStats, Scenario, Simulation};
 use tune::limiter::Role;
+use tune::look::Look;
+use tune::look::{carried, offered};
 use tune::sizing::auto::Auto;
-use tune::sizing::caps::{Caps, carried, offered};
-use tune::sizing::{Change, Decision, Look};
+use tune::sizing::caps::Caps;
+use tune::sizing::{Change, Decision};
 
 const MB: u64 = 1 << 20;
 /// What may wait unsent (`TCP_NOTSENT_LOWAT` of the data room), as the simulator's default has it.

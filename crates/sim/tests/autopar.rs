@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use sim::chunked::{Chunked, Outcome};
 use sim::link::{Conditions, Queue};
-use sim::rate::Rate;
 use sim::tcp::{Config, Congestion};
 use sim::world::{Access, FlowSpec, Scenario};
 use tune::streams::chunked::{self, Mode, Optimum, Parameters, RoundTrips, Tuner};
+use units::Rate;
 
 /// B = 100 Mbit/s, τ = 10 ms, 1 000 packets of DropTail, and access links of 1 ms.
 fn network(seed: u64) -> Scenario {

@@ -4,6 +4,10 @@
 //!     UPDATE_SNAPSHOTS=1 cargo test -p sim --test netsim
 
 #![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the committed table is written anew when asked for"
+)]
 
 mod network;
 

@@ -21,12 +21,12 @@ use std::time::Duration;
 
 use network::{fairness, flow, link, mbit, megabits, ms, seconds};
 use sim::link::{Conditions, Queue};
-use sim::rate::Rate;
 use sim::tcp::Congestion;
 use sim::trace::{Point, Trace, shipped};
 use sim::world::{FlowSpec, FlowStats, Scenario, Simulation};
 use transfer::{Policy, Run, Setup, Transfer, run};
 use tune::sizing::drs::Interval;
+use units::Rate;
 
 const MB: u64 = 1 << 20;
 /// Buffers of a stock FTP.

@@ -10,10 +10,10 @@ use std::time::Duration;
 use network::{MSS, between, fairness, flow, link, mbit, megabits, ms, seconds, ten_megabit};
 use proptest::prelude::*;
 use sim::link::{Conditions, Loss, Queue, Reorder};
-use sim::rate::Rate;
 use sim::tcp::{Config, Congestion};
 use sim::trace::{Point, Trace};
 use sim::world::{Access, CrossTraffic, FlowSpec, FlowStats, Scenario, Simulation, Source};
+use units::Rate;
 
 /// The largest payload rate of a 10 Mbit/s line, Mbit/s.
 const TEN_MEGABIT_PAYLOAD: f64 = 10.0 * 1460.0 / 1500.0;

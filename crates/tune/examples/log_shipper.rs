@@ -18,7 +18,7 @@
 
 use std::time::Duration;
 
-use tune::sizing::Look;
+use tune::look::Look;
 use tune::streams::auto::{Auto, Limits, Scene, Step};
 
 /// What a connection may have unanswered, bytes.

@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use units::splitmix;
+
 /// The wait before the first retry.
 pub const FIRST: Duration = Duration::from_secs(1);
 /// No wait is longer than this.
@@ -18,14 +20,10 @@ pub fn delay(retry: u32, seed: u64) -> Duration {
     half + half.mul_f64(fraction(seed ^ u64::from(retry).rotate_left(32)))
 }
 
-/// A number in 0..1 from the bits of `x` (the finaliser of splitmix64).
+/// A number in 0..1 from the bits of `x`.
 fn fraction(x: u64) -> f64 {
-    let mut z = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^= z >> 31;
     // 53 bits are what a double holds exactly.
-    (z >> 11) as f64 / (1_u64 << 53) as f64
+    (splitmix::first(x) >> 11) as f64 / (1_u64 << 53) as f64
 }
 
 #[cfg(test)]

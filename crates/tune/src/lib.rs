@@ -7,6 +7,7 @@
 //! - [`streams`]: how many parallel connections, with which congestion control, how fast.
 //!   [`streams::auto`] reads the kernel's accounts of each connection; [`streams::chunked`] knows nothing
 //!   but how long chunks took.
+//! - [`look`]: one end of a connection at one moment, which the policies judge by.
 //! - [`sizing`]: how large socket buffers should be, at either end.
 //! - [`limiter`]: what held a transfer back, from sums at its end.
 //! - [`congestion`], [`backoff`]: which congestion control to begin with; how long to wait before
@@ -17,7 +18,7 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use tune::sizing::Look;
+//! use tune::look::Look;
 //! use tune::streams::auto::{Auto, Limits, Scene, Step};
 //!
 //! let mut auto = Auto::new(
@@ -70,5 +71,6 @@ pub mod backoff;
 pub mod congestion;
 mod evidence;
 pub mod limiter;
+pub mod look;
 pub mod sizing;
 pub mod streams;

@@ -1,23 +1,21 @@
 //! Reproducible pseudo-random numbers.
 
-/// SplitMix64 (Steele, Lea and Flood, 2014): tiny, and the same on every machine.
+use units::splitmix::SplitMix64;
+
+/// A generator: SplitMix64, the same on every machine.
 #[derive(Debug, Clone)]
-pub struct Seed(u64);
+pub struct Seed(SplitMix64);
 
 impl Seed {
     /// A generator; equal seeds give equal sequences.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        Self(seed)
+        Self(SplitMix64::new(seed))
     }
 
     /// The next 64 bits.
     pub fn word(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.next_u64()
     }
 
     /// A number in `0..bound`; `bound` must not be 0.

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use data::job::StreamSample;
 use serde::Serialize;
-use tune::sizing::{Change, Decision, StreamId};
+use tune::look::StreamId;
+use tune::sizing::{Change, Decision};
 use tune::streams::auto::{self, Step};
 
 use super::Snapshot;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use proto::eblock::MAX_STREAMS;
-use tune::sizing::StreamId;
+use tune::look::StreamId;
 
 use crate::stream::Stream;
 

@@ -6,9 +6,10 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tune::limiter::{Limiter, Role};
+use tune::look::StreamId;
 use tune::sizing::auto::Auto;
 use tune::sizing::caps::Caps;
-use tune::sizing::{Change, Decision, StreamId};
+use tune::sizing::{Change, Decision};
 
 use super::apply::{Reach, carry_out, undo};
 use super::board::Board;
@@ -132,7 +133,7 @@ fn give_back(board: &Board, seen: &Seen, caps: &Caps) {
 #[cfg(test)]
 mod tests {
     use proto::sizing::Sizing;
-    use tune::sizing::Look;
+    use tune::look::Look;
 
     use super::*;
     use crate::control::Control;

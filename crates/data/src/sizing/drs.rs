@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use rustix::event::PollFlags;
 use tune::limiter::{Limiter, Role};
+use tune::look::StreamId;
 use tune::sizing::drs::{Drs, Interval};
-use tune::sizing::{Bounds, Change, Decision, StreamId};
+use tune::sizing::{Bounds, Change, Decision};
 
 use super::apply::{Reach, carry_out};
 use super::auto::AutoPolicy;
@@ -196,7 +197,7 @@ mod tests {
     use std::os::fd::AsFd;
 
     use proto::sizing::Sizing;
-    use tune::sizing::Look;
+    use tune::look::Look;
 
     use super::*;
     use crate::os::sockopt::{self, Buffer};

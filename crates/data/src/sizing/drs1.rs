@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use tune::limiter::Limiter;
+use tune::look::{Look, StreamId};
 use tune::sizing::drs1::Drs1;
-use tune::sizing::{Bounds, Change, Decision, Look, StreamId};
+use tune::sizing::{Bounds, Change, Decision};
 
 use super::apply::{Reach, carry_out};
 use super::board::Board;

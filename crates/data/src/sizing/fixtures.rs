@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proto::sizing::Sizing;
-use tune::sizing::Look;
+use tune::look::Look;
 
 use super::board::Board;
 use super::policy::{Scene, Seen};

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tune::limiter::Limiter;
-use tune::sizing::{Bounds, Change, Decision, StreamId};
+use tune::look::StreamId;
+use tune::sizing::{Bounds, Change, Decision};
 
 use super::apply::{Reach, carry_out};
 use super::board::Board;

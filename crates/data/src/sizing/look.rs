@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tune::limiter::Role;
-use tune::sizing::Look;
+use tune::look::Look;
 
 use crate::control::StreamSample;
 

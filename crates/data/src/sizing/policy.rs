@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::PollFlags;
-use tune::sizing::{Look, StreamId};
+use tune::look::{Look, StreamId};
 
 use super::board::Board;
 use crate::control::Control;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use proto::command::Mode;
-use tune::sizing::{Look, StreamId};
+use tune::look::{Look, StreamId};
 use tune::streams::auto::{self, Auto, Decision, Limits, Step, Verdict};
 
 use super::policy::{Scene, Seen};

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags};
 use rustix::time::{ClockId, clock_gettime};
 use tune::limiter::Role;
-use tune::sizing::StreamId;
+use tune::look::StreamId;
 
 use super::End;
 use super::look::look;

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::definition::Definition;
 use super::document::mistake;
 use super::results::{Also, AlsoValue, Cell, Program};
 use crate::LabError;
@@ -28,25 +27,29 @@ fn ratio_key(key: &str) -> String {
     format!("of-{key}")
 }
 
-/// Checks the bests of `definition`.
+/// Checks the bests of an experiment in which `entrants` (keys) take part and `measures` are measured.
 ///
 /// # Errors
 /// [`LabError::Usage`] names the key.
-pub(crate) fn check(definition: &Definition, file: &str) -> Result<(), LabError> {
-    let programs = &definition.programs;
-    let entrants = || programs.full.iter().chain(&programs.quick);
-    for (key, best) in &definition.best {
+pub(crate) fn check(
+    bests: &Bests,
+    entrants: &[&str],
+    measures: &[&str],
+    file: &str,
+) -> Result<(), LabError> {
+    let takes_part = |key: &str| entrants.contains(&key);
+    for (key, best) in bests {
         let at = |what: &str| format!("best.{key}{what}");
-        if entrants().any(|entrant| entrant == key) {
+        if takes_part(key) {
             return Err(mistake(file, &at(""), "is the key of a program"));
         }
-        if definition.measures().any(|known| known == ratio_key(key)) {
+        if measures.contains(&ratio_key(key).as_str()) {
             return Err(mistake(file, &at(""), "its ratio is also a measure"));
         }
         if best.of.is_empty() {
             return Err(mistake(file, &at(".of"), "name at least one program"));
         }
-        if let Some(odd) = best.of.iter().find(|of| !entrants().any(|e| e == *of)) {
+        if let Some(odd) = best.of.iter().find(|of| !takes_part(of)) {
             let what = format!("'{odd}' takes no part");
             return Err(mistake(file, &at(".of"), what));
         }
@@ -55,10 +58,10 @@ pub(crate) fn check(definition: &Definition, file: &str) -> Result<(), LabError>
 }
 
 /// The bests of which one of `entrants` (keys) is part, as they are kept with the results.
-pub(crate) fn shown(definition: &Definition, entrants: &[&str]) -> Vec<Program> {
+pub(crate) fn shown(bests: &Bests, entrants: &[&str]) -> Vec<Program> {
     let taking_part = |of: &[String]| of.iter().any(|key| entrants.contains(&key.as_str()));
-    let bests = definition.best.iter();
     bests
+        .iter()
         .filter(|(_, best)| taking_part(&best.of))
         .map(|(key, best)| Program {
             key: key.clone(),
@@ -69,40 +72,40 @@ pub(crate) fn shown(definition: &Definition, entrants: &[&str]) -> Vec<Program> 
 }
 
 /// The ratios to the bests, as they are kept with the results.
-pub(crate) fn ratios(definition: &Definition) -> impl Iterator<Item = Also> + '_ {
-    definition.best.iter().map(|(key, best)| Also {
+pub(crate) fn ratios(bests: &Bests, higher_is_better: bool) -> impl Iterator<Item = Also> + '_ {
+    bests.iter().map(move |(key, best)| Also {
         key: ratio_key(key),
         label: format!("ratio to the {}", best.label),
         unit: "\u{d7}".to_owned(),
-        higher_is_better: definition.higher_is_better,
+        higher_is_better,
     })
 }
 
 /// Adds to the cells of one point, those from `first` on, a cell for each best that was measured
 /// there, and to all of them their ratios to it.
-pub(crate) fn add(definition: &Definition, cells: &mut Vec<Cell>, first: usize) {
-    let mut bests = Vec::new();
-    for (key, best) in &definition.best {
+pub(crate) fn add(bests: &Bests, higher_is_better: bool, cells: &mut Vec<Cell>, first: usize) {
+    let mut winners = Vec::new();
+    for (key, best) in bests {
         let here = cells.iter().skip(first);
         let winner = here
             .filter(|cell| best.of.contains(&cell.program))
             .filter_map(|cell| Some((cell, cell.median.filter(|value| value.is_finite())?)))
             .reduce(|one, other| {
-                let other_wins = match definition.higher_is_better {
+                let other_wins = match higher_is_better {
                     true => other.1 > one.1,
                     false => other.1 < one.1,
                 };
                 if other_wins { other } else { one }
             });
         if let Some((cell, value)) = winner {
-            bests.push((key, named(key, cell), value));
+            winners.push((key, named(key, cell), value));
         }
     }
-    let values: Vec<(String, f64)> = bests
+    let values: Vec<(String, f64)> = winners
         .iter()
         .map(|(key, _, value)| (ratio_key(key), *value))
         .collect();
-    cells.extend(bests.into_iter().map(|(_, cell, _)| cell));
+    cells.extend(winners.into_iter().map(|(_, cell, _)| cell));
     for cell in cells.iter_mut().skip(first) {
         for (key, best) in &values {
             let ratio = cell.median.map(|own| own / best);
@@ -123,8 +126,8 @@ pub(crate) fn add(definition: &Definition, cells: &mut Vec<Cell>, first: usize) 
 }
 
 /// Takes from a cell its ratios to the bests.
-pub(crate) fn forget(definition: &Definition, cell: &mut Cell) {
-    for key in definition.best.keys().map(|key| ratio_key(key)) {
+pub(crate) fn forget(bests: &Bests, cell: &mut Cell) {
+    for key in bests.keys().map(|key| ratio_key(key)) {
         cell.also.remove(&key);
         for sample in &mut cell.samples {
             sample.also.remove(&key);

@@ -1,4 +1,5 @@
 use super::*;
+use crate::experiment::definition::Definition;
 use crate::experiment::tally;
 
 fn definition(more: &str) -> Result<Definition, LabError> {
@@ -37,7 +38,7 @@ fn the_best_gets_a_cell_and_the_others_their_ratio() {
     let definition = definition(BEST).unwrap();
     let mut cells = vec![cell("one", Some(9000.0))];
     cells.extend([("one", 50.0), ("two", 80.0), ("free", 100.0)].map(|(k, v)| cell(k, Some(v))));
-    add(&definition, &mut cells, 1);
+    add(&definition.best, definition.higher_is_better, &mut cells, 1);
     let best = cells.last().unwrap();
     assert_eq!((&*best.program, best.median), ("set", Some(80.0)));
     assert_eq!(best.chosen.as_deref(), Some("two"));
@@ -52,7 +53,7 @@ fn less_may_be_better() {
     let mut definition = definition(BEST).unwrap();
     definition.higher_is_better = false;
     let mut cells = vec![cell("one", Some(50.0)), cell("two", Some(80.0))];
-    add(&definition, &mut cells, 0);
+    add(&definition.best, definition.higher_is_better, &mut cells, 0);
     assert_eq!(cells[2].chosen.as_deref(), Some("one"));
 }
 
@@ -60,20 +61,20 @@ fn less_may_be_better() {
 fn who_failed_is_not_the_best() {
     let definition = definition(BEST).unwrap();
     let mut cells = vec![cell("one", None), cell("two", Some(3.0))];
-    add(&definition, &mut cells, 0);
+    add(&definition.best, definition.higher_is_better, &mut cells, 0);
     assert_eq!(cells[2].chosen.as_deref(), Some("two"));
     assert_eq!(ratio(&cells[0]), None);
     let mut cells = vec![cell("one", None), cell("free", Some(3.0))];
-    add(&definition, &mut cells, 0);
+    add(&definition.best, definition.higher_is_better, &mut cells, 0);
     assert_eq!((cells.len(), ratio(&cells[1])), (2, None));
 }
 
 #[test]
 fn it_is_shown_where_one_of_its_own_takes_part() {
     let definition = definition(BEST).unwrap();
-    assert_eq!(shown(&definition, &["two"])[0].label, "best set");
-    assert!(shown(&definition, &["free"]).is_empty());
-    let ratios: Vec<Also> = ratios(&definition).collect();
+    assert_eq!(shown(&definition.best, &["two"])[0].label, "best set");
+    assert!(shown(&definition.best, &["free"]).is_empty());
+    let ratios: Vec<Also> = ratios(&definition.best, true).collect();
     assert_eq!(ratios[0].label, "ratio to the best set");
 }
 

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::Mode;
+use super::axes::{AxisDefinition, ByMode, Kind};
 use super::best::{self, Bests};
 use super::document::{self, mistake};
-use super::measures::{self, AlsoDefinition, Ratios};
+use super::measures::{self, AlsoDefinition, Ratios, built_in_unit};
 use super::results::PUBLISHED;
 use super::series::SeriesDefinition;
 use super::template::Variables;
@@ -15,103 +16,8 @@ use super::variant::VariantDefinition;
 use crate::LabError;
 use crate::simulate::Measure;
 
-/// Where an experiment runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Kind {
-    /// Over an emulated network.
-    Net,
-    /// Over this machine's loopback interface.
-    Loopback,
-    /// In the simulator.
-    Sim,
-}
-
-/// A value for each [`Mode`].
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct ByMode<T> {
-    /// For [`Mode::Full`].
-    pub(crate) full: T,
-    /// For [`Mode::Quick`].
-    pub(crate) quick: T,
-}
-
 fn published() -> String {
     PUBLISHED.to_owned()
-}
-
-impl<T> ByMode<T> {
-    /// The one of `mode`.
-    pub(crate) fn of(&self, mode: Mode) -> &T {
-        match mode {
-            Mode::Full => &self.full,
-            Mode::Quick => &self.quick,
-        }
-    }
-}
-
-/// A swept quantity.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct AxisDefinition {
-    /// The variable that it sets.
-    pub(crate) key: String,
-    /// For people.
-    pub(crate) label: String,
-    /// `ms`, `%`, or empty.
-    #[serde(default)]
-    pub(crate) unit: String,
-    /// Every value, in order.
-    pub(crate) full: Vec<String>,
-    /// Those of them that a quick run visits.
-    pub(crate) quick: Vec<String>,
-    /// Draw it logarithmically.
-    #[serde(default)]
-    pub(crate) logarithmic: bool,
-    /// What a value stands for in command lines and networks, where it is not itself.
-    #[serde(default)]
-    pub(crate) means: BTreeMap<String, String>,
-    /// Value → further variables that it sets.
-    #[serde(default)]
-    pub(crate) sets: BTreeMap<String, Variables>,
-}
-
-impl AxisDefinition {
-    /// The values that `mode` visits.
-    pub(crate) fn values(&self, mode: Mode) -> &[String] {
-        match mode {
-            Mode::Full => &self.full,
-            Mode::Quick => &self.quick,
-        }
-    }
-
-    /// What `value` stands for in templates.
-    pub(crate) fn meaning<'a>(&'a self, value: &'a str) -> &'a str {
-        self.means.get(value).map_or(value, String::as_str)
-    }
-
-    fn check(&self, file: &str, axis: &str) -> Result<(), LabError> {
-        if self.full.is_empty() || self.quick.is_empty() {
-            return Err(mistake(file, axis, "'full' and 'quick' need values"));
-        }
-        for (i, value) in self.full.iter().enumerate() {
-            if self.full[..i].contains(value) {
-                return Err(mistake(
-                    file,
-                    &format!("{axis}.full"),
-                    format!("'{value}' twice"),
-                ));
-            }
-        }
-        let unknown = |value: &&String| !self.full.contains(value);
-        let named = self.quick.iter().chain(self.means.keys());
-        if let Some(odd) = named.chain(self.sets.keys()).find(unknown) {
-            let what = format!("'{odd}' is not among the values of '{axis}.full'");
-            return Err(mistake(file, axis, what));
-        }
-        Ok(())
-    }
 }
 
 /// An experiment.
@@ -259,8 +165,11 @@ impl Definition {
         self.check_counts(file)?;
         self.check_kind(file)?;
         self.check_unit(file)?;
-        measures::check(self, file)?;
-        best::check(self, file)?;
+        measures::check(&self.measure, &self.also, &self.ratios, file)?;
+        let entrants = self.programs.full.iter().chain(&self.programs.quick);
+        let entrants: Vec<&str> = entrants.map(String::as_str).collect();
+        let measures: Vec<&str> = self.measures().collect();
+        best::check(&self.best, &entrants, &measures, file)?;
         self.check_variants(file)?;
         self.check_paper(file)
     }
@@ -329,7 +238,7 @@ impl Definition {
                     ));
                 }
             }
-            if let Some(Err(what)) = self.bytes(mode).map(sim::units::size) {
+            if let Some(Err(what)) = self.bytes(mode).map(units::size) {
                 return Err(mistake(file, &format!("bytes.{key}"), what));
             }
         }
@@ -407,17 +316,6 @@ fn simulated(file: &str, key: &str, name: &str) -> Result<Measure, LabError> {
         let what = format!("the simulator has {}", names.join(", "));
         mistake(file, key, what)
     })
-}
-
-/// The unit of a measure that needs no reading.
-pub(crate) fn built_in_unit(measure: &str) -> Option<&'static str> {
-    match measure {
-        "goodput" => Some("Mbit/s"),
-        "cpu_per_gigabyte" => Some("s/GB"),
-        "seconds" => Some("s"),
-        "wall" => Some("ms"),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

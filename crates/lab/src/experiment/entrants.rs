@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use super::definition::{Definition, Kind};
+use super::axes::Kind;
+use super::definition::Definition;
 use super::document::mistake;
 use super::environment;
 use super::plan::Entrant;

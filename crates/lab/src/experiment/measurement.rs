@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal};
 
 use super::cell::Outcome;
-use super::definition::{Definition, built_in_unit};
+use super::definition::Definition;
 use super::interrupt::Interrupts;
 use super::leftovers;
-use super::measures;
+use super::measures::{self, built_in_unit};
 use super::plan::Entrant;
 use super::preparation::Prepared;
 use super::process::{self, Wait};
@@ -24,7 +24,7 @@ use super::series;
 use super::template::Variables;
 use crate::LabError;
 use crate::net::NetReport;
-use crate::shell;
+use crate::quoting::shell_word;
 
 /// What came of a run.
 #[derive(Debug)]
@@ -378,7 +378,7 @@ impl Seen<'_> {
 
 /// A command line as it is typed into a shell.
 fn command_line(argv: &[String]) -> String {
-    let words: Vec<String> = argv.iter().map(|word| shell::word(word)).collect();
+    let words: Vec<String> = argv.iter().map(|word| shell_word(word)).collect();
     words.join(" ")
 }
 

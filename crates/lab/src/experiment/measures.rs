@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::definition::{Definition, built_in_unit};
 use super::document::mistake;
 use super::results::Also;
 use super::template::{self, Variables};
@@ -14,7 +13,7 @@ use crate::LabError;
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AlsoDefinition {
-    /// As in [`Definition::measure`].
+    /// As the measure that gives the experiment its name.
     pub(crate) measure: String,
     /// For people: `time`, `buffers of the receiver`.
     pub(crate) label: String,
@@ -73,13 +72,29 @@ fn yes() -> bool {
     true
 }
 
-/// Checks the further measures and the ratios of `definition`.
+/// The unit of a measure that needs no reading.
+pub(crate) fn built_in_unit(measure: &str) -> Option<&'static str> {
+    match measure {
+        "goodput" => Some("Mbit/s"),
+        "cpu_per_gigabyte" => Some("s/GB"),
+        "seconds" => Some("s"),
+        "wall" => Some("ms"),
+        _ => None,
+    }
+}
+
+/// Checks the further measures and the ratios of an experiment whose own measure is `measure`.
 ///
 /// # Errors
 /// [`LabError::Usage`] names the key.
-pub(crate) fn check(definition: &Definition, file: &str) -> Result<(), LabError> {
-    let mut seen = vec![definition.measure.as_str()];
-    for also in &definition.also {
+pub(crate) fn check(
+    measure: &str,
+    further: &[AlsoDefinition],
+    ratios: &Ratios,
+    file: &str,
+) -> Result<(), LabError> {
+    let mut seen = vec![measure];
+    for also in further {
         if seen.contains(&also.measure.as_str()) {
             let what = format!("'{}' twice", also.measure);
             return Err(mistake(file, "also.measure", what));
@@ -90,7 +105,7 @@ pub(crate) fn check(definition: &Definition, file: &str) -> Result<(), LabError>
             return Err(mistake(file, "also.unit", what));
         }
     }
-    for (name, ratio) in &definition.ratios {
+    for (name, ratio) in ratios {
         let key = format!("ratios.{name}");
         if built_in_unit(name).is_some() {
             return Err(mistake(file, &key, "is the name of another measure"));
@@ -98,7 +113,7 @@ pub(crate) fn check(definition: &Definition, file: &str) -> Result<(), LabError>
         // One level deep, so that no ratio is made of itself.
         if let Some(odd) = [&ratio.of, &ratio.to]
             .into_iter()
-            .find(|part| definition.ratios.contains_key(*part))
+            .find(|part| ratios.contains_key(*part))
         {
             return Err(mistake(file, &key, format!("'{odd}' is a ratio, too")));
         }

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
+use super::axes::AxisDefinition;
 use super::best;
-use super::definition::{AxisDefinition, Definition};
+use super::definition::Definition;
 use super::results::{Axis, Cell, Program, Results};
 use crate::LabError;
 
@@ -42,7 +43,7 @@ pub(crate) fn merged(definition: &Definition, kept: Option<Results>, fresh: &Res
         union(&mut all.cells, kept.cells, same);
         union(&mut all.unfinished, kept.unfinished, same);
         for cell in &mut all.cells {
-            best::forget(definition, cell);
+            best::forget(&definition.best, cell);
         }
         kept.programs.retain(is_own);
         union(&mut all.programs, kept.programs, |a, b| a.key == b.key);
@@ -138,7 +139,9 @@ fn arrange(definition: &Definition, results: &mut Results) {
     results.programs.sort_by_key(|program| rank(&program.key));
     let keys: Vec<String> = results.programs.iter().map(|p| p.key.clone()).collect();
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-    results.programs.extend(best::shown(definition, &keys));
+    results
+        .programs
+        .extend(best::shown(&definition.best, &keys));
     let place = |cell: &Cell| -> (Vec<usize>, usize) {
         let at = definition.axes().map(|axis| {
             let value = cell.at.get(&axis.key);
@@ -155,7 +158,12 @@ fn arrange(definition: &Definition, results: &mut Results) {
     for point in cells.chunk_by(|one, other| one.at == other.at) {
         let first = results.cells.len();
         results.cells.extend_from_slice(point);
-        best::add(definition, &mut results.cells, first);
+        best::add(
+            &definition.best,
+            definition.higher_is_better,
+            &mut results.cells,
+            first,
+        );
     }
 }
 

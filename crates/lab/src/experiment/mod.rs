@@ -9,6 +9,7 @@
 //! `scratch` has a run's files, and `leftovers` removes those of runs that were killed.
 
 mod all;
+mod axes;
 mod best;
 mod catalog;
 mod cell;

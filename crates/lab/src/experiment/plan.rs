@@ -1,18 +1,14 @@
 //! Which measurements an experiment consists of, and how long they will take.
 
-use std::collections::BTreeMap;
-
 use super::Mode;
-use super::definition::{AxisDefinition, Definition, Kind};
+use super::axes::{At, AxisDefinition, Kind};
+use super::definition::Definition;
 use super::program::ProgramDefinition;
 use super::results::Program;
 use super::template::{self, Variables};
 use super::variables;
 use super::variant::VariantDefinition;
 use crate::LabError;
-
-/// Axis key → value, as written in the experiment.
-pub(crate) type At = BTreeMap<String, String>;
 
 /// A program that takes part.
 #[derive(Debug, Clone)]
@@ -253,7 +249,7 @@ fn bottleneck(definition: &Definition, at: &At) -> Option<f64> {
     let network = definition.network.as_ref()?;
     let rate = network.get("default")?.get("rate")?.as_str()?;
     let rate = template::expand(rate, &variables::of_point(definition, at)).ok()?;
-    let rate = sim::units::rate(&rate).ok()?;
+    let rate = units::rate(&rate).ok()?;
     Some(rate.as_bits_per_second() as f64)
 }
 

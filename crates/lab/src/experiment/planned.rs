@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use units::show;
+
 /// The plan of a run of an experiment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Planned {
@@ -53,14 +55,9 @@ impl Planned {
     }
 }
 
-/// Seconds for people.
+/// A guess in seconds, for people: whole seconds, at least one.
 pub(crate) fn span(seconds: f64) -> String {
-    let whole = Duration::from_secs_f64(seconds.clamp(0.0, 1e9)).as_secs();
-    match whole {
-        0..=99 => format!("{} s", whole.max(1)),
-        100..=5999 => format!("{} min", (whole + 30) / 60),
-        _ => format!("{} h {} min", whole / 3600, whole % 3600 / 60),
-    }
+    show::time(Duration::from_secs_f64(seconds.clamp(1.0, 1e9).round()))
 }
 
 #[cfg(test)]
@@ -72,7 +69,7 @@ mod tests {
         for (seconds, text) in [
             (0.2, "1 s"),
             (59.0, "59 s"),
-            (150.0, "3 min"),
+            (149.6, "2 min 30 s"),
             (9000.0, "2 h 30 min"),
         ] {
             assert_eq!(span(seconds), text);

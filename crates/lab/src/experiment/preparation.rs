@@ -5,11 +5,13 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 
 use super::Mode;
+use super::axes::At;
+use super::axes::Kind;
 use super::cell::{Job, Process, Server};
-use super::definition::{Definition, Kind};
+use super::definition::Definition;
 use super::document::mistake;
 use super::interrupt::Interrupts;
-use super::plan::{At, Entrant};
+use super::plan::Entrant;
 use super::program::{ProgramDefinition, ServerDefinition};
 use super::scratch::Scratch;
 use super::template::{self, TemplateError, Variables, Word};
@@ -156,7 +158,7 @@ impl Setup<'_> {
         let Some(size) = variables.get("bytes") else {
             return Ok(Some((0, false)));
         };
-        let asked = sim::units::size(size).map_err(|e| mistake(self.name, "bytes", e))?;
+        let asked = units::size(size).map_err(|e| mistake(self.name, "bytes", e))?;
         let bytes = entrant.bytes(self.mode, asked);
         let Some(file) = self.scratch.payload(bytes, self.interrupts)? else {
             return Ok(None);

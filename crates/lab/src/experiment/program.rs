@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::definition::Kind;
+use super::axes::{self, Kind};
 use super::document::{self, mistake};
 use super::reading::Reading;
 use super::template::{Variables, Word};
@@ -129,7 +129,7 @@ impl ProgramDefinition {
 
     /// Whether it can be run at a point of the sweep.
     pub(crate) fn runs_at(&self, at: &BTreeMap<String, String>) -> bool {
-        within(&self.only, at)
+        axes::within(&self.only, at)
     }
 
     /// The point as this program's row is called.
@@ -168,12 +168,6 @@ impl ProgramDefinition {
         };
         format!("{} left out: {binary} is not installed{how}", self.label)
     }
-}
-
-/// Whether a point of the sweep is one of the `only` ones: axis → values.
-pub(crate) fn within(only: &BTreeMap<String, Vec<String>>, at: &BTreeMap<String, String>) -> bool {
-    only.iter()
-        .all(|(axis, values)| at.get(axis).is_none_or(|value| values.contains(value)))
 }
 
 /// Where executables are looked for.

@@ -3,13 +3,15 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use super::axes::At;
+use super::axes::Kind;
 use super::best;
-use super::definition::{Definition, Kind};
+use super::definition::Definition;
 use super::interrupt::Interrupts;
 use super::measurement::{self, Made, Run, Runs};
 use super::measures;
 use super::merge::{self, ENDED_EARLY};
-use super::plan::{self, At, Entrant};
+use super::plan::{self, Entrant};
 use super::planned::span;
 use super::preparation::Setup;
 use super::results::{AlsoValue, Cell, Results, Series};
@@ -341,7 +343,12 @@ impl Experiment<'_> {
         let whole = cells.iter().zip(left).filter(|(_, left)| **left == 0);
         let mut whole: Vec<Cell> = whole.map(|(cell, _)| cell.clone()).collect();
         if whole.len() == cells.len() {
-            best::add(&self.definition, &mut whole, 0);
+            best::add(
+                &self.definition.best,
+                self.definition.higher_is_better,
+                &mut whole,
+                0,
+            );
         }
         for cell in whole {
             let label = match &cell.chosen {

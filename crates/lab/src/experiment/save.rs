@@ -8,7 +8,7 @@ use super::definition::Definition;
 use super::merge;
 use super::results::{Cell, Results, Sample};
 use crate::LabError;
-use crate::csv::{line, text as text_field};
+use crate::quoting::{csv_line, csv_text};
 
 /// The results of a run on their way to a file.
 #[derive(Debug)]
@@ -154,14 +154,14 @@ fn csv(results: &Results) -> String {
         "command",
     ]);
     heading.extend(also.iter().map(String::as_str));
-    let mut text = line(heading.iter().map(|h| text_field(h)));
+    let mut text = csv_line(heading.iter().map(|h| csv_text(h)));
     // A best repeats the runs of another cell.
     for cell in results.cells.iter().filter(|cell| cell.chosen.is_none()) {
         for (index, sample) in cell.samples.iter().enumerate() {
-            text += &line(
+            text += &csv_line(
                 fields(results, &axes, cell, index, sample)
                     .iter()
-                    .map(|f| text_field(f)),
+                    .map(|f| csv_text(f)),
             );
         }
     }

@@ -3,13 +3,15 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use super::axes::At;
+use super::axes::AxisDefinition;
 use super::best;
 use super::catalog::{self, Known};
-use super::definition::{AxisDefinition, Definition};
+use super::definition::Definition;
 use super::entrants::{self, Entrants};
 use super::measures::AlsoDefinition;
 use super::merge;
-use super::plan::{self, At, Entrant, Sweep};
+use super::plan::{self, Entrant, Sweep};
 use super::results::{Axis, Cell, Program, Results};
 use super::series::SeriesDefinition;
 use super::template::Variables;
@@ -117,7 +119,7 @@ impl Schedule {
             .filter(|cell| !is_spoiled(cell))
             .cloned()
             .map(|mut cell| {
-                best::forget(definition, &mut cell);
+                best::forget(&definition.best, &mut cell);
                 cell
             });
         let seeds: BTreeSet<u64> = kept
@@ -221,9 +223,11 @@ fn blank(known: &Known, request: &RunRequest, sweep: &Sweep, entrants: &Entrants
     let axis = |axis: &AxisDefinition| shown(axis, sweep, &entrants.all);
     let keys: Vec<&str> = entrants.all.iter().map(|e| e.key.as_str()).collect();
     let measured = definition.also.iter().map(AlsoDefinition::shown);
-    let also = measured.chain(best::ratios(definition)).collect();
+    let also = measured
+        .chain(best::ratios(&definition.best, definition.higher_is_better))
+        .collect();
     let mut programs: Vec<Program> = entrants.all.iter().map(Entrant::shown).collect();
-    programs.extend(best::shown(definition, &keys));
+    programs.extend(best::shown(&definition.best, &keys));
     Results {
         experiment: known.name.clone(),
         title: definition.title.clone(),

@@ -3,16 +3,17 @@
 use std::os::fd::AsFd;
 use std::time::Instant;
 
+use super::axes::At;
 use super::definition::Definition;
 use super::document::mistake;
 use super::interrupt::Interrupts;
-use super::plan::{At, Entrant};
+use super::plan::Entrant;
 use super::results::{Sample, Series};
 use super::template::{self, Variables};
 use super::variables;
 use super::{Mode, process, series};
 use crate::LabError;
-use crate::shell;
+use crate::quoting::shell_word;
 use crate::simulate::{self, Measure, SimPoint, SimReport, SimRequest, SimShorthand};
 
 /// Simulates one point for `entrant`: what was measured, and the lines over time of a file in chunks.
@@ -135,7 +136,7 @@ fn options(table: &toml::Table, seed: u64) -> String {
         match value {
             toml::Value::Boolean(true) => line += &format!(" --{key}"),
             toml::Value::Boolean(false) => {}
-            toml::Value::String(text) => line += &format!(" --{key} {}", shell::word(text)),
+            toml::Value::String(text) => line += &format!(" --{key} {}", shell_word(text)),
             other => line += &format!(" --{key} {other}"),
         }
     }

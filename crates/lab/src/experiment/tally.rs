@@ -1,6 +1,6 @@
 //! Samples become cells: what counts, its median, and how far it can be trusted.
 
-use super::plan::At;
+use super::axes::At;
 use super::results::{Also, AlsoValue, Cell, Sample};
 use super::statistics::{half_width, median};
 

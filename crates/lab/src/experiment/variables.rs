@@ -1,9 +1,9 @@
 //! What the holes of an experiment's texts stand for at a point of its sweep.
 
 use super::Mode;
+use super::axes::At;
 use super::definition::Definition;
 use super::document::mistake;
-use super::plan::At;
 use super::template::{self, Variables};
 use crate::LabError;
 
@@ -75,5 +75,5 @@ pub(crate) fn bytes(definition: &Definition, mode: Mode, at: &At) -> Option<u64>
     let size = known.get("bytes").map(String::as_str);
     let size = size.or_else(|| definition.bytes(mode))?;
     let size = template::expand(size, &known).ok()?;
-    sim::units::size(&size).ok()
+    units::size(&size).ok()
 }

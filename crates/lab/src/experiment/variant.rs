@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::Mode;
+use super::axes;
 use super::document::mistake;
-use super::program;
 use super::template::Variables;
 use crate::LabError;
 
@@ -44,7 +44,7 @@ pub(crate) struct VariantDefinition {
 impl VariantDefinition {
     /// Whether it takes part at a point of the sweep.
     pub(crate) fn runs_at(&self, at: &BTreeMap<String, String>) -> bool {
-        program::within(&self.only, at)
+        axes::within(&self.only, at)
     }
 
     /// Repetitions in `mode`, if they are its own.
@@ -58,7 +58,7 @@ impl VariantDefinition {
             .quick_largest
             .as_ref()
             .filter(|_| mode == Mode::Quick)?;
-        sim::units::size(text).ok()
+        units::size(text).ok()
     }
 
     /// What the reader of the results must know about it in `mode`.
@@ -104,7 +104,7 @@ impl VariantDefinition {
                 "must be more than 0",
             ));
         }
-        if let Some(Err(what)) = self.quick_largest.as_deref().map(sim::units::size) {
+        if let Some(Err(what)) = self.quick_largest.as_deref().map(units::size) {
             return Err(mistake(file, &at("quick_largest"), what));
         }
         for (measure, row) in &self.paper {

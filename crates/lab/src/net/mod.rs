@@ -26,7 +26,6 @@ pub mod report;
 mod report_text;
 pub(crate) mod signals;
 mod sysctl;
-mod terminal;
 mod validity;
 mod verdict;
 
@@ -94,7 +93,7 @@ pub fn run(request: NetRequest) -> Result<Outcome, LabError> {
     let lock = Lock::acquire(request.wait)?;
     machine::recover()?;
     privilege::acquire()?;
-    let _foreground = terminal::Foreground::remember();
+    let _foreground = signals::Foreground::remember();
     let signals = Signals::catch()?;
     let topology = request.topology;
     let (namespaces, ports, borrowed) = host::build(&topology)?;

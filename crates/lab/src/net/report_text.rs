@@ -1,8 +1,9 @@
 //! A run's report for people.
 
 use std::fmt::Write;
+use std::time::Duration;
 
-use sim::units::{show_bytes, show_rate};
+use units::show;
 
 use super::report::{DirectionReport, NetReport};
 
@@ -39,12 +40,12 @@ impl DirectionReport {
             self.from,
             self.to,
             self.packets,
-            show_bytes(self.bytes),
+            show::bytes(self.bytes),
             self.queue_drops,
             self.losses,
             share(self.losses, self.packets),
             self.delivered,
-            show_bytes(self.delivered_bytes),
+            show::bytes(self.delivered_bytes),
             rate(self.delivered_bytes, seconds),
         );
         for (count, what) in [
@@ -60,7 +61,7 @@ impl DirectionReport {
             text,
             "\n  peak queue {} packets ({}); delivered late by {} (median), {} (p99), {} (worst)",
             self.peak_queue_packets,
-            show_bytes(self.peak_queue_bytes),
+            show::bytes(self.peak_queue_bytes),
             micros(self.late_p50_us),
             micros(self.late_p99_us),
             micros(self.late_max_us),
@@ -78,7 +79,7 @@ fn rate(value: u64, seconds: f64) -> String {
         return String::new();
     }
     let bits_per_second = value as f64 * 8.0 / seconds;
-    format!(", {} on average", show_rate(bits_per_second))
+    format!(", {} on average", show::rate(bits_per_second))
 }
 
 #[allow(
@@ -93,11 +94,7 @@ fn share(part: u64, whole: u64) -> String {
 }
 
 fn micros(value: f64) -> String {
-    if value < 1_000.0 {
-        format!("{value:.0} us")
-    } else {
-        format!("{:.1} ms", value / 1_000.0)
-    }
+    show::time(Duration::try_from_secs_f64(value / 1e6).unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -144,7 +141,7 @@ mod tests {
             direction().to_text(10.0),
             "a to b: 10000 packets (15.0 MB) in, 7 dropped at the queue, 50 lost (0.50 %), 9943 \
              (14.9 MB, 11.9 Mbit/s on average) delivered, 2 corrupted\n  peak queue 833 packets \
-             (1.25 MB); delivered late by 12 us (median), 80 us (p99), 1.4 ms (worst)\n"
+             (1.25 MB); delivered late by 12 us (median), 80.4 us (p99), 1.42 ms (worst)\n"
         );
     }
 

@@ -1,9 +1,11 @@
-//! Signals that end a lab, taken one by one instead of at any moment.
+//! What a terminal does to a lab: signals that end it, taken one by one instead of at any moment, and whose
+//! foreground it is.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use rustix::process::Pid;
 
 use crate::LabError;
 
@@ -90,6 +92,35 @@ fn ignored(status: &str) -> u64 {
         .find_map(|line| line.strip_prefix("SigIgn:"))
         .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
         .unwrap_or(0)
+}
+
+/// Gives the terminal back to this process's group when it goes, if it had it before: an interactive shell
+/// in the lab takes it for itself and, being the last process of its namespace, cannot give it back.
+#[derive(Debug)]
+pub(super) struct Foreground(Option<Pid>);
+
+impl Foreground {
+    pub(super) fn remember() -> Self {
+        let group = rustix::process::getpgrp();
+        let in_front = rustix::termios::tcgetpgrp(std::io::stdin()).is_ok_and(|g| g == group);
+        Self(in_front.then_some(group))
+    }
+}
+
+impl Drop for Foreground {
+    fn drop(&mut self) {
+        let Some(group) = self.0 else { return };
+        // A background process that takes the terminal is stopped unless it blocks this signal.
+        let quiet = SigSet::from(Signal::SIGTTOU).thread_swap_mask(SigmaskHow::SIG_BLOCK);
+        if let Err(error) = rustix::termios::tcsetpgrp(std::io::stdin(), group) {
+            tracing::debug!(%error, "the terminal was not given back");
+        }
+        if let Ok(mask) = quiet
+            && let Err(error) = mask.thread_set_mask()
+        {
+            tracing::warn!(%error, "cannot restore the signal mask");
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Numbers as people read them.
 
+use std::time::Duration;
+
 /// A measured value with about three significant digits: `889`, `41.3`, `8.18`, `0.0052`.
 pub(super) fn value(number: f64) -> String {
     grouped(&format!("{number:.*}", decimals(number)))
@@ -33,23 +35,10 @@ pub(super) fn coordinate(number: f64) -> String {
     }
 }
 
-/// `48 s`, `12 min 4 s`, `3 h 20 min`.
+/// Whole seconds, as [`units::show::time`] writes them: `48 s`, `12 min 4 s`, `3 h 20 min`.
 pub(super) fn duration(seconds: f64) -> String {
-    if !seconds.is_finite() || seconds < 0.0 {
-        return "unknown time".to_owned();
-    }
-    if seconds < 99.5 {
-        return format!("{seconds:.0} s");
-    }
-    let minutes = (seconds / 60.0).floor();
-    if minutes < 60.0 {
-        return format!("{minutes:.0} min {:.0} s", (seconds % 60.0).floor());
-    }
-    format!(
-        "{:.0} h {:.0} min",
-        (minutes / 60.0).floor(),
-        minutes % 60.0
-    )
+    Duration::try_from_secs_f64(seconds.round())
+        .map_or_else(|_| "unknown time".to_owned(), units::show::time)
 }
 
 /// `2026-11-20 13:55 UTC`; what is no RFC 3339 time stays as it is.
@@ -155,7 +144,7 @@ mod tests {
     #[test]
     fn durations_and_moments() {
         assert_eq!(duration(48.2), "48 s");
-        assert_eq!(duration(724.9), "12 min 4 s");
+        assert_eq!(duration(724.9), "12 min 5 s");
         assert_eq!(duration(12_000.0), "3 h 20 min");
         assert_eq!(duration(f64::NAN), "unknown time");
         assert_eq!(

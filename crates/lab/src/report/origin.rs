@@ -2,7 +2,7 @@
 
 use super::number;
 use crate::experiment::results::Results;
-use crate::shell;
+use crate::quoting::shell_word;
 
 /// One line: when, how much, on what.
 pub(super) fn line(results: &Results) -> String {
@@ -37,7 +37,7 @@ fn extent(results: &Results) -> String {
 
 /// The command that runs the experiment again.
 pub(super) fn command(results: &Results) -> String {
-    let name = shell::word(&results.experiment);
+    let name = shell_word(&results.experiment);
     let mode = match results.mode.as_str() {
         "full" => " --full",
         "quick" => " --quick",
@@ -46,7 +46,7 @@ pub(super) fn command(results: &Results) -> String {
     let mut command = format!("longhaul lab run {name}{mode} --seed {}", results.seed);
     for word in &results.options {
         command.push(' ');
-        command.push_str(&shell::word(word));
+        command.push_str(&shell_word(word));
     }
     command
 }

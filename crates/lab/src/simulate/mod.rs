@@ -13,6 +13,7 @@ use sim::transfer::Streams;
 use crate::LabError;
 
 pub mod mode_reference;
+mod outcome;
 mod point;
 pub mod reference;
 mod report;
@@ -21,11 +22,11 @@ mod setting;
 mod shorthand;
 mod tuned;
 
-pub use report::{Measure, SimPoint, SimReport};
-pub use request::{Flows, SimRequest};
+pub use outcome::{Measure, SimChunk, SimPoint};
+pub use report::SimReport;
+pub use request::{Flows, SimRequest, Tuned};
 pub use setting::Setting;
 pub use shorthand::SimShorthand;
-pub use tuned::{SimChunk, Tuned};
 
 /// Simulates what was asked for, for each number of connections.
 ///

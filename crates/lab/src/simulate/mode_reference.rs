@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use sim::rate::Rate;
 use tune::streams::chunked::{Mode, Parameters};
+use units::Rate;
 
-use super::report::SimPoint;
-use super::request::{Flows, SimRequest};
-use super::tuned::Tuned;
+use super::outcome::{Measure, SimPoint};
+use super::request::{Flows, SimRequest, Tuned};
+
 use crate::LabError;
 
 /// Largest relative deviation from ns-2 in goodput that counts as agreement.
@@ -182,7 +182,7 @@ impl ModeReference {
     pub fn beside(&self, ours: &SimPoint) -> String {
         let (whole, end) = self.deviations(ours);
         let at_end = ours.end.as_ref().map_or(f64::NAN, |end| end.goodput_mbps);
-        let settled = super::tuned::settled(&ours.chunks).unwrap_or_default();
+        let settled = Measure::Settled.of(ours).unwrap_or_default();
         format!(
             "{:<4} {:>5} {:>5} {:>5} {:>4} {:>5}  {:>8.3} {:>8.3} {:>+6.2}%  {:>8.3} {:>8.3} {:>+6.2}%  {:>3} {:>4}  {:>6.1} {:>6.1}",
             self.mode.map_or("1", Mode::name),

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use sim::link::Conditions;
-use sim::rate::Rate;
 use sim::tcp::{Config, HEADERS};
 use sim::transfer::{Streams, Transfer, account};
 use sim::world::{Access, CrossTraffic, FlowSpec, FlowStats, Scenario, Simulation};
 use tune::limiter::{Limiter, judge};
+use units::Rate;
 
-use super::report::SimPoint;
+use super::outcome::SimPoint;
 use super::request::{BLOCK, SimRequest};
 
 /// Endless connections begin within this time, not in step.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use sim::link::Loss;
 use sim::tcp::HEADERS;
 
-use super::report::SimPoint;
+use super::outcome::SimPoint;
 use super::request::{Flows, SimRequest};
 use crate::LabError;
 

@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
+use super::outcome::{SimChunk, SimPoint};
 use super::setting::Setting;
-use super::tuned::{self, SimChunk};
 
 /// Simulations of one setting, one for each number of connections.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -14,106 +14,6 @@ pub struct SimReport {
     pub setting: Setting,
     /// What came of it, in the order that was asked for.
     pub points: Vec<SimPoint>,
-}
-
-/// One simulation.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct SimPoint {
-    /// Parallel connections; where the number is found on the way, of the last chunk that was not
-    /// just what was left.
-    pub flows: u32,
-    /// Payload that arrived in order, Mbit/s.
-    pub goodput_mbps: f64,
-    /// Mean of all round-trip samples, milliseconds; `None`: no sample.
-    pub mean_rtt_ms: Option<f64>,
-    /// Packets of these connections dropped at the full queue.
-    pub drops: u64,
-    /// Packets of these connections lost at random.
-    pub losses: u64,
-    /// Segments sent again.
-    pub retransmits: u64,
-    /// Retransmission timers that ran out.
-    pub timeouts: u64,
-    /// Jain's index of the connections' goodputs, 1/N..=1; 1: all have the same.
-    pub fairness: f64,
-    /// How long the file took, seconds; `None`: endless, or not done in time.
-    pub seconds: Option<f64>,
-    /// What held the connections back, as `tune::limiter` judges it from the sender's accounts.
-    pub limited_by: String,
-    /// The last chunk that was not just what was left of the file.
-    #[serde(skip)]
-    pub end: Option<SimChunk>,
-    /// Of a file in chunks, in their order.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub chunks: Vec<SimChunk>,
-}
-
-/// What an experiment takes from a simulation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Measure {
-    /// `goodput`: payload that arrived in order, Mbit/s.
-    Goodput,
-    /// `mean_rtt`: mean round trip, milliseconds.
-    MeanRtt,
-    /// `streams`: connections at the end.
-    Streams,
-    /// `end_goodput`: of the last chunk that was not just what was left, Mbit/s.
-    EndGoodput,
-    /// `end_queueing`: mean wait of its packets in the bottleneck's queue, milliseconds.
-    EndQueueing,
-    /// `settled`: when the number of connections had been found, seconds.
-    Settled,
-}
-
-impl Measure {
-    /// The measure of that name.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|m| m.name() == name)
-    }
-
-    /// All of them.
-    pub const ALL: [Self; 6] = [
-        Self::Goodput,
-        Self::MeanRtt,
-        Self::Streams,
-        Self::EndGoodput,
-        Self::EndQueueing,
-        Self::Settled,
-    ];
-
-    /// The name in an experiment's file.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Goodput => "goodput",
-            Self::MeanRtt => "mean_rtt",
-            Self::Streams => "streams",
-            Self::EndGoodput => "end_goodput",
-            Self::EndQueueing => "end_queueing",
-            Self::Settled => "settled",
-        }
-    }
-
-    /// Its value at `point`; `None`: nothing arrived, or the number of connections was not to be found.
-    pub fn of(self, point: &SimPoint) -> Option<f64> {
-        match self {
-            Self::Goodput => Some(point.goodput_mbps),
-            Self::MeanRtt => point.mean_rtt_ms,
-            Self::Streams => Some(point.flows.into()),
-            Self::EndGoodput => point.end.as_ref().map(|end| end.goodput_mbps),
-            Self::EndQueueing => point.end.as_ref().map(|end| end.queueing_ms),
-            Self::Settled => tuned::settled(&point.chunks),
-        }
-    }
-
-    /// `Mbit/s`, `ms`, `s`, or empty.
-    pub const fn unit(self) -> &'static str {
-        match self {
-            Self::Goodput | Self::EndGoodput => "Mbit/s",
-            Self::MeanRtt | Self::EndQueueing => "ms",
-            Self::Streams => "",
-            Self::Settled => "s",
-        }
-    }
 }
 
 impl SimReport {
@@ -157,7 +57,7 @@ impl SimReport {
             let _ = writeln!(text, "  {}", p.limited_by);
         }
         for p in self.points.iter().filter(|p| !p.chunks.is_empty()) {
-            text.push_str(&tuned::table(&p.chunks));
+            text.push_str(&chunk_table(&p.chunks));
         }
         text
     }
@@ -165,7 +65,7 @@ impl SimReport {
     /// One line a point, or of a file in chunks a chunk, under a line of names; no quoting is needed.
     pub fn to_csv(&self) -> String {
         if let Some(point) = self.points.iter().find(|p| !p.chunks.is_empty()) {
-            return tuned::csv(&point.chunks, self.setting.seed);
+            return chunk_csv(&point.chunks, self.setting.seed);
         }
         let mut csv = String::from(
             "connections,goodput_mbps,mean_rtt_ms,drops,losses,retransmits,timeouts,jain,seconds,\
@@ -202,6 +102,43 @@ impl SimReport {
         json.push('\n');
         json
     }
+}
+
+/// A line a chunk, for people.
+fn chunk_table(chunks: &[SimChunk]) -> String {
+    let mut text = format!(
+        "\n{:>8}  {:>7}  {:>4}  {:>9}  {:>8}  {:>8}\n{:>8}  {:>7}  {:>4}  {:>9}  {:>8}  {:>8}\n",
+        "time", "took", "N", "goodput", "R", "queueing", "s", "s", "", "Mbit/s", "ms", "ms"
+    );
+    for c in chunks {
+        let _ = writeln!(
+            text,
+            "{:>8.1}  {:>7.2}  {:>4}  {:>9.3}  {:>8.1}  {:>8.1}  {}",
+            c.time, c.seconds, c.streams, c.goodput_mbps, c.rtt_ms, c.queueing_ms, c.reason
+        );
+    }
+    text
+}
+
+/// A line a chunk, comma-separated under a line of names.
+fn chunk_csv(chunks: &[SimChunk], seed: u64) -> String {
+    let mut csv =
+        String::from("time,seconds,streams,bytes,goodput_mbps,rtt_ms,queueing_ms,settled,seed\n");
+    for c in chunks {
+        let _ = writeln!(
+            csv,
+            "{:.3},{:.3},{},{},{:.3},{:.3},{:.3},{},{seed}",
+            c.time,
+            c.seconds,
+            c.streams,
+            c.bytes,
+            c.goodput_mbps,
+            c.rtt_ms,
+            c.queueing_ms,
+            c.settled
+        );
+    }
+    csv
 }
 
 #[cfg(test)]

@@ -4,12 +4,10 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use sim::link::{Loss, Queue};
-use sim::rate::Rate;
 use sim::tcp::{Congestion, HEADERS};
+use tune::streams::chunked::{Mode, Parameters};
+use units::Rate;
 
-use tune::streams::chunked::Parameters;
-
-use super::tuned::{self, Tuned};
 use crate::LabError;
 
 /// Most parallel connections in one simulation.
@@ -24,6 +22,17 @@ const MOST_INITIAL_WINDOW: u32 = 1000;
 const LONGEST: Duration = Duration::from_secs(86_400);
 /// Longest one-way delay.
 const MOST_DELAY: Duration = Duration::from_secs(600);
+/// The file, if nobody says its size: the paper's 10 Gbyte.
+pub(super) const FILE: u64 = 10_000_000_000;
+
+/// Who finds the number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tuned {
+    /// One of the paper's modes: `mi`, `mi+`, `aimd`.
+    Mode(Mode),
+    /// `probe`: longhaul's own, of chunks from a sender that it cannot look at.
+    Probe,
+}
 
 /// How many parallel connections.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -115,6 +124,24 @@ impl Default for SimRequest {
     }
 }
 
+impl Tuned {
+    /// The one of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        if name == "probe" {
+            return Some(Self::Probe);
+        }
+        Mode::named(name).map(Self::Mode)
+    }
+
+    /// `mi`, `mi+`, `aimd`, `probe`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Mode(mode) => mode.name(),
+            Self::Probe => "probe",
+        }
+    }
+}
+
 impl SimRequest {
     /// Round trip without queues and without the time to send.
     pub fn base_rtt(&self) -> Duration {
@@ -139,7 +166,7 @@ impl SimRequest {
     /// Size of the file that is transferred, bytes: the paper's 10 Gbyte if the number of connections
     /// is to be found and no size is said. `None`: no file.
     pub fn file(&self) -> Option<u64> {
-        self.bytes.or(self.tuned().map(|_| tuned::FILE))
+        self.bytes.or(self.tuned().map(|_| FILE))
     }
 
     /// Whether another seed can give another result: a file over an undisturbed path meets nothing
@@ -253,8 +280,6 @@ fn count(part: &str, whole: &str) -> Result<u32, LabError> {
 
 #[cfg(test)]
 mod tests {
-    use tune::streams::chunked::Mode;
-
     use super::*;
 
     fn counts(text: &str) -> Vec<u32> {

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use serde::Serialize;
 use sim::link::{Loss, Queue};
-use sim::rate::Rate;
+use tune::streams::chunked::{Mode, Optimum, Parameters, RoundTrips};
+use units::Rate;
 
-use super::request::{SimRequest, congestion_name};
+use super::request::{SimRequest, Tuned, congestion_name};
 
 /// A request in plain numbers.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -75,7 +76,7 @@ impl Setting {
                 .then_some(request.warm_up.as_secs_f64()),
             file_bytes: request.file(),
             cross_traffic_bps: request.cross_traffic.map_or(0, Rate::as_bits_per_second),
-            tuned: request.tuned().map(|t| t.describe(&request.autopar)),
+            tuned: request.tuned().map(|t| describe(t, &request.autopar)),
             jitter_us: request.jitter.as_secs_f64() * 1e6,
             seed: request.seed,
         }
@@ -132,6 +133,33 @@ impl Setting {
         }
         text
     }
+}
+
+/// Who finds the number, in words, with the parameters that it uses.
+fn describe(tuned: Tuned, parameters: &Parameters) -> String {
+    let p = parameters;
+    let mut text = format!("{}: N0 {}, at most {}", tuned.name(), p.first, p.most);
+    if tuned == Tuned::Probe {
+        return text;
+    }
+    let _ = write!(text, ", eta {}", p.eta);
+    let _ = match tuned {
+        Tuned::Mode(Mode::Aimd) => write!(text, ", alpha {}, beta {}", p.alpha, p.beta),
+        _ => write!(text, ", gamma {}", p.gamma),
+    };
+    let delta = p.delta.as_secs_f64();
+    let _ = write!(text, ", delta {delta} s, rho {}", p.rho);
+    text.push_str(match p.round_trips {
+        RoundTrips::Flowing => ", round trips while data flows",
+        RoundTrips::Between => ", round trips between chunks",
+    });
+    if tuned == Tuned::Mode(Mode::MiPlus) {
+        text.push_str(match p.optimum {
+            Optimum::BothTerms => ", optimum of both terms",
+            Optimum::SecondTerm => ", optimum of the second term",
+        });
+    }
+    text
 }
 
 fn milliseconds(time: Duration) -> f64 {
@@ -198,5 +226,17 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part} not in {text}");
         }
+    }
+
+    #[test]
+    fn whoever_finds_the_number_is_told_with_the_parameters_it_uses() {
+        let parameters = Parameters::parse("rtt=between,optimum=second").unwrap();
+        let words = |name: &str| describe(Tuned::named(name).unwrap(), &parameters);
+        assert_eq!(words("probe"), "probe: N0 1, at most 256");
+        assert!(
+            words("aimd").contains("alpha 2, beta 0.5, delta 10 s, rho 0.1, round trips between")
+        );
+        assert!(words("mi+").ends_with("optimum of the second term"));
+        assert!(Tuned::named("auto").is_none());
     }
 }

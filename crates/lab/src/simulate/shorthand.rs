@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use sim::link::{Loss, Queue};
-use sim::rate::Rate;
-use sim::units;
 
 use tune::streams::chunked::Parameters;
+use units::{Rate, UnitError};
 
 use super::request::{SimRequest, congestion_named};
 use crate::LabError;
@@ -76,27 +75,32 @@ impl SimRequest {
         if let Some(text) = &said.flows {
             request.flows = text.parse()?;
         }
-        read(
-            &mut request.rate,
-            "--rate",
-            &said.rate,
-            units::rate_with_unit,
-        )?;
+        read(&mut request.rate, "--rate", &said.rate, units::rate)?;
         read(
             &mut request.access_rate,
             "--access-rate",
             &said.access_rate,
-            units::rate_with_unit,
+            units::rate,
         )?;
         read(&mut request.window, "--window", &said.window, units::size)?;
-        read(&mut request.duration, "--time", &said.duration, units::time)?;
+        read(
+            &mut request.duration,
+            "--time",
+            &said.duration,
+            units::milliseconds,
+        )?;
         read(
             &mut request.warm_up,
             "--warm-up",
             &said.warm_up,
-            units::time,
+            units::milliseconds,
         )?;
-        read(&mut request.jitter, "--jitter", &said.jitter, units::time)?;
+        read(
+            &mut request.jitter,
+            "--jitter",
+            &said.jitter,
+            units::milliseconds,
+        )?;
         request.bytes = optional("--bytes", &said.bytes, units::size)?;
         if let Some(text) = &said.autopar {
             if request.tuned().is_none() {
@@ -108,11 +112,7 @@ impl SimRequest {
         if request.file().is_some() && said.duration.is_none() {
             request.duration = PATIENCE;
         }
-        request.cross_traffic = optional(
-            "--cross-traffic",
-            &said.cross_traffic,
-            units::rate_with_unit,
-        )?;
+        request.cross_traffic = optional("--cross-traffic", &said.cross_traffic, units::rate)?;
         if let Some(share) = optional("--loss", &said.loss, units::probability)? {
             request.loss = Loss::Independent(share);
         }
@@ -134,8 +134,8 @@ impl SimRequest {
     }
 
     fn read_delays(&mut self, said: &SimShorthand) -> Result<(), LabError> {
-        read(&mut self.delay, "--delay", &said.delay, units::time)?;
-        let rtt = optional("--rtt", &said.rtt, units::time)?;
+        read(&mut self.delay, "--delay", &said.delay, units::milliseconds)?;
+        let rtt = optional("--rtt", &said.rtt, units::milliseconds)?;
         if rtt.is_some() && said.delay.is_some() {
             return Err(LabError::Usage(
                 "--rtt and --delay say the same thing: give one of them".to_owned(),
@@ -148,7 +148,7 @@ impl SimRequest {
             &mut self.access_delay,
             "--access-delay",
             &said.access_delay,
-            units::time,
+            units::milliseconds,
         )?;
         if let Some(rtt) = rtt {
             self.delay = (rtt / 2)
@@ -185,7 +185,7 @@ fn read<T>(
     field: &mut T,
     option: &str,
     text: &Option<String>,
-    parse: impl Fn(&str) -> Result<T, units::UnitError>,
+    parse: impl Fn(&str) -> Result<T, UnitError>,
 ) -> Result<(), LabError> {
     if let Some(value) = optional(option, text, parse)? {
         *field = value;
@@ -196,7 +196,7 @@ fn read<T>(
 fn optional<T>(
     option: &str,
     text: &Option<String>,
-    parse: impl Fn(&str) -> Result<T, units::UnitError>,
+    parse: impl Fn(&str) -> Result<T, UnitError>,
 ) -> Result<Option<T>, LabError> {
     text.as_deref()
         .map(|text| parse(text).map_err(|e| named(option, e)))

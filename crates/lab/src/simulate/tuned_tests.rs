@@ -77,13 +77,3 @@ fn the_file_is_the_papers_unless_said() {
     assert_eq!(brief("aimd").file(), Some(120_000_000));
     assert_eq!(SimRequest::default().file(), None);
 }
-
-#[test]
-fn words_of_each() {
-    let parameters = Parameters::parse("rtt=between,optimum=second").unwrap();
-    let words = |name: &str| Tuned::named(name).unwrap().describe(&parameters);
-    assert_eq!(words("probe"), "probe: N0 1, at most 256");
-    assert!(words("aimd").contains("alpha 2, beta 0.5, delta 10 s, rho 0.1, round trips between"));
-    assert!(words("mi+").ends_with("optimum of the second term"));
-    assert!(Tuned::named("auto").is_none());
-}

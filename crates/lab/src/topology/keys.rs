@@ -5,10 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sim::link::{Conditions, Loss, Reorder};
-use sim::rate::Rate;
 use sim::trace::{Point, SHIPPED, Trace};
-use sim::units;
 use toml::Spanned;
+use units::{Rate, UnitError};
 
 use super::fault::Fault;
 use super::file::{BurstTable, Field, PathTable, Quantity, ReorderTable, read_text};
@@ -154,8 +153,8 @@ fn one<T, E: Into<Fault>>(
     parse(&value.get_ref().0).map_err(|error| error.into().within(key).at(value.span()))
 }
 
-impl From<units::UnitError> for Fault {
-    fn from(error: units::UnitError) -> Self {
+impl From<UnitError> for Fault {
+    fn from(error: UnitError) -> Self {
         Self::new(error.to_string())
     }
 }
@@ -163,7 +162,7 @@ impl From<units::UnitError> for Fault {
 fn delay(table: &PathTable) -> Result<Option<Duration>, Fault> {
     let rtt = field("rtt", &table.rtt, round_trip)?;
     let delay = field("delay", &table.delay, |text| {
-        let delay = units::time(text)?;
+        let delay = units::milliseconds(text)?;
         at_most(delay, LONGEST_RTT / 2).map(|()| delay)
     })?;
     match (&table.rtt, delay) {
@@ -175,7 +174,7 @@ fn delay(table: &PathTable) -> Result<Option<Duration>, Fault> {
 }
 
 fn round_trip(text: &str) -> Result<Duration, Fault> {
-    let rtt = units::time(text)?;
+    let rtt = units::milliseconds(text)?;
     at_most(rtt, LONGEST_RTT)?;
     Ok(rtt)
 }
@@ -190,7 +189,7 @@ fn at_most(time: Duration, most: Duration) -> Result<(), Fault> {
 }
 
 fn rate(text: &str) -> Result<Rate, Fault> {
-    match units::rate_with_unit(text)? {
+    match units::rate(text)? {
         rate if rate.as_bits_per_second() == 0 => Err(Fault::new(
             "a rate of 0 would let nothing pass; leave it out for no limit",
         )),
@@ -246,8 +245,9 @@ fn traced(table: &PathTable, base: &Path) -> Result<Option<Arc<Trace>>, Fault> {
 }
 
 fn seconds(text: &str) -> Result<u64, Fault> {
-    let digits = text.strip_suffix('s').unwrap_or(text);
-    digits.parse().map_err(|_| {
+    let time = units::seconds(text).ok();
+    let whole = time.filter(|time| time.subsec_nanos() == 0);
+    whole.map(|time| time.as_secs()).ok_or_else(|| {
         Fault::new(format!(
             "'{}' is no whole number of seconds; write it like 90s",
             text.escape_debug()

@@ -1,9 +1,8 @@
 //! How long a queue is to be, before the bandwidth-delay product is known.
 
 use sim::link::Queue;
-use sim::rate::Rate;
-use sim::units;
 use std::time::Duration;
+use units::{Rate, UnitError};
 
 use super::fault::Fault;
 
@@ -23,7 +22,7 @@ impl Length {
     /// `1bdp`, `2.5 bdp`, `100 packets`, `100`, `64KiB`, `unlimited`.
     pub(super) fn parse(text: &str) -> Result<Self, Fault> {
         let lower = text.trim().to_ascii_lowercase();
-        let refused = |error: units::UnitError| Fault::new(error.to_string());
+        let refused = |error: UnitError| Fault::new(error.to_string());
         if lower == "unlimited" {
             return Ok(Self::Plain(Queue::Unlimited));
         }

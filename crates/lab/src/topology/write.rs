@@ -1,10 +1,10 @@
 //! A topology as TOML.
 
 use std::fmt::Write as _;
-use std::time::Duration;
 
 use sim::link::{Conditions, Loss, Queue};
 use sim::trace::{SHIPPED, Trace};
+use units::exact;
 
 use super::keys::Replaced;
 use super::{Host, Path, Topology};
@@ -54,7 +54,12 @@ fn path(text: &mut String, path: &Path, hosts: &[Host]) {
 fn direction(text: &mut String, prefix: &str, conditions: &Conditions) {
     let replaced = Replaced::by(conditions.trace.as_deref());
     if !replaced.delay {
-        line(text, prefix, "delay", &quoted(&time(conditions.delay)));
+        line(
+            text,
+            prefix,
+            "delay",
+            &quoted(&exact::time(conditions.delay)),
+        );
     }
     if let Some(rate) = conditions.rate
         && !replaced.rate
@@ -71,7 +76,7 @@ fn direction(text: &mut String, prefix: &str, conditions: &Conditions) {
         loss(text, prefix, conditions.loss);
     }
     if let Some(reorder) = conditions.reorder {
-        let (share, extra) = (share(reorder.probability), time(reorder.extra));
+        let (share, extra) = (share(reorder.probability), exact::time(reorder.extra));
         let value = format!("{{ probability = {share}, extra = \"{extra}\" }}");
         line(text, prefix, "reorder", &value);
     }
@@ -126,23 +131,8 @@ fn trace_value(trace: &Trace) -> String {
     }
 }
 
-/// A probability, so that it reads back as the same number; a bare 1 would be refused.
 fn share(probability: f64) -> String {
-    if probability < 1.0 {
-        quoted(&probability.to_string())
-    } else {
-        quoted("100%")
-    }
-}
-
-/// A time in the largest unit that leaves a whole number.
-fn time(time: Duration) -> String {
-    let nanoseconds = time.as_nanos();
-    let (factor, unit) = [(1_000_000, "ms"), (1_000, "us")]
-        .into_iter()
-        .find(|(factor, _)| nanoseconds.is_multiple_of(*factor))
-        .unwrap_or((1, "ns"));
-    format!("{}{unit}", nanoseconds / factor)
+    quoted(&exact::probability(probability))
 }
 
 fn quoted(text: &str) -> String {

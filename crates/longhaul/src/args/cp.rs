@@ -14,7 +14,7 @@ use proto::sizing::Sizing;
 use tune::sizing::drs::{Interval, IntervalError};
 use tune::streams::chunked::{Mode, Parameters};
 
-use crate::units;
+use super::values;
 
 /// Copy files and trees
 ///
@@ -76,12 +76,13 @@ pub(crate) struct CpArgs {
     /// of bytes alone is compared), or one of crc32c crc32 adler32 blake3 sha256 sha1 md5 sha512
     #[arg(long, value_name = "auto|none|ALG", default_value = "auto", value_parser = verify)]
     verify: Verify,
-    /// Send and receive no faster than this, all files together, in bits per second (k M G). Between
-    /// two servers it is refused: nothing passes this machine that it could hold back
-    #[arg(long, value_name = "RATE", value_parser = units::rate)]
+    /// Send and receive no faster than this, all files together, in bits per second (`100M`; numbers
+    /// below 1000 need a unit). Between two servers it is refused: nothing passes this machine that it
+    /// could hold back
+    #[arg(long, value_name = "RATE", value_parser = values::bytes_per_second)]
     limit_rate: Option<u64>,
     /// Give up on a peer or stream that is silent for this many seconds
-    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = units::seconds)]
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = values::wait)]
     timeout: Duration,
     /// New attempts after a lost connection, each going on from what is safe
     #[arg(long, value_name = "N", default_value_t = 5)]
@@ -102,7 +103,7 @@ pub(crate) struct CpArgs {
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = concurrency)]
     concurrency: usize,
     /// Ports for data connections that servers open to this machine
-    #[arg(long, value_name = "LO-HI", value_parser = units::port_range)]
+    #[arg(long, value_name = "LO-HI", value_parser = values::port_range)]
     data_ports: Option<(u16, u16)>,
     /// Let data connections be with other hosts than the server's own when it says so: servers that
     /// keep their data elsewhere need it. Without it the server's own address is used
@@ -218,7 +219,7 @@ pub(crate) fn congestion(text: &str) -> Result<Congestion, String> {
 fn buffer(text: &str) -> Result<Buffers, String> {
     match Sizing::parse(text) {
         Some(sizing) => Ok(Buffers::sized(sizing)),
-        None => units::positive_size(text)
+        None => values::positive_size(text)
             .map(Buffers::pinned)
             .map_err(|_| {
                 format!("'{text}' is neither auto, kernel, drs, drs1 nor a size such as 4Mi")
@@ -278,7 +279,7 @@ fn concurrency(text: &str) -> Result<usize, String> {
 
 /// A block size, 64 KiB to 64 MiB.
 pub(crate) fn block(text: &str) -> Result<usize, String> {
-    let bytes = units::size(text)?;
+    let bytes = units::size(text).map_err(|error| error.to_string())?;
     usize::try_from(bytes)
         .ok()
         .filter(|b| (64 << 10..=64 << 20).contains(b))

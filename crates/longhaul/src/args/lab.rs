@@ -8,6 +8,8 @@ use clap::{Args, Subcommand};
 use lab::experiment::{Mode, RunRequest};
 use lab::topology::Shorthand;
 
+use super::values;
+
 /// The WAN lab: emulated long paths, a TCP simulator, and experiments that anyone can rerun
 #[derive(Debug, Args)]
 pub(crate) struct LabArgs {
@@ -189,7 +191,7 @@ pub(crate) struct RunArgs {
     wait: bool,
     /// With `all`: how long it may take (`90min`, `8h`); repetitions are trimmed, at last experiments
     /// left out
-    #[arg(long, value_name = "TIME", value_parser = budget)]
+    #[arg(long, value_name = "TIME", value_parser = values::budget)]
     pub(crate) budget: Option<Duration>,
     /// Say what would be run and how long it would take, and end
     #[arg(long)]
@@ -231,26 +233,6 @@ impl RunArgs {
     }
 }
 
-/// `90s`, `45min`, `8h`.
-fn budget(text: &str) -> Result<Duration, String> {
-    let text = text.trim();
-    let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.'));
-    let (number, unit) = text.split_at(split.unwrap_or(text.len()));
-    let each = match unit.trim() {
-        "s" => Some(1.0),
-        "m" | "min" => Some(60.0),
-        "h" => Some(3600.0),
-        _ => None,
-    };
-    let seconds = each
-        .zip(number.parse::<f64>().ok())
-        .map(|(each, n)| each * n);
-    seconds
-        .filter(|seconds| *seconds > 0.0 && *seconds < 1e8)
-        .map(Duration::from_secs_f64)
-        .ok_or_else(|| format!("'{text}' is not a time; write it like 90min or 8h"))
-}
-
 /// Draw results as one HTML page with tables and figures, beside the published numbers
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
@@ -267,19 +249,4 @@ pub(crate) struct ReportArgs {
 pub(crate) struct TraceArgs {
     /// `drsftp-path` or `drsftp-wan`
     pub(crate) name: String,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_budget_has_a_unit() {
-        assert_eq!(budget("90min"), Ok(Duration::from_secs(5400)));
-        assert_eq!(budget("1.5 h"), Ok(Duration::from_secs(5400)));
-        assert_eq!(budget("30s"), Ok(Duration::from_secs(30)));
-        for text in ["", "90", "h", "0h", "-1h", "1e99h", "2 days"] {
-            assert!(budget(text).is_err(), "{text}");
-        }
-    }
 }

@@ -1,17 +1,19 @@
 //! Every verb and flag, defined once; help, man pages and completions follow from here.
 
 mod cp;
-mod doctor;
 pub(crate) mod lab;
 pub(crate) mod lab_sim;
 mod remote;
 mod serve;
 mod user;
+mod values;
+
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
+use units::Rate;
 
 pub(crate) use cp::CpArgs;
-pub(crate) use doctor::DoctorArgs;
 pub(crate) use remote::{CksumArgs, LsArgs, MkdirArgs, MvArgs, RmArgs, StatArgs};
 pub(crate) use serve::{LogFormat, ServeArgs};
 pub(crate) use user::{UserArgs, UserVerb};
@@ -86,7 +88,7 @@ pub(crate) enum Verb {
 #[derive(Debug, clap::Args)]
 pub(crate) struct DemoArgs {
     /// Size of the file that is moved [default: 240M, on loopback 1G]
-    #[arg(long, value_parser = crate::units::positive_size)]
+    #[arg(long, value_parser = values::positive_size)]
     pub(crate) size: Option<u64>,
     /// Round trip of the path
     #[arg(long, value_name = "TIME", default_value = "100ms")]
@@ -104,6 +106,23 @@ pub(crate) struct DemoArgs {
     /// The part that runs inside the emulated network
     #[arg(long, hide = true, value_name = "DIR")]
     pub(crate) inside: Option<std::path::PathBuf>,
+}
+
+/// Say what this machine's network settings allow, and which of them to change for what gain
+///
+/// Without --rate and --rtt it tells what one stream reaches over a range of paths of 1 Gbit/s. Nothing
+/// is sent anywhere and nothing is changed.
+#[derive(Debug, clap::Args)]
+pub(crate) struct DoctorArgs {
+    /// Rate of the path that matters
+    #[arg(long, value_name = "RATE", default_value = "1gbit", value_parser = values::positive_rate)]
+    pub(crate) rate: Rate,
+    /// Its round trip, as ping shows it
+    #[arg(long, value_name = "TIME", value_parser = values::round_trip)]
+    pub(crate) rtt: Option<Duration>,
+    /// One JSON object on standard output
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// The manual of one verb, or of all.

@@ -6,13 +6,13 @@ use clap::Args;
 use client::RemoteOptions;
 use proto::checksum::Algorithm;
 
-use crate::units;
+use super::values;
 
 /// What they all take.
 #[derive(Debug, Args)]
 pub(crate) struct Common {
     /// Give up on a server that is silent for this many seconds
-    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = units::seconds)]
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = values::wait)]
     timeout: Duration,
 }
 

@@ -12,7 +12,7 @@ use server::config::{Anonymous, FileConfig, ServerConfig, ThirdParty};
 
 use tune::sizing::drs::Interval;
 
-use crate::units;
+use super::values;
 
 /// Run a GridFTP and FTP server in the foreground.
 ///
@@ -35,7 +35,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FILE")]
     users: Option<PathBuf>,
     /// Ports for data connections [default: any]
-    #[arg(long, value_name = "LO-HI", value_parser = units::port_range)]
+    #[arg(long, value_name = "LO-HI", value_parser = values::port_range)]
     data_ports: Option<(u16, u16)>,
     /// IPv4 address told to clients for data connections, when the server is behind NAT
     #[arg(long, value_name = "IP")]
@@ -73,16 +73,16 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_streams_per_transfer: Option<u32>,
     /// End a session that is idle for this long
-    #[arg(long, value_name = "SECONDS", value_parser = units::seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = values::wait)]
     idle_timeout: Option<Duration>,
     /// End a session that has not logged in for this long
-    #[arg(long, value_name = "SECONDS", value_parser = units::seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = values::wait)]
     login_timeout: Option<Duration>,
     /// End a transfer, or a session that does not read its replies, after this long without a byte
-    #[arg(long, value_name = "SECONDS", value_parser = units::seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = values::wait)]
     stall_timeout: Option<Duration>,
     /// How long SIGTERM lets running transfers go on
-    #[arg(long, value_name = "SECONDS", value_parser = units::seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = values::wait)]
     drain: Option<Duration>,
     /// Size of a block in extended block mode when sending
     #[arg(long, value_name = "SIZE", value_parser = super::cp::block)]

@@ -9,11 +9,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
+use units::show;
 
 use super::{Place, Server, write_random};
 use crate::args::DemoArgs;
 use crate::output::print;
-use crate::units::{show_bytes, show_rate};
 
 /// Runs the demo; prints a table and what it means.
 pub(super) fn run(args: &DemoArgs) -> Result<()> {
@@ -28,7 +28,7 @@ pub(super) fn run(args: &DemoArgs) -> Result<()> {
     for dir in [&from, &to, &here] {
         std::fs::create_dir(dir).with_context(|| format!("cannot make {}", dir.display()))?;
     }
-    print(&format!("making a file of {} ...", show_bytes(size)))?;
+    print(&format!("making a file of {} ...", show::bytes(size)))?;
     write_random(&from.join("big.dat"), size)?;
     let a = Server::start(&from, None)?;
     let b = Server::start(&to, None)?;
@@ -64,7 +64,7 @@ pub(super) fn run(args: &DemoArgs) -> Result<()> {
         print(&format!(
             "{what:28} {:9.2} {:>13}  {}",
             summary["seconds"].as_f64().unwrap_or(0.0),
-            show_rate(rate),
+            show::rate(rate),
             summary["verified"].as_str().unwrap_or("?"),
         ))?;
         rates.push(rate);

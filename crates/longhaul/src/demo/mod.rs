@@ -20,7 +20,7 @@ use crate::output::print;
 /// Runs the demo.
 pub(crate) fn run(args: &DemoArgs) -> Result<Exit> {
     if let Some(place) = &args.inside {
-        let rtt = sim::units::time(&args.rtt).context("--rtt")?;
+        let rtt = units::milliseconds(&args.rtt).context("--rtt")?;
         return race::run(place, rtt);
     }
     if args.loopback {

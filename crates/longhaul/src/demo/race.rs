@@ -10,10 +10,10 @@ use anyhow::{Context, Result, bail};
 use client::Exit;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use serde_json::Value;
+use units::show;
 
 use super::{Host, Server, longhaul_on};
 use crate::output::print;
-use crate::units::{show_bytes, show_rate};
 
 /// What a stock FTP client asks of its socket, and what stock systems gave for decades.
 const STOCK_WINDOW: &str = "64Ki";
@@ -197,7 +197,7 @@ fn progress(lane: &Lane, elapsed: Duration) -> String {
         None => lane.bytes as f64 * 8.0 / elapsed.as_secs_f64().max(0.001),
     };
     let done = if lane.summary.is_some() { ", done" } else { "" };
-    format!("{}, {}{done}", show_bytes(lane.bytes), show_rate(rate))
+    format!("{}, {}{done}", show::bytes(lane.bytes), show::rate(rate))
 }
 
 /// Two bars on a terminal, lines elsewhere.
@@ -235,7 +235,7 @@ fn conclude(stock: &Lane, tuned: &Lane, size: u64) -> Result<String> {
     print(&format!(
         "\nstock FTP moved the first {} in {:.0} s; the whole file would take it {:.0} min {:.0} s.\n\
          longhaul moved all of it in {:.0} s over {} streams, verified by {}. {}",
-        show_bytes(stock.bytes),
+        show::bytes(stock.bytes),
         stock.said("seconds").as_f64().unwrap_or(0.0),
         (whole / 60.0).floor(),
         whole % 60.0,

@@ -8,11 +8,11 @@ use client::Exit;
 use lab::LabError;
 use lab::net::NetRequest;
 use lab::topology::Topology;
+use units::show;
 
 use super::{Place, race, write_random};
 use crate::args::DemoArgs;
 use crate::output::{print, say};
-use crate::units::show_bytes;
 
 /// The file is moved in about 20 s at 100 Mbit/s.
 const SIZE: u64 = 240_000_000;
@@ -47,7 +47,7 @@ pub(super) fn run(args: &DemoArgs) -> Result<Exit, Failure> {
     print(&format!(
         "longhaul demo: a file of {} over an emulated path of {} round trip and {}, as stock FTP moves it \
          and\nself-tuned, at the same time on two such paths.",
-        show_bytes(size),
+        show::bytes(size),
         args.rtt,
         args.rate,
     ))?;

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use client::{Event, Observer};
 use indicatif::{ProgressBar, ProgressStyle};
+use units::show;
 
 use super::{notice, on_the_wire};
-use crate::units::{show_bytes, show_rate};
 
 /// Rates shown are averages over about this many progress events.
 const SMOOTHING: f64 = 0.3;
@@ -73,7 +73,7 @@ impl Bar {
             show_share(&self.bar, false);
         }
         self.bar.set_position(safe);
-        let mut message = format!("{} {}", show_bytes(safe), show_rate(rate * 8.0));
+        let mut message = format!("{} {}", show::bytes(safe), show::rate(rate * 8.0));
         if rate > 1.0 && total > safe {
             #[allow(
                 clippy::cast_precision_loss,

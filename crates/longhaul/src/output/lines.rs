@@ -4,9 +4,9 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use client::{Event, Observer};
+use units::show;
 
 use super::{notice, on_the_wire, say};
-use crate::units::{show_bytes, show_rate};
 
 const PERIOD: Duration = Duration::from_secs(10);
 
@@ -46,12 +46,12 @@ impl Lines {
         let rate = bytes.saturating_sub(state.bytes_then) as f64 * 8.0 / elapsed.as_secs_f64();
         let of = match state.planned {
             0 => String::new(),
-            planned => format!(" of {}", show_bytes(planned)),
+            planned => format!(" of {}", show::bytes(planned)),
         };
         say(&format!(
             "{}{of}, {}{wire}",
-            show_bytes(safe),
-            show_rate(rate)
+            show::bytes(safe),
+            show::rate(rate)
         ));
         state.since = Instant::now();
         state.bytes_then = bytes;

@@ -10,8 +10,7 @@ use std::sync::Arc;
 
 use client::{Event, Observer, Summary};
 use proto::printable::{printable, printable_json};
-
-use crate::units::{show_bytes, show_rate};
+use units::show;
 
 /// How a copy reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,9 +55,9 @@ fn people_summary(s: &Summary) -> String {
     let mut text = format!(
         "{}: {} in {:.1} s, {}",
         count(s.files, "file"),
-        show_bytes(s.bytes),
+        show::bytes(s.bytes),
         s.seconds,
-        show_rate(s.goodput_bps),
+        show::rate(s.goodput_bps),
     );
     if s.files > 0 {
         text.push_str(&verified(&s.verified));
@@ -90,7 +89,7 @@ fn on_the_wire(streams: u64, buffer: Option<u64>, limiter: Option<&str>) -> Stri
     let plural = if streams == 1 { "" } else { "s" };
     let mut text = format!(", {streams} stream{plural}");
     if let Some(bytes) = buffer {
-        text.push_str(&format!(", {} buffer", show_bytes(bytes)));
+        text.push_str(&format!(", {} buffer", show::bytes(bytes)));
     }
     if let Some(limiter) = limiter {
         text.push_str(&format!(", limited by {limiter}"));
@@ -240,7 +239,7 @@ mod tests {
             on_the_wire(4, Some(8 << 20), Some("receive window")),
             format!(
                 ", 4 streams, {} buffer, limited by receive window",
-                show_bytes(8 << 20)
+                show::bytes(8 << 20)
             )
         );
     }

@@ -1,8 +1,8 @@
 use tune::streams::chunked::{self, Chunk, Mode, Parameters, Transferred};
+use units::Rate;
 
 use super::*;
 use crate::link::{Conditions, Queue};
-use crate::rate::Rate;
 use crate::tcp::{Config, Congestion};
 use crate::world::Access;
 

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use units::Rate;
+
 use super::Conditions;
-use crate::rate::Rate;
 
 /// Values that hold until the next ones.
 #[derive(Debug, Clone, Copy)]

@@ -3,6 +3,7 @@
 
 use rand::{Rng, RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
+use units::splitmix::GAMMA;
 
 use super::{Conditions, Loss};
 
@@ -28,9 +29,8 @@ pub(super) struct Misfortunes {
 impl Luck {
     pub(super) fn new(seed: u64) -> Self {
         let stream = |purpose: u64| {
-            // Seeds of different links may be neighbours; multiples of this odd constant (the
-            // golden ratio, as in SplitMix64) are far from each other.
-            Pcg64Mcg::seed_from_u64(seed.wrapping_add(purpose.wrapping_mul(0x9E37_79B9_7F4A_7C15)))
+            // Seeds of different links may be neighbours; multiples of GAMMA are far from each other.
+            Pcg64Mcg::seed_from_u64(seed.wrapping_add(purpose.wrapping_mul(GAMMA)))
         };
         Self {
             loss: Losses {

@@ -22,8 +22,8 @@ use bottleneck::Bottleneck;
 use course::nanoseconds;
 use luck::{Luck, Misfortunes};
 
-use crate::rate::Rate;
 use crate::trace::Trace;
+use units::Rate;
 
 /// How much may wait for the bottleneck. The packet being serialised waits, all of it, until its last
 /// bit has left; a packet that would exceed the limit is dropped, so a limit below one packet lets

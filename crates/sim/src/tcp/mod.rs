@@ -9,7 +9,6 @@
 //! adapts to reordering.
 
 mod cubic;
-mod newreno;
 mod pace;
 mod receiver;
 mod rtt;

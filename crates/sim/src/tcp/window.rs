@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::cubic::Cubic;
-use super::{Config, Congestion, newreno};
+use super::{Config, Congestion};
 
 /// Most segments by which one acknowledgement opens the window in slow start (RFC 3465: L).
 const SLOW_START_LIMIT: f64 = 2.0;
@@ -52,7 +52,7 @@ impl Window {
             }
         }
         match &mut self.cubic {
-            None => self.cwnd += newreno::growth(self.cwnd, acked),
+            None => self.cwnd += newreno_growth(self.cwnd, acked),
             Some(cubic) => self.cwnd = cubic.grow(now, rtt, self.cwnd, acked),
         }
     }
@@ -68,7 +68,7 @@ impl Window {
     pub(super) fn on_loss(&mut self, flight: u64) {
         let flight = self.used(flight);
         self.threshold = match &mut self.cubic {
-            None => newreno::after_loss(flight),
+            None => newreno_after_loss(flight),
             Some(cubic) => cubic.after_loss(flight),
         };
         self.cwnd = self.threshold;
@@ -79,7 +79,7 @@ impl Window {
         if !again {
             let flight = self.used(flight);
             self.threshold = match &mut self.cubic {
-                None => newreno::after_loss(flight),
+                None => newreno_after_loss(flight),
                 Some(cubic) => cubic.after_timeout(flight),
             };
         }
@@ -96,6 +96,17 @@ impl Window {
     fn used(&self, flight: u64) -> f64 {
         self.cwnd.min(flight as f64)
     }
+}
+
+/// NewReno's share in congestion avoidance of an acknowledgement: one segment a round trip, counted by what
+/// is acknowledged rather than by acknowledgements (RFC 5681 section 3.1, RFC 3465).
+fn newreno_growth(cwnd: f64, acked: f64) -> f64 {
+    acked / cwnd
+}
+
+/// NewReno's window after a loss (RFC 5681 equation 4), from what was in flight.
+fn newreno_after_loss(flight: f64) -> f64 {
+    (flight / 2.0).max(2.0)
 }
 
 #[cfg(test)]

@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use units::UnitError;
+
 use super::{Point, TraceError};
-use crate::units::{self, UnitError};
 
 /// What a column holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,7 +79,14 @@ pub(super) fn write(points: &[Point]) -> String {
             let _ = write!(text, ",{}", milliseconds.unwrap_or_default());
         }
         if loss {
-            let _ = write!(text, ",{}", point.loss.map(percent).unwrap_or_default());
+            let _ = write!(
+                text,
+                ",{}",
+                point
+                    .loss
+                    .map(units::exact::probability)
+                    .unwrap_or_default()
+            );
         }
     }
     text.push('\n');
@@ -133,21 +141,12 @@ fn point(line: usize, row: &str, columns: &[Column]) -> Result<Point, TraceError
 
 fn fill(point: &mut Point, column: Column, cell: &str) -> Result<(), UnitError> {
     match column {
-        Column::Seconds => point.at = seconds(cell)?,
-        Column::Rate => point.rate = Some(units::rate(cell)?),
-        Column::Rtt => point.rtt = Some(units::time(cell)?),
+        Column::Seconds => point.at = units::seconds(cell)?,
+        Column::Rate => point.rate = Some(units::rate_in_table(cell)?),
+        Column::Rtt => point.rtt = Some(units::milliseconds(cell)?),
         Column::Loss => point.loss = Some(units::probability(cell)?),
     }
     Ok(())
-}
-
-/// A plain number here is seconds, unlike that of a round trip.
-fn seconds(cell: &str) -> Result<Duration, UnitError> {
-    match units::number(cell) {
-        Ok(_) => units::time(&format!("{cell}s")),
-        Err(UnitError::Malformed { .. }) => units::time(cell),
-        Err(other) => Err(other),
-    }
 }
 
 /// `time` exactly, in units of which `digits` decimal places make a nanosecond.
@@ -161,21 +160,12 @@ fn decimal(time: Duration, digits: u32) -> String {
     format!("{whole}.{}", fraction.trim_end_matches('0'))
 }
 
-/// A probability such that it reads back as the same number: a bare 1 would be refused.
-fn percent(probability: f64) -> String {
-    if probability < 1.0 {
-        probability.to_string()
-    } else {
-        "100%".into()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::Trace;
     use super::*;
-    use crate::rate::Rate;
     use proptest::prelude::*;
+    use units::Rate;
 
     fn problem(text: &str) -> String {
         Trace::from_csv(text).unwrap_err().to_string()

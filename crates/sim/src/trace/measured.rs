@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
+use units::Rate;
 
 use super::{Point, Trace};
-use crate::rate::Rate;
 
 /// The names of the traces that ship with the lab, each with one line about it.
 pub const SHIPPED: [(&str, &str); 2] = [

@@ -5,21 +5,16 @@
 //! every tick the streams are sampled as TCP_INFO would show them; what the policy makes of a sample
 //! is applied before time goes on.
 
-mod account;
 mod control;
 mod live;
-mod sample;
 
 use std::time::Duration;
 
-use tune::limiter::Verdict;
+use tune::limiter::{Measured, Role, Verdict};
 
 use crate::world::{FlowSpec, FlowStats, Scenario};
 pub(crate) use control::Control;
 use live::Live;
-
-pub use account::account;
-pub use sample::Sample;
 
 /// A file to send, and how.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -63,6 +58,41 @@ pub struct Settings {
     pub pace: Option<u64>,
 }
 
+/// A transfer at one tick.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sample {
+    /// Since the start of the run.
+    pub at: Duration,
+    /// Since the sample before, or since the transfer's start.
+    pub interval: Duration,
+    /// Payload that has arrived so far, bytes.
+    pub delivered_bytes: u64,
+    /// Of that, in the interval.
+    pub interval_bytes: u64,
+    /// What no stream has begun to send, bytes.
+    pub left_bytes: u64,
+    /// Round trip of a command that was answered in the interval, while data flows: what the
+    /// control connection sees. `None`: none was, or it had to be sent again.
+    pub control_rtt: Option<Duration>,
+    /// Settings in force.
+    pub settings: Settings,
+    /// Each stream in use, in the order of opening: what it did in the interval
+    /// ([`FlowStats::since`]).
+    pub streams: Vec<FlowStats>,
+}
+
+impl Sample {
+    /// Payload per second in the interval, bit/s.
+    pub fn goodput(&self) -> f64 {
+        let seconds = self.interval.as_secs_f64();
+        if seconds > 0.0 {
+            self.interval_bytes as f64 * 8.0 / seconds
+        } else {
+            0.0
+        }
+    }
+}
+
 /// How a transfer went.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
@@ -103,6 +133,41 @@ impl Transfer {
             }
         }
         live.outcome()
+    }
+}
+
+/// The account of `flows`, which moved `bytes` in `elapsed`, `streams` of them at a time, each with a
+/// socket buffer of `buffer` bytes.
+///
+/// Waits are the longest of any flow's, as from a real transfer. Simulated threads need no time for
+/// the store and none to compute, so all they do is wait for the wire.
+pub fn account(
+    flows: &[FlowStats],
+    bytes: u64,
+    elapsed: Duration,
+    streams: u32,
+    buffer: u64,
+) -> Measured {
+    let longest = |field: fn(&FlowStats) -> Duration| flows.iter().map(field).max();
+    Measured {
+        role: Role::Sender,
+        bytes,
+        elapsed,
+        streams: streams.into(),
+        open: elapsed * streams,
+        retransmits: flows.iter().map(|f| f.sender.retransmits).sum(),
+        min_rtt: flows
+            .iter()
+            .filter_map(FlowStats::min_rtt)
+            .min()
+            .unwrap_or_default(),
+        buffer_bytes: buffer,
+        busy: longest(|f| f.sender.waits.busy).unwrap_or_default(),
+        rwnd_limited: longest(|f| f.sender.waits.rwnd_limited).unwrap_or_default(),
+        sndbuf_limited: longest(|f| f.sender.waits.sndbuf_limited).unwrap_or_default(),
+        store: Duration::ZERO,
+        wire: elapsed * streams,
+        rate_limit: None,
     }
 }
 

@@ -1,10 +1,10 @@
 use std::time::Duration;
 
 use tune::limiter::Limiter;
+use units::Rate;
 
 use super::*;
 use crate::link::{Conditions, Loss, Queue};
-use crate::rate::Rate;
 use crate::tcp::Config;
 use crate::world::Source;
 

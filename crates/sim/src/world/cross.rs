@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
+use units::Rate;
 
-use super::access::interval;
-use crate::rate::Rate;
+use super::packets::interval;
 
 /// A source of datagrams for the forward bottleneck.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -5,8 +5,8 @@ use std::time::Duration;
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 
-use super::access::{Lane, interval};
 use super::cross::fraction;
+use super::packets::{Lane, interval};
 use super::pool::Pool;
 use super::{FlowSpec, FlowStats, Source};
 use crate::tcp::{Receiver, Segment, Sender};

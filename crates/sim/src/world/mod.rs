@@ -10,7 +10,6 @@
 //! [`Simulation`] runs a [`Scenario`] on a clock of its own. Flows can be added, stopped and given
 //! other buffers while it runs. The same scenario with the same calls gives the same results.
 
-mod access;
 mod cross;
 mod events;
 mod flow;
@@ -22,12 +21,13 @@ mod stats;
 
 use std::time::Duration;
 
+use units::Rate;
+
 use crate::link::Conditions;
-use crate::rate::Rate;
 use crate::tcp::Config;
 
-pub use access::Access;
 pub use cross::CrossTraffic;
+pub use packets::Access;
 pub use pool::PoolId;
 pub use simulation::Simulation;
 pub use stats::{FlowStats, Queueing};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sim::tcp::Config;
 use sim::world::{FlowId, FlowSpec, FlowStats, PoolId, Simulation, Source};
-use tune::sizing::Look;
+use tune::look::Look;
 use tune::streams::auto::{Auto, Decision, Limits, Scene, Step};
 
 /// What one block of the file is, bytes.

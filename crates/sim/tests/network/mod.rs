@@ -5,9 +5,9 @@
 use std::time::Duration;
 
 use sim::link::{Conditions, Queue};
-use sim::rate::Rate;
 use sim::tcp::{Config, Congestion};
 use sim::world::{FlowSpec, FlowStats, Scenario, Simulation};
+use units::Rate;
 
 pub(crate) const MSS: u64 = 1460;
 

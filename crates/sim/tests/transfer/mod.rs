@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use sim::tcp::Config;
 use sim::world::{FlowId, FlowSpec, FlowStats, PoolId, Scenario, Simulation, Source};
+use tune::look::{Look, StreamId};
+use tune::sizing::Bounds;
 use tune::sizing::drs::{Drs, Interval};
 use tune::sizing::drs1::Drs1;
-use tune::sizing::{Bounds, Look, StreamId};
 
 /// What a stream takes of the file at a time.
 const BLOCK: u64 = 256 << 10;

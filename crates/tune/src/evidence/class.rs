@@ -3,12 +3,13 @@
 
 use std::time::Duration;
 
+use units::{bytes_in, show};
+
 use super::meter::Trip;
 use super::spell::Spell;
 use crate::limiter::{Limiter, Role};
-use crate::sizing::Look;
-use crate::sizing::caps::carried;
-use crate::sizing::figures::{bits, bytes, bytes_in, span};
+use crate::look::Look;
+use crate::look::carried;
 
 /// What limits a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +53,7 @@ impl Class {
     /// In plain words, with the figures of the look that it was seen at.
     pub(crate) fn reason(self, role: Role, look: &Look, rate: u64) -> String {
         let trip = Trip::of(look);
-        let speed = bits(rate.saturating_mul(8));
+        let speed = show::bits(rate.saturating_mul(8));
         match self {
             Self::Unknown => "nothing moved yet".to_owned(),
             Self::Window => {
@@ -62,34 +63,34 @@ impl Class {
                 };
                 format!(
                     "{speed} fill the receiver's window of {} every {}",
-                    bytes(window),
-                    span(trip.judged())
+                    show::bytes(window),
+                    show::time(trip.judged())
                 )
             }
             Self::SendBuffer => format!(
                 "{speed} fill the send buffer of {} every {}",
-                bytes(look.send_buffer),
-                span(trip.now)
+                show::bytes(look.send_buffer),
+                show::time(trip.now)
             ),
             Self::Source => format!("{speed} is what this end writes"),
             Self::Starting => format!("slow start, {speed} so far"),
             Self::PathFull => format!(
                 "the path is full with {speed}: a round trip takes {} instead of {}",
-                span(trip.now),
-                span(trip.base)
+                show::time(trip.now),
+                show::time(trip.base)
             ),
             Self::Loss => format!(
                 "losses hold the congestion window at {}",
-                bytes(look.congestion_window)
+                show::bytes(look.congestion_window)
             ),
             Self::Path => format!(
                 "the congestion window of {} allows {speed}",
-                bytes(look.congestion_window)
+                show::bytes(look.congestion_window)
             ),
             Self::Sink => format!(
                 "{speed} is what this end reads: {} wait in its buffer of {}",
-                bytes(look.receive_readable),
-                bytes(look.receive_buffer)
+                show::bytes(look.receive_readable),
+                show::bytes(look.receive_buffer)
             ),
             Self::Elsewhere => format!("the sender or the path gives {speed}"),
         }

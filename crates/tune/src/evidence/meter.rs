@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use crate::sizing::Look;
-use crate::sizing::figures::rate_of;
+use units::bytes_per_second;
+
+use crate::look::Look;
 
 /// Shorter rounds measure bursts.
 const SHORTEST_ROUND: Duration = Duration::from_millis(20);
@@ -71,7 +72,7 @@ impl Meter {
         if time < trip.now.max(SHORTEST_ROUND) {
             return;
         }
-        let rate = rate_of(look.bytes.saturating_sub(bytes), time);
+        let rate = bytes_per_second(look.bytes.saturating_sub(bytes), time);
         self.recent = [rate, self.recent[0], self.recent[1]];
         // Bytes that waited for a lost segment count all at once when it comes.
         self.best = self.best.max(rate.min(self.recent[1]));

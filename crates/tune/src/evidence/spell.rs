@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use units::bytes_per_second;
+
 use super::meter::Trip;
-use crate::sizing::Look;
-use crate::sizing::figures::rate_of;
+use crate::look::Look;
 
 /// What is acknowledged within less says nothing about a rate.
 const SHORTEST_STEP: Duration = Duration::from_millis(5);
@@ -44,7 +45,7 @@ impl Spell {
         self.resent = look.retransmits > self.first.retransmits;
         let step = look.at.saturating_sub(self.counted.0);
         if step >= SHORTEST_STEP {
-            let rate = rate_of(look.bytes.saturating_sub(self.counted.1), step);
+            let rate = bytes_per_second(look.bytes.saturating_sub(self.counted.1), step);
             self.peak = self.peak.max(rate);
             self.counted = self.last;
         }
@@ -67,7 +68,7 @@ impl Spell {
 
     /// The mean rate, bytes per second.
     pub(crate) fn rate(&self) -> u64 {
-        rate_of(self.moved(), self.time())
+        bytes_per_second(self.moved(), self.time())
     }
 
     /// The mean round trip.

@@ -3,8 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::caps::{Caps, carried, offered};
-use super::figures::{bits, bytes_in};
+use units::{bytes_in, show};
+
+use super::caps::Caps;
+use crate::look::{carried, offered};
 
 /// A path as its user knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +62,7 @@ pub struct Advice {
 
 impl fmt::Display for Advice {
     /// `sysctl -w net.ipv4.tcp_wmem="4096 16384 33554432" (now 4096 16384 4194304): 447 Mbit/s
-    /// a stream becomes up to 1.0 Gbit/s`
+    /// a stream becomes up to 1.00 Gbit/s`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -68,8 +70,8 @@ impl fmt::Display for Advice {
             self.sysctl,
             self.value,
             self.now,
-            bits(self.from_bps),
-            bits(self.to_bps),
+            show::bits(self.from_bps),
+            show::bits(self.to_bps),
         )
     }
 }
@@ -210,7 +212,7 @@ mod tests {
         assert_eq!(
             advice.to_string(),
             "sysctl -w net.ipv4.tcp_wmem=\"4096 16384 67108864\" (now 4096 16384 4194304): \
-             447 Mbit/s a stream becomes up to 1.0 Gbit/s"
+             447 Mbit/s a stream becomes up to 1.00 Gbit/s"
         );
     }
 

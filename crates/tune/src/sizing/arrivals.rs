@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::Look;
+use crate::look::Look;
 
 /// Looks that are kept at most: a bound on memory, far above what is asked for.
 const KEPT: usize = 512;

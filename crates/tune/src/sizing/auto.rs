@@ -21,9 +21,10 @@ use self::account::{Account, Setting};
 use self::receiver::Receiver;
 use self::sender::Sender;
 use super::caps::Caps;
-use super::{Change, Decision, Look};
+use super::{Change, Decision};
 use crate::evidence::{Class, Meter, Standing, Tally, Trip, Verdict};
 use crate::limiter::Role;
+use crate::look::Look;
 
 /// One end of one stream.
 #[derive(Debug, Clone)]

@@ -1,5 +1,7 @@
 //! How far a host lets buffers grow.
 
+use crate::look::offered;
+
 /// The largest buffer that a privileged process gives itself, bytes as reported: in flight it
 /// carries 10 Gbit/s over 130 ms. The kernel would grant 2 GB, of memory that is not swapped.
 pub const FORCED_LARGEST: u64 = 256 << 20;
@@ -81,17 +83,6 @@ impl Caps {
 
 /// RFC 7323 §2.3.
 const LARGEST_SCALE: u32 = 14;
-
-/// What a send buffer keeps in flight, bytes: writers are woken only when a third of it is free.
-pub fn carried(send_buffer: u64) -> u64 {
-    send_buffer / 3 * 2
-}
-
-/// The window that a receive buffer offers, bytes: Linux measures how much of it is payload, and
-/// comes to about two thirds with full segments.
-pub fn offered(receive_buffer: u64) -> u64 {
-    receive_buffer / 100 * 66
-}
 
 #[cfg(test)]
 mod tests {

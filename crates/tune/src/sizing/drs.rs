@@ -17,8 +17,9 @@ mod stream;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::Bounds;
 use super::arrivals::Arrivals;
-use super::{Bounds, Look, StreamId};
+use crate::look::{Look, StreamId};
 use round_trip::{RoundTrip, Turn};
 use stream::Stream;
 

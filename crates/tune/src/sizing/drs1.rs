@@ -11,8 +11,9 @@
 
 use std::time::Duration;
 
+use super::Bounds;
 use super::arrivals::{Arrivals, Arrived};
-use super::{Bounds, Look};
+use crate::look::Look;
 
 /// A read takes this long at least: on a short path the ends need longer than the path, and looks
 /// should cost nothing to speak of.

@@ -1,6 +1,6 @@
 //! How large a stream's socket buffers should be while it moves data.
 //!
-//! Three controllers over the same [`Look`]s: [`drs1`] and [`drs`] are the papers' loops, [`auto`] is
+//! Three controllers over the same [`Look`](crate::look::Look)s: [`drs1`] and [`drs`] are the papers' loops, [`auto`] is
 //! longhaul's own. Whoever drives them (the data room with sockets, the simulator with flows)
 //! looks at every stream now and then and carries out what they answer.
 //!
@@ -13,65 +13,11 @@ pub mod auto;
 pub mod caps;
 pub mod drs;
 pub mod drs1;
-pub(crate) mod figures;
 
 use std::time::Duration;
 
 use crate::limiter::Limiter;
-
-/// A stream within its transfer.
-pub type StreamId = u64;
-
-/// One end of one stream at one moment, as its kernel shows it (TCP_INFO, SO_MEMINFO). What is not
-/// known is zero.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Look {
-    /// Which stream.
-    pub stream: StreamId,
-    /// Since the transfer began.
-    pub at: Duration,
-    /// Payload so far: received, or sent and acknowledged, bytes.
-    pub bytes: u64,
-    /// Smoothed round trip; a receiver's own estimate (`rcv_rtt`) when it receives.
-    pub rtt: Duration,
-    /// Smallest round trip, which for a receiver is that of the handshake.
-    pub min_rtt: Duration,
-    /// Send buffer as reported, bytes (twice what was asked for).
-    pub send_buffer: u64,
-    /// Memory of what is queued to send, acknowledged or not, bytes.
-    pub send_queued: u64,
-    /// Written and never sent yet, bytes.
-    pub unsent: u64,
-    /// Sent and not acknowledged, bytes.
-    pub in_flight: u64,
-    /// Congestion window, bytes.
-    pub congestion_window: u64,
-    /// No loss yet: still in the first slow start.
-    pub slow_start: bool,
-    /// The window that the peer announced, bytes.
-    pub peer_window: u64,
-    /// Time with data outstanding.
-    pub busy: Duration,
-    /// Of that, limited by the peer's window.
-    pub rwnd_limited: Duration,
-    /// Segments sent again.
-    pub retransmits: u64,
-    /// Payload of a full segment, bytes.
-    pub segment: u64,
-    /// The kernel's latest sample of what was delivered, bytes per second (sender).
-    pub delivery_rate: u64,
-    /// Receive buffer as reported, bytes (twice what was asked for).
-    pub receive_buffer: u64,
-    /// Memory of what was received and not read yet, in order or not, bytes.
-    pub receive_queued: u64,
-    /// Payload that was received in order and not read yet, bytes.
-    pub receive_readable: u64,
-    /// Window announced to the peer, or the most that would be, bytes; no more than the window scale
-    /// can express.
-    pub window: u64,
-    /// What the window scale can express at most, bytes (65535 << scale).
-    pub window_ceiling: u64,
-}
+use crate::look::StreamId;
 
 /// Something to do to a stream's socket. Sizes in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -36,8 +36,8 @@ use self::shrink::Given;
 use self::trial::{Kind, Trial, Why};
 use crate::evidence::{Class, Standing, Trip};
 use crate::limiter::Limiter;
-use crate::sizing::Look;
-use crate::sizing::figures::bytes_in;
+use crate::look::Look;
+use units::bytes_in;
 
 /// What `auto` may do.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tune::limiter::Limiter;
-use tune::sizing::Look;
+use tune::look::Look;
 use tune::streams::auto::{Auto, Limits, Scene};
 
 use crate::fluid::{Drive, Fluid};

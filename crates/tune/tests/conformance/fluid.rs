@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tune::sizing::Look;
+use tune::look::Look;
 use tune::streams::auto::{Auto, Decision, Limits, Scene, Step};
 
 use crate::watch::Watch;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use sim::link::{Conditions, Fate, Link};
+use units::splitmix;
 
 use super::runs::{Arrival, Runs, quantum};
 use super::schedule::{Delivery, Schedule};
@@ -48,7 +49,8 @@ pub(super) fn all(topology: &Topology) -> Vec<Direction> {
                 from,
                 to,
                 names: (name(from).unwrap_or_default(), name(to).unwrap_or_default()),
-                link: Link::new(conditions.clone(), seed(topology.seed, index)),
+                // A seed of its own, so that directions do not all lose the same packets.
+                link: Link::new(conditions.clone(), splitmix::nth(topology.seed, index)),
                 delay,
                 quantum: quantum(delay),
                 lateness: None,
@@ -59,16 +61,6 @@ pub(super) fn all(topology: &Topology) -> Vec<Direction> {
             }
         })
         .collect()
-}
-
-/// A seed of its own for each direction (the finaliser of SplitMix64, Steele et al. 2014), so that
-/// they do not all lose the same packets.
-fn seed(run: u64, direction: u64) -> u64 {
-    const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
-    let mut mixed = run.wrapping_add(GAMMA.wrapping_mul(direction + 1));
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
 }
 
 /// The shortest propagation delay there will be.

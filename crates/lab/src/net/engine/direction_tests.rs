@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 use sim::link::{Loss, Queue, Reorder};
-use sim::rate::Rate;
+use units::Rate;
 
 use super::*;
 use crate::topology::{Host, Path};
@@ -84,7 +84,7 @@ struct Promise {
 
 /// Offers the same packets to a link of the same seed.
 fn promises(conditions: &Conditions, sizes: &[(u64, u32)]) -> Vec<Option<Promise>> {
-    let mut link = Link::new(conditions.clone(), seed(5, 0));
+    let mut link = Link::new(conditions.clone(), splitmix::nth(5, 0));
     let mut now = Duration::ZERO;
     let mut told = Vec::new();
     for (gap, segments) in sizes {
@@ -156,9 +156,10 @@ proptest! {
 
 #[test]
 fn directions_do_not_share_their_luck() {
-    let seeds: std::collections::BTreeSet<_> = (0..650).map(|index| seed(1, index)).collect();
+    let seeds: std::collections::BTreeSet<_> =
+        (0..650).map(|index| splitmix::nth(1, index)).collect();
     assert_eq!(seeds.len(), 650);
-    assert_ne!(seed(1, 0), seed(2, 0));
+    assert_ne!(splitmix::nth(1, 0), splitmix::nth(2, 0));
 }
 
 fn conditions_of_loss(loss: f64) -> Conditions {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use nix::sched::{CloneFlags, setns, unshare};
 use sim::link::{Conditions, Loss, Queue, Reorder};
-use sim::rate::Rate;
+use units::Rate;
 
 use super::*;
 use crate::topology::{Host, Path};

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use super::super::Look;
+use units::{bytes_in, show};
+
 use super::super::advice::{self, Advice, Path};
-use super::super::caps::{Caps, carried};
-use super::super::figures::{bits, bytes, bytes_in, span};
+use super::super::caps::Caps;
 use crate::evidence::{Trip, Verdict};
 use crate::limiter::Limiter;
+use crate::look::Look;
+use crate::look::carried;
 
 /// A limit is worth a remark from this part of the time on: one in so many.
 const PART: u32 = 5;
@@ -118,10 +120,10 @@ impl Account {
         };
         let mut remark = format!(
             "limited by the {what} of this host ({}: {} in flight, {} a stream at {})",
-            bytes(buffer),
-            bytes(bound.in_flight),
-            bits(bound.stream_bps),
-            span(rtt)
+            show::bytes(buffer),
+            show::bytes(bound.in_flight),
+            show::bits(bound.stream_bps),
+            show::time(rtt)
         );
         if let Some(last) = advice.last() {
             let raise =
@@ -129,7 +131,7 @@ impl Account {
             let raises: Vec<_> = advice.iter().map(raise).collect();
             remark.push_str(&format!(
                 "; an administrator can allow up to {} with {}",
-                bits(last.to_bps),
+                show::bits(last.to_bps),
                 raises.join(" and ")
             ));
         }

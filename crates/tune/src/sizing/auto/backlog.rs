@@ -4,11 +4,13 @@
 
 use std::time::Duration;
 
-use super::super::figures::{bits, bytes, bytes_in, rate_of};
-use super::super::{Change, Look};
+use units::{bytes_in, bytes_per_second, show};
+
+use super::super::Change;
 use super::Action;
 use super::imposed::Imposed;
 use crate::evidence::{Class, Trip, is_backed_up};
+use crate::look::Look;
 
 /// A reader behind for less than this is busy, not slow; its rate is a mean over as much.
 const SLOW: Duration = Duration::from_secs(1);
@@ -40,7 +42,7 @@ impl Reader {
             let arrived = look.bytes.saturating_sub(from.bytes);
             let there = arrived.saturating_add(from.receive_readable);
             let read = there.saturating_sub(look.receive_readable);
-            self.rate = Some(rate_of(read, time));
+            self.rate = Some(bytes_per_second(read, time));
             self.from = Some(*look);
         }
     }
@@ -99,7 +101,7 @@ impl Backlog {
             class: Class::Elsewhere,
             reason: format!(
                 "this end keeps up again; the window may grow beyond {}",
-                bytes(clamped)
+                show::bytes(clamped)
             ),
         })
     }
@@ -140,9 +142,9 @@ impl Backlog {
             class: Class::Sink,
             reason: format!(
                 "this end reads {} and has {} waiting; a window of {} {aim}",
-                bits(rate.saturating_mul(8)),
-                bytes(look.receive_readable),
-                bytes(window)
+                show::bits(rate.saturating_mul(8)),
+                show::bytes(look.receive_readable),
+                show::bytes(window)
             ),
         }
     }

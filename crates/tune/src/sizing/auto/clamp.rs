@@ -7,11 +7,13 @@
 
 use std::time::Duration;
 
-use super::super::figures::{bits, bytes, bytes_in, span};
-use super::super::{Change, Look};
+use units::{bytes_in, show};
+
+use super::super::Change;
 use super::Action;
 use super::imposed::Imposed;
 use crate::evidence::{Class, Meter, Trip, fills_window};
+use crate::look::Look;
 
 /// Paths below this rate, bytes per second (2 Mbit/s), are slow.
 const SLOW: u64 = 250_000;
@@ -73,7 +75,7 @@ impl Clamp {
             class: Class::Window,
             reason: format!(
                 "nothing queues on the path any more; the window may grow beyond {}",
-                bytes(clamped)
+                show::bytes(clamped)
             ),
         })
     }
@@ -85,9 +87,9 @@ impl Clamp {
             class: Class::PathFull,
             reason: format!(
                 "packets queue for {} on a path of {}; a window of {} keeps it full",
-                span(trip.now.saturating_sub(trip.base)),
-                bits(meter.best().saturating_mul(8)),
-                bytes(window)
+                show::time(trip.now.saturating_sub(trip.base)),
+                show::bits(meter.best().saturating_mul(8)),
+                show::bytes(window)
             ),
         }
     }

@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
-use super::super::{Change, Look};
+use super::super::Change;
 use crate::evidence::Trip;
+use crate::look::Look;
 
 /// Between two settings.
 const REPEAT: Duration = Duration::from_millis(250);

@@ -3,13 +3,15 @@
 
 use std::time::Duration;
 
+use units::{bytes_in, show};
+
+use super::super::Change;
 use super::super::caps::Caps;
-use super::super::figures::{bits, bytes, bytes_in};
-use super::super::{Change, Look};
 use super::backlog::Backlog;
 use super::clamp::Clamp;
 use super::{Action, Setting};
 use crate::evidence::{Class, Meter, Trip, fills_window, is_backed_up};
+use crate::look::Look;
 
 /// A kernel that goes on shrinking the buffer is left alone after so many repairs.
 const REPAIRS: u32 = 4;
@@ -164,8 +166,8 @@ impl Receiver {
             reason: format!(
                 "the window stayed at {} although the buffer was raised to {}; left to the kernel from \
                  now on",
-                bytes(look.window),
-                bytes(look.receive_buffer)
+                show::bytes(look.window),
+                show::bytes(look.receive_buffer)
             ),
         })
     }
@@ -181,8 +183,8 @@ impl Receiver {
             self.widest,
             &format!(
                 "receive buffer fell from {} to {}, which the kernel does not make good",
-                bytes(before),
-                bytes(look.receive_buffer)
+                show::bytes(before),
+                show::bytes(look.receive_buffer)
             ),
         ))
     }
@@ -206,8 +208,8 @@ impl Receiver {
             window,
             &format!(
                 "the window of {} is full and autotuning stands still with a buffer of {}",
-                bytes(look.window),
-                bytes(look.receive_buffer)
+                show::bytes(look.window),
+                show::bytes(look.receive_buffer)
             ),
         ))
     }
@@ -226,7 +228,7 @@ impl Receiver {
         Action {
             change: Some(Change::Regrow(window)),
             class: Class::Window,
-            reason: format!("{what}; given room for {} again", bytes(window)),
+            reason: format!("{what}; given room for {} again", show::bytes(window)),
         }
     }
 
@@ -277,8 +279,8 @@ impl Receiver {
             class: Class::Window,
             reason: format!(
                 "receive buffer stays at {}: {} were asked for and not granted",
-                bytes(look.receive_buffer),
-                bytes(self.asked)
+                show::bytes(look.receive_buffer),
+                show::bytes(self.asked)
             ),
         }
     }
@@ -293,14 +295,14 @@ impl Receiver {
         };
         let mut reason = format!(
             "receive buffer {} at {}: {what}; set to {}",
-            bytes(look.receive_buffer),
-            bits(rate.saturating_mul(8)),
-            bytes(size)
+            show::bytes(look.receive_buffer),
+            show::bits(rate.saturating_mul(8)),
+            show::bytes(size)
         );
         if size >= most_usable(look) {
             reason.push_str(&format!(
                 ", all that the connection's window scale can use (a window of {})",
-                bytes(look.window_ceiling)
+                show::bytes(look.window_ceiling)
             ));
         }
         reason

@@ -7,11 +7,14 @@
 //! raising at once would also raise it on paths that the old buffer fills exactly, and there only
 //! queues would grow.
 
-use super::super::caps::{Caps, carried};
-use super::super::figures::{bits, bytes, bytes_in, span};
-use super::super::{Change, Look};
+use units::{bytes_in, show};
+
+use super::super::Change;
+use super::super::caps::Caps;
 use super::{Action, Setting};
 use crate::evidence::{Class, Spell, Trip, explains, is_pressed};
+use crate::look::Look;
+use crate::look::carried;
 
 /// One stream's send buffer.
 #[derive(Debug, Clone, Copy, Default)]
@@ -44,8 +47,8 @@ impl Sender {
                 class: Class::SendBuffer,
                 reason: format!(
                     "send buffer stays at {}: {} were asked for and not granted",
-                    bytes(look.send_buffer),
-                    bytes(asked)
+                    show::bytes(look.send_buffer),
+                    show::bytes(asked)
                 ),
             });
         }
@@ -127,18 +130,18 @@ impl Sender {
     }
 
     fn reason(&self, look: &Look, trip: Trip, rate: u64, size: u64) -> String {
-        let (buffer, size) = (bytes(look.send_buffer), bytes(size));
+        let (buffer, size) = (show::bytes(look.send_buffer), show::bytes(size));
         if self.asked.is_none() {
             return format!(
                 "send buffer {buffer} is all that autotuning gives (tcp_wmem), it keeps {} in flight; \
                  set to {size}",
-                bytes(carried(look.send_buffer))
+                show::bytes(carried(look.send_buffer))
             );
         }
         format!(
             "send buffer {buffer} is full with {} at {} and nothing queues on the path; set to {size}",
-            bits(rate.saturating_mul(8)),
-            span(trip.now)
+            show::bits(rate.saturating_mul(8)),
+            show::time(trip.now)
         )
     }
 }

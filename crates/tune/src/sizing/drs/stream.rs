@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use super::bandwidth::Bandwidth;
 use super::interval::Interval;
+use crate::look::Look;
+use crate::sizing::Bounds;
 use crate::sizing::arrivals::Arrived;
-use crate::sizing::{Bounds, Look};
 
 /// A buffer of which less than half was needed for so long is halved.
 const TOO_LARGE_FOR: Duration = Duration::from_secs(5);

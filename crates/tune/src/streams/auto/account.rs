@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use units::show;
+
 use super::Verdict;
 use super::gauge::Sight;
 use crate::congestion::bears_loss;
 use crate::evidence::Class;
 use crate::limiter::Limiter;
-use crate::sizing::Look;
-use crate::sizing::figures::{bits, bytes, span};
+use crate::look::Look;
 
 /// What limits, as it is accounted for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,9 +29,9 @@ impl Limit {
 
     /// What limits, with the figures of a sight, in plain words.
     pub(super) fn describe(self, sight: &Sight) -> String {
-        let speed = bits(sight.rate.saturating_mul(8));
+        let speed = show::bits(sight.rate.saturating_mul(8));
         let trip = sight.trip;
-        let (now, base) = (span(trip.now), span(trip.base));
+        let (now, base) = (show::time(trip.now), show::time(trip.base));
         match self {
             Self::Asked => format!("{speed} is what was asked for"),
             Self::Class(class) => match class {
@@ -141,7 +142,7 @@ impl Account {
 fn a_stream(what: &str, size: u64) -> String {
     match size {
         0 => String::new(),
-        size => format!(" (its {what} is {} a stream)", bytes(size)),
+        size => format!(" (its {what} is {} a stream)", show::bytes(size)),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use crate::sizing::{Look, StreamId};
+use crate::look::{Look, StreamId};
 
 /// What is remembered of the round trip, a slot each: long enough that loss-based neighbours leave
 /// the queue once, short enough to answer a longer path within 15 s.

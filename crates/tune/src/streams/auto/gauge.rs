@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use units::bytes_per_second;
+
 use super::Scene;
 use super::base::Base;
 use crate::evidence::{Class, Tally, Trip, Verdict};
 use crate::limiter::Role;
-use crate::sizing::figures::rate_of;
-use crate::sizing::{Look, StreamId};
+use crate::look::{Look, StreamId};
 
 /// Differences over less are chance.
 const SHORTEST: Duration = Duration::from_millis(100);
@@ -34,7 +35,7 @@ pub(super) struct Mark {
 impl Mark {
     /// From there to here, bytes per second.
     pub(super) fn rate_since(&self, from: &Self) -> u64 {
-        rate_of(
+        bytes_per_second(
             self.moved.saturating_sub(from.moved),
             self.at.saturating_sub(from.at),
         )

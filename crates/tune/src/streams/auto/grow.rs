@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use units::show;
+
 use super::gauge::Sight;
 use super::losses::RATIO;
 use super::onset;
@@ -9,7 +11,6 @@ use super::trial::{Kind, LARGE, Outcome, Why};
 use super::{Auto, Decision, Scene, Step, is_asked, nearly_over};
 use crate::congestion::{against_loss, bears_loss};
 use crate::evidence::{Class, Trip};
-use crate::sizing::figures::{bits, bytes, span};
 
 /// What gained nothing rests for so long the first time.
 const PAUSE: Duration = Duration::from_secs(10);
@@ -51,16 +52,16 @@ impl Auto {
         let what = if sight.class == Class::Window {
             match looks().map(|look| look.peer_window).max().unwrap_or(0) {
                 0 => "the receiver's window".to_owned(),
-                window => format!("the receiver's window of {}", bytes(window)),
+                window => format!("the receiver's window of {}", show::bytes(window)),
             }
         } else {
             let buffer = looks().map(|look| look.send_buffer).max();
-            format!("the send buffer of {}", bytes(buffer.unwrap_or(0)))
+            format!("the send buffer of {}", show::bytes(buffer.unwrap_or(0)))
         };
         let reason = format!(
             "{what} holds each stream back ({} at {}): {to} streams instead of {}",
-            bits(sight.rate.saturating_mul(8)),
-            span(sight.trip.now),
+            show::bits(sight.rate.saturating_mul(8)),
+            show::time(sight.trip.now),
             self.streams
         );
         self.add(to, Why::Buffer, sight, reason, decisions);
@@ -94,8 +95,8 @@ impl Auto {
         let reason = format!(
             "nothing queues with {} and the congestion windows open slowly ({}): {to} streams instead \
              of {}",
-            bits(sight.rate.saturating_mul(8)),
-            span(sight.trip.base),
+            show::bits(sight.rate.saturating_mul(8)),
+            show::time(sight.trip.base),
             self.streams
         );
         self.add(to, Why::Slow, sight, reason, decisions);
@@ -302,7 +303,7 @@ impl Auto {
         self.steady = sight.at;
         let reason = format!(
             "others' packets queue for {}: back to {system}, which shares with them",
-            span(sight.queue())
+            show::time(sight.queue())
         );
         let step = Step::Congestion(system);
         decisions.push(self.decision(sight.at, Some(step), reason));
@@ -313,8 +314,8 @@ impl Auto {
 pub(super) fn gained(outcome: &Outcome) -> String {
     format!(
         "{} instead of {}",
-        bits(outcome.after.saturating_mul(8)),
-        bits(outcome.before.saturating_mul(8))
+        show::bits(outcome.after.saturating_mul(8)),
+        show::bits(outcome.before.saturating_mul(8))
     )
 }
 
@@ -323,8 +324,8 @@ fn losing(ratio: f64, trip: Trip) -> String {
     format!(
         "losses of {} without a queue (round trip {} of {})",
         per_cent(ratio),
-        span(trip.now),
-        span(trip.base)
+        show::time(trip.now),
+        show::time(trip.base)
     )
 }
 

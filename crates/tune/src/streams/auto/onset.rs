@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::gauge::Mark;
 use super::pacing::HARMLESS;
 use crate::evidence::Trip;
-use crate::sizing::{Look, StreamId};
+use crate::look::{Look, StreamId};
 
 /// Losses that are apart: on another stream, or a round trip later.
 const EVENTS: u32 = 3;
@@ -138,7 +138,7 @@ impl Lossy {
 /// slow start is behind them.
 pub(super) fn allowed(looks: &[Look], trip: Trip) -> u64 {
     let windows = looks.iter().map(|look| look.congestion_window);
-    crate::sizing::figures::rate_of(windows.fold(0, u64::saturating_add), trip.now)
+    units::bytes_per_second(windows.fold(0, u64::saturating_add), trip.now)
 }
 
 fn segment(looks: &[Look]) -> u64 {

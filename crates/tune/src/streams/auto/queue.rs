@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use units::{show, splitmix};
+
 use super::gauge::Sight;
 use super::pacing::{Drain, Drained, HARMLESS, Paced, Pacing, Turn};
 use super::{Auto, Decision, Scene, Step};
-use crate::sizing::figures::{bits, span};
 
 /// Between two questions whose a queue is, once it was others'.
 const PAUSE: Duration = Duration::from_secs(4);
@@ -60,9 +61,9 @@ impl Auto {
         let pace = drain.pace();
         let reason = format!(
             "packets queue for {} on a path of {}: {} for a moment shows whether they are ours",
-            span(sight.queue()),
-            span(sight.trip.base),
-            bits(pace.saturating_mul(8))
+            show::time(sight.queue()),
+            show::time(sight.trip.base),
+            show::bits(pace.saturating_mul(8))
         );
         self.pacing = Pacing::Draining(drain);
         self.steady = sight.at;
@@ -79,7 +80,7 @@ impl Auto {
             return;
         };
         self.steady = scene.at;
-        let (now, base) = (span(trip.now), span(trip.base));
+        let (now, base) = (show::time(trip.now), show::time(trip.base));
         if whose == Drained::Ours {
             let paced = Paced::new(scene.at, drain.rate());
             let pace = paced.pace();
@@ -88,7 +89,7 @@ impl Auto {
             self.gauge.restart();
             let reason = format!(
                 "the queue was ours (round trip {now} of {base}): {} fill the path without one",
-                bits(pace.saturating_mul(8))
+                show::bits(pace.saturating_mul(8))
             );
             decisions.push(self.decision(scene.at, Some(Step::Pace(Some(pace))), reason));
             return;
@@ -116,14 +117,14 @@ impl Auto {
         };
         let since = paced.since;
         let turn = paced.on_sight(sight);
-        let (now, base) = (span(sight.trip.now), span(sight.trip.base));
-        let speed = bits(sight.rate.saturating_mul(8));
+        let (now, base) = (show::time(sight.trip.now), show::time(sight.trip.base));
+        let speed = show::bits(sight.rate.saturating_mul(8));
         match turn {
             Turn::Keep => {}
             Turn::Set(pace) => {
                 let reason = format!(
                     "a round trip of {now} of {base} at {speed}: {} from now on",
-                    bits(pace.saturating_mul(8))
+                    show::bits(pace.saturating_mul(8))
                 );
                 decisions.push(self.decision(sight.at, Some(Step::Pace(Some(pace))), reason));
             }
@@ -192,16 +193,8 @@ impl Auto {
     /// moved until now differs enough between any two.
     fn spread(&self, time: Duration) -> Duration {
         let now = self.gauge.now();
-        let mixed = splitmix(now.moved ^ splitmix(u64::from(now.at.subsec_nanos())));
+        let mixed = splitmix::first(now.moved ^ splitmix::first(u64::from(now.at.subsec_nanos())));
         let part = (mixed >> 40) as f64 / (1_u64 << 24) as f64;
         time + time.mul_f64(part)
     }
-}
-
-/// One step of SplitMix64 (Steele, Lea and Flood 2014), as a hash.
-fn splitmix(seed: u64) -> u64 {
-    let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }

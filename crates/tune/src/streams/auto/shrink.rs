@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use units::{bytes_in, show};
+
 use super::gauge::Sight;
 use super::grow::gained;
 use super::pacing::Pacing;
@@ -9,7 +11,6 @@ use super::trial::{Kind, Outcome};
 use super::{Auto, Decision, Scene, Step};
 use crate::congestion::bears_loss;
 use crate::evidence::Class;
-use crate::sizing::figures::{bits, bytes_in};
 
 /// A trial takes about two seconds; it must be worth it.
 const WORTH: Duration = Duration::from_secs(5);
@@ -60,8 +61,8 @@ impl Auto {
         let reason = format!(
             "{} streams carry {} by now, and {to} carried {}: back to {to}",
             self.streams,
-            bits(rate.saturating_mul(8)),
-            bits(given.rate.saturating_mul(8))
+            show::bits(rate.saturating_mul(8)),
+            show::bits(given.rate.saturating_mul(8))
         );
         self.streams = to;
         self.steady = sight.at;
@@ -117,7 +118,7 @@ impl Auto {
         let reason = format!(
             "more streams do not help here: {to} instead of {} if {} stand",
             self.streams,
-            bits(sight.rate.saturating_mul(8))
+            show::bits(sight.rate.saturating_mul(8))
         );
         let from = self.streams;
         self.attempt(Kind::Fewer { from, to }, sight);

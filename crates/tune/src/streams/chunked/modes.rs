@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use units::show;
+
 use super::size::Sizes;
 use super::{Chunk, Mode, Optimum, Parameters, Transferred, Tuner};
-use crate::sizing::figures::{bits, span};
 use crate::streams::model::{self, Path};
 
 /// The payload of a full segment, bytes: the packets of the model.
@@ -79,7 +80,7 @@ impl Modes {
             self.end_or_decrease(chunk, goodput)
         };
         self.streams = next;
-        self.reason = format!("{test} at {}: {what}", span(chunk.rtt));
+        self.reason = format!("{test} at {}: {what}", show::time(chunk.rtt));
     }
 
     fn test(&self, chunk: &Transferred, goodput: f64) -> Option<Test> {
@@ -125,7 +126,7 @@ impl Modes {
             Mode::MiPlus => {
                 self.terminated = true;
                 let (next, bandwidth) = self.optimum(chunk, goodput);
-                let path = bits(bandwidth);
+                let path = show::bits(bandwidth);
                 (
                     next,
                     format!(
@@ -184,7 +185,12 @@ impl Tuner for Modes {
 impl std::fmt::Display for Test {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (goodput, windows) = (rate(self.goodput * 8.0), rate(self.windows * 8.0));
-        write!(f, "{} of the windows' {}", bits(goodput), bits(windows))
+        write!(
+            f,
+            "{} of the windows' {}",
+            show::bits(goodput),
+            show::bits(windows)
+        )
     }
 }
 

@@ -145,7 +145,7 @@ impl Parameters {
             "alpha" => self.alpha = number(|n| (1.0..=1024.0).contains(&n), ALPHA)?,
             "beta" => self.beta = share()?,
             "rho" => self.rho = share()?,
-            "delta" => self.delta = span(value).ok_or_else(|| wrong(key, DELTA))?,
+            "delta" => self.delta = delta(value).ok_or_else(|| wrong(key, DELTA))?,
             "rtt" => {
                 self.round_trips = match value {
                     "flowing" => RoundTrips::Flowing,
@@ -197,18 +197,9 @@ fn wrong(key: &str, allowed: &'static str) -> ParameterError {
     }
 }
 
-/// `10s`, `500ms`, `2m`, `1h`; a number alone is seconds.
-fn span(text: &str) -> Option<Duration> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit = match &text[digits.len()..] {
-        "ms" => 1e-3,
-        "" | "s" => 1.0,
-        "m" | "min" => 60.0,
-        "h" => 3600.0,
-        _ => return None,
-    };
-    let seconds = digits.parse::<f64>().ok()? * unit;
-    let time = Duration::try_from_secs_f64(seconds).ok()?;
+/// A chunk's time, `10s`, `500ms`, `2m`, `1h`; a number alone is seconds.
+fn delta(text: &str) -> Option<Duration> {
+    let time = units::seconds(text).ok()?;
     (SHORTEST_DELTA..=LONGEST_DELTA)
         .contains(&time)
         .then_some(time)

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use units::show;
+
 use super::modes::{rate, streams};
 use super::size::whole;
 use super::{Chunk, Transferred, Tuner};
-use crate::sizing::figures::bits;
 
 /// Twice the streams must bring so many times the goodput, or they are not worth it.
 const WORTH: f64 = 1.15;
@@ -219,7 +220,7 @@ impl Probe {
         let worth = before.is_none_or(|before| goodput >= WORTH * before);
         let now = format!(
             "{} with {}",
-            bits(rate(goodput * 8.0)),
+            show::bits(rate(goodput * 8.0)),
             streams(self.streams)
         );
         if worth && self.streams < self.most {
@@ -247,7 +248,7 @@ impl Probe {
         let known = self.known(enough).unwrap_or_default();
         let now = format!(
             "{} with {}",
-            bits(rate(goodput * 8.0)),
+            show::bits(rate(goodput * 8.0)),
             streams(self.streams)
         );
         if goodput >= AS_GOOD * known {
@@ -296,9 +297,9 @@ impl Probe {
     fn stay(&mut self, chunk: &Transferred, goodput: f64, settled: f64) {
         self.settled_for = self.settled_for.saturating_add(chunk.time);
         self.settled_chunks = self.settled_chunks.saturating_add(1);
-        let now = bits(rate(goodput * 8.0));
+        let now = show::bits(rate(goodput * 8.0));
         if goodput < FALLEN * settled && self.settled_chunks >= 1 << self.vain_falls {
-            let was = bits(rate(settled * 8.0));
+            let was = show::bits(rate(settled * 8.0));
             self.look_again(Cause::Fall, goodput, &format!("{now}, no longer {was}"));
         } else if self.settled_for >= AGAIN * (1 << self.vain) {
             self.look_again(Cause::Age, goodput, &format!("{now}, for long"));

@@ -8,9 +8,10 @@ mod sending;
 use std::time::Duration;
 
 use super::super::caps::Caps;
-use super::super::{Change, Decision, Look};
+use super::super::{Change, Decision};
 use super::Auto;
 use crate::limiter::Limiter;
+use crate::look::Look;
 
 const MB: u64 = 1 << 20;
 
@@ -62,5 +63,5 @@ fn limiters(decisions: &[Decision]) -> Vec<Limiter> {
 
 /// Bytes that a steady rate, bytes per second, has moved.
 fn moved(rate: u64, at: Duration) -> u64 {
-    super::super::figures::bytes_in(rate, at)
+    units::bytes_in(rate, at)
 }

@@ -1,8 +1,8 @@
 //! The receiver's rules.
 
-use super::super::super::caps::offered;
 use super::*;
 use crate::limiter::Role;
+use crate::look::offered;
 
 /// A receiver over 100 ms with so large a buffer, whose window comes in every round trip.
 fn full(at: Duration, buffer: u64) -> Look {
@@ -179,7 +179,7 @@ fn a_buffer_that_fell_is_repaired_and_not_for_ever() {
     assert!(
         decisions
             .iter()
-            .any(|d| d.reason.starts_with("receive buffer fell from 6.3 MB"))
+            .any(|d| d.reason.starts_with("receive buffer fell from 6.29 MB"))
     );
 }
 

@@ -1,8 +1,8 @@
 //! The sender's rules.
 
-use super::super::super::caps::carried;
 use super::*;
 use crate::limiter::Role;
+use crate::look::carried;
 
 /// A sender whose buffer of `buffer` is full, over 100 ms: two thirds of it every round trip.
 fn full(at: Duration, buffer: u64) -> Look {
@@ -40,8 +40,8 @@ fn a_full_buffer_at_autotunings_end_is_raised_within_two_round_trips() {
     assert!(decisions[0].at <= ms(150), "{:?}", decisions[0]);
     assert_eq!(
         decisions[0].reason,
-        "send buffer 4.2 MB is all that autotuning gives (tcp_wmem), it keeps 2.8 MB in flight; set \
-         to 8.4 MB"
+        "send buffer 4.19 MB is all that autotuning gives (tcp_wmem), it keeps 2.80 MB in flight; set \
+         to 8.39 MB"
     );
 }
 
@@ -52,8 +52,8 @@ fn what_is_too_small_still_is_said_in_the_end() {
     watch(&mut auto, ms(5000), |at| full(at, 8 * MB));
     assert_eq!(
         auto.remark().unwrap(),
-        "limited by the send buffer of this host (8.4 MB: 5.6 MB in flight, 447 Mbit/s a stream at \
-         100 ms); an administrator can allow up to 1.8 Gbit/s with `sysctl -w \
+        "limited by the send buffer of this host (8.39 MB: 5.59 MB in flight, 447 Mbit/s a stream at \
+         100 ms); an administrator can allow up to 1.79 Gbit/s with `sysctl -w \
          net.ipv4.tcp_wmem=\"4096 16384 67108864\"`; more streams are the other way"
     );
     let bound = auto.bound().unwrap();
@@ -152,7 +152,7 @@ fn a_full_window_of_the_peer_is_not_the_buffer() {
     });
     assert_eq!(changes(&decisions), []);
     assert_eq!(limiters(&decisions), [Limiter::ReceiveWindow]);
-    assert!(decisions[0].reason.contains("receiver's window of 2.8 MB"));
+    assert!(decisions[0].reason.contains("receiver's window of 2.80 MB"));
 }
 
 #[test]

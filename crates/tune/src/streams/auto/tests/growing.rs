@@ -26,7 +26,7 @@ fn a_receivers_window_is_answered_by_doubling_until_it_is_no_limit() {
     assert!(last.unwrap().at < ms(2500), "{:#?}", world.decisions);
     assert_eq!(
         world.decisions[0].reason,
-        "the receiver's window of 6.3 MB holds each stream back (960 Mbit/s at 50 ms): 2 streams \
+        "the receiver's window of 6.29 MB holds each stream back (960 Mbit/s at 50 ms): 2 streams \
          instead of 1"
     );
 }

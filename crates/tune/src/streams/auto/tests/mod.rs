@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::{Auto, Decision, Limits, Scene, Step};
 use crate::limiter::Limiter;
-use crate::sizing::Look;
+use crate::look::Look;
 
 const MB: u64 = 1 << 20;
 
@@ -118,7 +118,7 @@ impl World {
     }
 
     fn pass(&mut self, step: Duration, flow: &Flow) {
-        let moved = crate::sizing::figures::bytes_in(flow.rate, step);
+        let moved = units::bytes_in(flow.rate, step);
         self.moved += moved;
         self.left = self.left.map(|left| left.saturating_sub(moved));
         self.resent.resize(self.streams as usize, 0.0);
@@ -137,7 +137,7 @@ impl World {
     )]
     fn looks(&self, flow: &Flow) -> Vec<Look> {
         let streams = u64::from(self.streams);
-        let in_flight = crate::sizing::figures::bytes_in(flow.rate, flow.rtt) / streams;
+        let in_flight = units::bytes_in(flow.rate, flow.rtt) / streams;
         let look = |(stream, resent): (u64, &f64)| Look {
             stream,
             at: self.at,

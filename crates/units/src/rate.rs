@@ -1,4 +1,4 @@
-//! Bit rates.
+//! Rates: bit/s where people see them, bytes a second where bytes are counted.
 
 use std::fmt;
 use std::time::Duration;
@@ -25,8 +25,20 @@ impl Rate {
     }
 }
 
+/// Bytes that move in `time` at this many bytes a second.
+pub fn bytes_in(bytes_per_second: u64, time: Duration) -> u64 {
+    let bytes = u128::from(bytes_per_second) * time.as_micros() / 1_000_000;
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}
+
+/// Bytes a second; of no time at all, 0.
+pub fn bytes_per_second(bytes: u64, time: Duration) -> u64 {
+    let rate = (u128::from(bytes) * 1_000_000).checked_div(time.as_micros());
+    rate.map_or(0, |rate| u64::try_from(rate).unwrap_or(u64::MAX))
+}
+
 /// Exact, with the largest decimal prefix that leaves a whole number: `1500kbit`, readable again by
-/// [`crate::units::rate`].
+/// [`rate`](crate::rate).
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let prefixes = [
@@ -45,6 +57,7 @@ impl fmt::Display for Rate {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn bandwidth_delay_product_in_bytes() {
@@ -64,5 +77,24 @@ mod tests {
         assert_eq!(shown(1_000_000_000), "1gbit");
         assert_eq!(shown(28_500_000), "28500kbit");
         assert_eq!(shown(999), "999bit");
+    }
+
+    #[test]
+    fn no_time_is_no_rate() {
+        assert_eq!(bytes_per_second(5, Duration::ZERO), 0);
+        assert_eq!(
+            bytes_per_second(u64::MAX, Duration::from_micros(1)),
+            u64::MAX
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn a_rate_over_its_time_is_the_bytes(bytes in 0_u64..1 << 50, ms in 1_u64..1 << 20) {
+            let time = Duration::from_millis(ms);
+            let back = bytes_in(bytes_per_second(bytes, time), time);
+            // Rounded down to whole bytes per second.
+            prop_assert!(back <= bytes && bytes - back <= ms / 1000 + 2, "{bytes} {back}");
+        }
     }
 }

@@ -1,12 +1,8 @@
-//! Quantities as people write them: rates, times, sizes, probabilities.
-//!
-//! A number, then a unit; white space around and between them does not matter. The number may have
-//! a fraction and an exponent. Prefixes are powers of ten (`k`, `M`, `G`, `T`) or, with an `i`,
-//! of 1 024 (`Ki`, `Mi`, `Gi`, `Ti`); only for bytes against bits does upper or lower case matter.
+//! The parsers.
 
 use std::time::Duration;
 
-use crate::rate::Rate;
+use crate::Rate;
 
 /// Highest rate that can be written, bits per second.
 const HIGHEST_RATE: f64 = 1e15;
@@ -21,7 +17,7 @@ pub enum UnitError {
     /// No number, or a unit that does not exist.
     #[error("'{text}' is not a {quantity}; write it like {example}")]
     Malformed {
-        /// The bytes that were written.
+        /// What was written.
         text: String,
         /// What was expected.
         quantity: &'static str,
@@ -31,13 +27,13 @@ pub enum UnitError {
     /// Below zero.
     #[error("'{text}' is negative")]
     Negative {
-        /// The bytes that were written.
+        /// What was written.
         text: String,
     },
     /// More than there can be.
     #[error("'{text}' is too much; the most is {most}")]
     TooMuch {
-        /// The bytes that were written.
+        /// What was written.
         text: String,
         /// The limit.
         most: &'static str,
@@ -45,7 +41,7 @@ pub enum UnitError {
     /// A rate in bytes.
     #[error("'{text}' is in bytes; rates are bits per second, like 80mbit")]
     BytesPerSecond {
-        /// The bytes that were written.
+        /// What was written.
         text: String,
     },
     /// A small number alone, which many mean as Mbit/s.
@@ -53,22 +49,42 @@ pub enum UnitError {
         "'{text}' would be {text} bit/s; write the unit that is meant, like {text}mbit or {text}bit"
     )]
     BareRate {
-        /// The bytes that were written.
+        /// What was written.
+        text: String,
+    },
+    /// A time without a unit where seconds and milliseconds are both usual.
+    #[error("'{text}' has no unit; write the one that is meant, like {text}s or {text}ms")]
+    BareTime {
+        /// What was written.
         text: String,
     },
     /// A bare 1, which many mean as one per cent.
     #[error("'{text}' can be read as 1% or as 100%; write the one that is meant")]
     AmbiguousOne {
-        /// The bytes that were written.
+        /// What was written.
         text: String,
     },
 }
 
-/// Bits per second: `1gbit`, `100Mbit/s`, `56kbit`, `10M`, `1.5Gbps`; a plain number is bit/s.
+/// Bits per second: `1gbit`, `100Mbit/s`, `56kbit`, `10M`, `1.5Gbps`. A plain number is bit/s, and below
+/// 1000 it needs its unit: as bit/s it is hardly ever meant.
 ///
 /// # Errors
 /// [`UnitError`].
 pub fn rate(text: &str) -> Result<Rate, UnitError> {
+    let rate = rate_in_table(text)?;
+    let bare = text.trim().parse::<f64>().is_ok();
+    match rate.as_bits_per_second() {
+        1..1000 if bare => Err(UnitError::BareRate { text: shown(text) }),
+        _ => Ok(rate),
+    }
+}
+
+/// As [`rate`], for tables that programs write: any plain number is bit/s.
+///
+/// # Errors
+/// [`UnitError`].
+pub fn rate_in_table(text: &str) -> Result<Rate, UnitError> {
     let expected = Expected {
         quantity: "rate",
         example: "100mbit",
@@ -88,38 +104,54 @@ pub fn rate(text: &str) -> Result<Rate, UnitError> {
     Ok(Rate::bits_per_second(whole(bits)))
 }
 
-/// As [`rate`], but a number below 1000 needs its unit: as bit/s it is hardly ever meant.
+/// A time with its unit: `8h`, `45min` (or `45m`), `90s`, `100ms`, `250us`, `80ns`.
 ///
 /// # Errors
-/// [`UnitError`].
-pub fn rate_with_unit(text: &str) -> Result<Rate, UnitError> {
-    let rate = rate(text)?;
-    let bare = text.trim().parse::<f64>().is_ok();
-    match rate.as_bits_per_second() {
-        1..1000 if bare => Err(UnitError::BareRate { text: shown(text) }),
-        _ => Ok(rate),
-    }
+/// [`UnitError`]; a plain number is [`UnitError::BareTime`].
+pub fn time(text: &str) -> Result<Duration, UnitError> {
+    time_of(text, "90s or 100ms", None)
 }
 
-/// A time: `100ms`, `1.5s`, `250us`, `80ns`; a plain number is milliseconds.
+/// As [`time`]; a plain number is seconds.
 ///
 /// # Errors
 /// [`UnitError`].
-pub fn time(text: &str) -> Result<Duration, UnitError> {
+pub fn seconds(text: &str) -> Result<Duration, UnitError> {
+    time_of(text, "90s", Some("s"))
+}
+
+/// As [`time`]; a plain number is milliseconds.
+///
+/// # Errors
+/// [`UnitError`].
+pub fn milliseconds(text: &str) -> Result<Duration, UnitError> {
+    time_of(text, "100ms", Some("ms"))
+}
+
+/// A time; `alone` is the unit of a plain number.
+fn time_of(text: &str, example: &'static str, alone: Option<&str>) -> Result<Duration, UnitError> {
     let expected = Expected {
         quantity: "time",
-        example: "100ms",
+        example,
         most: "1000 years",
     };
     let (number, unit) = expected.split(text)?;
-    let per_second = match unit.to_ascii_lowercase().as_str() {
-        "s" => 1.0,
-        "" | "ms" => 1e3,
-        "us" | "µs" | "μs" => 1e6,
-        "ns" => 1e9,
+    let unit = unit.to_ascii_lowercase();
+    let unit = match (unit.as_str(), alone) {
+        ("", None) => return Err(UnitError::BareTime { text: shown(text) }),
+        ("", Some(alone)) => alone,
+        (unit, _) => unit,
+    };
+    let seconds = match unit {
+        "h" => number * 3600.0,
+        "min" | "m" => number * 60.0,
+        "s" => number,
+        "ms" => number / 1e3,
+        "us" | "µs" | "μs" => number / 1e6,
+        "ns" => number / 1e9,
         _ => return Err(expected.malformed(text)),
     };
-    let seconds = expected.at_most(text, number / per_second, LONGEST_TIME)?;
+    let seconds = expected.at_most(text, seconds, LONGEST_TIME)?;
     Ok(Duration::from_secs_f64(seconds))
 }
 
@@ -286,39 +318,6 @@ fn shown(text: &str) -> String {
     line
 }
 
-/// Bytes for people: `1.5 GB`, powers of ten.
-pub fn show_bytes(bytes: u64) -> String {
-    with_prefix(bytes, "B")
-}
-
-/// Bits per second for people: `942 Mbit/s`.
-pub fn show_rate(bits_per_second: f64) -> String {
-    #[allow(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "rates are not negative and far below 2^64"
-    )]
-    let bits = bits_per_second.max(0.0) as u64;
-    with_prefix(bits, "bit/s")
-}
-
-fn with_prefix(value: u64, unit: &str) -> String {
-    const PREFIXES: [&str; 6] = ["", "k", "M", "G", "T", "P"];
-    #[allow(clippy::cast_precision_loss, reason = "three digits are shown")]
-    let mut scaled = value as f64;
-    let mut prefix = 0;
-    while scaled >= 999.5 && prefix + 1 < PREFIXES.len() {
-        scaled /= 1000.0;
-        prefix += 1;
-    }
-    match (prefix, scaled) {
-        (0, _) => format!("{value} {unit}"),
-        (_, s) if s < 9.995 => format!("{s:.2} {}{unit}", PREFIXES[prefix]),
-        (_, s) if s < 99.95 => format!("{s:.1} {}{unit}", PREFIXES[prefix]),
-        (_, s) => format!("{s:.0} {}{unit}", PREFIXES[prefix]),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -361,26 +360,41 @@ mod tests {
     }
 
     #[test]
-    fn a_small_rate_without_a_unit_is_refused_where_it_would_slip_through() {
-        let refused = rate_with_unit("100").unwrap_err().to_string();
+    fn a_small_rate_without_a_unit_is_refused_but_in_tables() {
+        let refused = rate("100").unwrap_err().to_string();
         assert!(
             refused.contains("100mbit") && refused.contains("100bit"),
             "{refused}"
         );
         for text in ["100bit", "100 bit/s", "1000", "1e9", "0", "0.1k"] {
-            assert_eq!(rate_with_unit(text), rate(text), "{text}");
+            assert_eq!(rate(text), rate_in_table(text), "{text}");
         }
+        assert_eq!(rate_in_table("100"), Ok(Rate::bits_per_second(100)));
     }
 
     #[test]
     fn times() {
-        assert_eq!(time("100ms"), Ok(Duration::from_millis(100)));
-        assert_eq!(time("1.5s"), Ok(Duration::from_millis(1500)));
-        assert_eq!(time("250us"), Ok(Duration::from_micros(250)));
-        assert_eq!(time("250 µs"), Ok(Duration::from_micros(250)));
-        assert_eq!(time("76.7"), Ok(Duration::from_micros(76_700)));
-        assert!(time("-1ms").is_err());
-        assert!(time("5 min").is_err());
+        for read in [time, seconds, milliseconds] {
+            assert_eq!(read("1.5h"), Ok(Duration::from_secs(5400)));
+            assert_eq!(read("2 min"), Ok(Duration::from_secs(120)));
+            assert_eq!(read("2m"), read("2min"));
+            assert_eq!(read("1.5s"), Ok(Duration::from_millis(1500)));
+            assert_eq!(read("100ms"), Ok(Duration::from_millis(100)));
+            assert_eq!(read("250us"), Ok(Duration::from_micros(250)));
+            assert_eq!(read("250 µs"), Ok(Duration::from_micros(250)));
+            assert_eq!(read("80ns"), Ok(Duration::from_nanos(80)));
+            for wrong in ["", "s", "-1ms", "1e99h", "2 days", "inf", "nan", "1.2.3s"] {
+                assert!(read(wrong).is_err(), "{wrong}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_unit_of_a_time_alone_is_the_one_that_is_documented() {
+        assert_eq!(milliseconds("76.7"), Ok(Duration::from_micros(76_700)));
+        assert_eq!(seconds("1.5"), Ok(Duration::from_millis(1500)));
+        let refused = time("60").unwrap_err().to_string();
+        assert!(refused.contains("60s or 60ms"), "{refused}");
     }
 
     #[test]
@@ -415,7 +429,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_text_is_read_or_refused_in_one_line(text in any::<String>()) {
-            for error in [rate(&text).err(), time(&text).err(), size(&text).err(),
+            for error in [rate(&text).err(), time(&text).err(), seconds(&text).err(), size(&text).err(),
                           probability(&text).err(), number(&text).err()].into_iter().flatten() {
                 prop_assert!(!error.to_string().contains('\n'));
             }
@@ -426,14 +440,5 @@ mod tests {
             let shown = Rate::bits_per_second(bits).to_string();
             prop_assert_eq!(rate(&shown).unwrap().as_bits_per_second(), bits);
         }
-    }
-
-    #[test]
-    fn people_see_three_digits() {
-        assert_eq!(show_bytes(999), "999 B");
-        assert_eq!(show_bytes(1_234_567), "1.23 MB");
-        assert_eq!(show_bytes(999_999), "1.00 MB");
-        assert_eq!(show_rate(942_000_000.0), "942 Mbit/s");
-        assert_eq!(show_rate(94_200_000.0), "94.2 Mbit/s");
     }
 }

@@ -1,0 +1,75 @@
+//! Text as other programs read it back: fields of CSV, words of a shell.
+
+/// A line of comma-separated values (RFC 4180), from fields that are ready to be written.
+pub(crate) fn csv_line(fields: impl Iterator<Item = String>) -> String {
+    fields.collect::<Vec<_>>().join(",") + "\r\n"
+}
+
+/// A field of such a line that holds text. A spreadsheet takes what begins like a formula for one, quoted or not:
+/// an apostrophe makes it text. Numbers stay numbers.
+pub(crate) fn csv_text(field: &str) -> String {
+    let formula =
+        field.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']) && field.parse::<f64>().is_err();
+    let safe = if formula {
+        format!("'{field}")
+    } else {
+        field.to_owned()
+    };
+    if safe.contains([',', '"', '\r', '\n']) || safe.trim() != safe {
+        format!("\"{}\"", safe.replace('"', "\"\""))
+    } else {
+        safe
+    }
+}
+
+/// A word as a POSIX shell reads it back, in quotes if it needs them.
+pub(crate) fn shell_word(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%,+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn formulas_become_text_and_numbers_do_not() {
+        assert_eq!(csv_text("=1+2"), "'=1+2");
+        assert_eq!(csv_text("@SUM(A1)"), "'@SUM(A1)");
+        assert_eq!(csv_text("-5"), "-5");
+        assert_eq!(csv_text("-p 4"), "'-p 4");
+        assert_eq!(csv_text("\t=1"), "'\t=1");
+        assert_eq!(csv_text("a\nb"), "\"a\nb\"");
+    }
+
+    #[test]
+    fn a_shell_reads_back_what_was_meant() {
+        for meant in ["", "a b", "it's; rm", "--only", "p=1,4", "$HOME", "ä\n"] {
+            let echo = format!("printf %s {}", shell_word(meant));
+            let said = std::process::Command::new("sh")
+                .args(["-c", &echo])
+                .output();
+            assert_eq!(said.unwrap().stdout, meant.as_bytes());
+        }
+        assert_eq!(shell_word("p=1,4"), "p=1,4");
+    }
+
+    proptest! {
+        #[test]
+        fn no_field_begins_a_formula_or_ends_a_line(field in ".{0,12}") {
+            let written = csv_text(&field);
+            let inner = written.strip_prefix('"').map_or(written.clone(), |rest| {
+                rest.strip_suffix('"').unwrap_or(rest).replace("\"\"", "\"")
+            });
+            let formula = inner.starts_with(['=', '@', '+', '-', '\t', '\r', '\n']);
+            prop_assert!(!formula || field.parse::<f64>().is_ok());
+            prop_assert!(written.starts_with('"') || !written.contains(['\n', '\r', ',']));
+        }
+    }
+}
