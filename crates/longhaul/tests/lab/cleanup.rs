@@ -116,9 +116,10 @@ impl Lasting {
     }
 
     fn spawn(place: &Path, changed: u64, script: &str) -> Child {
-        // Tests that run in the background of a script have interrupts ignored, and pass that on.
+        // Tests that run in the background of a script have interrupts ignored, those under nohup(1) hang-ups,
+        // and pass that on.
         Command::new("env")
-            .args(["--default-signal=INT", LONGHAUL])
+            .args(["--default-signal=INT,TERM,HUP", LONGHAUL])
             .args(["lab", "net", "--wait", "--quiet", "--rtt", "10ms"])
             .args(["--sysctl", &format!("net.core.rmem_max={changed}")])
             .args(["--", "sh", "-c", script])
