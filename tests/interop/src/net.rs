@@ -13,6 +13,10 @@ pub const HOST: &str = "127.0.0.1";
 /// nothing else takes one between its choice here and its use by a server.
 const PORTS: std::ops::Range<u16> = 20_000..32_000;
 
+/// Ports for the passive data connections of servers that would choose from all: where a test looks
+/// whether a server listens already, its connection must never be taken for one of data.
+pub const PASSIVE_PORTS: std::ops::RangeInclusive<u16> = 10_000..=19_999;
+
 /// A free port for a server that cannot pick one itself.
 pub fn free_port() -> Result<u16> {
     free_ports(1)

@@ -57,7 +57,7 @@ fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
 fn lab(place: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new("env");
     command
-        .args(["--default-signal=INT", LONGHAUL, "lab"])
+        .args(["--default-signal=INT,TERM,HUP", LONGHAUL, "lab"])
         .args(arguments)
         .current_dir(place)
         .env("TMPDIR", place.join("tmp"))

@@ -37,6 +37,8 @@ pub fn start(store: &Store) -> Result<Running> {
         "-u",
         "1",
     ]);
+    let (low, high) = (net::PASSIVE_PORTS.start(), net::PASSIVE_PORTS.end());
+    command.args(["-p", &format!("{low}:{high}")]);
     command.args(["-l", &format!("puredb:{}", database.display())]);
     command.args(["-g", &store.path("pure.pid").display().to_string()]);
     Ok(Running::start(&mut command, store, "pure-ftpd", port)?.login("alice"))

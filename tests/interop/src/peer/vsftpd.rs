@@ -28,8 +28,11 @@ pub fn start(store: &Store) -> Result<Running> {
          anonymous_enable=YES\nanon_root={root}\nftp_username={ACCOUNT}\n\
          anon_upload_enable=YES\nanon_mkdir_write_enable=YES\nanon_other_write_enable=YES\n\
          anon_umask=022\nwrite_enable=YES\nno_anon_password=YES\nsecure_chroot_dir={empty}\n\
-         seccomp_sandbox=NO\npasv_address={host}\nxferlog_enable=NO\n",
+         seccomp_sandbox=NO\npasv_address={host}\npasv_min_port={low}\npasv_max_port={high}\n\
+         xferlog_enable=NO\n",
         host = net::HOST,
+        low = net::PASSIVE_PORTS.start(),
+        high = net::PASSIVE_PORTS.end(),
         root = store.root().display(),
         empty = empty.display(),
     );
