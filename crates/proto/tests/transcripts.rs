@@ -5,10 +5,11 @@
 //! then reviewed as text.
 
 #![allow(
+    clippy::disallowed_methods,
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
-    reason = "a test may end at the first thing that is not as it should be"
+    reason = "a test reads its files, and may end at the first thing that is not as it should be"
 )]
 
 #[path = "transcripts/runner/describe.rs"]

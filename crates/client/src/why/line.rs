@@ -1,6 +1,7 @@
 //! The line of `--why`.
 
 use tune::limiter::{Limiter, Verdict};
+use units::show;
 
 use super::{Account, Between, Finding};
 
@@ -33,7 +34,7 @@ impl Account {
     }
 
     fn seen_here(&self, goodput_bps: f64, finding: Finding) -> String {
-        let mut line = bits(goodput_bps);
+        let mut line = show::rate(goodput_bps);
         let most = self.wire.streams_most;
         if most > 0 {
             line.push_str(&format!(" over {}", streams(most)));
@@ -76,7 +77,7 @@ impl Account {
         };
         format!(
             "{} over {}{} between the servers; limited by: {name} ({why}; {})",
-            bits(goodput_bps),
+            show::rate(goodput_bps),
             streams(between.streams),
             self.senders.at_the_end(between.streams),
             between.seen()
@@ -86,7 +87,7 @@ impl Account {
 
 impl Between {
     fn seen(&self) -> String {
-        let moving = bits(self.bytes as f64 * 8.0 / self.elapsed.as_secs_f64().max(1e-9));
+        let moving = show::rate(self.bytes as f64 * 8.0 / self.elapsed.as_secs_f64().max(1e-9));
         if self.markers {
             format!("the servers' markers and replies tell of {moving} while they moved")
         } else {
@@ -102,15 +103,6 @@ pub(super) fn streams(n: u64) -> String {
     match n {
         1 => "1 stream".to_owned(),
         n => format!("{n} streams"),
-    }
-}
-
-/// Bits per second with a unit.
-fn bits(rate: f64) -> String {
-    match rate {
-        r if r >= 1e9 => format!("{:.2} Gbit/s", r / 1e9),
-        r if r >= 1e6 => format!("{:.1} Mbit/s", r / 1e6),
-        r => format!("{:.1} kbit/s", r / 1e3),
     }
 }
 

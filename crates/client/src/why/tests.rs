@@ -40,7 +40,7 @@ fn third_party_says_that_the_bytes_did_not_pass_here() {
     assert_eq!(finding.name(), "path between the servers");
     assert_eq!(
         account.line(2_500.0, finding),
-        "2.5 kbit/s over 4 streams between the servers; limited by: path between the servers, \
+        "2.50 kbit/s over 4 streams between the servers; limited by: path between the servers, \
          or the servers themselves (the bytes did not pass this machine; the servers' markers \
          and replies tell of 1.00 Gbit/s while they moved)"
     );
@@ -113,7 +113,7 @@ fn a_gets_limiter_is_the_senders_word() {
     assert_eq!(finding.name(), "congestion window (loss)");
     assert_eq!(
         account.line(762e6, finding),
-        "762.0 Mbit/s over 4 streams (bbr); limited by: congestion window (loss) (the path lost \
+        "762 Mbit/s over 4 streams (bbr); limited by: congestion window (loss) (the path lost \
          segments)"
     );
 }
