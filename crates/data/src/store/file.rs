@@ -190,7 +190,12 @@ impl Sink for FileSink {
                 if let Some(durability) = &self.durability {
                     durability.writes(offset, len);
                 }
-                self.file.write_all_at(buf, offset)?;
+                let written = self.file.write_all_at(buf, offset);
+                if let (Err(_), Some(durability)) = (&written, &self.durability) {
+                    // Again: a sync since the write began may have come before the part that it left.
+                    durability.writes(offset, len);
+                }
+                written?;
                 self.spliced(offset, len)
             }
             Access::Sequential(position) => {
