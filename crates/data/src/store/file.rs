@@ -172,6 +172,12 @@ impl FileSink {
         refused::take_out(&self.file, &durability.unsynced(), alone)
     }
 
+    /// Drops the file's clean pages from memory, those that the disk refused among them: who reads the
+    /// file again reads the disk.
+    pub fn forget_pages(&self) {
+        refused::forget_pages(&self.file);
+    }
+
     /// The file, to sync, truncate or stat it.
     pub fn file(&self) -> &File {
         &self.file

@@ -79,7 +79,7 @@ fn write_zeros(file: &File, start: u64, end: u64) -> io::Result<()> {
 }
 
 /// Drops clean pages from memory. The kernel keeps those that somebody has mapped.
-fn forget_pages(file: &File) {
+pub(super) fn forget_pages(file: &File) {
     if let Err(error) = fadvise(file, 0, None, Advice::DontNeed) {
         tracing::debug!(%error, "pages stay in memory");
     }
