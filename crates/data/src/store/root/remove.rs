@@ -22,8 +22,8 @@ const MOST: u64 = 20_000_000;
 impl Root {
     /// Removes a file, a symbolic link, or a directory with everything below it. Stops at the
     /// first thing that cannot be removed; more than [`MAX_DEPTH`] levels: ENAMETOOLONG. Names are read
-    /// a bounded number at a time; what is left after [`MOST`] of them, of a tree or by others who add to it:
-    /// ENOTEMPTY, and another call goes on.
+    /// a bounded number at a time; after 20 million of them, which may come from others meanwhile: ENOTEMPTY,
+    /// and another call goes on.
     pub fn remove_tree(&self, path: &VPath) -> Result<(), StoreError> {
         self.at_parent("remove", path, |parent, name| {
             match rustix::fs::unlinkat(parent, name, AtFlags::empty()) {

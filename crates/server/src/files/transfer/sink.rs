@@ -17,8 +17,8 @@ use crate::files::uploads::Lease;
 
 /// A client that is gone before its first byte, or a data connection that never brings one, changes
 /// nothing: what the store replaces is cut at the first byte or at the store's proper end, and a
-/// file that was made for nothing is removed. Of a store whose disk refused something only what is
-/// on disk stays.
+/// file that was made for nothing is removed. Of a store whose disk refused something, and that had
+/// the file alone, only what is on disk stays.
 #[derive(Debug)]
 pub(super) struct StoreSink {
     /// Closed, and with it unlocked, before the lease ends.
