@@ -81,9 +81,9 @@ impl Buffers {
     /// The same, with `sizing` for what is not pinned.
     #[must_use]
     pub fn with_sizing(self, sizing: Sizing) -> Self {
-        match self.pinned_bytes() {
-            Some(_) => self,
-            None => Self { sizing, ..self },
+        match (self.send, self.receive) {
+            (Some(_), Some(_)) => self,
+            _ => Self { sizing, ..self },
         }
     }
 
@@ -159,5 +159,23 @@ impl Congestion {
             Self::Named(name) => Some(name),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_pinned_is_sized_as_agreed() {
+        let pinned = Buffers::pinned(1 << 20);
+        let sized = Buffers::sized(Sizing::Auto);
+        let receive = Some(1 << 20);
+        for buffers in [sized, Buffers { receive, ..sized }] {
+            let agreed = buffers.with_sizing(Sizing::Drs);
+            let sizing = Sizing::Drs;
+            assert_eq!(agreed, Buffers { sizing, ..buffers });
+        }
+        assert_eq!(pinned.with_sizing(Sizing::Drs), pinned);
     }
 }

@@ -97,6 +97,7 @@ pub struct ServerConfig {
     /// Data connections. Buffers are sized by `Auto` or `Kernel` where a client does not say (`buffer` in
     /// the file); the congestion control is for what the server sends where a client does not ask for
     /// another one; a reply that does not move for the stall limit ends its session.
+    /// Pinned buffers are ignored, as clients pin them (SBUF); the rate is one budget for all transfers.
     pub transfer: TransferOptions,
     /// How much of a stored file is forced to disk before the client hears that it is stored.
     pub sync_policy: SyncPolicy,

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError, RwLock};
 
 use proto::ranges::RangeSet;
 
@@ -93,6 +93,9 @@ pub(super) struct Durability {
     entry: Mutex<Entry>,
     /// Number of the first error: the kernel tells it once per open file.
     failed: Mutex<Option<i32>>,
+    /// Held by all who ask for early write-back, from the call to the end of remembering its error: only
+    /// when nobody holds it does [`Durability::failed`] have every error that the kernel told.
+    telling: RwLock<()>,
     /// Written, and not forced to disk since; kept only where the policy forces.
     unsynced: Mutex<RangeSet>,
 }
@@ -112,6 +115,7 @@ impl Durability {
             writeback: Writeback::default(),
             entry: Mutex::new(Entry::Due(directory)),
             failed: Mutex::new(None),
+            telling: RwLock::default(),
             unsynced: Mutex::default(),
         }
     }
@@ -134,31 +138,51 @@ impl Durability {
         }
         // Again: a sync since the write began may have come before its bytes.
         self.writes(offset, len);
-        self.remember(self.writeback.wrote(file.as_fd(), offset, len))
+        self.told(|| self.writeback.wrote(file.as_fd(), offset, len))
+    }
+
+    /// Runs a call that the kernel may tell an error of write-back, and remembers it.
+    fn told(&self, call: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        let _telling = self.telling.read().unwrap_or_else(PoisonError::into_inner);
+        self.remember(call())
     }
 
     /// See [`super::Sink::sync`].
     pub(super) fn sync(&self, file: &File) -> io::Result<()> {
-        if let Some(number) = *locked(&self.failed) {
-            return Err(io::Error::from_raw_os_error(number));
-        }
+        self.without_failure()?;
         if !self.forces() {
             return self.remember(writeback::flush_as_close(file.as_fd()));
         }
-        let mut entry = locked(&self.entry);
-        let pending = std::mem::take(&mut *locked(&self.unsynced));
-        let done = match &*entry {
+        self.sync_by(|entry| match entry {
             Entry::Synced => retry(|| file.sync_data()),
             // With the inode's metadata: where the directory is closed to us, that is what makes
             // today's file systems keep a new file's name.
             Entry::Due(directory) => retry(|| file.sync_all())
                 .and_then(|()| directory.as_ref().map_or(Ok(()), sync_names)),
-        };
+        })
+    }
+
+    /// Takes what `force` forces to disk for synced, unless it or anybody else was told an error.
+    fn sync_by(&self, force: impl FnOnce(&Entry) -> io::Result<()>) -> io::Result<()> {
+        let mut entry = locked(&self.entry);
+        let pending = std::mem::take(&mut *locked(&self.unsynced));
+        let forced = self.remember(force(&entry));
+        // The error of a write-back that `force` waited for, too, may have been told to another thread.
+        let done = forced.and_then(|()| {
+            drop(self.telling.write().unwrap_or_else(PoisonError::into_inner));
+            self.without_failure()
+        });
         match done {
             Ok(()) => *entry = Entry::Synced,
             Err(_) => locked(&self.unsynced).extend(&pending),
         }
-        self.remember(done)
+        done
+    }
+
+    /// Fails as what failed first did.
+    fn without_failure(&self) -> io::Result<()> {
+        let failed = *locked(&self.failed);
+        failed.map_or(Ok(()), |number| Err(io::Error::from_raw_os_error(number)))
     }
 
     /// What was written and not forced to disk since; empty where the policy forces nothing.
@@ -196,6 +220,32 @@ mod tests {
             let error = durability.sync(&file).unwrap_err();
             assert_eq!(error.raw_os_error(), Some(libc::ENOSPC));
         }
+    }
+
+    #[test]
+    fn an_error_that_another_thread_is_told_during_a_sync_fails_the_sync() {
+        let file = tempfile::tempfile().unwrap();
+        let durability = Durability::new(SyncPolicy::File, None);
+        durability.wrote(&file, 0, 10).unwrap();
+        let (tell, told) = std::sync::mpsc::channel();
+        let synced = std::thread::scope(|scope| {
+            durability.sync_by(|_| {
+                // A writer waits for the same write-back, is told of its failure, and then is slow.
+                scope.spawn(|| {
+                    durability.told(|| {
+                        tell.send(()).unwrap();
+                        std::thread::sleep(std::time::Duration::from_millis(50));
+                        Err(io::Error::from_raw_os_error(libc::ENOSPC))
+                    })
+                });
+                told.recv().unwrap();
+                Ok(())
+            })
+        });
+        assert_eq!(synced.unwrap_err().raw_os_error(), Some(libc::ENOSPC));
+        assert_eq!(durability.unsynced().to_string(), "0-10");
+        let again = durability.sync_by(|_| Ok(())).unwrap_err();
+        assert_eq!(again.raw_os_error(), Some(libc::ENOSPC));
     }
 
     #[test]

@@ -121,21 +121,24 @@ impl FileSink {
     /// Wraps an open file; `/dev/null` takes any offset, a pipe only ascending ones. A file opened
     /// to append is sequential too, because the kernel ignores offsets there (pwrite(2), BUGS).
     pub fn new(file: File, name: impl Into<String>) -> io::Result<Self> {
-        let meta = file.metadata()?;
-        let kind = meta.file_type();
-        let null = kind.is_char_device() && meta.rdev() == rustix::fs::makedev(1, 3);
-        let appends = rustix::fs::fcntl_getfl(&file)?.contains(OFlags::APPEND);
-        if (kind.is_file() || kind.is_block_device() || null) && !appends {
-            let name = name.into();
-            let access = Access::Random;
-            return Ok(Self {
+        Self::wrap(file, name).map_err(|(_, error)| error)
+    }
+
+    /// As [`FileSink::new`].
+    ///
+    /// # Errors
+    /// What the file says of itself, with the file.
+    pub fn wrap(file: File, name: impl Into<String>) -> Result<Self, (File, io::Error)> {
+        match takes_any_offset(&file) {
+            Err(error) => Err((file, error)),
+            Ok(false) => Ok(Self::sequential(file, name)),
+            Ok(true) => Ok(Self {
                 file,
-                name,
-                access,
+                name: name.into(),
+                access: Access::Random,
                 durability: None,
-            });
+            }),
         }
-        Ok(Self::sequential(file, name))
     }
 
     /// Writes to an open file from where it stands, whatever it is: standard output may be a
@@ -172,10 +175,25 @@ impl FileSink {
         refused::take_out(&self.file, &durability.unsynced(), alone)
     }
 
+    /// Drops the file's clean pages from memory, those that the disk refused among them: who reads the
+    /// file again reads the disk.
+    pub fn forget_pages(&self) {
+        refused::forget_pages(&self.file);
+    }
+
     /// The file, to sync, truncate or stat it.
     pub fn file(&self) -> &File {
         &self.file
     }
+}
+
+/// Whether a file can be written in any order.
+fn takes_any_offset(file: &File) -> io::Result<bool> {
+    let meta = file.metadata()?;
+    let kind = meta.file_type();
+    let null = kind.is_char_device() && meta.rdev() == rustix::fs::makedev(1, 3);
+    let appends = rustix::fs::fcntl_getfl(file)?.contains(OFlags::APPEND);
+    Ok((kind.is_file() || kind.is_block_device() || null) && !appends)
 }
 
 impl Sink for FileSink {
@@ -190,7 +208,12 @@ impl Sink for FileSink {
                 if let Some(durability) = &self.durability {
                     durability.writes(offset, len);
                 }
-                self.file.write_all_at(buf, offset)?;
+                let written = self.file.write_all_at(buf, offset);
+                if let (Err(_), Some(durability)) = (&written, &self.durability) {
+                    // Again: a sync since the write began may have come before the part that it left.
+                    durability.writes(offset, len);
+                }
+                written?;
                 self.spliced(offset, len)
             }
             Access::Sequential(position) => {

@@ -40,7 +40,7 @@ pub fn check_written_back(file: &File) -> io::Result<()> {
     }
 }
 
-/// Takes `unsynced` out of the file: cuts it off at the end, if `alone`, and makes holes elsewhere.
+/// Takes `unsynced` out of the file: cuts it off at the end, if `alone`, and makes holes where it cannot.
 /// Goes on after an error, and returns the first.
 pub(super) fn take_out(file: &File, unsynced: &RangeSet, alone: bool) -> io::Result<()> {
     let mut size = file.metadata()?.len();
@@ -48,13 +48,12 @@ pub(super) fn take_out(file: &File, unsynced: &RangeSet, alone: bool) -> io::Res
     ranges.reverse();
     let mut result = Ok(());
     for range in ranges {
-        let done = if alone && range.end >= size {
+        if alone && range.end >= size && file.set_len(range.start).is_ok() {
             size = range.start;
-            file.set_len(size)
-        } else {
-            make_hole(file, range.start, range.end.min(size))
-        };
-        result = result.and(done);
+            continue;
+        }
+        let holed = make_hole(file, range.start, range.end.min(size));
+        result = result.and(holed);
     }
     forget_pages(file);
     result
@@ -80,7 +79,7 @@ fn write_zeros(file: &File, start: u64, end: u64) -> io::Result<()> {
 }
 
 /// Drops clean pages from memory. The kernel keeps those that somebody has mapped.
-fn forget_pages(file: &File) {
+pub(super) fn forget_pages(file: &File) {
     if let Err(error) = fadvise(file, 0, None, Advice::DontNeed) {
         tracing::debug!(%error, "pages stay in memory");
     }
@@ -88,6 +87,8 @@ fn forget_pages(file: &File) {
 
 #[cfg(test)]
 mod tests {
+    use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+
     use super::*;
 
     fn ranges(text: &str) -> RangeSet {
@@ -121,6 +122,16 @@ mod tests {
         let file = file_of(30_000);
         take_out(&file, &ranges("25000-30000,40000-50000"), false).unwrap();
         assert_eq!(left(&file), ("0-25000".to_owned(), 30_000));
+    }
+
+    #[test]
+    fn an_end_that_cannot_be_cut_off_becomes_a_hole() {
+        let sealable = MemfdFlags::ALLOW_SEALING;
+        let file = File::from(memfd_create("sealed", sealable).unwrap());
+        file.write_all_at(&[b'x'; 30_000], 0).unwrap();
+        fcntl_add_seals(&file, SealFlags::SHRINK).unwrap();
+        take_out(&file, &ranges("10000-12000,25000-30000"), true).unwrap();
+        assert_eq!(left(&file), ("0-10000,12000-25000".to_owned(), 30_000));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use data::store::memory::MemorySink;
 use proto::command::Mode;
 use proto::eblock::{BlockError, Flags, Header};
 
-use crate::ends::{ANY, LOCALHOST, Outcome, listen, settings, sink, until};
+use crate::ends::{ANY, LOCALHOST, Outcome, bounded, listen, settings, sink, until};
 
 /// A header by hand, with its data.
 pub(crate) fn block(flags: u8, offset: u64, data: &[u8]) -> Vec<u8> {
@@ -219,50 +219,55 @@ fn never_out_of_time() -> Settings {
 
 #[test]
 fn a_break_after_data_fails_and_tells_what_is_safe() {
-    let (mut channel, address) = listen(Accept::Any);
-    let control = Arc::new(Control::new());
-    let (_, outcome, _) = receive_with(&mut channel, ANY, &never_out_of_time(), &control, || {
-        let short = &block(DATA, 100, &[7; 1000])[..517];
-        connect(address, &[&block(DATA, 0, b"abcdef"), short].concat());
+    bounded(|| {
+        let (mut channel, address) = listen(Accept::Any);
+        let control = Arc::new(Control::new());
+        let (_, outcome, _) =
+            receive_with(&mut channel, ANY, &never_out_of_time(), &control, || {
+                let short = &block(DATA, 100, &[7; 1000])[..517];
+                connect(address, &[&block(DATA, 0, b"abcdef"), short].concat());
+            });
+        assert!(
+            matches!(
+                &outcome,
+                Err(DataError::Block {
+                    source: BlockError::Truncated,
+                    ..
+                })
+            ),
+            "{outcome:?}"
+        );
+        let safe: Vec<_> = control.stored().iter().map(|r| (r.start, r.end)).collect();
+        assert_eq!(safe, [(0, 6), (100, 600)]);
+        assert!(!channel.has_cached(false));
     });
-    assert!(
-        matches!(
-            &outcome,
-            Err(DataError::Block {
-                source: BlockError::Truncated,
-                ..
-            })
-        ),
-        "{outcome:?}"
-    );
-    let safe: Vec<_> = control.stored().iter().map(|r| (r.start, r.end)).collect();
-    assert_eq!(safe, [(0, 6), (100, 600)]);
-    assert!(!channel.has_cached(false));
 }
 
 #[test]
 fn all_gone_without_eof_fails_after_a_short_grace() {
-    let (mut channel, address) = listen(Accept::Any);
-    let (_, outcome, _) = receive_with(
-        &mut channel,
-        ANY,
-        &never_out_of_time(),
-        &Arc::default(),
-        || {
-            let bytes = [block(DATA, 0, b"abc"), block(EOD, 0, b"")].concat();
-            drop(connect(address, &bytes));
-        },
-    );
-    assert!(
-        matches!(
-            &outcome,
-            Err(DataError::Block {
-                source: BlockError::Truncated,
-                ..
-            })
-        ),
-        "{outcome:?}"
-    );
+    bounded(|| {
+        let (mut channel, address) = listen(Accept::Any);
+        let (_, outcome, _) = receive_with(
+            &mut channel,
+            ANY,
+            &never_out_of_time(),
+            &Arc::default(),
+            || {
+                let bytes = [block(DATA, 0, b"abc"), block(EOD, 0, b"")].concat();
+                drop(connect(address, &bytes));
+            },
+        );
+        assert!(
+            matches!(
+                &outcome,
+                Err(DataError::Block {
+                    source: BlockError::Truncated,
+                    ..
+                })
+            ),
+            "{outcome:?}"
+        );
+    });
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use data::channel::{Accept, Channel, ListenOptions};
@@ -26,6 +27,23 @@ pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     while !is_so() {
         assert!(begun.elapsed() < PATIENCE, "it never comes to this: {what}");
         std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Runs what no time-out of its own ends; a regression must not hold up the suite.
+pub(crate) fn bounded(act: impl FnOnce() + Send + 'static) {
+    let (tell, told) = mpsc::channel();
+    let running = std::thread::spawn(move || {
+        act();
+        // Whoever waits may be gone.
+        let _ = tell.send(());
+    });
+    // What fails inside for want of patience tells more.
+    match told.recv_timeout(2 * PATIENCE) {
+        Err(RecvTimeoutError::Timeout) => panic!("it never ends"),
+        _ => running
+            .join()
+            .unwrap_or_else(|failure| std::panic::resume_unwind(failure)),
     }
 }
 

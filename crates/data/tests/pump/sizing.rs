@@ -17,7 +17,7 @@ use proto::sizing::Sizing;
 use tune::sizing::{Bounds, Change, Decision};
 
 use crate::blocks::{DATA, block, connect};
-use crate::ends::{LOCALHOST, Transfer, pattern, settings, sink, until};
+use crate::ends::{LOCALHOST, Transfer, bounded, pattern, settings, sink, until};
 
 const BOTH: [Mode; 2] = [Mode::Stream, Mode::Extended];
 
@@ -283,13 +283,15 @@ fn a_transfer_without_streams_ends_for_its_own_reason() {
 
 #[test]
 fn cancelling_is_not_held_up() {
-    for sizing in Sizing::ALL {
-        let mut settings = settings(Mode::Extended);
-        settings.options.buffers.sizing = sizing;
-        // Only the cancel ends it.
-        settings.options.stall = Duration::from_secs(3600);
-        while_sending(&settings, 2, |_| ());
-    }
+    bounded(|| {
+        for sizing in Sizing::ALL {
+            let mut settings = settings(Mode::Extended);
+            settings.options.buffers.sizing = sizing;
+            // Only the cancel ends it.
+            settings.options.stall = Duration::from_secs(3600);
+            while_sending(&settings, 2, |_| ());
+        }
+    });
 }
 
 #[test]

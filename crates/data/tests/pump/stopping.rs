@@ -15,7 +15,9 @@ use data::store::Sink;
 use proto::command::Mode;
 
 use crate::blocks::{DATA, EOD, EOF, block, connect};
-use crate::ends::{ANY, Outcome, Transfer, listen, memory, pattern, settings, sink, until, whole};
+use crate::ends::{
+    ANY, Outcome, Transfer, bounded, listen, memory, pattern, settings, sink, until, whole,
+};
 
 const BOTH: [Mode; 2] = [Mode::Stream, Mode::Extended];
 
@@ -76,67 +78,75 @@ fn check_cancel(
 
 #[test]
 fn cancel_wakes_a_wait_for_a_peer() {
-    for mode in BOTH {
-        check_cancel(
-            |_| true,
-            |c| receive(&mut listen(Accept::Any).0, &patient(mode), c),
-        );
-        check_cancel(
-            |_| true,
-            |c| send_much(&mut listen(Accept::Any).0, &patient(mode), c),
-        );
-    }
+    bounded(|| {
+        for mode in BOTH {
+            check_cancel(
+                |_| true,
+                |c| receive(&mut listen(Accept::Any).0, &patient(mode), c),
+            );
+            check_cancel(
+                |_| true,
+                |c| send_much(&mut listen(Accept::Any).0, &patient(mode), c),
+            );
+        }
+    });
 }
 
 #[test]
 fn cancel_wakes_a_wait_for_data() {
-    for (mode, bytes) in [
-        (Mode::Stream, b"some".to_vec()),
-        (Mode::Extended, Vec::new()),
-        (Mode::Extended, block(DATA, 0, &[1; 40])[..30].to_vec()),
-    ] {
-        let (mut channel, address) = listen(Accept::Any);
-        let _peer = connect(address, &bytes);
-        check_cancel(|_| true, |c| receive(&mut channel, &patient(mode), c));
-    }
+    bounded(|| {
+        for (mode, bytes) in [
+            (Mode::Stream, b"some".to_vec()),
+            (Mode::Extended, Vec::new()),
+            (Mode::Extended, block(DATA, 0, &[1; 40])[..30].to_vec()),
+        ] {
+            let (mut channel, address) = listen(Accept::Any);
+            let _peer = connect(address, &bytes);
+            check_cancel(|_| true, |c| receive(&mut channel, &patient(mode), c));
+        }
+    });
 }
 
 #[test]
 fn cancel_wakes_a_sender_whose_peer_does_not_read() {
-    for (mode, streams) in [(Mode::Stream, 1), (Mode::Extended, 1), (Mode::Extended, 4)] {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut channel = Channel::connect_to(vec![listener.local_addr().unwrap()], None);
-        let mut settings = patient(mode);
-        settings.streams = streams;
-        settings.options.buffers.send = Some(100_000);
-        check_cancel(
-            |c| c.streams() == streams as u64,
-            |c| send_much(&mut channel, &settings, c),
-        );
-    }
+    bounded(|| {
+        for (mode, streams) in [(Mode::Stream, 1), (Mode::Extended, 1), (Mode::Extended, 4)] {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let mut channel = Channel::connect_to(vec![listener.local_addr().unwrap()], None);
+            let mut settings = patient(mode);
+            settings.streams = streams;
+            settings.options.buffers.send = Some(100_000);
+            check_cancel(
+                |c| c.streams() == streams as u64,
+                |c| send_much(&mut channel, &settings, c),
+            );
+        }
+    });
 }
 
 #[test]
 fn cancel_wakes_a_pause_of_the_rate_limit() {
-    let (mut receiver, address) = listen(Accept::Any);
-    let mut channel = Channel::connect_to(vec![address], None);
-    let mut slow = patient(Mode::Stream);
-    slow.options.rate = Some(RateLimit::new(1000));
-    let received = std::thread::scope(|scope| {
-        let receiving =
-            scope.spawn(|| receive(&mut receiver, &patient(Mode::Stream), &Arc::default()));
-        // The receiver is left alone only if the sender came to it.
-        check_cancel(
-            |c| c.streams() == 1 && c.bytes() > 0,
-            |c| send_much(&mut channel, &slow, c),
+    bounded(|| {
+        let (mut receiver, address) = listen(Accept::Any);
+        let mut channel = Channel::connect_to(vec![address], None);
+        let mut slow = patient(Mode::Stream);
+        slow.options.rate = Some(RateLimit::new(1000));
+        let received = std::thread::scope(|scope| {
+            let receiving =
+                scope.spawn(|| receive(&mut receiver, &patient(Mode::Stream), &Arc::default()));
+            // The receiver is left alone only if the sender came to it.
+            check_cancel(
+                |c| c.streams() == 1 && c.bytes() > 0,
+                |c| send_much(&mut channel, &slow, c),
+            );
+            receiving.join().unwrap()
+        });
+        // An aborted MODE S sender must not look like one that has finished.
+        assert!(
+            matches!(received, Err(DataError::Wire { .. })),
+            "{received:?}"
         );
-        receiving.join().unwrap()
     });
-    // An aborted MODE S sender must not look like one that has finished.
-    assert!(
-        matches!(received, Err(DataError::Wire { .. })),
-        "{received:?}"
-    );
 }
 
 #[test]
@@ -190,7 +200,8 @@ fn nobody_comes() {
     }
 }
 
-const STALL: Duration = Duration::from_millis(150);
+/// Longer than a busy machine keeps a thread from running.
+const STALL: Duration = Duration::from_secs(1);
 
 /// A disk that takes far longer than the stall time over the first block, while another stream, whose
 /// block is stored, waits for its end mark.
@@ -246,7 +257,7 @@ fn a_pause_of_the_rate_limit_is_no_stall() {
     let bytes = pattern(1500);
     let limited = || {
         let mut settings = settings(Mode::Stream);
-        settings.options.stall = STALL;
+        settings.options.stall = Duration::from_millis(150);
         settings.options.rate = Some(RateLimit::new(2000));
         settings
     };

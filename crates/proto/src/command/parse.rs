@@ -163,12 +163,13 @@ fn letter(word: &str) -> Option<char> {
 /// `ALLO size [R record-size]` (RFC 959 §4.1.3).
 fn allo(mut w: Words<'_>) -> Parsed {
     let size = w.number("size")?;
-    if w.next()
-        .is_some_and(|word| !word.eq_ignore_ascii_case(b"R"))
-    {
-        return Err(w.syntax("too many arguments"));
+    match w.next() {
+        None => {}
+        Some(b"R" | b"r") => {
+            w.number("record size")?;
+        }
+        Some(_) => return Err(w.syntax("too many arguments")),
     }
-    w.next();
     w.ending(Command::Allo(size))
 }
 

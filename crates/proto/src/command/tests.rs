@@ -304,6 +304,8 @@ fn transfer_parameters() {
         "STRU FF",
         "ALLO x",
         "ALLO -1",
+        "ALLO 100 R",
+        "ALLO 100 R abc",
         "PBSZ 4294967296",
         "PBSZ +1",
         "DCAU S",

@@ -60,8 +60,17 @@ impl Summing {
     fn check_written_back(&self) -> Result<(), FileError> {
         check_written_back(&self.file).map_err(|error| {
             self.files.sums.forget(&self.before);
-            StoreError::from_io("read", &self.path, &error).into()
+            not_written_back(&self.path, &error)
         })
+    }
+}
+
+/// Whatever the disk refused (also for want of space), it is no want of space for who reads: trying
+/// again later would not help.
+fn not_written_back(path: &VPath, error: &std::io::Error) -> FileError {
+    FileError {
+        kind: FileErrorKind::Other,
+        ..StoreError::from_io("read", path, error).into()
     }
 }
 
@@ -133,5 +142,20 @@ fn data_error(path: &VPath, error: &DataError) -> FileError {
             errno: None,
             text: other.to_string(),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checksum_of_what_the_disk_refused_is_no_want_of_space() {
+        const ENOSPC: i32 = 28;
+        let refused = std::io::Error::from_raw_os_error(ENOSPC);
+        let error = not_written_back(&VPath::root(), &refused);
+        assert_eq!(error.kind, FileErrorKind::Other);
+        assert_eq!(error.errno, Some(ENOSPC));
+        assert!(error.text.contains("No space left"), "{}", error.text);
     }
 }

@@ -167,7 +167,13 @@ impl Files {
             _ => (replaces_rest && ascii).then_some(plan.stream_start),
         };
         let failed = |error: std::io::Error| StoreError::from_io("open", &path, &error);
-        let file = FileSink::new(owned.file, path.to_string()).map_err(failed)?;
+        let file = match FileSink::wrap(owned.file, path.to_string()) {
+            Ok(file) => file,
+            Err((file, error)) => {
+                self.discard(&Owned { file, ..owned });
+                return Err(failed(error).into());
+            }
+        };
         let sink = Arc::new(StoreSink::new(
             file.with_policy(self.sync, directory),
             Arc::clone(&self.root),

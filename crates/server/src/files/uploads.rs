@@ -96,9 +96,19 @@ pub struct LiveUpload {
     /// All bytes are there; what is left is this end's work.
     ending: AtomicBool,
     taken_over: AtomicBool,
+    /// Another upload has had the file open at the same time.
+    shared: AtomicBool,
+    /// It takes out of the file what it stored: nobody else may begin to store there.
+    withdrawing: AtomicBool,
 }
 
 impl LiveUpload {
+    /// Whether it keeps out who wants to store with this claim.
+    fn excludes(&self, wanted: Claim) -> bool {
+        let sole = self.claim == Claim::Sole || wanted == Claim::Sole;
+        sole || self.withdrawing.load(Ordering::Relaxed)
+    }
+
     /// All bytes have come.
     pub(super) fn note_ending(&self) {
         self.ending.store(true, Ordering::Relaxed);
@@ -155,11 +165,17 @@ impl Uploads {
             claim,
             ending: AtomicBool::new(false),
             taken_over: AtomicBool::new(false),
+            shared: AtomicBool::new(false),
+            withdrawing: AtomicBool::new(false),
         });
         let mut open = self.open();
         let owners = open.entry(inode).or_default();
-        if owners.iter().any(|owner| excludes(owner.claim, claim)) {
+        if owners.iter().any(|owner| owner.excludes(claim)) {
             return None;
+        }
+        upload.shared.store(!owners.is_empty(), Ordering::Relaxed);
+        for owner in owners.iter() {
+            owner.shared.store(true, Ordering::Relaxed);
         }
         owners.push(Arc::clone(&upload));
         Some(Lease {
@@ -204,6 +220,15 @@ impl Lease {
         self.upload.claim == Claim::Sole
     }
 
+    /// Keeps all others out from now on, unless another upload has had the file since this one began:
+    /// what both stored is the other's, too, which may have been told that it is on disk.
+    pub(super) fn withdraw(&self) -> bool {
+        let _nobody_enters = self.uploads.open();
+        let shared = self.upload.shared.load(Ordering::Relaxed);
+        self.upload.withdrawing.store(!shared, Ordering::Relaxed);
+        !shared
+    }
+
     /// Fails when nobody waits for this upload any more.
     pub(super) fn check(&self) -> Result<(), FileError> {
         self.upload.by.as_ref().map_or(Ok(()), Storer::check)
@@ -233,10 +258,6 @@ impl Drop for Lease {
         drop(open);
         self.uploads.freed.notify_all();
     }
-}
-
-fn excludes(held: Claim, wanted: Claim) -> bool {
-    held == Claim::Sole || wanted == Claim::Sole
 }
 
 /// A second upload's wait for a file.
@@ -294,7 +315,7 @@ impl<'a> OwnerWatch<'a> {
                 .get(&inode)
                 .into_iter()
                 .flatten()
-                .filter(|owner| excludes(owner.claim, self.claim))
+                .filter(|owner| owner.excludes(self.claim))
                 .map(Arc::clone)
                 .collect();
             if owners.is_empty() {
@@ -328,6 +349,9 @@ impl<'a> OwnerWatch<'a> {
         let Some(by) = owner.by.as_ref().filter(|by| !by.control.cancelled()) else {
             return OwnerVerdict::Unknown;
         };
+        if owner.withdrawing.load(Ordering::Relaxed) {
+            return OwnerVerdict::Unknown;
+        }
         if by.line.has_ended() {
             return OwnerVerdict::GivesWay;
         }

@@ -60,8 +60,16 @@ pub enum NoPlace {
     #[error(transparent)]
     Crowded(#[from] Crowded),
     /// It waited for so long.
-    #[error("no place within {} s", .0.as_secs())]
+    #[error("too many such requests on this server: no place {}", wait(*.0))]
     Late(Duration),
+}
+
+/// The words for a wait that was in vain.
+fn wait(patience: Duration) -> String {
+    match patience.as_secs() {
+        0 => "is free".to_owned(),
+        seconds => format!("within {seconds} s"),
+    }
 }
 
 #[derive(Debug)]
@@ -316,6 +324,20 @@ mod tests {
         assert!(granted(&mut other).is_none());
         drop(running);
         assert!(granted(&mut other).is_some());
+    }
+
+    #[test]
+    fn a_refusal_tells_that_others_have_the_places() {
+        let told = |patience| NoPlace::Late(patience).to_string();
+        let others = "too many such requests on this server: no place";
+        assert_eq!(
+            told(Duration::from_secs(30)),
+            format!("{others} within 30 s")
+        );
+        assert_eq!(
+            told(Duration::from_millis(300)),
+            format!("{others} is free")
+        );
     }
 
     #[test]

@@ -353,9 +353,9 @@ fn a_store_whose_connection_breaks_without_a_byte_keeps_the_old_file() {
     let old = server.file("f", 1000);
     for name in ["f", "new"] {
         let mut client = server.anonymous();
-        let address = client.pasv();
+        // Before the command: how long the server waits for a connection is the stall limit, too.
+        let data = data_port::connect(client.pasv());
         client.send(&format!("STOR {name}"));
-        let data = data_port::connect(address);
         client.next(150);
         SockRef::from(&data)
             .set_linger(Some(Duration::ZERO))

@@ -116,7 +116,9 @@ impl Running {
 
     /// Waits for the end of the server.
     pub(crate) fn wait(mut self) -> Result<(), ServeError> {
-        self.thread.take().unwrap().join().unwrap()
+        let thread = self.thread.take().unwrap();
+        eventually("the server ends", || thread.is_finished());
+        thread.join().unwrap()
     }
 
     pub(crate) fn ip(&self) -> IpAddr {

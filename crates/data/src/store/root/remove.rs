@@ -16,14 +16,18 @@ use super::{MAX_DEPTH, Root, StoreError};
 /// are removed, and somebody may add new ones.
 const PASSES: u32 = 16;
 
+/// Names that one call removes at most: who keeps adding some must not hold it for ever.
+const MOST: u64 = 20_000_000;
+
 impl Root {
     /// Removes a file, a symbolic link, or a directory with everything below it. Stops at the
     /// first thing that cannot be removed; more than [`MAX_DEPTH`] levels: ENAMETOOLONG. Names are read
-    /// a bounded number at a time.
+    /// a bounded number at a time; after 20 million of them, which may come from others meanwhile: ENOTEMPTY,
+    /// and another call goes on.
     pub fn remove_tree(&self, path: &VPath) -> Result<(), StoreError> {
         self.at_parent("remove", path, |parent, name| {
             match rustix::fs::unlinkat(parent, name, AtFlags::empty()) {
-                Err(Errno::ISDIR) => remove_directory(parent, name, BATCH_BELOW),
+                Err(Errno::ISDIR) => remove_directory(parent, name, BATCH_BELOW, MOST),
                 result => result,
             }
         })
@@ -66,8 +70,13 @@ impl Level {
     }
 }
 
-/// `batch`: memory for the names of one directory, bytes.
-fn remove_directory(parent: &OwnedFd, name: &[u8], batch: usize) -> Result<(), Errno> {
+/// `batch`: memory for the names of one directory, bytes. `most`: names below it to remove.
+fn remove_directory(
+    parent: &OwnedFd,
+    name: &[u8],
+    batch: usize,
+    mut most: u64,
+) -> Result<(), Errno> {
     let mut above: Vec<Level> = Vec::new();
     let mut level = Level::open(parent, name, batch)?;
     loop {
@@ -87,6 +96,7 @@ fn remove_directory(parent: &OwnedFd, name: &[u8], batch: usize) -> Result<(), E
             level.removed = true;
             continue;
         };
+        most = most.checked_sub(1).ok_or(Errno::NOTEMPTY)?;
         match rustix::fs::unlinkat(&level.dir, &*name, AtFlags::empty()) {
             Err(Errno::ISDIR) => {
                 let below = Level::open(&level.dir, &name, batch)?;
@@ -135,13 +145,31 @@ mod tests {
                 symlink(outside.path(), path.join("link")).unwrap();
             }
             let parent = File::open(place.path()).unwrap().into();
-            remove_directory(&parent, b"tree", batch).unwrap();
+            remove_directory(&parent, b"tree", batch, MOST).unwrap();
             assert!(!tree.exists());
             assert!(
                 outside.path().join("kept").exists(),
                 "links are not followed"
             );
         }
+    }
+
+    #[test]
+    fn a_call_ends_after_so_many_names_and_another_goes_on() {
+        let place = tempfile::tempdir().unwrap();
+        for directory in 0..4 {
+            let path = place.path().join(format!("tree/{directory}"));
+            fs::create_dir_all(&path).unwrap();
+            for n in 0..4 {
+                File::create(path.join(format!("{n}"))).unwrap();
+            }
+        }
+        let parent: OwnedFd = File::open(place.path()).unwrap().into();
+        let remove = |most| remove_directory(&parent, b"tree", BATCH_BELOW, most);
+        assert_eq!(remove(11), Err(Errno::NOTEMPTY));
+        assert_eq!(remove(8), Err(Errno::NOTEMPTY));
+        remove(20).unwrap();
+        assert!(!place.path().join("tree").exists());
     }
 
     #[test]

@@ -55,6 +55,26 @@ fn a_file_that_others_store_into_too_is_not_cut() {
 }
 
 #[test]
+fn what_another_upload_stored_over_stays() {
+    let session = Session::new();
+    let ranges = || session.storing(store("f", Disposition::At(0)), Mode::Extended);
+    let (early, failing) = (ranges(), ranges());
+    early.sink.write_at(0, &page(b'a')).unwrap();
+    failing.sink.write_at(0, &page(b'a')).unwrap();
+    failing.sink.write_at(PAGE, &page(b'b')).unwrap();
+    let late = ranges();
+    late.sink.write_at(PAGE, &page(b'b')).unwrap();
+    // Both are told that what they stored is on disk.
+    early.sink.sync().unwrap();
+    late.sink.sync().unwrap();
+    drop((early, late));
+    failing.refuse();
+    drop(failing);
+    let expected = [page(b'a'), page(b'b')].concat();
+    assert_eq!(fs::read(session.host("f")).unwrap(), expected);
+}
+
+#[test]
 fn what_was_not_to_be_synced_stays() {
     let session = Session::new();
     let lax = session.files.clone().with_sync(SyncPolicy::None);

@@ -17,8 +17,8 @@ use crate::files::uploads::Lease;
 
 /// A client that is gone before its first byte, or a data connection that never brings one, changes
 /// nothing: what the store replaces is cut at the first byte or at the store's proper end, and a
-/// file that was made for nothing is removed. Of a store whose disk refused something only what is
-/// on disk stays.
+/// file that was made for nothing is removed. Of a store whose disk refused something, and that had
+/// the file alone, only what is on disk stays.
 #[derive(Debug)]
 pub(super) struct StoreSink {
     /// Closed, and with it unlocked, before the lease ends.
@@ -108,7 +108,12 @@ impl StoreSink {
     }
 
     /// Nobody can take what memory alone holds for stored, not by a checksum either.
+    /// What another upload stored over, too, stays: that one was perhaps told that it is on disk.
     fn forget_unsynced(&self) {
+        if !(self.lease.withdraw() && only_ours(self.file())) {
+            self.file.forget_pages();
+            return;
+        }
         if let Err(error) = self.file.forget_unsynced(self.lease.is_sole()) {
             let path = self.path.to_string();
             tracing::warn!(%path, %error, "a store failed, and its file may hold bytes that are not on disk");
@@ -123,16 +128,18 @@ fn leads_to(root: &Root, path: &VPath, file: &File) -> io::Result<bool> {
     Ok(named.is_ok_and(|named| named.inode == ours.inode))
 }
 
+/// No other process stores into the file, or may begin to.
+fn only_ours(file: &File) -> bool {
+    let claimed = claim(file, Claim::Sole);
+    matches!(claimed, Ok(Claimed::Held | Claimed::Unsupported))
+}
+
 /// Removes a file that a store made, if it is empty and nobody else has it: only then was it made for
 /// nothing.
 pub(super) fn remove_unused(root: &Root, path: &VPath, file: &File, lease: &Lease) {
     lease.if_alone(|| {
         let empty = file.metadata().is_ok_and(|meta| meta.len() == 0);
-        let alone = || {
-            let claimed = claim(file, Claim::Sole);
-            matches!(claimed, Ok(Claimed::Held | Claimed::Unsupported))
-        };
-        if empty && leads_to(root, path, file).unwrap_or(false) && alone() {
+        if empty && leads_to(root, path, file).unwrap_or(false) && only_ours(file) {
             // What cannot be removed is an empty file, and stays one.
             let _ = root.delete(path);
         }

@@ -136,3 +136,22 @@ fn a_change_without_an_upload_is_waited_for() {
         wait.join().unwrap().unwrap();
     });
 }
+
+#[test]
+fn who_takes_back_what_it_stored_keeps_others_out_or_is_not_alone() {
+    let ((first, _a), (second, _b)) = (user("ann"), user("bob"));
+    let uploads = Arc::new(Uploads::default());
+    let enter = |by| uploads.enter(FILE, Claim::Ranges, by);
+    let lease = enter(&first).unwrap();
+    assert!(lease.withdraw());
+    assert!(enter(&second).is_none());
+    let mut watch = OwnerWatch::new(&uploads, Claim::Ranges, &second);
+    let verdict = watch.verdict(&lease.upload, watch.began);
+    assert_eq!(verdict, OwnerVerdict::Unknown);
+    drop(lease);
+    let (one, other) = (enter(&first).unwrap(), enter(&second).unwrap());
+    assert!(!other.withdraw());
+    drop(other);
+    assert!(!one.withdraw());
+    assert!(enter(&second).is_some());
+}
