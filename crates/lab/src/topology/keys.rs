@@ -7,7 +7,7 @@ use std::time::Duration;
 use sim::link::{Conditions, Loss, Reorder};
 use sim::trace::{Point, SHIPPED, Trace};
 use toml::Spanned;
-use units::{Rate, UnitError};
+use units::{Rate, UnitError, show};
 
 use super::fault::Fault;
 use super::file::{BurstTable, Field, PathTable, Quantity, ReorderTable, read_text};
@@ -182,7 +182,9 @@ fn round_trip(text: &str) -> Result<Duration, Fault> {
 fn at_most(time: Duration, most: Duration) -> Result<(), Fault> {
     if time > most {
         return Err(Fault::new(format!(
-            "{time:?} is too long; the most is {most:?}"
+            "{} is too long; the most is {}",
+            show::time(time),
+            show::time(most)
         )));
     }
     Ok(())

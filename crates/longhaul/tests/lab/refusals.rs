@@ -31,7 +31,7 @@ fn impossible_paths() {
         (["--rate", "100"], ["--rate", "100mbit"]),
         (["--loss", "101%"], ["--loss", "101%"]),
         (["--loss", "2"], ["--loss", "2"]),
-        (["--rtt", "2h"], ["--rtt", "2h"]),
+        (["--rtt", "2h"], ["--rtt", "2 h 0 min"]),
         (["--queue", "0"], ["--queue", "nothing"]),
         (["--queue", "1bdp"], ["queue", "rate"]),
         (["--sysctl", "net.ipv4.tcp_sack"], ["--sysctl", "tcp_sack"]),

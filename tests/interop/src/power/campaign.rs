@@ -11,6 +11,7 @@ use super::machine::{Machine, Ordering};
 use crate::longhaul::copy::{self, Summary};
 use crate::longhaul::rows::text;
 use crate::longhaul::serve::{Serve, Server};
+use crate::net;
 use crate::process::Guard;
 use crate::run;
 use crate::sample;
@@ -103,7 +104,7 @@ impl Cut {
         let disk = machine.boot(Seed::new(self.seed), self.after)?;
         let copied = match self.victim {
             Victim::Client => self.get(&machine, &source, &disk),
-            Victim::Server => self.put(&machine, &source, &disk, "127.0.0.1:0"),
+            Victim::Server => self.put(&machine, &source, &disk),
         };
         let first = copied?;
         let disk = machine.reboot()?;
@@ -169,8 +170,10 @@ impl Cut {
     }
 
     /// A put from a client whose power stays to a server on the disk.
-    fn put(&self, machine: &Machine, source: &Path, disk: &Path, listen: &str) -> Result<First> {
-        let mut server = self.serve(machine, disk, listen)?;
+    fn put(&self, machine: &Machine, source: &Path, disk: &Path) -> Result<First> {
+        // A port that nothing takes while the server is away.
+        let listen = format!("{}:{}", net::HOST, net::free_port()?);
+        let mut server = self.serve(machine, disk, &listen)?;
         let (from, url) = (text(source), server.url("copy"));
         let reported = self.until_cut(machine, &["--limit-rate", RATE, &from, &url])?;
         server.guard().kill();

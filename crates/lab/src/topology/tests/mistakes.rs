@@ -26,7 +26,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "[default]\nrtt = '61s'",
-        "rtt: 61s is too long; the most is 60s",
+        "rtt: 61 s is too long; the most is 60 s",
     ),
     ("[default]\ndelay = '31s'", "delay: 31s is too long"),
     ("[default]\nrtt = 5\ndelay = 2", "rtt: delay says the same"),
