@@ -225,7 +225,7 @@ impl<'a> Get<'a> {
             Ok(moved) => moved,
             Err(failure) => {
                 self.keep(sink, &control.stored(), &spec, check);
-                if failure.exit == Exit::Local {
+                if spec.said.store_failed() {
                     self.retreat(sink);
                 }
                 return Err(failure);
