@@ -380,6 +380,14 @@ async fn what_an_earlier_copy_moved_out_of_the_way_is_not_replaced() {
     liar.files.lock().unwrap().extend([moved]);
     let summary = put_over(&liar).await;
     assert_ne!(summary.exit, Exit::Done);
+    let failure = summary.first_failure.unwrap().message;
+    let what_to_do = "; /g.longhaul-partial.old, which an earlier copy moved out of the way, is there: \
+        look at it, and remove or rename it";
+    assert!(failure.contains(what_to_do), "{failure}");
+    assert!(
+        failure.contains("kept there as /g.longhaul-partial,"),
+        "{failure}"
+    );
     let files = liar.files.lock().unwrap();
     assert_eq!(files["/g.longhaul-partial.old"], b"older");
     assert_eq!(files["/g"], b"old");
