@@ -70,7 +70,9 @@ pub struct CopyOptions {
     /// `--autopar`: the parameters of the modes of 2008
     pub autopar: Parameters,
     /// `--buffer`, `--drs-interval`, `--cc`, `--io`, `--block`, `--limit-rate` (one budget for all files;
-    /// refused between two servers), and `--timeout`, which holds for control connections, too
+    /// refused between two servers), and `--timeout`, which holds for control connections, too.
+    /// Clones of these options share one [`rate`](TransferOptions::rate): batches that run with them side
+    /// by side reach it together. `RateLimit::new(0)` counts as 1 byte per second, not as no limit.
     pub transfer: TransferOptions,
     /// `--mode`
     pub mode: ModeChoice,

@@ -10,7 +10,6 @@ use data::store::durability::SyncPolicy;
 use data::store::file::FileSink;
 use proto::ranges::RangeSet;
 use proto::timestamp::Timestamp;
-use rustix::fs::{FallocateFlags, fallocate};
 
 use crate::journal::{self, Identity, Journal, Place, State};
 use crate::partial::{Partial, Target, directory_of, local};
@@ -93,6 +92,10 @@ pub(super) async fn take_up(
     blocking(move || {
         if let Err(error) = sink.sync() {
             journal::forget(&path);
+            // What this run has read of it may have been memory alone; the next one reads the disk.
+            if let Err(error) = sink.forget_unsynced(true) {
+                tracing::debug!("partial file: {error}");
+            }
             return Err(local(&partial.path, error));
         }
         if sink.durable() {
@@ -132,18 +135,18 @@ pub(super) async fn journal_of_upload(
     .await
 }
 
-/// Takes out of a file whose disk refused something what is not on disk: memory may still show it,
-/// and a checksum would prove what a power cut takes. Gives what is left: less than was synced
-/// where the file system cannot make holes.
+/// Takes out of a file whose disk refused something what is not on disk, and drops the rest from
+/// memory: memory may still show what the disk does not hold, and a checksum would prove what a power
+/// cut takes. Gives what is left: less than was synced where the file system can neither make holes nor
+/// write.
 pub(super) fn forget_unsynced(sink: &FileSink, synced: &RangeSet) -> RangeSet {
-    let length = sink.file().metadata().map_or(0, |meta| meta.len());
-    let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-    for gap in synced.gaps(0, length).iter() {
-        if fallocate(sink.file(), hole, gap.start, gap.len()).is_err() {
-            return only_prefix(sink, synced.prefix());
+    match sink.keep_only(synced) {
+        Ok(()) => synced.clone(),
+        Err(error) => {
+            tracing::debug!("partial file: {error}");
+            only_prefix(sink, synced.prefix())
         }
     }
-    synced.clone()
 }
 
 /// Cuts a file; gives what is left.
@@ -171,11 +174,16 @@ pub(super) fn state(before: &State, control: &Control) -> State {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read;
+    use std::io::{self, Read};
 
     use data::store::durability::SyncPolicy;
+    use rustix::fs::fstatfs;
+    use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
     use super::*;
+
+    /// What statfs(2) calls a tmpfs.
+    const TMPFS_MAGIC: i64 = 0x0102_1994;
 
     #[test]
     fn what_is_not_on_disk_when_the_disk_refuses_cannot_be_proved_later() {
@@ -196,6 +204,34 @@ mod tests {
             assert_eq!(byte == 7, left.contains(at, at + 1), "byte {at}");
         }
         assert!(left.contains(0, 4096) && left.bytes() <= synced.bytes());
+    }
+
+    #[test]
+    fn what_stays_when_the_disk_refuses_is_read_from_the_disk_again() {
+        // Not in /tmp, which more often than this is memory alone.
+        let here = std::env::current_exe().unwrap();
+        let dir = tempfile::tempdir_in(directory_of(&here)).unwrap();
+        let Ok(Target::File(partial)) = Target::at(&dir.path().join("f")) else {
+            panic!("a regular file is written aside");
+        };
+        let (sink, _) = partial.own(SyncPolicy::default()).unwrap();
+        sink.write_at(0, &[7; 40_960]).unwrap();
+        sink.sync().unwrap();
+        let in_memory = || {
+            let mut bytes = [0; 4096];
+            let mut slices = [io::IoSliceMut::new(&mut bytes)];
+            let now = ReadWriteFlags::NOWAIT;
+            preadv2(sink.file(), &mut slices, 0, now)
+        };
+        let memory_alone = fstatfs(sink.file()).unwrap().f_type == TMPFS_MAGIC;
+        // Some file systems cannot be asked.
+        if memory_alone || in_memory() != Ok(4096) {
+            return;
+        }
+        let mut synced = RangeSet::new();
+        synced.insert(0, 16_384);
+        assert_eq!(forget_unsynced(&sink, &synced), synced);
+        assert_eq!(in_memory(), Err(Errno::AGAIN));
     }
 
     #[tokio::test]

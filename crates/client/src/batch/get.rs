@@ -123,9 +123,12 @@ impl<'a> Get<'a> {
         let label = match self.verify(session, &sink, check, &moved).await {
             Err(mismatch) if mismatch.exit == Exit::Integrity => {
                 let failure = disk::refused_or(mismatch, self.target, &sink).await;
-                match failure.exit {
-                    Exit::Integrity => self.forget_journal(),
-                    _ => self.retreat(&sink),
+                if failure.exit == Exit::Integrity || !sink.durable() {
+                    // The file is known to be wrong, and where nothing is forced to disk, there is no
+                    // part of it that is known to be right.
+                    self.forget_journal();
+                } else {
+                    self.retreat(&sink);
                 }
                 return Err(failure);
             }
@@ -225,7 +228,7 @@ impl<'a> Get<'a> {
             Ok(moved) => moved,
             Err(failure) => {
                 self.keep(sink, &control.stored(), &spec, check);
-                if failure.exit == Exit::Local {
+                if spec.said.store_failed() {
                     self.retreat(sink);
                 }
                 return Err(failure);

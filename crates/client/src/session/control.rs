@@ -16,6 +16,10 @@ use crate::location::Server;
 use crate::{Exit, Failure};
 
 mod ahead;
+mod markers;
+
+use markers::MOST_MARKERS;
+pub(crate) use markers::Markers;
 
 /// Bytes taken off the control connection at once.
 const READ_SIZE: usize = 16 << 10;
@@ -23,9 +27,6 @@ const READ_SIZE: usize = 16 << 10;
 const IAC: u8 = 255;
 /// Most preliminary replies to one command: one who sends them without end answers never.
 pub(crate) const MOST_PRELIMINARY: usize = 100;
-/// The same where work that may take hours tells every few seconds that it goes on: a checksum (113), the end
-/// of a transfer whose data is through (111, 112).
-pub(crate) const MOST_MARKERS: usize = 10_000;
 /// TCP keep-alive: first probe after this long without traffic, then every [`KEEPALIVE_EVERY`].
 /// Long transfers leave the control connection idle, and routers forget idle connections.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
@@ -348,26 +349,36 @@ impl ControlChannel {
 
     /// The next final reply; each preliminary one starts the time-out anew, up to [`MOST_PRELIMINARY`].
     pub(crate) async fn final_reply(&mut self) -> Result<Reply, Failure> {
-        self.final_reply_after(MOST_PRELIMINARY).await
-    }
-
-    /// The same for a command whose work may take long, up to [`MOST_MARKERS`].
-    pub(crate) async fn final_reply_of_long_work(&mut self) -> Result<Reply, Failure> {
-        self.final_reply_after(MOST_MARKERS).await
-    }
-
-    async fn final_reply_after(&mut self, most: usize) -> Result<Reply, Failure> {
-        for _ in 0..=most {
+        for _ in 0..=MOST_PRELIMINARY {
             let reply = self.reply().await?;
             if !reply.is_preliminary() {
                 return Ok(reply);
             }
         }
-        Err(self.endless(most))
+        Err(self.endless(MOST_PRELIMINARY))
+    }
+
+    /// The same for a command whose work may take long, as long as its [`Markers`] are not too many.
+    pub(crate) async fn final_reply_of_long_work(&mut self) -> Result<Reply, Failure> {
+        let mut markers = Markers::new();
+        loop {
+            let reply = self.reply().await?;
+            if !reply.is_preliminary() {
+                return Ok(reply);
+            }
+            if markers.too_many() {
+                return Err(self.endless_markers());
+            }
+        }
+    }
+
+    /// Gives the connection up to a server whose [`Markers`] are too many.
+    pub(crate) fn endless_markers(&mut self) -> Failure {
+        self.endless(MOST_MARKERS as usize)
     }
 
     /// Gives the connection up to a server that sends more than `most` preliminary replies.
-    pub(crate) fn endless(&mut self, most: usize) -> Failure {
+    fn endless(&mut self, most: usize) -> Failure {
         self.lost = true;
         Failure::new(
             Exit::Protocol,

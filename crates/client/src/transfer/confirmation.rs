@@ -1,4 +1,4 @@
-//! Which bytes of an attempt the peers vouched for.
+//! Which bytes of an attempt the peers and this machine's store vouched for.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -12,6 +12,7 @@ use super::verdict::Ended;
 #[derive(Debug, Default)]
 pub struct Confirmation {
     refused: AtomicBool,
+    store_failed: AtomicBool,
     confirmed: Mutex<RangeSet>,
 }
 
@@ -25,6 +26,9 @@ impl Confirmation {
     pub(super) fn note(&self, ended: &Ended) {
         if ended.disputed {
             self.refuse();
+        }
+        if ended.store_failed {
+            self.store_failed.store(true, Ordering::Relaxed);
         }
     }
 
@@ -40,6 +44,11 @@ impl Confirmation {
     /// Whether a peer refused.
     pub(crate) fn refused(&self) -> bool {
         self.refused.load(Ordering::Relaxed)
+    }
+
+    /// Whether this machine's store refused to be read or written: what it took before may be lost.
+    pub(crate) fn store_failed(&self) -> bool {
+        self.store_failed.load(Ordering::Relaxed)
     }
 
     /// Bytes of the destination in chunks that ended with 226.

@@ -13,7 +13,7 @@ use super::told::keep_marked;
 use super::{Confirmation, Remark};
 use crate::Failure;
 use crate::session::Session;
-use crate::session::control::unreachable;
+use crate::session::control::{Markers, unreachable};
 use crate::session::replies::{Cause, cause, refusal, shown as shown_reply};
 
 /// How long the second side may take to notice that the first failed.
@@ -30,18 +30,30 @@ pub(super) struct Progress<'a> {
     stripes: BTreeMap<u32, u64>,
     /// Most bytes that 112 markers told of so far.
     most: u64,
+    bounds: Bounds,
     marked: &'a Mutex<RangeSet>,
     report: &'a (dyn Fn(u64) + Send + Sync),
 }
 
+/// The most that a destination can have stored, whatever it says.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bounds {
+    /// Where the file ends.
+    pub(super) size: Option<u64>,
+    /// Bytes that are to move.
+    pub(super) missing: Option<u64>,
+}
+
 impl<'a> Progress<'a> {
     pub(super) fn new(
+        bounds: Bounds,
         marked: &'a Mutex<RangeSet>,
         report: &'a (dyn Fn(u64) + Send + Sync),
     ) -> Self {
         Self {
             stripes: BTreeMap::new(),
             most: 0,
+            bounds,
             marked,
             report,
         }
@@ -59,7 +71,8 @@ impl<'a> Progress<'a> {
     /// Takes a preliminary reply of the destination; whether it shows that bytes moved: more than
     /// any before told of.
     fn note(&mut self, reply: &Reply) -> bool {
-        if let Some(ranges) = parse_range_reply(reply) {
+        if let Some(mut ranges) = parse_range_reply(reply) {
+            ranges.remove(self.bounds.size.unwrap_or(u64::MAX), u64::MAX);
             return keep_marked(self.marked, &ranges);
         }
         let Some(marker) = PerfMarker::from_reply(reply) else {
@@ -69,7 +82,8 @@ impl<'a> Progress<'a> {
             self.stripes
                 .insert(marker.stripe_index, marker.stripe_bytes);
         }
-        let now = self.bytes().unwrap_or(0);
+        let most = self.bounds.missing.unwrap_or(u64::MAX);
+        let now = self.bytes().unwrap_or(0).min(most);
         (self.report)(now);
         let moved = now > self.most;
         self.most = self.most.max(now);
@@ -98,13 +112,14 @@ enum Side {
 impl Duplex<'_> {
     /// Waits for both final replies and gives what they say of the servers' limits. A side that
     /// gave none when the other failed is given up.
-    pub(super) async fn run(self, progress: &mut Progress<'_>) -> Result<Vec<Remark>, Failure> {
+    pub(super) async fn run(mut self, progress: &mut Progress<'_>) -> Result<Vec<Remark>, Failure> {
         let mut sent: Option<Answer> = None;
         let mut received: Option<Answer> = None;
         let mut first: Option<Side> = None;
         let mut deadline: Option<Instant> = None;
+        let mut late = Markers::new();
         while sent.is_none() || received.is_none() {
-            let (side, reply) = tokio::select! {
+            let (side, mut reply) = tokio::select! {
                 reply = self.source.control.next_reply(), if sent.is_none() => {
                     (Side::Source, reply)
                 }
@@ -113,14 +128,18 @@ impl Duplex<'_> {
                 }
                 () = until(deadline) => break,
             };
-            if let Ok(reply) = &reply
-                && reply.is_preliminary()
+            if let Ok(marker) = &reply
+                && marker.is_preliminary()
             {
-                let moved = side == Side::Destination && progress.note(reply);
+                let moved = side == Side::Destination && progress.note(marker);
                 if moved && first.is_none() {
                     deadline = Some(Instant::now() + self.patience.max(MARKER_PATIENCE));
                 }
-                continue;
+                let one_is_done = sent.is_some() || received.is_some();
+                if !one_is_done || !late.too_many() {
+                    continue;
+                }
+                reply = Err(self.session(side).control.endless_markers());
             }
             let good = matches!(&reply, Ok(reply) if reply.is_success());
             let wait = if good { self.patience } else { GRACE };
@@ -134,6 +153,13 @@ impl Duplex<'_> {
             }
         }
         self.settle(first, sent, received)
+    }
+
+    fn session(&mut self, side: Side) -> &mut Session {
+        match side {
+            Side::Source => self.source,
+            Side::Destination => self.destination,
+        }
     }
 
     fn settle(
@@ -257,10 +283,44 @@ mod tests {
         Reply::data(112, "Perf Marker", lines, "End.")
     }
 
+    const UNKNOWN: Bounds = Bounds {
+        size: None,
+        missing: None,
+    };
+
+    #[test]
+    fn a_destination_cannot_have_more_than_there_is() {
+        let (marked, told) = (Mutex::default(), Mutex::new(Vec::new()));
+        let bounds = Bounds {
+            size: Some(10),
+            missing: Some(8),
+        };
+        let report = |bytes| told.lock().unwrap().push(bytes);
+        let mut progress = Progress::new(bounds, &marked, &report);
+        let range = |text: &str| Reply::new(111, format!("Range Marker {text}"));
+        let markers = [
+            (performance(7), true),
+            (performance(9), true),
+            (performance(10), false),
+            (performance(1 << 40), false),
+            (range("0-9"), true),
+            (range("5-11"), true),
+            (range("10-12"), false),
+            (range("0-1000"), false),
+        ];
+        for (marker, moved) in markers {
+            assert_eq!(progress.note(&marker), moved, "{marker:?}");
+        }
+        assert_eq!(*told.lock().unwrap(), [7, 8, 8, 8]);
+        assert_eq!(marked.lock().unwrap().to_string(), "0-10");
+        // That it claims more, the end of the transfer judges.
+        assert_eq!(progress.bytes(), Some(1 << 40));
+    }
+
     #[test]
     fn markers_that_tell_of_nothing_new_are_no_progress() {
         let marked = Mutex::default();
-        let mut progress = Progress::new(&marked, &|_| {});
+        let mut progress = Progress::new(UNKNOWN, &marked, &|_| {});
         let range = |text: &str| Reply::new(111, format!("Range Marker {text}"));
         let markers = [
             (performance(0), false),

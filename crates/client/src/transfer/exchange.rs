@@ -20,7 +20,7 @@ use super::told::{Follows, Sizes, Told};
 use super::verdict::{self, Ended};
 use crate::Failure;
 use crate::session::Session;
-use crate::session::control::{MOST_MARKERS, unreachable};
+use crate::session::control::{Markers, unreachable};
 use crate::session::replies::{Cause, cause};
 
 /// Longest wait for the server's own words after the data side failed.
@@ -263,7 +263,7 @@ impl Session {
     ) -> (Option<Moved>, Option<Result<Reply, Failure>>) {
         let mut moved: Option<Moved> = None;
         // Preliminary replies since the data is through: until then, the data side's own limits end it.
-        let mut late = 0;
+        let mut late = Markers::new();
         loop {
             let reply = match (&moved, &answer) {
                 (Some(_), Some(_)) => return (moved, answer),
@@ -294,9 +294,8 @@ impl Session {
             match reply {
                 Ok(reply) if reply.is_preliminary() => {
                     told.note(&reply);
-                    late += usize::from(moved.is_some());
-                    if late > MOST_MARKERS {
-                        answer = Some(Err(self.control.endless(MOST_MARKERS)));
+                    if moved.is_some() && late.too_many() {
+                        answer = Some(Err(self.control.endless_markers()));
                     }
                 }
                 other => {

@@ -13,7 +13,7 @@ use proto::ranges::RangeSet;
 use proto::sizing::Sizing;
 use proto::streams::StreamRange;
 
-use super::duplex::{Duplex, Progress};
+use super::duplex::{Bounds, Duplex, Progress};
 use super::prepare::Prepared;
 use super::{Attempt, TransferSpec, choice, put};
 use crate::session::{Session, shown};
@@ -49,7 +49,11 @@ pub(super) async fn third_party(
     let agreed = sides.start(&mut warnings).await?;
     let sending = format!("send {}", shown(source_path));
     let receiving = format!("write {}", shown(destination_path));
-    let mut watch = Progress::new(&spec.marked, progress);
+    let bounds = Bounds {
+        size: spec.size,
+        missing: sides.missing(&agreed),
+    };
+    let mut watch = Progress::new(bounds, &spec.marked, progress);
     let outcome = Duplex {
         source: sides.source,
         sending: &sending,
@@ -366,11 +370,16 @@ impl Sides<'_> {
         }
     }
 
+    /// Bytes that are to be moved.
+    fn missing(&self, agreed: &Agreed) -> Option<u64> {
+        let size = self.spec.size?;
+        Some(agreed.have.gaps(0, size).bytes())
+    }
+
     /// Bytes moved: by the destination's last marker if it sent any, which must agree with what
     /// was to be moved.
     fn moved(&self, agreed: &Agreed, receiving: &str, marked: Option<u64>) -> Result<u64, Failure> {
-        let expected = self.spec.size.map(|size| agreed.have.gaps(0, size).bytes());
-        match (marked, expected) {
+        match (marked, self.missing(agreed)) {
             (Some(marked), Some(expected)) if marked != expected => Err(choice::incomplete(
                 self.destination.name(),
                 receiving,

@@ -24,6 +24,9 @@ pub(crate) struct Ended {
     /// The server refused what it had sent or taken, or it contradicted itself: the count of bytes
     /// proves nothing. A lost connection is no such thing.
     pub(crate) disputed: bool,
+    /// This machine's store refused to be read or written. A full disk of the server's, whose exit code
+    /// is the same, is no such thing.
+    pub(crate) store_failed: bool,
 }
 
 impl Ended {
@@ -54,6 +57,7 @@ impl From<Failure> for Ended {
             refusal: None,
             before_data: false,
             disputed: false,
+            store_failed: false,
         }
     }
 }
@@ -137,6 +141,7 @@ pub(super) fn refused(server: &str, doing: &str, reply: Reply) -> Ended {
         refusal: Some(reply),
         before_data: false,
         disputed: true,
+        store_failed: false,
     }
 }
 
@@ -144,6 +149,7 @@ pub(super) fn refused(server: &str, doing: &str, reply: Reply) -> Ended {
 pub(super) fn broken(server: &str, doing: &str, error: &DataError) -> Ended {
     Ended {
         disputed: is_faulty(error),
+        store_failed: matches!(error, DataError::Read { .. } | DataError::Write { .. }),
         ..data_failure(server, doing, error).into()
     }
 }

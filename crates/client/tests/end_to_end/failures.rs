@@ -228,6 +228,30 @@ async fn a_full_server_ends_a_put_as_a_full_disk_does_and_is_not_asked_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_full_server_takes_nothing_from_what_a_get_has_here() {
+    let bytes = noise(3 << 20);
+    let liar = Liar {
+        size: bytes.len(),
+        sent: bytes.clone(),
+        cut_at: Some(1 << 20),
+        no_more: Some("552 Requested file action aborted: exceeded storage allocation"),
+        ..Liar::default()
+    };
+    let here = tempfile::tempdir().unwrap();
+    let to = here.path().join("f");
+    let url = format!("ftp://{}/f", liar.start());
+    let once_more = CopyOptions {
+        retries: 1,
+        ..options()
+    };
+    let (summary, _) = copy(&[&url], to.to_str().unwrap(), &once_more).await;
+    assert_eq!(summary.exit, Exit::Local, "{:?}", summary.first_failure);
+    assert_eq!(liar.commands("REST"), ["REST 1048576"]);
+    let kept = std::fs::read(here.path().join("f.longhaul-partial")).unwrap();
+    assert!(kept == bytes[..1 << 20], "{} bytes are left", kept.len());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_is_called_safe_is_what_the_server_confirmed() {
     let server = Server::start().await;
     let here = tempfile::tempdir().unwrap();
@@ -356,6 +380,14 @@ async fn what_an_earlier_copy_moved_out_of_the_way_is_not_replaced() {
     liar.files.lock().unwrap().extend([moved]);
     let summary = put_over(&liar).await;
     assert_ne!(summary.exit, Exit::Done);
+    let failure = summary.first_failure.unwrap().message;
+    let what_to_do = "; /g.longhaul-partial.old, which an earlier copy moved out of the way, is there: \
+        look at it, and remove or rename it";
+    assert!(failure.contains(what_to_do), "{failure}");
+    assert!(
+        failure.contains("kept there as /g.longhaul-partial,"),
+        "{failure}"
+    );
     let files = liar.files.lock().unwrap();
     assert_eq!(files["/g.longhaul-partial.old"], b"older");
     assert_eq!(files["/g"], b"old");

@@ -30,6 +30,8 @@ pub(crate) struct Liar {
     pub(crate) stalls: Option<Arc<AtomicBool>>,
     /// STOR is refused with this, but only when all the bytes have come.
     pub(crate) no_store: Option<&'static str>,
+    /// RETR is refused with this where REST came before it.
+    pub(crate) no_more: Option<&'static str>,
     /// STOR ends with a refusal when so many bytes have come, however many are to come.
     pub(crate) full_at: Option<(usize, &'static str)>,
     /// Refusals that STOR gives first, the last one first.
@@ -153,6 +155,10 @@ impl Talk {
             "REST" => {
                 self.rest = argument.parse().unwrap();
                 "350 on".to_owned()
+            }
+            "RETR" if self.rest > 0 && self.liar.no_more.is_some() => {
+                self.rest = 0;
+                self.liar.no_more.unwrap_or_default().to_owned()
             }
             "RETR" => return self.send(),
             "STOR" => return self.take(argument),

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use proto::ranges::RangeSet;
 use rustix::fs::OFlags;
 
 use super::durability::{Durability, SyncPolicy};
@@ -179,6 +180,16 @@ impl FileSink {
     /// file again reads the disk.
     pub fn forget_pages(&self) {
         refused::forget_pages(&self.file);
+    }
+
+    /// Takes all but `kept` out of a file that nobody else writes to, and drops the rest of it from
+    /// memory: as [`FileSink::forget_unsynced`], for those who know of what earlier runs left, too.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn keep_only(&self, kept: &RangeSet) -> io::Result<()> {
+        let length = self.file.metadata()?.len();
+        refused::take_out(&self.file, &kept.gaps(0, length), true)
     }
 
     /// The file, to sync, truncate or stat it.

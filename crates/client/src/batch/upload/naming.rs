@@ -119,8 +119,8 @@ impl Upload<'_> {
         }
         let old = [stored, b".old"].concat();
         if facts(session, &old).await?.is_some() {
-            // A file that an earlier copy moved out of the way, which may be the only one of its kind.
-            return Err(refusal);
+            // It may be the only one of its kind.
+            return Err(in_the_way(refusal, &old));
         }
         match session.rename(self.path, &old).await {
             Err(failure) if failure.transient => return Err(failure.into()),
@@ -154,6 +154,15 @@ impl Upload<'_> {
         self.marked = Arc::default();
         self.resumed = false;
     }
+}
+
+/// Adds to a refusal that `old`, an earlier copy's, keeps what has the name from being moved out of the way.
+fn in_the_way(mut refusal: NotRenamed, old: &[u8]) -> NotRenamed {
+    let old = printable(old);
+    refusal.failure.message += &format!(
+        "; {old}, which an earlier copy moved out of the way, is there: look at it, and remove or rename it"
+    );
+    refusal
 }
 
 /// Whether the server's file system has no room for such a name.
