@@ -173,6 +173,11 @@ impl FileSink {
         refused::take_out(&self.file, &durability.unsynced(), alone)
     }
 
+    /// The file, to sync, truncate or stat it.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
     /// Takes all but `kept` out of a file that nobody else writes to, and drops the rest of it from
     /// memory: as [`FileSink::forget_unsynced`], for those who know of what earlier runs left, too.
     ///
@@ -181,11 +186,6 @@ impl FileSink {
     pub fn keep_only(&self, kept: &RangeSet) -> io::Result<()> {
         let length = self.file.metadata()?.len();
         refused::take_out(&self.file, &kept.gaps(0, length), true)
-    }
-
-    /// The file, to sync, truncate or stat it.
-    pub fn file(&self) -> &File {
-        &self.file
     }
 }
 
