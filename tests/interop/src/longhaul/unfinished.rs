@@ -79,8 +79,13 @@ impl Unfinished {
 
     /// Waits until this many bytes are safe; an error if the copy ends before.
     pub fn until_safe(&mut self, bytes: u64) -> Result<()> {
+        self.until_safe_for(bytes, Duration::ZERO)
+    }
+
+    /// The same until they have been safe for so long.
+    fn until_safe_for(&mut self, bytes: u64, lag: Duration) -> Result<()> {
         let end = Instant::now() + LIMIT;
-        while self.safe_at(Instant::now()) < bytes {
+        while self.safe_before(Instant::now(), lag) < bytes {
             if let Some(status) = self.guard.wait(Duration::from_millis(20))? {
                 bail!(
                     "ended with {status} before {bytes} bytes were safe: {}",
@@ -116,10 +121,11 @@ impl Unfinished {
     }
 }
 
-/// Starts a copy and kills it once this many bytes are safe.
-pub fn kill_when_safe(command: Command, bytes: u64) -> Result<()> {
+/// Starts a copy and kills it once this many bytes have been safe for so long; how many had been.
+pub fn kill_when_safe(command: Command, bytes: u64, lag: Duration) -> Result<u64> {
     let mut copy = Unfinished::start(command)?;
-    copy.until_safe(bytes)?;
+    copy.until_safe_for(bytes, lag)?;
+    let killed = Instant::now();
     copy.kill();
-    Ok(())
+    Ok(copy.safe_before(killed, lag))
 }
