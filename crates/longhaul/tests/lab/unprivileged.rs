@@ -72,7 +72,13 @@ fn it_works_where_users_may_make_namespaces() {
     let told = stdout(&output);
     assert_eq!(output.status.code(), Some(5), "{told}\n{}", stderr(&output));
     assert!(told.contains(" 0% packet loss"), "{told}");
-    assert!(told.contains(" = 30."), "{told}");
+    // `rtt min/avg/max/mdev = 30.4/...`: nothing comes early; a busy machine is late.
+    let shortest = told
+        .split(" = ")
+        .nth(1)
+        .and_then(|times| times.split('/').next());
+    let shortest: f64 = shortest.unwrap().parse().unwrap();
+    assert!((30.0..1000.0).contains(&shortest), "{told}");
     let report = directory.path().join("report.json");
     assert_eq!(report.metadata().unwrap().uid(), 65534);
 }

@@ -28,7 +28,7 @@ const MISTAKES: &[(&str, &str)] = &[
         "[default]\nrtt = '61s'",
         "rtt: 61 s is too long; the most is 60 s",
     ),
-    ("[default]\ndelay = '31s'", "delay: 31s is too long"),
+    ("[default]\ndelay = '31s'", "delay: 31 s is too long"),
     ("[default]\nrtt = 5\ndelay = 2", "rtt: delay says the same"),
     (
         "[default]\nloss = 0.1\nburst_loss = {to_bad=0,to_good=0,in_good=0,in_bad=0}",
