@@ -86,7 +86,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "[default]\ntrace = \"seconds,rtt\\n0,70s\"",
-        "trace: rtt: 70s is too long",
+        "trace: rtt: 70 s is too long",
     ),
     ("[[paths]]\nrate = 5000", "line 1: a path needs between"),
     ("[[paths]]\nbetween = ['a']", "a path has two ends"),
