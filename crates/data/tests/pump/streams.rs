@@ -52,7 +52,8 @@ fn a_limit_that_was_asked_for_is_the_verdict() {
     let bytes = pattern(8 << 20);
     let (mut sender, mut receiver) = pair();
     let (stored, mut transfer) = adapting(&bytes, Mode::Extended);
-    transfer.sender.options.rate = Some(RateLimit::new(12_000_000));
+    // Two seconds, in which somebody looks also where the machine is busy.
+    transfer.sender.options.rate = Some(RateLimit::new(4_000_000));
     let controls = [(); 2].map(|()| Arc::new(Control::new()));
     let (sent, received) = transfer.run_with(&mut sender, &mut receiver, &controls);
     received.unwrap();
