@@ -1,8 +1,8 @@
 //! Quantities as people write and read them: one parser and one printer for the whole workspace.
 //!
 //! **Reading.** A number, then a unit; white space around and between them does not matter. The number
-//! may have a fraction and an exponent. Prefixes are powers of ten (`k`, `M`, `G`, `T`) or, with an `i`,
-//! of 1 024 (`Ki`, `Mi`, `Gi`, `Ti`); only for bytes against bits does upper or lower case matter.
+//! may have a fraction and an exponent. Prefixes are powers of ten (`k`, `M`, `G`, `T`, `P`) or, with an `i`,
+//! of 1 024 (`Ki`, `Mi`, `Gi`, `Ti`, `Pi`); only for bytes against bits does upper or lower case matter.
 //! A number without a unit means the same wherever a quantity is written:
 //!
 //! | quantity | function | a number alone |

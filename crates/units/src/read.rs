@@ -288,6 +288,7 @@ fn factor(prefix: &str) -> Option<f64> {
         "m" => 2,
         "g" => 3,
         "t" => 4,
+        "p" => 5,
         _ => return None,
     };
     Some(step.powi(power))

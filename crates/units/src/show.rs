@@ -85,6 +85,11 @@ mod tests {
         assert_eq!(bytes(999), "999 B");
         assert_eq!(bytes(1_234_567), "1.23 MB");
         assert_eq!(bytes(999_999), "1.00 MB");
+        // What is shown can be written.
+        assert_eq!(
+            crate::size(&bytes(999_900_000_000_000)),
+            Ok(1_000_000_000_000_000)
+        );
         assert_eq!(bits(223_696_000), "224 Mbit/s");
         assert_eq!(rate(942_000_000.0), "942 Mbit/s");
         assert_eq!(rate(94_200_000.0), "94.2 Mbit/s");
