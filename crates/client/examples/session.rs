@@ -22,11 +22,12 @@ use client::location::{Scheme, Server};
 use client::session::Session;
 use client::transfer::{Attempt, TransferSpec, get, put, third_party};
 use data::job::Control;
-use data::options::{Buffers, IoMethod, TransferOptions};
+use data::options::{IoMethod, TransferOptions};
 use data::store::file::{FileSink, FileSource};
 use data::store::memory::MemorySink;
 use proto::checksum::Algorithm;
 use proto::ranges::RangeSet;
+use proto::sizing::Buffers;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 

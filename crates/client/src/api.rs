@@ -282,7 +282,7 @@ pub struct Summary {
     pub goodput_bps: f64,
     /// Most data connections at once.
     pub streams_max: u64,
-    /// Who sized the buffers of the transfers that ended well: [`data::options::Buffers::name`], or `mixed`; what was
+    /// Who sized the buffers of the transfers that ended well: [`proto::sizing::Buffers::name`], or `mixed`; what was
     /// asked for where none did. What a server has no part in is replaced with `auto`. Under `auto`
     /// it is this end's: each end does its own, a server what its administrator chose.
     pub buffer: &'static str,

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use data::channel::{Accept, Channel, ListenOptions};
 use data::job::{Control, Settings};
-use data::options::{Buffers, Congestion, IoMethod, TransferOptions};
+use data::options::{Congestion, IoMethod, TransferOptions};
 use data::recv::RecvPlan;
 use data::send::SendPlan;
 use data::store::file::{FileSink, FileSource};
@@ -23,6 +23,7 @@ use data::store::{Sink, Source};
 use proto::checksum::Algorithm;
 use proto::command::Mode;
 use proto::ranges::RangeSet;
+use proto::sizing::Buffers;
 
 /// One line of the table.
 #[derive(Clone, Copy)]

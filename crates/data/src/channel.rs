@@ -285,7 +285,7 @@ mod tests {
 
     use proto::sizing::Sizing;
 
-    use crate::options::Buffers;
+    use proto::sizing::Buffers;
 
     use super::*;
 

@@ -10,8 +10,8 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::error::DataError;
 use crate::host::same_host;
-use crate::options::Buffers;
 use crate::sizing::handshake;
+use proto::sizing::Buffers;
 
 /// Connections that may wait to be accepted, as far as the system allows (net.core.somaxconn): more
 /// than any client opens at once, so that strangers who connect before the transfer begins do not

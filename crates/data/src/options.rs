@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use proto::sizing::Sizing;
+use proto::sizing::{Buffers, Sizing};
 use tune::sizing::drs::Interval;
 
 use crate::rate::RateLimit;
@@ -40,66 +40,6 @@ impl Default for TransferOptions {
             rate: None,
             stall: Duration::from_secs(60),
         }
-    }
-}
-
-/// Socket buffers of data connections: a size from first to last, or who sizes them while data moves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Buffers {
-    /// Send buffer (SO_SNDBUF) to pin on each socket, bytes; `None`: sized by [`Buffers::sizing`].
-    pub send: Option<u64>,
-    /// Receive buffer (SO_RCVBUF), likewise.
-    pub receive: Option<u64>,
-    /// Who sizes buffers that are not pinned.
-    pub sizing: Sizing,
-}
-
-impl Buffers {
-    /// Sized while data moves.
-    pub fn sized(sizing: Sizing) -> Self {
-        Self {
-            send: None,
-            receive: None,
-            sizing,
-        }
-    }
-
-    /// `bytes` in both directions, from first to last.
-    pub fn pinned(bytes: u64) -> Self {
-        Self {
-            send: Some(bytes),
-            receive: Some(bytes),
-            sizing: Sizing::Kernel,
-        }
-    }
-
-    /// The larger of the pinned sizes, bytes; `None` where none is pinned.
-    pub fn pinned_bytes(self) -> Option<u64> {
-        self.send.max(self.receive)
-    }
-
-    /// The same, with `sizing` for what is not pinned.
-    #[must_use]
-    pub fn with_sizing(self, sizing: Sizing) -> Self {
-        match (self.send, self.receive) {
-            (Some(_), Some(_)) => self,
-            _ => Self { sizing, ..self },
-        }
-    }
-
-    /// `auto`, `kernel`, `drs1`, `drs`, or `pinned`.
-    pub fn name(self) -> &'static str {
-        match self.pinned_bytes() {
-            Some(_) => "pinned",
-            None => self.sizing.name(),
-        }
-    }
-}
-
-impl Default for Buffers {
-    /// [`Sizing::Auto`].
-    fn default() -> Self {
-        Self::sized(Sizing::Auto)
     }
 }
 
@@ -159,23 +99,5 @@ impl Congestion {
             Self::Named(name) => Some(name),
             _ => None,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_not_pinned_is_sized_as_agreed() {
-        let pinned = Buffers::pinned(1 << 20);
-        let sized = Buffers::sized(Sizing::Auto);
-        let receive = Some(1 << 20);
-        for buffers in [sized, Buffers { receive, ..sized }] {
-            let agreed = buffers.with_sizing(Sizing::Drs);
-            let sizing = Sizing::Drs;
-            assert_eq!(agreed, Buffers { sizing, ..buffers });
-        }
-        assert_eq!(pinned.with_sizing(Sizing::Drs), pinned);
     }
 }

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use data::channel::{Accept, Channel, ListenOptions};
 use data::job::{Control, Report, Settings};
-use data::options::{Buffers, IoMethod, TransferOptions};
+use data::options::{IoMethod, TransferOptions};
 use data::recv::RecvPlan;
 use data::send::SendPlan;
 use data::store::file::{FileSink, FileSource};
@@ -26,6 +26,7 @@ use data::store::{Sink, Source};
 use proto::checksum::Algorithm;
 use proto::command::Mode;
 use proto::ranges::RangeSet;
+use proto::sizing::Buffers;
 use proto::sizing::Sizing;
 
 /// Between two rounds of signals, one to every thread.

@@ -65,6 +65,75 @@ impl Sizing {
     }
 }
 
+/// Socket buffers of data connections: a size from first to last, or who sizes them while data moves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Buffers {
+    /// Send buffer (SO_SNDBUF) to pin on each socket, bytes; `None`: sized by [`Buffers::sizing`].
+    pub send: Option<u64>,
+    /// Receive buffer (SO_RCVBUF), likewise.
+    pub receive: Option<u64>,
+    /// Who sizes buffers that are not pinned.
+    pub sizing: Sizing,
+}
+
+impl Buffers {
+    /// Sized while data moves.
+    pub const fn sized(sizing: Sizing) -> Self {
+        Self {
+            send: None,
+            receive: None,
+            sizing,
+        }
+    }
+
+    /// `bytes` in both directions, from first to last.
+    pub const fn pinned(bytes: u64) -> Self {
+        Self {
+            send: Some(bytes),
+            receive: Some(bytes),
+            sizing: Sizing::Kernel,
+        }
+    }
+
+    /// The larger of the pinned sizes, bytes; `None` where none is pinned.
+    pub fn pinned_bytes(self) -> Option<u64> {
+        self.send.max(self.receive)
+    }
+
+    /// The same, with `sizing` for what is not pinned.
+    #[must_use]
+    pub fn with_sizing(self, sizing: Sizing) -> Self {
+        match (self.send, self.receive) {
+            (Some(_), Some(_)) => self,
+            _ => Self { sizing, ..self },
+        }
+    }
+
+    /// The same, with the kernel alone sizing what is not pinned.
+    #[must_use]
+    pub const fn left_to_the_kernel(self) -> Self {
+        Self {
+            sizing: Sizing::Kernel,
+            ..self
+        }
+    }
+
+    /// `auto`, `kernel`, `drs1`, `drs`, or `pinned`.
+    pub fn name(self) -> &'static str {
+        match self.pinned_bytes() {
+            Some(_) => "pinned",
+            None => self.sizing.name(),
+        }
+    }
+}
+
+impl Default for Buffers {
+    /// [`Sizing::Auto`].
+    fn default() -> Self {
+        Self::sized(Sizing::Auto)
+    }
+}
+
 /// The FEAT line `DRS auto;kernel;drs1;drs;`: what `OPTS DRS` takes.
 pub fn feature_line() -> String {
     let names: Vec<&str> = Sizing::ALL.iter().map(|sizing| sizing.name()).collect();
@@ -186,5 +255,18 @@ mod tests {
             parse_buffer_reply(&Reply::new(226, "Buffer Size (7)")),
             None
         );
+    }
+
+    #[test]
+    fn what_is_not_pinned_is_sized_as_agreed() {
+        let pinned = Buffers::pinned(1 << 20);
+        let sized = Buffers::sized(Sizing::Auto);
+        let receive = Some(1 << 20);
+        for buffers in [sized, Buffers { receive, ..sized }] {
+            let agreed = buffers.with_sizing(Sizing::Drs);
+            let sizing = Sizing::Drs;
+            assert_eq!(agreed, Buffers { sizing, ..buffers });
+        }
+        assert_eq!(pinned.with_sizing(Sizing::Drs), pinned);
     }
 }

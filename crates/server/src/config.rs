@@ -4,8 +4,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use data::options::{Buffers, Congestion, TransferOptions};
+use data::options::{Congestion, TransferOptions};
 use data::store::durability::SyncPolicy;
+use proto::sizing::Buffers;
 
 use crate::limits::{Bounds, FREE_FAILURES, QueueBounds};
 

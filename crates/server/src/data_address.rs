@@ -3,7 +3,6 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use data::channel::{Accept, ListenOptions, same_host};
-use data::options::Buffers;
 use proto::address::Family;
 use proto::server::{FileError, FileErrorKind, ListenRequest};
 
@@ -44,11 +43,7 @@ impl Ends {
                 (false, Some(other)) => Accept::Either(self.accepted_peer(request.family), other),
                 (false, None) => Accept::Only(self.accepted_peer(request.family)),
             },
-            buffers: Buffers {
-                send: request.send_buffer,
-                receive: request.receive_buffer,
-                sizing: request.sizing,
-            },
+            buffers: request.buffers,
         })
     }
 
@@ -130,9 +125,7 @@ mod tests {
             family,
             any_host,
             other_host: None,
-            send_buffer: None,
-            receive_buffer: None,
-            sizing: proto::sizing::Sizing::Auto,
+            buffers: proto::sizing::Buffers::default(),
         }
     }
 

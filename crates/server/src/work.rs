@@ -467,7 +467,7 @@ mod tests {
                 ip,
                 ports: None,
                 accept: data::channel::Accept::Any,
-                buffers: data::options::Buffers::default(),
+                buffers: proto::sizing::Buffers::default(),
             };
             Work::listen(options, PEER, shared)
         });

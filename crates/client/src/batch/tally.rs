@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use data::options::Buffers;
+use proto::sizing::Buffers;
 use tune::limiter::{Limiter, Role};
 
 use super::measured::{Measured, Seen};

@@ -3,7 +3,8 @@ use std::time::Duration;
 use super::*;
 use crate::session::fake::{Act, Fake, call, login_with};
 use crate::{ModeChoice, Parallelism, Verify};
-use data::options::{Buffers, TransferOptions};
+use data::options::TransferOptions;
+use proto::sizing::Buffers;
 
 /// What `longhaul cp` is told when nothing is said.
 pub(crate) fn options() -> CopyOptions {

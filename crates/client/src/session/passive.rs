@@ -6,10 +6,10 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
 
 use data::channel::{Accept, Channel, ListenOptions, same_host};
-use data::options::Buffers;
 use proto::address::{PassiveAddress, find_in_227, find_in_229};
 use proto::command::{Command, EpsvArg, Site};
 use proto::reply::Reply;
+use proto::sizing::Buffers;
 
 use super::{Session, replies};
 use crate::{Exit, Failure};

@@ -1,10 +1,11 @@
 //! Choices that get, put and third-party transfers share: the mode, the data side's settings.
 
 use data::job::Settings;
-use data::options::{Buffers, Congestion, TransferOptions};
+use data::options::{Congestion, TransferOptions};
 use proto::client::{NO_CONGESTION, Need, usable_ranges};
 use proto::command::{Command, Mode, Type};
 use proto::ranges::RangeSet;
+use proto::sizing::Buffers;
 use proto::sizing::Sizing;
 use proto::streams::StreamRange;
 

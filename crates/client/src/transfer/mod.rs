@@ -9,9 +9,10 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use data::job::Report;
-use data::options::{Buffers, TransferOptions};
+use data::options::TransferOptions;
 use proto::checksum::Algorithm;
 use proto::ranges::RangeSet;
+use proto::sizing::Buffers;
 use tune::streams::auto::Verdict;
 
 use crate::ModeChoice;

@@ -2,10 +2,10 @@
 
 use std::net::SocketAddr;
 
-use data::options::Buffers;
 use proto::client::{Need, Refusal, Step};
 use proto::command::{Command, Opts};
 use proto::reply::Reply;
+use proto::sizing::Buffers;
 use proto::sizing::Sizing;
 
 use super::TransferSpec;

@@ -4,9 +4,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use data::job::Control;
-use data::options::{Buffers, IoMethod, TransferOptions};
+use data::options::{IoMethod, TransferOptions};
 use data::store::memory::{MemorySink, MemorySource};
 use proto::ranges::RangeSet;
+use proto::sizing::Buffers;
 
 use super::{Attempt, TransferSpec, get, put, third_party};
 use crate::session::Session;

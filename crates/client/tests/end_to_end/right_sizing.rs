@@ -1,7 +1,7 @@
 //! `--buffer drs` and `--buffer drs1` against our own server: every way a file can go.
 
-use data::options::Buffers;
 use data::rate::RateLimit;
+use proto::sizing::Buffers;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 

@@ -1,7 +1,8 @@
 //! A server on a port of its own, a recorder of events, options.
 
-use data::options::{Buffers, TransferOptions};
+use data::options::TransferOptions;
 use data::rate::RateLimit;
+use proto::sizing::Buffers;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};

@@ -20,8 +20,8 @@ use socket2::Socket;
 
 use crate::error::DataError;
 use crate::listen::{Accept, ListenOptions, bind_any};
-use crate::options::Buffers;
 use crate::os::sockopt;
+use proto::sizing::Buffers;
 
 pub(crate) use link::{Event, Link};
 

@@ -15,8 +15,8 @@ use socket2::Socket;
 use tune::sizing::Bounds;
 
 use crate::error::DataError;
-use crate::options::Buffers;
 use crate::os::sockopt::{self, Buffer};
+use proto::sizing::Buffers;
 
 /// Sets what was pinned, and for a [scheme of the papers](Sizing::needs_peer) what lets the
 /// window grow later, before connecting or listening.

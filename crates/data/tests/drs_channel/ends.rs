@@ -10,7 +10,7 @@ use data::channel::{Accept, Channel, ListenOptions};
 use data::drs::Endpoint;
 use data::error::DataError;
 use data::job::{Control, Report, Settings};
-use data::options::{Buffers, TransferOptions};
+use data::options::TransferOptions;
 use data::recv::RecvPlan;
 use data::send::SendPlan;
 use data::store::Source;
@@ -18,6 +18,7 @@ use data::store::memory::{MemorySink, MemorySource};
 use proto::command::Mode;
 use proto::drs::Nonce;
 use proto::ranges::RangeSet;
+use proto::sizing::Buffers;
 use proto::sizing::Sizing;
 
 pub(crate) const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);

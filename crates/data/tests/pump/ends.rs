@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 use data::channel::{Accept, Channel, ListenOptions};
 use data::error::DataError;
 use data::job::{Control, Report, Settings};
-use data::options::{Buffers, TransferOptions};
+use data::options::TransferOptions;
 use data::recv::RecvPlan;
 use data::send::SendPlan;
 use data::store::memory::{MemorySink, MemorySource};
 use data::store::{Sink, Source};
 use proto::command::Mode;
 use proto::ranges::RangeSet;
+use proto::sizing::Buffers;
 
 pub(crate) const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 

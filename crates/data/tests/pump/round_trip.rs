@@ -5,12 +5,13 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 
 use data::channel::Channel;
-use data::options::{Buffers, IoMethod};
+use data::options::IoMethod;
 use data::store::file::{FileSink, FileSource};
 use data::store::memory::MemorySource;
 use proto::checksum::Algorithm;
 use proto::command::{Mode, Type};
 use proto::ranges::RangeSet;
+use proto::sizing::Buffers;
 
 use crate::ends::{ANY, Transfer, listen, memory, pair, pattern, sink, whole};
 use data::channel::Accept;

@@ -10,9 +10,9 @@ use data::channel::{Accept, Channel, ListenOptions};
 use data::drs::Endpoint;
 use data::error::DataError;
 use data::job::{Control, Settings, StreamSample, WireStats};
-use data::options::Buffers;
 use data::os::sockopt::{self, Buffer};
 use proto::command::Mode;
+use proto::sizing::Buffers;
 use proto::sizing::Sizing;
 use tune::sizing::{Bounds, Change, Decision};
 

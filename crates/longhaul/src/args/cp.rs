@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use clap::Args;
 use client::{CopyOptions, Links, ModeChoice, Parallelism, Verify};
-use data::options::{Buffers, Congestion, IoMethod, TransferOptions};
+use data::options::{Congestion, IoMethod, TransferOptions};
 use data::rate::RateLimit;
 use data::store::durability::SyncPolicy;
 use proto::checksum::Algorithm;
+use proto::sizing::Buffers;
 use proto::sizing::Sizing;
 
 use tune::sizing::drs::{Interval, IntervalError};

@@ -11,7 +11,7 @@ use crate::path::VPath;
 use crate::ranges::RangeSet;
 use crate::remark::Said;
 use crate::reply::Reply;
-use crate::sizing::Sizing;
+use crate::sizing::Buffers;
 use crate::streams::StreamRange;
 use crate::timestamp::Timestamp;
 
@@ -76,12 +76,8 @@ pub struct ListenRequest {
     pub any_host: bool,
     /// A host that they may come from besides the control peer.
     pub other_host: Option<IpAddr>,
-    /// Receive buffer to ask for before listening, bytes; `None` leaves it to the kernel.
-    pub receive_buffer: Option<u64>,
-    /// Send buffer, likewise.
-    pub send_buffer: Option<u64>,
-    /// Who will size the connections' buffers.
-    pub sizing: Sizing,
+    /// The connections' socket buffers, asked for before listening where they are pinned.
+    pub buffers: Buffers,
 }
 
 /// Work on files that has no data channel. Paths are inside the session's root.
@@ -164,12 +160,8 @@ pub struct TransferRequest {
     /// Listen first and tell the address in a preliminary reply (delayed passive): the driver
     /// listens and reports [`Outcome::Listening`] before [`Outcome::Opened`].
     pub delayed_passive: Option<ListenRequest>,
-    /// Buffer sizes for sockets, bytes.
-    pub send_buffer: Option<u64>,
-    /// Buffer sizes for sockets, bytes.
-    pub receive_buffer: Option<u64>,
-    /// Who sizes buffers that are not pinned.
-    pub sizing: Sizing,
+    /// Socket buffers of the data connections.
+    pub buffers: Buffers,
     /// Seconds between 112 markers, 0 none.
     pub perf_marker_seconds: u32,
     /// Seconds between 111 markers, 0 none (stores in MODE E only).

@@ -82,9 +82,7 @@ impl LoggedIn {
             family: self.family(),
             any_host: self.any_host,
             other_host: self.data_peer,
-            receive_buffer: self.settings.receive_buffer,
-            send_buffer: self.settings.send_buffer,
-            sizing: self.sizing_of_listener(),
+            buffers: self.buffers_of_listener(),
         }
     }
 

@@ -53,11 +53,11 @@ impl LoggedIn {
     pub(super) fn set_buffer(&mut self, side: BufferSide, bytes: u64) {
         let bytes = (bytes > 0).then_some(bytes.min(MAX_BUFFER));
         match side {
-            BufferSide::Send => self.settings.send_buffer = bytes,
-            BufferSide::Receive => self.settings.receive_buffer = bytes,
+            BufferSide::Send => self.settings.buffers.send = bytes,
+            BufferSide::Receive => self.settings.buffers.receive = bytes,
             BufferSide::Both => {
-                self.settings.send_buffer = bytes;
-                self.settings.receive_buffer = bytes;
+                self.settings.buffers.send = bytes;
+                self.settings.buffers.receive = bytes;
             }
         }
     }

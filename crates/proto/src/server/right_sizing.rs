@@ -11,7 +11,7 @@ use super::state::{Channel, LoggedIn, Pending};
 use super::{Action, FileError, SessionConfig, TransferKind};
 use crate::command::BufferSide;
 use crate::drs::DrsAddress;
-use crate::sizing::Sizing;
+use crate::sizing::{Buffers, Sizing};
 
 impl LoggedIn {
     /// OPTS DRS: for the transfers that follow. `auto` is what the server does by itself, which its
@@ -23,11 +23,11 @@ impl LoggedIn {
             other => other,
         };
         let mut actions = Vec::new();
-        if sizing != self.settings.sizing && self.channel.is_cached() {
+        if sizing != self.settings.buffers.sizing && self.channel.is_cached() {
             self.channel = Channel::None;
             actions.push(Action::DropChannel);
         }
-        self.settings.sizing = sizing;
+        self.settings.buffers.sizing = sizing;
         self.settings.takes_remarks = true;
         if sizing != Sizing::Drs {
             actions.extend(self.drop_drs());
@@ -85,39 +85,41 @@ impl LoggedIn {
     }
 
     fn without_drs(&self, verb: &str) -> Option<Vec<Action>> {
-        (self.settings.sizing != Sizing::Drs)
+        (self.settings.buffers.sizing != Sizing::Drs)
             .then(|| replies::reply(503, format!("Send OPTS DRS drs before {verb}.")))
     }
 
-    /// Who sizes the buffers of connections that a listener takes. Which way data will go is not
-    /// known yet; only a receiver's buffer has to be right before the connection is made.
-    pub(super) fn sizing_of_listener(&self) -> Sizing {
-        match self.settings.receive_buffer {
-            Some(_) => Sizing::Kernel,
-            None => self.settings.sizing,
+    /// The buffers of connections that a listener takes. Which way data will go is not known yet; only a
+    /// receiver's buffer has to be right before the connection is made.
+    pub(super) fn buffers_of_listener(&self) -> Buffers {
+        let buffers = self.settings.buffers;
+        match buffers.receive {
+            Some(_) => buffers.left_to_the_kernel(),
+            None => buffers,
         }
     }
 
-    /// Who sizes a transfer's buffers. A pinned size is left alone; where the two ends work together,
+    /// A transfer's buffers, and who sizes them. A pinned size is left alone; where the two ends work together,
     /// the other one is still served: sizes are told and answered. A listing is over before there is
     /// anything to agree on.
-    pub(super) fn sizing_of(&self, what: &TransferKind) -> Sizing {
+    pub(super) fn buffers_of(&self, what: &TransferKind) -> Buffers {
+        let buffers = self.settings.buffers;
         let pinned = match what {
-            TransferKind::Store { .. } => self.settings.receive_buffer,
-            TransferKind::Retrieve { .. } => self.settings.send_buffer,
+            TransferKind::Store { .. } => buffers.receive,
+            TransferKind::Retrieve { .. } => buffers.send,
             // Not worth a thread that watches it.
-            TransferKind::List(_) => return Sizing::Kernel,
+            TransferKind::List(_) => return buffers.left_to_the_kernel(),
         };
-        match self.settings.sizing {
-            alone if pinned.is_some() && !alone.needs_peer() => Sizing::Kernel,
-            policy => policy,
+        match pinned {
+            Some(_) if !buffers.sizing.needs_peer() => buffers.left_to_the_kernel(),
+            _ => buffers,
         }
     }
 
     /// SBUF outside a transfer. With drs1 in force it is what the client's buffers grew to at the
     /// end of a transfer that is over by now, and pins nothing (SITE SBUF does).
     pub(super) fn sbuf(&mut self, bytes: u64) -> Vec<Action> {
-        if self.settings.sizing != Sizing::Drs1 {
+        if self.settings.buffers.sizing != Sizing::Drs1 {
             self.set_buffer(BufferSide::Both, bytes);
         }
         replies::reply(200, "SBUF Command Successful.")
@@ -125,6 +127,6 @@ impl LoggedIn {
 
     /// Whether SBUF is taken at once: with drs1 in force, while data moves.
     pub(super) fn takes_sizes(&self) -> bool {
-        self.settings.sizing == Sizing::Drs1 && matches!(self.pending, Pending::Transfer(_))
+        self.settings.buffers.sizing == Sizing::Drs1 && matches!(self.pending, Pending::Transfer(_))
     }
 }

@@ -121,7 +121,7 @@ struct Told {
 impl Told {
     /// `None` for a transfer in which no sizes travel on the control channel.
     fn new(request: &TransferRequest) -> Option<Self> {
-        (request.sizing == Sizing::Drs1).then_some(Self {
+        (request.buffers.sizing == Sizing::Drs1).then_some(Self {
             receives: matches!(request.what, TransferKind::Store { .. }),
             last: None,
         })

@@ -10,7 +10,7 @@ use crate::checksum::Algorithm;
 use crate::command::{Mode, Restart, Type};
 use crate::listing::FactSet;
 use crate::path::VPath;
-use crate::sizing::Sizing;
+use crate::sizing::Buffers;
 use crate::streams::StreamRange;
 use crate::timestamp::Timestamp;
 
@@ -95,12 +95,8 @@ pub(super) struct Settings {
     pub(super) parallelism: StreamRange,
     /// Congestion control for sending (`OPTS TUNE Congestion`); empty: as the server is set.
     pub(super) congestion: String,
-    /// Socket buffer for sending, bytes; `None` leaves it to the kernel.
-    pub(super) send_buffer: Option<u64>,
-    /// Socket buffer for receiving, likewise.
-    pub(super) receive_buffer: Option<u64>,
-    /// Who sizes buffers that are not pinned (`OPTS DRS`).
-    pub(super) sizing: Sizing,
+    /// Socket buffers: pinned by SBUF, else sized as `OPTS DRS` said.
+    pub(super) buffers: Buffers,
     /// The client is known to read what is added to a 226 ([`crate::remark`]).
     pub(super) takes_remarks: bool,
     /// Seconds between 112 markers during stores, 0 none.
@@ -130,9 +126,7 @@ impl Settings {
             mode: Mode::Stream,
             parallelism: StreamRange::fixed(1),
             congestion: String::new(),
-            send_buffer: None,
-            receive_buffer: None,
-            sizing: config.own_sizing(),
+            buffers: Buffers::sized(config.own_sizing()),
             takes_remarks: false,
             perf_seconds: config.perf_marker_seconds,
             range_seconds: config.range_marker_seconds,

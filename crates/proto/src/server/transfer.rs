@@ -96,7 +96,7 @@ impl LoggedIn {
 
     fn transfer_request(&self, what: TransferKind) -> TransferRequest {
         let settings = &self.settings;
-        let sizing = self.sizing_of(&what);
+        let buffers = self.buffers_of(&what);
         let (perf, range) = match (settings.mode, &what) {
             (Mode::Stream, _) | (_, TransferKind::List(_)) => (0, 0),
             (_, TransferKind::Retrieve { .. }) => (settings.retrieve_perf_seconds, 0),
@@ -110,9 +110,7 @@ impl LoggedIn {
             congestion: settings.congestion.clone(),
             delayed_passive: matches!(self.channel, Channel::Delayed(_))
                 .then(|| self.listen_request()),
-            send_buffer: settings.send_buffer,
-            receive_buffer: settings.receive_buffer,
-            sizing,
+            buffers,
             perf_marker_seconds: perf,
             range_marker_seconds: range,
         }

@@ -335,7 +335,8 @@ fn replace<T>(setting: &mut T, given: Option<T>) {
 
 #[cfg(test)]
 mod tests {
-    use data::options::{Buffers, TransferOptions};
+    use data::options::TransferOptions;
+    use proto::sizing::Buffers;
 
     use super::*;
 

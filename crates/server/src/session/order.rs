@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use data::job::Settings;
-use data::options::{Buffers, Congestion, TransferOptions};
+use data::options::{Congestion, TransferOptions};
 use proto::server::{FileError, FileErrorKind, TransferKind, TransferRequest};
 use proto::sizing::Sizing;
 
@@ -39,11 +39,7 @@ impl Driver {
         };
         let sends = matches!(request.what, TransferKind::Retrieve { .. });
         let options = TransferOptions {
-            buffers: Buffers {
-                send: request.send_buffer,
-                receive: request.receive_buffer,
-                sizing: request.sizing,
-            },
+            buffers: request.buffers,
             congestion: match sends {
                 true => congestion(&request, config),
                 false => Congestion::System,
@@ -61,7 +57,10 @@ impl Driver {
             adapt: sends && request.streams.is_open(),
             sum: None,
             connect: config.transfer.stall,
-            drs: self.drs.clone().filter(|_| request.sizing == Sizing::Drs),
+            drs: self
+                .drs
+                .clone()
+                .filter(|_| request.buffers.sizing == Sizing::Drs),
             close_after: false,
         };
         Ok(Order {

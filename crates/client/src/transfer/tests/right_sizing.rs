@@ -8,7 +8,7 @@ use proto::sizing::Sizing;
 use tokio::io::AsyncReadExt;
 
 use super::*;
-use data::options::Buffers;
+use proto::sizing::Buffers;
 
 const DRS: &str =
     "211-x\n PARALLEL\n SIZE\n ERET\n REST STREAM\n DRS auto;kernel;drs1;drs;\n211 End.";

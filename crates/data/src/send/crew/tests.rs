@@ -16,13 +16,14 @@ use super::*;
 use crate::budget::StreamBudget;
 use crate::channel::{Accept, ListenOptions};
 use crate::job::{Control, Report, Settings};
-use crate::options::{Buffers, TransferOptions};
+use crate::options::TransferOptions;
 use crate::rate::RateLimit;
 use crate::recv::{self, RecvPlan};
 use crate::send::{SendPlan, extended};
 use crate::store::memory::{MemorySink, MemorySource};
 use crate::store::{Sink, Source};
 use crate::transfer::Transfer;
+use proto::sizing::Buffers;
 
 /// What takes 0.3 s at [`RATE`].
 const SOME: usize = 3_000_000;

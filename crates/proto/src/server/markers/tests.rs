@@ -3,7 +3,7 @@ use crate::command::{Mode, Type};
 use crate::path::VPath;
 use crate::ranges::RangeSet;
 use crate::server::{Disposition, Progress, TransferKind, TransferRequest};
-use crate::sizing::Sizing;
+use crate::sizing::Buffers;
 
 use proptest::prelude::*;
 
@@ -22,9 +22,7 @@ fn markers(perf: u32, range: u32) -> Markers {
         streams: crate::streams::StreamRange::fixed(1),
         congestion: String::new(),
         delayed_passive: None,
-        send_buffer: None,
-        receive_buffer: None,
-        sizing: Sizing::Auto,
+        buffers: Buffers::default(),
         perf_marker_seconds: perf,
         range_marker_seconds: range,
     })

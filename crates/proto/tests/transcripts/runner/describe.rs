@@ -5,7 +5,7 @@ use proto::server::{
     Action, Disposition, FileRequest, ListForm, ListRequest, ListenRequest, TransferKind,
     TransferRequest,
 };
-use proto::sizing::Sizing;
+use proto::sizing::{Buffers, Sizing};
 use proto::streams::StreamRange;
 
 use crate::script::escape;
@@ -68,20 +68,20 @@ fn listen(request: &ListenRequest) -> String {
     if let Some(host) = request.other_host {
         text.push_str(&format!(" other-host={host}"));
     }
-    text + &buffers(request.send_buffer, request.receive_buffer, request.sizing)
+    text + &buffers(request.buffers)
 }
 
 /// What is not left to `auto`.
-fn buffers(send: Option<u64>, receive: Option<u64>, sizing: Sizing) -> String {
+fn buffers(buffers: Buffers) -> String {
     let mut text = String::new();
-    if let Some(bytes) = send {
+    if let Some(bytes) = buffers.send {
         text.push_str(&format!(" send-buffer={bytes}"));
     }
-    if let Some(bytes) = receive {
+    if let Some(bytes) = buffers.receive {
         text.push_str(&format!(" receive-buffer={bytes}"));
     }
-    if sizing != Sizing::Auto {
-        text.push_str(&format!(" sizing={}", sizing.name()));
+    if buffers.sizing != Sizing::Auto {
+        text.push_str(&format!(" sizing={}", buffers.sizing.name()));
     }
     text
 }
@@ -116,7 +116,7 @@ fn transfer(request: &TransferRequest) -> String {
             text.push_str(&format!(" {name}-every={seconds}"));
         }
     }
-    text + &buffers(request.send_buffer, request.receive_buffer, request.sizing)
+    text + &buffers(request.buffers)
 }
 
 fn kind(kind: &TransferKind) -> String {

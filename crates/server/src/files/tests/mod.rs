@@ -139,9 +139,7 @@ impl Session {
             streams: proto::streams::StreamRange::fixed(1),
             congestion: String::new(),
             delayed_passive: None,
-            send_buffer: None,
-            receive_buffer: None,
-            sizing: proto::sizing::Sizing::Auto,
+            buffers: proto::sizing::Buffers::default(),
             perf_marker_seconds: 0,
             range_marker_seconds: 0,
         };

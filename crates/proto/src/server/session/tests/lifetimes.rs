@@ -148,7 +148,7 @@ fn type_mode_and_options_live_until_rein() {
         let request = start(&mut session, "RETR /f");
         assert_eq!((request.mode, request.type_), (Mode::Extended, Type::Image));
         assert_eq!(
-            (request.streams, request.send_buffer),
+            (request.streams, request.buffers.send),
             (StreamRange::fixed(3), Some(9))
         );
         finish(&mut session);
@@ -161,7 +161,7 @@ fn type_mode_and_options_live_until_rein() {
     let request = start(&mut session, "RETR /f");
     assert_eq!((request.mode, request.type_), (Mode::Stream, Type::Ascii));
     assert_eq!(
-        (request.streams, request.send_buffer),
+        (request.streams, request.buffers.send),
         (StreamRange::fixed(1), None)
     );
 }
