@@ -1,7 +1,6 @@
 //! Wire to store.
 
 mod accept;
-mod checkpoint;
 mod crew;
 mod extended;
 mod gathering;
@@ -17,6 +16,7 @@ use tune::limiter::Role;
 
 use crate::ascii::AsciiSink;
 use crate::channel::Channel;
+use crate::checkpoint;
 use crate::error::DataError;
 use crate::job::{Control, Report, Settings};
 use crate::sizing;

@@ -1,7 +1,6 @@
 //! Store to wire.
 
 mod crew;
-mod cursor;
 mod extended;
 mod outlet;
 mod stream_mode;
@@ -15,13 +14,13 @@ use tune::limiter::Role;
 
 use crate::ascii::AsciiSource;
 use crate::channel::Channel;
+use crate::cursor::Supply;
 use crate::error::DataError;
 use crate::job::{Control, Report, Settings};
 use crate::sizing;
 use crate::store::Source;
 use crate::sum::{Sum, WORTH_A_FOLLOWER};
 use crate::transfer::Transfer;
-use cursor::Supply;
 
 /// What to send.
 #[derive(Debug, Clone)]

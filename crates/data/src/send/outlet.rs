@@ -9,9 +9,9 @@ use proto::ranges::ByteRange;
 use rustix::pipe::SpliceFlags;
 
 use super::Job;
-use super::cursor::Supply;
 use super::zerocopy::Ring;
 use crate::buffer::PageBuffer;
+use crate::cursor::Supply;
 use crate::error::DataError;
 use crate::options::IoMethod;
 use crate::pipe::Pipe;

@@ -10,7 +10,7 @@ use crate::lock::locked;
 
 /// Where blocks come from.
 #[derive(Debug)]
-pub(super) enum Supply {
+pub(crate) enum Supply {
     /// Parts of a source that can be read anywhere.
     Ranges {
         /// Not yet handed out.
@@ -27,16 +27,16 @@ const SMALLEST: u64 = 64 << 10;
 
 /// What a stream is to send next.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Part {
-    pub(super) range: ByteRange,
+pub(crate) struct Part {
+    pub(crate) range: ByteRange,
     /// So little is left that blocks have become smaller. (The end of a range among many may be small
     /// at any time.)
-    pub(super) at_last: bool,
+    pub(crate) at_last: bool,
 }
 
 /// What was not handed out yet.
 #[derive(Debug, Default)]
-pub(super) struct Left {
+pub(crate) struct Left {
     ranges: VecDeque<ByteRange>,
     /// In all.
     bytes: u64,
@@ -44,15 +44,15 @@ pub(super) struct Left {
 
 /// State of an in-order source.
 #[derive(Debug, Default)]
-pub(super) struct InOrder {
+pub(crate) struct InOrder {
     /// Offset of the next read.
-    pub(super) offset: u64,
+    pub(crate) offset: u64,
     /// The source has ended.
-    pub(super) ended: bool,
+    pub(crate) ended: bool,
 }
 
 impl Supply {
-    pub(super) fn ranges(ranges: &RangeSet) -> Self {
+    pub(crate) fn ranges(ranges: &RangeSet) -> Self {
         Self::Ranges {
             left: Mutex::new(Left {
                 ranges: ranges.iter().collect(),
@@ -62,13 +62,13 @@ impl Supply {
         }
     }
 
-    pub(super) fn in_order() -> Self {
+    pub(crate) fn in_order() -> Self {
         Self::InOrder(Mutex::default())
     }
 
     /// The next part to send, at most `block` bytes; `None` when all was handed out. Several `lanes`
     /// get smaller parts of the little that is left, so that none waits long for another's last.
-    pub(super) fn next(left: &Mutex<Left>, block: u64, lanes: usize) -> Option<Part> {
+    pub(crate) fn next(left: &Mutex<Left>, block: u64, lanes: usize) -> Option<Part> {
         let mut left = locked(left);
         let block = block.max(1);
         let most = left.part(block, lanes as u64);
@@ -88,7 +88,7 @@ impl Supply {
     }
 
     /// The turn to read an in-order source.
-    pub(super) fn turn(order: &Mutex<InOrder>) -> MutexGuard<'_, InOrder> {
+    pub(crate) fn turn(order: &Mutex<InOrder>) -> MutexGuard<'_, InOrder> {
         locked(order)
     }
 }

@@ -23,7 +23,7 @@ const REST: u32 = 4;
 /// error of the disk ends the transfer. A transfer that broke ends with a checkpoint, so that the
 /// next attempt need not send again what is here; one that was cancelled, or has come to a good end,
 /// does not: whoever calls it stored syncs it as a whole.
-pub(super) fn beside<T>(
+pub(crate) fn beside<T>(
     transfer: &Transfer,
     sink: &Arc<dyn Sink>,
     work: impl FnOnce() -> Result<T, DataError>,

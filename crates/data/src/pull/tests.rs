@@ -1,0 +1,277 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use proto::checksum::Algorithm;
+use units::splitmix::SplitMix64;
+
+use super::*;
+use crate::digest::Digest;
+use crate::store::memory::{MemorySink, MemorySource};
+
+/// An origin that gives few bytes at a time, pauses, and may break.
+#[derive(Debug)]
+struct Slow {
+    bytes: Vec<u8>,
+    readers: AtomicUsize,
+    /// A read beyond this offset fails.
+    breaks_at: u64,
+}
+
+impl Slow {
+    fn new(len: usize) -> Self {
+        Self {
+            bytes: content(len),
+            readers: AtomicUsize::new(0),
+            breaks_at: u64::MAX,
+        }
+    }
+}
+
+impl Origin for Slow {
+    fn name(&self) -> String {
+        "slow".to_owned()
+    }
+
+    fn reader(&self) -> io::Result<Box<dyn Reader + '_>> {
+        self.readers.fetch_add(1, Ordering::Relaxed);
+        Ok(Box::new(SlowReader {
+            origin: self,
+            at: 0,
+            end: 0,
+            pause: false,
+        }))
+    }
+}
+
+struct SlowReader<'o> {
+    origin: &'o Slow,
+    at: usize,
+    end: usize,
+    pause: bool,
+}
+
+impl Reader for SlowReader<'_> {
+    fn ask(&mut self, start: u64, end: Option<u64>) -> io::Result<()> {
+        let len = self.origin.bytes.len();
+        let bound = |offset: u64| usize::try_from(offset).unwrap_or(len).min(len);
+        (self.at, self.end) = (bound(start), end.map_or(len, bound));
+        Ok(())
+    }
+
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.pause = !self.pause;
+        if self.pause {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let n = buf.len().min(self.end - self.at).min(700);
+        if (self.at + n) as u64 > self.origin.breaks_at {
+            return Err(io::ErrorKind::ConnectionReset.into());
+        }
+        buf[..n].copy_from_slice(&self.origin.bytes[self.at..self.at + n]);
+        self.at += n;
+        Ok(n)
+    }
+}
+
+fn content(len: usize) -> Vec<u8> {
+    let mut random = SplitMix64::new(7);
+    (0..len)
+        .map(|_| random.next_u64().to_le_bytes()[0])
+        .collect()
+}
+
+fn ranges(text: &str) -> RangeSet {
+    RangeSet::parse(text).unwrap()
+}
+
+fn plan(missing: Option<&str>, origin: u64) -> PullPlan {
+    PullPlan {
+        origin,
+        missing: missing.map(ranges),
+        piece: 4096,
+        view: None,
+    }
+}
+
+fn settings(streams: usize, sum: Option<Algorithm>) -> Settings {
+    Settings {
+        streams,
+        sum,
+        ..Settings::default()
+    }
+}
+
+fn digest(algorithm: Algorithm, bytes: &[u8]) -> String {
+    let mut digest = Digest::new(algorithm);
+    digest.update(bytes);
+    digest.finish()
+}
+
+fn sink() -> (MemorySink, Arc<dyn Sink>) {
+    let sink = MemorySink::new(1 << 20, "sink");
+    let shared: Arc<dyn Sink> = Arc::new(sink.clone());
+    (sink, shared)
+}
+
+#[test]
+fn several_readers_bring_every_missing_byte_and_nothing_else() {
+    let origin = Slow::new(100_000);
+    let (memory, shared) = sink();
+    let control = Arc::new(Control::new());
+    let plan = plan(Some("0-30000,50000-90000"), 1000);
+    let report = run(&origin, &shared, &plan, &settings(3, None), &control).unwrap();
+    assert_eq!(report.bytes, 70_000);
+    assert_eq!(report.stored, ranges("0-30000,50000-90000"));
+    assert_eq!(origin.readers.load(Ordering::Relaxed), 3);
+    let bytes = memory.bytes();
+    assert_eq!(bytes[..30_000], origin.bytes[1000..31_000]);
+    assert!(bytes[30_000..50_000].iter().all(|b| *b == 0));
+    assert_eq!(bytes[50_000..90_000], origin.bytes[51_000..91_000]);
+}
+
+#[test]
+fn sums_of_all_kinds_are_those_of_the_bytes() {
+    let origin = Slow::new(60_000);
+    for algorithm in [Algorithm::Crc32c, Algorithm::Md5, Algorithm::Blake3] {
+        for streams in [1, 4] {
+            let (_, shared) = sink();
+            let plan = PullPlan {
+                view: shared.reread().map(|view| (view, 0)),
+                ..plan(Some("0-60000"), 0)
+            };
+            let settings = settings(streams, Some(algorithm));
+            let report = run(&origin, &shared, &plan, &settings, &Arc::default()).unwrap();
+            let wanted = digest(algorithm, &origin.bytes);
+            assert_eq!(report.digest, Some(wanted), "{algorithm:?} {streams}");
+        }
+    }
+}
+
+#[test]
+fn an_unknown_end_is_read_to() {
+    let origin = Slow::new(10_000);
+    let (memory, shared) = sink();
+    let settings = settings(8, Some(Algorithm::Crc32c));
+    let report = run(&origin, &shared, &plan(None, 0), &settings, &Arc::default()).unwrap();
+    assert_eq!(memory.take(), origin.bytes);
+    assert_eq!(report.bytes, 10_000);
+    assert_eq!(origin.readers.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn an_origin_that_ends_early_or_breaks_fails_and_what_came_is_noted() {
+    let short = Slow::new(10_000);
+    let (_, shared) = sink();
+    let control = Arc::new(Control::new());
+    let failed = run(
+        &short,
+        &shared,
+        &plan(Some("0-20000"), 0),
+        &settings(1, None),
+        &control,
+    );
+    assert!(
+        matches!(failed, Err(DataError::Shrunk { at: 10_000, .. })),
+        "{failed:?}"
+    );
+    assert_eq!(control.stored(), ranges("0-10000"));
+    let broken = Slow {
+        breaks_at: 5000,
+        ..Slow::new(10_000)
+    };
+    let failed = run(
+        &broken,
+        &shared,
+        &plan(Some("0-10000"), 0),
+        &settings(2, None),
+        &Arc::default(),
+    );
+    assert!(matches!(failed, Err(DataError::Read { .. })), "{failed:?}");
+}
+
+#[test]
+fn silence_is_a_stall_and_cancelling_an_abort() {
+    #[derive(Debug)]
+    struct Silent;
+    impl Origin for Silent {
+        fn name(&self) -> String {
+            "silent".to_owned()
+        }
+        fn reader(&self) -> io::Result<Box<dyn Reader + '_>> {
+            Ok(Box::new(Self))
+        }
+    }
+    impl Reader for Silent {
+        fn ask(&mut self, _: u64, _: Option<u64>) -> io::Result<()> {
+            Ok(())
+        }
+        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            Err(io::ErrorKind::WouldBlock.into())
+        }
+    }
+    let (_, shared) = sink();
+    let mut hasty = settings(2, None);
+    hasty.options.stall = std::time::Duration::from_millis(50);
+    let failed = run(
+        &Silent,
+        &shared,
+        &plan(Some("0-9000"), 0),
+        &hasty,
+        &Arc::default(),
+    );
+    assert!(
+        matches!(failed, Err(DataError::Stalled { .. })),
+        "{failed:?}"
+    );
+    let control = Arc::new(Control::new());
+    control.cancel();
+    let failed = run(
+        &Silent,
+        &shared,
+        &plan(Some("0-9000"), 0),
+        &settings(1, None),
+        &control,
+    );
+    assert!(matches!(failed, Err(DataError::Aborted)), "{failed:?}");
+}
+
+#[test]
+fn a_file_is_copied_by_the_kernel_or_through_memory_to_the_same_bytes() {
+    use std::io::Write;
+    use std::os::unix::fs::FileExt;
+
+    use crate::store::file::{FileSink, FileSource};
+
+    let bytes = content(300_000);
+    let mut from = tempfile::tempfile().unwrap();
+    from.write_all(&bytes).unwrap();
+    let source: Arc<dyn Source> = Arc::new(FileSource::new(from, "from").unwrap());
+    for sum in [None, Some(Algorithm::Crc32c), Some(Algorithm::Sha256)] {
+        let to = tempfile::tempfile().unwrap();
+        let sink: Arc<dyn Sink> = Arc::new(FileSink::new(to.try_clone().unwrap(), "to").unwrap());
+        let plan = PullPlan {
+            view: Some((Arc::clone(&source), 10_000)),
+            ..plan(Some("0-290000"), 10_000)
+        };
+        let report = run(
+            &Files(Arc::clone(&source)),
+            &sink,
+            &plan,
+            &settings(2, sum),
+            &Arc::default(),
+        );
+        let mut copy = vec![0; 290_000];
+        to.read_exact_at(&mut copy, 0).unwrap();
+        assert_eq!(copy, bytes[10_000..]);
+        let wanted = sum.map(|algorithm| digest(algorithm, &copy));
+        assert_eq!(report.unwrap().digest, wanted);
+    }
+}
+
+#[test]
+fn what_the_file_system_cannot_share_is_left_as_it_was() {
+    let source = MemorySource::new(&b"abc"[..], "m");
+    let sink = MemorySink::new(10, "m");
+    assert!(!clone_whole(&source, &sink).unwrap());
+    assert!(sink.take().is_empty());
+}
