@@ -19,6 +19,7 @@ mod remove;
 mod retry;
 mod sample;
 pub mod session;
+mod storage;
 mod trace;
 pub mod transfer;
 mod tree;

@@ -60,6 +60,16 @@ impl std::fmt::Debug for Server {
     }
 }
 
+/// For messages.
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Here | Self::Pipe => f.write_str("this machine"),
+            Self::Server(server) => server.fmt(f),
+        }
+    }
+}
+
 /// `scheme://[user@]host[:port]`, never with a password.
 impl std::fmt::Display for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -98,7 +108,55 @@ pub enum Location {
     },
 }
 
+/// Whom a session is opened with to reach a location.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Place {
+    /// This machine's files.
+    Here,
+    /// Standard input and output.
+    Pipe,
+    /// A server, as a user of it.
+    Server(Server),
+}
+
+impl Place {
+    /// Somebody else keeps the files; a session with it is had over the network.
+    pub(crate) fn is_server(&self) -> bool {
+        matches!(self, Self::Server(_))
+    }
+}
+
 impl Location {
+    /// Whom to ask for it.
+    pub(crate) fn place(&self) -> Place {
+        match self {
+            Self::Local(_) => Place::Here,
+            Self::Pipe => Place::Pipe,
+            Self::Remote { server, .. } => Place::Server(server.clone()),
+        }
+    }
+
+    /// Its path there.
+    pub(crate) fn path(&self) -> &[u8] {
+        match self {
+            Self::Local(path) => path.as_os_str().as_bytes(),
+            Self::Pipe => b"",
+            Self::Remote { path, .. } => path,
+        }
+    }
+
+    /// The same place with another path.
+    pub(crate) fn with_path(&self, path: Vec<u8>) -> Self {
+        match self {
+            Self::Local(_) => Self::Local(PathBuf::from(OsString::from_vec(path))),
+            Self::Pipe => Self::Pipe,
+            Self::Remote { server, .. } => Self::Remote {
+                server: server.clone(),
+                path,
+            },
+        }
+    }
+
     /// Reads a command-line argument. Passwords that the URL does not name come from the
     /// environment and ~/.netrc.
     pub fn parse(text: &str) -> Result<Self, Failure> {

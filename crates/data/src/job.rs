@@ -144,6 +144,8 @@ pub struct Report {
     /// Lower-case hex digest of what passed, if `sum` was set and everything from 0 on without
     /// gaps passed (or, for algorithms that combine, the bytes in ascending offset order).
     pub digest: Option<String>,
+    /// The store shares the source's blocks: nothing was moved that could differ ([`crate::pull::share`]).
+    pub shared: bool,
     /// Kernel's view.
     pub wire: WireStats,
     /// From the first connection to the last byte.

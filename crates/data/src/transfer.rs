@@ -264,6 +264,7 @@ impl Transfer {
                 bytes: self.moved.into_inner(),
                 stored: self.control.stored(),
                 digest,
+                shared: false,
                 wire,
                 remark: locked(&self.remark).take(),
                 verdict: locked(&self.verdict).take(),

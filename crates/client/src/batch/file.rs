@@ -1,18 +1,13 @@
-//! One file of a batch: which kind of copy it is, and what is there already.
+//! One file of a batch: its turn, and what is there already.
 
-use std::fs;
-use std::path::Path;
+use proto::listing::Kind;
 
-use super::between::Between;
-use super::get::Get;
-use super::meter::FileMeter;
+use super::copying::FileCopy;
 use super::persist::persist;
 use super::plan::Item;
-use super::put::Put;
-use super::{Context, Outcome, here};
+use super::{Context, Outcome};
 use crate::Failure;
 use crate::location::Location;
-use crate::partial::Target;
 use crate::tree::Facts;
 
 /// Copies one file. A failure comes with the bytes that were moved in vain. With `--wait`, each look at
@@ -26,7 +21,8 @@ pub(super) async fn copy(ctx: &Context, item: &Item) -> Result<Outcome, (u64, Fa
         {
             return Ok(outcome);
         }
-        match move_file(ctx, item, &meter).await {
+        let mut copy = FileCopy::new(ctx, item, &meter);
+        match persist(ctx, &item.source.display(), &meter, &mut copy).await {
             Err(failure) if failure.is_occupied() && ctx.options.wait => {
                 ctx.wait_for_turn(&failure, waited).await;
                 waited += 1;
@@ -36,58 +32,25 @@ pub(super) async fn copy(ctx: &Context, item: &Item) -> Result<Outcome, (u64, Fa
     }
 }
 
-async fn move_file(ctx: &Context, item: &Item, meter: &FileMeter) -> Result<Outcome, Failure> {
-    let shown = item.source.display();
-    match (&item.source, &item.destination) {
-        (
-            Location::Remote { server, path },
-            Location::Remote {
-                server: to,
-                path: to_path,
-            },
-        ) => {
-            let mut job = Between::new(ctx, item, (server, path), (to, to_path), meter)?;
-            persist(ctx, &shown, meter, &mut job).await
-        }
-        (_, Location::Remote { server, path }) => {
-            let mut job = Put::new(ctx, item, (server, path), meter)?;
-            persist(ctx, &shown, meter, &mut job).await
-        }
-        (Location::Remote { server, path }, destination) => {
-            let target = target(destination)?;
-            let mut job = Get::new(ctx, item, (server, path), &target, meter)?;
-            persist(ctx, &shown, meter, &mut job).await
-        }
-        (_, destination) => {
-            let target = target(destination)?;
-            here::copy(ctx, item, &target, meter).await
-        }
-    }
-}
-
-fn target(destination: &Location) -> Result<Target, Failure> {
-    match destination {
-        Location::Local(path) => Target::at(path),
-        _ => Target::stdout(),
-    }
-}
-
 /// `--keep-existing`: a destination that exists is left alone, whatever it holds. One that does not
 /// look like the source is named in a warning.
 async fn existing(ctx: &Context, item: &Item) -> Result<Option<Outcome>, Failure> {
-    let there = match &item.destination {
-        Location::Pipe => None,
-        Location::Local(path) => local_facts(path),
-        Location::Remote { server, path } => {
-            let mut session = ctx.session_for(server, Some(path)).await?;
-            let result = session.stat(path).await;
-            ctx.give_back(server, session, &result);
-            match result {
-                Ok(entry) => Some(Facts::of(&entry)),
-                Err(failure) if failure.transient => return Err(failure),
-                Err(_) => None,
-            }
-        }
+    if item.destination == Location::Pipe {
+        return Ok(None);
+    }
+    let (place, path) = (item.destination.place(), item.destination.path());
+    let mut session = ctx.session_for(&place, Some(path)).await?;
+    let result = session.stat(path).await;
+    ctx.give_back(&place, session, &result);
+    let there = match result {
+        Ok(entry) => match entry.kind {
+            Kind::File => Some(Facts::of(&entry)),
+            // It leads nowhere, and a copy would replace it.
+            Kind::SymLink => Some(Facts::default()),
+            _ => None,
+        },
+        Err(failure) if failure.transient => return Err(failure),
+        Err(_) => None,
     };
     let Some(there) = there else {
         return Ok(None);
@@ -111,14 +74,6 @@ fn difference(source: Facts, there: Facts) -> Option<&'static str> {
     let older = source.modified.zip(there.modified);
     let older = older.is_some_and(|(source, there)| there.0 < source.0);
     older.then_some("is older than")
-}
-
-/// Of what is at a local path: a file, or a link to nowhere, which a copy would replace.
-fn local_facts(path: &Path) -> Option<Facts> {
-    match fs::metadata(path) {
-        Ok(meta) => meta.is_file().then(|| Facts::of_local(&meta)),
-        Err(_) => fs::symlink_metadata(path).ok().map(|_| Facts::default()),
-    }
 }
 
 #[cfg(test)]

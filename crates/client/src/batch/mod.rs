@@ -12,20 +12,19 @@ use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
 use crate::credentials::ignored_netrc;
-use crate::location::{Location, Server};
+use crate::location::{Location, Place};
 use crate::partial::Partial;
 use crate::retry::Retries;
-use crate::session::Session;
+use crate::storage::Access;
+use crate::storage::contract::Storage;
 use crate::trace::Trace;
 use crate::tree::Facts;
 use crate::{CopyOptions, Event, Exit, Failure, Observer, Summary};
 
-mod between;
+mod copying;
 mod disk;
+mod download;
 mod file;
-mod get;
-mod here;
-mod in_place;
 mod keep;
 mod measured;
 mod meter;
@@ -33,7 +32,8 @@ mod persist;
 pub(crate) mod plan;
 pub(crate) mod pool;
 mod prove;
-mod put;
+mod receiving;
+mod relay;
 mod request;
 mod resume;
 mod silent;
@@ -73,9 +73,11 @@ impl Context {
     pub(crate) fn new(options: CopyOptions, observer: Arc<dyn Observer>) -> Result<Self, Failure> {
         let trace = options.trace.as_deref().map(Trace::create).transpose()?;
         Ok(Self {
-            pool: Arc::new(
-                Pool::new(options.transfer.stall).allow_foreign_data(options.foreign_data),
-            ),
+            pool: Arc::new(Pool::new(Access {
+                timeout: options.transfer.stall,
+                foreign_data: options.foreign_data,
+                sync_policy: options.sync_policy,
+            })),
             meter: Arc::default(),
             trace,
             seed: RandomState::new().hash_one(std::process::id()),
@@ -87,19 +89,19 @@ impl Context {
     }
 
     /// A session for planning: lost connections are tried again as for transfers.
-    pub(crate) async fn session(&self, server: &Server) -> Result<Session, Failure> {
-        self.session_for(server, None).await
+    pub(crate) async fn session(&self, place: &Place) -> Result<Box<dyn Storage>, Failure> {
+        self.session_for(place, None).await
     }
 
     /// As [`Context::session`], for somebody who will ask for the facts of `look_at` first.
     pub(crate) async fn session_for(
         &self,
-        server: &Server,
+        place: &Place,
         look_at: Option<&[u8]>,
-    ) -> Result<Session, Failure> {
+    ) -> Result<Box<dyn Storage>, Failure> {
         let mut retries = Retries::new(self.options.retries, self.seed);
         loop {
-            let failure = match self.pool.take_for(server, look_at).await {
+            let failure = match self.pool.take_for(place, look_at).await {
                 Ok(session) => return Ok(session),
                 Err(failure) => failure,
             };
@@ -107,7 +109,7 @@ impl Context {
                 return Err(failure);
             };
             self.observer.event(Event::Retrying {
-                source: server.to_string(),
+                source: place.to_string(),
                 reason: failure.message,
                 attempt,
                 after,
@@ -170,18 +172,18 @@ impl Context {
 
     /// Keeps a session that is still in order: after success, and after a refusal that left
     /// nothing running.
-    fn give_back<T>(&self, server: &Server, session: Session, result: &Result<T, Failure>) {
+    fn give_back<T>(&self, place: &Place, session: Box<dyn Storage>, result: &Result<T, Failure>) {
         let in_order = result.as_ref().err().is_none_or(|failure| {
             !failure.transient && matches!(failure.exit, Exit::NotFound | Exit::Refused)
         });
         if in_order {
-            self.pool.give(server, session);
+            self.pool.give(place, session);
         } else if result
             .as_ref()
             .is_err_and(|f| f.transient && !f.is_occupied())
         {
             // Whatever cut this session off has probably cut the idle ones off, too.
-            self.pool.forget(server);
+            self.pool.forget(place);
         }
     }
 }

@@ -8,13 +8,13 @@
 use std::path::Path;
 
 use proto::checksum::Algorithm;
-use proto::feature::Features;
 use proto::ranges::{ByteRange, RangeSet};
 
 use super::Context;
 use super::prove::prove;
 use super::sums::{End, agree, partial_algorithm, spots_agree};
 use crate::journal::{self, Identity, Place};
+use crate::storage::contract::Sums;
 use crate::{Failure, Verify};
 
 /// What is there from an earlier run.
@@ -36,7 +36,7 @@ pub(super) struct Leftover<'a> {
 pub(super) async fn usable(
     ctx: &Context,
     leftover: &Leftover<'_>,
-    servers: &[&Features],
+    ends: &[&Sums],
     source: &mut End<'_>,
     destination: &mut End<'_>,
 ) -> Result<RangeSet, Failure> {
@@ -50,7 +50,7 @@ pub(super) async fn usable(
         let doubt = "nothing tells whether the server confirmed its end";
         return Ok(start_over(ctx, leftover, doubt));
     }
-    let algorithm = partial_algorithm(servers);
+    let algorithm = partial_algorithm(ends);
     let Some(algorithm) = algorithm else {
         if claim.safe.is_empty() && claim.unproved.is_empty() {
             return Ok(claim.safe);

@@ -1,4 +1,4 @@
-//! The remote file that a put or a third-party copy writes: under a partial name until it is whole.
+//! A destination that a place stores by its name: under a partial name until it is whole.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,13 +7,12 @@ use proto::listing::Kind;
 use proto::ranges::RangeSet;
 
 use super::keep::{Kept, after_failure};
-use super::request::Span;
 use super::{Context, Item};
 use crate::journal::{self, Journal, State};
-use crate::location::Server;
+use crate::location::Place;
 use crate::own::Stand;
 use crate::partial::{own_remote, partial_path, state_journal};
-use crate::session::Session;
+use crate::storage::contract::{Storage, Sums};
 use crate::transfer::Confirmation;
 use crate::tree::Facts;
 use crate::{Exit, Failure};
@@ -26,7 +25,7 @@ const RESUMABLE: u64 = 1 << 20;
 
 /// The destination on a server, over all attempts.
 pub(super) struct Upload<'a> {
-    pub(super) server: &'a Server,
+    pub(super) place: Place,
     /// The name that it will have.
     path: &'a [u8],
     /// The name that it has until then; `None` where the server does not rename.
@@ -45,6 +44,8 @@ pub(super) struct Upload<'a> {
     pub(super) marked: Arc<Mutex<RangeSet>>,
     /// Bytes are stored strictly in order: the remote size tells what is there.
     in_order: bool,
+    /// What an attempt left can be gone on with.
+    goes_on: bool,
     /// The last attempt, if its bytes came from here.
     control: Option<Arc<Control>>,
     /// The last attempt broke off, which leaves more at the server than it told.
@@ -80,11 +81,11 @@ pub(super) enum Finish {
 
 impl<'a> Upload<'a> {
     /// Nothing done yet.
-    pub(super) fn new(ctx: &Context, server: &'a Server, path: &'a [u8], shown: String) -> Self {
+    pub(super) fn new(ctx: &Context, place: Place, path: &'a [u8], shown: String) -> Self {
         Self {
-            server,
+            aside: ctx.pool.renames(&place).then(|| partial_path(path)),
+            place,
             path,
-            aside: ctx.pool.renames(server).then(|| partial_path(path)),
             kept: None,
             replaced: None,
             shown,
@@ -92,6 +93,7 @@ impl<'a> Upload<'a> {
             have: RangeSet::new(),
             marked: Arc::default(),
             in_order: false,
+            goes_on: true,
             control: None,
             cut: false,
             refused: false,
@@ -131,9 +133,23 @@ impl<'a> Upload<'a> {
         }
     }
 
-    /// An attempt begins that sends from here.
-    pub(super) fn begin(&mut self, control: &Arc<Control>) {
-        self.control = Some(Arc::clone(control));
+    /// Whether what an attempt left can be gone on with, from any byte.
+    pub(super) fn goes_on(&mut self, goes_on: bool) {
+        self.goes_on = goes_on;
+    }
+
+    /// An attempt begins; `passing`: its bytes pass this machine.
+    pub(super) fn begin(&mut self, control: &Arc<Control>, passing: bool) {
+        self.control = passing.then(|| Arc::clone(control));
+    }
+
+    /// The checksums that the place will have of the stored file.
+    pub(super) async fn sums(&self, session: &mut dyn Storage) -> Result<Sums, Failure> {
+        match session.sums(&self.store_path()).await {
+            // It is not there yet.
+            Err(missing) if missing.exit == Exit::NotFound => Ok(Sums::default()),
+            sums => sums,
+        }
     }
 
     /// Whether an interrupted attempt leaves a file whose size tells what is there.
@@ -207,7 +223,7 @@ impl<'a> Upload<'a> {
         &self,
         ctx: &Context,
         size: Option<u64>,
-        session: &mut Session,
+        session: &mut dyn Storage,
     ) -> Result<Option<Facts>, Failure> {
         if !ctx.options.resume || self.prepared || self.distrust || size.is_none() {
             return Ok(None);
@@ -259,15 +275,10 @@ impl<'a> Upload<'a> {
         true
     }
 
-    /// Whether everything is there already.
-    pub(super) fn is_whole(&self, span: Span) -> bool {
-        !self.have.is_empty() && span.size.is_some_and(|size| self.have.contains(0, size))
-    }
-
     /// Compares the size at the server with `expected`; `false` when the server does not tell it.
     pub(super) async fn check_size(
         &self,
-        session: &mut Session,
+        session: &mut dyn Storage,
         expected: u64,
     ) -> Result<bool, Failure> {
         let entry = session.stat(&self.store_path()).await?;
@@ -304,7 +315,7 @@ impl<'a> Upload<'a> {
 }
 
 /// Facts of a remote file; `None` when there is none or it cannot be seen.
-async fn facts(session: &mut Session, path: &[u8]) -> Result<Option<Facts>, Failure> {
+async fn facts(session: &mut dyn Storage, path: &[u8]) -> Result<Option<Facts>, Failure> {
     match session.stat(path).await {
         Ok(entry) if entry.kind == Kind::File => Ok(Some(Facts::of(&entry))),
         Err(failure) if failure.transient => Err(failure),

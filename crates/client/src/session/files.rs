@@ -6,35 +6,8 @@ use proto::timestamp::Timestamp;
 
 use super::replies::{self, Cause, cause};
 use super::{Session, shown};
+use crate::storage::contract::{NotRenamed, Refused};
 use crate::{Exit, Failure};
-
-/// Why a file did not get its name.
-#[derive(Debug)]
-pub(crate) struct NotRenamed {
-    pub(crate) failure: Failure,
-    pub(crate) refused: Refused,
-}
-
-/// Which of the two commands of a renaming was refused. Only a refused RNTO says anything of the new
-/// name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refused {
-    /// RNFR: for the old name, or for renaming at all. Also what was lost before an answer.
-    Source,
-    /// RNTO, with 550, 553 or 521 and a reason that may be that the new name is taken.
-    TakenPerhaps,
-    /// RNTO, for a reason of its own: rights, room, a missing directory.
-    Target,
-}
-
-impl From<Failure> for NotRenamed {
-    fn from(failure: Failure) -> Self {
-        Self {
-            failure,
-            refused: Refused::Source,
-        }
-    }
-}
 
 impl Session {
     /// MKD; `Ok(false)` when it exists already.

@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 
 use super::replies::{self, Cause, cause};
 use super::{Session, shown};
+use crate::storage::contract::Visit;
 use crate::transfer::exchange::{Exchange, Job};
 use crate::transfer::prepare::{Ends, Prepared};
 use crate::transfer::told::Told;
@@ -39,9 +40,6 @@ const PASSED_ON: Bounds = Bounds {
 
 /// Batches of entries on their way from the data connection to who takes them.
 const BATCHES: usize = 4;
-
-/// Takes entries one by one; breaks when it has enough.
-pub(crate) type Visit<'v> = dyn FnMut(RemoteEntry) -> ControlFlow<()> + Send + 'v;
 
 /// What a listing command gave.
 enum Listing {

@@ -30,7 +30,6 @@ mod right_sizing;
 mod stat;
 
 use control::ControlChannel;
-pub(crate) use list::Visit;
 
 /// How long QUIT may take.
 const FAREWELL: Duration = Duration::from_secs(2);

@@ -74,7 +74,7 @@ impl Told<'_> {
 
 /// Adds the ranges of a 111 reply; whether they tell of new bytes. A server may send such replies
 /// without end: what comes beyond [`MAX_RANGES`] is left out, and is only sent again after a cut.
-pub(super) fn keep_marked(marked: &Mutex<RangeSet>, ranges: &RangeSet) -> bool {
+pub(crate) fn keep_marked(marked: &Mutex<RangeSet>, ranges: &RangeSet) -> bool {
     let mut marked = marked.lock().unwrap_or_else(PoisonError::into_inner);
     let before = marked.bytes();
     if marked.count() + ranges.count() <= MAX_RANGES {

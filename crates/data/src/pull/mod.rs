@@ -21,7 +21,7 @@ use crate::store::{Sink, Source};
 use crate::sum::{Sum, Tap};
 use crate::transfer::Transfer;
 
-pub use local::{Files, clone_whole};
+pub use local::{Files, share};
 
 /// Something that bytes are asked of.
 pub trait Origin: Send + Sync {

@@ -1,19 +1,13 @@
 //! Names of locations, and whether two of them are the same place.
 
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::location::{Location, Server};
 use crate::partial;
 
-/// Whether a local path was written with a trailing `/`.
-pub(crate) fn has_slash(path: &Path) -> bool {
-    path.as_os_str().as_bytes().ends_with(b"/")
-}
-
-/// A remote path without trailing slashes; the root stays `/`.
+/// A path without trailing slashes; the root stays `/`.
 pub(crate) fn trimmed(path: &[u8]) -> &[u8] {
     let end = path.iter().rposition(|b| *b != b'/').map_or(1, |i| i + 1);
     &path[..end.min(path.len())]

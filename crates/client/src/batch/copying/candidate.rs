@@ -1,7 +1,7 @@
 //! `--resume` onto a destination that has its final name and the source's size: a run that was
 //! killed after the rename, or a copy made before. It is compared, not moved again.
 
-use super::sums::End;
+use super::super::sums::End;
 use crate::Failure;
 use crate::tree::Facts;
 use crate::verify::Check;

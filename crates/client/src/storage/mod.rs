@@ -1,0 +1,61 @@
+//! Places that keep files: the contract ([`contract`]), and everything that fulfils it.
+
+use std::time::Duration;
+
+use data::store::durability::SyncPolicy;
+
+use crate::Failure;
+use crate::location::{Place, Scheme, Server};
+use crate::session::{Opening, Session};
+
+pub(crate) mod contract;
+mod files;
+mod ftp;
+pub(crate) mod within;
+
+use contract::Storage;
+use files::{Files, Pipes};
+
+/// How sessions with all places are opened.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Access {
+    /// Longest wait for an answer.
+    pub(crate) timeout: Duration,
+    /// Data connections may be with other hosts than a server's own.
+    pub(crate) foreign_data: bool,
+    /// How names that are made on this machine get to disk.
+    pub(crate) sync_policy: SyncPolicy,
+}
+
+impl Access {
+    /// A session with a place, ready to be asked. `opening` says how it begins with a server.
+    ///
+    /// # Errors
+    /// `Unreachable` when a server cannot be found (final) or reached (transient); `Refused` when the
+    /// login is refused.
+    pub(crate) async fn open(
+        self,
+        place: &Place,
+        opening: Opening<'_>,
+    ) -> Result<Box<dyn Storage>, Failure> {
+        match place {
+            Place::Here => Ok(Box::new(Files::new(self.sync_policy))),
+            Place::Pipe => Ok(Box::new(Pipes)),
+            Place::Server(server) => self.open_server(server, opening).await,
+        }
+    }
+
+    async fn open_server(
+        self,
+        server: &Server,
+        opening: Opening<'_>,
+    ) -> Result<Box<dyn Storage>, Failure> {
+        match server.scheme {
+            Scheme::Ftp | Scheme::Gsiftp => {
+                let mut session = Session::begin(server, self.timeout, opening).await?;
+                session.allow_foreign_data(self.foreign_data);
+                Ok(Box::new(session))
+            }
+        }
+    }
+}
