@@ -34,6 +34,9 @@ pub enum Scheme {
     Ftp,
     /// `gsiftp:`
     Gsiftp,
+    /// `memory:`
+    #[cfg(test)]
+    Memory,
 }
 
 impl Scheme {
@@ -42,6 +45,8 @@ impl Scheme {
         match self {
             Self::Ftp => "ftp",
             Self::Gsiftp => "gsiftp",
+            #[cfg(test)]
+            Self::Memory => "memory",
         }
     }
 
@@ -50,6 +55,8 @@ impl Scheme {
         match self {
             Self::Ftp => 21,
             Self::Gsiftp => 2811,
+            #[cfg(test)]
+            Self::Memory => 1,
         }
     }
 }
@@ -182,6 +189,8 @@ impl Location {
             "file" => parse_file(rest, text),
             "ftp" => parse_server(Scheme::Ftp, rest, text, find),
             "gsiftp" => parse_server(Scheme::Gsiftp, rest, text, find),
+            #[cfg(test)]
+            "memory" => parse_server(Scheme::Memory, rest, text, find),
             _ if !rest.starts_with("//") => local(text.as_bytes().to_vec(), text),
             other => Err(usage(format!(
                 "{other}: is not spoken by this version, which knows ftp:, gsiftp:, file: and \

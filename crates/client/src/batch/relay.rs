@@ -56,7 +56,7 @@ pub(super) async fn copy(
         ..spec.clone()
     };
     let fetch = async {
-        let _tells = Tells(Arc::clone(&pipe));
+        let _tells = Tells(Arc::clone(&pipe), Side::Fetching);
         let fetched = from
             .storage
             .fetch(from.path, Arc::new(mouth), &fetch_spec, &fetching)
@@ -71,7 +71,7 @@ pub(super) async fn copy(
         ..spec.clone()
     };
     let store = async {
-        let _tells = Tells(Arc::clone(&pipe));
+        let _tells = Tells(Arc::clone(&pipe), Side::Storing);
         let source: Arc<dyn Source> = Arc::new(Spout(Arc::clone(&pipe)));
         to.storage
             .store(source, to.path, &store_spec, control)
@@ -86,9 +86,9 @@ pub(super) async fn copy(
             Ok(stored)
         }
         // One end that breaks takes the other with it: the reason is the one that is not the pipe's.
-        (Err(fetching), Err(storing)) => Err(match pipe.broken_by_reader() {
-            true => storing,
-            false => fetching,
+        (Err(fetching), Err(storing)) => Err(match pipe.first_gone() {
+            Some(Side::Storing) => storing,
+            _ => fetching,
         }),
         (Err(failure), _) | (_, Err(failure)) => Err(failure),
     }
@@ -103,12 +103,19 @@ impl Drop for Stop {
     }
 }
 
-/// Tells the other end that this one is gone.
-struct Tells(Arc<Pipe>);
+/// One of the two that use the pipe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Fetching,
+    Storing,
+}
+
+/// Tells the other side that this one is gone.
+struct Tells(Arc<Pipe>, Side);
 
 impl Drop for Tells {
     fn drop(&mut self) {
-        self.0.end();
+        self.0.end(self.1);
     }
 }
 
@@ -128,10 +135,8 @@ struct State {
     read: u64,
     /// All has been written.
     whole: bool,
-    /// One of the ends is gone.
-    ended: bool,
-    /// The reader was the first to go.
-    reader_first: bool,
+    /// The side that went first, before all was written.
+    gone: Option<Side>,
 }
 
 impl Pipe {
@@ -157,18 +162,17 @@ impl Pipe {
         self.changed.notify_all();
     }
 
-    fn end(&self) {
+    fn end(&self, side: Side) {
         let mut state = self.lock();
-        if !state.ended && !state.whole {
-            state.reader_first = !state.bytes.is_empty();
+        if !state.whole {
+            state.gone.get_or_insert(side);
         }
-        state.ended = true;
         drop(state);
         self.changed.notify_all();
     }
 
-    fn broken_by_reader(&self) -> bool {
-        self.lock().reader_first
+    fn first_gone(&self) -> Option<Side> {
+        self.lock().gone
     }
 }
 
@@ -192,7 +196,7 @@ impl Sink for Mouth {
             return Err(out_of_order(offset, state.written));
         }
         while !buf.is_empty() {
-            if state.ended {
+            if state.gone.is_some() {
                 return Err(io::ErrorKind::BrokenPipe.into());
             }
             let room = ROOM.saturating_sub(state.bytes.len()).min(buf.len());
@@ -246,7 +250,7 @@ impl Source for Spout {
             if state.whole {
                 return Ok(0);
             }
-            if state.ended {
+            if state.gone.is_some() {
                 return Err(io::ErrorKind::BrokenPipe.into());
             }
             state = self.0.wait(state);

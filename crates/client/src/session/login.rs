@@ -159,10 +159,7 @@ fn password(server: &Server) -> Command {
 
 /// The form that globus servers expect: `scheme=ftp;appname="...";appver="...";`.
 fn client_info(scheme: Scheme) -> Command {
-    let scheme = match scheme {
-        Scheme::Ftp => "ftp",
-        Scheme::Gsiftp => "gsiftp",
-    };
+    let scheme = scheme.name();
     Command::Site(Site::ClientInfo(format!(
         "scheme={scheme};appname=\"longhaul\";appver=\"{}\";",
         env!("CARGO_PKG_VERSION")

@@ -8,9 +8,13 @@ use crate::Failure;
 use crate::location::{Place, Scheme, Server};
 use crate::session::{Opening, Session};
 
+#[cfg(test)]
+pub(crate) mod conformance;
 pub(crate) mod contract;
 mod files;
 mod ftp;
+#[cfg(test)]
+pub(crate) mod memory;
 pub(crate) mod within;
 
 use contract::Storage;
@@ -56,6 +60,11 @@ impl Access {
                 session.allow_foreign_data(self.foreign_data);
                 Ok(Box::new(session))
             }
+            #[cfg(test)]
+            Scheme::Memory => Ok(Box::new(memory::Memory::open(&server.host))),
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

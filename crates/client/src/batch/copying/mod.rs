@@ -398,3 +398,6 @@ impl<'a> FileCopy<'a> {
         !self.consumed
     }
 }
+
+#[cfg(test)]
+mod tests;
