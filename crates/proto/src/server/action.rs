@@ -125,7 +125,7 @@ pub enum FileRequest {
 pub struct ListRequest {
     /// Directory or file.
     pub path: VPath,
-    /// Glob of the last component (LIST only): `path` is then the directory.
+    /// [`Pattern`](crate::pattern::Pattern) of the last component (LIST only): `path` is then the directory.
     pub pattern: Option<Vec<u8>>,
     /// How to write each entry.
     pub form: ListForm,

@@ -20,7 +20,6 @@ mod identity;
 mod list;
 mod names;
 mod open;
-mod pattern;
 mod remove;
 mod resolve;
 mod sync;
@@ -31,7 +30,6 @@ mod tests;
 pub use error::StoreError;
 pub use identity::{Identity, file_clock};
 pub use open::Writable;
-pub use pattern::Pattern;
 
 /// Directories below directories that a recursive operation enters. Each level costs a
 /// descriptor while it lasts.
