@@ -1,8 +1,8 @@
 //! Work on files in progress: what its answer becomes.
 
 use super::Action;
-use super::aborts::Aborts;
 use super::replies::{self, Subject};
+use super::running::Aborts;
 use crate::path::VPath;
 use crate::reply::Reply;
 
