@@ -264,10 +264,17 @@ impl Drop for Running {
     }
 }
 
-/// What a transfer has moved by now.
+/// Time of day that markers carry: seconds since 1970 (UTC), with a fraction; 0 before.
+pub(crate) fn seconds_since_1970() -> f64 {
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0.0, |since| since.as_secs_f64())
+}
+
+/// Progress of a transfer by now.
 fn progress(control: &Control) -> Progress {
     Progress {
-        now: crate::clock::seconds_since_1970(),
+        now: seconds_since_1970(),
         bytes: control.bytes(),
         stored: control.safe(),
     }
