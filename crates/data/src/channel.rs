@@ -14,7 +14,6 @@ use socket2::Socket;
 use crate::budget::{Permit, StreamBudget};
 use crate::connect::{Attempt, Connected, accept_one, connect_all, dial_until};
 use crate::error::DataError;
-pub use crate::host::same_host;
 use crate::job::Settings;
 use crate::listen::bind_any;
 pub use crate::listen::{Accept, ListenOptions};

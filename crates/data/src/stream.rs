@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
+use proto::address::same_host;
 use rustix::event::PollFlags;
 use socket2::{Socket, TcpKeepalive};
 
@@ -14,7 +15,6 @@ use tune::look::StreamId;
 
 use crate::budget::Permit;
 use crate::error::DataError;
-use crate::host::same_host;
 use crate::job::Settings;
 use crate::lock::locked;
 use crate::options::Congestion;

@@ -3,7 +3,7 @@
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
@@ -13,7 +13,7 @@ use crate::control::Control;
 use crate::error::DataError;
 use crate::job::{Report, Settings, WireStats};
 use crate::lanes::Lanes;
-use crate::lock::locked;
+use crate::lock::{locked, unlocked};
 use crate::os::wake::{self, Wake};
 use crate::rate::RateLimit;
 use crate::stall::StallClock;
@@ -254,9 +254,7 @@ impl Transfer {
             ..stats
         };
         self.control.note_wire(wire);
-        let failure = self.failure.into_inner();
-        let failure = failure.unwrap_or_else(PoisonError::into_inner);
-        match (failure, result) {
+        match (unlocked(self.failure), result) {
             (Some(_), _) | (_, Err(_)) if self.control.cancelled() => Err(DataError::Aborted),
             (Some(first), _) => Err(first),
             (None, Err(error)) => Err(error),

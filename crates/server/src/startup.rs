@@ -84,7 +84,7 @@ fn root_advice(error: &RootError) -> &'static str {
 /// root directories after: they must be reachable for the account that serves them.
 pub(crate) fn prepare(config: ServerConfig) -> Result<(TcpListener, Arc<Shared>), ServeError> {
     listen::raise_file_limit();
-    data::os::memory::return_large_buffers();
+    data::os::return_large_buffers();
     let listener = listen::bind(config.listen).map_err(|source| ServeError::Listen {
         address: config.listen,
         source,

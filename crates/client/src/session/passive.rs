@@ -5,7 +5,8 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
 
-use data::channel::{Accept, Channel, ListenOptions, same_host};
+use data::channel::{Accept, Channel, ListenOptions};
+use proto::address::same_host;
 use proto::address::{PassiveAddress, find_in_227, find_in_229};
 use proto::command::{Command, EpsvArg, Site};
 use proto::reply::Reply;

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
+use proto::address::same_host;
 use proto::drs::{Channel, DrsAddress, End};
 use rustix::event::PollFlags;
 use socket2::Socket;
@@ -12,7 +13,6 @@ use socket2::Socket;
 use super::BUFFER;
 use super::wire::Wire;
 use crate::connect::{dial, is_settled};
-use crate::host::same_host;
 use crate::sizing::handshake::pin_buffers;
 
 /// Connections made before the end gives up. More than one, since the other end closes those that

@@ -2,9 +2,8 @@
 
 mod crew;
 mod cursor;
-mod extended;
+mod modes;
 mod outlet;
-mod stream_mode;
 mod zerocopy;
 
 use std::sync::Arc;
@@ -58,8 +57,8 @@ pub fn run(
                 Role::Sender,
                 job.bytes,
                 || match settings.mode {
-                    Mode::Stream => stream_mode::send(channel, job),
-                    Mode::Extended => extended::send(channel, job),
+                    Mode::Stream => modes::stream(channel, job),
+                    Mode::Extended => modes::extended(channel, job),
                 },
             )
         });

@@ -13,7 +13,6 @@ mod drs;
 mod drs1;
 mod follow;
 pub(crate) mod handshake;
-mod kernel;
 mod look;
 mod policy;
 mod steering;
@@ -115,8 +114,8 @@ fn policy(settings: &Settings, role: Role) -> Box<dyn Policy> {
     let endpoint = settings.drs.as_ref();
     // A pinned end still serves the other one: it tells sizes, and echoes.
     match (settings.options.buffers.sizing, role) {
-        (Sizing::Kernel, _) => Box::new(kernel::KernelPolicy),
-        (Sizing::Auto, _) if pinned => Box::new(kernel::KernelPolicy),
+        (Sizing::Kernel, _) => Box::new(policy::KernelPolicy),
+        (Sizing::Auto, _) if pinned => Box::new(policy::KernelPolicy),
         (Sizing::Auto, role) => Box::new(auto::AutoPolicy::new(role)),
         (Sizing::Drs1, Role::Receiver) => Box::new(drs1::Drs1Receiver::new(pinned)),
         (Sizing::Drs1, Role::Sender) => Box::new(follow::Drs1Sender::new(pinned)),

@@ -1,4 +1,4 @@
-//! What a sizing policy is to the thread that drives it.
+//! A sizing policy as the thread that drives it sees it, and the one that leaves all to the kernel.
 
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
@@ -84,5 +84,17 @@ pub(super) trait Policy: Send {
     /// know.
     fn end(&mut self) -> Option<String> {
         None
+    }
+}
+
+/// Policy of the kernel's autotuning, and of buffers that were pinned: it decides nothing. Streams are looked
+/// at for what their memory costs, as under every other policy, so that the figures compare.
+pub(super) struct KernelPolicy;
+
+impl Policy for KernelPolicy {
+    fn on_look(&mut self, _scene: &Scene<'_>) {}
+
+    fn due(&self) -> Duration {
+        LOOK
     }
 }

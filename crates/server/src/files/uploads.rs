@@ -17,7 +17,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use data::job::Control;
-use data::os::hangup::has_hung_up;
+use data::os::wake::has_hung_up;
 use data::store::claim::Claim;
 use data::store::root::Identity;
 use proto::server::{FileError, FileErrorKind};

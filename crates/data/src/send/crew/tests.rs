@@ -19,7 +19,7 @@ use crate::job::{Control, Report, Settings};
 use crate::options::TransferOptions;
 use crate::rate::RateLimit;
 use crate::recv::{self, RecvPlan};
-use crate::send::{SendPlan, extended};
+use crate::send::{SendPlan, modes};
 use crate::store::memory::{MemorySink, MemorySource};
 use crate::store::{Sink, Source};
 use crate::transfer::Transfer;
@@ -93,7 +93,7 @@ fn send(
                 until(|| transfer.control().streams() > 0 || over.load(Ordering::SeqCst));
                 meddle(&transfer);
             });
-            let sent = extended::send(channel, job);
+            let sent = modes::extended(channel, job);
             over.store(true, Ordering::SeqCst);
             sent
         })

@@ -22,7 +22,6 @@ mod names;
 mod open;
 mod remove;
 mod resolve;
-mod sync;
 
 #[cfg(test)]
 mod tests;
