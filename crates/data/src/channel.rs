@@ -14,9 +14,9 @@ use socket2::Socket;
 use crate::budget::{Permit, StreamBudget};
 use crate::connect::{Attempt, Connected, accept_one, connect_all, dial_until};
 use crate::error::DataError;
-use crate::job::Settings;
 use crate::listen::bind_any;
 pub use crate::listen::{Accept, ListenOptions};
+use crate::settings::Settings;
 pub use crate::stream::Stream;
 use crate::transfer::Transfer;
 

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use proto::ranges::RangeSet;
 
-use crate::job::WireStats;
+use crate::board::Board;
 use crate::lock::locked;
 use crate::os::wake::Wake;
-use crate::sizing::board::Board;
+use crate::statistics::WireStats;
 use crate::stream::Stream;
 pub use crate::stream::StreamSample;
 use tune::limiter::Limiter;

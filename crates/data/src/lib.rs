@@ -10,6 +10,7 @@
 #![deny(unsafe_code)]
 
 mod ascii;
+mod board;
 pub mod budget;
 mod buffer;
 pub mod channel;
@@ -18,6 +19,7 @@ pub mod control;
 pub mod digest;
 pub mod drs;
 pub mod error;
+mod handshake;
 pub mod job;
 mod lanes;
 mod listen;
@@ -27,8 +29,10 @@ pub mod os;
 pub mod rate;
 pub mod recv;
 pub mod send;
+mod settings;
 mod sizing;
 mod stall;
+mod statistics;
 pub mod store;
 pub mod stream;
 mod sum;

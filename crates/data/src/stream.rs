@@ -15,12 +15,12 @@ use tune::look::StreamId;
 
 use crate::budget::Permit;
 use crate::error::DataError;
-use crate::job::Settings;
+use crate::handshake;
 use crate::lock::locked;
 use crate::options::Congestion;
 use crate::os::tcp_info::{MemInfo, TcpInfo, mem_info, tcp_info};
 use crate::os::{congestion, sockopt, wake};
-use crate::sizing::handshake;
+use crate::settings::Settings;
 
 /// Unsent bytes that may queue in the kernel: bounds memory and keeps progress figures honest
 /// even with a large send buffer, without costing throughput on fast paths.

@@ -11,12 +11,14 @@ use tune::streams::auto::Verdict;
 
 use crate::control::Control;
 use crate::error::DataError;
-use crate::job::{Report, Settings, WireStats};
+use crate::job::Report;
 use crate::lanes::Lanes;
 use crate::lock::{locked, unlocked};
 use crate::os::wake::{self, Wake};
 use crate::rate::RateLimit;
+use crate::settings::Settings;
 use crate::stall::StallClock;
+use crate::statistics::WireStats;
 
 /// Most bytes that one system call moves: large enough to make calls cheap, small enough for
 /// progress figures.

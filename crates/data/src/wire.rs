@@ -10,9 +10,9 @@ use rustix::event::PollFlags;
 use rustix::pipe::SpliceFlags;
 
 use crate::error::DataError;
-use crate::job::WireStats;
 use crate::os::tcp_info::{self, TcpInfo};
 use crate::os::wake::{self, Wake};
+use crate::statistics::WireStats;
 use crate::stream::Stream;
 use crate::transfer::Transfer;
 

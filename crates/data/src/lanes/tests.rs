@@ -5,7 +5,7 @@ use std::time::Duration;
 use proto::eblock::MAX_STREAMS;
 
 use super::*;
-use crate::job::Settings;
+use crate::settings::Settings;
 
 /// Connections of one host, and who listens to them.
 struct Host {

@@ -340,7 +340,7 @@ mod tests {
 
     use super::*;
     use crate::control::Control;
-    use crate::job::Settings;
+    use crate::settings::Settings;
     use crate::stream::Stream;
     use crate::transfer::Transfer;
 

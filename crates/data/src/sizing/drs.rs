@@ -1,5 +1,10 @@
 //! `drs` at both ends, over the channel between them.
 
+mod dial;
+mod link;
+mod reception;
+mod wire;
+
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +19,8 @@ use super::apply::{Reach, carry_out};
 use super::auto::AutoPolicy;
 use super::follow::Followed;
 use super::policy::{LOOK, News, Policy, Scene};
-use crate::drs::{Endpoint, Event, Link};
+use crate::drs::Endpoint;
+use link::{Event, Link};
 
 /// How long a sender stays with its first buffer while nobody tells it another: a few round trips
 /// of a very long path, for the channel and the first message.
@@ -200,8 +206,8 @@ mod tests {
     use tune::look::Look;
 
     use super::*;
+    use crate::board::Board;
     use crate::os::sockopt::{self, Buffer};
-    use crate::sizing::board::Board;
     use crate::sizing::fixtures::{connected, scene};
 
     fn seconds(n: u64) -> Duration {

@@ -9,8 +9,8 @@ use tune::sizing::drs1::Drs1;
 use tune::sizing::{Bounds, Change, Decision};
 
 use super::apply::{Reach, carry_out};
-use super::board::Board;
 use super::policy::{LOOK, Policy, Scene};
+use crate::board::Board;
 
 /// The first drsFTP's receiving end (2003 paper, §4.1 and §4.2).
 #[derive(Default)]

@@ -3,16 +3,14 @@
 //! sets the options that this answers; with a DRS channel it also speaks there. With the same looks
 //! it asks `tune::streams::auto` about the streams that are sent over (`steering`).
 //!
-//! [`handshake`] is what has to be set before there is a stream to look at; `policy` is what the
+//! `crate::handshake` is what has to be set before there is a stream to look at; `policy` is what the
 //! thread drives, one file a policy.
 
 mod apply;
 mod auto;
-pub(crate) mod board;
 mod drs;
 mod drs1;
 mod follow;
-pub(crate) mod handshake;
 mod look;
 mod policy;
 mod steering;
@@ -29,8 +27,8 @@ use tune::limiter::Role;
 use tune::sizing::Bounds;
 
 use crate::error::DataError;
-use crate::job::Settings;
 use crate::os::wake::Wake;
+use crate::settings::Settings;
 use crate::transfer::Transfer;
 use policy::Policy;
 use steering::Steering;

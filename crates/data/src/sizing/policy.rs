@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::event::PollFlags;
 use tune::look::{Look, StreamId};
 
-use super::board::Board;
+use crate::board::Board;
 use crate::control::Control;
 use crate::stream::Stream;
 

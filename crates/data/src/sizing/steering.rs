@@ -11,10 +11,10 @@ use tune::look::{Look, StreamId};
 use tune::streams::auto::{self, Auto, Decision, Limits, Step, Verdict};
 
 use super::policy::{Scene, Seen};
-use crate::job::Settings;
 use crate::options::Congestion;
 use crate::os::congestion::{is_lasting, settable};
 use crate::os::sockopt;
+use crate::settings::Settings;
 use crate::stream::Stream;
 use crate::transfer::Transfer;
 

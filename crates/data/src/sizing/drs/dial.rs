@@ -10,10 +10,10 @@ use proto::drs::{Channel, DrsAddress, End};
 use rustix::event::PollFlags;
 use socket2::Socket;
 
-use super::BUFFER;
 use super::wire::Wire;
 use crate::connect::{dial, is_settled};
-use crate::sizing::handshake::pin_buffers;
+use crate::drs::BUFFER;
+use crate::handshake::pin_buffers;
 
 /// Connections made before the end gives up. More than one, since the other end closes those that
 /// come before it has seen this host's data connection among others'.
