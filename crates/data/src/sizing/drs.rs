@@ -14,6 +14,7 @@ use tune::limiter::{Limiter, Role};
 use tune::look::StreamId;
 use tune::sizing::drs::{Drs, Interval};
 use tune::sizing::{Bounds, Change, Decision};
+use units::show;
 
 use super::apply::{Reach, carry_out};
 use super::auto::AutoPolicy;
@@ -50,8 +51,8 @@ impl DrsReceiver {
     fn reason(&self) -> String {
         match self.drs.round_trip() {
             Some(rtt) => format!(
-                "for what this stream brings in a round trip of {:.1} ms{}",
-                rtt.as_secs_f64() * 1000.0,
+                "for what this stream brings in a round trip of {}{}",
+                show::time(rtt),
                 if self.echoed { ", by echo" } else { "" }
             ),
             None => "for what this stream brings in a round trip that is not known yet".into(),

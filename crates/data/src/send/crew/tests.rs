@@ -24,18 +24,14 @@ use crate::store::memory::{MemorySink, MemorySource};
 use crate::store::{Sink, Source};
 use crate::transfer::Transfer;
 use proto::sizing::Buffers;
+use units::splitmix;
 
 /// What takes 0.3 s at [`RATE`].
 const SOME: usize = 3_000_000;
 const RATE: u64 = 7_000_000;
 
 fn pattern(len: usize) -> Vec<u8> {
-    let mut state = 0x9e37_79b9_u32;
-    let next = |_| {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        (state >> 24) as u8
-    };
-    (0..len).map(next).collect()
+    splitmix::bytes(1, len)
 }
 
 fn listen() -> (Channel, SocketAddr) {

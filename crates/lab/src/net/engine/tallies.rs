@@ -1,5 +1,7 @@
 //! Packets that no direction counts.
 
+use units::show;
+
 use super::schedule::MEMORY;
 use super::wait::Stalls;
 
@@ -55,9 +57,9 @@ pub(super) fn stalls_note(stalls: Stalls, has_precedence: bool) -> Option<String
     };
     (stalls.count > 0).then(|| {
         format!(
-            "the emulator was kept waiting {} times, {:.1} ms at most{advice}",
+            "the emulator was kept waiting {} times, {} at most{advice}",
             stalls.count,
-            stalls.longest.as_secs_f64() * 1e3,
+            show::time(stalls.longest),
         )
     })
 }
