@@ -1,4 +1,4 @@
-//! What the sizing thread of a transfer and its [`Control`](crate::job::Control) tell each other.
+//! Notices between the sizing thread of a transfer and its [`Control`](crate::job::Control).
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -22,7 +22,7 @@ pub(crate) struct Board {
     decisions: Mutex<VecDeque<Decision>>,
     /// About streams, congestion control and pace.
     stream_decisions: Mutex<VecDeque<auto::Decision>>,
-    /// What limits the sending now.
+    /// Limiter of the sending now.
     limiter: Mutex<Option<Limiter>>,
     listener: Mutex<Listener>,
     /// The size that the other end told, bytes; 0: none yet.
@@ -89,7 +89,7 @@ impl Board {
         Some(self.followed.load(Ordering::SeqCst)).filter(|bytes| *bytes > 0)
     }
 
-    /// What holds a stream back now; of several streams, the one whose path gives most.
+    /// Notes the limit that holds a stream back now; of several streams, that of the one whose path gives most.
     pub(crate) fn note_bound(&self, bound: Option<Bound>) {
         *locked(&self.bound) = bound;
     }
@@ -114,7 +114,7 @@ impl Board {
         std::mem::take(&mut *locked(&self.stream_decisions)).into()
     }
 
-    /// What limits the sending now.
+    /// Notes the limiter of the sending now.
     pub(crate) fn note_limiter(&self, limiter: Limiter) {
         *locked(&self.limiter) = Some(limiter);
     }

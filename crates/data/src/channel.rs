@@ -137,7 +137,7 @@ impl Channel {
             .map_or_else(|| Ok(Permit::unlimited()), StreamBudget::take)
     }
 
-    /// What a MODE S transfer takes its one connection from. The channel is spent afterwards,
+    /// Endpoint that a MODE S transfer takes its one connection from. The channel is spent afterwards,
     /// whatever happens.
     pub(crate) fn spend(&mut self) -> Endpoint {
         self.cached = None;

@@ -26,7 +26,7 @@ pub struct Report {
     pub elapsed: Duration,
     /// A limit of this host that held the transfer back: which setting to raise, and for what gain.
     pub remark: Option<String>,
-    /// What limited the streams that this end sent over ([`Settings::adapt`], [`crate::options::Congestion::Auto`]).
+    /// Limiter of the streams that this end sent over ([`Settings::adapt`], [`crate::options::Congestion::Auto`]).
     pub verdict: Option<Verdict>,
     /// Congestion control of this end's streams, as the kernel names it; of several, that of the one
     /// that ended last.

@@ -176,7 +176,7 @@ impl Lanes {
         }
     }
 
-    /// What is there has to do.
+    /// Makes do with the lanes that are there.
     fn refuse(&self, roll: &mut Roll) {
         roll.refused = true;
         let there = roll.staying().count() + roll.opening();

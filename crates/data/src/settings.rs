@@ -12,7 +12,7 @@ use crate::options::TransferOptions;
 /// Settings of one transfer, the same for sending and receiving.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// What was asked for the data connections.
+    /// Options of the data connections, as asked for.
     pub options: TransferOptions,
     /// MODE.
     pub mode: Mode,

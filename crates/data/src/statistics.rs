@@ -42,7 +42,7 @@ pub struct WireStats {
 }
 
 impl WireStats {
-    /// What [`tune::limiter::judge`] weighs, of `bytes` that moved in `elapsed`; `rate_limit` in bytes
+    /// Figures for [`tune::limiter::judge`], of `bytes` that moved in `elapsed`; `rate_limit` in bytes
     /// per second.
     pub fn measured(
         &self,

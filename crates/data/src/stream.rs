@@ -56,7 +56,7 @@ pub struct Stream {
     peer: SocketAddr,
     /// The receive buffer as last reported to whoever changed it, bytes; 0: nobody did.
     receive_buffer: AtomicU64,
-    /// What the peer had acknowledged when the present transfer began to use it, bytes.
+    /// Bytes that the peer had acknowledged when the present transfer began to use it.
     acknowledged_before: AtomicU64,
     /// The congestion control it had before somebody changed it.
     first_congestion: OnceLock<Vec<u8>>,
@@ -185,7 +185,7 @@ impl Stream {
             || here.is_some_and(|here| same_host(here.ip(), self.peer.ip()))
     }
 
-    /// What the kernel shows of it now.
+    /// Sample of it now as the kernel shows it.
     pub(crate) fn sample(&self) -> io::Result<StreamSample> {
         Ok(StreamSample {
             stream: self.id,

@@ -1,4 +1,4 @@
-//! What the streams of one transfer share: why and when to stop, the stall clock, the rate limit,
+//! State that the streams of one transfer share: why and when to stop, the stall clock, the rate limit,
 //! and the statistics that become the report.
 
 use std::os::fd::AsFd;
@@ -41,7 +41,7 @@ pub(crate) struct Transfer {
     lanes: Lanes,
     /// Streams at work now.
     streams: AtomicU64,
-    /// What the peers of streams that have left had acknowledged of this transfer, bytes.
+    /// Bytes of this transfer that the peers of streams that have left had acknowledged.
     acknowledged_before: AtomicU64,
     /// The most memory that the streams' sockets held at one moment, bytes.
     most_held: AtomicU64,
@@ -181,7 +181,7 @@ impl Transfer {
         self.moved.load(Ordering::Relaxed)
     }
 
-    /// What the peers of streams that have left had acknowledged of this transfer, bytes.
+    /// Bytes of this transfer that the peers of streams that have left had acknowledged.
     pub(crate) fn acknowledged_before(&self) -> u64 {
         self.acknowledged_before.load(Ordering::Relaxed)
     }
@@ -212,12 +212,12 @@ impl Transfer {
         self.most_held.fetch_max(bytes, Ordering::Relaxed);
     }
 
-    /// What the report says of this host's limits.
+    /// Notes the report's remark on this host's limits.
     pub(crate) fn note_remark(&self, remark: String) {
         locked(&self.remark).get_or_insert(remark);
     }
 
-    /// What the report says limited the streams.
+    /// Notes the report's verdict on the streams.
     pub(crate) fn note_verdict(&self, verdict: Verdict) {
         *locked(&self.verdict) = Some(verdict);
     }

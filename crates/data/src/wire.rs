@@ -29,13 +29,13 @@ pub(crate) struct Wire<'t> {
     stream: Arc<Stream>,
     before: TcpInfo,
     joined: Instant,
-    /// What the peer had acknowledged when somebody last looked, bytes.
+    /// Bytes that the peer had acknowledged when somebody last looked.
     acknowledged: u64,
     wire_time: Duration,
     store_time: Duration,
 }
 
-/// What ended a wait for input.
+/// End of a wait for input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Input {
     /// This many bytes came; 0 is the peer's FIN.

@@ -89,7 +89,7 @@ enum End {
     Gone(io::Error),
 }
 
-/// What a session waits for.
+/// Events that a session waits for.
 enum Occurrence {
     Input(io::Result<()>),
     Step(Step),

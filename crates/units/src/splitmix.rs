@@ -1,7 +1,7 @@
 //! SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", 2014): tiny, and the
 //! same on every machine. Committed results depend on its numbers.
 
-/// What its state grows by from number to number: 2^64 over the golden ratio, odd, so that multiples of
+/// Growth of the state from number to number: 2^64 over the golden ratio, odd, so that multiples of
 /// it are far from each other.
 pub const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 

@@ -15,7 +15,7 @@ use crate::os::wake::Wake;
 use crate::stream::Stream;
 use crate::sum::Sum;
 
-/// What the connections of one transfer tell each other.
+/// State that the connections of one transfer share.
 #[derive(Debug)]
 pub(super) struct Gathering {
     pub(super) sum: Sum,

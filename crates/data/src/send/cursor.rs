@@ -25,7 +25,7 @@ pub(super) enum Supply {
 /// The smallest part that is handed out so that all lanes have something to send, bytes.
 const SMALLEST: u64 = 64 << 10;
 
-/// What a stream is to send next.
+/// Part that a stream is to send next.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Part {
     pub(super) range: ByteRange,
@@ -34,7 +34,7 @@ pub(super) struct Part {
     pub(super) at_last: bool,
 }
 
-/// What was not handed out yet.
+/// Ranges that were not handed out yet.
 #[derive(Debug, Default)]
 pub(super) struct Left {
     ranges: VecDeque<ByteRange>,

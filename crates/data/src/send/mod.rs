@@ -22,7 +22,7 @@ use crate::sum::{Sum, WORTH_A_FOLLOWER};
 use crate::transfer::Transfer;
 use cursor::Supply;
 
-/// What to send.
+/// Plan of what to send.
 #[derive(Debug, Clone)]
 pub struct SendPlan {
     /// File ranges to send, ascending; ignored for sequential sources (pipes), which are sent to

@@ -98,7 +98,7 @@ mod tests {
     use super::*;
     use crate::sizing::fixtures::{connected, scene};
 
-    /// What a sender is told of a stream that has this buffer from the start, bytes, while so many
+    /// Sizes that a sender is told of a stream that has this buffer from the start, bytes, while so many
     /// bytes arrive every round trip.
     fn told(pinned: bool, buffer: u64, arrive: u64) -> Vec<u64> {
         let (stream, _far) = connected(Sizing::Drs1);

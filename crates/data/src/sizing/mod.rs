@@ -103,7 +103,7 @@ fn watched<T>(
     })
 }
 
-/// What decides about this end's buffers.
+/// Policy that decides about this end's buffers.
 fn policy(settings: &Settings, role: Role) -> Box<dyn Policy> {
     let pinned = match role {
         Role::Sender => settings.options.buffers.send.is_some(),

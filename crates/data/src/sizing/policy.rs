@@ -43,7 +43,7 @@ impl Scene<'_> {
     }
 }
 
-/// What came from elsewhere than the streams.
+/// News from elsewhere than the streams.
 pub(super) struct News<'t> {
     /// Since the transfer began.
     pub(super) at: Duration,
@@ -72,7 +72,7 @@ pub(super) trait Policy: Send {
     /// When the next look is due, after the last.
     fn due(&self) -> Duration;
 
-    /// What else to wait for.
+    /// Further descriptors to wait for.
     fn watch(&self) -> Vec<(BorrowedFd<'_>, PollFlags)> {
         Vec::new()
     }

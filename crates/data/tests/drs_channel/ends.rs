@@ -25,7 +25,7 @@ use units::splitmix;
 pub(crate) const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 pub(crate) const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 
-/// What takes longer hangs.
+/// Patience of the tests: whatever takes longer hangs.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// More than the buffers between two ends hold: a transfer lasts until the test lets it end.

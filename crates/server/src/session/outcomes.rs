@@ -1,4 +1,4 @@
-//! What comes of work, told to the machine.
+//! Outcomes of work, told to the machine.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -187,7 +187,7 @@ pub(super) fn final_code(actions: &[Action]) -> u16 {
         .unwrap_or(0)
 }
 
-/// What went wrong, for people.
+/// The failure, for people.
 pub(super) fn describe(error: &TransferError) -> String {
     match error {
         TransferError::File(error) => error.text.clone(),

@@ -26,7 +26,7 @@ use crate::transfer::Transfer;
 use proto::sizing::Buffers;
 use units::splitmix;
 
-/// What takes 0.3 s at [`RATE`].
+/// Bytes that take 0.3 s at [`RATE`].
 const SOME: usize = 3_000_000;
 const RATE: u64 = 7_000_000;
 
@@ -273,7 +273,7 @@ fn a_sender_that_is_connected_to_cannot_add() {
     assert_eq!(sent.wire.streams, 1);
 }
 
-/// What came over one connection.
+/// Data that came over one connection.
 #[derive(Debug, Default)]
 struct Came {
     stored: RangeSet,

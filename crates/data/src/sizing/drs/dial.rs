@@ -47,7 +47,7 @@ impl Dial {
         }
     }
 
-    /// What to wait for.
+    /// Descriptor to wait for.
     pub(super) fn watch(&self) -> Option<(BorrowedFd<'_>, PollFlags)> {
         let socket = self.under_way.as_ref()?;
         Some((socket.as_fd(), PollFlags::OUT))

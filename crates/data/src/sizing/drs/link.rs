@@ -14,7 +14,7 @@ use super::reception::Reception;
 use super::wire::{Gone, Wire};
 use crate::drs::Endpoint;
 
-/// What the sizing thread learns.
+/// News for the sizing thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Event {
     /// Data receiver: a message came back after so long.
@@ -70,7 +70,7 @@ impl Link {
         }
     }
 
-    /// What to wait for. When one of these is ready, and at every other wake too (what may be
+    /// Descriptors to wait for. When one of these is ready, and at every other wake too (what may be
     /// connected to, and what is late, changes with time alone), call [`Link::on_ready`].
     pub(super) fn watch(&self) -> impl Iterator<Item = (BorrowedFd<'_>, PollFlags)> {
         let mut all = Vec::new();

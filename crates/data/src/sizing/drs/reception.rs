@@ -73,7 +73,7 @@ impl Reception {
         }
     }
 
-    /// What to wait for.
+    /// Descriptors to wait for.
     pub(super) fn watch<'a>(
         &'a self,
         listener: &'a Socket,
