@@ -43,7 +43,7 @@ const BATCHES: usize = 4;
 /// Takes entries one by one; breaks when it has enough.
 pub(crate) type Visit<'v> = dyn FnMut(RemoteEntry) -> ControlFlow<()> + Send + 'v;
 
-/// What a listing command gave.
+/// Result of a listing command.
 enum Listing {
     /// It came whole; or whoever took the entries had enough.
     Came(Seen),

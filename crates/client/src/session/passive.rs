@@ -41,7 +41,7 @@ impl Order {
 }
 
 impl Session {
-    /// What asks the server to listen: PASV or EPSV.
+    /// Command that asks the server to listen: PASV or EPSV.
     pub(crate) fn passive_command(&self) -> Command {
         match self.passive_order {
             Order::Plain => Command::Pasv,
@@ -230,7 +230,7 @@ impl Session {
     }
 }
 
-/// What tells a server where to connect: PORT, or EPRT for what PORT cannot express.
+/// Command that tells a server where to connect: PORT, or EPRT for what PORT cannot express.
 pub(crate) fn active_command(address: SocketAddr) -> Command {
     match address.is_ipv4() {
         true => Command::Port(address),

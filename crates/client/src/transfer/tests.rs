@@ -235,7 +235,7 @@ async fn a_server_that_cannot_connect_back_sends_in_stream_mode() {
     fake.finish().await;
 }
 
-/// What becomes of a transfer in MODE E whose server says nothing after RETR.
+/// Outcome of a transfer in MODE E whose server says nothing after RETR.
 async fn with_a_server_that_says_nothing() -> Result<Failure, Failure> {
     let fake = Fake::start(
         [

@@ -1,4 +1,4 @@
-//! What ns-2 says of the modes of Ito, Ohsaki and Imase (2008): the committed table that the
+//! Results of ns-2 for the modes of Ito, Ohsaki and Imase (2008): the committed table that the
 //! simulator, with the tuners that ship, is held against.
 
 use std::time::Duration;

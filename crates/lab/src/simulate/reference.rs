@@ -1,4 +1,4 @@
-//! What ns-2 says: the committed table that the simulator is held against.
+//! Results of ns-2: the committed table that the simulator is held against.
 
 use std::time::Duration;
 

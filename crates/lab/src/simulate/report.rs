@@ -1,4 +1,4 @@
-//! What was simulated, as text for people, CSV, and JSON.
+//! Report of simulations, as text for people, CSV, and JSON.
 
 use std::fmt::Write;
 
@@ -11,9 +11,9 @@ use crate::quoting::csv_values;
 /// Simulations of one setting, one for each number of connections.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SimReport {
-    /// What was simulated.
+    /// The setting that was simulated.
     pub setting: Setting,
-    /// What came of it, in the order that was asked for.
+    /// The outcomes, in the order that was asked for.
     pub points: Vec<SimPoint>,
 }
 

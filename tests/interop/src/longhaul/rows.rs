@@ -1,4 +1,4 @@
-//! What `longhaul cp` is put through against every server.
+//! Rows that `longhaul cp` is put through against every server.
 
 use std::path::Path;
 use std::time::Duration;
@@ -161,7 +161,7 @@ pub fn resume(cells: &mut Cells, target: &Target<'_>, options: &[&str]) {
 
 /// Bytes that have been safe for [`JOURNAL`] when a copy is killed.
 const KILL_AT: u64 = 30_000_000;
-/// What was called safe so long before a kill is not moved again: a state is journalled at most 200 ms after
+/// Age of safe bytes at a kill from which on they are not moved again: a state is journalled at most 200 ms after
 /// it was reached, and as much for a busy machine.
 const JOURNAL: Duration = Duration::from_millis(400);
 

@@ -31,7 +31,7 @@ impl Tallies {
         })
     }
 
-    /// What is worth knowing. Stray packets are not: every kernel sends some.
+    /// Notes worth reading. Stray packets are not: every kernel sends some.
     pub(super) fn notes(&self) -> Vec<String> {
         tracing::debug!(?self, "packets of no direction");
         let said = [
@@ -48,7 +48,7 @@ impl Tallies {
     }
 }
 
-/// What there is to say of a machine that did not wake the emulator in time.
+/// Note on a machine that did not wake the emulator in time.
 pub(super) fn stalls_note(stalls: Stalls, has_precedence: bool) -> Option<String> {
     let advice = if has_precedence {
         ""
