@@ -9,7 +9,7 @@ use crate::netrc;
 
 /// The user name of anonymous logins (RFC 1635).
 pub(crate) const ANONYMOUS: &str = "anonymous";
-/// What is given as password of anonymous logins: who is calling.
+/// Password of anonymous logins: who is calling.
 const ANONYMOUS_PASSWORD: &str = "longhaul@";
 /// Holds the password of a named user.
 const VARIABLE: &str = "LONGHAUL_PASSWORD";

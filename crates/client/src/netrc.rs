@@ -62,7 +62,7 @@ pub(crate) fn find<'a>(entries: &'a [Entry], host: &str, user: Option<&str>) -> 
         .or_else(|| entries.iter().filter(|e| e.machine.is_none()).find(fits))
 }
 
-/// What the next token is the value of.
+/// Token whose value the next one is.
 #[derive(Default)]
 enum Tokens {
     #[default]

@@ -24,7 +24,7 @@ pub(crate) const MAX_DEPTH: usize = 128;
 /// Most entries of a tree, files and directories: a copy's plan holds them all, some 200 bytes for each.
 const MAX_ENTRIES: usize = 5_000_000;
 
-/// What is known of a source file before it is moved.
+/// Facts known of a source file before it is moved.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Facts {
     /// Bytes.

@@ -17,7 +17,7 @@ pub(crate) const CONCURRENT_FROM: u64 = 1 << 20;
 /// the sum takes, which for less than this is hardly more than a login.
 pub(crate) const CONCURRENT_FROM_AHEAD: u64 = 64 << 20;
 
-/// What is compared at the end.
+/// Comparison at the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Check {
     /// The number of bytes, as asked.

@@ -15,18 +15,18 @@ mod senders;
 
 use senders::Senders;
 
-/// What the transfers of a batch measured, summed.
+/// Measurements of the transfers of a batch, summed.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Account {
-    /// What this end did, when it was the same in all transfers and not a third party's.
+    /// Role of this end, when it was the same in all transfers and not a third party's.
     role: Option<Role>,
     bytes: u64,
     moving: Duration,
-    /// What third-party transfers told.
+    /// Account of third-party transfers.
     between: Option<Between>,
-    /// What those that sent say of it.
+    /// Account of those that sent.
     senders: Senders,
-    /// What hosts said of their limits, the last word of each.
+    /// Remarks of hosts on their limits, the last word of each.
     remarks: Vec<Remark>,
     /// Sums and maxima over the transfers.
     pub(crate) wire: WireStats,
@@ -45,7 +45,7 @@ pub(crate) struct Between {
     pub(crate) markers: bool,
 }
 
-/// What limited a batch, and by whose word.
+/// Limiter of a batch, and by whose word.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Finding {
     /// This end's figures.
@@ -120,7 +120,7 @@ impl Account {
         self.senders.ran(congestion);
     }
 
-    /// What held the transfers back. `rate` is the limit of one transfer, bytes per second.
+    /// Limiter of the transfers. `rate` is the limit of one transfer, bytes per second.
     pub(crate) fn finding(&self, rate: Option<u64>) -> Finding {
         let told = self.senders.limiter();
         let Some(role) = self.role else {

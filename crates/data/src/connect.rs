@@ -12,9 +12,9 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use crate::budget::Permit;
 use crate::error::DataError;
-use crate::job::Settings;
 use crate::listen::Accept;
 use crate::os::wake::{self, Wake};
+use crate::settings::Settings;
 use crate::stream::{Stream, tune};
 use crate::transfer::Transfer;
 

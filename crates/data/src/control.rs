@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use proto::ranges::RangeSet;
 
-use crate::job::WireStats;
+use crate::board::Board;
 use crate::lock::locked;
 use crate::os::wake::Wake;
-use crate::sizing::board::Board;
+use crate::statistics::WireStats;
 use crate::stream::Stream;
 pub use crate::stream::StreamSample;
 use tune::limiter::Limiter;
@@ -156,7 +156,7 @@ impl Control {
         self.board.follow(bytes);
     }
 
-    /// What was decided about buffers since the last call, oldest first; bounded.
+    /// Decisions about buffers since the last call, oldest first; bounded.
     pub fn decisions(&self) -> Vec<Decision> {
         self.board.take_decisions()
     }
@@ -168,7 +168,7 @@ impl Control {
         self.board.bound()
     }
 
-    /// What was decided about the streams that this end sends over since the last call, oldest
+    /// Decisions about the streams that this end sends over since the last call, oldest
     /// first; bounded.
     pub fn stream_decisions(&self) -> Vec<StreamDecision> {
         self.board.take_stream_decisions()
@@ -180,7 +180,7 @@ impl Control {
         self.board.note_streams(decision);
     }
 
-    /// What limits the sending now; `None` when nobody looks
+    /// Limiter of the sending now; `None` when nobody looks
     /// ([`Settings::adapt`](crate::job::Settings::adapt),
     /// [`Congestion::Auto`](crate::options::Congestion::Auto)), or nothing was seen yet.
     pub fn limiter(&self) -> Option<Limiter> {
@@ -202,7 +202,7 @@ impl Control {
             || self.whole.as_ref().is_some_and(|w| w.control.cancelled())
     }
 
-    /// What the kernel shows of all live streams now, for progress displays and `--trace`.
+    /// Sample of all live streams now as the kernel shows them, for progress displays and `--trace`.
     pub fn sample(&self) -> Vec<StreamSample> {
         let live = self.live();
         live.iter().filter_map(|s| s.sample().ok()).collect()
@@ -235,7 +235,7 @@ impl Control {
         live.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// What is said between this handle and the sizing thread.
+    /// The board between this handle and the sizing thread.
     pub(crate) fn board(&self) -> &Board {
         &self.board
     }
@@ -302,7 +302,7 @@ impl Control {
         }
     }
 
-    /// What was decided about this part is told by the whole.
+    /// Has the whole tell the decisions about this part.
     fn hand_over_decisions(&self, whole: &Self) {
         let (own, from) = (self.begun(), whole.begun());
         let later = own

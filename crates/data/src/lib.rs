@@ -10,6 +10,7 @@
 #![deny(unsafe_code)]
 
 mod ascii;
+mod board;
 pub mod budget;
 mod buffer;
 pub mod channel;
@@ -20,20 +21,21 @@ mod cursor;
 pub mod digest;
 pub mod drs;
 pub mod error;
-mod host;
+mod handshake;
 pub mod job;
 mod lanes;
 mod listen;
 mod lock;
 pub mod options;
 pub mod os;
-mod pipe;
 pub mod pull;
 pub mod rate;
 pub mod recv;
 pub mod send;
+mod settings;
 mod sizing;
 mod stall;
+mod statistics;
 pub mod store;
 pub mod stream;
 mod sum;

@@ -6,11 +6,11 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 
+use proto::address::same_host;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::error::DataError;
-use crate::host::same_host;
-use crate::sizing::handshake;
+use crate::handshake;
 use proto::sizing::Buffers;
 
 /// Connections that may wait to be accepted, as far as the system allows (net.core.somaxconn): more

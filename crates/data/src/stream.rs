@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
+use proto::address::same_host;
 use rustix::event::PollFlags;
 use socket2::{Socket, TcpKeepalive};
 
@@ -14,13 +15,12 @@ use tune::look::StreamId;
 
 use crate::budget::Permit;
 use crate::error::DataError;
-use crate::host::same_host;
-use crate::job::Settings;
+use crate::handshake;
 use crate::lock::locked;
 use crate::options::Congestion;
 use crate::os::tcp_info::{MemInfo, TcpInfo, mem_info, tcp_info};
 use crate::os::{congestion, sockopt, wake};
-use crate::sizing::handshake;
+use crate::settings::Settings;
 
 /// Unsent bytes that may queue in the kernel: bounds memory and keeps progress figures honest
 /// even with a large send buffer, without costing throughput on fast paths.
@@ -56,7 +56,7 @@ pub struct Stream {
     peer: SocketAddr,
     /// The receive buffer as last reported to whoever changed it, bytes; 0: nobody did.
     receive_buffer: AtomicU64,
-    /// What the peer had acknowledged when the present transfer began to use it, bytes.
+    /// Bytes that the peer had acknowledged when the present transfer began to use it.
     acknowledged_before: AtomicU64,
     /// The congestion control it had before somebody changed it.
     first_congestion: OnceLock<Vec<u8>>,
@@ -185,7 +185,7 @@ impl Stream {
             || here.is_some_and(|here| same_host(here.ip(), self.peer.ip()))
     }
 
-    /// What the kernel shows of it now.
+    /// Sample of it now as the kernel shows it.
     pub(crate) fn sample(&self) -> io::Result<StreamSample> {
         Ok(StreamSample {
             stream: self.id,

@@ -1,9 +1,9 @@
-//! What the streams of one transfer share: why and when to stop, the stall clock, the rate limit,
+//! State that the streams of one transfer share: why and when to stop, the stall clock, the rate limit,
 //! and the statistics that become the report.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
@@ -11,12 +11,14 @@ use tune::streams::auto::Verdict;
 
 use crate::control::Control;
 use crate::error::DataError;
-use crate::job::{Report, Settings, WireStats};
+use crate::job::Report;
 use crate::lanes::Lanes;
-use crate::lock::locked;
+use crate::lock::{locked, unlocked};
 use crate::os::wake::{self, Wake};
 use crate::rate::RateLimit;
+use crate::settings::Settings;
 use crate::stall::StallClock;
+use crate::statistics::WireStats;
 
 /// Most bytes that one system call moves: large enough to make calls cheap, small enough for
 /// progress figures.
@@ -39,7 +41,7 @@ pub(crate) struct Transfer {
     lanes: Lanes,
     /// Streams at work now.
     streams: AtomicU64,
-    /// What the peers of streams that have left had acknowledged of this transfer, bytes.
+    /// Bytes of this transfer that the peers of streams that have left had acknowledged.
     acknowledged_before: AtomicU64,
     /// The most memory that the streams' sockets held at one moment, bytes.
     most_held: AtomicU64,
@@ -179,7 +181,7 @@ impl Transfer {
         self.moved.load(Ordering::Relaxed)
     }
 
-    /// What the peers of streams that have left had acknowledged of this transfer, bytes.
+    /// Bytes of this transfer that the peers of streams that have left had acknowledged.
     pub(crate) fn acknowledged_before(&self) -> u64 {
         self.acknowledged_before.load(Ordering::Relaxed)
     }
@@ -210,12 +212,12 @@ impl Transfer {
         self.most_held.fetch_max(bytes, Ordering::Relaxed);
     }
 
-    /// What the report says of this host's limits.
+    /// Notes the report's remark on this host's limits.
     pub(crate) fn note_remark(&self, remark: String) {
         locked(&self.remark).get_or_insert(remark);
     }
 
-    /// What the report says limited the streams.
+    /// Notes the report's verdict on the streams.
     pub(crate) fn note_verdict(&self, verdict: Verdict) {
         *locked(&self.verdict) = Some(verdict);
     }
@@ -254,9 +256,7 @@ impl Transfer {
             ..stats
         };
         self.control.note_wire(wire);
-        let failure = self.failure.into_inner();
-        let failure = failure.unwrap_or_else(PoisonError::into_inner);
-        match (failure, result) {
+        match (unlocked(self.failure), result) {
             (Some(_), _) | (_, Err(_)) if self.control.cancelled() => Err(DataError::Aborted),
             (Some(first), _) => Err(first),
             (None, Err(error)) => Err(error),

@@ -10,9 +10,9 @@ use rustix::event::PollFlags;
 use rustix::pipe::SpliceFlags;
 
 use crate::error::DataError;
-use crate::job::WireStats;
 use crate::os::tcp_info::{self, TcpInfo};
 use crate::os::wake::{self, Wake};
+use crate::statistics::WireStats;
 use crate::stream::Stream;
 use crate::transfer::Transfer;
 
@@ -29,13 +29,13 @@ pub(crate) struct Wire<'t> {
     stream: Arc<Stream>,
     before: TcpInfo,
     joined: Instant,
-    /// What the peer had acknowledged when somebody last looked, bytes.
+    /// Bytes that the peer had acknowledged when somebody last looked.
     acknowledged: u64,
     wire_time: Duration,
     store_time: Duration,
 }
 
-/// What ended a wait for input.
+/// End of a wait for input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Input {
     /// This many bytes came; 0 is the peer's FIN.

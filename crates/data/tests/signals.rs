@@ -28,6 +28,7 @@ use proto::command::Mode;
 use proto::ranges::RangeSet;
 use proto::sizing::Buffers;
 use proto::sizing::Sizing;
+use units::splitmix;
 
 /// Between two rounds of signals, one to every thread.
 const GAP: Duration = Duration::from_micros(200);
@@ -85,12 +86,7 @@ fn signal_others() {
 
 /// Bytes in which every block differs from every other.
 fn content() -> Vec<u8> {
-    let word = |at: usize| {
-        (at as u64)
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-            .to_le_bytes()
-    };
-    (0..LENGTH / 8).flat_map(word).collect()
+    splitmix::bytes(1, LENGTH)
 }
 
 fn settings(mode: Mode, io: IoMethod) -> Settings {

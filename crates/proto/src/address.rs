@@ -1,4 +1,5 @@
-//! Data channel addresses as they travel in PORT, EPRT, SPOR and in the replies 127, 129, 227, 229.
+//! Data channel addresses as they travel in PORT, EPRT, SPOR and in the replies 127, 129, 227, 229, and
+//! which of them are one host's.
 //!
 //! Sources: RFC 959 §4.1.2, RFC 2428, GFD.20 §3 (SPAS/SPOR).
 //!
@@ -219,6 +220,17 @@ fn is_digits(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
 }
 
+/// Whether two addresses are the same host: an IPv4 peer of an IPv6 socket shows up as
+/// `::ffff:a.b.c.d`, and 127.0.0.1 and ::1 are this host in two families.
+pub fn same_host(a: IpAddr, b: IpAddr) -> bool {
+    let (a, b) = (a.to_canonical(), b.to_canonical());
+    a == b || (is_localhost(a) && is_localhost(b))
+}
+
+fn is_localhost(ip: IpAddr) -> bool {
+    ip == IpAddr::V4(Ipv4Addr::LOCALHOST) || ip == IpAddr::V6(Ipv6Addr::LOCALHOST)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -364,5 +376,15 @@ mod tests {
         assert_eq!(ports, [256, 99, 98]);
         assert!(parse_spas_lines(std::iter::empty()).is_err());
         assert!(parse_spas_lines([" x"].into_iter()).is_err());
+    }
+
+    #[test]
+    fn mapped_and_loopback_addresses_are_the_same_host() {
+        let same = |a: &str, b: &str| same_host(a.parse().unwrap(), b.parse().unwrap());
+        assert!(same("127.0.0.1", "::ffff:127.0.0.1"));
+        assert!(same("::ffff:10.0.0.1", "10.0.0.1"));
+        assert!(!same("127.0.0.1", "127.0.0.2"));
+        assert!(same("127.0.0.1", "::1") && same("::1", "::ffff:127.0.0.1"));
+        assert!(!same("127.0.0.2", "::1") && !same("10.0.0.1", "fd00::1"));
     }
 }

@@ -1,7 +1,7 @@
 //! GridFTP and FTP as values.
 //!
 //! This room holds the wire formats (control lines, commands, replies, addresses, listings,
-//! extended-block headers, byte ranges, markers) and the session state machines of both ends.
+//! extended-block headers, byte ranges, markers), patterns and the session state machines of both ends.
 //! It performs no input or output and reads no clock: bytes and time are arguments, decisions are
 //! return values. The rooms at the edge (`data`, `server`, `client`) drive it.
 
@@ -19,6 +19,7 @@ pub mod listing;
 pub mod marker;
 pub mod pace;
 pub mod path;
+pub mod pattern;
 pub mod printable;
 pub mod ranges;
 pub mod remark;

@@ -5,7 +5,7 @@
 //! IAC IAC stands for one byte 255; IAC IP and IAC DM are only dropped, the ABOR that follows is
 //! what counts.
 
-/// What the reader found.
+/// A finding of the reader.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LineEvent {
     /// One line without its ending. May be empty.
@@ -24,7 +24,7 @@ pub struct LineReader {
     telnet: Telnet,
 }
 
-/// What the bytes just seen mean for the next one (RFC 854).
+/// Meaning of the bytes just seen for the next one (RFC 854).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Telnet {
     /// Ordinary data.

@@ -1,4 +1,4 @@
-//! What the administrator decides: the TOML file and the command line, as one value.
+//! Settings that the administrator decides: the TOML file and the command line, as one value.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ mod file;
 
 pub use file::{ConfigError, FileConfig};
 
-/// What anonymous sessions may do.
+/// Rights of anonymous sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Anonymous {

@@ -219,7 +219,7 @@ impl ControlConnection {
     }
 }
 
-/// What a line counts against [`HELD_BYTES`].
+/// Weight of a line against [`HELD_BYTES`].
 fn weight(line: &LineEvent) -> usize {
     match line {
         LineEvent::Line(bytes) => bytes.len(),

@@ -147,7 +147,7 @@ fn release<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) {
     }
 }
 
-/// What counts as one client: an IPv4 address (also when mapped into IPv6), or the /64 network of
+/// Key of one client: an IPv4 address (also when mapped into IPv6), or the /64 network of
 /// an IPv6 address, all of which one host can use.
 pub(crate) fn client_key(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {

@@ -27,13 +27,11 @@ use crate::transfer::Stop;
 use crate::work::{Step, Work};
 
 mod actions;
-mod notes;
 mod order;
 mod outcomes;
 mod record;
 
-use notes::Notes;
-use record::Unnamed;
+use record::{Notes, Unnamed};
 
 /// Failed logins after which a session ends.
 const MAX_LOGIN_FAILURES: u32 = 5;
@@ -91,7 +89,7 @@ enum End {
     Gone(io::Error),
 }
 
-/// What a session waits for.
+/// Events that a session waits for.
 enum Occurrence {
     Input(io::Result<()>),
     Step(Step),

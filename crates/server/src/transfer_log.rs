@@ -65,7 +65,7 @@ pub struct TransferRecord {
     /// Why its buffers were last sized as they were, or left alone on purpose; `None`: nothing was
     /// decided.
     pub decision: Option<String>,
-    /// What held the transfer back, if known.
+    /// Limiter of the transfer, if known.
     pub limiter: Option<&'static str>,
     /// Congestion control that the server sent with at the end; `None`: not known, or the server
     /// received.

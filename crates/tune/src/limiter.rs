@@ -1,4 +1,4 @@
-//! What held a transfer back: the kernel's and the pump's accounts of waiting, read together.
+//! Limiter of a transfer: the kernel's and the pump's accounts of waiting, read together.
 //!
 //! A sender is told by TCP itself (`tcp_info`: time with data outstanding, of which so much
 //! limited by the peer's window or by the send buffer; see tcp(7) and linux/tcp.h). A receiver
@@ -8,7 +8,7 @@
 use std::fmt;
 use std::time::Duration;
 
-/// What holds a transfer back.
+/// Limiter of a transfer: where its time goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Limiter {
     /// Reading the file at the sender.

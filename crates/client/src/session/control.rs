@@ -44,7 +44,7 @@ pub(crate) struct ControlChannel {
     local: SocketAddr,
     patience: Duration,
     lost: bool,
-    /// What the server ended the session with (421), for those whose answers it owes.
+    /// Farewell with which the server ended the session (421), for those whose answers it owes.
     farewell: Option<String>,
     /// The connection broke or was closed, rather than given up.
     cut: bool,
@@ -53,7 +53,7 @@ pub(crate) struct ControlChannel {
     awaiting: usize,
     /// Lines sent ahead of their time, behind those: see [`ControlChannel::send_with`].
     ahead: VecDeque<Vec<u8>>,
-    /// What the server makes of a byte 255 of a command.
+    /// The server's understanding of a byte 255 of a command.
     telnet: Telnet,
     /// Commands sent while another ran (SBUF) whose answers may come behind that one's, or not at
     /// all.

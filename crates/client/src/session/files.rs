@@ -142,7 +142,7 @@ impl Session {
         self.renamed((from, to), &found, Some(&renamed)).await
     }
 
-    /// What a final reply about an existing path comes to. A 550 that gives no reason (vsftpd:
+    /// Result of a final reply about an existing path. A 550 that gives no reason (vsftpd:
     /// "Delete operation failed.") leaves open whether there is anything, so that is asked.
     async fn settle(&mut self, path: &[u8], doing: &str, reply: &Reply) -> Result<(), Failure> {
         if reply.is_success() {

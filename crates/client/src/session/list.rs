@@ -41,7 +41,7 @@ const PASSED_ON: Bounds = Bounds {
 /// Batches of entries on their way from the data connection to who takes them.
 const BATCHES: usize = 4;
 
-/// What a listing command gave.
+/// Result of a listing command.
 enum Listing {
     /// It came whole; or whoever took the entries had enough.
     Came(Seen),

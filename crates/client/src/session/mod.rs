@@ -181,7 +181,7 @@ impl Session {
         }
     }
 
-    /// What the server announced.
+    /// Features that the server announced.
     pub fn features(&self) -> &Features {
         self.dialogue.features()
     }

@@ -5,7 +5,8 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
 
-use data::channel::{Accept, Channel, ListenOptions, same_host};
+use data::channel::{Accept, Channel, ListenOptions};
+use proto::address::same_host;
 use proto::address::{PassiveAddress, find_in_227, find_in_229};
 use proto::command::{Command, EpsvArg, Site};
 use proto::reply::Reply;
@@ -40,7 +41,7 @@ impl Order {
 }
 
 impl Session {
-    /// What asks the server to listen: PASV or EPSV.
+    /// Command that asks the server to listen: PASV or EPSV.
     pub(crate) fn passive_command(&self) -> Command {
         match self.passive_order {
             Order::Plain => Command::Pasv,
@@ -229,7 +230,7 @@ impl Session {
     }
 }
 
-/// What tells a server where to connect: PORT, or EPRT for what PORT cannot express.
+/// Command that tells a server where to connect: PORT, or EPRT for what PORT cannot express.
 pub(crate) fn active_command(address: SocketAddr) -> Command {
     match address.is_ipv4() {
         true => Command::Port(address),

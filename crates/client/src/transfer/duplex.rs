@@ -25,7 +25,7 @@ const MAX_STRIPES: usize = proto::address::MAX_STRIPES;
 
 type Answer = Result<Reply, Failure>;
 
-/// What the destination's markers told.
+/// Progress by the destination's markers.
 pub(super) struct Progress<'a> {
     stripes: BTreeMap<u32, u64>,
     /// Most bytes that 112 markers told of so far.

@@ -33,7 +33,7 @@ const PARTING: Duration = Duration::from_secs(1);
 /// often here, and the server's reply is only its echo.
 const OWN_REASON: Duration = Duration::from_millis(500);
 
-/// What this end does with the bytes.
+/// Task of this end.
 #[derive(Debug)]
 pub(crate) enum Job {
     /// Takes them.
@@ -78,7 +78,7 @@ pub(crate) struct Exchange<'a> {
 pub(crate) struct Done {
     /// This end's report.
     pub(crate) report: Report,
-    /// What both hosts say of it.
+    /// Remarks of both hosts.
     pub(crate) remarks: Vec<Remark>,
 }
 
@@ -92,7 +92,7 @@ impl Done {
     }
 }
 
-/// What comes back from the blocking thread.
+/// Result from the blocking thread.
 struct Moved {
     channel: Channel,
     result: Result<Report, DataError>,

@@ -20,11 +20,11 @@ use crate::session::replies::{Cause, cause};
 use crate::session::{Session, shown};
 use crate::{Exit, Failure};
 
-/// What was agreed with the server before the bytes flow.
+/// Agreement with the server before the bytes flow.
 struct Agreed {
     mode: Mode,
     retrieval: Retrieval,
-    /// What the transfer builds on, in destination offsets.
+    /// Data that the transfer builds on, in destination offsets.
     have: RangeSet,
     alternative: Option<std::net::SocketAddr>,
 }

@@ -14,7 +14,7 @@ use crate::session::Session;
 use crate::session::passive::active_command;
 use crate::session::replies::{self, Cause, cause};
 
-/// What this end contributes to a data address.
+/// Contribution of this end to a data address.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Ends {
     /// Ports to listen on.

@@ -18,10 +18,10 @@ use super::{Attempt, TransferSpec};
 use crate::session::{Session, shown};
 use crate::{Exit, Failure};
 
-/// What was agreed with the server before the bytes flow.
+/// Agreement with the server before the bytes flow.
 struct Agreed {
     mode: Mode,
-    /// What the transfer builds on, in destination offsets.
+    /// Data that the transfer builds on, in destination offsets.
     have: RangeSet,
     alternative: Option<std::net::SocketAddr>,
 }

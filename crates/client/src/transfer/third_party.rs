@@ -19,7 +19,7 @@ use super::{Attempt, TransferSpec, choice, put};
 use crate::session::{Session, shown};
 use crate::{Exit, Failure};
 
-/// What both servers were brought to.
+/// Settings that both servers were brought to.
 struct Agreed {
     mode: Mode,
     retrieval: Retrieval,
@@ -98,7 +98,7 @@ enum Again {
     Carefully,
 }
 
-/// What the user is told when [`Sizing::Drs1`] is wanted between two servers.
+/// Message to the user when [`Sizing::Drs1`] is wanted between two servers.
 const NOT_BETWEEN: &str = "cannot be told buffer sizes on the control channel while another server \
      receives (the first drsFTP knows no third party); each server sizes its own (--buffer auto)";
 
@@ -267,7 +267,7 @@ impl Sides<'_> {
         source.and(destination)
     }
 
-    /// What is asked of the source and of the destination, for messages.
+    /// Requests to the source and to the destination, for messages.
     fn doing(&self) -> (String, String) {
         let (source, destination) = (self.source_path, self.destination_path);
         let reading = format!("read {}", shown(source));
@@ -397,7 +397,7 @@ fn split(mut steps: Vec<Step>) -> (Vec<Step>, Vec<Step>) {
     (steps, command)
 }
 
-/// What the source hears when the destination's address is known: it and what must follow it.
+/// Whether the source hears this step only when the destination's address is known: it and what must follow it.
 fn is_last(step: &Step) -> bool {
     matches!(
         step,
@@ -418,7 +418,7 @@ fn drs_of(session: &Session) -> Option<DrsAddress> {
     }
 }
 
-/// What settings came to.
+/// Result of settings.
 struct Set {
     again: Option<Again>,
     /// Where the server listens, if it was asked.

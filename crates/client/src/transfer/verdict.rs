@@ -1,4 +1,4 @@
-//! What a transfer came to, from the data side's result and the server's final reply. A transfer is
+//! Verdict on a transfer, from the data side's result and the server's final reply. A transfer is
 //! whole only when both say so.
 
 use std::io::ErrorKind;
@@ -16,7 +16,7 @@ use crate::{Exit, Failure};
 /// A transfer that failed.
 #[derive(Debug)]
 pub(crate) struct Ended {
-    /// What the user is told.
+    /// The failure that the user is told.
     pub(crate) failure: Failure,
     /// The server's refusal, when that is the reason.
     pub(crate) refusal: Option<Reply>,

@@ -24,7 +24,7 @@ impl Account {
         line
     }
 
-    /// What would help against what limited the batch, by the word of this machine that sent.
+    /// Remedy against what limited the batch, by the word of this machine that sent.
     fn remedy(&self, finding: Finding) -> Option<&str> {
         match finding {
             Finding::Told(limiter) => self.senders.remedy(limiter),
@@ -106,7 +106,7 @@ pub(super) fn streams(n: u64) -> String {
     }
 }
 
-/// What this end saw.
+/// Observation of this end.
 fn explain(verdict: Verdict) -> String {
     let percent = (verdict.share * 100.0).round();
     let what = match verdict.limiter {
@@ -124,7 +124,7 @@ fn explain(verdict: Verdict) -> String {
     format!("{percent}% {what}")
 }
 
-/// What the sender means.
+/// Meaning of the sender's word.
 fn name_plainly(limiter: Limiter) -> &'static str {
     match limiter {
         Limiter::StoreRead => "reading the file",

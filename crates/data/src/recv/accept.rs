@@ -142,7 +142,7 @@ impl<'c, 'scope, 'env> Intake<'c, 'scope, 'env> {
     }
 }
 
-/// What a connection's first header makes of it. Trouble before that is the connection's own (a port
+/// Verdict on a connection by its first header. Trouble before that is the connection's own (a port
 /// scan, a wrong peer), never the transfer's.
 fn judge(candidate: &Candidate, seen: Seen<'_>) -> Verdict {
     let bytes = match seen {

@@ -9,11 +9,10 @@ use proto::sizing::Sizing;
 use rustix::pipe::SpliceFlags;
 
 use super::Job;
-use crate::buffer::PageBuffer;
+use crate::buffer::{PageBuffer, Pipe};
 use crate::error::DataError;
 use crate::options::IoMethod;
 use crate::os::sockopt::{self, Buffer};
-use crate::pipe::Pipe;
 use crate::store::{Sink, Source};
 use crate::sum::{Sum, Tap};
 use crate::transfer::{STEP, Transfer};

@@ -35,7 +35,7 @@ pub(super) struct Reader<'j> {
     header: [u8; HEADER_LEN],
     /// A header of this transfer was accepted on this connection.
     carried: bool,
-    /// What of the block under way had been announced before.
+    /// Part of the block under way that had been announced before.
     again: RangeSet,
 }
 

@@ -17,8 +17,8 @@ use crate::budget::{Permit, StreamBudget};
 use crate::channel::Endpoint;
 use crate::connect::{Accepted, Strangers, accept};
 use crate::error::DataError;
-use crate::os::hangup::has_hung_up;
 use crate::os::sockopt;
+use crate::os::wake::has_hung_up;
 use crate::stream::Stream;
 
 /// Connections of one transfer that may wait at a time: twice as many as any sender opens, so that

@@ -19,7 +19,7 @@ use crate::os::wake::Wake;
 use crate::stream::Stream;
 use crate::wire::Wire;
 
-/// What the lanes of a transfer work with.
+/// Equipment of a transfer's lanes.
 pub(super) struct Crew<'c> {
     channel: &'c Channel,
     job: &'c Job<'c>,

@@ -1,9 +1,8 @@
 //! Store to wire.
 
 mod crew;
-mod extended;
+mod modes;
 mod outlet;
-mod stream_mode;
 mod zerocopy;
 
 use std::sync::Arc;
@@ -22,7 +21,7 @@ use crate::store::Source;
 use crate::sum::{Sum, WORTH_A_FOLLOWER};
 use crate::transfer::Transfer;
 
-/// What to send.
+/// Plan of what to send.
 #[derive(Debug, Clone)]
 pub struct SendPlan {
     /// File ranges to send, ascending; ignored for sequential sources (pipes), which are sent to
@@ -57,8 +56,8 @@ pub fn run(
                 Role::Sender,
                 job.bytes,
                 || match settings.mode {
-                    Mode::Stream => stream_mode::send(channel, job),
-                    Mode::Extended => extended::send(channel, job),
+                    Mode::Stream => modes::stream(channel, job),
+                    Mode::Extended => modes::extended(channel, job),
                 },
             )
         });

@@ -10,11 +10,10 @@ use rustix::pipe::SpliceFlags;
 
 use super::Job;
 use super::zerocopy::Ring;
-use crate::buffer::PageBuffer;
+use crate::buffer::{PageBuffer, Pipe};
 use crate::cursor::Supply;
 use crate::error::DataError;
 use crate::options::IoMethod;
-use crate::pipe::Pipe;
 use crate::store::Source;
 use crate::sum::Tap;
 use crate::transfer::STEP;
@@ -341,7 +340,7 @@ mod tests {
 
     use super::*;
     use crate::control::Control;
-    use crate::job::Settings;
+    use crate::settings::Settings;
     use crate::stream::Stream;
     use crate::transfer::Transfer;
 

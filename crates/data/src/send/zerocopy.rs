@@ -174,7 +174,7 @@ mod tests {
 
     use super::*;
     use crate::control::Control;
-    use crate::job::Settings;
+    use crate::settings::Settings;
     use crate::transfer::Transfer;
 
     #[test]

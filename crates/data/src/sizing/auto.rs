@@ -12,8 +12,8 @@ use tune::sizing::caps::Caps;
 use tune::sizing::{Change, Decision};
 
 use super::apply::{Reach, carry_out, undo};
-use super::board::Board;
 use super::policy::{Policy, Scene, Seen};
+use crate::board::Board;
 use crate::os::caps::caps;
 use crate::os::sockopt::{self, Buffer};
 use crate::stream::Stream;

@@ -11,10 +11,10 @@ use tune::look::{Look, StreamId};
 use tune::streams::auto::{self, Auto, Decision, Limits, Step, Verdict};
 
 use super::policy::{Scene, Seen};
-use crate::job::Settings;
 use crate::options::Congestion;
 use crate::os::congestion::{is_lasting, settable};
 use crate::os::sockopt;
+use crate::settings::Settings;
 use crate::stream::Stream;
 use crate::transfer::Transfer;
 
@@ -34,7 +34,7 @@ pub(super) struct Steering<'t> {
     moved: u64,
 }
 
-/// What a stream was given.
+/// Settings that a stream was given.
 struct Given {
     stream: Weak<Stream>,
     congestion: Option<String>,
@@ -218,7 +218,7 @@ impl<'t> Steering<'t> {
     }
 }
 
-/// What may be changed about a transfer that begins with so many streams.
+/// Bounds on changes to a transfer that begins with so many streams.
 fn limits(settings: &Settings, streams: u32) -> Limits {
     let lanes = settings.adapt && settings.mode == Mode::Extended;
     let most = count(settings.most_streams).max(streams);
@@ -237,7 +237,7 @@ fn limits(settings: &Settings, streams: u32) -> Limits {
     }
 }
 
-/// What the peers of these streams have acknowledged of this transfer, bytes.
+/// Bytes of this transfer that the peers of these streams have acknowledged.
 fn acknowledged(seen: &[Seen]) -> u64 {
     let of = |s: &Seen| s.look.bytes.saturating_sub(s.stream.acknowledged_before());
     seen.iter().map(of).sum()

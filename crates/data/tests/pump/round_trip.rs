@@ -1,4 +1,4 @@
-//! What is sent arrives, whatever the mode, method, size and number of streams.
+//! Round trips: whatever is sent arrives, whatever the mode, method, size and number of streams.
 
 use std::fs::File;
 use std::io::{Read, Write};

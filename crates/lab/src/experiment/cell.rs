@@ -35,14 +35,14 @@ pub(crate) struct Server {
     pub(crate) port: u16,
 }
 
-/// What to measure.
+/// Measurement to make.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Job {
     /// The `longhaul` that has `lab exec`; `None`: there is no lab, everything runs here.
     pub(crate) lab: Option<PathBuf>,
-    /// What the client talks to.
+    /// The client's servers.
     pub(crate) servers: Vec<Server>,
-    /// What is measured.
+    /// The program to measure.
     pub(crate) client: Process,
     /// When the client is ended, seconds.
     pub(crate) limit_seconds: u32,
@@ -52,7 +52,7 @@ pub(crate) struct Job {
     pub(crate) record: Vec<(String, Vec<String>)>,
 }
 
-/// What was seen.
+/// Outcome of a measurement.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub(crate) struct Outcome {
     /// Why the client failed.

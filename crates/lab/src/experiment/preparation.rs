@@ -19,10 +19,10 @@ use super::variables;
 use crate::LabError;
 use crate::topology::Topology;
 
-/// What one run is made of.
+/// Parts of one run.
 #[derive(Debug)]
 pub(crate) struct Prepared {
-    /// What is measured.
+    /// The measurement.
     pub(crate) job: Job,
     /// Marks its processes ([`leftovers::MARK`](super::leftovers::MARK)).
     pub(crate) mark: PathBuf,
@@ -36,16 +36,16 @@ pub(crate) struct Prepared {
     pub(crate) received: Option<PathBuf>,
     /// Where the client writes samples over time.
     pub(crate) trace: Option<PathBuf>,
-    /// What the holes were filled with.
+    /// Values of the holes.
     pub(crate) variables: Variables,
 }
 
-/// What all runs of an experiment share.
+/// Parts that all runs of an experiment share.
 #[derive(Debug)]
 pub(crate) struct Setup<'a> {
     /// The experiment's name, for messages.
     pub(crate) name: &'a str,
-    /// What it says.
+    /// The experiment's definition.
     pub(crate) definition: &'a Definition,
     /// How much of it.
     pub(crate) mode: Mode,

@@ -23,7 +23,7 @@ pub fn takes_commands_ahead(greeting: &Reply) -> bool {
     greeting.code == 220 && greeting.lines.iter().any(names)
 }
 
-/// What a server makes of a byte 255 in a command, which begins a Telnet sequence (RFC 854).
+/// A server's understanding of a byte 255 in a command, which begins a Telnet sequence (RFC 854).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Telnet {
     /// It takes every byte as it is (vsftpd), as far as is known.
@@ -37,7 +37,7 @@ pub enum Telnet {
 }
 
 impl Telnet {
-    /// What a server with this greeting does.
+    /// The understanding of a server with this greeting.
     pub fn of(greeting: &Reply) -> Self {
         let says = |word: &str| {
             let names = |line: &Vec<u8>| line.windows(word.len()).any(|w| w == word.as_bytes());

@@ -118,7 +118,7 @@ pub enum Command {
     Site(Site),
 }
 
-/// What reading a command gives.
+/// Result of reading a command.
 type Parsed = Result<Command, CommandError>;
 
 /// Text that must not reach a log.
@@ -145,7 +145,7 @@ pub enum CommandError {
     Syntax {
         /// The verb.
         verb: &'static str,
-        /// What is wrong, for the reply.
+        /// The mistake, for the reply.
         reason: String,
     },
     /// A well-formed argument that is not offered (TYPE E, MODE B, CKSM FOO): 504.
@@ -153,7 +153,7 @@ pub enum CommandError {
     Parameter {
         /// The verb.
         verb: &'static str,
-        /// What is not offered.
+        /// The parameter that is not offered.
         reason: String,
     },
     /// An address of a family that is not offered: 522.

@@ -196,7 +196,7 @@ const HEADING: &str = "GlobusError:";
 /// Before the system's reason, which the line above has mostly told.
 const SYSTEM: &str = "A system call failed: ";
 
-/// What a line of an error reply tells a person: nothing of `End.`, of error numbers and of the
+/// The telling part of a line of an error reply, for people: nothing of `End.`, of error numbers and of the
 /// globus server's headings (`PATH: Could not change directory. : GlobusError: v=1 c=...`).
 fn telling_part(line: &str) -> String {
     let line = line.split(HEADING).next().unwrap_or(line);

@@ -1,4 +1,4 @@
-//! What a session asks of its driver, and what the driver answers.
+//! Requests of a session to its driver, and the driver's answers.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -125,7 +125,7 @@ pub enum FileRequest {
 pub struct ListRequest {
     /// Directory or file.
     pub path: VPath,
-    /// Glob of the last component (LIST only): `path` is then the directory.
+    /// [`Pattern`](crate::pattern::Pattern) of the last component (LIST only): `path` is then the directory.
     pub pattern: Option<Vec<u8>>,
     /// How to write each entry.
     pub form: ListForm,
@@ -147,7 +147,7 @@ pub enum ListForm {
 /// A transfer, fully decided.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TransferRequest {
-    /// What moves.
+    /// The transfer's content.
     pub what: TransferKind,
     /// MODE.
     pub mode: Mode,
@@ -168,7 +168,7 @@ pub struct TransferRequest {
     pub range_marker_seconds: u32,
 }
 
-/// What moves in a transfer.
+/// Content of a transfer.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TransferKind {
     /// RETR, ERET.
@@ -177,7 +177,7 @@ pub enum TransferKind {
         path: VPath,
         /// Part to send (ERET P); wire offsets in MODE E count from its start.
         part: Option<(u64, u64)>,
-        /// What the receiver has already, in wire offsets; `Offset` skips a prefix.
+        /// Ranges that the receiver has already, in wire offsets; `Offset` skips a prefix.
         have: RangeSet,
     },
     /// STOR, APPE, STOU, ESTO.
@@ -209,7 +209,7 @@ pub enum Disposition {
     /// REST n: write from `n`, keep what is before, cut nothing before; in MODE S the file is cut
     /// to the end of what was written. MODE E ranges: keep everything.
     Resume {
-        /// What is there already, in file offsets (`0..n` for REST n).
+        /// Ranges that are there already, in file offsets (`0..n` for REST n).
         have: RangeSet,
     },
     /// ESTO A: offsets on the wire count from here; keep the rest of the file.
@@ -220,7 +220,7 @@ pub enum Disposition {
     Unique,
 }
 
-/// What the driver reports.
+/// Reports of the driver.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
     /// Of [`Action::Authenticate`]; the text of a refusal is for the user.
@@ -251,13 +251,13 @@ pub enum Outcome {
     Progress(Progress),
     /// Of [`Action::ListenDrs`].
     DrsListening(Result<DrsAddress, FileError>),
-    /// This server, receiving with [`Sizing::Drs1`], has buffers of this size now, bytes (126).
+    /// This server, receiving with [`Sizing::Drs1`](crate::sizing::Sizing::Drs1), has buffers of this size now, bytes (126).
     Resized(u64),
     /// The transfer ended.
     Transferred(Result<TransferDone, TransferError>),
 }
 
-/// What has moved.
+/// Progress of a transfer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Progress {
     /// Clock, seconds since 1970.
@@ -284,13 +284,13 @@ pub struct Grant {
     pub user: String,
     /// Current directory after login.
     pub home: VPath,
-    /// What the session may do.
+    /// Rights of the session.
     pub rights: Rights,
     /// Extra lines of the 230 reply.
     pub message: Vec<String>,
 }
 
-/// What a session may do.
+/// Rights of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rights {
     /// Create, change and delete.
@@ -351,7 +351,7 @@ pub struct FileError {
     pub kind: FileErrorKind,
     /// errno if there was one.
     pub errno: Option<i32>,
-    /// What failed, in plain words with the system's text ("No such file or directory").
+    /// The failure in plain words with the system's text ("No such file or directory").
     pub text: String,
 }
 
@@ -371,9 +371,9 @@ pub enum TransferError {
     TakenOver,
     /// Checksum mismatch after a store.
     Checksum {
-        /// What came.
+        /// Sum of the bytes that came.
         computed: String,
-        /// What SCKS or STORATTR announced.
+        /// Sum that SCKS or STORATTR announced.
         expected: String,
     },
 }

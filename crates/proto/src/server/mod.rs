@@ -18,9 +18,7 @@
 //! One module per subject of RFC 959 and GFD.20; `replies` alone decides which code a failure
 //! gets. The golden dialogues are in `crates/proto/tests/transcripts`.
 
-mod aborts;
 mod action;
-mod checksum;
 mod data_address;
 mod dispatch;
 mod features;

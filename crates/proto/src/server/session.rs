@@ -15,7 +15,7 @@ use crate::sizing::Sizing;
 /// Digits of a size that fits 64 bits whatever they are.
 const MAX_SIZE_DIGITS: usize = 19;
 
-/// What a session needs to know of its server.
+/// Facts that a session needs to know of its server.
 #[derive(Debug, Clone)]
 pub struct SessionConfig {
     /// Text after 220 (one line).
@@ -58,7 +58,7 @@ impl SessionConfig {
     }
 }
 
-/// What the session waits for.
+/// The outcome that the session waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Awaiting {
     /// The next line.
@@ -137,7 +137,7 @@ impl Session {
         self.note_close(actions)
     }
 
-    /// What is pending.
+    /// The outcome that is pending.
     pub fn awaiting(&self) -> Awaiting {
         match &self.state {
             State::Connected | State::UserGiven(_) | State::Closed => Awaiting::Line,

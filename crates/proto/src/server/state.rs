@@ -1,4 +1,4 @@
-//! What a session holds, by how long it is valid: a connection, a login, one transfer.
+//! State of a session, by how long it is valid: a connection, a login, one transfer.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -34,9 +34,9 @@ pub(super) enum State {
 pub(super) struct LoggedIn {
     /// Name shown by SITE WHOAMI and STAT.
     pub(super) user: String,
-    /// What `~` stands for.
+    /// The directory that `~` stands for.
     pub(super) home: VPath,
-    /// What the account may do.
+    /// Rights of the account.
     pub(super) rights: Rights,
     /// The control connection's peer, IPv4-mapped addresses as IPv4.
     pub(super) peer: IpAddr,
@@ -58,7 +58,7 @@ pub(super) struct LoggedIn {
     pub(super) rename_from: Option<VPath>,
     /// SITE SYMLINKFROM was accepted for this path; lives until SITE SYMLINKTO.
     pub(super) link_from: Option<VPath>,
-    /// What the driver is doing for this session.
+    /// Work of the driver for this session.
     pub(super) pending: Pending,
 }
 
@@ -146,7 +146,7 @@ impl Settings {
 pub(super) struct NextTransfer {
     /// REST: any transfer takes it, also one that fails.
     pub(super) restart: Option<Restart>,
-    /// What only a store takes; survives other transfers.
+    /// Settings that only a store takes; they survive other transfers.
     pub(super) store: NextStore,
 }
 
@@ -192,7 +192,7 @@ impl Channel {
     }
 }
 
-/// What the driver is doing for a login.
+/// Work of the driver for a login.
 #[derive(Debug, Default)]
 pub(super) enum Pending {
     /// Nothing; the next line is awaited.

@@ -1,4 +1,4 @@
-//! What the machine asks for, carried out.
+//! Actions that the machine asks for, carried out.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

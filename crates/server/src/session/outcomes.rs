@@ -1,4 +1,4 @@
-//! What comes of work, told to the machine.
+//! Outcomes of work, told to the machine.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,9 +11,8 @@ use proto::server::{FileError, FileErrorKind, Outcome, Progress};
 use tokio::time::Instant;
 
 use super::{Driver, End, Who, record};
-use crate::clock::seconds_since_1970;
 use crate::data_address::told;
-use crate::transfer::{Admitted, Ended, Event, Seen};
+use crate::transfer::{Admitted, Ended, Event, Seen, seconds_since_1970};
 use crate::work::{Step, Work};
 
 impl Driver {

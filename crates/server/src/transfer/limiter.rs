@@ -1,4 +1,4 @@
-//! What limited a transfer: by the policy that watched the streams, or else by the kernel's and the
+//! Limiter of a transfer: by the policy that watched the streams, or else by the kernel's and the
 //! threads' own accounts.
 
 use data::job::{Report, WireStats};
@@ -7,10 +7,10 @@ use tune::limiter::{Limiter, Role, judge};
 
 use crate::transfer_log::Direction;
 
-/// What is known of a transfer's limits at its end.
+/// Limits of a transfer, known at its end.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Limits {
-    /// What limited it; `None`: the figures do not tell.
+    /// The limiter; `None`: the figures do not tell.
     pub(crate) limiter: Option<Limiter>,
     /// Congestion control at the end; `None`: nobody looked, or the transfer was received.
     pub(crate) congestion: Option<String>,
@@ -67,7 +67,7 @@ fn congestion(report: &Report) -> Option<String> {
     known.or_else(|| report.congestion.clone())
 }
 
-/// What would make it faster, and what this host's settings have to do with it.
+/// Advice on making it faster, and the part of this host's settings in it.
 fn words(report: &Report) -> Option<String> {
     let remedy = report.verdict.as_ref().and_then(|v| v.remedy.as_deref());
     let remedy = remedy.map(|remedy| format!("To change that: {remedy}"));

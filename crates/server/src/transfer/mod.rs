@@ -38,7 +38,7 @@ const EVENTS: usize = 4;
 /// All that a transfer needs.
 #[derive(Debug)]
 pub(crate) struct Order {
-    /// What moves.
+    /// The order.
     pub(crate) request: TransferRequest,
     /// Where it is.
     pub(crate) files: Files,
@@ -77,7 +77,7 @@ impl Delayed {
     }
 }
 
-/// What a worker reports.
+/// Reports of a worker.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// Delayed passive: where it listens. After an error nothing follows.
@@ -98,7 +98,7 @@ pub(crate) enum Event {
 pub(crate) struct Ended {
     /// For the state machine.
     pub(crate) result: Result<TransferDone, TransferError>,
-    /// What had moved by then.
+    /// Progress by then.
     pub(crate) last: Progress,
     /// The data channel, for the next transfer.
     pub(crate) channel: Option<Channel>,
@@ -106,7 +106,7 @@ pub(crate) struct Ended {
     pub(crate) summary: Summary,
 }
 
-/// What the log tells of a transfer, as far as the worker knows it.
+/// Facts about a transfer for the log, as far as the worker knows them.
 #[derive(Debug, Clone)]
 pub(crate) struct Summary {
     /// When it began.
@@ -127,7 +127,7 @@ pub(crate) struct Summary {
     pub(crate) peers: Vec<IpAddr>,
     /// Why buffers were last sized as they were, or left alone on purpose.
     pub(crate) decision: Option<String>,
-    /// What limited it.
+    /// Limits of the transfer.
     pub(crate) limits: Limits,
     /// Checksum of the whole file, if known.
     pub(crate) digest: Option<String>,
@@ -159,7 +159,7 @@ pub(crate) struct Running {
     opened: bool,
 }
 
-/// What a session sees next of its transfer.
+/// The next thing that a session sees of its transfer.
 #[derive(Debug)]
 pub(crate) enum Seen {
     /// The worker reports.
@@ -264,10 +264,17 @@ impl Drop for Running {
     }
 }
 
-/// What a transfer has moved by now.
+/// Time of day that markers carry: seconds since 1970 (UTC), with a fraction; 0 before.
+pub(crate) fn seconds_since_1970() -> f64 {
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0.0, |since| since.as_secs_f64())
+}
+
+/// Progress of a transfer by now.
 fn progress(control: &Control) -> Progress {
     Progress {
-        now: crate::clock::seconds_since_1970(),
+        now: seconds_since_1970(),
         bytes: control.bytes(),
         stored: control.safe(),
     }

@@ -116,16 +116,21 @@ fn a_drain_lets_a_client_finish_what_belongs_to_its_transfer() {
     server.wait().unwrap();
 }
 
+/// Stores the file `up`, to its 226.
+fn store_whole(client: &mut Client) {
+    let address = client.pasv();
+    client.send("STOR up");
+    data_port::pour(data_port::connect(address), b"whole");
+    client.next(150);
+    client.next(226);
+}
+
 #[test]
 fn a_drain_waits_for_a_quiet_client_no_longer_than_the_grace() {
     let (server, mut busy) = in_time(|pace| {
         let server = Running::start();
         let mut busy = server.anonymous();
-        let address = busy.pasv();
-        busy.send("STOR up");
-        data_port::pour(data_port::connect(address), b"whole");
-        busy.next(150);
-        busy.next(226);
+        store_whole(&mut busy);
         pace.step();
         // The transfer has just ended: its client may still want something of it.
         server.ask_to_stop();
@@ -141,11 +146,7 @@ fn a_drain_waits_for_a_quiet_client_no_longer_than_the_grace() {
 fn a_follow_up_ends_with_the_drain() {
     let server = Running::with(|config| config.drain = Duration::from_millis(500));
     let mut busy = server.anonymous();
-    let address = busy.pasv();
-    busy.send("STOR up");
-    data_port::pour(data_port::connect(address), b"whole");
-    busy.next(150);
-    busy.next(226);
+    store_whole(&mut busy);
     server.ask_to_stop();
     eventually("it ends", || busy.ask("SIZE up").code != 213);
     busy.closed();

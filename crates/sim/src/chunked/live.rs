@@ -18,7 +18,7 @@ pub(super) struct Live {
     rtt: RoundTrip,
     /// How long a command needs to the server.
     command: Duration,
-    /// What is left of the chunk.
+    /// Rest of the chunk.
     pool: PoolId,
     /// Connections that take part, in the order of opening.
     open: Vec<FlowId>,

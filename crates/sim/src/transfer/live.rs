@@ -80,7 +80,7 @@ impl Live {
         !arrived && self.simulation.now() < self.transfer.give_up
     }
 
-    /// What happened since the sample before.
+    /// Sample of the time since the sample before.
     pub(super) fn sample(&mut self) -> Sample {
         let at = self.simulation.now();
         let delivered_bytes = self.simulation.pool_delivered(self.file);

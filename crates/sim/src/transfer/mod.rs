@@ -21,11 +21,11 @@ use live::Live;
 pub struct Transfer {
     /// Size of the file, bytes.
     pub bytes: u64,
-    /// What a stream takes of it at a time, bytes, at least 1.
+    /// Bytes that a stream takes of it at a time, at least 1.
     pub block: u64,
     /// How many streams to begin with.
     pub streams: Streams,
-    /// What each stream's ends, access links and host are like; it starts when the transfer does,
+    /// Ends, access links and host of each stream; it starts when the transfer does,
     /// and its source and stop do not matter.
     pub stream: FlowSpec,
     /// How often the control connection asks something, the streams are sampled, and the policy
@@ -38,13 +38,13 @@ pub struct Transfer {
 /// How many streams a transfer begins with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Streams {
-    /// What [`tune::streams::first`] says of the control connection's round trip.
+    /// The number that [`tune::streams::first`] gives for the control connection's round trip.
     Automatic,
     /// So many, at least 1.
     Fixed(u32),
 }
 
-/// What can be set while a transfer runs.
+/// Settings that can change while a transfer runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
     /// Streams, at least 1. One that is closed still sends what it wrote and the block it has begun.
@@ -53,7 +53,7 @@ pub struct Settings {
     pub send_buffer: u64,
     /// Receive buffer of each, bytes.
     pub receive_buffer: u64,
-    /// What all of them together may send, bytes of payload per second, the same part of it each;
+    /// Bytes of payload per second that all of them together may send, the same part of it each;
     /// `None`: as their windows allow.
     pub pace: Option<u64>,
 }
@@ -69,7 +69,7 @@ pub struct Sample {
     pub delivered_bytes: u64,
     /// Of that, in the interval.
     pub interval_bytes: u64,
-    /// What no stream has begun to send, bytes.
+    /// Bytes that no stream has begun to send.
     pub left_bytes: u64,
     /// Round trip of a command that was answered in the interval, while data flows: what the
     /// control connection sees. `None`: none was, or it had to be sent again.
@@ -112,9 +112,9 @@ pub struct Outcome {
     pub retransmits: u64,
     /// Retransmission timers that ran out.
     pub timeouts: u64,
-    /// What held it back, judged from the sender's accounts.
+    /// Limiter, judged from the sender's accounts.
     pub limited_by: Verdict,
-    /// What each stream did, in the order in which they were opened.
+    /// Statistics of each stream, in the order in which they were opened.
     pub flows: Vec<FlowStats>,
 }
 

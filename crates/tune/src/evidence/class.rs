@@ -1,4 +1,4 @@
-//! What limits a stream, seen over a few round trips. The rules of both ends stand in the order in
+//! Class of a stream's limit, seen over a few round trips. The rules of both ends stand in the order in
 //! which they exclude each other.
 
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::limiter::{Limiter, Role};
 use crate::look::Look;
 use crate::look::carried;
 
-/// What limits a stream.
+/// Limit of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Class {
     /// Not seen yet.
@@ -140,7 +140,7 @@ pub(crate) struct Tally {
     backed_up: u32,
 }
 
-/// What a tally came to.
+/// Result of a tally.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Verdict {
     pub(crate) class: Class,

@@ -46,7 +46,7 @@ impl Trip {
         self.now > self.base * 3 / 2 + Duration::from_millis(1)
     }
 
-    /// What a window is judged by: a receiver's own estimate where it is plausible. A queue makes
+    /// Round trip that a window is judged by: a receiver's own estimate where it is plausible. A queue makes
     /// it longer, and then it is not the window that limits.
     pub(crate) fn judged(&self) -> Duration {
         self.now.min(self.base + self.base / 4)

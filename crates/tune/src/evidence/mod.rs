@@ -1,4 +1,4 @@
-//! What a stream's looks show, for every policy that asks: its class, its rate, its round trip.
+//! Findings from a stream's looks, for every policy that asks: its class, its rate, its round trip.
 
 mod class;
 mod meter;

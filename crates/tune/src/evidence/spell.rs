@@ -7,7 +7,7 @@ use units::bytes_per_second;
 use super::meter::Trip;
 use crate::look::Look;
 
-/// What is acknowledged within less says nothing about a rate.
+/// Shortest time between acknowledgements that says anything about a rate.
 const SHORTEST_STEP: Duration = Duration::from_millis(5);
 
 /// Looks from a first one on.
@@ -61,7 +61,7 @@ impl Spell {
         self.looks
     }
 
-    /// What moved, bytes.
+    /// Bytes moved.
     pub(crate) fn moved(&self) -> u64 {
         self.last.1.saturating_sub(self.first.bytes)
     }

@@ -44,7 +44,7 @@ enum End {
     Receiver(Receiver),
 }
 
-/// What an end wants done.
+/// Action that an end wants.
 #[derive(Debug)]
 struct Action {
     change: Option<Change>,

@@ -39,7 +39,7 @@ use crate::limiter::Limiter;
 use crate::look::Look;
 use units::bytes_in;
 
-/// What `auto` may do.
+/// Bounds of `auto`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// Fewest streams, at least 1.
@@ -60,7 +60,7 @@ pub struct Scene<'a> {
     pub at: Duration,
     /// Payload acknowledged or handed out so far over all streams, ended ones too, bytes.
     pub moved: u64,
-    /// What no stream has taken yet, bytes; `None`: not known (a pipe).
+    /// Bytes that no stream has taken yet; `None`: not known (a pipe).
     pub left: Option<u64>,
     /// Streams at work.
     pub looks: &'a [Look],
@@ -84,20 +84,20 @@ pub enum Step {
     Pace(Option<u64>),
 }
 
-/// What was decided, and why.
+/// Decision, and its reason.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decision {
     /// Since the transfer began.
     pub at: Duration,
-    /// What is to be done; `None`: nothing, on purpose.
+    /// The step to take; `None`: none, on purpose.
     pub step: Option<Step>,
-    /// What limits the transfer.
+    /// Limiter of the transfer.
     pub limiter: Limiter,
     /// In plain words.
     pub reason: String,
 }
 
-/// What limited the transfer over its time, and what would change that.
+/// Limiter of the transfer over its time, and what would change that.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Verdict {
     /// What, for most of the time.
@@ -106,7 +106,7 @@ pub struct Verdict {
     pub streams: u32,
     /// Congestion control at the end.
     pub congestion: String,
-    /// What would make it faster: an imperative in plain words, to follow "to change that: "; `None`:
+    /// Advice that would make it faster: an imperative in plain words, to follow "to change that: "; `None`:
     /// nothing that is known of, or nothing at all (a full path).
     pub remedy: Option<String>,
 }
@@ -222,7 +222,7 @@ impl Auto {
         }
     }
 
-    /// What follows from a look at the transfer; mostly nothing. A scene that is not newer than the
+    /// Decisions that follow from a look at the transfer; mostly none. A scene that is not newer than the
     /// last, or without streams, is ignored.
     pub fn on_scene(&mut self, scene: &Scene<'_>) -> Vec<Decision> {
         let mut decisions = Vec::new();
@@ -455,12 +455,12 @@ impl Auto {
         half.clamp(Duration::from_millis(25), Duration::from_millis(250))
     }
 
-    /// What limits the transfer now, for a progress display.
+    /// Limiter of the transfer now, for a progress display.
     pub fn limiter(&self) -> Limiter {
         self.account.now()
     }
 
-    /// What limited it over all.
+    /// Limiter of the transfer over all.
     pub fn verdict(&self) -> Verdict {
         let may_add = self.streams < self.most;
         self.account

@@ -14,7 +14,7 @@ use crate::scratch::Scratch;
 
 /// Size that the file system believes to have, bytes.
 const CLAIMED: u64 = 192 << 20;
-/// What there is.
+/// Size of the real volume.
 const REAL: &str = "size=32m";
 
 /// A mounted thin volume; see [`super::machine::possible`] for what it takes.

@@ -1,7 +1,7 @@
 //! Sources: patterns, and what each source is.
 
-use glob::{MatchOptions, Pattern};
 use proto::listing::{Kind, RemoteEntry};
+use proto::pattern::{Pattern, has_wildcard};
 
 use super::ends::{name_of, trimmed};
 use crate::batch::Context;
@@ -17,13 +17,6 @@ pub(super) struct Found {
     pub(super) directory: bool,
     pub(super) facts: Facts,
 }
-
-/// As the shell: `*` does not match a leading dot.
-const OPTIONS: MatchOptions = MatchOptions {
-    case_sensitive: true,
-    require_literal_separator: true,
-    require_literal_leading_dot: true,
-};
 
 /// Whether an entry is a directory, whatever the listing calls it.
 pub(super) fn is_directory(entry: &RemoteEntry) -> bool {
@@ -54,17 +47,10 @@ pub(super) async fn expand(ctx: &Context, source: &Location) -> Result<Vec<Found
     found
 }
 
-/// The pattern in the last component, if there is one that can be read.
+/// The pattern in the last component, if there is one.
 fn pattern_of(location: &Location) -> Option<Pattern> {
     let name = name_of(location)?;
-    let text = std::str::from_utf8(&name).ok()?;
-    text.contains(['*', '?', '['])
-        .then(|| Pattern::new(text).ok())
-        .flatten()
-}
-
-fn matches(pattern: &Pattern, name: &[u8]) -> bool {
-    pattern.matches_with(&String::from_utf8_lossy(name), OPTIONS)
+    has_wildcard(&name).then(|| Pattern::new(&name))
 }
 
 async fn look(storage: &mut dyn Storage, at: &Location) -> Result<Found, Failure> {
@@ -105,7 +91,7 @@ async fn matching(
     if entries.iter().any(|e| e.name == wanted) {
         entries.retain(|e| e.name == wanted);
     } else {
-        entries.retain(|e| matches(pattern, &e.name));
+        entries.retain(|e| pattern.matches(&e.name));
     }
     // What is named is followed, as a shell's arguments are.
     for entry in entries.iter_mut().filter(|e| e.kind == Kind::SymLink) {

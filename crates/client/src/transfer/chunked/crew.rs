@@ -45,7 +45,7 @@ pub(super) struct Crew<'a> {
     state: Mutex<State>,
 }
 
-/// What the sessions of a crew share.
+/// State that the sessions of a crew share.
 struct State {
     work: Work,
     outcome: Outcome,
@@ -284,7 +284,7 @@ impl<'a> Crew<'a> {
     }
 }
 
-/// What is behind is whole after every statement.
+/// The data, whole after every statement.
 fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! What the chunks of a file came to, as one attempt.
+//! Outcome of the chunks of a file, as one attempt.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

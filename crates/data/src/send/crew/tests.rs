@@ -19,23 +19,19 @@ use crate::job::{Control, Report, Settings};
 use crate::options::TransferOptions;
 use crate::rate::RateLimit;
 use crate::recv::{self, RecvPlan};
-use crate::send::{SendPlan, extended};
+use crate::send::{SendPlan, modes};
 use crate::store::memory::{MemorySink, MemorySource};
 use crate::store::{Sink, Source};
 use crate::transfer::Transfer;
 use proto::sizing::Buffers;
+use units::splitmix;
 
-/// What takes 0.3 s at [`RATE`].
+/// Bytes that take 0.3 s at [`RATE`].
 const SOME: usize = 3_000_000;
 const RATE: u64 = 7_000_000;
 
 fn pattern(len: usize) -> Vec<u8> {
-    let mut state = 0x9e37_79b9_u32;
-    let next = |_| {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        (state >> 24) as u8
-    };
-    (0..len).map(next).collect()
+    splitmix::bytes(1, len)
 }
 
 fn listen() -> (Channel, SocketAddr) {
@@ -93,7 +89,7 @@ fn send(
                 until(|| transfer.control().streams() > 0 || over.load(Ordering::SeqCst));
                 meddle(&transfer);
             });
-            let sent = extended::send(channel, job);
+            let sent = modes::extended(channel, job);
             over.store(true, Ordering::SeqCst);
             sent
         })
@@ -277,7 +273,7 @@ fn a_sender_that_is_connected_to_cannot_add() {
     assert_eq!(sent.wire.streams, 1);
 }
 
-/// What came over one connection.
+/// Data that came over one connection.
 #[derive(Debug, Default)]
 struct Came {
     stored: RangeSet,

@@ -71,7 +71,7 @@ fn listen(request: &ListenRequest) -> String {
     text + &buffers(request.buffers)
 }
 
-/// What is not left to `auto`.
+/// Buffers that are not left to `auto`.
 fn buffers(buffers: Buffers) -> String {
     let mut text = String::new();
     if let Some(bytes) = buffers.send {

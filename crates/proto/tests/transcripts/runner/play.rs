@@ -121,7 +121,7 @@ impl Player {
         }
     }
 
-    /// What a driver does with a line while something is pending.
+    /// A driver's dealing with a line while something is pending.
     fn line(&mut self, line: LineEvent, scripted: bool) {
         let take = match self.session.awaiting() {
             Awaiting::Line => true,

@@ -105,7 +105,7 @@ impl Session {
         }
     }
 
-    /// What is known without reading.
+    /// Checksum known without reading.
     fn known(&self, path: &str, algorithm: Algorithm) -> Option<String> {
         let state = self.files.root.identity(&v(path)).unwrap();
         self.files.sums.get(&state, algorithm)

@@ -22,7 +22,7 @@ const WORTH_A_TICK: u64 = 1 << 20;
 /// Longest wait for it: a file system whose clock is ahead of this host's is not waited for.
 const LONGEST_TICK: Duration = Duration::from_millis(50);
 
-/// What is left to do when the bytes are there.
+/// Work left to do when the bytes are there.
 #[derive(Debug)]
 pub(super) struct Ending {
     pub(super) files: Files,

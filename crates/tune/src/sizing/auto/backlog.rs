@@ -23,7 +23,7 @@ const SMALLEST: u64 = 32 << 10;
 /// A reader that has caught up for so long keeps up.
 const KEEPS_UP: Duration = Duration::from_millis(100);
 
-/// What a program reads, whatever arrives.
+/// Reads of a program, whatever arrives.
 #[derive(Debug, Clone, Copy, Default)]
 struct Reader {
     from: Option<Look>,

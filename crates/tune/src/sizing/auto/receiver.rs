@@ -45,7 +45,7 @@ pub(super) struct Receiver {
     full_since: Option<Duration>,
     /// This end has set the buffer: autotuning is off.
     taken: bool,
-    /// What was asked for last, as reported.
+    /// The size asked for last, as reported.
     asked: u64,
     /// Before the buffer was raised, until the window is seen to have followed.
     unverified: Option<Before>,

@@ -23,7 +23,7 @@ pub(super) struct Sender {
     pressed: Option<(Spell, u32)>,
     /// How often in turn such a round trip has had queues and no losses.
     queued: u32,
-    /// What was asked for last, as reported.
+    /// The size asked for last, as reported.
     asked: Option<u64>,
     /// The kernel granted less than it said it would.
     refused: bool,

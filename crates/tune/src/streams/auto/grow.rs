@@ -12,7 +12,7 @@ use super::{Auto, Decision, Scene, Step, is_asked, nearly_over};
 use crate::congestion::{against_loss, bears_loss};
 use crate::evidence::{Class, Trip};
 
-/// What gained nothing rests for so long the first time.
+/// Initial pause after a trial without gain.
 const PAUSE: Duration = Duration::from_secs(10);
 /// A stream that gets less than this of the rest of the file is not worth its handshake, bytes.
 const PIECE: u64 = 256 << 10;
@@ -20,7 +20,7 @@ const PIECE: u64 = 256 << 10;
 const LONG: Duration = Duration::from_millis(5);
 /// A congestion control that bears losses fills a path with few streams.
 const ENOUGH: u32 = 4;
-/// What losses have proved to be needed is believed for so long.
+/// Time for which losses that have proved a need are believed.
 const PROVED: Duration = Duration::from_secs(60);
 
 impl Auto {

@@ -77,7 +77,7 @@ fn missing_at_first() -> RangeSet {
     missing
 }
 
-/// What was moved, what was told of it at last, and what is marked as stored.
+/// Bytes that were moved, those told of it at last, and the ranges marked as stored.
 async fn moved(other: Other) -> (u64, u64, RangeSet) {
     let spec = spec();
     let (control, told) = (Arc::new(Control::new()), AtomicU64::new(0));

@@ -1,4 +1,4 @@
-//! What goes out together, and what waits for an answer.
+//! Commands that go out together, and those that wait for an answer.
 
 use proptest::prelude::*;
 

@@ -19,7 +19,7 @@ use crate::server::{
 };
 use crate::sizing::Sizing;
 
-/// What the driver was asked for and has not reported yet.
+/// A request to the driver that it has not reported on yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Asked {
     Nothing,

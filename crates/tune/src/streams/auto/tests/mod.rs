@@ -25,7 +25,7 @@ fn limits(most: u32) -> Limits {
     }
 }
 
-/// What a path does to all streams together at one moment.
+/// Effect of a path on all streams together at one moment.
 #[derive(Debug, Clone, Copy)]
 struct Flow {
     /// Payload, bytes per second.
@@ -57,7 +57,7 @@ impl Default for Flow {
     }
 }
 
-/// What the path is asked with.
+/// Question to the path.
 #[derive(Debug, Clone, Copy)]
 struct Now<'a> {
     at: Duration,

@@ -9,14 +9,14 @@ use proto::drs::{End, Event as Heard};
 use rustix::event::PollFlags;
 use tune::limiter::Role;
 
-use super::Endpoint;
 use super::dial::Dial;
 use super::reception::Reception;
 use super::wire::{Gone, Wire};
+use crate::drs::Endpoint;
 
-/// What the sizing thread learns.
+/// News for the sizing thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Event {
+pub(super) enum Event {
     /// Data receiver: a message came back after so long.
     Echo(Duration),
     /// Data sender: set the send buffers to this, bytes, then call [`Link::applied`]. The newest of
@@ -37,7 +37,7 @@ enum Way {
 /// One transfer's DRS channel. Never blocks and never fails; it is either there or not. Dropping it
 /// closes the connection, while the endpoint stays for the next transfer.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(super) struct Link {
     endpoint: Arc<Endpoint>,
     way: Way,
     wire: Option<Wire>,
@@ -51,7 +51,7 @@ pub(crate) struct Link {
 
 impl Link {
     /// For a transfer that begins. `role`: what this end does with the data.
-    pub(crate) fn new(endpoint: Arc<Endpoint>, role: Role) -> Self {
+    pub(super) fn new(endpoint: Arc<Endpoint>, role: Role) -> Self {
         let end = match role {
             Role::Sender => End::Sender,
             Role::Receiver => End::Receiver,
@@ -70,9 +70,9 @@ impl Link {
         }
     }
 
-    /// What to wait for. When one of these is ready, and at every other wake too (what may be
+    /// Descriptors to wait for. When one of these is ready, and at every other wake too (what may be
     /// connected to, and what is late, changes with time alone), call [`Link::on_ready`].
-    pub(crate) fn watch(&self) -> impl Iterator<Item = (BorrowedFd<'_>, PollFlags)> {
+    pub(super) fn watch(&self) -> impl Iterator<Item = (BorrowedFd<'_>, PollFlags)> {
         let mut all = Vec::new();
         match (&self.way, &*self.endpoint) {
             _ if self.over => {}
@@ -88,7 +88,7 @@ impl Link {
 
     /// Does what can be done now. `now`: since the transfer began; `peers`: hosts of the data
     /// connections so far. Only with one of them is anything exchanged.
-    pub(crate) fn on_ready(&mut self, now: Duration, peers: &[IpAddr]) -> Vec<Event> {
+    pub(super) fn on_ready(&mut self, now: Duration, peers: &[IpAddr]) -> Vec<Event> {
         let mut events = Vec::new();
         if !self.over {
             let came = self.connect(now, peers, &mut events);
@@ -100,14 +100,14 @@ impl Link {
 
     /// Tells the data sender of a size, bytes: at once, or, when there is no channel yet or the
     /// last message was sent just now, as soon as may be; of several the newest.
-    pub(crate) fn announce(&mut self, now: Duration, size: u64) {
+    pub(super) fn announce(&mut self, now: Duration, size: u64) {
         self.size = Some(size);
         self.told = false;
         self.tell(now);
     }
 
     /// The size of the last [`Event::Size`] is set: the echoes leave.
-    pub(crate) fn applied(&mut self) {
+    pub(super) fn applied(&mut self) {
         if let Some(wire) = &mut self.wire {
             wire.applied();
         }

@@ -52,7 +52,7 @@ impl Wire {
         })
     }
 
-    /// What to wait for.
+    /// Descriptor to wait for.
     pub(super) fn watch(&self) -> (BorrowedFd<'_>, PollFlags) {
         let mut events = PollFlags::IN;
         if !self.channel.unsent().is_empty() {

@@ -1,4 +1,4 @@
-//! What the sizing thread of a transfer and its [`Control`](crate::job::Control) tell each other.
+//! Notices between the sizing thread of a transfer and its [`Control`](crate::job::Control).
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -22,7 +22,7 @@ pub(crate) struct Board {
     decisions: Mutex<VecDeque<Decision>>,
     /// About streams, congestion control and pace.
     stream_decisions: Mutex<VecDeque<auto::Decision>>,
-    /// What limits the sending now.
+    /// Limiter of the sending now.
     limiter: Mutex<Option<Limiter>>,
     listener: Mutex<Listener>,
     /// The size that the other end told, bytes; 0: none yet.
@@ -45,7 +45,7 @@ impl fmt::Debug for Listener {
 
 impl Board {
     /// A transfer begins, whose sizing thread is woken by `bell`.
-    pub(super) fn begin(&self, bell: &Arc<Wake>) {
+    pub(crate) fn begin(&self, bell: &Arc<Wake>) {
         *locked(&self.bound) = None;
         *locked(&self.limiter) = None;
         *locked(&self.bell) = Arc::downgrade(bell);
@@ -53,7 +53,7 @@ impl Board {
 
     /// The transfer has ended, and what the other end told for it is over. (What it tells of the
     /// next one may come before that begins here.)
-    pub(super) fn end(&self) {
+    pub(crate) fn end(&self) {
         self.followed.store(0, Ordering::SeqCst);
     }
 
@@ -70,7 +70,7 @@ impl Board {
     }
 
     /// This end's buffers have this size now, bytes.
-    pub(super) fn tell(&self, bytes: u64) {
+    pub(crate) fn tell(&self, bytes: u64) {
         // The listener may take its time; nobody has to wait for it.
         let listener = locked(&self.listener).0.clone();
         if let Some(tell) = listener {
@@ -85,12 +85,12 @@ impl Board {
     }
 
     /// The other end's size, bytes.
-    pub(super) fn followed(&self) -> Option<u64> {
+    pub(crate) fn followed(&self) -> Option<u64> {
         Some(self.followed.load(Ordering::SeqCst)).filter(|bytes| *bytes > 0)
     }
 
-    /// What holds a stream back now; of several streams, the one whose path gives most.
-    pub(super) fn note_bound(&self, bound: Option<Bound>) {
+    /// Notes the limit that holds a stream back now; of several streams, that of the one whose path gives most.
+    pub(crate) fn note_bound(&self, bound: Option<Bound>) {
         *locked(&self.bound) = bound;
     }
 
@@ -114,7 +114,7 @@ impl Board {
         std::mem::take(&mut *locked(&self.stream_decisions)).into()
     }
 
-    /// What limits the sending now.
+    /// Notes the limiter of the sending now.
     pub(crate) fn note_limiter(&self, limiter: Limiter) {
         *locked(&self.limiter) = Some(limiter);
     }

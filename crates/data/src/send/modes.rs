@@ -1,14 +1,33 @@
-//! MODE E: blocks over any number of connections (GFD.20 §3.4).
+//! The two ways of sending a job: MODE S and MODE E.
+
+use std::sync::atomic::AtomicBool;
 
 use super::Job;
 use super::crew::{Crew, Post};
+use super::outlet::Outlet;
 use crate::channel::Channel;
 use crate::connect::Connected;
 use crate::error::DataError;
+use crate::wire::Wire;
 
-/// Sends the job over the cached connections, or over new ones, and keeps them unless told to
-/// close.
-pub(super) fn send(channel: &mut Channel, job: Job<'_>) -> Result<Option<String>, DataError> {
+/// Sends the job in MODE S, where the file is the connection (RFC 959 §3.4.1): over one connection, in the caller's thread, and closes it.
+pub(super) fn stream(channel: &mut Channel, job: Job<'_>) -> Result<Option<String>, DataError> {
+    let stream = channel.open_single(job.transfer, job.settings)?;
+    let go_on = || job.transfer.check().is_ok();
+    let sent = job.sum.beside(go_on, || {
+        let mut outlet = Outlet::new(Wire::new(job.transfer, stream.clone()), &job);
+        outlet.send_supply(false, &AtomicBool::new(false))?;
+        outlet.wire().finish_sending()
+    });
+    if sent.is_err() {
+        stream.break_off();
+    }
+    sent.map(|()| job.sum.digest())
+}
+
+/// Sends the job in MODE E, as blocks over any number of connections (GFD.20 §3.4): the cached ones, or
+/// new ones. Keeps them unless told to close.
+pub(super) fn extended(channel: &mut Channel, job: Job<'_>) -> Result<Option<String>, DataError> {
     let first = open(channel, &job)?;
     let go_on = || job.transfer.check().is_ok();
     let sent = job

@@ -2,12 +2,7 @@
 //! and between the same two hosts.
 //!
 //! An [`Endpoint`] belongs to a session and is made when DPSV or DPRT is answered. A transfer makes
-//! a `Link` of it, which its sizing thread drives. Nothing that happens here fails a transfer.
-
-mod dial;
-mod link;
-mod reception;
-mod wire;
+//! a connection with it, which its sizing thread drives (`sizing::drs::link`). Nothing that happens here fails a transfer.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -23,11 +18,9 @@ use crate::listen::{Accept, ListenOptions, bind_any};
 use crate::os::sockopt;
 use proto::sizing::Buffers;
 
-pub(crate) use link::{Event, Link};
-
 /// Socket buffers of a DRS channel, bytes: room for far more messages than are ever under way, and
 /// little for somebody else to fill.
-const BUFFER: u64 = 64 << 10;
+pub(crate) const BUFFER: u64 = 64 << 10;
 
 /// The kernel keeps a connection to itself until its first bytes are there, up to so many seconds
 /// (TCP_DEFER_ACCEPT, tcp(7)): who says nothing takes no place among those that wait to be heard.

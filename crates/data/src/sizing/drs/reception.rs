@@ -12,13 +12,13 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
+use proto::address::same_host;
 use proto::drs::{Channel, End, Event, Nonce};
 use rustix::event::PollFlags;
 use socket2::Socket;
 
 use super::wire::Wire;
 use crate::connect::{SHORTAGE, is_shortage};
-use crate::host::same_host;
 
 /// How long a connection may take to say the nonce.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -73,7 +73,7 @@ impl Reception {
         }
     }
 
-    /// What to wait for.
+    /// Descriptors to wait for.
     pub(super) fn watch<'a>(
         &'a self,
         listener: &'a Socket,

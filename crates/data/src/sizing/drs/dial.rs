@@ -5,15 +5,15 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
+use proto::address::same_host;
 use proto::drs::{Channel, DrsAddress, End};
 use rustix::event::PollFlags;
 use socket2::Socket;
 
-use super::BUFFER;
 use super::wire::Wire;
 use crate::connect::{dial, is_settled};
-use crate::host::same_host;
-use crate::sizing::handshake::pin_buffers;
+use crate::drs::BUFFER;
+use crate::handshake::pin_buffers;
 
 /// Connections made before the end gives up. More than one, since the other end closes those that
 /// come before it has seen this host's data connection among others'.
@@ -47,7 +47,7 @@ impl Dial {
         }
     }
 
-    /// What to wait for.
+    /// Descriptor to wait for.
     pub(super) fn watch(&self) -> Option<(BorrowedFd<'_>, PollFlags)> {
         let socket = self.under_way.as_ref()?;
         Some((socket.as_fd(), PollFlags::OUT))
