@@ -293,7 +293,7 @@ pub struct Summary {
     pub memory_bytes_max: u64,
     /// Segments sent again, as far as this end's kernel saw.
     pub retransmits: u64,
-    /// `crc32c`, `size`, `none`, `mixed`.
+    /// `crc32c`, `size`, `none`, `mixed`; `reflink` where the copy shares its source's blocks.
     pub verified: String,
     /// Limiter of the transfer, one of the vocabulary; `path between the
     /// servers` when the bytes did not pass here.

@@ -68,7 +68,7 @@ impl std::fmt::Debug for Server {
 }
 
 /// For messages.
-impl std::fmt::Display for Place {
+impl std::fmt::Display for StorageId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Here | Self::Pipe => f.write_str("this machine"),
@@ -115,9 +115,9 @@ pub enum Location {
     },
 }
 
-/// Whom a session is opened with to reach a location.
+/// Names the storage that a location is on: whom a session is opened with to reach it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Place {
+pub(crate) enum StorageId {
     /// This machine's files.
     Here,
     /// Standard input and output.
@@ -126,7 +126,7 @@ pub(crate) enum Place {
     Server(Server),
 }
 
-impl Place {
+impl StorageId {
     /// Somebody else keeps the files; a session with it is had over the network.
     pub(crate) fn is_server(&self) -> bool {
         matches!(self, Self::Server(_))
@@ -134,12 +134,12 @@ impl Place {
 }
 
 impl Location {
-    /// Whom to ask for it.
-    pub(crate) fn place(&self) -> Place {
+    /// The storage that it is on.
+    pub(crate) fn storage_id(&self) -> StorageId {
         match self {
-            Self::Local(_) => Place::Here,
-            Self::Pipe => Place::Pipe,
-            Self::Remote { server, .. } => Place::Server(server.clone()),
+            Self::Local(_) => StorageId::Here,
+            Self::Pipe => StorageId::Pipe,
+            Self::Remote { server, .. } => StorageId::Server(server.clone()),
         }
     }
 
@@ -152,7 +152,7 @@ impl Location {
         }
     }
 
-    /// The same place with another path.
+    /// On the same storage, with another path.
     pub(crate) fn with_path(&self, path: Vec<u8>) -> Self {
         match self {
             Self::Local(_) => Self::Local(PathBuf::from(OsString::from_vec(path))),

@@ -8,7 +8,7 @@ use data::store::file::FileSource;
 use proto::checksum::Algorithm;
 
 use crate::batch::plan::make_with_parents;
-use crate::location::{Location, Place, Server};
+use crate::location::{Location, Server, StorageId};
 use crate::partial::{local, nameless_partial};
 use crate::session::{Opening, shown};
 use crate::storage::Access;
@@ -36,8 +36,8 @@ async fn open(server: &Server, options: &RemoteOptions) -> Result<Box<dyn Storag
         foreign_data: false,
         sync_policy: SyncPolicy::default(),
     };
-    let place = Place::Server(server.clone());
-    access.open(&place, Opening::default()).await
+    let id = StorageId::Server(server.clone());
+    access.open(&id, Opening::default()).await
 }
 
 /// Without trailing slashes, as servers want names; the root stays.

@@ -38,10 +38,10 @@ async fn existing(ctx: &Context, item: &Item) -> Result<Option<Outcome>, Failure
     if item.destination == Location::Pipe {
         return Ok(None);
     }
-    let (place, path) = (item.destination.place(), item.destination.path());
-    let mut session = ctx.session_for(&place, Some(path)).await?;
+    let (id, path) = (item.destination.storage_id(), item.destination.path());
+    let mut session = ctx.session_for(&id, Some(path)).await?;
     let result = session.stat(path).await;
-    ctx.give_back(&place, session, &result);
+    ctx.give_back(&id, session, &result);
     let there = match result {
         Ok(entry) => match entry.kind {
             Kind::File => Some(Facts::of(&entry)),

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
 use crate::credentials::ignored_netrc;
-use crate::location::{Location, Place};
+use crate::location::{Location, StorageId};
 use crate::partial::Partial;
 use crate::retry::Retries;
 use crate::storage::Access;
@@ -89,19 +89,19 @@ impl Context {
     }
 
     /// A session for planning: lost connections are tried again as for transfers.
-    pub(crate) async fn session(&self, place: &Place) -> Result<Box<dyn Storage>, Failure> {
-        self.session_for(place, None).await
+    pub(crate) async fn session(&self, id: &StorageId) -> Result<Box<dyn Storage>, Failure> {
+        self.session_for(id, None).await
     }
 
     /// As [`Context::session`], for somebody who will ask for the facts of `look_at` first.
     pub(crate) async fn session_for(
         &self,
-        place: &Place,
+        id: &StorageId,
         look_at: Option<&[u8]>,
     ) -> Result<Box<dyn Storage>, Failure> {
         let mut retries = Retries::new(self.options.retries, self.seed);
         loop {
-            let failure = match self.pool.take_for(place, look_at).await {
+            let failure = match self.pool.take_for(id, look_at).await {
                 Ok(session) => return Ok(session),
                 Err(failure) => failure,
             };
@@ -109,7 +109,7 @@ impl Context {
                 return Err(failure);
             };
             self.observer.event(Event::Retrying {
-                source: place.to_string(),
+                source: id.to_string(),
                 reason: failure.message,
                 attempt,
                 after,
@@ -172,18 +172,18 @@ impl Context {
 
     /// Keeps a session that is still in order: after success, and after a refusal that left
     /// nothing running.
-    fn give_back<T>(&self, place: &Place, session: Box<dyn Storage>, result: &Result<T, Failure>) {
+    fn give_back<T>(&self, id: &StorageId, session: Box<dyn Storage>, result: &Result<T, Failure>) {
         let in_order = result.as_ref().err().is_none_or(|failure| {
             !failure.transient && matches!(failure.exit, Exit::NotFound | Exit::Refused)
         });
         if in_order {
-            self.pool.give(place, session);
+            self.pool.give(id, session);
         } else if result
             .as_ref()
             .is_err_and(|f| f.transient && !f.is_occupied())
         {
             // Whatever cut this session off has probably cut the idle ones off, too.
-            self.pool.forget(place);
+            self.pool.forget(id);
         }
     }
 }

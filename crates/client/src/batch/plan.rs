@@ -133,17 +133,17 @@ async fn destination_of(ctx: &Context, at: &Location) -> Result<Destination, Fai
     if *at == Location::Pipe {
         return Ok(Destination::Pipe);
     }
-    let (place, path, at) = (at.place(), at.path(), at.clone());
+    let (id, path, at) = (at.storage_id(), at.path(), at.clone());
     let slash = path.ends_with(b"/");
     if path == b"/" {
         return Ok(Destination::Directory { at, make: false });
     }
     let path = ends::trimmed(path);
-    let mut session = ctx.session_for(&place, Some(path)).await?;
+    let mut session = ctx.session_for(&id, Some(path)).await?;
     let there = session.stat(path).await;
     match there {
         Err(failure) if failure.transient => return Err(failure),
-        _ => ctx.pool.give(&place, session),
+        _ => ctx.pool.give(&id, session),
     }
     Ok(match there {
         Ok(entry) if expand::is_directory(&entry) => Destination::Directory { at, make: false },
@@ -233,11 +233,11 @@ impl Plan {
             let message = format!("cannot copy {shown} into itself ({})", top.display());
             return Err(Failure::new(Exit::Usage, message));
         }
-        let place = found.at.place();
-        let mut session = ctx.session(&place).await?;
+        let id = found.at.storage_id();
+        let mut session = ctx.session(&id).await?;
         let path = ends::trimmed(found.at.path());
         let tree = Tree::below(&mut *session, path, ctx.options.links).await?;
-        ctx.pool.give(&place, session);
+        ctx.pool.give(&id, session);
         self.graft(&found.at, &top, tree);
         Ok(())
     }
@@ -346,10 +346,10 @@ pub(crate) fn below(top: &Location, relative: &[u8]) -> Location {
 
 /// Makes a directory of the plan; one that exists is fine.
 pub(crate) async fn make_directory(ctx: &Context, at: &Location) -> Result<(), Failure> {
-    let place = at.place();
-    let mut session = ctx.session(&place).await?;
+    let id = at.storage_id();
+    let mut session = ctx.session(&id).await?;
     make_with_parents(&mut *session, at.path()).await?;
-    ctx.pool.give(&place, session);
+    ctx.pool.give(&id, session);
     Ok(())
 }
 

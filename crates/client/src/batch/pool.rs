@@ -3,23 +3,23 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::location::Place;
+use crate::location::StorageId;
 use crate::session::Opening;
 use crate::storage::Access;
 use crate::storage::contract::Storage;
 use crate::{Exit, Failure};
 
-/// Idle sessions by place.
+/// Idle sessions by storage.
 #[derive(Debug)]
 pub(crate) struct Pool {
     access: Access,
-    idle: Mutex<HashMap<Place, Vec<Box<dyn Storage>>>>,
-    /// Places that refuse to rename: files are stored under their final names there.
-    no_rename: Mutex<HashSet<Place>>,
-    /// Places that a session was had with in this run.
-    met: Mutex<HashSet<Place>>,
+    idle: Mutex<HashMap<StorageId, Vec<Box<dyn Storage>>>>,
+    /// Storages that refuse to rename: files are stored under their final names there.
+    no_rename: Mutex<HashSet<StorageId>>,
+    /// Storages that a session was had with in this run.
+    met: Mutex<HashSet<StorageId>>,
     /// Servers that say they take commands ahead, and are better not taken at their word.
-    wary: Mutex<HashSet<Place>>,
+    wary: Mutex<HashSet<StorageId>>,
 }
 
 impl Pool {
@@ -34,51 +34,51 @@ impl Pool {
         }
     }
 
-    /// An idle session with `place`, or a new one. A server that was met in this run and cannot be
+    /// An idle session with `storage`, or a new one. A server that was met in this run and cannot be
     /// reached now is lost, not misnamed: another attempt is worth it.
-    pub(crate) async fn take(&self, place: &Place) -> Result<Box<dyn Storage>, Failure> {
-        self.take_for(place, None).await
+    pub(crate) async fn take(&self, id: &StorageId) -> Result<Box<dyn Storage>, Failure> {
+        self.take_for(id, None).await
     }
 
     /// As [`Pool::take`], for somebody who will ask for the facts of `look_at` first.
     pub(crate) async fn take_for(
         &self,
-        place: &Place,
+        id: &StorageId,
         look_at: Option<&[u8]>,
     ) -> Result<Box<dyn Storage>, Failure> {
-        let idle = lock(&self.idle).get_mut(place).and_then(Vec::pop);
+        let idle = lock(&self.idle).get_mut(id).and_then(Vec::pop);
         match idle {
             Some(session) => Ok(session),
-            None => self.open(place, look_at).await,
+            None => self.open(id, look_at).await,
         }
     }
 
     async fn open(
         &self,
-        place: &Place,
+        id: &StorageId,
         look_at: Option<&[u8]>,
     ) -> Result<Box<dyn Storage>, Failure> {
         let opening = Opening {
-            careful: lock(&self.wary).contains(place),
+            careful: lock(&self.wary).contains(id),
             look_at,
         };
-        match self.access.open(place, opening).await {
+        match self.access.open(id, opening).await {
             Ok(session) => {
-                lock(&self.met).insert(place.clone());
+                lock(&self.met).insert(id.clone());
                 Ok(session)
             }
             Err(mut failure) => {
                 failure.transient |=
-                    failure.exit == Exit::Unreachable && lock(&self.met).contains(place);
+                    failure.exit == Exit::Unreachable && lock(&self.met).contains(id);
                 Err(failure)
             }
         }
     }
 
     /// Puts a session back. One whose last command was not answered is dropped instead.
-    pub(crate) fn give(&self, place: &Place, mut session: Box<dyn Storage>) {
+    pub(crate) fn give(&self, id: &StorageId, mut session: Box<dyn Storage>) {
         if session.is_wary() {
-            lock(&self.wary).insert(place.clone());
+            lock(&self.wary).insert(id.clone());
         }
         if !session.is_usable() {
             return;
@@ -86,14 +86,14 @@ impl Pool {
         // Questions of a transfer that did not begin are not the next one's.
         session.forget_questions();
         lock(&self.idle)
-            .entry(place.clone())
+            .entry(id.clone())
             .or_default()
             .push(session);
     }
 
-    /// Drops the idle sessions with a place.
-    pub(crate) fn forget(&self, place: &Place) {
-        let dropped = lock(&self.idle).remove(place);
+    /// Drops the idle sessions with a storage.
+    pub(crate) fn forget(&self, id: &StorageId) {
+        let dropped = lock(&self.idle).remove(id);
         drop(dropped);
     }
 
@@ -107,14 +107,14 @@ impl Pool {
         while goodbyes.join_next().await.is_some() {}
     }
 
-    /// Remembers that the place refuses to rename.
-    pub(crate) fn forbid_rename(&self, place: &Place) {
-        lock(&self.no_rename).insert(place.clone());
+    /// Remembers that the storage refuses to rename.
+    pub(crate) fn forbid_rename(&self, id: &StorageId) {
+        lock(&self.no_rename).insert(id.clone());
     }
 
     /// Whether files can be stored under a partial name first.
-    pub(crate) fn renames(&self, place: &Place) -> bool {
-        !lock(&self.no_rename).contains(place)
+    pub(crate) fn renames(&self, id: &StorageId) -> bool {
+        !lock(&self.no_rename).contains(id)
     }
 }
 
@@ -143,13 +143,13 @@ mod tests {
             foreign_data: false,
             sync_policy: SyncPolicy::default(),
         });
-        let place = Place::Server(fake.server.clone());
-        let session: Box<dyn std::any::Any> = pool.take(&place).await.unwrap();
+        let id = StorageId::Server(fake.server.clone());
+        let session: Box<dyn std::any::Any> = pool.take(&id).await.unwrap();
         let mut session = session.downcast::<crate::session::Session>().unwrap();
         session.begin_carefully().await.unwrap();
-        pool.give(&place, session);
-        let _idle = pool.take(&place).await.unwrap();
-        pool.take(&place).await.unwrap();
+        pool.give(&id, session);
+        let _idle = pool.take(&id).await.unwrap();
+        pool.take(&id).await.unwrap();
         fake.finish().await;
     }
 }

@@ -1,5 +1,5 @@
 //! The destination of one file over all attempts: written by this process, or stored by its name at a
-//! place.
+//! storage.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::{Exit, Failure};
 pub(super) enum Receiving<'a> {
     /// Into an open file of this process.
     Here(Box<Download>),
-    /// To a place that stores them.
+    /// To a storage that stores them.
     There(Box<Upload<'a>>),
 }
 
@@ -156,7 +156,7 @@ impl<'a> Receiving<'a> {
         }
     }
 
-    /// The sum of the copy: of what was written here, else the place's own. The outer failure is this
+    /// The sum of the copy: of what was written here, else the storage's own. The outer failure is this
     /// machine's.
     pub(super) async fn sum(
         &self,

@@ -1,4 +1,4 @@
-//! From one place to another by way of this machine, where they cannot move a file between them: what one
+//! From one storage to another by way of this machine, where they cannot move a file between them: what one
 //! brings goes through a bounded pipe to the other.
 
 use std::collections::VecDeque;
@@ -20,7 +20,7 @@ const ROOM: usize = 8 << 20;
 /// How long a write or read waits at a time until it looks whether the other end is still there.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// A file at a place.
+/// A file at a storage.
 pub(super) struct End<'e> {
     storage: &'e mut dyn Storage,
     path: &'e [u8],

@@ -78,7 +78,7 @@ impl End<'_> {
         self.of(algorithm, start, length).await
     }
 
-    /// The sum from the origin on: of `length` bytes, or to the end. Places that sum whole files only
+    /// The sum from the origin on: of `length` bytes, or to the end. Storages that sum whole files only
     /// can do that, too.
     pub(super) async fn total(
         &mut self,

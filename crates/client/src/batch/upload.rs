@@ -1,4 +1,4 @@
-//! A destination that a place stores by its name: under a partial name until it is whole.
+//! A destination that a storage stores by its name: under a partial name until it is whole.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,7 +9,7 @@ use proto::ranges::RangeSet;
 use super::keep::{Kept, after_failure};
 use super::{Context, Item};
 use crate::journal::{self, Journal, State};
-use crate::location::Place;
+use crate::location::StorageId;
 use crate::own::Stand;
 use crate::partial::{own_remote, partial_path, state_journal};
 use crate::storage::contract::{Storage, Sums};
@@ -25,7 +25,7 @@ const RESUMABLE: u64 = 1 << 20;
 
 /// The destination on a server, over all attempts.
 pub(super) struct Upload<'a> {
-    pub(super) place: Place,
+    pub(super) id: StorageId,
     /// The name that it will have.
     path: &'a [u8],
     /// The name that it has until then; `None` where the server does not rename.
@@ -81,10 +81,10 @@ pub(super) enum Finish {
 
 impl<'a> Upload<'a> {
     /// Nothing done yet.
-    pub(super) fn new(ctx: &Context, place: Place, path: &'a [u8], shown: String) -> Self {
+    pub(super) fn new(ctx: &Context, id: StorageId, path: &'a [u8], shown: String) -> Self {
         Self {
-            aside: ctx.pool.renames(&place).then(|| partial_path(path)),
-            place,
+            aside: ctx.pool.renames(&id).then(|| partial_path(path)),
+            id,
             path,
             kept: None,
             replaced: None,
@@ -143,7 +143,7 @@ impl<'a> Upload<'a> {
         self.control = passing.then(|| Arc::clone(control));
     }
 
-    /// The checksums that the place will have of the stored file.
+    /// The checksums that the storage will have of the stored file.
     pub(super) async fn sums(&self, session: &mut dyn Storage) -> Result<Sums, Failure> {
         match session.sums(&self.store_path()).await {
             // It is not there yet.

@@ -1,4 +1,4 @@
-//! What every place must do, whoever keeps the files.
+//! What every storage must do, whoever keeps the files.
 
 use std::sync::Arc;
 

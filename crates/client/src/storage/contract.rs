@@ -1,4 +1,4 @@
-//! What every place does that keeps files: the contract that the batch copies over.
+//! What every storage does: the contract that the batch copies over.
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -18,7 +18,7 @@ use crate::transfer::{Attempt, TransferSpec};
 use crate::tree::Facts;
 use crate::{Exit, Failure};
 
-/// Abilities of a place, which choose how a file is copied; never whether it is copied right.
+/// Abilities of a storage, which choose how a file is copied; never whether it is copied right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Capabilities {
     /// Parts of a file can be asked for.
@@ -49,7 +49,7 @@ pub(crate) struct Capabilities {
     pub(crate) rtt: Duration,
 }
 
-/// By which protocol two places move files between them.
+/// By which protocol two storages move files between them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ThirdParty {
     /// FTP, GridFTP: PASV at one, PORT at the other (RFC 959 §5.2).
@@ -75,7 +75,7 @@ impl Sums {
     }
 }
 
-/// What will be asked of a place when the bytes of a transfer are there.
+/// What will be asked of a storage when the bytes of a transfer are there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Question<'a> {
     /// [`Storage::checksum`]
@@ -93,7 +93,7 @@ pub(crate) enum Question<'a> {
     Facts(&'a [u8]),
 }
 
-/// An entry of a directory, of which is known whether it is a link as far as the place tells.
+/// An entry of a directory, of which is known whether it is a link as far as the storage tells.
 #[derive(Debug, Clone)]
 pub(crate) struct Marked {
     pub(crate) entry: RemoteEntry,
@@ -139,7 +139,7 @@ pub(crate) struct Opened {
 /// Takes entries one by one; breaks when it has enough.
 pub(crate) type Visit<'v> = dyn FnMut(RemoteEntry) -> ControlFlow<()> + Send + 'v;
 
-/// One session with a place that keeps files: this machine, a server. Paths are bytes, as the place has
+/// One session with a storage: this machine, a server. Paths are bytes, as the storage has
 /// them. After a transient failure the session is to be dropped.
 #[async_trait]
 pub(crate) trait Storage: Send + Debug + Any {
@@ -154,12 +154,12 @@ pub(crate) trait Storage: Send + Debug + Any {
         true
     }
 
-    /// Whether the place is better asked one thing at a time than it says of itself.
+    /// Whether the storage is better asked one thing at a time than it says of itself.
     fn is_wary(&self) -> bool {
         false
     }
 
-    /// Refuses a path that cannot be told to the place.
+    /// Refuses a path that cannot be told to the storage.
     ///
     /// # Errors
     /// `Usage`.
@@ -253,7 +253,7 @@ pub(crate) trait Storage: Send + Debug + Any {
     }
 
     /// Moves what `spec` says is missing from the file `path` into `sink`. What arrived in a failed
-    /// attempt is in `control`, whether the place stands by it in `spec.said`.
+    /// attempt is in `control`, whether the storage stands by it in `spec.said`.
     ///
     /// # Errors
     /// The refusal by its class; `Local` for the sink's errors; `Integrity` when not all of `spec.size`
@@ -266,7 +266,7 @@ pub(crate) trait Storage: Send + Debug + Any {
         control: &Arc<Control>,
     ) -> Result<Attempt, Failure>;
 
-    /// Moves what `spec` says is missing at the file `path` there from `source`. What the place tells of
+    /// Moves what `spec` says is missing at the file `path` there from `source`. What the storage tells of
     /// as stored is in `spec.marked`.
     ///
     /// # Errors
@@ -279,7 +279,7 @@ pub(crate) trait Storage: Send + Debug + Any {
         control: &Arc<Control>,
     ) -> Result<Attempt, Failure>;
 
-    /// Has a file moved to another place of the same [`Capabilities::third_party`]; bytes so far in
+    /// Has a file moved to another storage of the same [`Capabilities::third_party`]; bytes so far in
     /// `progress`, where they are told.
     ///
     /// # Errors
@@ -317,7 +317,7 @@ pub(crate) trait Storage: Send + Debug + Any {
     async fn make_dir(&mut self, path: &[u8]) -> Result<bool, Failure>;
 
     /// Makes the symbolic link `link` to `target`, which is relative to the link's directory and leads
-    /// to `absolute`. A link that is there already is replaced. `Ok(false)`: the place has no links.
+    /// to `absolute`. A link that is there already is replaced. `Ok(false)`: the storage has no links.
     ///
     /// # Errors
     /// The refusal by its class.

@@ -1,4 +1,4 @@
-//! The files of this machine as a place that keeps files; and its standard input and output.
+//! The files of this machine as a storage; and its standard input and output.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};

@@ -1,4 +1,4 @@
-//! FTP and GridFTP servers as places that keep files.
+//! FTP and GridFTP servers as storages.
 
 use std::any::Any;
 use std::sync::Arc;

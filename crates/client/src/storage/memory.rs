@@ -1,4 +1,4 @@
-//! Files in memory as a place: what the batch does with a place can be watched and disturbed there.
+//! Files in memory as a storage: what the batch does with a storage can be watched and disturbed there.
 //!
 //! `memory://NAME/path` names a file on the shelf NAME of this process.
 
@@ -63,7 +63,7 @@ impl Shelf {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Can do as little as a place may.
+    /// Can do as little as a storage may.
     pub(crate) fn make_plain(&self) {
         self.state().plain = true;
     }

@@ -1,11 +1,11 @@
-//! Places that keep files: the contract ([`contract`]), and everything that fulfils it.
+//! Storages (this machine's files, servers): the contract ([`contract`]), and everything that fulfils it.
 
 use std::time::Duration;
 
 use data::store::durability::SyncPolicy;
 
 use crate::Failure;
-use crate::location::{Place, Scheme, Server};
+use crate::location::{Scheme, Server, StorageId};
 use crate::session::{Opening, Session};
 
 #[cfg(test)]
@@ -20,7 +20,7 @@ pub(crate) mod within;
 use contract::Storage;
 use files::{Files, Pipes};
 
-/// How sessions with all places are opened.
+/// How sessions with all storages are opened.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Access {
     /// Longest wait for an answer.
@@ -32,20 +32,20 @@ pub(crate) struct Access {
 }
 
 impl Access {
-    /// A session with a place, ready to be asked. `opening` says how it begins with a server.
+    /// A session with a storage, ready to be asked. `opening` says how it begins with a server.
     ///
     /// # Errors
     /// `Unreachable` when a server cannot be found (final) or reached (transient); `Refused` when the
     /// login is refused.
     pub(crate) async fn open(
         self,
-        place: &Place,
+        id: &StorageId,
         opening: Opening<'_>,
     ) -> Result<Box<dyn Storage>, Failure> {
-        match place {
-            Place::Here => Ok(Box::new(Files::new(self.sync_policy))),
-            Place::Pipe => Ok(Box::new(Pipes)),
-            Place::Server(server) => self.open_server(server, opening).await,
+        match id {
+            StorageId::Here => Ok(Box::new(Files::new(self.sync_policy))),
+            StorageId::Pipe => Ok(Box::new(Pipes)),
+            StorageId::Server(server) => self.open_server(server, opening).await,
         }
     }
 

@@ -14,19 +14,19 @@ const ACCESS: Access = Access {
     sync_policy: SyncPolicy::File,
 };
 
-async fn open(place: &Place) -> Box<dyn Storage> {
-    ACCESS.open(place, Opening::default()).await.unwrap()
+async fn open(id: &StorageId) -> Box<dyn Storage> {
+    ACCESS.open(id, Opening::default()).await.unwrap()
 }
 
 async fn named(url: &str) -> Box<dyn Storage> {
-    open(&Location::parse(url).unwrap().place()).await
+    open(&Location::parse(url).unwrap().storage_id()).await
 }
 
 #[tokio::test]
 async fn the_files_of_this_machine_conform() {
     let dir = tempfile::tempdir().unwrap();
     let top = dir.path().as_os_str().as_bytes();
-    conformance::check(&mut *open(&Place::Here).await, top).await;
+    conformance::check(&mut *open(&StorageId::Here).await, top).await;
 }
 
 #[tokio::test]

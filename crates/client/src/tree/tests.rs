@@ -6,7 +6,7 @@ use std::path::Path;
 use proptest::prelude::*;
 
 use super::*;
-use crate::location::Place;
+use crate::location::StorageId;
 use crate::session::Opening;
 use crate::storage::Access;
 
@@ -98,7 +98,7 @@ async fn walked(top: &Path, links: Links) -> Tree {
         foreign_data: false,
         sync_policy: data::store::durability::SyncPolicy::default(),
     };
-    let here = access.open(&Place::Here, Opening::default()).await;
+    let here = access.open(&StorageId::Here, Opening::default()).await;
     let top = top.as_os_str().as_bytes();
     Tree::below(&mut *here.unwrap(), top, links).await.unwrap()
 }

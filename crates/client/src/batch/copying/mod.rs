@@ -14,7 +14,7 @@ use super::upload::{Finish, Upload};
 use super::{Context, Item, Outcome, changed, unchanged};
 use crate::Failure;
 use crate::journal::Identity;
-use crate::location::{Location, Place};
+use crate::location::{Location, StorageId};
 use crate::storage::contract::{Opened, Storage, Sums};
 use crate::tree::Facts;
 use crate::verify::{CONCURRENT_FROM, Check, Summed, choose};
@@ -30,8 +30,8 @@ pub(super) struct FileCopy<'a> {
     ctx: &'a Context,
     item: &'a Item,
     meter: &'a FileMeter,
-    from: Place,
-    to: Place,
+    from: StorageId,
+    to: StorageId,
     begun: Option<Begun<'a>>,
     /// The same in all attempts.
     lanes: Option<Lanes>,
@@ -98,8 +98,8 @@ impl<'a> FileCopy<'a> {
             ctx,
             item,
             meter,
-            from: item.source.place(),
-            to: item.destination.place(),
+            from: item.source.storage_id(),
+            to: item.destination.storage_id(),
             begun: None,
             lanes: None,
             consumed: false,
@@ -219,7 +219,7 @@ impl<'a> FileCopy<'a> {
         sessions: &mut Sessions,
     ) -> Result<Check, Failure> {
         let copy = begun.receiving.sums(&mut *sessions.to).await?;
-        // Bytes that pass here from a place without checksums are summed on the way.
+        // Bytes that pass here from a storage without checksums are summed on the way.
         let own = Sums::all();
         let relayed = !begun.reads_here() && begun.stores_there() && !self.passes(sessions);
         let source = match relayed {
@@ -352,7 +352,7 @@ impl<'a> FileCopy<'a> {
     /// already. A file of this machine is looked at without a round trip.
     fn looks_again(&self, begun: &Begun<'_>, check: Check) -> bool {
         if begun.reads_here() {
-            return !begun.is_pipe() && self.from == Place::Here;
+            return !begun.is_pipe() && self.from == StorageId::Here;
         }
         let large = begun.span.size.is_none_or(|size| size >= CONCURRENT_FROM);
         check != Check::Bytes && large && begun.facts.size.is_some()

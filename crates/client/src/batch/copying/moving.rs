@@ -18,7 +18,7 @@ use super::super::silent::{Growth, Sign};
 use super::super::watch::Watch;
 use super::{Begun, FileCopy, Sessions};
 use crate::Failure;
-use crate::location::Place;
+use crate::location::StorageId;
 use crate::session::control::unreachable;
 use crate::storage::contract::{Question, Storage};
 use crate::storage::within;
@@ -31,13 +31,13 @@ use crate::why;
 enum Way {
     /// From an open file to an open file.
     Within,
-    /// From a place into an open file.
+    /// From a storage into an open file.
     Fetch,
-    /// From an open file to a place.
+    /// From an open file to a storage.
     Store,
-    /// From a place to a place, by their own doing.
+    /// From a storage to a storage, by their own doing.
     Pass,
-    /// From a place to a place, by way of this machine.
+    /// From a storage to a storage, by way of this machine.
     Relay,
 }
 
@@ -249,15 +249,15 @@ impl<'a> FileCopy<'a> {
         algorithm: Option<proto::checksum::Algorithm>,
     ) -> impl Future<Output = Option<String>> + Send + use<> {
         let pool = Arc::clone(&self.ctx.pool);
-        let place = self.from.clone();
+        let id = self.from.clone();
         let path = self.item.source.path().to_vec();
         let (offset, length) = extent(begun.span.part);
         async move {
             let algorithm = algorithm?;
-            let mut session = pool.take(&place).await.ok()?;
+            let mut session = pool.take(&id).await.ok()?;
             let sum = session.checksum(algorithm, offset, length, &path).await;
             let sum = sum.ok()?;
-            pool.give(&place, session);
+            pool.give(&id, session);
             Some(sum)
         }
     }
@@ -267,7 +267,7 @@ impl<'a> FileCopy<'a> {
         let in_order = self.lanes.unwrap_or_default().in_order;
         let have = begun.receiving.have().bytes();
         let shown = match way {
-            // A place that tells nothing until the end.
+            // A storage that tells nothing until the end.
             Way::Store if in_order => Safe::acknowledged(control, have),
             _ => {
                 let (_, state) = begun.receiving.watched(control);
@@ -277,7 +277,7 @@ impl<'a> FileCopy<'a> {
         self.meter.attempt(Arc::clone(control), shown);
     }
 
-    /// The failure of a silent transfer between two places (`asked`: where the bytes are stored, so many
+    /// The failure of a silent transfer between two storages (`asked`: where the bytes are stored, so many
     /// of them having been there) that stands still; never anything else. Another session asks for the
     /// length.
     fn stall(
@@ -285,7 +285,7 @@ impl<'a> FileCopy<'a> {
         asked: Option<(&Vec<u8>, u64)>,
         size: Option<u64>,
     ) -> impl Future<Output = Failure> + Send + use<'a> {
-        let (pool, place, meter) = (Arc::clone(&self.ctx.pool), self.to.clone(), self.meter);
+        let (pool, id, meter) = (Arc::clone(&self.ctx.pool), self.to.clone(), self.meter);
         let asked = asked.map(|(path, before)| (path.clone(), before));
         let limit = self.ctx.options.transfer.stall;
         async move {
@@ -296,7 +296,7 @@ impl<'a> FileCopy<'a> {
             let mut session = None;
             loop {
                 tokio::time::sleep(growth.period()).await;
-                let length = length(&pool, &place, &mut session, &path).await;
+                let length = length(&pool, &id, &mut session, &path).await;
                 let Some(length) = length else {
                     // A server that cannot be asked: the transfer's own end has to tell.
                     return std::future::pending().await;
@@ -306,7 +306,7 @@ impl<'a> FileCopy<'a> {
                     Sign::Nothing => {}
                     Sign::Stalled(length) => {
                         return unreachable(format!(
-                            "the copy to {place} stalled: its file stood at {length} bytes for \
+                            "the copy to {id} stalled: its file stood at {length} bytes for \
                              {} s; try again, with --resume",
                             limit.as_secs()
                         ));
@@ -320,12 +320,12 @@ impl<'a> FileCopy<'a> {
 /// Length of a file, over a session that is opened for it.
 async fn length(
     pool: &Pool,
-    place: &Place,
+    id: &StorageId,
     session: &mut Option<Box<dyn Storage>>,
     path: &[u8],
 ) -> Option<u64> {
     if session.is_none() {
-        *session = pool.take(place).await.ok();
+        *session = pool.take(id).await.ok();
     }
     session.as_mut()?.stat(path).await.ok()?.size
 }

@@ -1,4 +1,4 @@
-//! The one way for a copy, over places in memory that do as they are told.
+//! The one way for a copy, over storages in memory that do as they are told.
 
 use std::sync::Arc;
 use std::sync::Mutex;

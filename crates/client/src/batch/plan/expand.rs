@@ -32,17 +32,17 @@ pub(super) async fn expand(ctx: &Context, source: &Location) -> Result<Vec<Found
             facts: Facts::default(),
         }]);
     }
-    let (place, path) = (source.place(), trimmed(source.path()));
+    let (id, path) = (source.storage_id(), trimmed(source.path()));
     let pattern = pattern_of(source);
     let look_at = Some(path).filter(|_| pattern.is_none());
-    let mut session = ctx.session_for(&place, look_at).await?;
+    let mut session = ctx.session_for(&id, look_at).await?;
     let found = match &pattern {
         Some(pattern) => matching(&mut *session, source, pattern).await,
         None => look(&mut *session, source).await.map(|found| vec![found]),
     };
     match &found {
         Err(failure) if failure.transient => {}
-        _ => ctx.pool.give(&place, session),
+        _ => ctx.pool.give(&id, session),
     }
     found
 }

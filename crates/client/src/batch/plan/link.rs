@@ -7,12 +7,12 @@ use crate::batch::Context;
 /// Makes one link; a link that is there already is replaced. `Ok(Some(why))` when the destination has no
 /// links.
 pub(crate) async fn make_link(ctx: &Context, link: &Link) -> Result<Option<String>, Failure> {
-    let (place, path) = (link.at.place(), link.at.path());
-    let mut session = ctx.session(&place).await?;
+    let (id, path) = (link.at.storage_id(), link.at.path());
+    let mut session = ctx.session(&id).await?;
     let absolute = resolved(path, &link.target);
     let made = session.make_link(&link.target, &absolute, path).await?;
-    ctx.pool.give(&place, session);
-    Ok((!made).then(|| format!("{place} makes no symbolic links")))
+    ctx.pool.give(&id, session);
+    Ok((!made).then(|| format!("{id} makes no symbolic links")))
 }
 
 /// The path that `target` in the link `link` leads to, `..` taken by the text.

@@ -141,11 +141,11 @@ impl Upload<'_> {
     /// From here on the bytes are stored under the final name; what is whole under the partial name
     /// stays until they are there.
     fn store_directly(&mut self, ctx: &Context, stored: Vec<u8>, refusal: &Failure) {
-        ctx.pool.forbid_rename(&self.place);
+        ctx.pool.forbid_rename(&self.id);
         ctx.warn(format!(
             "{} refuses to rename ({}): files are stored under their final names, also while they \
              are unfinished",
-            self.place, refusal.message
+            self.id, refusal.message
         ));
         self.aside = None;
         self.kept = Some(stored);
