@@ -1,14 +1,15 @@
-//! One file of a batch: its turn, and what is there already.
+//! One file of a batch: its turn, what is there already, and as many attempts as it takes.
 
 use proto::listing::Kind;
 
 use super::copying::FileCopy;
-use super::persist::persist;
+use super::meter::FileMeter;
 use super::plan::Item;
 use super::{Context, Outcome};
-use crate::Failure;
 use crate::location::Location;
+use crate::retry::Retries;
 use crate::tree::Facts;
+use crate::{Event, Exit, Failure};
 
 /// Copies one file. A failure comes with the bytes that were moved in vain. With `--wait`, each look at
 /// whether another copy is still at it begins anew: what there is to do may have changed meanwhile.
@@ -29,6 +30,48 @@ pub(super) async fn copy(ctx: &Context, item: &Item) -> Result<Outcome, (u64, Fa
             }
             result => return result.map_err(|failure| (meter.moved(), failure)),
         }
+    }
+}
+
+/// Attempts until success or a final failure. A checksum mismatch of a file that builds upon an
+/// earlier run is started over once; of one that was moved whole in this run, it is final.
+pub(super) async fn persist(
+    ctx: &Context,
+    source: &str,
+    meter: &FileMeter,
+    copy: &mut FileCopy<'_>,
+) -> Result<Outcome, Failure> {
+    let mut retries = Retries::new(ctx.options.retries, ctx.seed);
+    loop {
+        let before = meter.moved();
+        let failure = match copy.attempt().await {
+            Ok(outcome) => return Ok(outcome),
+            Err(failure) => failure,
+        };
+        if failure.exit == Exit::Integrity && copy.forget_resumed() {
+            ctx.warn(format!("{}; starting over", failure.message));
+            continue;
+        }
+        // After a cut, the one who is at it may be our own last session, which the server has not
+        // given up yet.
+        let others = failure.is_occupied() && !retries.begun();
+        if !copy.repeatable() || others {
+            return Err(failure);
+        }
+        let moved = match copy.in_vain() {
+            true => 0,
+            false => meter.moved().saturating_sub(before),
+        };
+        let Some((attempt, after)) = retries.next(&failure, moved) else {
+            return Err(failure);
+        };
+        ctx.observer.event(Event::Retrying {
+            source: source.to_owned(),
+            reason: failure.message,
+            attempt,
+            after,
+        });
+        tokio::time::sleep(after).await;
     }
 }
 

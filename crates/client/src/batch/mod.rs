@@ -28,7 +28,6 @@ mod file;
 mod keep;
 mod measured;
 mod meter;
-mod persist;
 pub(crate) mod plan;
 pub(crate) mod pool;
 mod prove;

@@ -15,19 +15,18 @@ use proto::path::MAX_NAME;
 use crate::batch::Context;
 use crate::location::Location;
 use crate::partial::is_unfinished;
-use crate::storage::contract::Storage;
 use crate::tree::{Facts, Tree, check_name, check_sendable, join};
 use crate::{Event, Exit, Failure};
 
 mod conflicts;
 mod ends;
 mod expand;
-mod link;
+mod making;
 
 pub(crate) use ends::same_place;
 use ends::{inside, name_of};
 use expand::{Found, expand};
-pub(crate) use link::make_link;
+pub(crate) use making::{make_directory, make_link, make_with_parents};
 
 /// One file to copy.
 #[derive(Debug, Clone)]
@@ -342,46 +341,6 @@ pub(crate) fn below(top: &Location, relative: &[u8]) -> Location {
         _ if relative.is_empty() => top.clone(),
         _ => top.with_path(join(top.path(), relative)),
     }
-}
-
-/// Makes a directory of the plan; one that exists is fine.
-pub(crate) async fn make_directory(ctx: &Context, at: &Location) -> Result<(), Failure> {
-    let id = at.storage_id();
-    let mut session = ctx.session(&id).await?;
-    make_with_parents(&mut *session, at.path()).await?;
-    ctx.pool.give(&id, session);
-    Ok(())
-}
-
-/// Makes a directory, and when that fails for want of a parent, the parents first.
-pub(crate) async fn make_with_parents(
-    storage: &mut dyn Storage,
-    path: &[u8],
-) -> Result<(), Failure> {
-    let path = ends::trimmed(path);
-    let Err(failure) = storage.make_dir(path).await else {
-        return Ok(());
-    };
-    if failure.transient {
-        return Err(failure);
-    }
-    let mut reason = failure;
-    for (end, _) in path.iter().enumerate().skip(1).filter(|(_, b)| **b == b'/') {
-        // A parent that exists but may not be made is fine; the last one tells the truth.
-        match storage.make_dir(&path[..end]).await {
-            Err(failure) if failure.transient => return Err(failure),
-            Err(failure) if failure.exit != Exit::NotFound => reason = failure,
-            _ => {}
-        }
-    }
-    storage
-        .make_dir(path)
-        .await
-        .map(drop)
-        .map_err(|failure| match failure.exit {
-            Exit::NotFound => reason,
-            _ => failure,
-        })
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use super::download::Download;
 use super::meter::FileMeter;
 use super::receiving::{Receiving, open_end};
 use super::request::{Lanes, Span};
+use super::resume::Candidate;
 use super::sums::End;
 use super::upload::{Finish, Upload};
 use super::{Context, Item, Outcome, changed, unchanged};
@@ -19,11 +20,8 @@ use crate::storage::contract::{Opened, Storage, Sums};
 use crate::tree::Facts;
 use crate::verify::{CONCURRENT_FROM, Check, Summed, choose};
 
-mod candidate;
 mod moving;
 mod proof;
-
-use candidate::Candidate;
 
 /// A copy of one file: everything that lasts over its attempts.
 pub(super) struct FileCopy<'a> {
