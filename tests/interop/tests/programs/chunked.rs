@@ -53,7 +53,7 @@ fn large(cells: &mut Cells, target: &Target<'_>, mode: &str) {
         ] {
             let trace_at = text(&trace);
             // Slow enough for several chunks.
-            let more = ["--limit-rate", "800M", "--trace", &trace_at, &from, &to];
+            let more = ["--limit-rate", "400M", "--trace", &trace_at, &from, &to];
             let summary = copy::cp(&[&options(mode)[..], &more].concat())?;
             ensure!(summary.bytes == sample::LARGE, "{summary:?}");
             ensure!(
