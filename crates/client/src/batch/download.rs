@@ -10,11 +10,11 @@ use proto::checksum::Algorithm;
 use proto::ranges::RangeSet;
 use proto::timestamp::Timestamp;
 
-use super::keep::{Kept, after_failure};
+use super::keep::Standing;
 use super::resume::{Leftover, is_all, usable};
 use super::sums::End;
 use super::{Context, Item, disk};
-use crate::journal::{self, Identity, Journal, State};
+use crate::journal::{self, Identity, State};
 use crate::partial::{Partial, Target, local};
 use crate::storage::contract::{Opened, Sums};
 use crate::transfer::Confirmation;
@@ -31,22 +31,9 @@ pub(super) struct Download {
     sink: Option<Arc<FileSink>>,
     /// It is decided what of an earlier run is kept.
     ready: bool,
-    pub(super) journal: Option<Journal>,
-    /// Safe at the destination.
-    pub(super) have: RangeSet,
-    /// Of that, on disk.
+    pub(super) standing: Standing,
+    /// Of what is safe, on disk.
     synced: RangeSet,
-    /// Some of it is from an earlier run.
-    resumed: bool,
-    /// Nothing of an earlier run is to be used.
-    distrust: bool,
-    /// Some of what is safe came in an attempt that the source did not stand by: a checksum must
-    /// judge it.
-    pub(super) disputed: bool,
-    /// The last attempt's bytes are sent again.
-    pub(super) in_vain: bool,
-    /// A mismatch has led to a new beginning once.
-    started_over: bool,
 }
 
 impl Download {
@@ -57,14 +44,8 @@ impl Download {
             shown,
             sink: None,
             ready: false,
-            journal: None,
-            have: RangeSet::new(),
+            standing: Standing::default(),
             synced: RangeSet::new(),
-            resumed: false,
-            distrust: false,
-            disputed: false,
-            in_vain: false,
-            started_over: false,
         }
     }
 
@@ -122,7 +103,8 @@ impl Download {
         let Target::File(partial) = &self.target else {
             return Ok(None);
         };
-        if !ctx.options.resume || self.ready || self.distrust || partial.length().is_some() {
+        if !ctx.options.resume || self.ready || self.standing.distrust || partial.length().is_some()
+        {
             return Ok(None);
         }
         let meta = std::fs::metadata(&partial.destination).ok();
@@ -180,7 +162,7 @@ impl Download {
                 .await?;
         }
         self.ready = true;
-        ctx.started(item, size, self.have.bytes());
+        ctx.started(item, size, self.standing.have.bytes());
         Ok(())
     }
 
@@ -192,19 +174,19 @@ impl Download {
         source: (&mut End<'_>, &Sums),
     ) -> Result<(), Failure> {
         let length = length(sink).map_err(|e| local(&partial.path, e))?;
-        if ctx.options.resume && !self.distrust && length > 0 {
-            self.have = self
+        if ctx.options.resume && !self.standing.distrust && length > 0 {
+            self.standing.have = self
                 .leftover(ctx, (partial, sink, length), (&identity, judged), source)
                 .await?;
         }
-        self.resumed = !self.have.is_empty();
-        if !self.resumed {
-            self.journal = Some(disk::start_over(&partial.journal, identity).await?);
+        self.standing.resumed = !self.standing.have.is_empty();
+        if !self.standing.resumed {
+            self.standing.journal = Some(disk::start_over(&partial.journal, identity).await?);
             return partial.start_over(sink);
         }
-        identity.in_order &= is_all(&self.have, Some(length));
-        let (journal, state) = disk::take_up(partial, sink, identity, &self.have).await?;
-        (self.journal, self.synced) = (Some(journal), state.synced);
+        identity.in_order &= is_all(&self.standing.have, Some(length));
+        let (journal, state) = disk::take_up(partial, sink, identity, &self.standing.have).await?;
+        (self.standing.journal, self.synced) = (Some(journal), state.synced);
         Ok(())
     }
 
@@ -234,7 +216,7 @@ impl Download {
     /// Safe and synced now.
     pub(super) fn state(&self) -> State {
         State {
-            safe: self.have.clone(),
+            safe: self.standing.have.clone(),
             synced: self.synced.clone(),
         }
     }
@@ -250,9 +232,9 @@ impl Download {
 
     /// An attempt ended well, and left this.
     pub(super) fn confirmed(&mut self, control: &Control) {
-        self.in_vain = false;
+        self.standing.in_vain = false;
         let state = disk::state(&self.state(), control);
-        (self.have, self.synced) = (state.safe, state.synced);
+        (self.standing.have, self.synced) = (state.safe, state.synced);
     }
 
     /// An attempt failed: decides what of it counts.
@@ -263,15 +245,11 @@ impl Download {
         size: Option<u64>,
         judged: bool,
     ) {
-        self.in_vain = false;
+        self.standing.in_vain = false;
         self.synced = disk::state(&self.state(), control).synced;
-        match after_failure(&self.have, &control.stored(), said, size, judged) {
-            Kept::Safe(all) => self.have = all,
-            Kept::Disputed(all) => {
-                self.have = all;
-                self.disputed = true;
-            }
-            Kept::Dropped(safe) => self.take_back(safe),
+        let arrived = control.stored();
+        if let Some(safe) = self.standing.weigh(&arrived, said, size, judged) {
+            self.take_back(safe);
         }
         if said.store_failed() {
             self.retreat();
@@ -280,18 +258,13 @@ impl Download {
 
     /// Nothing but `safe` counts any more.
     fn take_back(&mut self, safe: RangeSet) {
-        self.in_vain = true;
         if let (Target::File(_), Some(sink)) = (&self.target, &self.sink)
             && let Err(e) = sink.file().set_len(safe.end())
         {
             tracing::debug!("partial file: {e}");
         }
-        if let Some(journal) = &mut self.journal
-            && let Err(e) = journal.take_back(&State::told(safe.clone()))
-        {
-            tracing::debug!("journal: {e}");
-        }
-        (self.have, self.synced) = (safe, RangeSet::new());
+        self.standing.take_back(safe);
+        self.synced = RangeSet::new();
     }
 
     /// The disk refused something: what was handed to the kernel and not forced to disk may be lost,
@@ -301,9 +274,9 @@ impl Download {
             return;
         };
         self.synced = disk::forget_unsynced(sink, &self.synced);
-        self.have = self.synced.clone();
+        self.standing.have = self.synced.clone();
         let state = self.state();
-        if let Some(journal) = &mut self.journal
+        if let Some(journal) = &mut self.standing.journal
             && let Err(error) = journal.take_back(&state)
         {
             tracing::debug!("journal: {error}");
@@ -348,13 +321,13 @@ impl Download {
                 if failure.exit == Exit::Integrity || !sink.durable() {
                     // The file is known to be wrong, and where nothing is forced to disk, there is no
                     // part of it that is known to be right.
-                    self.forget_journal();
+                    self.standing.forget_journal();
                 } else {
                     self.retreat();
                 }
                 Err(failure)
             }
-            Err(failure) if self.disputed && failure.exit == Exit::Protocol => {
+            Err(failure) if self.standing.disputed && failure.exit == Exit::Protocol => {
                 self.take_back(RangeSet::new());
                 Err(failure)
             }
@@ -371,29 +344,18 @@ impl Download {
             }
             disk::put_in_place(&self.target, &sink).await?;
         }
-        self.forget_journal();
+        self.standing.forget_journal();
         Ok(())
-    }
-
-    fn forget_journal(&mut self) {
-        if let Some(journal) = self.journal.take() {
-            journal.remove();
-        }
     }
 
     /// Gives up what was resumed; `false` when nothing was.
     pub(super) fn forget_resumed(&mut self) -> bool {
-        let resumed = std::mem::take(&mut self.resumed);
-        let disputed = std::mem::take(&mut self.disputed) && !self.started_over;
-        if !resumed && !disputed {
-            return false;
+        let forgotten = self.standing.forget_resumed();
+        if forgotten {
+            self.ready = false;
+            self.synced = RangeSet::new();
         }
-        self.started_over = true;
-        self.distrust = true;
-        self.ready = false;
-        self.journal = None;
-        (self.have, self.synced) = (RangeSet::new(), RangeSet::new());
-        true
+        forgotten
     }
 }
 

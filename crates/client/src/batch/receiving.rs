@@ -40,8 +40,8 @@ impl<'a> Receiving<'a> {
     /// Safe at the destination when an attempt begins.
     pub(super) fn have(&self) -> &RangeSet {
         match self {
-            Self::Here(download) => &download.have,
-            Self::There(upload) => &upload.have,
+            Self::Here(download) => &download.standing.have,
+            Self::There(upload) => &upload.standing.have,
         }
     }
 
@@ -137,12 +137,12 @@ impl<'a> Receiving<'a> {
         match self {
             Self::Here(download) => {
                 let state = download.state_during(control);
-                (download.journal.as_mut(), Box::new(state))
+                (download.standing.journal.as_mut(), Box::new(state))
             }
             Self::There(upload) => {
                 let safe = upload.safe();
                 let state = move || State::told(safe());
-                (upload.journal.as_mut(), Box::new(state))
+                (upload.standing.journal.as_mut(), Box::new(state))
             }
         }
     }
@@ -204,8 +204,8 @@ impl<'a> Receiving<'a> {
     /// Some of the bytes came in an attempt that a peer did not stand by.
     pub(super) fn is_disputed(&self) -> bool {
         match self {
-            Self::Here(download) => download.disputed,
-            Self::There(upload) => upload.disputed,
+            Self::Here(download) => download.standing.disputed,
+            Self::There(upload) => upload.standing.disputed,
         }
     }
 
@@ -253,8 +253,8 @@ impl<'a> Receiving<'a> {
     /// The last attempt's bytes are sent again.
     pub(super) fn in_vain(&self) -> bool {
         match self {
-            Self::Here(download) => download.in_vain,
-            Self::There(upload) => upload.in_vain,
+            Self::Here(download) => download.standing.in_vain,
+            Self::There(upload) => upload.standing.in_vain,
         }
     }
 

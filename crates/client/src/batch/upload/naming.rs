@@ -25,13 +25,13 @@ impl Upload<'_> {
             self.date(session, modified).await?;
             let kept = self.kept.take();
             self.tidy(session, kept).await;
-            self.forget_journal();
+            self.standing.forget_journal();
             return Ok(Finish::InPlace);
         };
         let Err(refusal) = self.rename(session, &stored, modified).await else {
             let replaced = self.replaced.take();
             self.tidy(session, replaced).await;
-            self.forget_journal();
+            self.standing.forget_journal();
             return Ok(Finish::InPlace);
         };
         let NotRenamed { failure, refused } = refusal;
@@ -149,9 +149,9 @@ impl Upload<'_> {
         ));
         self.aside = None;
         self.kept = Some(stored);
-        self.have = RangeSet::new();
+        self.standing.have = RangeSet::new();
         self.marked = Arc::default();
-        self.resumed = false;
+        self.standing.resumed = false;
     }
 }
 

@@ -31,7 +31,8 @@ impl Upload<'_> {
         if self.prepared {
             return self.take_stock(identity.size, source, session).await;
         }
-        let wanted = ctx.options.resume && !self.distrust && self.aside.is_some() && self.goes_on;
+        let wanted =
+            ctx.options.resume && !self.standing.distrust && self.aside.is_some() && self.goes_on;
         let size = identity.size;
         let journal = state_journal(&identity.source, &identity.destination);
         let mut length = None;
@@ -39,7 +40,7 @@ impl Upload<'_> {
         self.refused |= wanted && before.is_some_and(|found| found.refused);
         if wanted {
             length = self.partial_length(session).await?;
-            self.have = self
+            self.standing.have = self
                 .leftover(
                     ctx,
                     &identity,
@@ -49,24 +50,27 @@ impl Upload<'_> {
                 )
                 .await?;
         }
-        self.resumed = !self.have.is_empty();
-        self.refused &= self.resumed;
-        identity.in_order &= !self.resumed || is_all(&self.have, length);
+        self.standing.resumed = !self.standing.have.is_empty();
+        self.refused &= self.standing.resumed;
+        identity.in_order &= !self.standing.resumed || is_all(&self.standing.have, length);
         self.in_order = identity.in_order;
-        let from = self.resumed.then(|| State::told(self.have.clone()));
+        let from = self
+            .standing
+            .resumed
+            .then(|| State::told(self.standing.have.clone()));
         // Without a place for it, the copy goes on without a journal.
-        self.journal = match journal.filter(|_| self.goes_on) {
+        self.standing.journal = match journal.filter(|_| self.goes_on) {
             Some(path) => disk::journal_of_upload(path, identity, from).await?,
             None => None,
         };
-        if let Some(journal) = self.journal.as_mut().filter(|_| self.refused) {
+        if let Some(journal) = self.standing.journal.as_mut().filter(|_| self.refused) {
             journal.note_refused();
         }
-        if !self.resumed {
+        if !self.standing.resumed {
             self.clear_way(session, size).await?;
         }
         self.prepared = true;
-        ctx.started(item, size, self.have.bytes());
+        ctx.started(item, size, self.standing.have.bytes());
         Ok(())
     }
 
@@ -95,10 +99,10 @@ impl Upload<'_> {
         (source, sums): (&mut End<'_>, &Sums),
         session: &mut dyn Storage,
     ) -> Result<(), Failure> {
-        self.have = self.safe()();
+        self.standing.have = self.safe()();
         self.marked = Arc::default();
         if !self.goes_on {
-            self.have = RangeSet::new();
+            self.standing.have = RangeSet::new();
             return Ok(());
         }
         let moved = self.control.take().map_or(0, |control| control.bytes());
@@ -108,7 +112,7 @@ impl Upload<'_> {
         if !self.in_order || moved == 0 {
             return Ok(());
         }
-        let before = self.have.prefix();
+        let before = self.standing.have.prefix();
         let path = self.store_path();
         let there = match session.stat(&path).await {
             Ok(entry) => entry.size.unwrap_or(0),
@@ -116,7 +120,7 @@ impl Upload<'_> {
             Err(_) => 0,
         };
         // Anything else is not the file that this run was writing.
-        self.have = RangeSet::new();
+        self.standing.have = RangeSet::new();
         if there < RESUMABLE.max(before) || there > before.saturating_add(moved) {
             return Ok(());
         }
@@ -133,7 +137,7 @@ impl Upload<'_> {
             None => true,
         };
         if same {
-            self.have.insert(0, before);
+            self.standing.have.insert(0, before);
             self.weigh(&stored, &Confirmation::default(), size);
         }
         Ok(())
@@ -164,11 +168,11 @@ impl Upload<'_> {
             path: &path,
             origin: 0,
         };
-        let told = self.have.clone();
+        let told = self.standing.have.clone();
         let mut all = prove(told, length, algorithm, source, &mut destination).await?;
-        if all != self.have {
+        if all != self.standing.have {
             leave_end(&mut all, size);
-            self.have.extend(&all);
+            self.standing.have.extend(&all);
         }
         Ok(())
     }
