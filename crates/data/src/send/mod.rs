@@ -50,16 +50,16 @@ pub fn run(
     let transfer = Transfer::new(settings, control)?;
     let result = transfer
         .check()
-        .and_then(|()| Job::new(source, plan, settings, &transfer))
-        .and_then(|job| {
+        .and_then(|()| SendTask::new(source, plan, settings, &transfer))
+        .and_then(|task| {
             sizing::beside(
                 &transfer,
                 settings,
                 Role::Sender,
-                job.bytes,
+                task.bytes,
                 || match settings.mode {
-                    Mode::Stream => stream_mode::send(channel, job),
-                    Mode::Extended => extended::send(channel, job),
+                    Mode::Stream => stream_mode::send(channel, task),
+                    Mode::Extended => extended::send(channel, task),
                 },
             )
         });
@@ -67,7 +67,7 @@ pub fn run(
 }
 
 /// A transfer that is ready to start.
-struct Job<'t> {
+struct SendTask<'t> {
     source: Arc<dyn Source>,
     supply: Supply,
     /// All that is to be sent, if that is known.
@@ -79,7 +79,7 @@ struct Job<'t> {
     transfer: &'t Transfer,
 }
 
-impl<'t> Job<'t> {
+impl<'t> SendTask<'t> {
     fn new(
         source: &Arc<dyn Source>,
         plan: &SendPlan,
@@ -95,7 +95,7 @@ impl<'t> Job<'t> {
             });
         }
         let size = source.len().map_err(|e| DataError::read(&**source, e))?;
-        let job = |source, supply: Supply, origin, sum| Self {
+        let task = |source, supply: Supply, origin, sum| Self {
             source,
             bytes: matches!(supply, Supply::Ranges { .. }).then(|| plan.ranges.bytes()),
             supply,
@@ -108,7 +108,7 @@ impl<'t> Job<'t> {
             let start = first.map_or(0, |r| r.start);
             let end = size.map_or(u64::MAX, |_| plan.ranges.end().max(start));
             let text = AsciiSource::new(Arc::clone(source), start, end);
-            return Ok(job(Arc::new(text), Supply::in_order(), 0, Sum::Off));
+            return Ok(task(Arc::new(text), Supply::in_order(), 0, Sum::Off));
         }
         let supply = match size {
             Some(_) => Supply::ranges(&plan.ranges),
@@ -122,7 +122,7 @@ impl<'t> Job<'t> {
         let view = (ordered && many).then(|| Arc::clone(source));
         let sum = Sum::read_back(settings.sum, view, plan.origin);
         let origin = if size.is_some() { plan.origin } else { 0 };
-        Ok(job(Arc::clone(source), supply, origin, sum))
+        Ok(task(Arc::clone(source), supply, origin, sum))
     }
 
     /// Whether the number of its lanes may change.

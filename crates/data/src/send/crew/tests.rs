@@ -86,14 +86,14 @@ fn send(
     let mut ranges = RangeSet::new();
     ranges.insert(0, bytes.len() as u64);
     let plan = SendPlan { ranges, origin: 0 };
-    let result = Job::new(&source, &plan, settings, &transfer).and_then(|job| {
+    let result = SendTask::new(&source, &plan, settings, &transfer).and_then(|task| {
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 until(|| transfer.control().streams() > 0 || over.load(Ordering::SeqCst));
                 meddle(&transfer);
             });
-            let sent = extended::send(channel, job);
+            let sent = extended::send(channel, task);
             over.store(true, Ordering::SeqCst);
             sent
         })
