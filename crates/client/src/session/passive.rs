@@ -20,7 +20,7 @@ const FOREIGN: &str = "told a data address of another host; its own is used inst
 
 /// Which passive command is tried first; the other follows when it is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Order {
+pub(crate) enum PassivePreference {
     /// PASV, then EPSV: IPv4.
     Plain,
     /// EPSV only: PASV cannot express an IPv6 address.
@@ -29,7 +29,7 @@ pub(crate) enum Order {
     Extended,
 }
 
-impl Order {
+impl PassivePreference {
     pub(crate) fn of(peer: SocketAddr) -> Self {
         if peer.ip().to_canonical().is_ipv4() {
             Self::Plain
@@ -43,8 +43,10 @@ impl Session {
     /// What asks the server to listen: PASV or EPSV.
     pub(crate) fn passive_command(&self) -> Command {
         match self.passive_order {
-            Order::Plain => Command::Pasv,
-            Order::Extended | Order::ExtendedOnly => Command::Epsv(EpsvArg::Any),
+            PassivePreference::Plain => Command::Pasv,
+            PassivePreference::Extended | PassivePreference::ExtendedOnly => {
+                Command::Epsv(EpsvArg::Any)
+            }
         }
     }
 
@@ -53,9 +55,9 @@ impl Session {
     /// control connection.
     pub(crate) async fn take_passive(&mut self, reply: Reply) -> Result<SocketAddr, Failure> {
         let (second, order) = match self.passive_order {
-            Order::Plain => (Command::Epsv(EpsvArg::Any), Order::Extended),
-            Order::Extended => (Command::Pasv, Order::Plain),
-            Order::ExtendedOnly => return self.read_passive(&reply),
+            PassivePreference::Plain => (Command::Epsv(EpsvArg::Any), PassivePreference::Extended),
+            PassivePreference::Extended => (Command::Pasv, PassivePreference::Plain),
+            PassivePreference::ExtendedOnly => return self.read_passive(&reply),
         };
         if reply.code / 100 == 5 {
             let again = self.control.call(&second).await?;

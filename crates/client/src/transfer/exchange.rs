@@ -20,7 +20,7 @@ use super::told::{Follows, Sizes, Told};
 use super::verdict::{self, Ended};
 use crate::Failure;
 use crate::session::Session;
-use crate::session::control::{Markers, unreachable};
+use crate::session::control::{MarkerPace, unreachable};
 use crate::session::replies::{Cause, cause};
 
 /// Longest wait for the server's own words after the data side failed.
@@ -35,7 +35,7 @@ const OWN_REASON: Duration = Duration::from_millis(500);
 
 /// What this end does with the bytes.
 #[derive(Debug)]
-pub(crate) enum Job {
+pub(crate) enum LocalEnd {
     /// Takes them.
     Receive {
         /// Where to.
@@ -57,7 +57,7 @@ pub(crate) enum Job {
 /// A transfer whose command is sent.
 pub(crate) struct Exchange<'a> {
     /// This end's part.
-    pub(crate) job: Job,
+    pub(crate) local_end: LocalEnd,
     /// Of the data side.
     pub(crate) settings: Settings,
     /// Watched and stopped from outside.
@@ -120,7 +120,7 @@ impl Session {
             return Err(Ended::no_channel(self.name(), exchange.doing));
         };
         let Exchange {
-            job,
+            local_end,
             settings,
             control,
             told,
@@ -133,7 +133,7 @@ impl Session {
         } else {
             None
         };
-        let sends = matches!(job, Job::Send { .. });
+        let sends = matches!(local_end, LocalEnd::Send { .. });
         let follows = Follows::of(sends, &settings, control);
         let told = Told {
             follows: follows.as_ref(),
@@ -142,7 +142,13 @@ impl Session {
         let sizes = Sizes::of(sends, &settings, control);
         let mut guard = CancelOnDrop(Some(Arc::clone(control)));
         let alternative = alternative.map(|target| self.alternative(target, &settings));
-        let data = start(job, channel, alternative, settings, Arc::clone(control));
+        let data = start(
+            local_end,
+            channel,
+            alternative,
+            settings,
+            Arc::clone(control),
+        );
         let (moved, answer) = self.race(data, answer, control, told, sizes).await;
         guard.0 = None;
         if matches!(&answer, Some(Ok(_))) {
@@ -263,7 +269,7 @@ impl Session {
     ) -> (Option<Moved>, Option<Result<Reply, Failure>>) {
         let mut moved: Option<Moved> = None;
         // Preliminary replies since the data is through: until then, the data side's own limits end it.
-        let mut late = Markers::new();
+        let mut late = MarkerPace::new();
         loop {
             let reply = match (&moved, &answer) {
                 (Some(_), Some(_)) => return (moved, answer),
@@ -335,7 +341,7 @@ fn echoes(answer: &Result<Reply, Failure>) -> bool {
 }
 
 fn start(
-    job: Job,
+    local_end: LocalEnd,
     channel: Channel,
     alternative: Option<Alternative>,
     settings: Settings,
@@ -343,15 +349,15 @@ fn start(
 ) -> JoinHandle<Moved> {
     tokio::task::spawn_blocking(move || {
         let (mut channel, mut settings) = (channel, settings);
-        let mut result = job.run(&mut channel, &settings, &control);
+        let mut result = local_end.run(&mut channel, &settings, &control);
         let mut elsewhere = None;
         if let (Err(DataError::Connect { .. }), Some(other)) = (&result, alternative) {
             channel = Channel::connect_to(vec![other.target], other.local);
             settings.drs = other.drs;
             elsewhere = Some(other.target.ip());
-            result = job.run(&mut channel, &settings, &control);
+            result = local_end.run(&mut channel, &settings, &control);
         }
-        let part = job.whole_part(&result, &control);
+        let part = local_end.whole_part(&result, &control);
         let stopped = part.is_some();
         if let Some(report) = part {
             result = Ok(report);
@@ -365,7 +371,7 @@ fn start(
     })
 }
 
-impl Job {
+impl LocalEnd {
     fn run(
         &self,
         channel: &mut Channel,

@@ -11,7 +11,7 @@ use proto::command::Mode;
 use proto::ranges::RangeSet;
 
 use super::choice;
-use super::exchange::{Done, Exchange, Job};
+use super::exchange::{Done, Exchange, LocalEnd};
 use super::prepare::{Ends, Prepared};
 use super::told::Told;
 use super::verdict::Ended;
@@ -81,7 +81,7 @@ async fn attempt(
     let doing = format!("read {}", shown(path));
     let agreed = agree(session, path, spec, &doing, warnings).await?;
     let size = spec.size.or(spec.part.map(|(_, length)| length));
-    let job = Job::Receive {
+    let local_end = LocalEnd::Receive {
         sink: Arc::clone(sink),
         plan: RecvPlan {
             origin: spec.place.unwrap_or(0),
@@ -94,7 +94,7 @@ async fn attempt(
     // It would act on what is sent; a name that only the server has is no error here.
     settings.options.congestion = Congestion::System;
     let exchange = Exchange {
-        job,
+        local_end,
         settings,
         control,
         told: Told::default(),

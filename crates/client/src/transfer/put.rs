@@ -10,7 +10,7 @@ use proto::command::{Mode, Restart};
 use proto::ranges::RangeSet;
 
 use super::choice;
-use super::exchange::{Done, Exchange, Job};
+use super::exchange::{Done, Exchange, LocalEnd};
 use super::prepare::{Ends, Prepared};
 use super::told::Told;
 use super::verdict::Ended;
@@ -41,7 +41,7 @@ pub(super) async fn put(
     let agreed = agree(session, path, spec, size, &doing, &mut warnings).await?;
     let origin = spec.part.map_or(0, |(offset, _)| offset);
     let missing = size.map(|size| agreed.have.gaps(0, size));
-    let job = Job::Send {
+    let local_end = LocalEnd::Send {
         source,
         plan: SendPlan {
             ranges: shifted(missing.as_ref(), origin),
@@ -49,7 +49,7 @@ pub(super) async fn put(
         },
     };
     let exchange = Exchange {
-        job,
+        local_end,
         settings: choice::settings(session, agreed.mode, spec, &agreed.have),
         control,
         told: Told {

@@ -13,7 +13,7 @@ use proto::ranges::RangeSet;
 use proto::sizing::Sizing;
 use proto::streams::StreamRange;
 
-use super::duplex::{Bounds, Duplex, Progress};
+use super::duplex::{Duplex, Progress, TransferExtent};
 use super::prepare::Prepared;
 use super::{Attempt, TransferSpec, choice, put};
 use crate::session::{Session, shown};
@@ -49,11 +49,11 @@ pub(super) async fn third_party(
     let agreed = sides.start(&mut warnings).await?;
     let sending = format!("send {}", shown(source_path));
     let receiving = format!("write {}", shown(destination_path));
-    let bounds = Bounds {
+    let extent = TransferExtent {
         size: spec.size,
         missing: sides.missing(&agreed),
     };
-    let mut watch = Progress::new(bounds, &spec.marked, progress);
+    let mut watch = Progress::new(extent, &spec.marked, progress);
     let outcome = Duplex {
         source: sides.source,
         sending: &sending,
