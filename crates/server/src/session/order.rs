@@ -10,7 +10,7 @@ use proto::sizing::Sizing;
 use super::{Driver, Who};
 use crate::config::ServerConfig;
 use crate::limits::Place;
-use crate::transfer::{Delayed, Order};
+use crate::transfer::{Delayed, TransferOrder};
 
 impl Driver {
     /// Takes the session's channel.
@@ -18,7 +18,7 @@ impl Driver {
         &mut self,
         request: TransferRequest,
         place: Place,
-    ) -> Result<Order, FileError> {
+    ) -> Result<TransferOrder, FileError> {
         let Who::User(login) = &self.who else {
             return Err(not_logged_in());
         };
@@ -63,7 +63,7 @@ impl Driver {
                 .filter(|_| request.buffers.sizing == Sizing::Drs),
             close_after: false,
         };
-        Ok(Order {
+        Ok(TransferOrder {
             request,
             files,
             uploader,

@@ -37,7 +37,7 @@ const EVENTS: usize = 4;
 
 /// All that a transfer needs.
 #[derive(Debug)]
-pub(crate) struct Order {
+pub(crate) struct TransferOrder {
     /// What moves.
     pub(crate) request: TransferRequest,
     /// Where it is.
@@ -177,7 +177,7 @@ impl Running {
     ///
     /// # Errors
     /// The system refuses another thread; the order's channel is lost.
-    pub(crate) fn start(order: Order) -> io::Result<Self> {
+    pub(crate) fn start(order: TransferOrder) -> io::Result<Self> {
         let control = Arc::new(Control::new());
         let (reports, events) = mpsc::channel(EVENTS);
         // Whoever sizes buffers is not to wait for the session, and only the newest size counts.

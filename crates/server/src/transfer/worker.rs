@@ -12,13 +12,13 @@ use proto::server::{TransferDone, TransferError, TransferKind, TransferRequest};
 use tokio::sync::mpsc;
 
 use super::error::transfer_error;
-use super::{Ended, Event, Limits, Order, Summary, progress};
+use super::{Ended, Event, Limits, Summary, TransferOrder, progress};
 use crate::files::{Opened, Storer, Storing, transfer_failure};
 use crate::transfer_log::Direction;
 
 /// Carries out an order and reports. A session that is gone takes no reports: it has cancelled.
-pub(super) fn run(order: Order, control: &Arc<Control>, reports: &mpsc::Sender<Event>) {
-    let Order {
+pub(super) fn run(order: TransferOrder, control: &Arc<Control>, reports: &mpsc::Sender<Event>) {
+    let TransferOrder {
         request,
         files,
         uploader,
