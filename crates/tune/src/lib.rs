@@ -69,8 +69,8 @@
 
 pub mod backoff;
 pub mod congestion;
-mod evidence;
 pub mod limiter;
 pub mod look;
+mod observation;
 pub mod sizing;
 pub mod streams;

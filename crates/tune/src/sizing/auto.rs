@@ -22,9 +22,9 @@ use self::receiver::Receiver;
 use self::sender::Sender;
 use super::caps::Caps;
 use super::{Change, Decision};
-use crate::evidence::{Class, Meter, Standing, Tally, Trip, Verdict};
 use crate::limiter::Role;
 use crate::look::Look;
+use crate::observation::{Class, Meter, Standing, Tally, Trip, Verdict};
 
 /// One end of one stream.
 #[derive(Debug, Clone)]

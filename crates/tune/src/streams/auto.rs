@@ -34,9 +34,9 @@ use self::pacing::{HARMLESS, Pacing};
 use self::rest::Rest;
 use self::shrink::Given;
 use self::trial::{Kind, Trial, Why};
-use crate::evidence::{Class, Standing, Trip};
 use crate::limiter::Limiter;
 use crate::look::Look;
+use crate::observation::{Class, Standing, Trip};
 use units::bytes_in;
 
 /// What `auto` may do.

@@ -12,9 +12,9 @@ use units::{bytes_in, show};
 use super::super::Change;
 use super::super::caps::Caps;
 use super::{Action, Setting};
-use crate::evidence::{Class, Spell, Trip, explains, is_pressed};
 use crate::look::Look;
 use crate::look::carried;
+use crate::observation::{Class, Spell, Trip, explains, is_pressed};
 
 /// One stream's send buffer.
 #[derive(Debug, Clone, Copy, Default)]

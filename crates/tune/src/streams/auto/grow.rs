@@ -10,7 +10,7 @@ use super::onset;
 use super::trial::{Kind, LARGE, Outcome, Why};
 use super::{Auto, Decision, Scene, Step, is_asked, nearly_over};
 use crate::congestion::{against_loss, bears_loss};
-use crate::evidence::{Class, Trip};
+use crate::observation::{Class, Trip};
 
 /// What gained nothing rests for so long the first time.
 const PAUSE: Duration = Duration::from_secs(10);

@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use super::gauge::Sight;
-use crate::evidence::Trip;
+use crate::observation::Trip;
 
 /// What is sent while the queue is drained, of what the path carried.
 const DRAIN: f64 = 0.75;
