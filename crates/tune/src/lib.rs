@@ -9,7 +9,8 @@
 //!   but how long chunks took.
 //! - [`look`]: one end of a connection at one moment, which the policies judge by.
 //! - [`sizing`]: how large socket buffers should be, at either end.
-//! - [`limiter`]: what held a transfer back, from sums at its end.
+//! - [`evidence`]: what a finished transfer learned of its path; [`judge`] says from it what held the
+//!   transfer back, by the names of [`limiter`].
 //! - [`congestion`], [`backoff`]: which congestion control to begin with; how long to wait before
 //!   another attempt.
 //!
@@ -69,8 +70,12 @@
 
 pub mod backoff;
 pub mod congestion;
+pub mod evidence;
+pub mod judge;
 pub mod limiter;
 pub mod look;
 mod observation;
 pub mod sizing;
 pub mod streams;
+
+pub use evidence::Evidence;

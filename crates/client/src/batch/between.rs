@@ -196,12 +196,12 @@ impl<'a> Between<'a> {
         let attempt =
             attempt.inspect_err(|failure| self.upload.settle(failure, &spec.said, size))?;
         self.upload.confirmed(size);
-        self.meter.report(attempt.report.bytes);
+        self.meter.report(attempt.report.evidence.bytes);
         self.meter.confirm();
         self.ctx.warn_all(attempt.warnings);
         Ok(Measured {
             seen: Seen::Between(why::Between {
-                bytes: attempt.report.bytes,
+                bytes: attempt.report.evidence.bytes,
                 elapsed: start.elapsed(),
                 streams: attempt.streams,
                 markers: attempt.extended,

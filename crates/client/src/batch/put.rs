@@ -222,7 +222,7 @@ impl<'a> Put<'a> {
         check: Check,
         report: Option<&Report>,
     ) -> Result<String, Failure> {
-        let sent = self.upload.have.bytes() + report.map_or(0, |r| r.bytes);
+        let sent = self.upload.have.bytes() + report.map_or(0, |r| r.evidence.bytes);
         let expected = self.span.size.unwrap_or(sent);
         let Some(algorithm) = check.algorithm() else {
             let told = self.upload.check_size(session, expected).await?;

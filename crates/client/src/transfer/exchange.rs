@@ -14,6 +14,8 @@ use data::store::{Sink, Source};
 use proto::reply::Reply;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
+use tune::Evidence;
+use tune::limiter::Role;
 
 use super::Remark;
 use super::told::{Follows, Sizes, Told};
@@ -210,7 +212,10 @@ impl Session {
     ) -> Result<Done, Ended> {
         self.dialogue.channel_lost();
         // An empty part is whole from the start; whether there is a file, the server says.
-        if moved.result.as_ref().is_ok_and(|report| report.bytes == 0)
+        if moved
+            .result
+            .as_ref()
+            .is_ok_and(|report| report.evidence.bytes == 0)
             && let Some(Ok(reply)) = answer
             && matches!(cause(reply), Cause::Missing | Cause::Denied)
         {
@@ -402,7 +407,10 @@ impl LocalEnd {
             return None;
         }
         Some(Report {
-            bytes: end - start,
+            evidence: Evidence {
+                bytes: end - start,
+                ..Evidence::of(Role::Receiver)
+            },
             stored,
             ..Report::default()
         })

@@ -107,7 +107,7 @@ async fn attempt(
     check_whole(session.name(), &doing, &agreed, size, &report)?;
     Ok(Attempt {
         extended: agreed.mode == Mode::Extended,
-        streams: report.wire.streams.max(1),
+        streams: report.evidence.streams.max(1),
         buffers: choice::buffers(session, spec),
         remarks,
         report,
@@ -197,5 +197,10 @@ fn check_whole(
         return Ok(());
     }
     let expected = agreed.have.gaps(0, size).bytes();
-    Err(choice::incomplete(server, doing, report.bytes, expected))
+    Err(choice::incomplete(
+        server,
+        doing,
+        report.evidence.bytes,
+        expected,
+    ))
 }

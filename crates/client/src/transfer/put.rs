@@ -72,18 +72,18 @@ pub(super) async fn put(
         Err(ended) => return Err(ended.into()),
     };
     if let Some(expected) = missing.map(|ranges| ranges.bytes())
-        && report.bytes != expected
+        && report.evidence.bytes != expected
     {
         return Err(choice::incomplete(
             session.name(),
             &doing,
-            report.bytes,
+            report.evidence.bytes,
             expected,
         ));
     }
     Ok(Attempt {
         extended: agreed.mode == Mode::Extended,
-        streams: report.wire.streams.max(1),
+        streams: report.evidence.streams.max(1),
         buffers: choice::buffers(session, spec),
         remarks,
         report,

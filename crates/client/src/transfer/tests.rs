@@ -107,7 +107,10 @@ async fn whole_only_when_the_server_says_so() {
     .await;
     let memory = sink();
     let attempt = fetch(&mut session, &memory, &spec()).await.unwrap();
-    assert_eq!((attempt.report.bytes, attempt.extended), (5, false));
+    assert_eq!(
+        (attempt.report.evidence.bytes, attempt.extended),
+        (5, false)
+    );
     assert_eq!(memory.take(), b"hello");
     let failure = fetch(&mut session, &memory, &spec()).await.unwrap_err();
     assert_eq!((failure.exit, failure.transient), (Exit::Unreachable, true));
@@ -265,7 +268,7 @@ async fn resume_goes_on_after_what_is_there() {
     spec.size = Some(5);
     spec.have.insert(0, 3);
     let attempt = fetch(&mut session, &memory, &spec).await.unwrap();
-    assert_eq!(attempt.report.bytes, 2);
+    assert_eq!(attempt.report.evidence.bytes, 2);
     assert_eq!(memory.take(), b"hello");
     fake.finish().await;
 }
@@ -284,7 +287,7 @@ async fn a_server_without_rest_starts_over() {
     spec.size = Some(5);
     spec.have.insert(0, 3);
     let attempt = fetch(&mut session, &memory, &spec).await.unwrap();
-    assert_eq!(attempt.report.bytes, 5);
+    assert_eq!(attempt.report.evidence.bytes, 5);
     assert_eq!(memory.take(), b"hello");
     fake.finish().await;
 }
@@ -304,7 +307,7 @@ async fn a_part_by_rest_stops_where_it_ends() {
     spec.size = Some(1000);
     spec.part = Some((10, 1000));
     let attempt = fetch(&mut session, &memory, &spec).await.unwrap();
-    assert_eq!(attempt.report.bytes, 1000);
+    assert_eq!(attempt.report.evidence.bytes, 1000);
     assert_eq!(memory.take(), vec![7; 1000]);
     assert!(session.is_usable());
     session.delete(b"/g").await.unwrap();
@@ -327,7 +330,7 @@ async fn a_part_is_whole_also_when_the_server_says_no_last_word() {
     let control = Arc::new(Control::new());
     let sink = Arc::new(memory.clone());
     let attempt = get(&mut session, b"/f", sink, &spec, &control).await;
-    assert_eq!(attempt.unwrap().report.bytes, 99_999);
+    assert_eq!(attempt.unwrap().report.evidence.bytes, 99_999);
     assert_eq!(control.bytes(), 99_999);
     assert_eq!(memory.take(), vec![7; 99_999]);
     // Whatever it says later would be taken for the answer to another command.
@@ -401,7 +404,7 @@ async fn puts_in_stream_mode() {
     let mut rest = spec();
     rest.have.insert(0, 2);
     let attempt = store(&mut session, b"hello", &rest).await.unwrap();
-    assert_eq!(attempt.report.bytes, 3);
+    assert_eq!(attempt.report.evidence.bytes, 3);
     assert_eq!(fake.finish().await, b"hellollo");
 }
 
@@ -448,7 +451,7 @@ async fn extended_mode_sends_blocks_and_collects_markers() {
     spec.mode = ModeChoice::Extended;
     let attempt = store(&mut session, b"hello", &spec).await.unwrap();
     assert!(attempt.extended);
-    assert_eq!(attempt.report.bytes, 5);
+    assert_eq!(attempt.report.evidence.bytes, 5);
     assert_eq!(spec.marked.lock().unwrap().to_string(), "0-5");
     fake.finish().await;
 }

@@ -69,7 +69,10 @@ pub(super) async fn third_party(
     let bytes = sides.moved(&agreed, &receiving, watch.bytes())?;
     Ok(Attempt {
         report: Report {
-            bytes,
+            evidence: tune::Evidence {
+                bytes,
+                ..tune::Evidence::default()
+            },
             ..Report::default()
         },
         extended: agreed.mode == Mode::Extended,

@@ -50,7 +50,7 @@ pub fn run(
     settings: &Settings,
     control: &Arc<Control>,
 ) -> Result<Report, DataError> {
-    let transfer = Transfer::new(settings, control)?;
+    let transfer = Transfer::new(Role::Receiver, settings, control)?;
     let result = transfer.check().and_then(|()| {
         let most = plan.limit;
         let receive = || match settings.type_ {

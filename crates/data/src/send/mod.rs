@@ -47,7 +47,7 @@ pub fn run(
     settings: &Settings,
     control: &Arc<Control>,
 ) -> Result<Report, DataError> {
-    let transfer = Transfer::new(settings, control)?;
+    let transfer = Transfer::new(Role::Sender, settings, control)?;
     let result = transfer
         .check()
         .and_then(|()| SendTask::new(source, plan, settings, &transfer))

@@ -339,6 +339,8 @@ mod tests {
     use std::io::Read;
     use std::sync::Arc;
 
+    use tune::limiter::Role;
+
     use super::*;
     use crate::control::Control;
     use crate::job::Settings;
@@ -353,7 +355,7 @@ mod tests {
         let socket = std::net::TcpStream::connect(to).unwrap().into();
         let stream = Arc::new(Stream::new(socket, to, &settings).unwrap());
         let (mut peer, _) = listener.accept().unwrap();
-        let transfer = Transfer::new(&settings, &Arc::new(Control::new())).unwrap();
+        let transfer = Transfer::new(Role::Sender, &settings, &Arc::new(Control::new())).unwrap();
         let pipe = Pipe::new().unwrap();
         let bytes: Vec<u8> = (0..150_000u32).map(|n| (n % 251) as u8).collect();
         rustix::io::write(pipe.input(), &bytes).unwrap();

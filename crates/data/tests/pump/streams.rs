@@ -34,16 +34,16 @@ fn what_adapts_arrives_whole_and_is_accounted_for() {
         let (sent, received) = (sent.unwrap(), received.unwrap());
         assert!(stored.bytes() == bytes);
         assert!(sent.digest.is_some() && sent.digest == received.digest);
-        assert!(sent.verdict.is_some() && received.verdict.is_none());
+        assert!(sent.evidence.verdict.is_some() && received.evidence.verdict.is_none());
+        let streams = sent.evidence;
         assert_eq!(
-            sent.congestion,
-            sent.verdict.map(|verdict| verdict.congestion)
+            streams.congestion,
+            streams.verdict.as_ref().map(|v| v.congestion.clone())
         );
-        let streams = sent.wire;
         assert!((1..=8).contains(&streams.streams_most), "{streams:?}");
         assert!(streams.streams_last <= streams.streams_most);
         assert!(streams.streams_most <= streams.streams);
-        assert_eq!(streams.streams, received.wire.streams);
+        assert_eq!(streams.streams, received.evidence.streams);
     }
 }
 
@@ -58,7 +58,7 @@ fn a_limit_that_was_asked_for_is_the_verdict() {
     let (sent, received) = transfer.run_with(&mut sender, &mut receiver, &controls);
     received.unwrap();
     assert!(stored.bytes() == bytes);
-    let verdict = sent.unwrap().verdict.unwrap();
+    let verdict = sent.unwrap().evidence.verdict.unwrap();
     assert_eq!(verdict.limiter, Limiter::RateLimit, "{verdict:?}");
     assert_eq!(controls[0].limiter(), Some(Limiter::RateLimit));
     assert!(!controls[0].stream_decisions().is_empty());
@@ -74,5 +74,5 @@ fn a_small_file_is_sent_without_anybody_looking() {
     received.unwrap();
     let sent = sent.unwrap();
     assert_eq!(stored.bytes(), bytes);
-    assert_eq!((sent.wire.streams, sent.verdict), (1, None));
+    assert_eq!((sent.evidence.streams, sent.evidence.verdict), (1, None));
 }

@@ -39,7 +39,6 @@ impl Driver {
         let record = TransferRecord {
             start: summary.start,
             elapsed: summary.elapsed,
-            bytes: summary.bytes,
             direction: summary.direction,
             user,
             client: self.ends.peer,
@@ -57,7 +56,7 @@ impl Driver {
             sizing: sizing_name(summary.direction, &settings),
             limiter: summary.limits.limiter.map(limiter_name),
             congestion: summary.limits.congestion,
-            wire: summary.wire,
+            evidence: summary.evidence,
             decision: summary.decision,
             checksum: settings.sum.zip(summary.digest),
             code,

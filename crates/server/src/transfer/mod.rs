@@ -14,6 +14,7 @@ use proto::server::{FileError, Progress, TransferDone, TransferError, TransferRe
 use proto::sizing::{self, Sizing};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Interval, MissedTickBehavior, interval};
+use tune::Evidence;
 
 use crate::data_address::told;
 use crate::files::{ControlLine, Files, Uploader};
@@ -113,16 +114,14 @@ pub(crate) struct Summary {
     pub(crate) start: SystemTime,
     /// How long it took.
     pub(crate) elapsed: Duration,
-    /// Payload bytes moved, also by a transfer that failed.
-    pub(crate) bytes: u64,
     /// Which way.
     pub(crate) direction: Direction,
     /// The file inside the session's root.
     pub(crate) path: VPath,
     /// As requested.
     pub(crate) settings: Settings,
-    /// Kernel's view.
-    pub(crate) wire: data::job::WireStats,
+    /// What this end learned of the path, also by a transfer that failed.
+    pub(crate) evidence: Evidence,
     /// Hosts at the other ends of the data connections.
     pub(crate) peers: Vec<IpAddr>,
     /// Why buffers were last sized as they were, or left alone on purpose.

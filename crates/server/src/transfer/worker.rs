@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use data::channel::Channel;
-use data::job::{Control, Report, Settings, WireStats};
+use data::job::{Control, Report, Settings};
 use data::{recv, send};
 use proto::command::Type;
 use proto::path::VPath;
 use proto::server::{TransferDone, TransferError, TransferKind, TransferRequest};
 use tokio::sync::mpsc;
+use tune::Evidence;
 
 use super::error::transfer_error;
 use super::{Ended, Event, Limits, Summary, TransferOrder, progress};
@@ -61,8 +62,7 @@ pub(super) fn run(order: TransferOrder, control: &Arc<Control>, reports: &mpsc::
         .map_err(|error| unless_gone(error, &storer));
     let channel = transfer.channel;
     summary.elapsed = begun.elapsed();
-    summary.bytes = control.bytes();
-    summary.wire = control.wire();
+    summary.evidence = control.evidence();
     summary.decision = log_decisions(control);
     log_stream_decisions(control);
     summary.peers = control.peers();
@@ -114,7 +114,7 @@ impl Transfer<'_> {
                 let report = self.with_channel(|channel, settings, control| {
                     send::run(channel, &sending.source, &sending.plan, settings, control)
                 })?;
-                self.summary.limits = Limits::of(self.summary.direction, &report);
+                self.summary.limits = Limits::of(&report);
                 Ok(())
             }
             Opened::Receive(storing) => self.store(storing),
@@ -137,7 +137,7 @@ impl Transfer<'_> {
         let report = self.with_channel(|channel, settings, control| {
             recv::run(channel, &storing.sink, &storing.plan, settings, control)
         })?;
-        self.summary.limits = Limits::of(self.summary.direction, &report);
+        self.summary.limits = Limits::of(&report);
         let go_on = &mut |_| !self.control.cancelled();
         // A good end has forced everything to disk that was to be.
         self.summary.digest = self.control.checkpoint(|| storing.finish(&report, go_on))?;
@@ -184,11 +184,10 @@ impl Summary {
         Self {
             start: SystemTime::now(),
             elapsed: Duration::ZERO,
-            bytes: 0,
             direction,
             path: path.clone(),
             settings,
-            wire: WireStats::default(),
+            evidence: Evidence::default(),
             peers: Vec::new(),
             decision: None,
             limits: Limits::default(),

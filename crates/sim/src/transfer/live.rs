@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tune::limiter::judge;
+use tune::judge::judge;
 use tune::streams;
 
 use super::control::Control;

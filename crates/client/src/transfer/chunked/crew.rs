@@ -245,7 +245,7 @@ impl<'a> Crew<'a> {
     fn done(&self, session: u32, piece: &Piece, attempt: Attempt, time: Duration) {
         let mut state = self.lock();
         // The kernel's account of a buffer is twice what a window can be.
-        let own = attempt.report.wire.buffer_bytes / 2;
+        let own = attempt.report.evidence.buffer_bytes / 2;
         state.window = self.spec.options.buffers.pinned_bytes().unwrap_or(own);
         let bytes = state.elsewhere.entry(session).or_default();
         *bytes = (bytes.0 + bytes.1, 0);

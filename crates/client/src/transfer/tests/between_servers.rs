@@ -53,7 +53,7 @@ async fn both_must_confirm() {
     ]))
     .await;
     let (outcome, _) = copy(&mut a, &mut b, &five()).await;
-    assert_eq!(outcome.unwrap().report.bytes, 5);
+    assert_eq!(outcome.unwrap().report.evidence.bytes, 5);
     first.finish().await;
     second.finish().await;
 }

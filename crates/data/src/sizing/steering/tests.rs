@@ -2,6 +2,7 @@ use std::io::Read;
 use std::net::TcpStream;
 
 use proto::sizing::Sizing;
+use tune::limiter::Role;
 
 use super::*;
 use crate::control::Control;
@@ -17,7 +18,7 @@ struct Sending {
 
 impl Sending {
     fn new(settings: Settings, streams: usize) -> Self {
-        let transfer = Transfer::new(&settings, &Arc::new(Control::new())).unwrap();
+        let transfer = Transfer::new(Role::Sender, &settings, &Arc::new(Control::new())).unwrap();
         let streams = (0..streams).map(|_| connected(Sizing::Kernel)).collect();
         Self {
             settings,
