@@ -69,6 +69,15 @@ impl Auto {
         }
     }
 
+    /// The stream's send buffer is known to be right at this size, bytes as reported: it is set at the
+    /// first look if that is more than autotuning gives. A receiver's buffer is left to grow.
+    pub fn knowing(mut self, buffer: Option<u64>) -> Self {
+        if let End::Sender(sender) = &mut self.end {
+            sender.know(buffer);
+        }
+        self
+    }
+
     /// Takes a look. A decision comes when something is to be done, and when the limiter changes.
     /// Looks that are older than the last are ignored.
     pub fn on_look(&mut self, look: &Look) -> Option<Decision> {

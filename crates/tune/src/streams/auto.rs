@@ -30,14 +30,15 @@ use self::account::{Account, Limit};
 use self::gauge::{Gauge, Sight};
 use self::losses::Losses;
 use self::onset::Onset;
-use self::pacing::{HARMLESS, Pacing};
+use self::pacing::{HARMLESS, Paced, Pacing};
 use self::rest::Rest;
 use self::shrink::Given;
 use self::trial::{Kind, Trial, Why};
 use crate::limiter::Limiter;
 use crate::look::Look;
 use crate::observation::{Class, Standing, Trip};
-use units::bytes_in;
+use crate::prior::Prior;
+use units::{bytes_in, show};
 
 /// What `auto` may do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -118,6 +119,10 @@ pub struct Auto {
     /// [`Limits::most`], or what could be opened.
     most: u32,
     streams: u32,
+    /// What was known before; until the first scene.
+    prior: Option<Prior>,
+    /// The rate that the path is known for, bytes per second; 0: not known.
+    expected: u64,
     gauge: Gauge,
     control: Control,
     trial: Option<Trial>,
@@ -188,8 +193,15 @@ const NEARLY_OVER: Duration = Duration::from_secs(1);
 const ASKED: u64 = 85;
 
 impl Auto {
-    /// Begins with `streams` streams.
+    /// Begins with `streams` streams, and nothing known of the path.
     pub fn new(limits: Limits, streams: u32) -> Self {
+        Self::from_prior(limits, Prior::of_streams(streams))
+    }
+
+    /// Begins with what is known, as far as the limits let it: with so many streams (one, if that is not
+    /// known), which are there or being opened already; the first decisions are for the congestion
+    /// control and the pace.
+    pub fn from_prior(limits: Limits, prior: Prior) -> Self {
         let least = limits.least.max(1);
         let most = limits.most.max(least);
         Self {
@@ -199,7 +211,9 @@ impl Auto {
                 ..limits
             },
             most,
-            streams: streams.clamp(least, most),
+            streams: prior.streams.unwrap_or(1).clamp(least, most),
+            expected: prior.rate.unwrap_or_default(),
+            prior: Some(prior),
             gauge: Gauge::default(),
             control: Control::default(),
             trial: None,
@@ -237,6 +251,7 @@ impl Auto {
             // What was taken for others' queue was the way.
             self.others = None;
         }
+        self.begin_as_known(scene, &mut decisions);
         self.note_room(scene);
         self.watch_drain(scene, &mut decisions);
         self.watch_onset(scene, &mut decisions);
@@ -244,6 +259,40 @@ impl Auto {
             self.on_sight(scene, &sight, &mut decisions);
         }
         decisions
+    }
+
+    /// Sets at the first scene what is known to be right.
+    fn begin_as_known(&mut self, scene: &Scene<'_>, decisions: &mut Vec<Decision>) {
+        let Some(prior) = self.prior.take() else {
+            return;
+        };
+        let permitted = |name: &String| self.limits.congestion.contains(name);
+        let other = prior.congestion_control.filter(permitted);
+        if let Some(name) = other.filter(|name| name != scene.congestion) {
+            let reason = format!(
+                "{name} instead of {}, as is known of this path",
+                scene.congestion
+            );
+            decisions.push(self.decision(scene.at, Some(Step::Congestion(name)), reason));
+        }
+        if let Some(pace) = prior.pace.filter(|pace| self.limits.pace && *pace > 0) {
+            self.pacing = Pacing::Paced(Paced::new(scene.at, pace));
+            let reason = format!(
+                "{} fill this path, as is known of it",
+                show::bits(pace.saturating_mul(8))
+            );
+            decisions.push(self.decision(scene.at, Some(Step::Pace(Some(pace))), reason));
+        }
+    }
+
+    /// The rate that there will be soon, bytes per second: what is known counts while a slow start is
+    /// behind it.
+    fn rate_to_come(&self, rate: u64, looks: &[Look]) -> u64 {
+        if looks.iter().any(|look| look.slow_start) {
+            rate.max(self.expected)
+        } else {
+            rate
+        }
     }
 
     fn on_sight(&mut self, scene: &Scene<'_>, sight: &Sight, decisions: &mut Vec<Decision>) {
@@ -273,8 +322,11 @@ impl Auto {
             self.void(sight, decisions);
         } else if self.trial.is_some() {
             self.judge(scene, sight, decisions);
-        } else if scene.opening == 0 && !nearly_over(scene, sight.rate, sight.trip) {
-            self.act(scene, sight, decisions);
+        } else if scene.opening == 0 {
+            let rate = self.rate_to_come(sight.rate, scene.looks);
+            if !nearly_over(scene, rate, sight.trip) {
+                self.act(scene, sight, decisions);
+            }
         }
         self.last_rate = sight.rate;
         if decisions.is_empty() && self.standing.on_class(sight.at, sight.class) {
