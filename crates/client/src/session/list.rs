@@ -12,6 +12,7 @@ use proto::command::{Command, Mode, Type};
 use proto::listing::{Kind, RemoteEntry, parse_ls, parse_mlsx};
 use proto::streams::StreamRange;
 use tokio::sync::mpsc;
+use tune::Prior;
 
 use super::replies::{self, Cause, cause};
 use super::{Session, shown};
@@ -347,6 +348,7 @@ fn settings(patience: Duration) -> Settings {
         least_streams: 1,
         most_connections: 1,
         adapt: false,
+        prior: Prior::default(),
         sum: None,
         connect: patience,
         drs: None,

@@ -30,7 +30,7 @@ pub(super) fn send(channel: &mut Channel, task: SendTask<'_>) -> Result<Option<S
 
 /// Opens the first connections, or takes those that are there, and decides how many there shall be.
 fn open<'t>(channel: &mut Channel, task: &SendTask<'t>) -> Result<Vec<Post<'t>>, DataError> {
-    let wanted = task.settings.streams.max(1);
+    let wanted = task.first_streams();
     let reused = channel.has_cached(true);
     let opened = channel.open_extended(task.transfer, task.settings, true, wanted)?;
     let first = enlist(task, opened);

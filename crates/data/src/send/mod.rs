@@ -125,6 +125,19 @@ impl<'t> SendTask<'t> {
         Ok(task(Arc::clone(source), supply, origin, sum))
     }
 
+    /// Connections to open first, for each target.
+    fn first_streams(&self) -> usize {
+        let settings = self.settings;
+        let known = settings.prior.streams_for(self.bytes);
+        match known.and_then(|streams| usize::try_from(streams).ok()) {
+            Some(streams) if self.adapts() => streams
+                .min(settings.most_streams)
+                .max(settings.least_streams),
+            _ => settings.streams,
+        }
+        .max(1)
+    }
+
     /// Whether the number of its lanes may change.
     fn adapts(&self) -> bool {
         let settings = self.settings;

@@ -8,6 +8,7 @@ use data::options::Congestion;
 use data::rate::RateLimit;
 use proto::checksum::Algorithm;
 use proto::command::Mode;
+use tune::Prior;
 use tune::limiter::Limiter;
 
 use crate::ends::{Transfer, pair, pattern, sink};
@@ -45,6 +46,26 @@ fn what_adapts_arrives_whole_and_is_accounted_for() {
         assert!(streams.streams_most <= streams.streams);
         assert_eq!(streams.streams, received.evidence.streams);
     }
+}
+
+/// The most streams at a time of a file of `bytes` that begins with `streams` known to be right.
+fn begun_with(streams: u32, bytes: usize) -> u64 {
+    let bytes = pattern(bytes);
+    let (mut sender, mut receiver) = pair();
+    let (stored, mut transfer) = adapting(&bytes, Mode::Extended);
+    transfer.sender.prior = Prior::of_streams(streams);
+    let (sent, received) = transfer.run(&mut sender, &mut receiver);
+    received.unwrap();
+    assert!(stored.bytes() == bytes);
+    sent.unwrap().evidence.streams
+}
+
+#[test]
+fn a_number_of_streams_that_is_known_to_be_right_is_begun_with() {
+    // Never more than are allowed, nor than the file has pieces.
+    assert!((5..=8).contains(&begun_with(5, 8 << 20)));
+    assert!((8..=9).contains(&begun_with(100, 8 << 20)));
+    assert_eq!(begun_with(5, 200_000), 1);
 }
 
 #[test]

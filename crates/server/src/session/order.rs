@@ -6,6 +6,7 @@ use data::job::Settings;
 use data::options::{Congestion, TransferOptions};
 use proto::server::{FileError, FileErrorKind, TransferKind, TransferRequest};
 use proto::sizing::Sizing;
+use tune::Prior;
 
 use super::{Driver, Who};
 use crate::config::ServerConfig;
@@ -55,6 +56,7 @@ impl Driver {
             least_streams: request.streams.least as usize,
             most_connections: config.max_streams_per_transfer as usize,
             adapt: sends && request.streams.is_open(),
+            prior: Prior::default(),
             sum: None,
             connect: config.transfer.stall,
             drs: self

@@ -73,6 +73,46 @@ fn who_asks_for_nothing_is_not_steered() {
 }
 
 #[test]
+fn what_is_known_of_the_path_is_set_at_the_first_look() {
+    let Some(other) = other_congestion() else {
+        return;
+    };
+    let known = Settings {
+        prior: Prior {
+            congestion_control: Some(other.clone()),
+            pace: Some(900_000),
+            ..Prior::default()
+        },
+        ..adapting()
+    };
+    let sending = Sending::new(known, 2);
+    sending.transfer.lanes().aim(2);
+    let mut steering = sending.steering();
+    let control = Control::new();
+    let scene = Scene {
+        at: Duration::from_millis(1),
+        seen: sending.seen(2),
+        board: control.board(),
+    };
+    steering.on_look(&scene, 0);
+    assert_eq!(sending.paces(), [Some(450_000); 2]);
+    for (stream, _) in &sending.streams {
+        assert_eq!(stream.congestion().as_deref(), Some(&*other));
+    }
+    // Once only: what is measured counts from now on.
+    assert_eq!(control.stream_decisions().len(), 2);
+}
+
+/// One that is not the system's.
+fn other_congestion() -> Option<String> {
+    let (stream, _far) = connected(Sizing::Kernel);
+    let system = stream.congestion();
+    settable()
+        .into_iter()
+        .find(|name| Some(name) != system.as_ref())
+}
+
+#[test]
 fn all_streams_share_the_pace_and_none_keeps_it() {
     let sending = Sending::new(adapting(), 3);
     let mut steering = sending.steering();
