@@ -26,4 +26,5 @@ pub mod reply;
 pub mod server;
 pub mod sizing;
 pub mod streams;
+pub mod stripes;
 pub mod timestamp;

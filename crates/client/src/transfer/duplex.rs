@@ -21,7 +21,7 @@ const GRACE: Duration = Duration::from_secs(5);
 /// Markers come every 5 s; a time-out shorter than three of them would see stalls where none are.
 const MARKER_PATIENCE: Duration = Duration::from_secs(15);
 /// Most stripes whose markers are kept.
-const MAX_STRIPES: usize = proto::address::MAX_STRIPES;
+const MAX_STRIPES: usize = proto::stripes::MAX_STRIPES;
 
 type Answer = Result<Reply, Failure>;
 

@@ -13,31 +13,36 @@ use tokio::sync::mpsc;
 use tune::Evidence;
 
 use super::error::transfer_error;
-use super::{Ended, Event, Limits, Summary, TransferOrder, progress};
+use super::{Ended, Event, Limits, LocalHandles, Summary, TransferOrder, progress};
 use crate::files::{Opened, Storer, Storing, transfer_failure};
 use crate::transfer_log::Direction;
 
 /// Carries out an order and reports. A session that is gone takes no reports: it has cancelled.
-pub(super) fn run(order: TransferOrder, control: &Arc<Control>, reports: &mpsc::Sender<Event>) {
-    let TransferOrder {
-        request,
+pub(super) fn run(
+    order: TransferOrder,
+    handles: LocalHandles,
+    control: &Arc<Control>,
+    reports: &mpsc::Sender<Event>,
+) {
+    let LocalHandles {
         files,
-        uploader,
         line,
         channel,
-        listen,
-        settings,
+        streams,
+        rate,
+        drs,
         place: _place,
-    } = order;
-    let mut summary = Summary::of(&request, settings);
+    } = handles;
+    let mut summary = Summary::of(&order.request, order.settings(rate, drs));
     let begun = Instant::now();
-    let (channel, delayed) = match listen {
-        None => (channel, None),
-        Some(delayed) => match delayed.make() {
-            Ok((channel, address)) => (Some(channel), address),
-            Err(error) => return report(reports, Event::Listening(Err(error))),
-        },
+    let (channel, delayed) = match order.connections.listen(streams) {
+        Ok(None) => (channel, None),
+        Ok(Some((channel, addresses))) => (Some(channel), addresses),
+        Err(error) => return report(reports, Event::Listening(Err(error))),
     };
+    let TransferOrder {
+        request, uploader, ..
+    } = order;
     let storer = Storer {
         uploader,
         line,
@@ -54,8 +59,8 @@ pub(super) fn run(order: TransferOrder, control: &Arc<Control>, reports: &mpsc::
         .check_channel()
         .and_then(|()| files.open(&request, &storer).map_err(transfer_failure))
         .and_then(|opened| {
-            if let Some(address) = delayed {
-                report(reports, Event::Listening(Ok(address)));
+            if let Some(addresses) = delayed {
+                report(reports, Event::Listening(Ok(addresses)));
             }
             transfer.carry_out(opened)
         })
