@@ -62,6 +62,12 @@ impl StripeAddresses {
         self.0[0]
     }
 
+    /// As many others, each made of the one in its place.
+    #[must_use]
+    pub fn map(&self, change: impl FnMut(SocketAddr) -> SocketAddr) -> Self {
+        Self(self.0.iter().copied().map(change).collect())
+    }
+
     /// Each stripe with its address.
     pub fn iter(&self) -> impl Iterator<Item = (Stripe, SocketAddr)> {
         let count = u32::try_from(self.0.len()).unwrap_or(u32::MAX);
@@ -106,5 +112,7 @@ mod tests {
         let expected = [(stripe(0), at(7)), (stripe(1), at(8))];
         assert_eq!(two.iter().collect::<Vec<_>>(), expected);
         assert_eq!(two.as_slice(), [at(7), at(8)]);
+        let other = two.map(|address| at(address.port() + 1));
+        assert_eq!(other.as_slice(), [at(8), at(9)]);
     }
 }

@@ -1,6 +1,6 @@
 //! One transfer whose command is sent: data and replies side by side.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use data::recv::{self, RecvPlan};
 use data::send::{self, SendPlan};
 use data::store::{Sink, Source};
 use proto::reply::Reply;
+use proto::stripes::StripeAddresses;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tune::Evidence;
@@ -66,8 +67,8 @@ pub(crate) struct Exchange<'a> {
     pub(crate) control: &'a Arc<Control>,
     /// Takes what preliminary replies tell.
     pub(crate) told: Told<'a>,
-    /// Where to connect if the told address does not answer.
-    pub(crate) alternative: Option<SocketAddr>,
+    /// Where to connect if the told addresses do not answer.
+    pub(crate) alternative: Option<StripeAddresses>,
     /// Start the data side only when the server begins: connections that it opens wait in the
     /// listener's queue, and a refusal leaves `control` as it was.
     pub(crate) await_start: bool,
@@ -104,9 +105,9 @@ struct Moved {
     elsewhere: Option<IpAddr>,
 }
 
-/// Where to connect when the first address does not answer.
+/// Where to connect when the first addresses do not answer.
 struct Alternative {
-    target: SocketAddr,
+    targets: StripeAddresses,
     /// To connect from.
     local: Option<IpAddr>,
     /// The DRS channel follows the data.
@@ -143,7 +144,7 @@ impl Session {
         };
         let sizes = Sizes::of(sends, &settings, control);
         let mut guard = CancelOnDrop(Some(Arc::clone(control)));
-        let alternative = alternative.map(|target| self.alternative(target, &settings));
+        let alternative = alternative.map(|targets| self.alternative(targets, &settings));
         let data = start(
             local_end,
             channel,
@@ -194,11 +195,12 @@ impl Session {
         outcome.map(|report| Done::new(report, said))
     }
 
-    fn alternative(&self, target: SocketAddr, settings: &Settings) -> Alternative {
-        let drs = self.drs_at(target.ip());
+    fn alternative(&self, targets: StripeAddresses, settings: &Settings) -> Alternative {
+        let host = targets.first().ip();
+        let drs = self.drs_at(host);
         Alternative {
-            target,
-            local: self.local_for(target.ip()),
+            targets,
+            local: self.local_for(host),
             drs: drs.filter(|_| settings.drs.is_some()),
         }
     }
@@ -357,9 +359,9 @@ fn start(
         let mut result = local_end.run(&mut channel, &settings, &control);
         let mut elsewhere = None;
         if let (Err(DataError::Connect { .. }), Some(other)) = (&result, alternative) {
-            channel = Channel::connect_to(vec![other.target], other.local);
+            channel = Channel::connect_to(other.targets.as_slice().to_vec(), other.local);
             settings.drs = other.drs;
-            elsewhere = Some(other.target.ip());
+            elsewhere = Some(other.targets.first().ip());
             result = local_end.run(&mut channel, &settings, &control);
         }
         let part = local_end.whole_part(&result, &control);

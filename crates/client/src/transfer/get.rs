@@ -9,6 +9,7 @@ use data::store::Sink;
 use proto::client::{Direction, Need, NoPartial, Retrieval, retrieval};
 use proto::command::Mode;
 use proto::ranges::RangeSet;
+use proto::stripes::StripeAddresses;
 
 use super::choice;
 use super::exchange::{Done, Exchange, LocalEnd};
@@ -26,7 +27,7 @@ struct Agreed {
     retrieval: Retrieval,
     /// What the transfer builds on, in destination offsets.
     have: RangeSet,
-    alternative: Option<std::net::SocketAddr>,
+    alternative: Option<StripeAddresses>,
 }
 
 /// [`transfer::get`](super::get()) in one piece: a file, or a chunk of one.
@@ -98,7 +99,7 @@ async fn attempt(
         settings,
         control,
         told: Told::default(),
-        alternative: agreed.alternative,
+        alternative: agreed.alternative.clone(),
         await_start: agreed.mode == Mode::Extended,
         doing: &doing,
     };

@@ -8,6 +8,7 @@ use data::store::Source;
 use proto::client::{Direction, Need};
 use proto::command::{Mode, Restart};
 use proto::ranges::RangeSet;
+use proto::stripes::StripeAddresses;
 
 use super::choice;
 use super::exchange::{Done, Exchange, LocalEnd};
@@ -23,7 +24,7 @@ struct Agreed {
     mode: Mode,
     /// What the transfer builds on, in destination offsets.
     have: RangeSet,
-    alternative: Option<std::net::SocketAddr>,
+    alternative: Option<StripeAddresses>,
 }
 
 /// [`transfer::put`](super::put()) in one piece: a file, or a chunk of one.

@@ -12,6 +12,7 @@ use proto::drs::DrsAddress;
 use proto::ranges::RangeSet;
 use proto::sizing::Sizing;
 use proto::streams::StreamRange;
+use proto::stripes::StripeAddresses;
 
 use super::duplex::{Duplex, Progress, TransferExtent};
 use super::prepare::Prepared;
@@ -211,15 +212,16 @@ impl Sides<'_> {
         self.introduce().await?;
         let (settings, store) = split(self.destination.dialogue.plan(&self.receive_need(agreed)));
         let set = self.set_both(&send, settings, warnings).await?;
-        let (None, Some(address)) = (&set.again, set.told) else {
+        let (None, Some(told)) = (&set.again, &set.told) else {
             return Ok(set.again);
         };
-        let address = self.destination.data_address(address, warnings);
-        self.source.name_data_peer(address.ip()).await?;
-        if agreed.sizing == Sizing::Drs && !self.connect_drs(address, warnings).await? {
+        let addresses = self.destination.data_addresses(told, warnings);
+        let host = addresses.first();
+        self.source.name_data_peer(host.ip()).await?;
+        if agreed.sizing == Sizing::Drs && !self.connect_drs(host, warnings).await? {
             return Ok(Some(Again::Sizing));
         }
-        self.begin(&send, &store, address, warnings).await
+        self.begin(&send, &store, &addresses, warnings).await
     }
 
     /// The settings of both, and the destination's address: side by side where neither is known for
@@ -301,7 +303,7 @@ impl Sides<'_> {
         &mut self,
         send: &Need,
         store: &[Step],
-        address: SocketAddr,
+        addresses: &StripeAddresses,
         warnings: &mut Vec<String>,
     ) -> Result<Option<Again>, Failure> {
         let (reading, writing) = self.doing();
@@ -312,7 +314,9 @@ impl Sides<'_> {
             false => steps.into_iter().map(|step| vec![step]).collect(),
         };
         for flight in flights {
-            let flown = self.source.fly(&flight, Some(address), &reading, warnings);
+            let flown = self
+                .source
+                .fly(&flight, Some(addresses), &reading, warnings);
             let again = flown.await?.again;
             if again.is_some() {
                 return Ok(again_for(self.source, again, warnings));
@@ -425,7 +429,7 @@ fn drs_of(session: &Session) -> Option<DrsAddress> {
 struct Set {
     again: Option<Again>,
     /// Where the server listens, if it was asked.
-    told: Option<SocketAddr>,
+    told: Option<StripeAddresses>,
 }
 
 async fn carry_out(
