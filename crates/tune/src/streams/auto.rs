@@ -14,6 +14,7 @@ mod account;
 mod base;
 mod gauge;
 mod grow;
+mod known;
 mod losses;
 mod onset;
 mod pacing;
@@ -30,15 +31,15 @@ use self::account::{Account, Limit};
 use self::gauge::{Gauge, Sight};
 use self::losses::Losses;
 use self::onset::Onset;
-use self::pacing::{HARMLESS, Paced, Pacing};
-use self::rest::Rest;
+use self::pacing::{HARMLESS, Pacing};
+use self::rest::Rests;
 use self::shrink::Given;
 use self::trial::{Kind, Trial, Why};
 use crate::limiter::Limiter;
 use crate::look::Look;
 use crate::observation::{Class, Standing, Trip};
 use crate::prior::Prior;
-use units::{bytes_in, show};
+use units::bytes_in;
 
 /// What `auto` may do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -162,31 +163,6 @@ struct Control {
     refused: Vec<String>,
 }
 
-/// When each kind of trial may come again.
-#[derive(Debug)]
-struct Rests {
-    buffer: Rest,
-    slow: Rest,
-    loss: Rest,
-    fewer: Rest,
-    control: Rest,
-    drain: Rest,
-}
-
-impl Default for Rests {
-    fn default() -> Self {
-        Self {
-            buffer: Rest::default(),
-            slow: Rest::default(),
-            loss: Rest::default(),
-            fewer: Rest::default(),
-            control: Rest::default(),
-            // Others come and go.
-            drain: Rest::new(2),
-        }
-    }
-}
-
 /// Less is left to send than moves in this time: nothing is worth a change any more.
 const NEARLY_OVER: Duration = Duration::from_secs(1);
 /// A limit that the user set explains a rate from this part of it on, per cent.
@@ -259,40 +235,6 @@ impl Auto {
             self.on_sight(scene, &sight, &mut decisions);
         }
         decisions
-    }
-
-    /// Sets at the first scene what is known to be right.
-    fn begin_as_known(&mut self, scene: &Scene<'_>, decisions: &mut Vec<Decision>) {
-        let Some(prior) = self.prior.take() else {
-            return;
-        };
-        let permitted = |name: &String| self.limits.congestion.contains(name);
-        let other = prior.congestion_control.filter(permitted);
-        if let Some(name) = other.filter(|name| name != scene.congestion) {
-            let reason = format!(
-                "{name} instead of {}, as is known of this path",
-                scene.congestion
-            );
-            decisions.push(self.decision(scene.at, Some(Step::Congestion(name)), reason));
-        }
-        if let Some(pace) = prior.pace.filter(|pace| self.limits.pace && *pace > 0) {
-            self.pacing = Pacing::Paced(Paced::new(scene.at, pace));
-            let reason = format!(
-                "{} fill this path, as is known of it",
-                show::bits(pace.saturating_mul(8))
-            );
-            decisions.push(self.decision(scene.at, Some(Step::Pace(Some(pace))), reason));
-        }
-    }
-
-    /// The rate that there will be soon, bytes per second: what is known counts while a slow start is
-    /// behind it.
-    fn rate_to_come(&self, rate: u64, looks: &[Look]) -> u64 {
-        if looks.iter().any(|look| look.slow_start) {
-            rate.max(self.expected)
-        } else {
-            rate
-        }
     }
 
     fn on_sight(&mut self, scene: &Scene<'_>, sight: &Sight, decisions: &mut Vec<Decision>) {
