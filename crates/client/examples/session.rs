@@ -127,10 +127,10 @@ async fn run(
 fn tell(attempt: &Attempt) {
     println!(
         "{} bytes, {} streams, {}, {:?}; warnings: {:?}",
-        attempt.report.bytes,
+        attempt.report.evidence.bytes,
         attempt.streams,
         if attempt.extended { "MODE E" } else { "MODE S" },
-        attempt.report.elapsed,
+        attempt.report.evidence.elapsed,
         attempt.warnings
     );
 }

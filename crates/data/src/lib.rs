@@ -35,7 +35,6 @@ pub mod send;
 mod settings;
 mod sizing;
 mod stall;
-mod statistics;
 pub mod store;
 pub mod stream;
 mod sum;

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
 use rustix::pipe::SpliceFlags;
+use tune::Evidence;
 
 use crate::error::DataError;
 use crate::os::tcp_info::{self, TcpInfo};
 use crate::os::wake::{self, Wake};
-use crate::statistics::WireStats;
 use crate::stream::Stream;
 use crate::transfer::Transfer;
 
@@ -300,37 +300,38 @@ impl<'t> Wire<'t> {
         }
     }
 
-    fn stats(&self, now: &TcpInfo) -> WireStats {
+    /// This stream's part of the evidence.
+    fn accounts(&self, now: &TcpInfo) -> Evidence {
         let memory = tcp_info::mem_info(self.stream.as_fd()).unwrap_or_default();
         let before = &self.before;
-        let micros = |d: Duration| u64::try_from(d.as_micros()).unwrap_or(u64::MAX);
-        WireStats {
+        let us = Duration::from_micros;
+        Evidence {
             retransmits: now
                 .total_retrans
                 .saturating_sub(before.total_retrans)
                 .into(),
             // The kernel shows "unknown" as all ones.
-            min_rtt_us: if now.min_rtt_us == u32::MAX {
-                0
+            min_rtt: if now.min_rtt_us == u32::MAX {
+                Duration::ZERO
             } else {
-                now.min_rtt_us
+                us(now.min_rtt_us.into())
             },
-            rtt_us: now.rtt_us,
+            rtt: us(now.rtt_us.into()),
             // The other direction carries acknowledgements; its buffer says nothing.
             buffer_bytes: if sends(now) {
                 memory.sndbuf.into()
             } else {
                 memory.rcvbuf.into()
             },
-            busy_us: now.busy_us.saturating_sub(before.busy_us),
-            rwnd_limited_us: now.rwnd_limited_us.saturating_sub(before.rwnd_limited_us),
-            sndbuf_limited_us: now
+            busy: us(now.busy_us.saturating_sub(before.busy_us)),
+            rwnd_limited: us(now.rwnd_limited_us.saturating_sub(before.rwnd_limited_us)),
+            sndbuf_limited: us(now
                 .sndbuf_limited_us
-                .saturating_sub(before.sndbuf_limited_us),
-            open_us: micros(self.joined.elapsed()),
-            store_us: micros(self.store_time),
-            wire_us: micros(self.wire_time),
-            ..WireStats::default()
+                .saturating_sub(before.sndbuf_limited_us)),
+            open: self.joined.elapsed(),
+            store: self.store_time,
+            wire: self.wire_time,
+            ..Evidence::default()
         }
     }
 }
@@ -338,7 +339,7 @@ impl<'t> Wire<'t> {
 impl Drop for Wire<'_> {
     fn drop(&mut self) {
         let now = tcp_info::tcp_info(self.stream.as_fd()).unwrap_or_default();
-        self.transfer.add_stats(&self.stats(&now));
+        self.transfer.add_stream(&self.accounts(&now));
         self.transfer.control().detach(&self.stream);
         let acknowledged = now.bytes_acked.saturating_sub(self.before.bytes_acked);
         self.transfer.on_leave(acknowledged);

@@ -27,4 +27,5 @@ pub mod reply;
 pub mod server;
 pub mod sizing;
 pub mod streams;
+pub mod stripes;
 pub mod timestamp;

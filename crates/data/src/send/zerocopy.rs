@@ -172,6 +172,8 @@ impl Progress {
 mod tests {
     use std::io::Read;
 
+    use tune::limiter::Role;
+
     use super::*;
     use crate::control::Control;
     use crate::settings::Settings;
@@ -186,7 +188,7 @@ mod tests {
         let socket = std::net::TcpStream::connect(to).unwrap().into();
         let stream = Arc::new(Stream::new(socket, to, &settings).unwrap());
         let (mut peer, _) = listener.accept().unwrap();
-        let transfer = Transfer::new(&settings, &Arc::new(Control::new())).unwrap();
+        let transfer = Transfer::new(Role::Sender, &settings, &Arc::new(Control::new())).unwrap();
         let mut wire = Wire::new(&transfer, Arc::clone(&stream));
         let mut ring = Ring::new(&wire).unwrap();
         // The peer reads nothing, so that something stays under way.

@@ -25,7 +25,7 @@ pub fn takes_commands_ahead(greeting: &Reply) -> bool {
 
 /// A server's understanding of a byte 255 in a command, which begins a Telnet sequence (RFC 854).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Telnet {
+pub enum TelnetEscape {
     /// It takes every byte as it is (vsftpd), as far as is known.
     #[default]
     Ignored,
@@ -36,7 +36,7 @@ pub enum Telnet {
     Dropped,
 }
 
-impl Telnet {
+impl TelnetEscape {
     /// The understanding of a server with this greeting.
     pub fn of(greeting: &Reply) -> Self {
         let says = |word: &str| {

@@ -14,7 +14,7 @@ mod right_sizing;
 mod step;
 
 pub use dialogue::{Dialogue, NO_CONGESTION};
-pub use flight::{Telnet, takes_commands_ahead};
+pub use flight::{TelnetEscape, takes_commands_ahead};
 pub use part::{NoPartial, Retrieval, retrieval, usable_ranges};
 pub use right_sizing::{DrsEnd, NO_RIGHT_SIZING};
 pub use step::{Direction, Need, Refusal, Step};

@@ -1,10 +1,9 @@
 //! Commands to lines.
 
-use std::net::SocketAddr;
-
 use super::argument::{Dcau, EpsvArg, Mode, Prot, Restart, Retrieve, TrevEvent, Type};
 use super::{Bytes, Command};
 use crate::address;
+use crate::stripes::StripeAddresses;
 
 pub(super) fn encode(command: &Command) -> Vec<u8> {
     let mut line = command.verb().as_bytes().to_vec();
@@ -113,8 +112,9 @@ fn prot_letter(level: Prot) -> &'static str {
 }
 
 /// IPv4 in PORT form, which every server reads; IPv6 in EPRT form.
-fn spor_list(stripes: &[SocketAddr]) -> String {
+fn spor_list(stripes: &StripeAddresses) -> String {
     let items: Vec<String> = stripes
+        .as_slice()
         .iter()
         .map(|addr| address::format_port(*addr).unwrap_or_else(|| address::format_eprt(*addr)))
         .collect();

@@ -25,6 +25,7 @@ pub use site::{BufferSide, Site, Stack};
 use crate::address::{AddressError, Family};
 use crate::checksum::Algorithm;
 use crate::drs::DrsAddress;
+use crate::stripes::StripeAddresses;
 use crate::timestamp::Timestamp;
 
 /// A path or other argument as it stood on the line.
@@ -72,7 +73,7 @@ pub enum Command {
     Spas(Option<Family>),
     Port(SocketAddr),
     Eprt(SocketAddr),
-    Spor(Vec<SocketAddr>),
+    Spor(StripeAddresses),
     /// Listen for the DRS channel.
     Dpsv,
     /// `DPRT |1|host|port|nonce|`: connect the DRS channel there. Logs do not show the nonce.

@@ -1,6 +1,6 @@
 //! Requests of a session to its driver, and the driver's answers.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 use crate::address::Family;
 use crate::checksum::Algorithm;
@@ -13,6 +13,7 @@ use crate::remark::Said;
 use crate::reply::Reply;
 use crate::sizing::Buffers;
 use crate::streams::StreamRange;
+use crate::stripes::StripeAddresses;
 use crate::timestamp::Timestamp;
 
 /// One thing for the driver to do.
@@ -32,9 +33,9 @@ pub enum Action {
     /// Open a listener for data connections (closing what was there); outcome
     /// [`Outcome::Listening`].
     Listen(ListenRequest),
-    /// From now on data connections are made to these addresses (one per stripe); closes what was
-    /// there. No outcome: connections are made when a transfer starts.
-    ConnectTo(Vec<SocketAddr>),
+    /// From now on data connections are made to these addresses; closes what was there. No outcome:
+    /// connections are made when a transfer starts.
+    ConnectTo(StripeAddresses),
     /// Close listener and all data connections.
     DropChannel,
     /// Open a listener for the DRS channel (DPSV), closing the one before; outcome
@@ -234,9 +235,9 @@ pub enum Outcome {
         /// Bytes summed.
         bytes: u64,
     },
-    /// Of [`Action::Listen`] or of a delayed-passive transfer. A failure ends such a transfer:
+    /// Of [`Action::Listen`] or of a delayed-passive transfer: the address of each stripe. A failure ends such a transfer:
     /// no [`Outcome::Transferred`] follows.
-    Listening(Result<SocketAddr, FileError>),
+    Listening(Result<StripeAddresses, FileError>),
     /// The file is open and the transfer begins (150, or 125 when connections are reused).
     Opened {
         /// Cached MODE E connections are used.

@@ -14,6 +14,7 @@ use proto::drs::{DrsAddress, Nonce};
 use proto::ranges::RangeSet;
 use proto::sizing::Sizing;
 use proto::streams::StreamRange;
+use proto::stripes::StripeAddresses;
 use proto::timestamp::Timestamp;
 
 /// A path as the wire can carry it: any bytes but line ends and NUL, no leading space or `-`.
@@ -173,7 +174,9 @@ fn with_parameter() -> impl Strategy<Value = Command> {
                 nonce: Nonce::new(nonce),
             })
         }),
-        vec(socket(), 1..4).prop_map(C::Spor),
+        vec(socket(), 1..4).prop_filter_map("bounded", |stripes| {
+            StripeAddresses::new(stripes).map(C::Spor)
+        }),
         number().prop_map(|n| C::Rest(Restart::Offset(n))),
         ranges().prop_map(|r| C::Rest(Restart::Ranges(r))),
         sum().prop_map(|(algorithm, hex)| C::Scks(algorithm, hex)),

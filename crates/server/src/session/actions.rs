@@ -9,6 +9,7 @@ use data::drs;
 use proto::address::Family;
 use proto::drs::DrsAddress;
 use proto::server::{Action, FileRequest, ListenRequest, Outcome, TransferError, TransferRequest};
+use proto::stripes::StripeAddresses;
 use tokio::time::Instant;
 
 use super::order::{busy, not_logged_in};
@@ -29,7 +30,7 @@ impl Driver {
                     self.work = self.file_work(request);
                 }
                 Action::Listen(request) => self.listen(&request),
-                Action::ConnectTo(targets) => self.connect_to(targets),
+                Action::ConnectTo(targets) => self.connect_to(&targets),
                 Action::NoteForeign(host) => self.note_foreign(host),
                 Action::ListenDrs(family) => self.listen_drs(family),
                 Action::ConnectDrs(to) => self.connect_drs(to),
@@ -94,11 +95,12 @@ impl Driver {
         }));
     }
 
-    fn connect_to(&mut self, targets: Vec<SocketAddr>) {
+    fn connect_to(&mut self, targets: &StripeAddresses) {
+        let targets = targets.as_slice();
         self.data_peers = targets.iter().map(SocketAddr::ip).collect();
         let foreign = self.shared.config.foreign_data_addresses;
-        let local = self.ends.connect_from(&targets, foreign);
-        let mut channel = Channel::connect_to(targets, local);
+        let local = self.ends.connect_from(targets, foreign);
+        let mut channel = Channel::connect_to(targets.to_vec(), local);
         channel.set_budget(self.shared.streams_of(self.ends.peer.ip()));
         self.channel = Some(channel);
     }
@@ -152,9 +154,9 @@ impl Driver {
             let gone = TransferError::Broken("client is gone".to_owned());
             return Work::Known(Outcome::Transferred(Err(gone)));
         }
-        let started = self
-            .order(request, place)
-            .and_then(|order| Running::start(order).map_err(|error| busy(error.to_string())));
+        let started = self.order(request, place).and_then(|(order, handles)| {
+            Running::start(order, handles).map_err(|error| busy(error.to_string()))
+        });
         match started {
             Ok(running) => Work::Transfer(Box::new(running)),
             Err(error) => Work::Known(Outcome::Transferred(Err(TransferError::File(error)))),

@@ -33,7 +33,7 @@ fn other(action: &Action) -> String {
         Action::Listen(request) => format!("Listen {}", listen(request)),
         Action::NoteForeign(host) => format!("NoteForeign {host}"),
         Action::ConnectTo(to) => {
-            let to: Vec<String> = to.iter().map(ToString::to_string).collect();
+            let to: Vec<String> = to.iter().map(|(_, at)| at.to_string()).collect();
             format!("ConnectTo {}", to.join(" "))
         }
         Action::ListenDrs(family) => format!("ListenDrs {family:?}"),

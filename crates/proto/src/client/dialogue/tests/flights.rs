@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::client::{Telnet, takes_commands_ahead};
+use crate::client::{TelnetEscape, takes_commands_ahead};
 use crate::command::Opts;
 
 /// The server's own words where `longhaul` announces more than the other tests need.
@@ -225,17 +225,20 @@ proptest! {
 #[test]
 fn a_greeting_tells_what_becomes_of_a_byte_255() {
     for (text, telnet) in [
-        ("longhaul 0.1.0 GridFTP server ready.", Telnet::Doubled),
+        (
+            "longhaul 0.1.0 GridFTP server ready.",
+            TelnetEscape::Doubled,
+        ),
         (
             "ProFTPD Server (GridFTP Server) [127.0.0.1]",
-            Telnet::Doubled,
+            TelnetEscape::Doubled,
         ),
         (
             "h GridFTP Server 13.20 (gcc64, 1560187294-0) [Globus Toolkit 6.0] ready.",
-            Telnet::Dropped,
+            TelnetEscape::Dropped,
         ),
-        ("(vsFTPd 3.0.5)", Telnet::Ignored),
+        ("(vsFTPd 3.0.5)", TelnetEscape::Ignored),
     ] {
-        assert_eq!(Telnet::of(&Reply::new(220, text)), telnet, "{text}");
+        assert_eq!(TelnetEscape::of(&Reply::new(220, text)), telnet, "{text}");
     }
 }
