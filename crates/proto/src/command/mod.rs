@@ -25,6 +25,7 @@ pub use site::{BufferSide, Site, Stack};
 use crate::address::{AddressError, Family};
 use crate::checksum::Algorithm;
 use crate::drs::DrsAddress;
+use crate::security::SecurityToken;
 use crate::timestamp::Timestamp;
 
 /// A path or other argument as it stood on the line.
@@ -53,8 +54,18 @@ pub enum Command {
     Opts(Opts),
     Lang(Option<String>),
     Clnt(String),
-    /// AUTH, ADAT, MIC, ENC, CONF, CCC: not offered yet; the mechanism as named.
+    /// `AUTH mechanism` (RFC 2228 §3): the mechanism as named.
     Auth(String),
+    /// `ADAT base64`: a token of the security exchange; never logged, as in all that follow.
+    Adat(SecurityToken),
+    /// `MIC base64`: a command whose integrity is protected.
+    Mic(SecurityToken),
+    /// `CONF base64`: a confidential command.
+    Conf(SecurityToken),
+    /// `ENC base64`: a command with both.
+    Enc(SecurityToken),
+    /// From here on commands are clear again.
+    Ccc,
     Type(Type),
     Mode(Mode),
     Stru(char),
@@ -195,6 +206,11 @@ impl Command {
             Self::Lang(..) => "LANG",
             Self::Clnt(..) => "CLNT",
             Self::Auth(..) => "AUTH",
+            Self::Adat(..) => "ADAT",
+            Self::Mic(..) => "MIC",
+            Self::Conf(..) => "CONF",
+            Self::Enc(..) => "ENC",
+            Self::Ccc => "CCC",
             Self::Type(..) => "TYPE",
             Self::Mode(..) => "MODE",
             Self::Stru(..) => "STRU",

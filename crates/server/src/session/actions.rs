@@ -8,7 +8,10 @@ use data::channel::Channel;
 use data::drs;
 use proto::address::Family;
 use proto::drs::DrsAddress;
-use proto::server::{Action, FileRequest, ListenRequest, Outcome, TransferError, TransferRequest};
+use proto::server::{
+    Action, FileRequest, ListenRequest, Outcome, SecurityFailure, SecurityRequest, TransferError,
+    TransferRequest,
+};
 use tokio::time::Instant;
 
 use super::order::{busy, not_logged_in};
@@ -23,6 +26,7 @@ impl Driver {
         for action in actions {
             match action {
                 Action::Reply(reply) => self.control.queue(&reply),
+                Action::Secure(request) => self.secure(&request),
                 Action::Authenticate { user, password } => self.authenticate(user, password),
                 Action::File(request) => {
                     self.note_rename(&request);
@@ -54,6 +58,17 @@ impl Driver {
                 Action::Close => self.closing = true,
             }
         }
+    }
+
+    /// No mechanism is carried, and none is offered (`SessionConfig::mechanisms`).
+    fn secure(&mut self, request: &SecurityRequest) {
+        let failure = match request {
+            SecurityRequest::Begin(_) if self.control.has_read_ahead() => {
+                SecurityFailure::ReadAhead
+            }
+            _ => SecurityFailure::Unavailable("this server carries no mechanism".to_owned()),
+        };
+        self.work = Work::Known(Outcome::Security(Err(failure)));
     }
 
     fn authenticate(&mut self, user: String, password: Vec<u8>) {

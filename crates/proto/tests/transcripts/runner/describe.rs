@@ -46,6 +46,7 @@ fn other(action: &Action) -> String {
         | Action::DropDrs
         | Action::Abort
         | Action::Close
+        | Action::Secure(_)
         | Action::Reply(_) => format!("{action:?}"),
     }
 }
