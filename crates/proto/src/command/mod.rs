@@ -132,9 +132,29 @@ pub enum Command {
 /// What reading a command gives.
 type Parsed = Result<Command, CommandError>;
 
-/// Text that must not reach a log.
-#[derive(Clone, PartialEq, Eq)]
+/// Text that must not reach a log. Overwritten when it is dropped.
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Secret(pub Vec<u8>);
+
+impl From<&str> for Secret {
+    fn from(text: &str) -> Self {
+        Self(text.into())
+    }
+}
+
+impl From<String> for Secret {
+    fn from(text: String) -> Self {
+        Self(text.into_bytes())
+    }
+}
+
+impl Drop for Secret {
+    fn drop(&mut self) {
+        self.0.fill(0);
+        // Or the compiler would leave out what nobody reads.
+        std::hint::black_box(&self.0);
+    }
+}
 
 impl std::fmt::Debug for Secret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -29,7 +29,7 @@ pub enum Action {
         /// As given by USER.
         user: String,
         /// As given by PASS.
-        password: Vec<u8>,
+        password: Secret,
     },
     /// Work on files; outcome [`Outcome::File`].
     File(FileRequest),

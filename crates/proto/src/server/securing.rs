@@ -11,7 +11,7 @@ use super::replies;
 use super::session::{Session, Travelled};
 use super::state::State;
 use super::{Action, SecurityAnswer, SecurityFailure, SecurityRequest};
-use crate::command::Command;
+use crate::command::{Command, Secret};
 use crate::line::LineEvent;
 use crate::reply::Reply;
 use crate::security::{Carriage, Mechanism, Protection, Securing, SecurityToken};
@@ -128,7 +128,7 @@ impl Session {
                 self.securing = before;
                 self.unprotecting = false;
                 match answer {
-                    Ok(SecurityAnswer::Command(line)) => self.on_unprotected(line.0),
+                    Ok(SecurityAnswer::Command(line)) => self.on_unprotected(line),
                     _ => replies::reply(535, "The protection of the command is not right."),
                 }
             }
@@ -190,7 +190,8 @@ impl Session {
     }
 
     /// A command whose protection was right.
-    fn on_unprotected(&mut self, line: Vec<u8>) -> Vec<Action> {
-        self.take_line(&LineEvent::Line(line), Travelled::Protected)
+    fn on_unprotected(&mut self, mut line: Secret) -> Vec<Action> {
+        let line = LineEvent::Line(std::mem::take(&mut line.0));
+        self.take_line(&line, Travelled::Protected)
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use data::channel::Channel;
 use data::drs;
 use proto::address::Family;
+use proto::command::Secret;
 use proto::drs::DrsAddress;
 use proto::server::{
     Action, FileRequest, ListenRequest, Outcome, SecurityFailure, SecurityRequest, TransferError,
@@ -71,7 +72,7 @@ impl Driver {
         self.work = Work::Known(Outcome::Security(Err(failure)));
     }
 
-    fn authenticate(&mut self, user: String, password: Vec<u8>) {
+    fn authenticate(&mut self, user: String, password: Secret) {
         let shared = Arc::clone(&self.shared);
         let peer = self.ends.peer.ip();
         self.work = Work::Login(Box::pin(async move {
