@@ -44,6 +44,9 @@ pub struct Settings {
     pub drs: Option<Arc<drs::Endpoint>>,
     /// MODE E sending: set CLOSE in the end marks and close the connections after the transfer.
     pub close_after: bool,
+    /// Data connections have a fake handshake.
+    #[cfg(test)]
+    pub(crate) gate: Option<Arc<crate::transport::Gate>>,
 }
 
 /// Kernel view of a transfer's streams, summed (TCP_INFO at the end of each stream).
@@ -129,6 +132,8 @@ impl Default for Settings {
             connect: Duration::from_secs(30),
             drs: None,
             close_after: false,
+            #[cfg(test)]
+            gate: None,
         }
     }
 }

@@ -63,9 +63,9 @@ impl<'j> Inlet<'j> {
                 start: 0,
                 end: 0,
             },
+            method: pick(job, &wire, sum),
             wire,
             job,
-            method: pick(job, sum),
             buffer: PageBuffer::new(STEP),
             whole_buffers,
             tap: sum.tap(),
@@ -206,10 +206,11 @@ impl Drop for Inlet<'_> {
 
 /// The method for this job. Splicing costs less processor time than copying into every kind of
 /// target (`examples/pump.rs` measures it); to `/dev/null` it is twice as fast.
-fn pick(job: &Job<'_>, sum: &Sum) -> Method {
+fn pick(job: &Job<'_>, wire: &Wire<'_>, sum: &Sum) -> Method {
     let wanted = matches!(job.settings.options.io, IoMethod::Auto | IoMethod::Splice)
         && job.settings.options.buffers.sizing != Sizing::Drs1;
-    if !wanted || sum.needs_bytes() || !job.sink.seekable() || job.sink.fd().is_none() {
+    let kernel = wire.stream().transport().kernel().is_ok();
+    if !wanted || !kernel || sum.needs_bytes() || !job.sink.seekable() || job.sink.fd().is_none() {
         return Method::Copy;
     }
     Pipe::new().map_or_else(

@@ -92,7 +92,9 @@ fn judge(candidate: &Candidate, seen: Seen<'_>) -> Verdict {
 
 /// Stores what the connection brings.
 fn drain(stream: Arc<Stream>, job: &Job<'_>, sum: &Sum) -> Result<(), DataError> {
-    let mut inlet = Inlet::new(Wire::new(job.transfer, stream), job, sum);
+    let mut wire = Wire::new(job.transfer, stream);
+    wire.handshake()?;
+    let mut inlet = Inlet::new(wire, job, sum);
     let mut offset = job.plan.stream_start;
     loop {
         let room = job

@@ -43,15 +43,17 @@ pub(super) struct Outlet<'j> {
 }
 
 impl<'j> Outlet<'j> {
-    pub(super) fn new(wire: Wire<'j>, job: &'j Job<'j>) -> Self {
+    /// In the thread that serves the connection, whose handshake comes first.
+    pub(super) fn new(mut wire: Wire<'j>, job: &'j Job<'j>) -> Result<Self, DataError> {
+        wire.handshake()?;
         let method = pick(job, &wire);
-        Self {
+        Ok(Self {
             wire,
             job,
             method,
             tap: job.sum.tap(),
             at_last: false,
-        }
+        })
     }
 
     pub(super) fn wire(&mut self) -> &mut Wire<'j> {
@@ -236,7 +238,8 @@ fn pick(job: &Job<'_>, wire: &Wire<'_>) -> Method {
     if matches!(job.supply, Supply::InOrder(_)) {
         return copy();
     }
-    let from_file = job.source.fd().is_some() && !job.sum.needs_bytes();
+    let kernel = wire.stream().transport().kernel().is_ok();
+    let from_file = kernel && job.source.fd().is_some() && !job.sum.needs_bytes();
     match job.settings.options.io {
         IoMethod::Auto if from_file && !wire.stream().is_local() => Method::Sendfile,
         IoMethod::Sendfile if from_file => Method::Sendfile,

@@ -13,7 +13,7 @@ pub(super) fn send(channel: &mut Channel, job: Job<'_>) -> Result<Option<String>
     let stream = channel.open_single(job.transfer, job.settings)?;
     let go_on = || job.transfer.check().is_ok();
     let sent = job.sum.beside(go_on, || {
-        let mut outlet = Outlet::new(Wire::new(job.transfer, stream.clone()), &job);
+        let mut outlet = Outlet::new(Wire::new(job.transfer, stream.clone()), &job)?;
         outlet.send_supply(false, &AtomicBool::new(false))?;
         outlet.wire().finish_sending()
     });
