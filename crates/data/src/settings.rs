@@ -46,6 +46,9 @@ pub struct Settings {
     pub drs: Option<Arc<drs::Endpoint>>,
     /// MODE E sending: set CLOSE in the end marks and close the connections after the transfer.
     pub close_after: bool,
+    /// Data connections have a fake handshake.
+    #[cfg(test)]
+    pub(crate) gate: Option<Arc<crate::transport::Gate>>,
 }
 
 impl Default for Settings {
@@ -65,6 +68,8 @@ impl Default for Settings {
             connect: Duration::from_secs(30),
             drs: None,
             close_after: false,
+            #[cfg(test)]
+            gate: None,
         }
     }
 }

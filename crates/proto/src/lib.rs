@@ -24,6 +24,7 @@ pub mod printable;
 pub mod ranges;
 pub mod remark;
 pub mod reply;
+pub mod security;
 pub mod server;
 pub mod sizing;
 pub mod streams;

@@ -70,6 +70,11 @@ impl LineReader {
         }
     }
 
+    /// Whether bytes were taken behind the end of the last line.
+    pub fn is_amidst(&self) -> bool {
+        !self.line.is_empty() || self.too_long || self.telnet != TelnetState::Data
+    }
+
     fn step(&mut self, byte: u8, out: &mut Vec<LineEvent>) -> TelnetState {
         match self.telnet {
             TelnetState::Data => self.data(byte, out),
@@ -230,6 +235,24 @@ mod tests {
         let mut crs = vec![b'\r'; 100];
         crs.extend_from_slice(b"x\nNOOP\n");
         assert_eq!(read(&crs), [LineEvent::TooLong, line(b"NOOP")]);
+    }
+
+    #[test]
+    fn a_part_of_a_line_is_noticed() {
+        let amidst = |bytes: &[u8]| {
+            let mut reader = LineReader::new(16);
+            reader.feed(bytes, &mut Vec::new());
+            reader.is_amidst()
+        };
+        for bytes in [
+            &b"NOOP\r\nU"[..],
+            b"NOOP\r\n\r",
+            b"NOOP\r\n\xff",
+            b"0123456789abcdefg",
+        ] {
+            assert!(amidst(bytes), "{bytes:?}");
+        }
+        assert!(!amidst(b"NOOP\r\n") && !amidst(b""));
     }
 
     #[test]

@@ -296,8 +296,9 @@ fn check_path(path: &[u8]) -> Result<(), Failure> {
 }
 
 fn check_words(server: &Server) -> Result<(), Failure> {
-    let broken = |text: &str| text.contains(['\r', '\n', '\0']);
-    if broken(&server.user) || broken(&server.password) {
+    let broken = |text: &[u8]| text.iter().any(|b| matches!(b, b'\r' | b'\n' | 0));
+    let (user, password) = server.credential.words()?;
+    if broken(user.as_bytes()) || broken(&password.0) {
         return Err(usage(
             "user name or password contains a line break or NUL, which FTP cannot express"
                 .to_owned(),

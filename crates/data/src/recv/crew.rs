@@ -77,9 +77,13 @@ impl<'scope, 'env> Crew<'scope, 'env> {
     }
 }
 
-fn read_one(wire: Wire<'_>, task: &ReceiveTask<'_>, gathering: &Gathering, cached: bool) {
+fn read_one(mut wire: Wire<'_>, task: &ReceiveTask<'_>, gathering: &Gathering, cached: bool) {
     let stream = Arc::clone(wire.stream());
-    match Reader::new(wire, task, gathering).run() {
+    let end = match wire.handshake() {
+        Ok(()) => Reader::new(wire, task, gathering).run(),
+        Err(error) => Reader::without_a_part(error, gathering),
+    };
+    match end {
         Ok(End::Eod { close: false }) => gathering.park(stream),
         Ok(End::Idle { carried }) if carried || cached => gathering.park(stream),
         Ok(_) => {}

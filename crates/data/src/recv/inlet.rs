@@ -62,9 +62,9 @@ impl<'t> Inlet<'t> {
                 start: 0,
                 end: 0,
             },
+            method: pick(task, &wire, sum),
             wire,
             task,
-            method: pick(task, sum),
             buffer: PageBuffer::new(STEP),
             whole_buffers,
             tap: sum.tap(),
@@ -205,10 +205,12 @@ impl Drop for Inlet<'_> {
 
 /// The method for this task. Splicing costs less processor time than copying into every kind of
 /// target (`examples/pump.rs` measures it); to `/dev/null` it is twice as fast.
-fn pick(task: &ReceiveTask<'_>, sum: &Sum) -> Method {
+fn pick(task: &ReceiveTask<'_>, wire: &Wire<'_>, sum: &Sum) -> Method {
     let wanted = matches!(task.settings.options.io, IoMethod::Auto | IoMethod::Splice)
         && task.settings.options.buffers.sizing != Sizing::Drs1;
-    if !wanted || sum.needs_bytes() || !task.sink.seekable() || task.sink.fd().is_none() {
+    let kernel = wire.stream().transport().kernel().is_ok();
+    if !wanted || !kernel || sum.needs_bytes() || !task.sink.seekable() || task.sink.fd().is_none()
+    {
         return Method::Copy;
     }
     Pipe::new().map_or_else(

@@ -56,12 +56,23 @@ impl<'t> Reader<'t> {
     /// has carried nothing (a port scan, a wrong peer) is its own: the transfer goes on.
     pub(super) fn run(mut self) -> Result<End, DataError> {
         match self.read() {
-            Err(error @ (DataError::Wire { .. } | DataError::Block { .. })) if !self.carried => {
+            Err(error) if !self.carried => Self::without_a_part(error, self.gathering),
+            result => result,
+        }
+    }
+
+    /// How a connection ends that failed before it carried anything.
+    pub(super) fn without_a_part(
+        error: DataError,
+        gathering: &Gathering,
+    ) -> Result<End, DataError> {
+        match error {
+            DataError::Wire { .. } | DataError::Block { .. } => {
                 tracing::warn!(%error, "data connection dropped");
-                self.gathering.note_bad(error);
+                gathering.note_bad(error);
                 Ok(End::Vanished)
             }
-            result => result,
+            error => Err(error),
         }
     }
 

@@ -95,7 +95,9 @@ fn judge(candidate: &Candidate, seen: Seen<'_>) -> Verdict {
 
 /// Stores what the connection brings.
 fn drain(stream: Arc<Stream>, task: &ReceiveTask<'_>, sum: &Sum) -> Result<(), DataError> {
-    let mut inlet = Inlet::new(Wire::new(task.transfer, stream), task, sum);
+    let mut wire = Wire::new(task.transfer, stream);
+    wire.handshake()?;
+    let mut inlet = Inlet::new(wire, task, sum);
     let mut offset = task.plan.stream_start;
     loop {
         let room = task

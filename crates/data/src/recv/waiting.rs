@@ -48,7 +48,8 @@ pub(super) struct Waiting<'t> {
     full: bool,
 }
 
-/// A connection that waits.
+/// A connection that waits. Its handshake, if it is to have one, is for the thread that will read it: what
+/// is looked at here are bytes as they came.
 pub(super) struct Candidate {
     socket: Socket,
     peer: SocketAddr,

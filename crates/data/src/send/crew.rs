@@ -129,7 +129,7 @@ impl<'c> Crew<'c> {
 
     /// Sends blocks for as long as there are some and the lane is wanted, and ends the lane.
     fn send(&self, mut seat: Seat<'c>, wire: Wire<'c>) -> Result<(), DataError> {
-        let mut outlet = Outlet::new(wire, self.task);
+        let mut outlet = Outlet::new(wire, self.task)?;
         while !outlet.send_supply(true, seat.surplus())? {
             if seat.retire() {
                 outlet

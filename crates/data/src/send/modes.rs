@@ -18,7 +18,7 @@ pub(super) fn stream(
     let stream = channel.open_single(task.transfer, task.settings)?;
     let go_on = || task.transfer.check().is_ok();
     let sent = task.sum.beside(go_on, || {
-        let mut outlet = Outlet::new(Wire::new(task.transfer, stream.clone()), &task);
+        let mut outlet = Outlet::new(Wire::new(task.transfer, stream.clone()), &task)?;
         outlet.send_supply(false, &AtomicBool::new(false))?;
         outlet.wire().finish_sending()
     });

@@ -42,15 +42,17 @@ pub(super) struct Outlet<'t> {
 }
 
 impl<'t> Outlet<'t> {
-    pub(super) fn new(wire: Wire<'t>, task: &'t SendTask<'t>) -> Self {
+    /// In the thread that serves the connection, whose handshake comes first.
+    pub(super) fn new(mut wire: Wire<'t>, task: &'t SendTask<'t>) -> Result<Self, DataError> {
+        wire.handshake()?;
         let method = pick(task, &wire);
-        Self {
+        Ok(Self {
             wire,
             task,
             method,
             tap: task.sum.tap(),
             at_last: false,
-        }
+        })
     }
 
     pub(super) fn wire(&mut self) -> &mut Wire<'t> {
@@ -235,7 +237,8 @@ fn pick(task: &SendTask<'_>, wire: &Wire<'_>) -> Method {
     if matches!(task.supply, Supply::InOrder(_)) {
         return copy();
     }
-    let from_file = task.source.fd().is_some() && !task.sum.needs_bytes();
+    let kernel = wire.stream().transport().kernel().is_ok();
+    let from_file = kernel && task.source.fd().is_some() && !task.sum.needs_bytes();
     match task.settings.options.io {
         IoMethod::Auto if from_file && !wire.stream().is_local() => Method::Sendfile,
         IoMethod::Sendfile if from_file => Method::Sendfile,

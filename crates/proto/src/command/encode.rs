@@ -60,6 +60,7 @@ fn argument(command: &Command) -> Option<Bytes> {
         C::Site(site) => return Some(site.encode()),
         C::Help(text) | C::Lang(text) => return text.clone().map(String::into_bytes),
         C::Auth(mechanism) if mechanism.is_empty() => return None,
+        C::Adat(token) | C::Mic(token) | C::Conf(token) | C::Enc(token) => token.encode(),
         C::User(text) | C::Acct(text) | C::Clnt(text) | C::Auth(text) => text.clone(),
         parameter => return parameter_text(parameter).map(String::into_bytes),
     };

@@ -39,7 +39,8 @@ impl LoggedIn {
             | Outcome::File(_)
             | Outcome::DrsListening(_)
             | Outcome::Resized(_)
-            | Outcome::ChecksumProgress { .. } => Vec::new(),
+            | Outcome::ChecksumProgress { .. }
+            | Outcome::Security(_) => Vec::new(),
         };
         self.pending = Pending::Transfer(running);
         actions

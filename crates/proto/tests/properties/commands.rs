@@ -12,6 +12,7 @@ use proto::command::{
 };
 use proto::drs::{DrsAddress, Nonce};
 use proto::ranges::RangeSet;
+use proto::security::SecurityToken;
 use proto::sizing::Sizing;
 use proto::streams::StreamRange;
 use proto::stripes::StripeAddresses;
@@ -150,6 +151,11 @@ fn with_path() -> impl Strategy<Value = Command> {
     ]
 }
 
+/// Of one byte at least: an argument of nothing is none.
+fn token() -> impl Strategy<Value = SecurityToken> {
+    vec(any::<u8>(), 1..100).prop_filter_map("bounded", |bytes| SecurityToken::new(bytes).ok())
+}
+
 fn with_parameter() -> impl Strategy<Value = Command> {
     use Command as C;
     prop_oneof![
@@ -157,6 +163,8 @@ fn with_parameter() -> impl Strategy<Value = Command> {
         text().prop_map(C::Acct),
         text().prop_map(C::Clnt),
         text().prop_map(C::Auth),
+        token().prop_map(C::Adat),
+        token().prop_map(C::Enc),
         option::of(text()).prop_map(C::Help),
         option::of(text()).prop_map(C::Lang),
         text().prop_map(|s| C::Dcau(Dcau::Subject(s))),

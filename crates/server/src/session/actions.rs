@@ -7,8 +7,12 @@ use std::time::Duration;
 use data::channel::Channel;
 use data::drs;
 use proto::address::Family;
+use proto::command::Secret;
 use proto::drs::DrsAddress;
-use proto::server::{Action, FileRequest, ListenRequest, Outcome, TransferError, TransferRequest};
+use proto::server::{
+    Action, FileRequest, ListenRequest, Outcome, SecurityFailure, SecurityRequest, TransferError,
+    TransferRequest,
+};
 use proto::stripes::StripeAddresses;
 use tokio::time::Instant;
 
@@ -24,6 +28,7 @@ impl Driver {
         for action in actions {
             match action {
                 Action::Reply(reply) => self.control.queue(&reply),
+                Action::Secure(request) => self.secure(&request),
                 Action::Authenticate { user, password } => self.authenticate(user, password),
                 Action::File(request) => {
                     self.note_rename(&request);
@@ -57,7 +62,18 @@ impl Driver {
         }
     }
 
-    fn authenticate(&mut self, user: String, password: Vec<u8>) {
+    /// No mechanism is carried, and none is offered (`SessionConfig::mechanisms`).
+    fn secure(&mut self, request: &SecurityRequest) {
+        let failure = match request {
+            SecurityRequest::Begin(_) if self.control.has_read_ahead() => {
+                SecurityFailure::ReadAhead
+            }
+            _ => SecurityFailure::Unavailable("this server carries no mechanism".to_owned()),
+        };
+        self.work = Work::Known(Outcome::Security(Err(failure)));
+    }
+
+    fn authenticate(&mut self, user: String, password: Secret) {
         let shared = Arc::clone(&self.shared);
         let peer = self.ends.peer.ip();
         self.work = Work::Login(Box::pin(async move {

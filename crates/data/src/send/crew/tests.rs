@@ -221,7 +221,7 @@ fn towards_the_end_a_lane_takes_little_until_it_is_used_again() {
             // Every lane has had its turn by then.
             until(|| t.moved() > SOME as u64 / 3);
             let lane = t.lanes().streams().remove(0);
-            until(|| lane.socket().tcp_notsent_lowat().unwrap() == unsent);
+            until(|| lane.transport().socket().tcp_notsent_lowat().unwrap() == unsent);
         });
     }
 }

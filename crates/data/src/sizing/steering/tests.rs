@@ -275,7 +275,10 @@ fn what_another_transfer_moved_over_a_connection_does_not_count() {
     let mut send = |bytes: &[u8]| {
         let before = stream.sample().unwrap().info.bytes_acked;
         let expected = before + bytes.len() as u64;
-        assert_eq!(stream.socket().send(bytes).unwrap(), bytes.len());
+        assert_eq!(
+            stream.transport().socket().send(bytes).unwrap(),
+            bytes.len()
+        );
         far.read_exact(&mut vec![0; bytes.len()]).unwrap();
         for _ in 0..1_000 {
             if stream.sample().unwrap().info.bytes_acked == expected {

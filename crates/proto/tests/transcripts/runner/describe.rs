@@ -27,7 +27,7 @@ pub(crate) fn describe(action: &Action) -> Vec<String> {
 fn other(action: &Action) -> String {
     match action {
         Action::Authenticate { user, password } => {
-            format!("Authenticate {user} \"{}\"", escape(password))
+            format!("Authenticate {user} \"{}\"", escape(&password.0))
         }
         Action::File(request) => format!("File {}", file(request)),
         Action::Listen(request) => format!("Listen {}", listen(request)),
@@ -46,6 +46,7 @@ fn other(action: &Action) -> String {
         | Action::DropDrs
         | Action::Abort
         | Action::Close
+        | Action::Secure(_)
         | Action::Reply(_) => format!("{action:?}"),
     }
 }

@@ -3,8 +3,9 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::client::{TelnetEscape, takes_commands_ahead};
+use crate::client::{TelnetEscape, is_one_flight, takes_commands_ahead};
 use crate::command::Opts;
+use crate::security::SecurityToken;
 
 /// The server's own words where `longhaul` announces more than the other tests need.
 fn ahead() -> Dialogue {
@@ -241,4 +242,38 @@ fn a_greeting_tells_what_becomes_of_a_byte_255() {
     ] {
         assert_eq!(TelnetEscape::of(&Reply::new(220, text)), telnet, "{text}");
     }
+}
+
+/// Somebody on the way could have put words of his own behind AUTH, and a password must not go out
+/// before the exchange is over.
+#[test]
+fn a_flight_never_crosses_an_exchange() {
+    let set = |command| Step::Set(command, Refusal::Fatal);
+    let token = || SecurityToken::new(b"x".to_vec()).unwrap();
+    let steps = vec![
+        set(Command::Feat),
+        set(Command::Auth("TLS".to_owned())),
+        set(Command::User("ann".to_owned())),
+        set(Command::Adat(token())),
+        set(Command::Adat(token())),
+        set(Command::Pwd),
+        set(Command::Ccc),
+    ];
+    let flights = ahead().in_flights(steps);
+    let shown: Vec<_> = flights.iter().map(|flight| lines(flight)).collect();
+    assert_eq!(
+        shown,
+        [
+            vec!["FEAT", "AUTH TLS"],
+            vec!["USER ann", "ADAT eA=="],
+            vec!["ADAT eA=="],
+            vec!["PWD", "CCC"],
+        ]
+    );
+    assert!(ahead().in_flights(Vec::new()).is_empty());
+    let auth = || Command::Auth("TLS".to_owned());
+    assert!(is_one_flight(&[]));
+    assert!(is_one_flight(&[Command::Feat, auth()]));
+    assert!(!is_one_flight(&[auth(), Command::Feat]));
+    assert!(!is_one_flight(&[auth(), auth()]));
 }

@@ -73,6 +73,9 @@ const LINES: &[&str] = &[
     "LANG",
     "CLNT x",
     "AUTH TLS",
+    "ADAT dG9rZW4=",
+    "MIC dG9rZW4=",
+    "CCC",
     "TYPE I",
     "TYPE A",
     "MODE E",
@@ -253,6 +256,7 @@ impl Checked {
                     self.closed = true;
                     continue;
                 }
+                Action::Secure(_) => panic!("no mechanism is offered"),
                 Action::Authenticate { .. } => Asked::Login,
                 Action::File(FileRequest::Checksum { .. }) => Asked::Checksum,
                 Action::File(_) => Asked::File,
