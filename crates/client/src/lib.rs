@@ -28,4 +28,4 @@ mod verify;
 mod why;
 
 pub use api::*;
-pub use credentials::ignored_netrc;
+pub use credentials::{Credential, ignored_netrc};

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use percent_encoding::percent_decode_str;
 
-use crate::credentials::{self, Credentials};
+use crate::credentials::{self, Credential};
 use crate::{Exit, Failure};
 
 /// A GridFTP or FTP server as a URL names it.
@@ -20,11 +20,9 @@ pub struct Server {
     pub host: String,
     /// Control port (default 21 for ftp, 2811 for gsiftp).
     pub port: u16,
-    /// From the URL or ~/.netrc, else `anonymous`.
-    pub user: String,
-    /// From the URL, the environment variable `LONGHAUL_PASSWORD`, or ~/.netrc; else `longhaul@`
-    /// for anonymous.
-    pub password: String,
+    /// Who logs in: from the URL, the environment variable `LONGHAUL_PASSWORD`, or ~/.netrc; else
+    /// anonymous.
+    pub credential: Credential,
 }
 
 /// URL scheme.
@@ -63,7 +61,9 @@ impl Scheme {
 
 impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Server({}@{}:{})", self.user, self.host, self.port)
+        let account = self.credential.account();
+        let account = account.escape_debug();
+        write!(f, "Server({account}@{}:{})", self.host, self.port)
     }
 }
 
@@ -81,9 +81,9 @@ impl std::fmt::Display for StorageId {
 impl std::fmt::Display for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}://", self.scheme.name())?;
-        if self.user != credentials::ANONYMOUS {
+        if let Some(name) = self.credential.user() {
             let mut user = String::new();
-            encode(self.user.as_bytes(), false, &mut user);
+            encode(name.as_bytes(), false, &mut user);
             write!(f, "{user}@")?;
         }
         if self.host.contains(':') {
@@ -174,7 +174,7 @@ impl Location {
     /// credentials out.
     pub(crate) fn parse_with(
         text: &str,
-        find: &dyn Fn(&str, Option<&str>) -> Credentials,
+        find: &dyn Fn(&str, Option<&str>) -> Credential,
     ) -> Result<Self, Failure> {
         if text == "-" {
             return Ok(Self::Pipe);
@@ -269,7 +269,7 @@ fn parse_server(
     scheme: Scheme,
     rest: &str,
     text: &str,
-    find: &dyn Fn(&str, Option<&str>) -> Credentials,
+    find: &dyn Fn(&str, Option<&str>) -> Credential,
 ) -> Result<Location, Failure> {
     let shown = redact(text);
     let Some(rest) = rest.strip_prefix("//") else {
@@ -283,14 +283,13 @@ fn parse_server(
     };
     let (host, port) = parse_address(address, scheme, &shown)?;
     let path = remote_path(path, &shown)?;
-    let (user, password) = parse_login(login, &host, &shown, find)?;
+    let credential = parse_login(login, &host, &shown, find)?;
     Ok(Location::Remote {
         server: Server {
             scheme,
             host,
             port,
-            user,
-            password,
+            credential,
         },
         path,
     })
@@ -349,8 +348,8 @@ fn parse_login(
     login: Option<&str>,
     host: &str,
     shown: &str,
-    find: &dyn Fn(&str, Option<&str>) -> Credentials,
-) -> Result<(String, String), Failure> {
+    find: &dyn Fn(&str, Option<&str>) -> Credential,
+) -> Result<Credential, Failure> {
     let decode = |text: &str| {
         let text = percent_decode_str(text)
             .decode_utf8()
@@ -370,11 +369,8 @@ fn parse_login(
     };
     let named = (!user.is_empty()).then_some(user.as_str());
     match (named, password) {
-        (Some(_), Some(password)) => Ok((user, password)),
-        (named, _) => {
-            let found = find(host, named);
-            Ok((found.user, found.password))
-        }
+        (Some(_), Some(password)) => Ok(Credential::password(user, password)),
+        (named, _) => Ok(find(host, named)),
     }
 }
 

@@ -104,6 +104,14 @@ impl Channel {
         }
     }
 
+    /// The addresses that an active channel connects to; none of another one.
+    pub fn targets(&self) -> &[SocketAddr] {
+        match &self.endpoint {
+            Endpoint::Active { targets, .. } => targets,
+            _ => &[],
+        }
+    }
+
     /// Whether a transfer in this direction would use cached connections (reply 125): there are
     /// some that the peer has not closed.
     pub fn has_cached(&self, sending: bool) -> bool {

@@ -338,7 +338,7 @@ pub(crate) enum Accepted {
     Nothing,
     /// A connection that is gone again.
     Closed,
-    /// One from a host that may connect; its socket does not block.
+    /// One from a host that may connect; its socket does not block, and nothing was exchanged over it.
     Connection(Socket, SocketAddr),
 }
 

@@ -10,9 +10,9 @@ use proto::ranges::RangeSet;
 use crate::board::Board;
 use crate::lock::locked;
 use crate::os::wake::Wake;
-use crate::statistics::WireStats;
 use crate::stream::Stream;
 pub use crate::stream::StreamSample;
+use tune::Evidence;
 use tune::limiter::Limiter;
 use tune::sizing::Decision;
 use tune::sizing::auto::Bound;
@@ -33,7 +33,7 @@ pub struct Control {
     live: Mutex<Vec<Weak<Stream>>>,
     wakes: Mutex<Vec<Weak<Wake>>>,
     peers: Mutex<Vec<IpAddr>>,
-    wire: Mutex<WireStats>,
+    evidence: Mutex<Evidence>,
     begun: Mutex<Option<Instant>>,
     board: Board,
 }
@@ -140,9 +140,9 @@ impl Control {
         *locked(&self.begun)
     }
 
-    /// The kernel's view of the last attempt that ended, failed or not.
-    pub fn wire(&self) -> WireStats {
-        *locked(&self.wire)
+    /// Evidence of its path from the last attempt that ended, failed or not.
+    pub fn evidence(&self) -> Evidence {
+        locked(&self.evidence).clone()
     }
 
     /// Calls `tell` with the new size, bytes, whenever this end, receiving with
@@ -293,11 +293,11 @@ impl Control {
         }
     }
 
-    /// The attempt has ended, and the kernel saw so much of it.
-    pub(crate) fn note_wire(&self, stats: WireStats) {
-        *locked(&self.wire) = stats;
+    /// The attempt has ended, and has learned so much.
+    pub(crate) fn note_evidence(&self, evidence: &Evidence) {
+        locked(&self.evidence).clone_from(evidence);
         if let Some(whole) = &self.whole {
-            whole.control.note_wire(stats);
+            whole.control.note_evidence(evidence);
             self.hand_over_decisions(&whole.control);
         }
     }

@@ -19,7 +19,7 @@ use proto::sizing::Buffers;
 const BACKLOG: i32 = 4096;
 
 /// How a listener is made.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListenOptions {
     /// Local address to bind (the control connection's local address).
     pub ip: IpAddr,

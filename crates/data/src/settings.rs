@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use proto::checksum::Algorithm;
 use proto::command::{Mode, Type};
+use tune::Prior;
 
 use crate::drs;
 use crate::options::TransferOptions;
@@ -31,6 +32,11 @@ pub struct Settings {
     /// Sending: `tune::streams::auto` decides about streams (`least_streams` to `most_streams`) and pace
     /// while data moves.
     pub adapt: bool,
+    /// Sending: knowledge of the path to begin with. Its streams count where [`Settings::adapt`]
+    /// may change their number, in place of `streams`; its congestion control with
+    /// [`crate::options::Congestion::Auto`]; its pace with [`Settings::adapt`]; its buffer with
+    /// [`proto::sizing::Sizing::Auto`].
+    pub prior: Prior,
     /// Sum the bytes that pass; the result is in the report. Has no effect in TYPE A, where the
     /// bytes on the wire are not those of the file.
     pub sum: Option<Algorithm>,
@@ -40,10 +46,13 @@ pub struct Settings {
     pub drs: Option<Arc<drs::Endpoint>>,
     /// MODE E sending: set CLOSE in the end marks and close the connections after the transfer.
     pub close_after: bool,
+    /// Data connections have a fake handshake.
+    #[cfg(test)]
+    pub(crate) gate: Option<Arc<crate::transport::Gate>>,
 }
 
 impl Default for Settings {
-    /// MODE S, TYPE I, no sum; half a minute for the first connection.
+    /// MODE S, TYPE I, nothing known of the path, no sum; half a minute for the first connection.
     fn default() -> Self {
         Self {
             options: TransferOptions::default(),
@@ -54,10 +63,13 @@ impl Default for Settings {
             least_streams: 1,
             most_connections: 256,
             adapt: false,
+            prior: Prior::default(),
             sum: None,
             connect: Duration::from_secs(30),
             drs: None,
             close_after: false,
+            #[cfg(test)]
+            gate: None,
         }
     }
 }

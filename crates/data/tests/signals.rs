@@ -157,7 +157,7 @@ fn check(bytes: &[u8], mode: Mode, sender: IoMethod, receiver: IoMethod, sum: Op
         ..settings(mode, io)
     });
     let [sent, received] = pass(&source, &sink, [&ends[0], &ends[1]]);
-    let moved = (sent.bytes, received.bytes);
+    let moved = (sent.evidence.bytes, received.evidence.bytes);
     assert_eq!(moved, (LENGTH as u64, LENGTH as u64), "{case}");
     assert_eq!(sent.digest, received.digest, "{case}");
     assert_eq!(sent.digest.is_some(), sum.is_some(), "{case}");

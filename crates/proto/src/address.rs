@@ -8,6 +8,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use crate::stripes::{MAX_STRIPES, StripeAddresses};
+
 /// Address family as numbered by RFC 2428 §2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
@@ -91,12 +93,11 @@ pub fn parse_eprt(text: &str) -> Result<SocketAddr, AddressError> {
 
 /// Reads a blank-separated list in which each item is in PORT or EPRT form (SPOR argument).
 /// At least one and at most [`MAX_STRIPES`] items.
-pub fn parse_spor(text: &str) -> Result<Vec<SocketAddr>, AddressError> {
+pub fn parse_spor(text: &str) -> Result<StripeAddresses, AddressError> {
     let mut stripes = Vec::new();
-    for item in text.split(' ').filter(|s| !s.is_empty()) {
-        if stripes.len() >= MAX_STRIPES {
-            return Err(AddressError::Malformed);
-        }
+    // Nothing beyond the first item that is too many is read.
+    let items = text.split(' ').filter(|s| !s.is_empty());
+    for item in items.take(MAX_STRIPES + 1) {
         let plain = item.starts_with(|c: char| c.is_ascii_digit());
         stripes.push(if plain {
             parse_port(item)?
@@ -104,14 +105,8 @@ pub fn parse_spor(text: &str) -> Result<Vec<SocketAddr>, AddressError> {
             parse_eprt(item)?
         });
     }
-    if stripes.is_empty() {
-        return Err(AddressError::Malformed);
-    }
-    Ok(stripes)
+    StripeAddresses::new(stripes).ok_or(AddressError::Malformed)
 }
-
-/// Most host-ports taken from one SPOR command or SPAS reply.
-pub const MAX_STRIPES: usize = 256;
 
 /// Writes `h1,h2,h3,h4,p1,p2`; `None` for an IPv6 address that is not v4-mapped.
 pub fn format_port(addr: SocketAddr) -> Option<String> {
@@ -304,15 +299,22 @@ mod tests {
         assert_eq!(format_port(socket("[::1]:256")), None);
     }
 
+    fn stripes(addresses: Vec<SocketAddr>) -> StripeAddresses {
+        StripeAddresses::new(addresses).unwrap()
+    }
+
     #[test]
     fn reads_spor_lists_of_both_forms() {
         assert_eq!(
             parse_spor("127,0,0,1,1,0 |2|::1|99|"),
-            Ok(vec![socket("127.0.0.1:256"), socket("[::1]:99")])
+            Ok(stripes(vec![socket("127.0.0.1:256"), socket("[::1]:99")]))
         );
         assert_eq!(parse_spor(""), Err(AddressError::Malformed));
         let many = "127,0,0,1,1,0 ".repeat(MAX_STRIPES);
-        assert_eq!(parse_spor(&many).map(|s| s.len()), Ok(MAX_STRIPES));
+        assert_eq!(
+            parse_spor(&many).map(|s| s.as_slice().len()),
+            Ok(MAX_STRIPES)
+        );
         let more = format!("{many}127,0,0,1,1,0");
         assert_eq!(parse_spor(&more), Err(AddressError::Malformed));
     }

@@ -8,7 +8,7 @@ use data::options::{Congestion, TransferOptions};
 use data::store::durability::SyncPolicy;
 use proto::sizing::Buffers;
 
-use crate::limits::{Bounds, FREE_FAILURES, QueueBounds};
+use crate::limits::{FREE_FAILURES, QueueBounds, SessionBounds};
 
 mod file;
 
@@ -155,8 +155,8 @@ impl Default for ServerConfig {
 
 impl ServerConfig {
     /// Bounds on sessions.
-    pub(crate) fn bounds(&self) -> Bounds {
-        Bounds {
+    pub(crate) fn bounds(&self) -> SessionBounds {
+        SessionBounds {
             sessions: self.max_sessions,
             per_address: self.max_sessions_per_address,
             per_user: self.max_sessions_per_user,

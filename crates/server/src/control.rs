@@ -107,6 +107,12 @@ impl ControlConnection {
         self.ended
     }
 
+    /// Whether more was read than the lines that were taken: before a security exchange, anybody on the
+    /// way may have sent it.
+    pub(crate) fn has_read_ahead(&self) -> bool {
+        !self.held.is_empty() || self.reader.is_amidst()
+    }
+
     /// To see from elsewhere whether the client is still there.
     ///
     /// # Errors
@@ -272,6 +278,24 @@ mod tests {
         control.read().await.unwrap();
         assert!(control.next_urgent(urgent).is_some());
         assert_eq!(control.next_line(), None);
+    }
+
+    #[tokio::test]
+    async fn what_was_read_behind_a_line_is_noticed() {
+        for (bytes, ahead) in [
+            (&b"AUTH TLS\r\n"[..], false),
+            (b"AUTH TLS\r\nUSER mallory\r\n", true),
+            (b"AUTH TLS\r\nUS", true),
+        ] {
+            let (mut client, mut control) = connected().await;
+            client.write_all(bytes).await.unwrap();
+            control.read().await.unwrap();
+            assert_eq!(
+                control.next_line(),
+                Some(LineEvent::Line(b"AUTH TLS".into()))
+            );
+            assert_eq!(control.has_read_ahead(), ahead, "{bytes:?}");
+        }
     }
 
     #[tokio::test]

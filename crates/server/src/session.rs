@@ -326,6 +326,7 @@ fn machine_config(shared: &Shared, ends: &Ends) -> SessionConfig {
         max_bad_lines: MAX_BAD_LINES,
         sizing: config.transfer.buffers.sizing,
         foreign_data_addresses: config.foreign_data_addresses,
+        mechanisms: Arc::default(),
         max_idle_seconds: u32::try_from(config.idle_timeout.as_secs()).unwrap_or(u32::MAX),
     }
 }

@@ -9,7 +9,7 @@ mod live;
 
 use std::time::Duration;
 
-use tune::limiter::Verdict;
+use tune::judge::Judgement;
 use tune::streams::chunked::{RoundTrips, Tuner};
 
 use crate::world::{FlowSpec, FlowStats, Scenario};
@@ -86,7 +86,7 @@ pub struct Outcome {
     /// Chunks that arrived whole, in order.
     pub parts: Vec<Part>,
     /// Limiter, judged from the sender's accounts.
-    pub limited_by: Verdict,
+    pub limited_by: Judgement,
     /// Statistics of each connection, in the order in which they were opened.
     pub flows: Vec<FlowStats>,
 }

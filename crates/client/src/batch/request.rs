@@ -174,7 +174,7 @@ impl Lanes {
         } else {
             options.transfer.block
         };
-        let streams = prior::first(rtt, size, block, most);
+        let streams = prior::first(rtt, size, block, most).streams.unwrap_or(1);
         let large = size.is_none_or(|size| size >= LARGE);
         if ends.adapts {
             let grows = streams > 1 || (large && !ends.on_this_machine);

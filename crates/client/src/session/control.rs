@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use proto::client::Telnet;
+use proto::client::TelnetEscape;
 use proto::command::Command;
 use proto::reply::{Reply, ReplyReader};
 use socket2::{SockRef, TcpKeepalive};
@@ -19,7 +19,7 @@ mod ahead;
 mod markers;
 
 use markers::MOST_MARKERS;
-pub(crate) use markers::Markers;
+pub(crate) use markers::MarkerPace;
 
 /// Bytes taken off the control connection at once.
 const READ_SIZE: usize = 16 << 10;
@@ -54,7 +54,7 @@ pub(crate) struct ControlChannel {
     /// Lines sent ahead of their time, behind those: see [`ControlChannel::send_with`].
     ahead: VecDeque<Vec<u8>>,
     /// The server's understanding of a byte 255 of a command.
-    telnet: Telnet,
+    telnet: TelnetEscape,
     /// Commands sent while another ran (SBUF) whose answers may come behind that one's, or not at
     /// all.
     unanswered: usize,
@@ -126,7 +126,7 @@ impl ControlChannel {
             // The greeting.
             awaiting: 1,
             ahead: VecDeque::new(),
-            telnet: Telnet::default(),
+            telnet: TelnetEscape::default(),
             unanswered: 0,
         })
     }
@@ -157,13 +157,13 @@ impl ControlChannel {
     }
 
     /// From here on a byte 255 goes out as the server takes it.
-    pub(crate) fn speak_telnet(&mut self, telnet: Telnet) {
+    pub(crate) fn speak_telnet(&mut self, telnet: TelnetEscape) {
         self.telnet = telnet;
     }
 
-    /// Whether a name can be told to the server: see [`Telnet::Dropped`].
+    /// Whether a name can be told to the server: see [`TelnetEscape::Dropped`].
     pub(crate) fn can_tell(&self, name: &[u8]) -> bool {
-        self.telnet != Telnet::Dropped || !name.contains(&IAC)
+        self.telnet != TelnetEscape::Dropped || !name.contains(&IAC)
     }
 
     /// Whether the next command can be sent: nothing was given up, no reply is outstanding.
@@ -264,7 +264,7 @@ impl ControlChannel {
     async fn write(&mut self, text: &[u8]) -> Result<(), Failure> {
         let escaped: Vec<u8>;
         let mut text = text;
-        if self.telnet == Telnet::Doubled && text.contains(&IAC) {
+        if self.telnet == TelnetEscape::Doubled && text.contains(&IAC) {
             let twice = |byte: &u8| std::iter::repeat_n(*byte, 1 + usize::from(*byte == IAC));
             escaped = text.iter().flat_map(twice).collect();
             text = &escaped;
@@ -358,9 +358,9 @@ impl ControlChannel {
         Err(self.endless(MOST_PRELIMINARY))
     }
 
-    /// The same for a command whose work may take long, as long as its [`Markers`] are not too many.
+    /// The same for a command whose work may take long, as long as [`MarkerPace`] allows its markers.
     pub(crate) async fn final_reply_of_long_work(&mut self) -> Result<Reply, Failure> {
-        let mut markers = Markers::new();
+        let mut markers = MarkerPace::new();
         loop {
             let reply = self.reply().await?;
             if !reply.is_preliminary() {
@@ -372,7 +372,7 @@ impl ControlChannel {
         }
     }
 
-    /// Gives the connection up to a server whose [`Markers`] are too many.
+    /// Gives the connection up to a server whose markers are too many for [`MarkerPace`].
     pub(crate) fn endless_markers(&mut self) -> Failure {
         self.endless(MOST_MARKERS as usize)
     }

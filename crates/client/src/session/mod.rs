@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use data::channel::Channel;
 use data::os::tcp_info;
-use proto::client::{Dialogue, Telnet, takes_commands_ahead};
+use proto::client::{Dialogue, TelnetEscape, takes_commands_ahead};
 use proto::command::Command;
 use proto::feature::Features;
 use proto::printable::printable;
@@ -46,7 +46,7 @@ pub struct Session {
     pub(crate) channel: Option<Channel>,
     /// The host that `channel` connects to; `None`: the server connects.
     data_host: Option<IpAddr>,
-    passive_order: passive::Order,
+    passive_order: passive::PassivePreference,
     said: HashSet<&'static str>,
     handshake: Duration,
     checksum_markers: bool,
@@ -94,7 +94,7 @@ impl Session {
         check_words(server)?;
         let (mut control, handshake) = ControlChannel::connect(server, timeout).await?;
         let greeting = login::greeting(&mut control).await?;
-        control.speak_telnet(Telnet::of(&greeting));
+        control.speak_telnet(TelnetEscape::of(&greeting));
         if opening.careful || !takes_commands_ahead(&greeting) {
             let dialogue = login::in_turn(&mut control, server).await?;
             let mut session = Self::over(control, dialogue, server, handshake);
@@ -124,7 +124,7 @@ impl Session {
     ) -> Self {
         Self {
             server: server.clone(),
-            passive_order: passive::Order::of(control.peer()),
+            passive_order: passive::PassivePreference::of(control.peer()),
             connectable: !passive::behind_translation(control.local().ip(), control.peer().ip()),
             control,
             dialogue,
@@ -296,8 +296,9 @@ fn check_path(path: &[u8]) -> Result<(), Failure> {
 }
 
 fn check_words(server: &Server) -> Result<(), Failure> {
-    let broken = |text: &str| text.contains(['\r', '\n', '\0']);
-    if broken(&server.user) || broken(&server.password) {
+    let broken = |text: &[u8]| text.iter().any(|b| matches!(b, b'\r' | b'\n' | 0));
+    let (user, password) = server.credential.words()?;
+    if broken(user.as_bytes()) || broken(&password.0) {
         return Err(usage(
             "user name or password contains a line break or NUL, which FTP cannot express"
                 .to_owned(),

@@ -53,7 +53,7 @@ pub(crate) async fn copy(
         .map_err(|e| Failure::new(Exit::Local, e.to_string()))?;
     let report = moved.map_err(|error| of_pull("this machine", &doing, &error, &spec.said))?;
     Ok(Attempt {
-        streams: report.wire.streams.max(1),
+        streams: report.evidence.streams.max(1),
         buffers: spec.options.buffers,
         report,
         ..Attempt::default()

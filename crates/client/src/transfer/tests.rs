@@ -148,7 +148,7 @@ async fn puts_in_stream_mode() {
     let mut rest = spec();
     rest.have.insert(0, 2);
     let attempt = store(&mut session, b"hello", &rest).await.unwrap();
-    assert_eq!(attempt.report.bytes, 3);
+    assert_eq!(attempt.report.evidence.bytes, 3);
     assert_eq!(fake.finish().await, b"hellollo");
 }
 
@@ -181,7 +181,7 @@ async fn extended_mode_sends_blocks_and_collects_markers() {
     spec.mode = ModeChoice::Extended;
     let attempt = store(&mut session, b"hello", &spec).await.unwrap();
     assert!(attempt.extended);
-    assert_eq!(attempt.report.bytes, 5);
+    assert_eq!(attempt.report.evidence.bytes, 5);
     assert_eq!(spec.marked.lock().unwrap().to_string(), "0-5");
     fake.finish().await;
 }

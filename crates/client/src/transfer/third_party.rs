@@ -12,8 +12,9 @@ use proto::drs::DrsAddress;
 use proto::ranges::RangeSet;
 use proto::sizing::Sizing;
 use proto::streams::StreamRange;
+use proto::stripes::StripeAddresses;
 
-use super::duplex::{Bounds, Duplex, Progress};
+use super::duplex::{Duplex, Progress, TransferExtent};
 use super::prepare::Prepared;
 use super::{Attempt, TransferSpec, choice, put};
 use crate::session::{Session, shown};
@@ -49,11 +50,11 @@ pub(super) async fn third_party(
     let agreed = sides.start(&mut warnings).await?;
     let sending = format!("send {}", shown(source_path));
     let receiving = format!("write {}", shown(destination_path));
-    let bounds = Bounds {
+    let extent = TransferExtent {
         size: spec.size,
         missing: sides.missing(&agreed),
     };
-    let mut watch = Progress::new(bounds, &spec.marked, progress);
+    let mut watch = Progress::new(extent, &spec.marked, progress);
     let outcome = Duplex {
         source: sides.source,
         sending: &sending,
@@ -69,7 +70,10 @@ pub(super) async fn third_party(
     let bytes = sides.moved(&agreed, &receiving, watch.bytes())?;
     Ok(Attempt {
         report: Report {
-            bytes,
+            evidence: tune::Evidence {
+                bytes,
+                ..tune::Evidence::default()
+            },
             ..Report::default()
         },
         extended: agreed.mode == Mode::Extended,
@@ -208,15 +212,16 @@ impl Sides<'_> {
         self.introduce().await?;
         let (settings, store) = split(self.destination.dialogue.plan(&self.receive_need(agreed)));
         let set = self.set_both(&send, settings, warnings).await?;
-        let (None, Some(address)) = (&set.again, set.told) else {
+        let (None, Some(told)) = (&set.again, &set.told) else {
             return Ok(set.again);
         };
-        let address = self.destination.data_address(address, warnings);
-        self.source.name_data_peer(address.ip()).await?;
-        if agreed.sizing == Sizing::Drs && !self.connect_drs(address, warnings).await? {
+        let addresses = self.destination.data_addresses(told, warnings);
+        let host = addresses.first();
+        self.source.name_data_peer(host.ip()).await?;
+        if agreed.sizing == Sizing::Drs && !self.connect_drs(host, warnings).await? {
             return Ok(Some(Again::Sizing));
         }
-        self.begin(&send, &store, address, warnings).await
+        self.begin(&send, &store, &addresses, warnings).await
     }
 
     /// The settings of both, and the destination's address: side by side where neither is known for
@@ -298,7 +303,7 @@ impl Sides<'_> {
         &mut self,
         send: &Need,
         store: &[Step],
-        address: SocketAddr,
+        addresses: &StripeAddresses,
         warnings: &mut Vec<String>,
     ) -> Result<Option<Again>, Failure> {
         let (reading, writing) = self.doing();
@@ -309,7 +314,9 @@ impl Sides<'_> {
             false => steps.into_iter().map(|step| vec![step]).collect(),
         };
         for flight in flights {
-            let flown = self.source.fly(&flight, Some(address), &reading, warnings);
+            let flown = self
+                .source
+                .fly(&flight, Some(addresses), &reading, warnings);
             let again = flown.await?.again;
             if again.is_some() {
                 return Ok(again_for(self.source, again, warnings));
@@ -422,7 +429,7 @@ fn drs_of(session: &Session) -> Option<DrsAddress> {
 struct Set {
     again: Option<Again>,
     /// Where the server listens, if it was asked.
-    told: Option<SocketAddr>,
+    told: Option<StripeAddresses>,
 }
 
 async fn carry_out(

@@ -127,7 +127,7 @@ impl Remark {
     pub(super) fn of_this_machine(report: &Report) -> Option<Self> {
         Self {
             host: None,
-            verdict: report.verdict.clone(),
+            verdict: report.evidence.verdict.clone(),
             text: report.remark.clone(),
         }
         .or_nothing()

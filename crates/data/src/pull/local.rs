@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use rustix::fs::{copy_file_range, ioctl_ficlone};
 use rustix::io::Errno;
+use tune::Evidence;
 
 use super::{Origin, Reader};
 use crate::error::DataError;
@@ -129,10 +130,13 @@ pub fn share(
     control.add_stored(0, length);
     control.add_bytes(length);
     Ok(Some(Report {
-        bytes: length,
         stored: control.stored(),
         shared: true,
-        elapsed: begun.elapsed(),
+        evidence: Evidence {
+            bytes: length,
+            elapsed: begun.elapsed(),
+            ..Evidence::default()
+        },
         ..Report::default()
     }))
 }

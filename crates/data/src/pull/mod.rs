@@ -11,6 +11,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
 
 use proto::ranges::{ByteRange, RangeSet};
+use tune::limiter::Role;
 
 use crate::buffer::PageBuffer;
 use crate::checkpoint;
@@ -89,7 +90,7 @@ pub fn run(
     settings: &Settings,
     control: &Arc<Control>,
 ) -> Result<Report, DataError> {
-    let transfer = Transfer::new(settings, control)?;
+    let transfer = Transfer::new(Role::Receiver, settings, control)?;
     let result = transfer.check().and_then(|()| {
         checkpoint::beside(&transfer, sink, || {
             let readers = match &plan.missing {

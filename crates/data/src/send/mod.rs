@@ -45,19 +45,19 @@ pub fn run(
     settings: &Settings,
     control: &Arc<Control>,
 ) -> Result<Report, DataError> {
-    let transfer = Transfer::new(settings, control)?;
+    let transfer = Transfer::new(Role::Sender, settings, control)?;
     let result = transfer
         .check()
-        .and_then(|()| Job::new(source, plan, settings, &transfer))
-        .and_then(|job| {
+        .and_then(|()| SendTask::new(source, plan, settings, &transfer))
+        .and_then(|task| {
             sizing::beside(
                 &transfer,
                 settings,
                 Role::Sender,
-                job.bytes,
+                task.bytes,
                 || match settings.mode {
-                    Mode::Stream => modes::stream(channel, job),
-                    Mode::Extended => modes::extended(channel, job),
+                    Mode::Stream => modes::stream(channel, task),
+                    Mode::Extended => modes::extended(channel, task),
                 },
             )
         });
@@ -65,7 +65,7 @@ pub fn run(
 }
 
 /// A transfer that is ready to start.
-struct Job<'t> {
+struct SendTask<'t> {
     source: Arc<dyn Source>,
     supply: Supply,
     /// All that is to be sent, if that is known.
@@ -77,7 +77,7 @@ struct Job<'t> {
     transfer: &'t Transfer,
 }
 
-impl<'t> Job<'t> {
+impl<'t> SendTask<'t> {
     fn new(
         source: &Arc<dyn Source>,
         plan: &SendPlan,
@@ -93,7 +93,7 @@ impl<'t> Job<'t> {
             });
         }
         let size = source.len().map_err(|e| DataError::read(&**source, e))?;
-        let job = |source, supply: Supply, origin, sum| Self {
+        let task = |source, supply: Supply, origin, sum| Self {
             source,
             bytes: matches!(supply, Supply::Ranges { .. }).then(|| plan.ranges.bytes()),
             supply,
@@ -106,7 +106,7 @@ impl<'t> Job<'t> {
             let start = first.map_or(0, |r| r.start);
             let end = size.map_or(u64::MAX, |_| plan.ranges.end().max(start));
             let text = AsciiSource::new(Arc::clone(source), start, end);
-            return Ok(job(Arc::new(text), Supply::in_order(), 0, Sum::Off));
+            return Ok(task(Arc::new(text), Supply::in_order(), 0, Sum::Off));
         }
         let supply = match size {
             Some(_) => Supply::ranges(&plan.ranges),
@@ -120,7 +120,20 @@ impl<'t> Job<'t> {
         let view = (ordered && many).then(|| Arc::clone(source));
         let sum = Sum::read_back(settings.sum, view, plan.origin);
         let origin = if size.is_some() { plan.origin } else { 0 };
-        Ok(job(Arc::clone(source), supply, origin, sum))
+        Ok(task(Arc::clone(source), supply, origin, sum))
+    }
+
+    /// Connections to open first, for each target.
+    fn first_streams(&self) -> usize {
+        let settings = self.settings;
+        let known = settings.prior.streams_for(self.bytes);
+        match known.and_then(|streams| usize::try_from(streams).ok()) {
+            Some(streams) if self.adapts() => streams
+                .min(settings.most_streams)
+                .max(settings.least_streams),
+            _ => settings.streams,
+        }
+        .max(1)
     }
 
     /// Whether the number of its lanes may change.

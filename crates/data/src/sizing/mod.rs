@@ -114,7 +114,9 @@ fn policy(settings: &Settings, role: Role) -> Box<dyn Policy> {
     match (settings.options.buffers.sizing, role) {
         (Sizing::Kernel, _) => Box::new(policy::KernelPolicy),
         (Sizing::Auto, _) if pinned => Box::new(policy::KernelPolicy),
-        (Sizing::Auto, role) => Box::new(auto::AutoPolicy::new(role)),
+        (Sizing::Auto, role) => {
+            Box::new(auto::AutoPolicy::new(role).knowing(settings.prior.buffer))
+        }
         (Sizing::Drs1, Role::Receiver) => Box::new(drs1::Drs1Receiver::new(pinned)),
         (Sizing::Drs1, Role::Sender) => Box::new(follow::Drs1Sender::new(pinned)),
         (Sizing::Drs, Role::Receiver) => {

@@ -7,6 +7,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use proto::command::Mode;
+use tune::Prior;
 use tune::look::{Look, StreamId};
 use tune::streams::auto::{self, Auto, Decision, Limits, Step, Verdict};
 
@@ -91,7 +92,7 @@ impl<'t> Steering<'t> {
         let mut auto = self
             .auto
             .take()
-            .unwrap_or_else(|| Auto::new(limits(), streams));
+            .unwrap_or_else(|| Auto::from_prior(limits(), self.known(streams)));
         if lanes.take_refused() {
             auto.on_refused(count(lanes.staying() + lanes.opening()));
         }
@@ -101,6 +102,14 @@ impl<'t> Steering<'t> {
         scene.board.note_limiter(auto.limiter());
         self.auto = Some(auto);
         self.fit(&scene.seen);
+    }
+
+    /// The knowledge to begin with, with the streams that there are.
+    fn known(&self, streams: u32) -> Prior {
+        Prior {
+            streams: Some(streams),
+            ..self.settings.prior.clone()
+        }
     }
 
     /// A budget that is spent holds every transfer back that draws on it, however fast that is; one that

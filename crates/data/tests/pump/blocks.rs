@@ -130,7 +130,7 @@ fn every_legal_way_to_end() {
         let (stored, outcome) = receive_all(&senders);
         let report = outcome.unwrap_or_else(|e| panic!("{way}: {e}"));
         assert_eq!(stored.bytes(), b"abcdef", "{way}");
-        assert_eq!(report.bytes, 6, "{way}");
+        assert_eq!(report.evidence.bytes, 6, "{way}");
     }
 }
 
@@ -157,7 +157,7 @@ fn headers_may_be_split_anywhere() {
 #[test]
 fn eof_of_none_ends_at_once() {
     let (_, outcome) = receive(ANY, |to| connect(to, &block(EOF, 0, b"")));
-    assert_eq!(outcome.unwrap().bytes, 0);
+    assert_eq!(outcome.unwrap().evidence.bytes, 0);
 }
 
 /// The second connection comes when the first one has ended. Whether that was in time.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::Mode;
 use super::axes::At;
 use super::axes::Kind;
-use super::cell::{Job, Process, Server};
+use super::cell::{CellTask, Process, Server};
 use super::definition::Definition;
 use super::document::mistake;
 use super::interrupt::Interrupts;
@@ -23,7 +23,7 @@ use crate::topology::Topology;
 #[derive(Debug)]
 pub(crate) struct Prepared {
     /// The measurement.
-    pub(crate) job: Job,
+    pub(crate) job: CellTask,
     /// Marks its processes ([`leftovers::MARK`](super::leftovers::MARK)).
     pub(crate) mark: PathBuf,
     /// The network; `None`: this machine's loopback.
@@ -105,7 +105,7 @@ impl Setup<'_> {
             mistake(self.name, "programs", what)
         })?;
         let noted = network.as_ref().filter(|_| record);
-        let job = Job {
+        let job = CellTask {
             lab: (self.definition.kind == Kind::Net).then(|| self.longhaul.to_owned()),
             servers,
             client: self.process(program, &client.host, &client.argv, &variables)?,

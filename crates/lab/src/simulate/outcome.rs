@@ -24,7 +24,7 @@ pub struct SimPoint {
     pub fairness: f64,
     /// How long the file took, seconds; `None`: endless, or not done in time.
     pub seconds: Option<f64>,
-    /// Limiter of the connections, as `tune::limiter` judges it from the sender's accounts.
+    /// Limiter of the connections, as `tune::judge` judges it from the sender's accounts.
     pub limited_by: String,
     /// The last chunk that was not just what was left of the file.
     #[serde(skip)]

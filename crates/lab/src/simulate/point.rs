@@ -6,7 +6,8 @@ use sim::link::Conditions;
 use sim::tcp::{Config, HEADERS};
 use sim::transfer::{Streams, Transfer, account};
 use sim::world::{Access, CrossTraffic, FlowSpec, FlowStats, Scenario, Simulation};
-use tune::limiter::{Limiter, judge};
+use tune::judge::judge;
+use tune::limiter::Limiter;
 use units::Rate;
 
 use super::outcome::SimPoint;

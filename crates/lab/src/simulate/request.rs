@@ -178,7 +178,8 @@ impl SimRequest {
 
     /// Number that longhaul begins with when nobody says (`tune::streams`), on this path and for this file.
     pub fn automatic_flows(&self) -> u32 {
-        tune::streams::first(self.base_rtt(), self.bytes, BLOCK, u32::MAX)
+        let prior = tune::streams::first(self.base_rtt(), self.bytes, BLOCK, u32::MAX);
+        prior.streams.unwrap_or(1)
     }
 
     /// Refuses what cannot be simulated; options are named as on the command line.

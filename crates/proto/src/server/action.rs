@@ -1,18 +1,20 @@
 //! Requests of a session to its driver, and the driver's answers.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 use crate::address::Family;
 use crate::checksum::Algorithm;
-use crate::command::{Mode, Type};
+use crate::command::{Mode, Secret, Type};
 use crate::drs::DrsAddress;
 use crate::listing::{Entry, FactSet};
 use crate::path::VPath;
 use crate::ranges::RangeSet;
 use crate::remark::Said;
 use crate::reply::Reply;
+use crate::security::{Mechanism, Protection, SecurityToken};
 use crate::sizing::Buffers;
 use crate::streams::StreamRange;
+use crate::stripes::StripeAddresses;
 use crate::timestamp::Timestamp;
 
 /// One thing for the driver to do.
@@ -20,21 +22,24 @@ use crate::timestamp::Timestamp;
 pub enum Action {
     /// Send this on the control channel.
     Reply(Reply),
+    /// Carry the security of the control connection on; outcome [`Outcome::Security`]. Asked only for
+    /// mechanisms that [`SessionConfig::mechanisms`](super::SessionConfig) offers.
+    Secure(SecurityRequest),
     /// Check a login; outcome [`Outcome::Login`].
     Authenticate {
         /// As given by USER.
         user: String,
         /// As given by PASS.
-        password: Vec<u8>,
+        password: Secret,
     },
     /// Work on files; outcome [`Outcome::File`].
     File(FileRequest),
     /// Open a listener for data connections (closing what was there); outcome
     /// [`Outcome::Listening`].
     Listen(ListenRequest),
-    /// From now on data connections are made to these addresses (one per stripe); closes what was
-    /// there. No outcome: connections are made when a transfer starts.
-    ConnectTo(Vec<SocketAddr>),
+    /// From now on data connections are made to these addresses; closes what was there. No outcome:
+    /// connections are made when a transfer starts.
+    ConnectTo(StripeAddresses),
     /// Close listener and all data connections.
     DropChannel,
     /// Open a listener for the DRS channel (DPSV), closing the one before; outcome
@@ -64,6 +69,52 @@ pub enum Action {
     IdleTimeout(u32),
     /// Close the control connection after what was sent.
     Close,
+}
+
+/// Task of the driver's security mechanism (RFC 2228).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SecurityRequest {
+    /// Begin an exchange, unless more than AUTH was read from the client, a part of a line included
+    /// ([`SecurityFailure::ReadAhead`]). From here until the answer to [`SecurityRequest::Handshake`],
+    /// if that follows, nothing may be read from the connection as commands. Answer
+    /// [`SecurityAnswer::Begun`].
+    Begin(Mechanism),
+    /// Send what was replied so far, in the clear, then shake hands on the connection. Answer
+    /// [`SecurityAnswer::Secured`]. After a failure the connection is closed.
+    Handshake,
+    /// Give the mechanism the client's token. Answer [`SecurityAnswer::Continue`] or
+    /// [`SecurityAnswer::Secured`].
+    Take(SecurityToken),
+    /// Check and take off the protection of a command. Answer [`SecurityAnswer::Command`]. Its replies
+    /// are for the driver to protect in the same way (RFC 2228 §3, 63x).
+    Unprotect(Protection, SecurityToken),
+}
+
+/// Answer of the driver's security mechanism.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SecurityAnswer {
+    /// The exchange can begin, and nothing was read behind AUTH.
+    Begun,
+    /// The exchange goes on when the client has answered this.
+    Continue(SecurityToken),
+    /// The exchange is over; with the last token for the client, if there is one.
+    Secured(Option<SecurityToken>),
+    /// A command line, without its ending. It may hold a password.
+    Command(Secret),
+}
+
+/// Why the driver's security mechanism does not go on; the text is for the client.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SecurityFailure {
+    /// The client, or somebody on the way, had sent more behind AUTH before it was answered.
+    #[error("more was sent behind AUTH")]
+    ReadAhead,
+    /// The mechanism is offered, but cannot be had now.
+    #[error("unavailable: {0}")]
+    Unavailable(String),
+    /// The other end's part of the exchange is not right.
+    #[error("failed: {0}")]
+    Failed(String),
 }
 
 /// Where to listen.
@@ -223,6 +274,8 @@ pub enum Disposition {
 /// Reports of the driver.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
+    /// Of [`Action::Secure`].
+    Security(Result<SecurityAnswer, SecurityFailure>),
     /// Of [`Action::Authenticate`]; the text of a refusal is for the user.
     Login(Result<Grant, String>),
     /// Of [`Action::File`].
@@ -234,9 +287,9 @@ pub enum Outcome {
         /// Bytes summed.
         bytes: u64,
     },
-    /// Of [`Action::Listen`] or of a delayed-passive transfer. A failure ends such a transfer:
+    /// Of [`Action::Listen`] or of a delayed-passive transfer: the address of each stripe. A failure ends such a transfer:
     /// no [`Outcome::Transferred`] follows.
-    Listening(Result<SocketAddr, FileError>),
+    Listening(Result<StripeAddresses, FileError>),
     /// The file is open and the transfer begins (150, or 125 when connections are reused).
     Opened {
         /// Cached MODE E connections are used.

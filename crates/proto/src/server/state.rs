@@ -1,6 +1,6 @@
 //! State of a session, by how long it is valid: a connection, a login, one transfer.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 use super::file_task::FileTask;
 use super::passive_form::PassiveForm;
@@ -12,6 +12,7 @@ use crate::listing::FactSet;
 use crate::path::VPath;
 use crate::sizing::Buffers;
 use crate::streams::StreamRange;
+use crate::stripes::StripeAddresses;
 use crate::timestamp::Timestamp;
 
 /// Where a control connection stands.
@@ -173,8 +174,7 @@ pub(super) enum Channel {
     },
     /// The driver connects to these addresses, or has (`used`).
     Active {
-        /// One per stripe.
-        to: Vec<SocketAddr>,
+        to: StripeAddresses,
         /// Connections are cached.
         used: bool,
     },

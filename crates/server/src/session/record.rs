@@ -64,7 +64,6 @@ impl Driver {
         let record = TransferRecord {
             start: summary.start,
             elapsed: summary.elapsed,
-            bytes: summary.bytes,
             direction: summary.direction,
             user,
             client: self.ends.peer,
@@ -82,7 +81,7 @@ impl Driver {
             sizing: sizing_name(summary.direction, &settings),
             limiter: summary.limits.limiter.map(limiter_name),
             congestion: summary.limits.congestion,
-            wire: summary.wire,
+            evidence: summary.evidence,
             decision: summary.decision,
             checksum: settings.sum.zip(summary.digest),
             code,

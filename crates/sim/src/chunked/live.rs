@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tune::limiter::judge;
+use tune::judge::judge;
 use tune::streams::chunked::{Chunk, RoundTrip, RoundTrips, Transferred};
 
 use super::{Chunked, Outcome, Part, Start, per_second};

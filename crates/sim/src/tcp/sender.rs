@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::pace::Pace;
+use super::pace::SegmentPacer;
 use super::rtt::Estimator;
 use super::scoreboard::{DUP_THRESH, Delivered, Scoreboard};
 use super::window::Window;
@@ -100,7 +100,7 @@ pub(crate) struct Sender {
     pushed: bool,
     deadline: Option<Duration>,
     last_sent: Duration,
-    pace: Pace,
+    pace: SegmentPacer,
     waiting: Waiting,
     /// Since when `waiting` is accounted for.
     waiting_since: Duration,
@@ -124,7 +124,7 @@ impl Sender {
             pushed: false,
             deadline: None,
             last_sent: Duration::ZERO,
-            pace: Pace::default(),
+            pace: SegmentPacer::default(),
             waiting: Waiting::Application,
             waiting_since: Duration::ZERO,
             stats: SenderStats::default(),

@@ -1,7 +1,7 @@
 //! A GridFTP transfer on the simulated clock, steered by the code that steers real ones.
 //!
 //! A control connection measures the path, `tune::streams` says how many streams to open, they
-//! share the file block by block, and `tune::limiter` judges at the end what held them back. On
+//! share the file block by block, and `tune::judge` tells at the end what held them back. On
 //! every tick the streams are sampled as TCP_INFO would show them; what the policy makes of a sample
 //! is applied before time goes on.
 
@@ -10,7 +10,9 @@ mod live;
 
 use std::time::Duration;
 
-use tune::limiter::{Measured, Role, Verdict};
+use tune::Evidence;
+use tune::judge::Judgement;
+use tune::limiter::Role;
 
 use crate::world::{FlowSpec, FlowStats, Scenario};
 pub(crate) use control::Control;
@@ -113,7 +115,7 @@ pub struct Outcome {
     /// Retransmission timers that ran out.
     pub timeouts: u64,
     /// Limiter, judged from the sender's accounts.
-    pub limited_by: Verdict,
+    pub limited_by: Judgement,
     /// Statistics of each stream, in the order in which they were opened.
     pub flows: Vec<FlowStats>,
 }
@@ -147,10 +149,9 @@ pub fn account(
     elapsed: Duration,
     streams: u32,
     buffer: u64,
-) -> Measured {
+) -> Evidence {
     let longest = |field: fn(&FlowStats) -> Duration| flows.iter().map(field).max();
-    Measured {
-        role: Role::Sender,
+    Evidence {
         bytes,
         elapsed,
         streams: streams.into(),
@@ -165,9 +166,8 @@ pub fn account(
         busy: longest(|f| f.sender.waits.busy).unwrap_or_default(),
         rwnd_limited: longest(|f| f.sender.waits.rwnd_limited).unwrap_or_default(),
         sndbuf_limited: longest(|f| f.sender.waits.sndbuf_limited).unwrap_or_default(),
-        store: Duration::ZERO,
         wire: elapsed * streams,
-        rate_limit: None,
+        ..Evidence::of(Role::Sender)
     }
 }
 

@@ -14,6 +14,7 @@ mod account;
 mod base;
 mod gauge;
 mod grow;
+mod known;
 mod losses;
 mod onset;
 mod pacing;
@@ -31,12 +32,13 @@ use self::gauge::{Gauge, Sight};
 use self::losses::Losses;
 use self::onset::Onset;
 use self::pacing::{HARMLESS, Pacing};
-use self::rest::Rest;
+use self::rest::Rests;
 use self::shrink::Given;
 use self::trial::{Kind, Trial, Why};
-use crate::evidence::{Class, Standing, Trip};
 use crate::limiter::Limiter;
 use crate::look::Look;
+use crate::observation::{Class, Standing, Trip};
+use crate::prior::Prior;
 use units::bytes_in;
 
 /// Bounds of `auto`.
@@ -118,6 +120,10 @@ pub struct Auto {
     /// [`Limits::most`], or what could be opened.
     most: u32,
     streams: u32,
+    /// Earlier knowledge; until the first scene.
+    prior: Option<Prior>,
+    /// The rate that the path is known for, bytes per second; 0: not known.
+    expected: u64,
     gauge: Gauge,
     control: Control,
     trial: Option<Trial>,
@@ -157,39 +163,21 @@ struct Control {
     refused: Vec<String>,
 }
 
-/// When each kind of trial may come again.
-#[derive(Debug)]
-struct Rests {
-    buffer: Rest,
-    slow: Rest,
-    loss: Rest,
-    fewer: Rest,
-    control: Rest,
-    drain: Rest,
-}
-
-impl Default for Rests {
-    fn default() -> Self {
-        Self {
-            buffer: Rest::default(),
-            slow: Rest::default(),
-            loss: Rest::default(),
-            fewer: Rest::default(),
-            control: Rest::default(),
-            // Others come and go.
-            drain: Rest::new(2),
-        }
-    }
-}
-
 /// Less is left to send than moves in this time: nothing is worth a change any more.
 const NEARLY_OVER: Duration = Duration::from_secs(1);
 /// A limit that the user set explains a rate from this part of it on, per cent.
 const ASKED: u64 = 85;
 
 impl Auto {
-    /// Begins with `streams` streams.
+    /// Begins with `streams` streams, and nothing known of the path.
     pub fn new(limits: Limits, streams: u32) -> Self {
+        Self::from_prior(limits, Prior::of_streams(streams))
+    }
+
+    /// Begins with what is known, as far as the limits let it: with so many streams (one, if that is not
+    /// known), which are there or being opened already; the first decisions are for the congestion
+    /// control and the pace.
+    pub fn from_prior(limits: Limits, prior: Prior) -> Self {
         let least = limits.least.max(1);
         let most = limits.most.max(least);
         Self {
@@ -199,7 +187,9 @@ impl Auto {
                 ..limits
             },
             most,
-            streams: streams.clamp(least, most),
+            streams: prior.streams.unwrap_or(1).clamp(least, most),
+            expected: prior.rate.unwrap_or_default(),
+            prior: Some(prior),
             gauge: Gauge::default(),
             control: Control::default(),
             trial: None,
@@ -237,6 +227,7 @@ impl Auto {
             // What was taken for others' queue was the way.
             self.others = None;
         }
+        self.begin_as_known(scene, &mut decisions);
         self.note_room(scene);
         self.watch_drain(scene, &mut decisions);
         self.watch_onset(scene, &mut decisions);
@@ -273,8 +264,11 @@ impl Auto {
             self.void(sight, decisions);
         } else if self.trial.is_some() {
             self.judge(scene, sight, decisions);
-        } else if scene.opening == 0 && !nearly_over(scene, sight.rate, sight.trip) {
-            self.act(scene, sight, decisions);
+        } else if scene.opening == 0 {
+            let rate = self.rate_to_come(sight.rate, scene.looks);
+            if !nearly_over(scene, rate, sight.trip) {
+                self.act(scene, sight, decisions);
+            }
         }
         self.last_rate = sight.rate;
         if decisions.is_empty() && self.standing.on_class(sight.at, sight.class) {

@@ -112,7 +112,7 @@ impl<'a> FileCopy<'a> {
             }
         };
         if way == Way::Pass {
-            self.meter.report(attempt.report.bytes);
+            self.meter.report(attempt.report.evidence.bytes);
         }
         if begun.stores_there() {
             self.meter.confirm();
@@ -338,7 +338,7 @@ fn measured(way: Way, attempt: Attempt, started: Instant) -> Option<Measured> {
         Way::Store | Way::Relay => Some(Measured::sent(attempt)),
         Way::Pass => Some(Measured {
             seen: Seen::Between(why::Between {
-                bytes: attempt.report.bytes,
+                bytes: attempt.report.evidence.bytes,
                 elapsed: started.elapsed(),
                 streams: attempt.streams,
                 markers: attempt.extended,

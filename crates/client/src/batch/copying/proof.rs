@@ -65,7 +65,7 @@ impl FileCopy<'_> {
         check: Check,
         moved: &Moved,
     ) -> Result<String, Failure> {
-        let sent = moved.report.as_ref().map(|report| report.bytes);
+        let sent = moved.report.as_ref().map(|report| report.evidence.bytes);
         let sent = sent.map(|bytes| begun.receiving.have().bytes().max(bytes));
         let known = begun.span.size.or(sent.filter(|_| begun.reads_here()));
         let to = &mut *sessions.to;

@@ -67,7 +67,8 @@ pub(crate) fn inside(a: &Location, b: &Location) -> bool {
 }
 
 fn same_server(a: &Server, b: &Server) -> bool {
-    a.host.eq_ignore_ascii_case(&b.host) && a.port == b.port && a.user == b.user
+    let account = |server: &Server| server.credential.account();
+    a.host.eq_ignore_ascii_case(&b.host) && a.port == b.port && account(a) == account(b)
 }
 
 /// Components without `.`, `..` and empty ones.

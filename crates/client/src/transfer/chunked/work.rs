@@ -37,7 +37,7 @@ pub(super) struct Seen {
 
 /// A piece, and what the tuner decided for it, if it is the first of its chunk.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Order {
+pub(super) struct Assignment {
     /// To be moved.
     pub(super) piece: Piece,
     /// Streams of the new chunk, over all sessions, and why.
@@ -105,7 +105,7 @@ impl Work {
     }
 
     /// The next piece for session number `session`; `None`: nothing is left.
-    pub(super) fn next(&mut self, session: u32, seen: Seen) -> Option<Order> {
+    pub(super) fn next(&mut self, session: u32, seen: Seen) -> Option<Assignment> {
         let gap = self.missing.iter().next()?;
         let sessions = self.sessions;
         let mut decided = None;
@@ -145,7 +145,7 @@ impl Work {
             chunk: number,
         };
         self.missing.remove(piece.range.start, piece.range.end);
-        Some(Order { piece, decided })
+        Some(Assignment { piece, decided })
     }
 
     /// Asks the tuner for the next chunk.

@@ -30,7 +30,10 @@ async fn whole_only_when_the_server_says_so() {
     .await;
     let memory = sink();
     let attempt = fetch(&mut session, &memory, &spec()).await.unwrap();
-    assert_eq!((attempt.report.bytes, attempt.extended), (5, false));
+    assert_eq!(
+        (attempt.report.evidence.bytes, attempt.extended),
+        (5, false)
+    );
     assert_eq!(memory.take(), b"hello");
     let failure = fetch(&mut session, &memory, &spec()).await.unwrap_err();
     assert_eq!((failure.exit, failure.transient), (Exit::Unreachable, true));

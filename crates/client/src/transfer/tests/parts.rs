@@ -17,7 +17,7 @@ async fn resume_goes_on_after_what_is_there() {
     spec.size = Some(5);
     spec.have.insert(0, 3);
     let attempt = fetch(&mut session, &memory, &spec).await.unwrap();
-    assert_eq!(attempt.report.bytes, 2);
+    assert_eq!(attempt.report.evidence.bytes, 2);
     assert_eq!(memory.take(), b"hello");
     fake.finish().await;
 }
@@ -36,7 +36,7 @@ async fn a_server_without_rest_starts_over() {
     spec.size = Some(5);
     spec.have.insert(0, 3);
     let attempt = fetch(&mut session, &memory, &spec).await.unwrap();
-    assert_eq!(attempt.report.bytes, 5);
+    assert_eq!(attempt.report.evidence.bytes, 5);
     assert_eq!(memory.take(), b"hello");
     fake.finish().await;
 }
@@ -56,7 +56,7 @@ async fn a_part_by_rest_stops_where_it_ends() {
     spec.size = Some(1000);
     spec.part = Some((10, 1000));
     let attempt = fetch(&mut session, &memory, &spec).await.unwrap();
-    assert_eq!(attempt.report.bytes, 1000);
+    assert_eq!(attempt.report.evidence.bytes, 1000);
     assert_eq!(memory.take(), vec![7; 1000]);
     assert!(session.is_usable());
     session.delete(b"/g").await.unwrap();
@@ -79,7 +79,7 @@ async fn a_part_is_whole_also_when_the_server_says_no_last_word() {
     let control = Arc::new(Control::new());
     let sink = Arc::new(memory.clone());
     let attempt = get(&mut session, b"/f", sink, &spec, &control).await;
-    assert_eq!(attempt.unwrap().report.bytes, 99_999);
+    assert_eq!(attempt.unwrap().report.evidence.bytes, 99_999);
     assert_eq!(control.bytes(), 99_999);
     assert_eq!(memory.take(), vec![7; 99_999]);
     // Whatever it says later would be taken for the answer to another command.

@@ -1,7 +1,7 @@
-//! One TCP connection of a DRS channel: what the protocol says, put through a socket that never
+//! One TCP connection of a DRS channel: what the protocol says, put through a transport that never
 //! blocks.
 
-use std::io::{self, Read};
+use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use rustix::event::PollFlags;
 use socket2::Socket;
 
 use crate::os::wake;
+use crate::transport::DataTransport;
 
 /// Most bytes read at one time, so that a peer that sends without end does not hold the sizing
 /// thread; what is left wakes it again.
@@ -32,8 +33,10 @@ pub(super) enum Gone {
 /// A connected socket and the protocol on it.
 #[derive(Debug)]
 pub(super) struct Wire {
-    socket: Socket,
+    transport: DataTransport,
     channel: Channel,
+    /// The handshake waits for this; `None`: it is over.
+    handshake: Option<PollFlags>,
     /// A message came, and not only the greeting.
     heard: bool,
 }
@@ -44,21 +47,23 @@ impl Wire {
         socket.set_nonblocking(true)?;
         // A message is a round trip's measure: it may not wait for the one before.
         socket.set_tcp_nodelay(true)?;
-        let heard = false;
+        let transport = DataTransport::clear(socket);
+        let handshake = transport.handshake()?;
         Ok(Self {
-            socket,
+            transport,
             channel,
-            heard,
+            handshake,
+            heard: false,
         })
     }
 
     /// Descriptor to wait for.
     pub(super) fn watch(&self) -> (BorrowedFd<'_>, PollFlags) {
-        let mut events = PollFlags::IN;
-        if !self.channel.unsent().is_empty() {
+        let mut events = self.handshake.unwrap_or(PollFlags::IN);
+        if self.handshake.is_none() && !self.channel.unsent().is_empty() {
             events |= PollFlags::OUT;
         }
-        (self.socket.as_fd(), events)
+        (self.transport.socket().as_fd(), events)
     }
 
     /// Whether the nonce was said, by this end or to it.
@@ -75,7 +80,7 @@ impl Wire {
     pub(super) fn is_closed(&self) -> bool {
         let closed = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
         !matches!(
-            wake::wait([(self.socket.as_fd(), closed)], Duration::ZERO),
+            wake::wait([(self.transport.socket().as_fd(), closed)], Duration::ZERO),
             Ok([false])
         )
     }
@@ -83,8 +88,14 @@ impl Wire {
     /// Reads what is there and sends what waits.
     pub(super) fn exchange(&mut self, now: Duration) -> Result<Vec<Event>, Gone> {
         let mut events = Vec::new();
+        if self.handshake.is_some() {
+            self.handshake = self.transport.handshake()?;
+        }
+        if self.handshake.is_some() {
+            return Ok(events);
+        }
         let mut gulp = [0; GULP];
-        match self.socket.read(&mut gulp) {
+        match self.transport.recv(&mut gulp) {
             Ok(0) => return Err(Gone::Closed),
             Ok(count) => {
                 let bytes = gulp.get(..count).unwrap_or_default();
@@ -119,10 +130,10 @@ impl Wire {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        while !self.channel.unsent().is_empty() {
+        while self.handshake.is_none() && !self.channel.unsent().is_empty() {
             // A peer that is gone is an error here and no signal.
             let unsent = self.channel.unsent();
-            match self.socket.send_with_flags(unsent, libc::MSG_NOSIGNAL) {
+            match self.transport.send(&[IoSlice::new(unsent)], false) {
                 Ok(count) => self.channel.sent(count),
                 Err(error) if is_transient(&error) => break,
                 Err(error) => return Err(error),

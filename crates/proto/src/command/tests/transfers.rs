@@ -60,7 +60,7 @@ fn addresses() {
     assert_eq!(ok("EPRT |2|::1|99|"), Command::Eprt(v6));
     assert_eq!(
         ok("SPOR 127,0,0,1,1,0  |2|::1|99|"),
-        Command::Spor(vec![v4, v6])
+        Command::Spor(StripeAddresses::new(vec![v4, v6]).unwrap())
     );
     assert_eq!(ok("EPSV"), Command::Epsv(EpsvArg::Any));
     assert_eq!(ok("EPSV 2"), Command::Epsv(EpsvArg::Family(Family::V6)));

@@ -38,6 +38,7 @@ pub(crate) fn play(text: &str) -> Result<String, String> {
         max_idle_seconds: 7200,
         sizing: Sizing::Auto,
         foreign_data_addresses: false,
+        mechanisms: std::sync::Arc::default(),
     };
     let mut tree = Tree::new();
     let mut out = String::new();

@@ -21,6 +21,7 @@ use proto::server::{
 };
 use proto::timestamp::Timestamp;
 use tempfile::TempDir;
+use tune::Evidence;
 
 use super::*;
 
@@ -177,7 +178,10 @@ impl Session {
             .filter(|_| start == 0)
             .map(|algorithm| digest(algorithm, content));
         let report = Report {
-            bytes: content.len() as u64,
+            evidence: Evidence {
+                bytes: content.len() as u64,
+                ..Evidence::default()
+            },
             stored,
             digest,
             ..Report::default()

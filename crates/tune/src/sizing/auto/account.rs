@@ -6,10 +6,10 @@ use units::{bytes_in, show};
 
 use super::super::advice::{self, Advice, Path};
 use super::super::caps::Caps;
-use crate::evidence::{Trip, Verdict};
 use crate::limiter::Limiter;
 use crate::look::Look;
 use crate::look::carried;
+use crate::observation::{Trip, Verdict};
 
 /// A limit is worth a remark from this part of the time on: one in so many.
 const PART: u32 = 5;

@@ -9,8 +9,8 @@ use units::{bytes_in, bytes_per_second, show};
 use super::super::Change;
 use super::Action;
 use super::imposed::Imposed;
-use crate::evidence::{Class, Trip, is_backed_up};
 use crate::look::Look;
+use crate::observation::{Class, Trip, is_backed_up};
 
 /// A reader behind for less than this is busy, not slow; its rate is a mean over as much.
 const SLOW: Duration = Duration::from_secs(1);

@@ -10,8 +10,8 @@ use super::super::caps::Caps;
 use super::backlog::Backlog;
 use super::clamp::Clamp;
 use super::{Action, Setting};
-use crate::evidence::{Class, Meter, Trip, fills_window, is_backed_up};
 use crate::look::Look;
+use crate::observation::{Class, Meter, Trip, fills_window, is_backed_up};
 
 /// A kernel that goes on shrinking the buffer is left alone after so many repairs.
 const REPAIRS: u32 = 4;

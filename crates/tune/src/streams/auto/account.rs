@@ -7,9 +7,9 @@ use units::show;
 use super::Verdict;
 use super::gauge::Sight;
 use crate::congestion::bears_loss;
-use crate::evidence::Class;
 use crate::limiter::Limiter;
 use crate::look::Look;
+use crate::observation::Class;
 
 /// Limit, as it is accounted for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

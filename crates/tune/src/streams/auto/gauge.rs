@@ -7,9 +7,9 @@ use units::bytes_per_second;
 
 use super::Scene;
 use super::base::Base;
-use crate::evidence::{Class, Tally, Trip, Verdict};
 use crate::limiter::Role;
 use crate::look::{Look, StreamId};
+use crate::observation::{Class, Tally, Trip, Verdict};
 
 /// Differences over less are chance.
 const SHORTEST: Duration = Duration::from_millis(100);

@@ -10,7 +10,7 @@ use super::onset;
 use super::trial::{Kind, LARGE, Outcome, Why};
 use super::{Auto, Decision, Scene, Step, is_asked, nearly_over};
 use crate::congestion::{against_loss, bears_loss};
-use crate::evidence::{Class, Trip};
+use crate::observation::{Class, Trip};
 
 /// Initial pause after a trial without gain.
 const PAUSE: Duration = Duration::from_secs(10);
@@ -231,7 +231,8 @@ impl Auto {
         // No slow start has overrun a queue: what is lost from now on counts.
         self.losses.count_from(mark);
         let before = onset::allowed(scene.looks, trip);
-        let vain = is_asked(scene, before) || nearly_over(scene, before, trip);
+        let soon = self.rate_to_come(before, scene.looks);
+        let vain = is_asked(scene, before) || nearly_over(scene, soon, trip);
         if vain || self.is_paced() || self.trial.is_some() {
             return;
         }

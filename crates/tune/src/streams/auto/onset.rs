@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::gauge::Mark;
 use super::pacing::HARMLESS;
-use crate::evidence::Trip;
 use crate::look::{Look, StreamId};
+use crate::observation::Trip;
 
 /// Losses that are apart: on another stream, or a round trip later.
 const EVENTS: u32 = 3;

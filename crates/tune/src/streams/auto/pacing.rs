@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use super::gauge::Sight;
-use crate::evidence::Trip;
+use crate::observation::Trip;
 
 /// Part of the path's rate that is sent while the queue is drained.
 const DRAIN: f64 = 0.75;

@@ -10,7 +10,7 @@ use super::pacing::Pacing;
 use super::trial::{Kind, Outcome};
 use super::{Auto, Decision, Scene, Step};
 use crate::congestion::bears_loss;
-use crate::evidence::Class;
+use crate::observation::Class;
 
 /// A trial takes about two seconds; it must be worth it.
 const WORTH: Duration = Duration::from_secs(5);

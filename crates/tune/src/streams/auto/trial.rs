@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::gauge::{Mark, Sight};
-use crate::evidence::Class;
+use crate::observation::Class;
 
 /// Why there are to be more streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -41,7 +41,10 @@ impl Lane for Fake {
             unpoisoned(&spec.marked).insert(0, 2 * bytes);
             Ok(Attempt {
                 report: Report {
-                    bytes,
+                    evidence: tune::Evidence {
+                        bytes,
+                        ..tune::Evidence::default()
+                    },
                     ..Report::default()
                 },
                 extended: true,
@@ -89,7 +92,7 @@ async fn moved(other: Other) -> (u64, u64, RangeSet) {
     let first = Box::new(Fake(Some(other)));
     let limit = Duration::from_secs(60);
     let ended = tokio::time::timeout(limit, crew.run(first, true)).await;
-    let bytes = ended.unwrap().unwrap().report.bytes;
+    let bytes = ended.unwrap().unwrap().report.evidence.bytes;
     let marked = unpoisoned(&spec.marked).clone();
     // Every chunk ended well.
     assert_eq!(spec.said.confirmed(), missing_at_first());

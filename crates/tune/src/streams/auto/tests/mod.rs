@@ -1,6 +1,7 @@
 //! Scripted paths for each rule, to act and not to act.
 
 mod growing;
+mod known;
 mod properties;
 mod queueing;
 
@@ -85,8 +86,13 @@ struct World {
 
 impl World {
     fn new(limits: Limits, streams: u32) -> Self {
+        Self::with(Auto::new(limits, streams), streams)
+    }
+
+    /// With `streams` streams there.
+    fn with(auto: Auto, streams: u32) -> Self {
         Self {
-            auto: Auto::new(limits, streams),
+            auto,
             at: Duration::ZERO,
             streams,
             control: "cubic".to_owned(),
