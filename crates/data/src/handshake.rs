@@ -18,7 +18,7 @@ use crate::error::DataError;
 use crate::os::sockopt::{self, Buffer};
 use proto::sizing::Buffers;
 
-/// Sets what was pinned, and for a [scheme of the papers](Sizing::needs_peer) what lets the
+/// Sets what was pinned, and for a [scheme of the papers](proto::sizing::Sizing::needs_peer) what lets the
 /// window grow later, before connecting or listening.
 pub(crate) fn before(socket: &Socket, buffers: Buffers) -> Result<(), DataError> {
     pin_buffers(socket, buffers.send, buffers.receive)?;

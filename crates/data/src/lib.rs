@@ -5,7 +5,7 @@
 //!
 //! How a transfer is laid out: [`channel`] says where connections come from, `transfer` holds what
 //! the streams of one transfer share (stop, stall clock, rate, statistics), `wire` is one stream
-//! at work, `transport` what its bytes go through, [`send`] and [`recv`] are the two loops, and `sum` is the checksum beside them.
+//! at work, [`transport`] what its bytes go through, [`send`] and [`recv`] are the two loops, and `sum` is the checksum beside them.
 
 #![deny(unsafe_code)]
 
@@ -39,5 +39,5 @@ pub mod store;
 pub mod stream;
 mod sum;
 mod transfer;
-mod transport;
+pub mod transport;
 mod wire;

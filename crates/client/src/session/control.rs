@@ -4,12 +4,11 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use data::transport::ControlTransport;
 use proto::client::TelnetEscape;
 use proto::command::Command;
 use proto::reply::{Reply, ReplyReader};
 use socket2::{SockRef, TcpKeepalive};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::location::Server;
@@ -36,7 +35,7 @@ const KEEPALIVE_EVERY: Duration = Duration::from_secs(20);
 /// One control connection.
 #[derive(Debug)]
 pub(crate) struct ControlChannel {
-    stream: TcpStream,
+    transport: ControlTransport,
     reader: ReplyReader,
     ready: VecDeque<Reply>,
     name: String,
@@ -73,10 +72,10 @@ impl ControlChannel {
         let mut refused = true;
         for address in resolve(server, &name, patience).await? {
             let start = Instant::now();
-            match timeout(patience, TcpStream::connect(address)).await {
-                Ok(Ok(stream)) => {
+            match timeout(patience, ControlTransport::connect(address)).await {
+                Ok(Ok(transport)) => {
                     let handshake = start.elapsed();
-                    return Ok((Self::over(stream, name, patience)?, handshake));
+                    return Ok((Self::over(transport, name, patience)?, handshake));
                 }
                 Ok(Err(error)) => {
                     refused &= error.kind() == std::io::ErrorKind::ConnectionRefused;
@@ -100,20 +99,23 @@ impl ControlChannel {
         })
     }
 
-    fn over(stream: TcpStream, name: String, patience: Duration) -> Result<Self, Failure> {
+    fn over(
+        transport: ControlTransport,
+        name: String,
+        patience: Duration,
+    ) -> Result<Self, Failure> {
         let broken =
             |error: std::io::Error| unreachable(format!("lost {name} at once: {error}; try again"));
-        let peer = stream.peer_addr().map_err(broken)?;
-        let local = stream.local_addr().map_err(broken)?;
-        stream.set_nodelay(true).map_err(broken)?;
+        let peer = transport.peer_addr().map_err(broken)?;
+        let local = transport.local_addr().map_err(broken)?;
+        let socket = SockRef::from(&transport);
+        socket.set_tcp_nodelay(true).map_err(broken)?;
         let keepalive = TcpKeepalive::new()
             .with_time(KEEPALIVE_AFTER)
             .with_interval(KEEPALIVE_EVERY);
-        SockRef::from(&stream)
-            .set_tcp_keepalive(&keepalive)
-            .map_err(broken)?;
+        socket.set_tcp_keepalive(&keepalive).map_err(broken)?;
         Ok(Self {
-            stream,
+            transport,
             reader: ReplyReader::expecting_greeting(),
             ready: VecDeque::new(),
             name,
@@ -151,9 +153,9 @@ impl ControlChannel {
         self.patience
     }
 
-    /// The socket, for the kernel's view of it.
-    pub(crate) fn socket(&self) -> &TcpStream {
-        &self.stream
+    /// What its bytes go through, for the kernel's view of it.
+    pub(crate) fn transport(&self) -> &ControlTransport {
+        &self.transport
     }
 
     /// From here on a byte 255 goes out as the server takes it.
@@ -214,7 +216,7 @@ impl ControlChannel {
     pub(crate) async fn leave(&mut self) {
         if !self.lost && self.write_line(Command::Quit.encode()).await.is_ok() {
             // Nothing can be done about a connection that breaks now.
-            let _ = self.stream.shutdown().await;
+            let _ = self.transport.shutdown().await;
         }
         self.lost = true;
     }
@@ -269,7 +271,7 @@ impl ControlChannel {
             escaped = text.iter().flat_map(twice).collect();
             text = &escaped;
         }
-        match timeout(self.patience, self.stream.write_all(text)).await {
+        match timeout(self.patience, self.transport.write_all(text)).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(self.broken(&error.to_string())),
             Err(_) => Err(self.silent()),
@@ -309,7 +311,7 @@ impl ControlChannel {
                 let farewell = self.farewell.clone();
                 return Err(self.gone(farewell.as_deref().unwrap_or("it was given up before")));
             }
-            match self.stream.read(&mut buffer).await {
+            match self.transport.read(&mut buffer).await {
                 Ok(0) => return Err(self.broken("the server closed it")),
                 Ok(n) => self.take(&buffer[..n])?,
                 Err(error) => return Err(self.broken(&error.to_string())),

@@ -189,7 +189,7 @@ impl Session {
     /// Round-trip time of the control connection, for the choice of streams: the smallest that
     /// the kernel saw, at most what the TCP handshake took.
     pub fn rtt(&self) -> Duration {
-        let kernel = tcp_info::tcp_info(self.control.socket().as_fd())
+        let kernel = tcp_info::tcp_info(self.control.transport().as_fd())
             .map(|info| Duration::from_micros(u64::from(info.min_rtt_us)))
             .unwrap_or_default();
         if kernel.is_zero() {

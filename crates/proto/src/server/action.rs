@@ -304,7 +304,7 @@ pub enum Outcome {
     Progress(Progress),
     /// Of [`Action::ListenDrs`].
     DrsListening(Result<DrsAddress, FileError>),
-    /// This server, receiving with [`crate::sizing::Sizing::Drs1`](crate::sizing::Sizing::Drs1), has buffers of this size now, bytes (126).
+    /// This server, receiving with [`crate::sizing::Sizing::Drs1`], has buffers of this size now, bytes (126).
     Resized(u64),
     /// The transfer ended.
     Transferred(Result<TransferDone, TransferError>),

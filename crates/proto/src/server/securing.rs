@@ -1,7 +1,7 @@
 //! AUTH, ADAT, CCC and protected commands (RFC 2228): the security exchange before a login.
 //!
 //! A mechanism that the driver does not offer is refused. For one that it offers, the session says what
-//! comes next, and the driver computes it: [`Action::Secure`] asks, [`Outcome::Security`] answers.
+//! comes next, and the driver computes it: [`Action::Secure`] asks, [`super::Outcome::Security`] answers.
 //!
 //! What travels in the clear is never taken for secured. The driver begins no exchange when it has
 //! read more than AUTH ([`SecurityFailure::ReadAhead`]): somebody on the way may have put it there
