@@ -153,7 +153,7 @@ impl ControlChannel {
         self.patience
     }
 
-    /// What its bytes go through, for the kernel's view of it.
+    /// The transport that its bytes go through, for the kernel's view of it.
     pub(crate) fn transport(&self) -> &ControlTransport {
         &self.transport
     }
