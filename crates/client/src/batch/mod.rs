@@ -11,6 +11,7 @@ use proto::listing::RemoteEntry;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
+use crate::answers::Facts;
 use crate::credentials::ignored_netrc;
 use crate::location::{Location, StorageId};
 use crate::partial::Partial;
@@ -18,7 +19,6 @@ use crate::retry::Retries;
 use crate::storage::Access;
 use crate::storage::contract::Storage;
 use crate::trace::Trace;
-use crate::tree::Facts;
 use crate::{CopyOptions, Event, Exit, Failure, Observer, Summary};
 
 mod copying;
