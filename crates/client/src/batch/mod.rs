@@ -292,8 +292,9 @@ fn check(
     if pipes == 1 && *destination == Location::Pipe {
         return usage("standard input to standard output needs no copy");
     }
-    let remote = |at: &Location| matches!(at, Location::Remote { .. });
-    if options.transfer.rate.is_some() && remote(destination) && sources.iter().any(remote) {
+    let passes =
+        |at: &Location| matches!(at, Location::Remote { server, .. } if server.scheme.is_ftp());
+    if options.transfer.rate.is_some() && passes(destination) && sources.iter().any(passes) {
         return usage(
             "--limit-rate cannot be kept between two servers, because the bytes do not pass this \
              machine: leave it out, or copy by way of this machine",
