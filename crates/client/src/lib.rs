@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod answers;
 mod api;
 mod batch;
 mod credentials;

@@ -38,6 +38,11 @@ pub enum Scheme {
 }
 
 impl Scheme {
+    /// Two such servers move files between them, and the bytes do not pass this machine.
+    pub(crate) const fn is_ftp(self) -> bool {
+        matches!(self, Self::Ftp | Self::Gsiftp)
+    }
+
     /// The name before the colon.
     pub const fn name(self) -> &'static str {
         match self {

@@ -3,15 +3,13 @@
 //! Names that a server lists are hostile until checked: a name with `/` or a `..` would lead out of
 //! the destination.
 
-use std::fs;
 use std::sync::Arc;
 
 use proto::listing::{Kind, RemoteEntry};
-use proto::timestamp::Timestamp;
 
-use crate::partial::modified;
+use crate::answers::{Facts, Marked};
 use crate::session::shown;
-use crate::storage::contract::{Marked, Storage};
+use crate::storage::contract::Storage;
 use crate::{Exit, Failure, Links};
 
 mod links;
@@ -23,33 +21,6 @@ pub(crate) const MAX_DEPTH: usize = 128;
 
 /// Most entries of a tree, files and directories: a copy's plan holds them all, some 200 bytes for each.
 const MAX_ENTRIES: usize = 5_000_000;
-
-/// Facts known of a source file before it is moved.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Facts {
-    /// Bytes.
-    pub(crate) size: Option<u64>,
-    /// Modification time.
-    pub(crate) modified: Option<Timestamp>,
-}
-
-impl Facts {
-    /// Of an entry of a listing.
-    pub(crate) fn of(entry: &RemoteEntry) -> Self {
-        Self {
-            size: entry.size,
-            modified: entry.modified,
-        }
-    }
-
-    /// Of a local file.
-    pub(crate) fn of_local(meta: &fs::Metadata) -> Self {
-        Self {
-            size: Some(meta.len()),
-            modified: modified(meta),
-        }
-    }
-}
 
 /// A tree's content. Paths are relative to its top, components separated by `/`.
 #[derive(Debug, Default)]

@@ -7,12 +7,13 @@ use data::store::durability::SyncPolicy;
 use data::store::file::FileSource;
 use proto::checksum::Algorithm;
 
+use crate::answers::Visit;
 use crate::batch::plan::make_with_parents;
 use crate::location::{Location, Server, StorageId};
 use crate::partial::{local, nameless_partial};
 use crate::session::{Opening, shown};
 use crate::storage::Access;
-use crate::storage::contract::{Storage, Visit};
+use crate::storage::contract::Storage;
 use crate::verify::sum_local;
 use crate::{Exit, Failure, RemoteEntry, RemoteOptions};
 

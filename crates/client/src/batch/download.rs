@@ -14,11 +14,11 @@ use super::keep::Standing;
 use super::resume::{Leftover, is_all, usable};
 use super::sums::End;
 use super::{Context, Item, disk};
+use crate::answers::Facts;
 use crate::journal::{self, Identity, State};
 use crate::partial::{Partial, Target, local};
 use crate::storage::contract::{Opened, Sums};
 use crate::transfer::Confirmation;
-use crate::tree::Facts;
 use crate::verify::{Check, sum_local};
 use crate::{Exit, Failure};
 

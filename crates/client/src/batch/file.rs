@@ -6,9 +6,9 @@ use super::copying::FileCopy;
 use super::meter::FileMeter;
 use super::plan::Item;
 use super::{Context, Outcome};
+use crate::answers::Facts;
 use crate::location::Location;
 use crate::retry::Retries;
-use crate::tree::Facts;
 use crate::{Event, Exit, Failure};
 
 /// Copies one file. A failure comes with the bytes that were moved in vain. With `--wait`, each look at

@@ -11,6 +11,7 @@ use proto::listing::RemoteEntry;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
+use crate::answers::Facts;
 use crate::credentials::ignored_netrc;
 use crate::location::{Location, StorageId};
 use crate::partial::Partial;
@@ -18,7 +19,6 @@ use crate::retry::Retries;
 use crate::storage::Access;
 use crate::storage::contract::Storage;
 use crate::trace::Trace;
-use crate::tree::Facts;
 use crate::{CopyOptions, Event, Exit, Failure, Observer, Summary};
 
 mod copying;
@@ -292,8 +292,9 @@ fn check(
     if pipes == 1 && *destination == Location::Pipe {
         return usage("standard input to standard output needs no copy");
     }
-    let remote = |at: &Location| matches!(at, Location::Remote { .. });
-    if options.transfer.rate.is_some() && remote(destination) && sources.iter().any(remote) {
+    let passes =
+        |at: &Location| matches!(at, Location::Remote { server, .. } if server.scheme.is_ftp());
+    if options.transfer.rate.is_some() && passes(destination) && sources.iter().any(passes) {
         return usage(
             "--limit-rate cannot be kept between two servers, because the bytes do not pass this \
              machine: leave it out, or copy by way of this machine",

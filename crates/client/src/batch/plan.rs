@@ -12,10 +12,11 @@
 
 use proto::path::MAX_NAME;
 
+use crate::answers::Facts;
 use crate::batch::Context;
 use crate::location::Location;
 use crate::partial::is_unfinished;
-use crate::tree::{Facts, Tree, check_name, check_sendable, join};
+use crate::tree::{Tree, check_name, check_sendable, join};
 use crate::{Event, Exit, Failure};
 
 mod conflicts;

@@ -14,9 +14,9 @@ use super::request::Span;
 use super::sums::End;
 use super::upload::{Finish, Upload};
 use super::{Context, Item};
+use crate::answers::Facts;
 use crate::journal::{Identity, Journal, State};
 use crate::storage::contract::{Opened, Storage, Sums};
-use crate::tree::Facts;
 use crate::verify::Check;
 use crate::{Exit, Failure};
 

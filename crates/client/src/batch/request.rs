@@ -9,9 +9,9 @@ use tune::streams::chunked::{Mode, Parameters};
 use tune::streams::prior;
 
 use super::Context;
+use crate::answers::Facts;
 use crate::storage::contract::{Capabilities, Storage};
 use crate::transfer::{Chunks, TransferSpec};
-use crate::tree::Facts;
 use crate::{CopyOptions, Exit, Failure, ModeChoice, Parallelism};
 
 /// The bytes of the source that are copied.

@@ -13,9 +13,9 @@ use proto::ranges::{ByteRange, RangeSet};
 use super::Context;
 use super::prove::prove;
 use super::sums::{End, agree, partial_algorithm, spots_agree};
+use crate::answers::Facts;
 use crate::journal::{self, Identity, Place};
 use crate::storage::contract::Sums;
-use crate::tree::Facts;
 use crate::verify::Check;
 use crate::{Failure, Verify};
 

@@ -8,13 +8,13 @@ use proto::ranges::RangeSet;
 
 use super::keep::Standing;
 use super::{Context, Item};
+use crate::answers::Facts;
 use crate::journal;
 use crate::location::StorageId;
 use crate::own::Stand;
 use crate::partial::{own_remote, partial_path, state_journal};
 use crate::storage::contract::{Storage, Sums};
 use crate::transfer::Confirmation;
-use crate::tree::Facts;
 use crate::{Exit, Failure};
 
 mod naming;

@@ -6,7 +6,7 @@ use proto::timestamp::Timestamp;
 
 use super::replies::{self, Cause, cause};
 use super::{Session, shown};
-use crate::storage::contract::{NotRenamed, Refused};
+use crate::answers::{NotRenamed, Refused};
 use crate::{Exit, Failure};
 
 impl Session {

@@ -9,7 +9,7 @@ use proto::reply::Reply;
 
 use super::replies::{self, Cause, cause};
 use super::{Session, shown};
-use crate::storage::contract::Marked;
+use crate::answers::Marked;
 use crate::{Exit, Failure};
 
 /// How much is asked to find links.

@@ -16,7 +16,7 @@ use tune::Prior;
 
 use super::replies::{self, Cause, cause};
 use super::{Session, shown};
-use crate::storage::contract::Visit;
+use crate::answers::Visit;
 use crate::transfer::exchange::{Exchange, LocalEnd};
 use crate::transfer::prepare::{Ends, Prepared};
 use crate::transfer::told::Told;

@@ -2,7 +2,6 @@
 
 use std::any::Any;
 use std::fmt::Debug;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,9 +12,9 @@ use proto::checksum::Algorithm;
 use proto::listing::RemoteEntry;
 use proto::timestamp::Timestamp;
 
+use crate::answers::{Facts, Marked, NotRenamed, Visit};
 use crate::partial::Target;
 use crate::transfer::{Attempt, TransferSpec};
-use crate::tree::Facts;
 use crate::{Exit, Failure};
 
 /// Abilities of a storage, which choose how a file is copied; never whether it is copied right.
@@ -93,41 +92,6 @@ pub(crate) enum Question<'a> {
     Facts(&'a [u8]),
 }
 
-/// An entry of a directory, of which is known whether it is a link as far as the storage tells.
-#[derive(Debug, Clone)]
-pub(crate) struct Marked {
-    pub(crate) entry: RemoteEntry,
-    /// A directory is one, and not a link to one.
-    pub(crate) certain: bool,
-}
-
-/// Why a file did not get its name.
-#[derive(Debug)]
-pub(crate) struct NotRenamed {
-    pub(crate) failure: Failure,
-    pub(crate) refused: Refused,
-}
-
-/// Which half of a renaming was refused. Only a refused new name says anything of that name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refused {
-    /// For the old name, or for renaming at all (RNFR). Also what was lost before an answer.
-    Source,
-    /// For the new name (RNTO), for a reason that may be that it is taken.
-    TakenPerhaps,
-    /// For the new name, for a reason of its own: rights, room, a missing directory.
-    Target,
-}
-
-impl From<Failure> for NotRenamed {
-    fn from(failure: Failure) -> Self {
-        Self {
-            failure,
-            refused: Refused::Source,
-        }
-    }
-}
-
 /// A file that this process has opened to read it.
 #[derive(Debug, Clone)]
 pub(crate) struct Opened {
@@ -135,9 +99,6 @@ pub(crate) struct Opened {
     /// Of regular files, which can be read again; `None` of pipes.
     pub(crate) facts: Option<Facts>,
 }
-
-/// Takes entries one by one; breaks when it has enough.
-pub(crate) type Visit<'v> = dyn FnMut(RemoteEntry) -> ControlFlow<()> + Send + 'v;
 
 /// One session with a storage: this machine, a server. Paths are bytes, as the storage has
 /// them. After a transient failure the session is to be dropped.

@@ -19,11 +19,11 @@ use proto::checksum::Algorithm;
 use proto::listing::{Kind, RemoteEntry};
 use proto::timestamp::Timestamp;
 
-use super::contract::{Capabilities, Marked, NotRenamed, Opened, Storage, Sums};
+use super::contract::{Capabilities, Opened, Storage, Sums};
 use super::within;
+use crate::answers::{Facts, Marked, NotRenamed};
 use crate::partial::{Target, local, modified};
 use crate::transfer::{Attempt, TransferSpec};
-use crate::tree::Facts;
 use crate::verify::sum_local;
 use crate::{Exit, Failure};
 

@@ -11,9 +11,8 @@ use proto::command::Command;
 use proto::listing::RemoteEntry;
 use proto::timestamp::Timestamp;
 
-use super::contract::{
-    Capabilities, Marked, NotRenamed, Question, Storage, Sums, ThirdParty, Visit,
-};
+use super::contract::{Capabilities, Question, Storage, Sums, ThirdParty};
+use crate::answers::{Marked, NotRenamed, Visit};
 use crate::remove::remove_tree;
 use crate::session::Session;
 use crate::session::links::Scrutiny;

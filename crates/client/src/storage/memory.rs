@@ -17,8 +17,9 @@ use proto::checksum::Algorithm;
 use proto::listing::{Kind, RemoteEntry};
 use proto::timestamp::Timestamp;
 
-use super::contract::{Capabilities, Marked, NotRenamed, Refused, Storage, Sums};
+use super::contract::{Capabilities, Storage, Sums};
 use super::within;
+use crate::answers::{Marked, NotRenamed, Refused};
 use crate::transfer::{Attempt, TransferSpec};
 use crate::{Exit, Failure};
 

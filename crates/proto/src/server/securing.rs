@@ -9,25 +9,12 @@
 
 use super::replies;
 use super::session::{Session, Travelled};
-use super::state::State;
+use super::state::{ExchangeStep, State};
 use super::{Action, SecurityAnswer, SecurityFailure, SecurityRequest};
 use crate::command::{Command, Secret};
 use crate::line::LineEvent;
 use crate::reply::Reply;
 use crate::security::{Carriage, Mechanism, Protection, Securing, SecurityToken};
-
-/// The next thing that the session waits for in an exchange.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ExchangeStep {
-    /// The driver is to say whether the exchange can begin.
-    Beginning,
-    /// The client is to send ADAT.
-    Adat,
-    /// The driver is to say what its mechanism makes of a token.
-    Verdict,
-    /// The driver is to shake hands on the connection.
-    Handshake,
-}
 
 type Answer = Result<SecurityAnswer, SecurityFailure>;
 

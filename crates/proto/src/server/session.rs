@@ -4,8 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::replies::{self, Failure};
-use super::securing::ExchangeStep;
-use super::state::{Pending, State};
+use super::state::{ExchangeStep, Pending, State};
 use super::{Action, Outcome, features, help, options};
 use crate::command::{Command, CommandError, Opts, Site};
 use crate::line::LineEvent;

@@ -30,6 +30,19 @@ pub(super) enum State {
     Closed,
 }
 
+/// The next thing that the session waits for in an exchange.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ExchangeStep {
+    /// The driver is to say whether the exchange can begin.
+    Beginning,
+    /// The client is to send ADAT.
+    Adat,
+    /// The driver is to say what its mechanism makes of a token.
+    Verdict,
+    /// The driver is to shake hands on the connection.
+    Handshake,
+}
+
 /// A login and all that belongs to it.
 #[derive(Debug)]
 pub(super) struct LoggedIn {

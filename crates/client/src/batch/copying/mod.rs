@@ -14,10 +14,10 @@ use super::sums::End;
 use super::upload::{Finish, Upload};
 use super::{Context, Item, Outcome, changed, unchanged};
 use crate::Failure;
+use crate::answers::Facts;
 use crate::journal::Identity;
 use crate::location::{Location, StorageId};
 use crate::storage::contract::{Opened, Storage, Sums};
-use crate::tree::Facts;
 use crate::verify::{CONCURRENT_FROM, Check, Summed, choose};
 
 mod moving;

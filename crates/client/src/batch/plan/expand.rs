@@ -4,10 +4,11 @@ use proto::listing::{Kind, RemoteEntry};
 use proto::pattern::{Pattern, has_wildcard};
 
 use super::ends::{name_of, trimmed};
+use crate::answers::Facts;
 use crate::batch::Context;
 use crate::location::Location;
 use crate::storage::contract::Storage;
-use crate::tree::{Facts, check_name, join};
+use crate::tree::{check_name, join};
 use crate::{Exit, Failure};
 
 /// A source that exists.

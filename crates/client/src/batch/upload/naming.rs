@@ -8,7 +8,8 @@ use proto::timestamp::Timestamp;
 
 use super::super::Context;
 use super::{Finish, Upload, facts};
-use crate::storage::contract::{NotRenamed, Refused, Storage};
+use crate::answers::{NotRenamed, Refused};
+use crate::storage::contract::Storage;
 use crate::{Exit, Failure};
 
 impl Upload<'_> {
