@@ -153,6 +153,7 @@ fn spec(how: &[&str]) -> Result<TransferSpec, Box<dyn Error>> {
         streams: number(0)?.unwrap_or(1).try_into()?,
         most_streams: 1,
         adapt: false,
+        prior: tune::Prior::default(),
         mode: ModeChoice::Auto,
         sum: None,
         remote_sum: None,

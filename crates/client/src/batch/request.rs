@@ -244,6 +244,7 @@ pub(super) fn spec(ctx: &Context, span: Span, have: &RangeSet, lanes: Lanes) -> 
         streams: lanes.streams,
         most_streams: lanes.most,
         adapt: options.parallelism == Parallelism::Auto,
+        prior: tune::Prior::default(),
         mode: options.mode,
         sum: None,
         remote_sum: None,

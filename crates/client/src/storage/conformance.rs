@@ -37,6 +37,7 @@ pub(crate) fn spec(size: Option<usize>) -> TransferSpec {
         streams: 2,
         most_streams: 2,
         adapt: false,
+        prior: tune::Prior::default(),
         mode: ModeChoice::Auto,
         sum: None,
         remote_sum: None,

@@ -8,7 +8,6 @@ use proto::ranges::RangeSet;
 use proto::sizing::Buffers;
 use proto::sizing::Sizing;
 use proto::streams::StreamRange;
-use tune::Prior;
 
 use super::TransferSpec;
 use crate::session::Session;
@@ -146,7 +145,7 @@ pub(super) fn settings(
         least_streams: 1,
         most_connections: MOST_CONNECTIONS,
         adapt: spec.adapt,
-        prior: Prior::default(),
+        prior: spec.prior.clone(),
         sum: spec.sum.filter(|_| have.is_empty()),
         connect: spec.options.stall,
         drs: session.drs().filter(|_| buffers.sizing == Sizing::Drs),

@@ -13,6 +13,7 @@ use data::options::TransferOptions;
 use proto::checksum::Algorithm;
 use proto::ranges::RangeSet;
 use proto::sizing::Buffers;
+use tune::Prior;
 use tune::streams::auto::Verdict;
 
 use crate::ModeChoice;
@@ -54,6 +55,8 @@ pub struct TransferSpec {
     pub most_streams: u32,
     /// Their number, the congestion control and the pace follow the path ([`data::job::Settings::adapt`]).
     pub adapt: bool,
+    /// Knowledge of the path that sending from here begins with.
+    pub prior: Prior,
     /// Mode wish.
     pub mode: ModeChoice,
     /// Sum the bytes of this attempt on the way; only meaningful when `have` is empty.

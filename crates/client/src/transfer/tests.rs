@@ -34,6 +34,7 @@ pub(super) fn spec() -> TransferSpec {
         streams: 1,
         most_streams: 1,
         adapt: false,
+        prior: tune::Prior::default(),
         mode: ModeChoice::Auto,
         sum: None,
         remote_sum: None,

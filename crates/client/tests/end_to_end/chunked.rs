@@ -41,6 +41,7 @@ fn spec(chunks: Chunks, size: usize) -> TransferSpec {
         streams: 2,
         most_streams: 8,
         adapt: false,
+        prior: tune::Prior::default(),
         mode: ModeChoice::Auto,
         sum: Some(Algorithm::Crc32c),
         remote_sum: None,
