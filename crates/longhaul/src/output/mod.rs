@@ -79,6 +79,7 @@ fn verified(how: &str) -> String {
     match how {
         "none" => ", not verified".to_owned(),
         "size" => ", verified by size only, without a checksum".to_owned(),
+        "reflink" => ", sharing the blocks of the source (reflink)".to_owned(),
         how => format!(", verified by {how}"),
     }
 }
