@@ -84,6 +84,23 @@ pub struct WireStats {
 }
 
 impl WireStats {
+    /// Adds what one stream measured.
+    pub(crate) fn join(&mut self, one: &Self) {
+        self.retransmits += one.retransmits;
+        self.min_rtt_us = match (self.min_rtt_us, one.min_rtt_us) {
+            (0, rtt) | (rtt, 0) => rtt,
+            (a, b) => a.min(b),
+        };
+        self.rtt_us = self.rtt_us.max(one.rtt_us);
+        self.buffer_bytes = self.buffer_bytes.max(one.buffer_bytes);
+        self.busy_us = self.busy_us.max(one.busy_us);
+        self.rwnd_limited_us = self.rwnd_limited_us.max(one.rwnd_limited_us);
+        self.sndbuf_limited_us = self.sndbuf_limited_us.max(one.sndbuf_limited_us);
+        self.open_us += one.open_us;
+        self.store_us += one.store_us;
+        self.wire_us += one.wire_us;
+    }
+
     /// What [`tune::limiter::judge`] weighs, of `bytes` that moved in `elapsed`; `rate_limit` in bytes
     /// per second.
     pub fn measured(

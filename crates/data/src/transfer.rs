@@ -91,7 +91,7 @@ impl Transfer {
     }
 
     /// Ready to read when the transfer is to stop.
-    pub(crate) fn stop_wake(&self) -> &Wake {
+    pub(crate) fn stop_wake(&self) -> &Arc<Wake> {
         &self.stop
     }
 
@@ -222,20 +222,7 @@ impl Transfer {
 
     /// Adds what one stream measured.
     pub(crate) fn add_stats(&self, one: &WireStats) {
-        let mut all = locked(&self.stats);
-        all.retransmits += one.retransmits;
-        all.min_rtt_us = match (all.min_rtt_us, one.min_rtt_us) {
-            (0, rtt) | (rtt, 0) => rtt,
-            (a, b) => a.min(b),
-        };
-        all.rtt_us = all.rtt_us.max(one.rtt_us);
-        all.buffer_bytes = all.buffer_bytes.max(one.buffer_bytes);
-        all.busy_us = all.busy_us.max(one.busy_us);
-        all.rwnd_limited_us = all.rwnd_limited_us.max(one.rwnd_limited_us);
-        all.sndbuf_limited_us = all.sndbuf_limited_us.max(one.sndbuf_limited_us);
-        all.open_us += one.open_us;
-        all.store_us += one.store_us;
-        all.wire_us += one.wire_us;
+        locked(&self.stats).join(one);
     }
 
     /// The transfer's outcome, once all streams have ended with `result`.

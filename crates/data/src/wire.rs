@@ -300,45 +300,52 @@ impl<'t> Wire<'t> {
         }
     }
 
-    fn stats(&self, now: &TcpInfo) -> WireStats {
-        let memory = tcp_info::mem_info(self.stream.as_fd()).unwrap_or_default();
-        let before = &self.before;
+    fn stats(&self) -> WireStats {
         let micros = |d: Duration| u64::try_from(d.as_micros()).unwrap_or(u64::MAX);
         WireStats {
-            retransmits: now
-                .total_retrans
-                .saturating_sub(before.total_retrans)
-                .into(),
-            // The kernel shows "unknown" as all ones.
-            min_rtt_us: if now.min_rtt_us == u32::MAX {
-                0
-            } else {
-                now.min_rtt_us
-            },
-            rtt_us: now.rtt_us,
-            // The other direction carries acknowledgements; its buffer says nothing.
-            buffer_bytes: if sends(now) {
-                memory.sndbuf.into()
-            } else {
-                memory.rcvbuf.into()
-            },
-            busy_us: now.busy_us.saturating_sub(before.busy_us),
-            rwnd_limited_us: now.rwnd_limited_us.saturating_sub(before.rwnd_limited_us),
-            sndbuf_limited_us: now
-                .sndbuf_limited_us
-                .saturating_sub(before.sndbuf_limited_us),
-            open_us: micros(self.joined.elapsed()),
             store_us: micros(self.store_time),
             wire_us: micros(self.wire_time),
-            ..WireStats::default()
+            ..kernel_stats(&self.stream, &self.before, self.joined)
         }
+    }
+}
+
+/// What the kernel counted of a stream that has been at work since `joined`, when it showed `before`.
+pub(crate) fn kernel_stats(stream: &Stream, before: &TcpInfo, joined: Instant) -> WireStats {
+    let now = tcp_info::tcp_info(stream.as_fd()).unwrap_or_default();
+    let memory = tcp_info::mem_info(stream.as_fd()).unwrap_or_default();
+    WireStats {
+        retransmits: now
+            .total_retrans
+            .saturating_sub(before.total_retrans)
+            .into(),
+        // The kernel shows "unknown" as all ones.
+        min_rtt_us: if now.min_rtt_us == u32::MAX {
+            0
+        } else {
+            now.min_rtt_us
+        },
+        rtt_us: now.rtt_us,
+        // The other direction carries acknowledgements; its buffer says nothing.
+        buffer_bytes: if sends(&now) {
+            memory.sndbuf.into()
+        } else {
+            memory.rcvbuf.into()
+        },
+        busy_us: now.busy_us.saturating_sub(before.busy_us),
+        rwnd_limited_us: now.rwnd_limited_us.saturating_sub(before.rwnd_limited_us),
+        sndbuf_limited_us: now
+            .sndbuf_limited_us
+            .saturating_sub(before.sndbuf_limited_us),
+        open_us: u64::try_from(joined.elapsed().as_micros()).unwrap_or(u64::MAX),
+        ..WireStats::default()
     }
 }
 
 impl Drop for Wire<'_> {
     fn drop(&mut self) {
         let now = tcp_info::tcp_info(self.stream.as_fd()).unwrap_or_default();
-        self.transfer.add_stats(&self.stats(&now));
+        self.transfer.add_stats(&self.stats());
         self.transfer.control().detach(&self.stream);
         let acknowledged = now.bytes_acked.saturating_sub(self.before.bytes_acked);
         self.transfer.on_leave(acknowledged);
