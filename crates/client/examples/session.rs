@@ -17,10 +17,10 @@ use std::fs::OpenOptions;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use client::ModeChoice;
 use client::location::{Scheme, Server};
 use client::session::Session;
 use client::transfer::{Attempt, TransferSpec, get, put, third_party};
+use client::{Credential, ModeChoice};
 use data::job::Control;
 use data::options::{IoMethod, TransferOptions};
 use data::store::file::{FileSink, FileSource};
@@ -50,8 +50,7 @@ fn server(host: &str, port: &str, user: &str, password: &str) -> Result<Server, 
         scheme: Scheme::Ftp,
         host: host.to_owned(),
         port: port.parse()?,
-        user: user.to_owned(),
-        password: password.to_owned(),
+        credential: Credential::password(user, password),
     })
 }
 
@@ -110,7 +109,11 @@ async fn run(
             tell(&put(session, source, path.as_bytes(), &spec, &control).await?);
         }
         ("copy", [path, host, port, to, how @ ..]) => {
-            let other = self::server(host, port, &server.user, &server.password)?;
+            let other = Server {
+                host: (*host).to_owned(),
+                port: port.parse()?,
+                ..server.clone()
+            };
             let mut other = Session::open(&other, PATIENCE).await?;
             let mut spec = spec(how)?;
             spec.size = session.stat(path.as_bytes()).await?.size;
@@ -127,10 +130,10 @@ async fn run(
 fn tell(attempt: &Attempt) {
     println!(
         "{} bytes, {} streams, {}, {:?}; warnings: {:?}",
-        attempt.report.bytes,
+        attempt.report.evidence.bytes,
         attempt.streams,
         if attempt.extended { "MODE E" } else { "MODE S" },
-        attempt.report.elapsed,
+        attempt.report.evidence.elapsed,
         attempt.warnings
     );
 }

@@ -1,4 +1,4 @@
-//! What a program that embeds the client sees: options in, events and a summary out.
+//! Interface for programs that embed the client: options in, events and a summary out.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -140,7 +140,7 @@ pub enum Exit {
 pub struct Failure {
     /// Class.
     pub exit: Exit,
-    /// What was being done to what, the reason, and what to do.
+    /// The attempt and its object, the reason, and what to do.
     pub message: String,
     /// Worth another attempt without any change (lost connection, 4xx, a destination that another
     /// copy is writing).
@@ -178,7 +178,7 @@ impl Failure {
     }
 }
 
-/// What happens during a copy, in order; an observer must not block.
+/// Events during a copy, in order; an observer must not block.
 #[derive(Debug, Clone)]
 pub enum Event {
     /// The list of files is known (again when it grows).
@@ -214,7 +214,7 @@ pub enum Event {
         streams: u64,
         /// Largest socket buffer in its stream's direction now, bytes.
         buffer_bytes: u64,
-        /// What limits the file that has the most streams, as far as this end sees: a limiter's
+        /// Limiter of the file that has the most streams, as far as this end sees: a limiter's
         /// name; `None`: not known.
         limiter: Option<&'static str>,
     },
@@ -254,7 +254,7 @@ pub enum Event {
     Retrying {
         /// Source.
         source: String,
-        /// What went wrong.
+        /// The failure.
         reason: String,
         /// Which attempt comes next, from 2.
         attempt: u32,
@@ -293,9 +293,9 @@ pub struct Summary {
     pub memory_bytes_max: u64,
     /// Segments sent again, as far as this end's kernel saw.
     pub retransmits: u64,
-    /// `crc32c`, `size`, `none`, `mixed`.
+    /// `crc32c`, `size`, `none`, `mixed`; `reflink` where the copy shares its source's blocks.
     pub verified: String,
-    /// What held the transfer back, one of the limiters of the vocabulary; `path between the
+    /// Limiter of the transfer, one of the vocabulary; `path between the
     /// servers` when the bytes did not pass here.
     pub limited_by: String,
     /// One line in plain words: why it is as fast as it is (`--why`).

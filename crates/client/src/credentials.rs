@@ -1,30 +1,96 @@
-//! Who logs in when the URL does not say it all: the environment, ~/.netrc, anonymous.
+//! Who logs in: what a credential is, and where it comes from when the URL does not say it all (the
+//! environment, ~/.netrc, anonymous).
 
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use crate::netrc;
+use proto::command::Secret;
+
+use crate::{Exit, Failure, netrc};
 
 /// The user name of anonymous logins (RFC 1635).
-pub(crate) const ANONYMOUS: &str = "anonymous";
-/// What is given as password of anonymous logins: who is calling.
+const ANONYMOUS: &str = "anonymous";
+/// Password of anonymous logins: who is calling.
 const ANONYMOUS_PASSWORD: &str = "longhaul@";
 /// Holds the password of a named user.
 const VARIABLE: &str = "LONGHAUL_PASSWORD";
 
-/// A login.
-pub(crate) struct Credentials {
-    /// USER
-    pub(crate) user: String,
-    /// PASS
-    pub(crate) password: String,
+/// Credential that a client shows a server. Secrets in it are not shown by [`std::fmt::Debug`].
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Credential {
+    /// Nobody in particular (RFC 1635).
+    Anonymous,
+    /// A name and what only its owner knows.
+    Password {
+        /// USER
+        user: String,
+        /// PASS
+        password: Secret,
+    },
+    /// An X.509 certificate, as GSI and TLS logins have it.
+    Certificate {
+        /// PEM file of the certificate and its chain.
+        chain: PathBuf,
+        /// PEM file of its key.
+        key: PathBuf,
+    },
+    /// A bearer token (RFC 6750).
+    Token(Secret),
+}
+
+impl Credential {
+    /// A name and its password.
+    pub fn password(user: impl Into<String>, password: impl Into<Secret>) -> Self {
+        Self::Password {
+            user: user.into(),
+            password: password.into(),
+        }
+    }
+
+    /// The name in it, unless that is everybody's.
+    pub fn user(&self) -> Option<&str> {
+        match self {
+            Self::Password { user, .. } if user != ANONYMOUS => Some(user),
+            _ => None,
+        }
+    }
+
+    /// A text that the credentials of one account share, without secrets. Tokens all have the same:
+    /// whose they are is not seen.
+    pub(crate) fn account(&self) -> String {
+        match self {
+            Self::Anonymous => ANONYMOUS.to_owned(),
+            Self::Password { user, .. } => user.clone(),
+            Self::Certificate { chain, .. } => format!("\0certificate\0{}", chain.display()),
+            Self::Token(_) => "\0token".to_owned(),
+        }
+    }
+
+    /// Words of USER and PASS.
+    ///
+    /// # Errors
+    /// `Usage`: it cannot be told so.
+    pub(crate) fn words(&self) -> Result<(&str, Secret), Failure> {
+        let unspoken = |what: &str| {
+            let message = format!(
+                "logins with a {what} are not spoken by this version; give a user and a password"
+            );
+            Failure::new(Exit::Usage, message)
+        };
+        match self {
+            Self::Anonymous => Ok((ANONYMOUS, ANONYMOUS_PASSWORD.into())),
+            Self::Password { user, password } => Ok((user, password.clone())),
+            Self::Certificate { .. } => Err(unspoken("certificate (GSI, TLS)")),
+            Self::Token(_) => Err(unspoken("token")),
+        }
+    }
 }
 
 /// The login for `host`: for a named user the password of the environment variable, else of
 /// ~/.netrc; without a user the record of ~/.netrc, else anonymous.
-pub(crate) fn lookup(host: &str, user: Option<&str>) -> Credentials {
+pub(crate) fn lookup(host: &str, user: Option<&str>) -> Credential {
     let variable = std::env::var(VARIABLE).ok();
     let netrc = || {
         let read = read_netrc(&std::env::home_dir()?.join(".netrc"));
@@ -50,34 +116,23 @@ fn choose(
     user: Option<&str>,
     variable: Option<String>,
     netrc: impl FnOnce() -> Option<Vec<netrc::Entry>>,
-) -> Credentials {
+) -> Credential {
     if user == Some(ANONYMOUS) {
-        return anonymous();
+        return Credential::Anonymous;
     }
     if let (Some(user), Some(password)) = (user, &variable) {
-        return Credentials {
-            user: user.to_owned(),
-            password: password.clone(),
-        };
+        return Credential::password(user, password.as_str());
     }
     let entries = netrc().unwrap_or_default();
     let entry = netrc::find(&entries, host, user);
     let login = user.or(entry.and_then(|e| e.login.as_deref()));
     match login {
-        None => anonymous(),
-        Some(login) => Credentials {
-            user: login.to_owned(),
-            password: variable
-                .or(entry.and_then(|e| e.password.clone()))
-                .unwrap_or_default(),
-        },
-    }
-}
-
-fn anonymous() -> Credentials {
-    Credentials {
-        user: ANONYMOUS.to_owned(),
-        password: ANONYMOUS_PASSWORD.to_owned(),
+        None => Credential::Anonymous,
+        Some(login) => {
+            let found = variable.map(Secret::from);
+            let found = found.or_else(|| entry.and_then(|e| e.password.clone()));
+            Credential::password(login, found.unwrap_or_else(|| "".into()))
+        }
     }
 }
 
@@ -138,24 +193,68 @@ mod tests {
     #[test]
     fn order_of_sources() {
         let pick = |host, user, variable: Option<&str>| {
-            let c = choose(host, user, variable.map(str::to_owned), netrc);
-            (c.user, c.password)
+            choose(host, user, variable.map(str::to_owned), netrc)
         };
-        let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
+        let pair = |a: &str, b: &str| Credential::password(a, b);
+        let anonymous = Credential::Anonymous;
         assert_eq!(pick("h", None, None), pair("bob", "secret"));
         assert_eq!(pick("h", Some("bob"), None), pair("bob", "secret"));
         assert_eq!(pick("h", Some("bob"), Some("env")), pair("bob", "env"));
         assert_eq!(pick("h", Some("eve"), None), pair("eve", ""));
-        assert_eq!(pick("x", None, None), pair(ANONYMOUS, ANONYMOUS_PASSWORD));
+        assert_eq!(pick("x", None, None), anonymous);
         // The variable is a person's password: it never goes out with an anonymous login.
-        assert_eq!(
-            pick("x", None, Some("env")),
-            pair(ANONYMOUS, ANONYMOUS_PASSWORD)
-        );
-        assert_eq!(
-            pick("h", Some(ANONYMOUS), Some("env")),
-            pair(ANONYMOUS, ANONYMOUS_PASSWORD)
-        );
+        assert_eq!(pick("x", None, Some("env")), anonymous);
+        assert_eq!(pick("h", Some(ANONYMOUS), Some("env")), anonymous);
+    }
+
+    fn unspoken() -> [(Credential, &'static str); 2] {
+        let certificate = Credential::Certificate {
+            chain: "/tmp/chain.pem".into(),
+            key: "/tmp/key.pem".into(),
+        };
+        let token = Credential::Token("hush".into());
+        [(certificate, "certificate"), (token, "token")]
+    }
+
+    #[test]
+    fn what_user_and_pass_cannot_say_is_refused_by_name() {
+        for (credential, name) in unspoken() {
+            let failure = credential.words().unwrap_err();
+            assert_eq!(failure.exit, Exit::Usage);
+            assert!(failure.message.contains(name), "{failure}");
+            assert_eq!(credential.user(), None);
+        }
+        let words = Credential::Anonymous.words().unwrap();
+        assert_eq!(words, (ANONYMOUS, ANONYMOUS_PASSWORD.into()));
+    }
+
+    #[test]
+    fn no_two_accounts_are_one() {
+        let [(certificate, _), (token, _)] = unspoken();
+        let all = [
+            Credential::Anonymous,
+            Credential::password("joe", ""),
+            certificate,
+            token,
+        ];
+        let mut accounts: Vec<_> = all.iter().map(Credential::account).collect();
+        accounts.sort_unstable();
+        accounts.dedup();
+        assert_eq!(accounts.len(), all.len());
+        // Whatever it said as password.
+        let named = Credential::password(ANONYMOUS, "me@here");
+        assert_eq!(named.account(), Credential::Anonymous.account());
+        assert_eq!(named.user(), None);
+    }
+
+    #[test]
+    fn secrets_are_not_shown() {
+        let login = Credential::password("joe", "hush");
+        let token = Credential::Token("hush".into());
+        let shown = format!("{login:?} {token:?}");
+        assert!(shown.contains("joe") && !shown.contains("hush"), "{shown}");
+        let bytes = format!("{:?}", b"hush");
+        assert!(!shown.contains(&bytes), "{shown}");
     }
 
     /// A file of this text and these permissions.

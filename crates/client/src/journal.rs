@@ -36,7 +36,7 @@ const VERSION: u32 = 2;
 /// Changes with every boot of the machine.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
-/// What is being copied. A journal is of use only to the same copy of the same source.
+/// Identity of a copy. A journal is of use only to the same copy of the same source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Identity {
     /// Source URL without password.

@@ -19,6 +19,7 @@ mod remove;
 mod retry;
 mod sample;
 pub mod session;
+mod storage;
 mod trace;
 pub mod transfer;
 mod tree;
@@ -27,4 +28,4 @@ mod verify;
 mod why;
 
 pub use api::*;
-pub use credentials::ignored_netrc;
+pub use credentials::{Credential, ignored_netrc};

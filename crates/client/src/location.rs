@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use percent_encoding::percent_decode_str;
 
-use crate::credentials::{self, Credentials};
+use crate::credentials::{self, Credential};
 use crate::{Exit, Failure};
 
 /// A GridFTP or FTP server as a URL names it.
@@ -20,11 +20,9 @@ pub struct Server {
     pub host: String,
     /// Control port (default 21 for ftp, 2811 for gsiftp).
     pub port: u16,
-    /// From the URL or ~/.netrc, else `anonymous`.
-    pub user: String,
-    /// From the URL, the environment variable `LONGHAUL_PASSWORD`, or ~/.netrc; else `longhaul@`
-    /// for anonymous.
-    pub password: String,
+    /// Who logs in: from the URL, the environment variable `LONGHAUL_PASSWORD`, or ~/.netrc; else
+    /// anonymous.
+    pub credential: Credential,
 }
 
 /// URL scheme.
@@ -34,6 +32,9 @@ pub enum Scheme {
     Ftp,
     /// `gsiftp:`
     Gsiftp,
+    /// `memory:`
+    #[cfg(test)]
+    Memory,
 }
 
 impl Scheme {
@@ -42,6 +43,8 @@ impl Scheme {
         match self {
             Self::Ftp => "ftp",
             Self::Gsiftp => "gsiftp",
+            #[cfg(test)]
+            Self::Memory => "memory",
         }
     }
 
@@ -50,13 +53,27 @@ impl Scheme {
         match self {
             Self::Ftp => 21,
             Self::Gsiftp => 2811,
+            #[cfg(test)]
+            Self::Memory => 1,
         }
     }
 }
 
 impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Server({}@{}:{})", self.user, self.host, self.port)
+        let account = self.credential.account();
+        let account = account.escape_debug();
+        write!(f, "Server({account}@{}:{})", self.host, self.port)
+    }
+}
+
+/// For messages.
+impl std::fmt::Display for StorageId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Here | Self::Pipe => f.write_str("this machine"),
+            Self::Server(server) => server.fmt(f),
+        }
     }
 }
 
@@ -64,9 +81,9 @@ impl std::fmt::Debug for Server {
 impl std::fmt::Display for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}://", self.scheme.name())?;
-        if self.user != credentials::ANONYMOUS {
+        if let Some(name) = self.credential.user() {
             let mut user = String::new();
-            encode(self.user.as_bytes(), false, &mut user);
+            encode(name.as_bytes(), false, &mut user);
             write!(f, "{user}@")?;
         }
         if self.host.contains(':') {
@@ -98,7 +115,55 @@ pub enum Location {
     },
 }
 
+/// Names the storage that a location is on: whom a session is opened with to reach it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum StorageId {
+    /// This machine's files.
+    Here,
+    /// Standard input and output.
+    Pipe,
+    /// A server, as a user of it.
+    Server(Server),
+}
+
+impl StorageId {
+    /// Somebody else keeps the files; a session with it is had over the network.
+    pub(crate) fn is_server(&self) -> bool {
+        matches!(self, Self::Server(_))
+    }
+}
+
 impl Location {
+    /// The storage that it is on.
+    pub(crate) fn storage_id(&self) -> StorageId {
+        match self {
+            Self::Local(_) => StorageId::Here,
+            Self::Pipe => StorageId::Pipe,
+            Self::Remote { server, .. } => StorageId::Server(server.clone()),
+        }
+    }
+
+    /// Its path there.
+    pub(crate) fn path(&self) -> &[u8] {
+        match self {
+            Self::Local(path) => path.as_os_str().as_bytes(),
+            Self::Pipe => b"",
+            Self::Remote { path, .. } => path,
+        }
+    }
+
+    /// On the same storage, with another path.
+    pub(crate) fn with_path(&self, path: Vec<u8>) -> Self {
+        match self {
+            Self::Local(_) => Self::Local(PathBuf::from(OsString::from_vec(path))),
+            Self::Pipe => Self::Pipe,
+            Self::Remote { server, .. } => Self::Remote {
+                server: server.clone(),
+                path,
+            },
+        }
+    }
+
     /// Reads a command-line argument. Passwords that the URL does not name come from the
     /// environment and ~/.netrc.
     pub fn parse(text: &str) -> Result<Self, Failure> {
@@ -109,7 +174,7 @@ impl Location {
     /// credentials out.
     pub(crate) fn parse_with(
         text: &str,
-        find: &dyn Fn(&str, Option<&str>) -> Credentials,
+        find: &dyn Fn(&str, Option<&str>) -> Credential,
     ) -> Result<Self, Failure> {
         if text == "-" {
             return Ok(Self::Pipe);
@@ -124,6 +189,8 @@ impl Location {
             "file" => parse_file(rest, text),
             "ftp" => parse_server(Scheme::Ftp, rest, text, find),
             "gsiftp" => parse_server(Scheme::Gsiftp, rest, text, find),
+            #[cfg(test)]
+            "memory" => parse_server(Scheme::Memory, rest, text, find),
             _ if !rest.starts_with("//") => local(text.as_bytes().to_vec(), text),
             other => Err(usage(format!(
                 "{other}: is not spoken by this version, which knows ftp:, gsiftp:, file: and \
@@ -202,7 +269,7 @@ fn parse_server(
     scheme: Scheme,
     rest: &str,
     text: &str,
-    find: &dyn Fn(&str, Option<&str>) -> Credentials,
+    find: &dyn Fn(&str, Option<&str>) -> Credential,
 ) -> Result<Location, Failure> {
     let shown = redact(text);
     let Some(rest) = rest.strip_prefix("//") else {
@@ -216,14 +283,13 @@ fn parse_server(
     };
     let (host, port) = parse_address(address, scheme, &shown)?;
     let path = remote_path(path, &shown)?;
-    let (user, password) = parse_login(login, &host, &shown, find)?;
+    let credential = parse_login(login, &host, &shown, find)?;
     Ok(Location::Remote {
         server: Server {
             scheme,
             host,
             port,
-            user,
-            password,
+            credential,
         },
         path,
     })
@@ -282,8 +348,8 @@ fn parse_login(
     login: Option<&str>,
     host: &str,
     shown: &str,
-    find: &dyn Fn(&str, Option<&str>) -> Credentials,
-) -> Result<(String, String), Failure> {
+    find: &dyn Fn(&str, Option<&str>) -> Credential,
+) -> Result<Credential, Failure> {
     let decode = |text: &str| {
         let text = percent_decode_str(text)
             .decode_utf8()
@@ -303,11 +369,8 @@ fn parse_login(
     };
     let named = (!user.is_empty()).then_some(user.as_str());
     match (named, password) {
-        (Some(_), Some(password)) => Ok((user, password)),
-        (named, _) => {
-            let found = find(host, named);
-            Ok((found.user, found.password))
-        }
+        (Some(_), Some(password)) => Ok(Credential::password(user, password)),
+        (named, _) => Ok(find(host, named)),
     }
 }
 

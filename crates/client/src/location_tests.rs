@@ -2,11 +2,12 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn anonymous(_: &str, user: Option<&str>) -> Credentials {
-    Credentials {
-        user: user.unwrap_or("anonymous").to_owned(),
-        password: "found".to_owned(),
-    }
+fn anonymous(_: &str, user: Option<&str>) -> Credential {
+    Credential::password(user.unwrap_or("anonymous"), "found")
+}
+
+fn password(url: &str) -> Vec<u8> {
+    remote(url).0.credential.words().unwrap().1.0.clone()
 }
 
 fn parse(text: &str) -> Result<Location, Failure> {
@@ -49,20 +50,19 @@ fn local_forms() {
 fn server_forms() {
     let (server, path) = remote("ftp://h/a");
     assert_eq!((server.port, path.as_slice()), (21, &b"/a"[..]));
-    assert_eq!(server.password, "found");
+    assert_eq!(password("ftp://h/a"), b"found");
     assert_eq!(remote("ftp://h//a").1, b"/a");
     assert_eq!(remote("ftp://h/%2Fa").1, b"/a");
     assert_eq!(remote("ftp://h").1, b"/");
     assert_eq!(remote("ftp://h/dir/").1, b"/dir/");
     assert_eq!(remote("GSIFTP://h/x").0.port, 2811);
     let (server, path) = remote("ftp://us%40er:p%3Aw@[::1]:2121/a%FFb c");
-    assert_eq!(server.user, "us@er");
-    assert_eq!(server.password, "p:w");
+    assert_eq!(server.credential, Credential::password("us@er", "p:w"));
     assert_eq!(server.host, "::1");
     assert_eq!(server.port, 2121);
     assert_eq!(path, b"/a\xffb c");
-    assert_eq!(remote("ftp://u@h/").0.password, "found");
-    assert_eq!(remote("ftp://u:@h/").0.password, "");
+    assert_eq!(password("ftp://u@h/"), b"found");
+    assert_eq!(password("ftp://u:@h/"), b"");
 }
 
 #[test]

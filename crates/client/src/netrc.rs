@@ -1,5 +1,7 @@
 //! `~/.netrc`: logins by machine (netrc(5)).
 
+use proto::command::Secret;
+
 /// One `machine` or `default` record.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Entry {
@@ -8,7 +10,7 @@ pub(crate) struct Entry {
     /// `login`
     pub(crate) login: Option<String>,
     /// `password`
-    pub(crate) password: Option<String>,
+    pub(crate) password: Option<Secret>,
 }
 
 /// Reads the file's text; what it does not know, it skips. Also gives the first fault, without any
@@ -62,7 +64,7 @@ pub(crate) fn find<'a>(entries: &'a [Entry], host: &str, user: Option<&str>) -> 
         .or_else(|| entries.iter().filter(|e| e.machine.is_none()).find(fits))
 }
 
-/// What the next token is the value of.
+/// Token whose value the next one is.
 #[derive(Default)]
 enum Tokens {
     #[default]
@@ -97,7 +99,7 @@ impl Tokens {
             }
             Self::Password => {
                 let entry = entries.last_mut().ok_or(NO_MACHINE)?;
-                entry.password = Some(token);
+                entry.password = Some(token.into());
             }
             Self::Ignored => {}
         }
@@ -157,11 +159,11 @@ mod tests {
         assert_eq!(entries.len(), 3);
         let alice = find(&entries, "FTP.example.org", None).unwrap();
         assert_eq!(alice.login.as_deref(), Some("alice"));
-        assert_eq!(alice.password.as_deref(), Some("two words"));
+        assert_eq!(alice.password, Some("two words".into()));
         let bob = find(&entries, "ftp.example.org", Some("bob")).unwrap();
-        assert_eq!(bob.password.as_deref(), Some("b\"ob"));
+        assert_eq!(bob.password, Some("b\"ob".into()));
         let other = find(&entries, "elsewhere", None).unwrap();
-        assert_eq!(other.password.as_deref(), Some("me@here"));
+        assert_eq!(other.password, Some("me@here".into()));
         assert_eq!(find(&entries, "elsewhere", Some("carol")), None);
     }
 

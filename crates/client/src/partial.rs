@@ -30,7 +30,7 @@ const JOURNAL: &[u8] = b".longhaul-journal";
 /// End of the name under which a journal's next state is written.
 pub(crate) const NEXT: &[u8] = b"~";
 
-/// What the last component `name` is called while it is unfinished.
+/// Name of the last component `name` while it is unfinished.
 pub(crate) fn partial_name(name: &[u8]) -> Vec<u8> {
     with_suffix(name, PARTIAL)
 }
@@ -161,7 +161,7 @@ impl Target {
         direct().map_err(|e| Failure::new(Exit::Local, format!("standard output: {e}")))
     }
 
-    /// What `destination` is to be written through. A symbolic link to a file is followed, so that
+    /// Place that `destination` is to be written through. A symbolic link to a file is followed, so that
     /// the rename replaces the file and not the link.
     pub(crate) fn at(destination: &Path) -> Result<Self, Failure> {
         let destination = fs::canonicalize(destination).unwrap_or_else(|_| destination.to_owned());

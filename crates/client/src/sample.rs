@@ -1,4 +1,4 @@
-//! What a look at one stream's socket tells.
+//! Facts that a look at one stream's socket tells.
 
 use data::job::StreamSample;
 use data::os::TcpInfo;
@@ -34,7 +34,7 @@ pub(crate) fn window(info: &TcpInfo) -> u64 {
     }
 }
 
-/// What limits the streams as far as this end sees. A sender's kernel keeps accounts of what it waited
+/// Limiter of the streams as far as this end sees. A sender's kernel keeps accounts of what it waited
 /// for so far; a receiver only sees whether bytes wait to be written to the store.
 pub(crate) fn limiter(streams: &[StreamSample]) -> Limiter {
     match streams.iter().find_map(|one| role(&one.info)) {

@@ -4,17 +4,14 @@
 //! the destination.
 
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use proto::listing::{Kind, RemoteEntry};
 use proto::timestamp::Timestamp;
 
-use crate::partial::{local, modified};
-use crate::session::links::{Marked, Scrutiny};
-use crate::session::{Session, shown};
+use crate::partial::modified;
+use crate::session::shown;
+use crate::storage::contract::{Marked, Storage};
 use crate::{Exit, Failure, Links};
 
 mod links;
@@ -27,7 +24,7 @@ pub(crate) const MAX_DEPTH: usize = 128;
 /// Most entries of a tree, files and directories: a copy's plan holds them all, some 200 bytes for each.
 const MAX_ENTRIES: usize = 5_000_000;
 
-/// What is known of a source file before it is moved.
+/// Facts known of a source file before it is moved.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Facts {
     /// Bytes.
@@ -131,7 +128,7 @@ type Pending = Vec<Branch>;
 
 impl Tree {
     /// Sorts one listed entry of a directory in that is no link.
-    fn add_remote(&mut self, branch: &Branch, entry: &RemoteEntry, next: &mut Pending) {
+    fn add(&mut self, branch: &Branch, entry: &RemoteEntry, next: &mut Pending) {
         let relative = join(&branch.path, &entry.name);
         match entry.kind {
             Kind::CurrentDir | Kind::ParentDir => {}
@@ -222,17 +219,22 @@ impl Tree {
         }
     }
 
-    /// Everything below the remote directory `top`. A directory that cannot be listed is among the
-    /// failed; an error is returned only when the session is lost or `top` itself fails.
-    pub(crate) async fn remote(
-        session: &mut Session,
+    /// Everything below the directory `top`. A directory that cannot be listed is among the failed; an
+    /// error is returned only when the session is lost or `top` itself fails.
+    pub(crate) async fn below(
+        storage: &mut dyn Storage,
         top: &[u8],
         links: Links,
     ) -> Result<Self, Failure> {
         let mut tree = Self::default();
         let id = match links {
-            Links::Follow => session.stat(top).await?.unique,
+            Links::Follow => storage.stat(top).await?.unique,
             Links::Copy | Links::Skip => None,
+        };
+        let walked = Walked {
+            top,
+            resolved: storage.resolved(top),
+            links,
         };
         let mut pending: Pending = vec![Branch::top(id)];
         while let Some(branch) = pending.pop() {
@@ -240,7 +242,7 @@ impl Tree {
                 true => top.to_vec(),
                 false => join(top, &branch.path),
             };
-            let mut listed = match session.list_marked(&path, Scrutiny::Directories).await {
+            let mut listed = match storage.list(&path).await {
                 Ok(listed) => listed,
                 Err(failure) if failure.transient || branch.path.is_empty() => return Err(failure),
                 Err(failure) => {
@@ -255,10 +257,10 @@ impl Tree {
                     let relative = join(&branch.path, &entry.name);
                     tree.failed.push((relative, failure));
                 } else if entry.is_link() {
-                    tree.add_remote_link((session, top), links, &branch, entry, &mut pending)
+                    tree.add_link(storage, &walked, &branch, entry, &mut pending)
                         .await?;
                 } else {
-                    tree.add_remote(&branch, entry, &mut pending);
+                    tree.add(&branch, entry, &mut pending);
                 }
             }
             tree.check_size(top, MAX_ENTRIES)?;
@@ -266,27 +268,30 @@ impl Tree {
         Ok(tree)
     }
 
-    async fn add_remote_link(
+    async fn add_link(
         &mut self,
-        (session, top): (&mut Session, &[u8]),
-        links: Links,
+        storage: &mut dyn Storage,
+        walked: &Walked<'_>,
         branch: &Branch,
         entry: &RemoteEntry,
         next: &mut Pending,
     ) -> Result<(), Failure> {
         let relative = join(&branch.path, &entry.name);
-        match links {
+        match walked.links {
             Links::Skip => self.skipped.push((relative, links::NOT_ASKED.to_owned())),
-            Links::Copy => self.keep_link(top, branch, relative, entry.link_target.as_deref()),
+            Links::Copy => {
+                let target = entry.link_target.as_deref();
+                self.keep_link(&walked.resolved, branch, relative, target);
+            }
             Links::Follow => {
-                let there = match session.stat(&join(top, &relative)).await {
+                let there = match storage.stat(&join(walked.top, &relative)).await {
                     Ok(there) => there,
                     Err(failure) if failure.transient => return Err(failure),
                     Err(_) => RemoteEntry::new(&entry.name, Kind::SymLink),
                 };
                 match there.kind {
                     Kind::Dir => self.descend_link(relative, branch, there.unique, next),
-                    _ => self.add_remote(
+                    _ => self.add(
                         branch,
                         &RemoteEntry {
                             name: entry.name.clone(),
@@ -299,103 +304,14 @@ impl Tree {
         }
         Ok(())
     }
-
-    /// Everything below the local directory `top`.
-    pub(crate) fn local(top: &Path, links: Links) -> Self {
-        let mut tree = Self::default();
-        let id = fs::metadata(top).ok().map(|meta| inode(&meta));
-        let mut pending: Pending = vec![Branch::top(id)];
-        while let Some(branch) = pending.pop() {
-            let path = local_path(top, &branch.path);
-            match read_directory(&path) {
-                Ok(names) => {
-                    for name in names {
-                        tree.add_local((top, &path), links, &branch, &name, &mut pending);
-                    }
-                }
-                Err(e) => tree.failed.push((branch.path, local(&path, e))),
-            }
-        }
-        tree
-    }
-
-    fn add_local(
-        &mut self,
-        (top, directory): (&Path, &Path),
-        links: Links,
-        branch: &Branch,
-        name: &[u8],
-        next: &mut Pending,
-    ) {
-        let path = local_path(directory, name);
-        let relative = join(&branch.path, name);
-        let meta = match fs::symlink_metadata(&path) {
-            Ok(meta) => meta,
-            Err(e) => {
-                self.failed.push((relative, local(&path, e)));
-                return;
-            }
-        };
-        if meta.is_dir() {
-            let trail = branch.trail.below(Some(inode(&meta)), false);
-            self.descend(relative, branch.depth, trail, next);
-        } else if meta.is_symlink() {
-            match links {
-                Links::Skip => self.skipped.push((relative, links::NOT_ASKED.to_owned())),
-                Links::Copy => self.keep_local_link((top, &path), branch, relative),
-                Links::Follow => match fs::metadata(&path) {
-                    Ok(there) if there.is_dir() => {
-                        self.descend_link(relative, branch, Some(inode(&there)), next);
-                    }
-                    Ok(there) => self.add_local_file(relative, &there),
-                    Err(_) => self.skipped.push((relative, links::NOWHERE.to_owned())),
-                },
-            }
-        } else {
-            self.add_local_file(relative, &meta);
-        }
-    }
-
-    fn add_local_file(&mut self, relative: Vec<u8>, meta: &fs::Metadata) {
-        if meta.is_file() {
-            self.files.push((relative, Facts::of_local(meta)));
-        } else {
-            self.skipped.push((relative, "not a regular file".into()));
-        }
-    }
-
-    fn keep_local_link(&mut self, (top, path): (&Path, &Path), branch: &Branch, relative: Vec<u8>) {
-        let top = fs::canonicalize(top).unwrap_or_else(|_| top.to_owned());
-        match fs::read_link(path) {
-            Ok(target) => {
-                let (top, target) = (top.as_os_str().as_bytes(), target.as_os_str().as_bytes());
-                self.keep_link(top, branch, relative, Some(target));
-            }
-            Err(e) => self.failed.push((relative, local(path, e))),
-        }
-    }
 }
 
-/// Device and inode.
-fn inode(meta: &fs::Metadata) -> String {
-    format!("{}-{}", meta.dev(), meta.ino())
-}
-
-/// Names in a directory, sorted.
-fn read_directory(path: &Path) -> std::io::Result<Vec<Vec<u8>>> {
-    let mut names = fs::read_dir(path)?
-        .map(|entry| Ok(entry?.file_name().as_bytes().to_vec()))
-        .collect::<std::io::Result<Vec<_>>>()?;
-    names.sort();
-    Ok(names)
-}
-
-/// `top` followed by relative bytes.
-pub(crate) fn local_path(top: &Path, relative: &[u8]) -> PathBuf {
-    if relative.is_empty() {
-        return top.to_owned();
-    }
-    top.join(std::ffi::OsStr::from_bytes(relative))
+/// The tree that is walked.
+struct Walked<'a> {
+    top: &'a [u8],
+    /// What absolute links into the tree begin with.
+    resolved: Vec<u8>,
+    links: Links,
 }
 
 #[cfg(test)]

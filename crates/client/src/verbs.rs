@@ -1,15 +1,18 @@
 //! The single-file verbs: one session each, no retries.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use data::store::durability::SyncPolicy;
 use data::store::file::FileSource;
 use proto::checksum::Algorithm;
 
-use crate::batch::plan::make_remote;
-use crate::location::{Location, Server};
+use crate::batch::plan::make_with_parents;
+use crate::location::{Location, Server, StorageId};
 use crate::partial::{local, nameless_partial};
-use crate::remove::remove_tree;
-use crate::session::{Session, Visit, shown};
+use crate::session::{Opening, shown};
+use crate::storage::Access;
+use crate::storage::contract::{Storage, Visit};
 use crate::verify::sum_local;
 use crate::{Exit, Failure, RemoteEntry, RemoteOptions};
 
@@ -27,6 +30,16 @@ fn remote(url: &str) -> Result<(Server, Vec<u8>), Failure> {
     }
 }
 
+async fn open(server: &Server, options: &RemoteOptions) -> Result<Box<dyn Storage>, Failure> {
+    let access = Access {
+        timeout: options.timeout,
+        foreign_data: false,
+        sync_policy: SyncPolicy::default(),
+    };
+    let id = StorageId::Server(server.clone());
+    access.open(&id, Opening::default()).await
+}
+
 /// Without trailing slashes, as servers want names; the root stays.
 fn name(path: &[u8]) -> &[u8] {
     let end = path.iter().rposition(|b| *b != b'/').map_or(1, |i| i + 1);
@@ -35,11 +48,11 @@ fn name(path: &[u8]) -> &[u8] {
 
 pub(crate) async fn list(url: &str, options: &RemoteOptions) -> Result<Vec<RemoteEntry>, Failure> {
     let (server, path) = remote(url)?;
-    let mut session = Session::open(&server, options.timeout).await?;
+    let mut session = open(&server, options).await?;
     let result = async {
         let mut entries = match path.ends_with(b"/") {
-            true => session.list(name(&path)).await?,
-            false => list_or_stat(&mut session, &path).await?,
+            true => listed(&mut *session, name(&path)).await?,
+            false => list_or_stat(&mut *session, &path).await?,
         };
         entries.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(entries)
@@ -56,12 +69,12 @@ pub(crate) async fn list_each(
     visit: &mut Visit<'_>,
 ) -> Result<(), Failure> {
     let (server, path) = remote(url)?;
-    let mut session = Session::open(&server, options.timeout).await?;
+    let mut session = open(&server, options).await?;
     let result = async {
         if path.ends_with(b"/") {
             return session.list_each(name(&path), visit).await;
         }
-        match file_at(&mut session, &path).await? {
+        match file_at(&mut *session, &path).await? {
             Some(entry) => {
                 let _ = visit(entry);
                 Ok(())
@@ -74,16 +87,36 @@ pub(crate) async fn list_each(
     result
 }
 
+/// Most entries of a directory that is kept in memory.
+const MOST_KEPT: usize = 2_000_000;
+
+async fn listed(session: &mut dyn Storage, path: &[u8]) -> Result<Vec<RemoteEntry>, Failure> {
+    let mut entries = Vec::new();
+    let mut keep = |entry| {
+        entries.push(entry);
+        match entries.len() > MOST_KEPT {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    };
+    session.list_each(path, &mut keep).await?;
+    if entries.len() > MOST_KEPT {
+        let message = format!("{} has more than {MOST_KEPT} entries", shown(path));
+        return Err(Failure::new(Exit::Protocol, message));
+    }
+    Ok(entries)
+}
+
 /// A directory's entries, or the entry of a file under its last component.
-async fn list_or_stat(session: &mut Session, path: &[u8]) -> Result<Vec<RemoteEntry>, Failure> {
+async fn list_or_stat(session: &mut dyn Storage, path: &[u8]) -> Result<Vec<RemoteEntry>, Failure> {
     match file_at(session, path).await? {
         Some(entry) => Ok(vec![entry]),
-        None => session.list(path).await,
+        None => listed(session, path).await,
     }
 }
 
 /// The file at `path` under its last component; `None` for what may be listed.
-async fn file_at(session: &mut Session, path: &[u8]) -> Result<Option<RemoteEntry>, Failure> {
+async fn file_at(session: &mut dyn Storage, path: &[u8]) -> Result<Option<RemoteEntry>, Failure> {
     let mut entry = session.stat(path).await?;
     if entry.kind == proto::listing::Kind::Dir {
         return Ok(None);
@@ -95,7 +128,7 @@ async fn file_at(session: &mut Session, path: &[u8]) -> Result<Option<RemoteEntr
 
 pub(crate) async fn stat(url: &str, options: &RemoteOptions) -> Result<RemoteEntry, Failure> {
     let (server, path) = remote(url)?;
-    let mut session = Session::open(&server, options.timeout).await?;
+    let mut session = open(&server, options).await?;
     let result = session.stat(name(&path)).await;
     session.close().await;
     result
@@ -111,11 +144,11 @@ pub(crate) async fn remove(
     if path == b"/" {
         return Err(Failure::new(Exit::Usage, "the root is not removed"));
     }
-    let mut session = Session::open(&server, options.timeout).await?;
+    let mut session = open(&server, options).await?;
     let result = if recursive {
-        remove_tree(&mut session, path).await
+        session.remove_tree(path).await
     } else {
-        remove_file(&mut session, path).await
+        remove_file(&mut *session, path).await
     };
     session.close().await;
     result
@@ -123,7 +156,7 @@ pub(crate) async fn remove(
 
 /// A file, and what an upload of it left unfinished, if its name had to be replaced by a hash: nobody
 /// else could tell what that is.
-async fn remove_file(session: &mut Session, path: &[u8]) -> Result<(), Failure> {
+async fn remove_file(session: &mut dyn Storage, path: &[u8]) -> Result<(), Failure> {
     let removed = remove_named(session, path).await;
     let gone = removed
         .as_ref()
@@ -132,7 +165,7 @@ async fn remove_file(session: &mut Session, path: &[u8]) -> Result<(), Failure> 
     let Some(partial) = nameless_partial(path).filter(|_| gone) else {
         return removed;
     };
-    match (removed, session.delete(&partial).await) {
+    match (removed, session.remove(&partial).await) {
         (Err(_), Ok(())) => Ok(()),
         // Most often there is none.
         (removed, _) => removed,
@@ -140,8 +173,8 @@ async fn remove_file(session: &mut Session, path: &[u8]) -> Result<(), Failure> 
 }
 
 /// Servers refuse DELE of a directory with many words, and some with none.
-async fn remove_named(session: &mut Session, path: &[u8]) -> Result<(), Failure> {
-    let Err(failure) = session.delete(path).await else {
+async fn remove_named(session: &mut dyn Storage, path: &[u8]) -> Result<(), Failure> {
+    let Err(failure) = session.remove(path).await else {
         return Ok(());
     };
     if failure.transient || failure.exit == Exit::NotFound {
@@ -166,9 +199,9 @@ pub(crate) async fn make_dir(
     options: &RemoteOptions,
 ) -> Result<(), Failure> {
     let (server, path) = remote(url)?;
-    let mut session = Session::open(&server, options.timeout).await?;
+    let mut session = open(&server, options).await?;
     let result = if parents {
-        make_remote(&mut session, &path).await
+        make_with_parents(&mut *session, &path).await
     } else {
         match session.make_dir(name(&path)).await {
             Ok(true) => Ok(()),
@@ -199,8 +232,9 @@ pub(crate) async fn rename(from: &str, to: &str, options: &RemoteOptions) -> Res
             "both names must be on one server: copy with cp and remove with rm instead",
         ));
     }
-    let mut session = Session::open(&server, options.timeout).await?;
-    let result = session.rename(name(&from), name(&to)).await;
+    let mut session = open(&server, options).await?;
+    let result = session.rename(name(&from), name(&to), None).await;
+    let result = result.map_err(|refused| refused.failure);
     session.close().await;
     result
 }
@@ -230,7 +264,7 @@ pub(crate) async fn checksum(
             sum_local(algorithm, Arc::new(source), offset, length).await
         }
         Location::Remote { server, path } => {
-            let mut session = Session::open(&server, options.timeout).await?;
+            let mut session = open(&server, options).await?;
             let mut result = session
                 .checksum(algorithm, offset, length, name(&path))
                 .await;

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use data::digest::sum_source;
 use data::store::Source;
 use proto::checksum::Algorithm;
-use proto::feature::Features;
 
+use crate::storage::contract::Sums;
 use crate::{Exit, Failure, Verify};
 
 /// Files from this size on are summed by the server while they move, over a second session;
@@ -17,7 +17,7 @@ pub(crate) const CONCURRENT_FROM: u64 = 1 << 20;
 /// the sum takes, which for less than this is hardly more than a login.
 pub(crate) const CONCURRENT_FROM_AHEAD: u64 = 64 << 20;
 
-/// What is compared at the end.
+/// Comparison at the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Check {
     /// The number of bytes, as asked.
@@ -66,14 +66,27 @@ impl Check {
     }
 }
 
-/// The check for a copy between this machine (which knows every algorithm) and `servers`. A part
-/// of a file needs CKSM with offset and length; the X commands of plain servers sum whole files.
-pub(crate) fn choose(wish: Verify, servers: &[&Features], whole: bool) -> Result<Check, Failure> {
-    let has = |features: &&Features, algorithm: Algorithm| {
-        features.checksums.contains(&algorithm)
-            || (whole && features.x_checksums.contains(&algorithm))
-    };
-    let all_have = |algorithm| servers.iter().all(|f| has(f, algorithm));
+/// An end of a copy, as far as its checksums go.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Summed<'a> {
+    /// What can be had.
+    pub(crate) sums: &'a Sums,
+    /// The copied bytes are the whole file there.
+    pub(crate) whole: bool,
+}
+
+impl Summed<'_> {
+    fn has(&self, algorithm: Algorithm) -> bool {
+        self.sums.parts.contains(&algorithm) || (self.whole && self.sums.whole.contains(&algorithm))
+    }
+}
+
+/// The check for a copy between two ends, by a checksum that both have.
+///
+/// # Errors
+/// `Protocol` when one end lacks the algorithm that the user named.
+pub(crate) fn choose(wish: Verify, ends: &[Summed<'_>]) -> Result<Check, Failure> {
+    let all_have = |algorithm| ends.iter().all(|end| end.has(algorithm));
     match wish {
         Verify::None => Ok(Check::Bytes),
         Verify::With(algorithm) if all_have(algorithm) => Ok(Check::Sum {
@@ -208,12 +221,16 @@ impl Drop for StopOnDrop {
 mod tests {
     use super::*;
 
-    fn server(checksums: &[Algorithm], x: &[Algorithm]) -> Features {
-        Features {
-            checksums: checksums.to_vec(),
-            x_checksums: x.to_vec(),
-            ..Features::default()
+    fn server(parts: &[Algorithm], whole: &[Algorithm]) -> Sums {
+        Sums {
+            parts: parts.to_vec(),
+            whole: whole.to_vec(),
         }
+    }
+
+    fn chosen(wish: Verify, ends: &[&Sums], whole: bool) -> Result<Check, Failure> {
+        let ends: Vec<_> = ends.iter().map(|sums| Summed { sums, whole }).collect();
+        choose(wish, &ends)
     }
 
     fn sum(algorithm: Algorithm, required: bool) -> Check {
@@ -273,7 +290,7 @@ mod tests {
             &[],
         );
         let own = server(&Algorithm::CHEAPEST_FIRST, &[]);
-        let auto = |servers: &[&Features]| choose(Verify::Auto, servers, true).unwrap();
+        let auto = |ends: &[&Sums]| chosen(Verify::Auto, ends, true).unwrap();
         assert_eq!(auto(&[&own]), sum(Algorithm::Crc32c, false));
         assert_eq!(auto(&[&globus]), sum(Algorithm::Adler32, false));
         assert_eq!(auto(&[&own, &globus]), sum(Algorithm::Adler32, false));
@@ -284,22 +301,22 @@ mod tests {
     fn plain_servers_sum_whole_files_only() {
         let plain = server(&[], &[Algorithm::Md5]);
         assert_eq!(
-            choose(Verify::Auto, &[&plain], true),
+            chosen(Verify::Auto, &[&plain], true),
             Ok(sum(Algorithm::Md5, false))
         );
-        assert_eq!(choose(Verify::Auto, &[&plain], false), Ok(Check::Size));
+        assert_eq!(chosen(Verify::Auto, &[&plain], false), Ok(Check::Size));
     }
 
     #[test]
     fn named_algorithm_or_nothing() {
         let globus = server(&[Algorithm::Md5], &[]);
         assert_eq!(
-            choose(Verify::With(Algorithm::Md5), &[&globus], true),
+            chosen(Verify::With(Algorithm::Md5), &[&globus], true),
             Ok(sum(Algorithm::Md5, true))
         );
-        let refused = choose(Verify::With(Algorithm::Blake3), &[&globus], true).unwrap_err();
+        let refused = chosen(Verify::With(Algorithm::Blake3), &[&globus], true).unwrap_err();
         assert!(refused.message.contains("BLAKE3"));
-        assert_eq!(choose(Verify::None, &[&globus], true), Ok(Check::Bytes));
+        assert_eq!(chosen(Verify::None, &[&globus], true), Ok(Check::Bytes));
         assert_eq!(Check::Bytes.label(), "none");
         assert_eq!(Check::Bytes.size_label(true), "none");
         assert_eq!(Check::Size.size_label(true), "size");

@@ -5,8 +5,9 @@
 
 use std::time::Duration;
 
-use data::job::WireStats;
-use tune::limiter::{Limiter, Role, Verdict, judge};
+use tune::Evidence;
+use tune::judge::{Judgement, judge};
+use tune::limiter::{Limiter, Role};
 
 use crate::transfer::Remark;
 
@@ -15,21 +16,17 @@ mod senders;
 
 use senders::Senders;
 
-/// What the transfers of a batch measured, summed.
+/// Measurements of the transfers of a batch, summed.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Account {
-    /// What this end did, when it was the same in all transfers and not a third party's.
-    role: Option<Role>,
-    bytes: u64,
-    moving: Duration,
-    /// What third-party transfers told.
+    /// Evidence of the paths from this end, added up; of no role when all transfers were a third party's.
+    pub(crate) evidence: Evidence,
+    /// Account of third-party transfers.
     between: Option<Between>,
-    /// What those that sent say of it.
+    /// Account of those that sent.
     senders: Senders,
-    /// What hosts said of their limits, the last word of each.
+    /// Remarks of hosts on their limits, the last word of each.
     remarks: Vec<Remark>,
-    /// Sums and maxima over the transfers.
-    pub(crate) wire: WireStats,
 }
 
 /// Transfers whose bytes did not pass this machine.
@@ -45,11 +42,11 @@ pub(crate) struct Between {
     pub(crate) markers: bool,
 }
 
-/// What limited a batch, and by whose word.
+/// Limiter of a batch, and by whose word.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Finding {
     /// This end's figures.
-    Seen(Verdict),
+    Seen(Judgement),
     /// Those that sent.
     Told(Limiter),
     /// Nobody said anything, and the bytes did not pass here.
@@ -60,7 +57,7 @@ impl Finding {
     /// The short answer: a limiter's name, or where it must be.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::Seen(verdict) => verdict.limiter.name(),
+            Self::Seen(judgement) => judgement.limiter.name(),
             Self::Told(limiter) => limiter.name(),
             Self::Elsewhere => "path between the servers",
         }
@@ -91,46 +88,28 @@ impl Account {
         }
     }
 
-    /// Adds one transfer: bytes and duration at this end, and what the kernel saw.
-    pub(crate) fn add(&mut self, role: Role, bytes: u64, elapsed: Duration, wire: &WireStats) {
-        self.role = Some(role);
-        self.bytes += bytes;
-        self.moving += elapsed;
-        let sum = &mut self.wire;
-        sum.streams = sum.streams.max(wire.streams);
-        sum.streams_most = sum.streams_most.max(wire.streams_most);
-        sum.retransmits += wire.retransmits;
-        sum.min_rtt_us = match (sum.min_rtt_us, wire.min_rtt_us) {
-            (0, new) => new,
-            (old, 0) => old,
-            (old, new) => old.min(new),
-        };
-        sum.rtt_us = sum.rtt_us.max(wire.rtt_us);
-        sum.buffer_bytes = sum.buffer_bytes.max(wire.buffer_bytes);
-        sum.busy_us += wire.busy_us;
-        sum.rwnd_limited_us += wire.rwnd_limited_us;
-        sum.sndbuf_limited_us += wire.sndbuf_limited_us;
-        sum.open_us += wire.open_us;
-        sum.store_us += wire.store_us;
-        sum.wire_us += wire.wire_us;
+    /// Adds one transfer of this end.
+    pub(crate) fn add(&mut self, one: &Evidence) {
+        self.evidence.add_transfer(one);
+        if let (Some(Role::Sender), Some(name)) = (one.role, &one.congestion) {
+            self.senders.ran(name.clone());
+        }
     }
 
-    /// This end sent with this congestion control.
-    pub(crate) fn sent_with(&mut self, congestion: String) {
-        self.senders.ran(congestion);
-    }
-
-    /// What held the transfers back. `rate` is the limit of one transfer, bytes per second.
+    /// Limiter of the transfers. `rate` is the limit of one transfer, bytes per second.
     pub(crate) fn finding(&self, rate: Option<u64>) -> Finding {
         let told = self.senders.limiter();
-        let Some(role) = self.role else {
+        let Some(role) = self.evidence.role else {
             return match (told, self.between) {
                 (Some(limiter), _) => Finding::Told(limiter),
                 (None, Some(_)) => Finding::Elsewhere,
                 (None, None) => Finding::Seen(UNKNOWN),
             };
         };
-        let seen = judge(&self.wire.measured(role, self.bytes, self.moving, rate));
+        let seen = judge(&Evidence {
+            rate_limit: rate,
+            ..self.evidence.clone()
+        });
         match told {
             Some(told) if !knows_better(role, seen.limiter, told) => Finding::Told(told),
             _ => Finding::Seen(seen),
@@ -138,7 +117,7 @@ impl Account {
     }
 }
 
-const UNKNOWN: Verdict = Verdict {
+const UNKNOWN: Judgement = Judgement {
     limiter: Limiter::Unknown,
     share: 0.0,
 };

@@ -186,7 +186,7 @@ fn measure(source: &Path, target: &Path, case: Case) -> Result<(f64, f64), Box<d
     let received = received?;
     // What cannot be read back, like /dev/null, has no ordered sum over several streams.
     let summed = sent.digest.is_some() && received.digest.is_some();
-    if received.bytes != len || summed && sent.digest != received.digest {
+    if received.evidence.bytes != len || summed && sent.digest != received.digest {
         return Err("what arrived is not what was sent".into());
     }
     if to_file {
@@ -194,7 +194,7 @@ fn measure(source: &Path, target: &Path, case: Case) -> Result<(f64, f64), Box<d
     }
     let gigabytes = len as f64 / 1e9;
     Ok((
-        gigabytes / received.elapsed.as_secs_f64(),
+        gigabytes / received.evidence.elapsed.as_secs_f64(),
         cpu.as_secs_f64() / gigabytes,
     ))
 }

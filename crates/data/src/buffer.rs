@@ -1,4 +1,9 @@
-//! The reusable buffer of a stream thread.
+//! Ways of bytes between store and wire, one for each stream thread: a buffer, or a kernel pipe.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 
 /// Alignment of transfer buffers: a page, so that whole pages are copied.
 const PAGE: usize = 4096;
@@ -27,6 +32,39 @@ impl PageBuffer {
 
     pub(crate) fn as_ref(&self) -> &[u8] {
         &self.bytes[self.start..self.start + self.len]
+    }
+}
+
+/// The largest pipe an unprivileged process may ask for (fs.pipe-max-size).
+const PIPE_CAPACITY: usize = 1 << 20;
+
+/// Kernel pipe of [`PIPE_CAPACITY`] bytes, through which splice moves pages.
+#[derive(Debug)]
+pub(crate) struct Pipe {
+    read: OwnedFd,
+    write: OwnedFd,
+}
+
+impl Pipe {
+    /// Fails when the system grants only a small pipe (a user's pipes are bounded in all,
+    /// fs.pipe-user-pages-soft): splicing page by page is slower than copying.
+    pub(crate) fn new() -> io::Result<Self> {
+        let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
+        fcntl_setpipe_size(&write, PIPE_CAPACITY)?;
+        Ok(Self { read, write })
+    }
+
+    /// Most bytes it holds.
+    pub(crate) const fn capacity() -> usize {
+        PIPE_CAPACITY
+    }
+
+    pub(crate) fn output(&self) -> BorrowedFd<'_> {
+        self.read.as_fd()
+    }
+
+    pub(crate) fn input(&self) -> BorrowedFd<'_> {
+        self.write.as_fd()
     }
 }
 

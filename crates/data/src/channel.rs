@@ -14,10 +14,9 @@ use socket2::Socket;
 use crate::budget::{Permit, StreamBudget};
 use crate::connect::{Attempt, Connected, accept_one, connect_all, dial_until};
 use crate::error::DataError;
-pub use crate::host::same_host;
-use crate::job::Settings;
 use crate::listen::bind_any;
 pub use crate::listen::{Accept, ListenOptions};
+use crate::settings::Settings;
 pub use crate::stream::Stream;
 use crate::transfer::Transfer;
 
@@ -105,6 +104,14 @@ impl Channel {
         }
     }
 
+    /// The addresses that an active channel connects to; none of another one.
+    pub fn targets(&self) -> &[SocketAddr] {
+        match &self.endpoint {
+            Endpoint::Active { targets, .. } => targets,
+            _ => &[],
+        }
+    }
+
     /// Whether a transfer in this direction would use cached connections (reply 125): there are
     /// some that the peer has not closed.
     pub fn has_cached(&self, sending: bool) -> bool {
@@ -138,7 +145,7 @@ impl Channel {
             .map_or_else(|| Ok(Permit::unlimited()), StreamBudget::take)
     }
 
-    /// What a MODE S transfer takes its one connection from. The channel is spent afterwards,
+    /// Endpoint that a MODE S transfer takes its one connection from. The channel is spent afterwards,
     /// whatever happens.
     pub(crate) fn spend(&mut self) -> Endpoint {
         self.cached = None;

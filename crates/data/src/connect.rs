@@ -12,9 +12,9 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use crate::budget::Permit;
 use crate::error::DataError;
-use crate::job::Settings;
 use crate::listen::Accept;
 use crate::os::wake::{self, Wake};
+use crate::settings::Settings;
 use crate::stream::{Stream, tune};
 use crate::transfer::Transfer;
 
@@ -338,7 +338,7 @@ pub(crate) enum Accepted {
     Nothing,
     /// A connection that is gone again.
     Closed,
-    /// One from a host that may connect; its socket does not block.
+    /// One from a host that may connect; its socket does not block, and nothing was exchanged over it.
     Connection(Socket, SocketAddr),
 }
 

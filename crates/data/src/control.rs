@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use proto::ranges::RangeSet;
 
-use crate::job::WireStats;
+use crate::board::Board;
 use crate::lock::locked;
 use crate::os::wake::Wake;
-use crate::sizing::board::Board;
 use crate::stream::Stream;
 pub use crate::stream::StreamSample;
+use tune::Evidence;
 use tune::limiter::Limiter;
 use tune::sizing::Decision;
 use tune::sizing::auto::Bound;
@@ -33,7 +33,7 @@ pub struct Control {
     live: Mutex<Vec<Weak<Stream>>>,
     wakes: Mutex<Vec<Weak<Wake>>>,
     peers: Mutex<Vec<IpAddr>>,
-    wire: Mutex<WireStats>,
+    evidence: Mutex<Evidence>,
     begun: Mutex<Option<Instant>>,
     board: Board,
 }
@@ -140,9 +140,9 @@ impl Control {
         *locked(&self.begun)
     }
 
-    /// The kernel's view of the last attempt that ended, failed or not.
-    pub fn wire(&self) -> WireStats {
-        *locked(&self.wire)
+    /// Evidence of its path from the last attempt that ended, failed or not.
+    pub fn evidence(&self) -> Evidence {
+        locked(&self.evidence).clone()
     }
 
     /// Calls `tell` with the new size, bytes, whenever this end, receiving with
@@ -156,7 +156,7 @@ impl Control {
         self.board.follow(bytes);
     }
 
-    /// What was decided about buffers since the last call, oldest first; bounded.
+    /// Decisions about buffers since the last call, oldest first; bounded.
     pub fn decisions(&self) -> Vec<Decision> {
         self.board.take_decisions()
     }
@@ -168,7 +168,7 @@ impl Control {
         self.board.bound()
     }
 
-    /// What was decided about the streams that this end sends over since the last call, oldest
+    /// Decisions about the streams that this end sends over since the last call, oldest
     /// first; bounded.
     pub fn stream_decisions(&self) -> Vec<StreamDecision> {
         self.board.take_stream_decisions()
@@ -180,7 +180,7 @@ impl Control {
         self.board.note_streams(decision);
     }
 
-    /// What limits the sending now; `None` when nobody looks
+    /// Limiter of the sending now; `None` when nobody looks
     /// ([`Settings::adapt`](crate::job::Settings::adapt),
     /// [`Congestion::Auto`](crate::options::Congestion::Auto)), or nothing was seen yet.
     pub fn limiter(&self) -> Option<Limiter> {
@@ -202,7 +202,7 @@ impl Control {
             || self.whole.as_ref().is_some_and(|w| w.control.cancelled())
     }
 
-    /// What the kernel shows of all live streams now, for progress displays and `--trace`.
+    /// Sample of all live streams now as the kernel shows them, for progress displays and `--trace`.
     pub fn sample(&self) -> Vec<StreamSample> {
         let live = self.live();
         live.iter().filter_map(|s| s.sample().ok()).collect()
@@ -235,7 +235,7 @@ impl Control {
         live.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// What is said between this handle and the sizing thread.
+    /// The board between this handle and the sizing thread.
     pub(crate) fn board(&self) -> &Board {
         &self.board
     }
@@ -293,16 +293,16 @@ impl Control {
         }
     }
 
-    /// The attempt has ended, and the kernel saw so much of it.
-    pub(crate) fn note_wire(&self, stats: WireStats) {
-        *locked(&self.wire) = stats;
+    /// The attempt has ended, and has learned so much.
+    pub(crate) fn note_evidence(&self, evidence: &Evidence) {
+        locked(&self.evidence).clone_from(evidence);
         if let Some(whole) = &self.whole {
-            whole.control.note_wire(stats);
+            whole.control.note_evidence(evidence);
             self.hand_over_decisions(&whole.control);
         }
     }
 
-    /// What was decided about this part is told by the whole.
+    /// Has the whole tell the decisions about this part.
     fn hand_over_decisions(&self, whole: &Self) {
         let (own, from) = (self.begun(), whole.begun());
         let later = own

@@ -25,7 +25,7 @@ pub(crate) enum Supply {
 /// The smallest part that is handed out so that all lanes have something to send, bytes.
 pub(crate) const SMALLEST: u64 = 64 << 10;
 
-/// What a stream is to send next.
+/// Part that a stream is to send next.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Part {
     pub(crate) range: ByteRange,
@@ -34,7 +34,7 @@ pub(crate) struct Part {
     pub(crate) at_last: bool,
 }
 
-/// What was not handed out yet.
+/// Ranges that were not handed out yet.
 #[derive(Debug, Default)]
 pub(crate) struct Left {
     ranges: VecDeque<ByteRange>,

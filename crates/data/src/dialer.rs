@@ -12,17 +12,18 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
+use tune::Evidence;
 
 use crate::connect::{dial, is_settled};
 use crate::control::Control;
 use crate::error::DataError;
-use crate::job::{Settings, WireStats};
+use crate::job::Settings;
 use crate::lock::locked;
 use crate::os::tcp_info::{self, TcpInfo};
 use crate::os::wake::{self, Wake};
 use crate::pull::Duty;
 use crate::stream::{Stream, tune};
-use crate::wire::kernel_stats;
+use crate::wire::accounts_of;
 
 /// An address that is not the host's last one has this part of the time that is left.
 const SHARE: u32 = 2;
@@ -54,7 +55,7 @@ struct Now {
 struct Work {
     control: Arc<Control>,
     /// Of connections that have ended.
-    stats: WireStats,
+    stats: Evidence,
     /// What the kernel counted for the open connection before.
     before: TcpInfo,
     joined: Instant,
@@ -102,7 +103,7 @@ impl Dialer {
         now.failure = None;
         now.work = Some(Work {
             control: Arc::clone(duty.control),
-            stats: WireStats::default(),
+            stats: Evidence::default(),
             before: TcpInfo::default(),
             joined: Instant::now(),
         });
@@ -112,7 +113,7 @@ impl Dialer {
     }
 
     /// The transfer has ended; returns what the kernel saw of its connections here.
-    pub fn leave(&self) -> WireStats {
+    pub fn leave(&self) -> Evidence {
         let mut now = locked(&self.now);
         let open = now.open.take();
         if let Some(stream) = &open {
@@ -120,7 +121,7 @@ impl Dialer {
         }
         now.open = open;
         now.stop = Arc::clone(&self.own);
-        now.work.take().map_or_else(WireStats::default, |d| d.stats)
+        now.work.take().map_or_else(Evidence::default, |d| d.stats)
     }
 
     /// Connects to the first of `targets` that answers; each has a share of the time, the last one all
@@ -273,8 +274,8 @@ impl Now {
     fn hide(&mut self, stream: &Arc<Stream>) {
         if let Some(work) = &mut self.work {
             work.control.detach(stream);
-            let stats = kernel_stats(stream, &work.before, work.joined);
-            work.stats.join(&stats);
+            let stats = accounts_of(stream, &work.before, work.joined);
+            work.stats.add_stream(&stats);
         }
     }
 }
@@ -292,7 +293,7 @@ impl Connection {
     /// # Errors
     /// [`DataError::Wire`], [`DataError::Stalled`], [`DataError::Aborted`].
     pub fn recv(&self, buf: &mut [u8]) -> Result<usize, DataError> {
-        let read = |s: &Stream| io::Read::read(&mut s.socket(), buf);
+        let read = |s: &Stream| s.transport().recv(buf);
         self.dialer.when(&self.stream, PollFlags::IN, read)
     }
 
@@ -309,7 +310,7 @@ impl Connection {
     pub fn send_all(&self, bytes: &[u8]) -> Result<(), DataError> {
         let mut rest = bytes;
         while !rest.is_empty() {
-            let send = |s: &Stream| s.socket().send_with_flags(rest, libc::MSG_NOSIGNAL);
+            let send = |s: &Stream| s.transport().send(&[io::IoSlice::new(rest)], false);
             let n = self.dialer.when(&self.stream, PollFlags::OUT, send)?;
             rest = rest.get(n..).unwrap_or_default();
         }

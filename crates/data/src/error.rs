@@ -32,7 +32,7 @@ pub enum DataError {
         what: String,
         /// Where it ended.
         at: u64,
-        /// What was announced.
+        /// The size that was announced.
         expected: u64,
     },
     /// No listener could be opened: no permission, or (`AddrInUse`) no free port in the range.
@@ -46,7 +46,7 @@ pub enum DataError {
     /// The system refused a setting or a resource (congestion control, socket buffer, thread).
     #[error("cannot set up {what}: {source}")]
     Setup {
-        /// What was asked for.
+        /// The setting or resource.
         what: String,
         /// System's reason.
         source: io::Error,
@@ -94,7 +94,7 @@ pub enum DataError {
     Block {
         /// Peer.
         peer: String,
-        /// What is wrong.
+        /// The mistake.
         source: proto::eblock::BlockError,
     },
     /// A block outside the part of the file that this transfer is about.

@@ -10,11 +10,11 @@ mod roll;
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use tune::look::StreamId;
 
-use crate::lock::locked;
+use crate::lock::{locked, notified};
 use crate::stream::Stream;
 use roll::{Lane, Roll, Stage, Target};
 
@@ -145,9 +145,7 @@ impl Lanes {
     }
 
     fn wait<'r>(&self, roll: MutexGuard<'r, Roll>) -> MutexGuard<'r, Roll> {
-        self.changed
-            .wait(roll)
-            .unwrap_or_else(PoisonError::into_inner)
+        notified(&self.changed, roll)
     }
 
     fn ticket(&self, roll: &mut Roll, target: usize) -> Ticket<'_> {
@@ -178,7 +176,7 @@ impl Lanes {
         }
     }
 
-    /// What is there has to do.
+    /// Makes do with the lanes that are there.
     fn refuse(&self, roll: &mut Roll) {
         roll.refused = true;
         let there = roll.staying().count() + roll.opening();

@@ -5,11 +5,12 @@
 //!
 //! How a transfer is laid out: [`channel`] says where connections come from, `transfer` holds what
 //! the streams of one transfer share (stop, stall clock, rate, statistics), `wire` is one stream
-//! at work, [`send`] and [`recv`] are the two loops, and `sum` is the checksum beside them.
+//! at work, [`transport`] what its bytes go through, [`send`] and [`recv`] are the two loops, and `sum` is the checksum beside them.
 
 #![deny(unsafe_code)]
 
 mod ascii;
+mod board;
 pub mod budget;
 mod buffer;
 pub mod channel;
@@ -21,22 +22,23 @@ pub mod dialer;
 pub mod digest;
 pub mod drs;
 pub mod error;
-mod host;
+mod handshake;
 pub mod job;
 mod lanes;
 mod listen;
 mod lock;
 pub mod options;
 pub mod os;
-mod pipe;
 pub mod pull;
 pub mod rate;
 pub mod recv;
 pub mod send;
+mod settings;
 mod sizing;
 mod stall;
 pub mod store;
 pub mod stream;
 mod sum;
 mod transfer;
+pub mod transport;
 mod wire;

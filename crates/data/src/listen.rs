@@ -6,11 +6,11 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 
+use proto::address::same_host;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::error::DataError;
-use crate::host::same_host;
-use crate::sizing::handshake;
+use crate::handshake;
 use proto::sizing::Buffers;
 
 /// Connections that may wait to be accepted, as far as the system allows (net.core.somaxconn): more
@@ -19,7 +19,7 @@ use proto::sizing::Buffers;
 const BACKLOG: i32 = 4096;
 
 /// How a listener is made.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListenOptions {
     /// Local address to bind (the control connection's local address).
     pub ip: IpAddr,

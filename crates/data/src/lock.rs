@@ -1,8 +1,50 @@
-//! Locks over plain data.
+//! Locks over plain data. A panic of another thread leaves plain data whole, so that the others go on with
+//! it: nothing here is poisoned.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// A panic of another thread leaves plain data whole; go on with it.
+/// The data, locked.
 pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The data, which nobody else can reach any more.
+pub(crate) fn unlocked<T>(mutex: Mutex<T>) -> T {
+    mutex.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The data, locked again after a notice (or without one: condition variables wake for no reason, too).
+pub(crate) fn notified<'t, T>(notice: &Condvar, guard: MutexGuard<'t, T>) -> MutexGuard<'t, T> {
+    notice.wait(guard).unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_panic_that_held_the_lock_takes_nothing_away() {
+        let mutex = Mutex::new(1);
+        let held = catch_unwind(AssertUnwindSafe(|| {
+            let _guard = mutex.lock();
+            panic!("while it is locked");
+        }));
+        assert!(held.is_err() && mutex.is_poisoned());
+        *locked(&mutex) += 1;
+        let notice = Condvar::new();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                *locked(&mutex) += 1;
+                notice.notify_all();
+            });
+            let mut guard = locked(&mutex);
+            while *guard < 3 {
+                guard = notified(&notice, guard);
+            }
+        });
+        assert_eq!(unlocked(mutex), 3);
+    }
 }

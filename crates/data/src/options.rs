@@ -67,7 +67,7 @@ pub enum Congestion {
     /// The system's.
     #[default]
     System,
-    /// What the path asks for, of those that the system has and permits (sending); begins with the
+    /// The control that the path asks for, of those that the system has and permits (sending); begins with the
     /// system's.
     Auto,
     /// This one; a system without it is an error.

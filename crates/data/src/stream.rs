@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
+use proto::address::same_host;
 use rustix::event::PollFlags;
 use socket2::{Socket, TcpKeepalive};
 
@@ -14,13 +15,13 @@ use tune::look::StreamId;
 
 use crate::budget::Permit;
 use crate::error::DataError;
-use crate::host::same_host;
-use crate::job::Settings;
+use crate::handshake;
 use crate::lock::locked;
 use crate::options::Congestion;
 use crate::os::tcp_info::{MemInfo, TcpInfo, mem_info, tcp_info};
 use crate::os::{congestion, sockopt, wake};
-use crate::sizing::handshake;
+use crate::settings::Settings;
+use crate::transport::DataTransport;
 
 /// Unsent bytes that may queue in the kernel: bounds memory and keeps progress figures honest
 /// even with a large send buffer, without costing throughput on fast paths.
@@ -48,15 +49,16 @@ pub struct StreamSample {
 }
 
 /// One data TCP connection. The socket never blocks; waiting is `wire`'s business, so that every
-/// wait can be cancelled.
+/// wait can be cancelled. As a descriptor it is for options, looks and waits: bytes go through its
+/// transport.
 #[derive(Debug)]
 pub struct Stream {
     id: StreamId,
-    socket: Socket,
+    transport: DataTransport,
     peer: SocketAddr,
     /// The receive buffer as last reported to whoever changed it, bytes; 0: nobody did.
     receive_buffer: AtomicU64,
-    /// What the peer had acknowledged when the present transfer began to use it, bytes.
+    /// Bytes that the peer had acknowledged when the present transfer began to use it.
     acknowledged_before: AtomicU64,
     /// The congestion control it had before somebody changed it.
     first_congestion: OnceLock<Vec<u8>>,
@@ -65,7 +67,8 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Takes a connected socket.
+    /// Takes a connected socket. Its handshake, if it has one, is still to come: that is for the thread
+    /// that will serve it.
     pub(crate) fn new(socket: Socket, peer: SocketAddr, settings: &Settings) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         socket.set_tcp_nodelay(true)?;
@@ -82,7 +85,7 @@ impl Stream {
         }
         Ok(Self {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
-            socket,
+            transport: DataTransport::over(socket, settings),
             peer,
             receive_buffer: AtomicU64::new(0),
             acknowledged_before: AtomicU64::new(0),
@@ -114,12 +117,12 @@ impl Stream {
 
     /// From now on takes no more than can be sent soon.
     pub(crate) fn take_little(&self) {
-        bound_unsent(&self.socket, UNSENT_AT_LAST);
+        bound_unsent(self.socket(), UNSENT_AT_LAST);
     }
 
     /// A kept connection is to be used again, with this congestion control.
     pub(crate) fn again(&self, congestion: &Congestion) -> Result<(), DataError> {
-        bound_unsent(&self.socket, UNSENT);
+        bound_unsent(self.socket(), UNSENT);
         match congestion {
             Congestion::Auto => Ok(()),
             Congestion::Named(name) => self
@@ -127,7 +130,7 @@ impl Stream {
                 .map_err(|e| not_permitted(name, e)),
             Congestion::System => {
                 let first = self.first_congestion.get();
-                let back = first.map_or(Ok(()), |first| self.socket.set_tcp_congestion(first));
+                let back = first.map_or(Ok(()), |first| self.socket().set_tcp_congestion(first));
                 if let Err(error) = back {
                     tracing::debug!(%error, "congestion control not taken back");
                 }
@@ -142,15 +145,15 @@ impl Stream {
     /// `NotFound`: the system has none of this name; `PermissionDenied`: not for this process
     /// (`net.ipv4.tcp_allowed_congestion_control`).
     pub(crate) fn set_congestion(&self, name: &str) -> io::Result<()> {
-        let before = self.socket.tcp_congestion()?;
-        self.socket.set_tcp_congestion(name.as_bytes())?;
+        let before = self.socket().tcp_congestion()?;
+        self.socket().set_tcp_congestion(name.as_bytes())?;
         self.first_congestion.get_or_init(|| before);
         Ok(())
     }
 
     /// The congestion control in force, as the kernel names it.
     pub(crate) fn congestion(&self) -> Option<String> {
-        self.socket.tcp_congestion().ok().map(|name| text(&name))
+        self.socket().tcp_congestion().ok().map(|name| text(&name))
     }
 
     /// The one that it had before somebody changed it; `None`: nobody did.
@@ -180,12 +183,12 @@ impl Stream {
 
     /// Whether the other end is on this machine.
     pub(crate) fn is_local(&self) -> bool {
-        let here = self.socket.local_addr().ok().and_then(|a| a.as_socket());
+        let here = self.socket().local_addr().ok().and_then(|a| a.as_socket());
         self.peer.ip().to_canonical().is_loopback()
             || here.is_some_and(|here| same_host(here.ip(), self.peer.ip()))
     }
 
-    /// What the kernel shows of it now.
+    /// Sample of it now as the kernel shows it.
     pub(crate) fn sample(&self) -> io::Result<StreamSample> {
         Ok(StreamSample {
             stream: self.id,
@@ -209,8 +212,14 @@ impl Stream {
         self.receive_buffer.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn socket(&self) -> &Socket {
-        &self.socket
+    /// The transport that its bytes go through.
+    pub(crate) fn transport(&self) -> &DataTransport {
+        &self.transport
+    }
+
+    /// For options and the kernel's view; see [`DataTransport::socket`].
+    fn socket(&self) -> &Socket {
+        self.transport.socket()
     }
 
     /// Whether the peer has not closed or reset the connection.
@@ -226,16 +235,16 @@ impl Stream {
     /// MODE S a FIN would tell the receiver that the file is whole (RFC 959 §3.4.1).
     pub(crate) fn break_off(&self) {
         // Disconnecting (connect(2), AF_UNSPEC) resets now; a close would wait for the last owner.
-        if let Err(error) = rustix::net::connect_unspec(&self.socket) {
+        if let Err(error) = rustix::net::connect_unspec(self.socket()) {
             tracing::debug!(%error, "connection not reset, lingering off instead");
-            let _ = self.socket.set_linger(Some(Duration::ZERO));
+            let _ = self.socket().set_linger(Some(Duration::ZERO));
         }
     }
 }
 
 impl AsFd for Stream {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        self.socket().as_fd()
     }
 }
 

@@ -1,21 +1,24 @@
-//! What the streams of one transfer share: why and when to stop, the stall clock, the rate limit,
+//! State that the streams of one transfer share: why and when to stop, the stall clock, the rate limit,
 //! and the statistics that become the report.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
+use tune::Evidence;
+use tune::limiter::Role;
 use tune::streams::auto::Verdict;
 
 use crate::control::Control;
 use crate::error::DataError;
-use crate::job::{Report, Settings, WireStats};
+use crate::job::Report;
 use crate::lanes::Lanes;
-use crate::lock::locked;
+use crate::lock::{locked, unlocked};
 use crate::os::wake::{self, Wake};
 use crate::rate::RateLimit;
+use crate::settings::Settings;
 use crate::stall::StallClock;
 
 /// Most bytes that one system call moves: large enough to make calls cheap, small enough for
@@ -34,23 +37,25 @@ pub(crate) struct Transfer {
     stop: Arc<Wake>,
     stopped: AtomicBool,
     failure: Mutex<Option<DataError>>,
-    stats: Mutex<WireStats>,
+    evidence: Mutex<Evidence>,
     /// How many lanes a sender in MODE E shall have, and has.
     lanes: Lanes,
     /// Streams at work now.
     streams: AtomicU64,
-    /// What the peers of streams that have left had acknowledged of this transfer, bytes.
+    /// Bytes of this transfer that the peers of streams that have left had acknowledged.
     acknowledged_before: AtomicU64,
     /// The most memory that the streams' sockets held at one moment, bytes.
     most_held: AtomicU64,
     remark: Mutex<Option<String>>,
-    verdict: Mutex<Option<Verdict>>,
-    congestion: Mutex<Option<String>>,
     first_connection: Mutex<Option<Instant>>,
 }
 
 impl Transfer {
-    pub(crate) fn new(settings: &Settings, control: &Arc<Control>) -> Result<Self, DataError> {
+    pub(crate) fn new(
+        role: Role,
+        settings: &Settings,
+        control: &Arc<Control>,
+    ) -> Result<Self, DataError> {
         let stop = Wake::new().map_err(|e| DataError::setup("an event descriptor", e))?;
         let stop = Arc::new(stop);
         control.ring_on_cancel(&stop);
@@ -70,14 +75,12 @@ impl Transfer {
             stop,
             stopped: AtomicBool::new(false),
             failure: Mutex::new(None),
-            stats: Mutex::default(),
+            evidence: Mutex::new(Evidence::of(role)),
             lanes: Lanes::default(),
             streams: AtomicU64::new(0),
             acknowledged_before: AtomicU64::new(0),
             most_held: AtomicU64::new(0),
             remark: Mutex::new(None),
-            verdict: Mutex::new(None),
-            congestion: Mutex::new(None),
             first_connection: Mutex::new(None),
         })
     }
@@ -153,9 +156,9 @@ impl Transfer {
     pub(crate) fn on_join(&self) {
         self.note_connection();
         let at_work = self.streams.fetch_add(1, Ordering::Relaxed) + 1;
-        let mut stats = locked(&self.stats);
-        stats.streams += 1;
-        stats.streams_most = stats.streams_most.max(at_work);
+        let mut evidence = locked(&self.evidence);
+        evidence.streams += 1;
+        evidence.streams_most = evidence.streams_most.max(at_work);
     }
 
     /// There is a connection. Only the first one is progress: a peer that connects again and again
@@ -179,7 +182,7 @@ impl Transfer {
         self.moved.load(Ordering::Relaxed)
     }
 
-    /// What the peers of streams that have left had acknowledged of this transfer, bytes.
+    /// Bytes of this transfer that the peers of streams that have left had acknowledged.
     pub(crate) fn acknowledged_before(&self) -> u64 {
         self.acknowledged_before.load(Ordering::Relaxed)
     }
@@ -191,18 +194,18 @@ impl Transfer {
 
     /// So many streams were at work, towards the end.
     pub(crate) fn note_streams(&self, streams: usize) {
-        locked(&self.stats).streams_last = streams as u64;
+        locked(&self.evidence).streams_last = streams as u64;
     }
 
     /// See [`Transfer::note_streams`]; `None` if nobody did.
     pub(crate) fn streams_last(&self) -> Option<u32> {
-        let last = locked(&self.stats).streams_last;
+        let last = locked(&self.evidence).streams_last;
         u32::try_from(last).ok().filter(|last| *last > 0)
     }
 
     /// The congestion control that a stream ran at its end.
     pub(crate) fn note_congestion(&self, name: Option<String>) {
-        *locked(&self.congestion) = name;
+        locked(&self.evidence).congestion = name;
     }
 
     /// All streams' sockets hold `bytes` of memory at this moment.
@@ -210,19 +213,19 @@ impl Transfer {
         self.most_held.fetch_max(bytes, Ordering::Relaxed);
     }
 
-    /// What the report says of this host's limits.
+    /// Notes the report's remark on this host's limits.
     pub(crate) fn note_remark(&self, remark: String) {
         locked(&self.remark).get_or_insert(remark);
     }
 
-    /// What the report says limited the streams.
+    /// Notes the report's verdict on the streams.
     pub(crate) fn note_verdict(&self, verdict: Verdict) {
-        *locked(&self.verdict) = Some(verdict);
+        locked(&self.evidence).verdict = Some(verdict);
     }
 
     /// Adds what one stream measured.
-    pub(crate) fn add_stats(&self, one: &WireStats) {
-        locked(&self.stats).join(one);
+    pub(crate) fn add_stream(&self, one: &Evidence) {
+        locked(&self.evidence).add_stream(one);
     }
 
     /// The transfer's outcome, once all streams have ended with `result`.
@@ -230,32 +233,26 @@ impl Transfer {
         self,
         result: Result<Option<String>, DataError>,
     ) -> Result<Report, DataError> {
-        let stats = *locked(&self.stats);
-        let wire = WireStats {
-            memory_bytes: self.most_held.into_inner(),
+        let mut evidence = unlocked(self.evidence);
+        evidence.bytes = self.moved.into_inner();
+        evidence.elapsed =
+            locked(&self.first_connection).map_or(Duration::ZERO, |first| first.elapsed());
+        evidence.memory_bytes = self.most_held.into_inner();
+        if evidence.streams_last == 0 {
             // Streams that nobody counted: all that there were.
-            streams_last: match stats.streams_last {
-                0 => stats.streams_most,
-                streams => streams,
-            },
-            ..stats
-        };
-        self.control.note_wire(wire);
-        let failure = self.failure.into_inner();
-        let failure = failure.unwrap_or_else(PoisonError::into_inner);
-        match (failure, result) {
+            evidence.streams_last = evidence.streams_most;
+        }
+        self.control.note_evidence(&evidence);
+        match (unlocked(self.failure), result) {
             (Some(_), _) | (_, Err(_)) if self.control.cancelled() => Err(DataError::Aborted),
             (Some(first), _) => Err(first),
             (None, Err(error)) => Err(error),
             (None, Ok(digest)) => Ok(Report {
-                bytes: self.moved.into_inner(),
                 stored: self.control.stored(),
                 digest,
-                wire,
+                shared: false,
+                evidence,
                 remark: locked(&self.remark).take(),
-                verdict: locked(&self.verdict).take(),
-                congestion: locked(&self.congestion).take(),
-                elapsed: locked(&self.first_connection).map_or(Duration::ZERO, |t| t.elapsed()),
             }),
         }
     }

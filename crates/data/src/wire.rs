@@ -1,16 +1,15 @@
 //! One stream at work in a transfer: every wait on the socket can be stopped and notices a stall.
 
 use std::io::{self, IoSlice};
-use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
 use rustix::pipe::SpliceFlags;
+use tune::Evidence;
 
 use crate::error::DataError;
-use crate::job::WireStats;
 use crate::os::tcp_info::{self, TcpInfo};
 use crate::os::wake::{self, Wake};
 use crate::stream::Stream;
@@ -29,13 +28,13 @@ pub(crate) struct Wire<'t> {
     stream: Arc<Stream>,
     before: TcpInfo,
     joined: Instant,
-    /// What the peer had acknowledged when somebody last looked, bytes.
+    /// Bytes that the peer had acknowledged when somebody last looked.
     acknowledged: u64,
     wire_time: Duration,
     store_time: Duration,
 }
 
-/// What ended a wait for input.
+/// End of a wait for input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Input {
     /// This many bytes came; 0 is the peer's FIN.
@@ -69,6 +68,21 @@ impl<'t> Wire<'t> {
         &self.stream
     }
 
+    /// Waits until the connection's handshake is over, before any byte of it. At once where there is
+    /// none, or was one in a transfer before. To be called in the thread that serves the connection.
+    pub(crate) fn handshake(&mut self) -> Result<(), DataError> {
+        loop {
+            self.transfer.check()?;
+            match self.stream.transport().handshake() {
+                Ok(None) => return Ok(()),
+                Ok(Some(ready)) => {
+                    self.wait(ready, None)?;
+                }
+                Err(e) => return Err(self.broke(e)),
+            }
+        }
+    }
+
     /// Sends all of `header` and `bytes`; with `more`, the kernel may wait for what follows.
     pub(crate) fn send_all(
         &mut self,
@@ -76,7 +90,6 @@ impl<'t> Wire<'t> {
         bytes: &[u8],
         more: bool,
     ) -> Result<(), DataError> {
-        let flags = libc::MSG_NOSIGNAL | if more { libc::MSG_MORE } else { 0 };
         let total = header.len() + bytes.len();
         let mut sent = 0;
         while sent < total {
@@ -84,9 +97,7 @@ impl<'t> Wire<'t> {
                 IoSlice::new(header.get(sent..).unwrap_or_default()),
                 IoSlice::new(&bytes[sent.saturating_sub(header.len())..]),
             ];
-            sent += self.when(PollFlags::OUT, |s| {
-                s.socket().send_vectored_with_flags(&parts, flags)
-            })?;
+            sent += self.when(PollFlags::OUT, |s| s.transport().send(&parts, more))?;
         }
         Ok(())
     }
@@ -99,7 +110,8 @@ impl<'t> Wire<'t> {
         len: usize,
     ) -> Result<usize, DataError> {
         self.when(PollFlags::OUT, |s| {
-            Ok(rustix::fs::sendfile(s, file, Some(&mut offset), len)?)
+            let socket = s.transport().kernel()?;
+            Ok(rustix::fs::sendfile(socket, file, Some(&mut offset), len)?)
         })
     }
 
@@ -117,7 +129,8 @@ impl<'t> Wire<'t> {
         };
         self.when(PollFlags::OUT, |s| {
             let flags = SpliceFlags::MOVE | more;
-            Ok(rustix::pipe::splice(pipe, None, s, None, len, flags)?)
+            let socket = s.transport().kernel()?;
+            Ok(rustix::pipe::splice(pipe, None, socket, None, len, flags)?)
         })
     }
 
@@ -158,7 +171,8 @@ impl<'t> Wire<'t> {
     ) -> Result<usize, DataError> {
         self.when(PollFlags::IN, |s| {
             let flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
-            Ok(rustix::pipe::splice(s, None, pipe, None, len, flags)?)
+            let socket = s.transport().kernel()?;
+            Ok(rustix::pipe::splice(socket, None, pipe, None, len, flags)?)
         })
     }
 
@@ -175,7 +189,7 @@ impl<'t> Wire<'t> {
     /// Sends FIN and waits until the peer's kernel has acknowledged every byte or the peer closed
     /// its side, so that success means arrival.
     pub(crate) fn finish_sending(&mut self) -> Result<(), DataError> {
-        let _ = self.stream.socket().shutdown(Shutdown::Write);
+        let _ = self.stream.transport().end_sending();
         let mut pause = DRAIN_LOOK.0;
         let mut events = PollFlags::IN;
         let mut rest = [0; 4096];
@@ -272,7 +286,7 @@ impl<'t> Wire<'t> {
     fn acknowledged(&self) -> Result<bool, DataError> {
         let info = tcp_info::tcp_info(self.stream.as_fd()).map_err(|e| self.broke(e))?;
         // A reset closes the connection too, and leaves its error.
-        if let Ok(Some(error)) = self.stream.socket().take_error() {
+        if let Ok(Some(error)) = self.stream.transport().socket().take_error() {
             return Err(self.broke(error));
         }
         Ok(!matches!(
@@ -300,52 +314,53 @@ impl<'t> Wire<'t> {
         }
     }
 
-    fn stats(&self) -> WireStats {
-        let micros = |d: Duration| u64::try_from(d.as_micros()).unwrap_or(u64::MAX);
-        WireStats {
-            store_us: micros(self.store_time),
-            wire_us: micros(self.wire_time),
-            ..kernel_stats(&self.stream, &self.before, self.joined)
+    /// This stream's part of the evidence.
+    fn accounts(&self) -> Evidence {
+        Evidence {
+            store: self.store_time,
+            wire: self.wire_time,
+            ..accounts_of(&self.stream, &self.before, self.joined)
         }
     }
 }
 
-/// What the kernel counted of a stream that has been at work since `joined`, when it showed `before`.
-pub(crate) fn kernel_stats(stream: &Stream, before: &TcpInfo, joined: Instant) -> WireStats {
+/// The kernel's accounts of a stream that has been at work since `joined`, when it showed `before`.
+pub(crate) fn accounts_of(stream: &Stream, before: &TcpInfo, joined: Instant) -> Evidence {
     let now = tcp_info::tcp_info(stream.as_fd()).unwrap_or_default();
     let memory = tcp_info::mem_info(stream.as_fd()).unwrap_or_default();
-    WireStats {
+    let us = Duration::from_micros;
+    Evidence {
         retransmits: now
             .total_retrans
             .saturating_sub(before.total_retrans)
             .into(),
         // The kernel shows "unknown" as all ones.
-        min_rtt_us: if now.min_rtt_us == u32::MAX {
-            0
+        min_rtt: if now.min_rtt_us == u32::MAX {
+            Duration::ZERO
         } else {
-            now.min_rtt_us
+            us(now.min_rtt_us.into())
         },
-        rtt_us: now.rtt_us,
+        rtt: us(now.rtt_us.into()),
         // The other direction carries acknowledgements; its buffer says nothing.
         buffer_bytes: if sends(&now) {
             memory.sndbuf.into()
         } else {
             memory.rcvbuf.into()
         },
-        busy_us: now.busy_us.saturating_sub(before.busy_us),
-        rwnd_limited_us: now.rwnd_limited_us.saturating_sub(before.rwnd_limited_us),
-        sndbuf_limited_us: now
+        busy: us(now.busy_us.saturating_sub(before.busy_us)),
+        rwnd_limited: us(now.rwnd_limited_us.saturating_sub(before.rwnd_limited_us)),
+        sndbuf_limited: us(now
             .sndbuf_limited_us
-            .saturating_sub(before.sndbuf_limited_us),
-        open_us: u64::try_from(joined.elapsed().as_micros()).unwrap_or(u64::MAX),
-        ..WireStats::default()
+            .saturating_sub(before.sndbuf_limited_us)),
+        open: joined.elapsed(),
+        ..Evidence::default()
     }
 }
 
 impl Drop for Wire<'_> {
     fn drop(&mut self) {
         let now = tcp_info::tcp_info(self.stream.as_fd()).unwrap_or_default();
-        self.transfer.add_stats(&self.stats());
+        self.transfer.add_stream(&self.accounts());
         self.transfer.control().detach(&self.stream);
         let acknowledged = now.bytes_acked.saturating_sub(self.before.bytes_acked);
         self.transfer.on_leave(acknowledged);
@@ -361,8 +376,7 @@ fn sends(info: &TcpInfo) -> bool {
 }
 
 fn recv(stream: &Stream, buf: &mut [u8]) -> io::Result<usize> {
-    // `Read` is implemented for `&Socket`, and takes initialised memory.
-    io::Read::read(&mut stream.socket(), buf)
+    stream.transport().recv(buf)
 }
 
 #[cfg(test)]

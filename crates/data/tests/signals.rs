@@ -28,6 +28,7 @@ use proto::command::Mode;
 use proto::ranges::RangeSet;
 use proto::sizing::Buffers;
 use proto::sizing::Sizing;
+use units::splitmix;
 
 /// Between two rounds of signals, one to every thread.
 const GAP: Duration = Duration::from_micros(200);
@@ -85,12 +86,7 @@ fn signal_others() {
 
 /// Bytes in which every block differs from every other.
 fn content() -> Vec<u8> {
-    let word = |at: usize| {
-        (at as u64)
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-            .to_le_bytes()
-    };
-    (0..LENGTH / 8).flat_map(word).collect()
+    splitmix::bytes(1, LENGTH)
 }
 
 fn settings(mode: Mode, io: IoMethod) -> Settings {
@@ -161,7 +157,7 @@ fn check(bytes: &[u8], mode: Mode, sender: IoMethod, receiver: IoMethod, sum: Op
         ..settings(mode, io)
     });
     let [sent, received] = pass(&source, &sink, [&ends[0], &ends[1]]);
-    let moved = (sent.bytes, received.bytes);
+    let moved = (sent.evidence.bytes, received.evidence.bytes);
     assert_eq!(moved, (LENGTH as u64, LENGTH as u64), "{case}");
     assert_eq!(sent.digest, received.digest, "{case}");
     assert_eq!(sent.digest.is_some(), sum.is_some(), "{case}");

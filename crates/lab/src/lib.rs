@@ -32,7 +32,7 @@ pub enum LabError {
     /// A system call failed.
     #[error("{doing}: {source}")]
     System {
-        /// What was being done to what.
+        /// The attempt, and its object.
         doing: String,
         /// The system's answer.
         source: std::io::Error,

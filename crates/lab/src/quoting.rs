@@ -1,8 +1,46 @@
-//! Text as other programs read it back: fields of CSV, words of a shell.
+//! Text as other programs read it back, and wrote it: fields of CSV, words of a shell.
+
+use std::str::FromStr;
 
 /// A line of comma-separated values (RFC 4180), from fields that are ready to be written.
 pub(crate) fn csv_line(fields: impl Iterator<Item = String>) -> String {
-    fields.collect::<Vec<_>>().join(",") + "\r\n"
+    csv_values(fields) + "\r\n"
+}
+
+/// Comma-separated values without an end of line.
+pub(crate) fn csv_values(fields: impl Iterator<Item = String>) -> String {
+    fields.collect::<Vec<_>>().join(",")
+}
+
+/// A line of a table of plain values, none of which is in quotes, under a line of names.
+#[derive(Debug)]
+pub(crate) struct CsvRecord<'t> {
+    names: Vec<&'t str>,
+    /// The line as it stands.
+    pub(crate) line: &'t str,
+}
+
+impl<'t> CsvRecord<'t> {
+    /// All lines of a table but that of the names.
+    pub(crate) fn all(text: &'t str) -> impl Iterator<Item = Self> {
+        let mut lines = text.lines();
+        let names: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
+        lines.map(move |line| Self {
+            names: names.clone(),
+            line,
+        })
+    }
+
+    /// The value under a name.
+    pub(crate) fn text(&self, name: &str) -> Option<&'t str> {
+        let column = self.names.iter().position(|n| *n == name)?;
+        self.line.split(',').nth(column)
+    }
+
+    /// The value under a name, if it can be read.
+    pub(crate) fn value<T: FromStr>(&self, name: &str) -> Option<T> {
+        self.text(name)?.parse().ok()
+    }
 }
 
 /// A field of such a line that holds text. A spreadsheet takes what begins like a formula for one, quoted or not:
@@ -46,6 +84,20 @@ mod tests {
         assert_eq!(csv_text("-p 4"), "'-p 4");
         assert_eq!(csv_text("\t=1"), "'\t=1");
         assert_eq!(csv_text("a\nb"), "\"a\nb\"");
+    }
+
+    #[test]
+    fn records_tell_their_values_by_name() {
+        let records: Vec<_> = CsvRecord::all("a,b\n1,x\n2\n").collect();
+        assert_eq!(records[0].value("a"), Some(1));
+        assert_eq!(records[0].text("b"), Some("x"));
+        assert_eq!(records[0].value::<u32>("b"), None);
+        assert_eq!(
+            (records[1].value("a"), records[1].text("b")),
+            (Some(2), None)
+        );
+        assert_eq!((records[1].text("c"), records[1].line), (None, "2"));
+        assert_eq!(csv_values(["1", "x"].map(String::from).into_iter()), "1,x");
     }
 
     #[test]

@@ -182,7 +182,7 @@ fn add_more(results: &mut Results) {
     }
 }
 
-/// What the probe saw of each page in a frame of so many pixels.
+/// Findings of the probe on each page in a frame of so many pixels.
 fn look(browser: &Path, folder: &Path, pages: &[(&Path, u32)], dark: bool) -> Vec<Value> {
     let probe = folder.join("probe.html");
     let frames: String = pages

@@ -172,7 +172,7 @@ impl Findings {
         lines
     }
 
-    /// What makes bbr settable; `None`: it is.
+    /// Command that makes bbr settable; `None`: it is.
     fn bbr(&self) -> Option<String> {
         if self.settable.iter().any(|name| name == "bbr") {
             return None;

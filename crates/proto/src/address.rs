@@ -1,4 +1,5 @@
-//! Data channel addresses as they travel in PORT, EPRT, SPOR and in the replies 127, 129, 227, 229.
+//! Data channel addresses as they travel in PORT, EPRT, SPOR and in the replies 127, 129, 227, 229, and
+//! which of them are one host's.
 //!
 //! Sources: RFC 959 §4.1.2, RFC 2428, GFD.20 §3 (SPAS/SPOR).
 //!
@@ -6,6 +7,8 @@
 //! address cannot be passed by writing it in the other form.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use crate::stripes::{MAX_STRIPES, StripeAddresses};
 
 /// Address family as numbered by RFC 2428 §2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,12 +93,11 @@ pub fn parse_eprt(text: &str) -> Result<SocketAddr, AddressError> {
 
 /// Reads a blank-separated list in which each item is in PORT or EPRT form (SPOR argument).
 /// At least one and at most [`MAX_STRIPES`] items.
-pub fn parse_spor(text: &str) -> Result<Vec<SocketAddr>, AddressError> {
+pub fn parse_spor(text: &str) -> Result<StripeAddresses, AddressError> {
     let mut stripes = Vec::new();
-    for item in text.split(' ').filter(|s| !s.is_empty()) {
-        if stripes.len() >= MAX_STRIPES {
-            return Err(AddressError::Malformed);
-        }
+    // Nothing beyond the first item that is too many is read.
+    let items = text.split(' ').filter(|s| !s.is_empty());
+    for item in items.take(MAX_STRIPES + 1) {
         let plain = item.starts_with(|c: char| c.is_ascii_digit());
         stripes.push(if plain {
             parse_port(item)?
@@ -103,14 +105,8 @@ pub fn parse_spor(text: &str) -> Result<Vec<SocketAddr>, AddressError> {
             parse_eprt(item)?
         });
     }
-    if stripes.is_empty() {
-        return Err(AddressError::Malformed);
-    }
-    Ok(stripes)
+    StripeAddresses::new(stripes).ok_or(AddressError::Malformed)
 }
-
-/// Most host-ports taken from one SPOR command or SPAS reply.
-pub const MAX_STRIPES: usize = 256;
 
 /// Writes `h1,h2,h3,h4,p1,p2`; `None` for an IPv6 address that is not v4-mapped.
 pub fn format_port(addr: SocketAddr) -> Option<String> {
@@ -219,6 +215,17 @@ fn is_digits(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
 }
 
+/// Whether two addresses are the same host: an IPv4 peer of an IPv6 socket shows up as
+/// `::ffff:a.b.c.d`, and 127.0.0.1 and ::1 are this host in two families.
+pub fn same_host(a: IpAddr, b: IpAddr) -> bool {
+    let (a, b) = (a.to_canonical(), b.to_canonical());
+    a == b || (is_localhost(a) && is_localhost(b))
+}
+
+fn is_localhost(ip: IpAddr) -> bool {
+    ip == IpAddr::V4(Ipv4Addr::LOCALHOST) || ip == IpAddr::V6(Ipv6Addr::LOCALHOST)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -292,15 +299,22 @@ mod tests {
         assert_eq!(format_port(socket("[::1]:256")), None);
     }
 
+    fn stripes(addresses: Vec<SocketAddr>) -> StripeAddresses {
+        StripeAddresses::new(addresses).unwrap()
+    }
+
     #[test]
     fn reads_spor_lists_of_both_forms() {
         assert_eq!(
             parse_spor("127,0,0,1,1,0 |2|::1|99|"),
-            Ok(vec![socket("127.0.0.1:256"), socket("[::1]:99")])
+            Ok(stripes(vec![socket("127.0.0.1:256"), socket("[::1]:99")]))
         );
         assert_eq!(parse_spor(""), Err(AddressError::Malformed));
         let many = "127,0,0,1,1,0 ".repeat(MAX_STRIPES);
-        assert_eq!(parse_spor(&many).map(|s| s.len()), Ok(MAX_STRIPES));
+        assert_eq!(
+            parse_spor(&many).map(|s| s.as_slice().len()),
+            Ok(MAX_STRIPES)
+        );
         let more = format!("{many}127,0,0,1,1,0");
         assert_eq!(parse_spor(&more), Err(AddressError::Malformed));
     }
@@ -364,5 +378,15 @@ mod tests {
         assert_eq!(ports, [256, 99, 98]);
         assert!(parse_spas_lines(std::iter::empty()).is_err());
         assert!(parse_spas_lines([" x"].into_iter()).is_err());
+    }
+
+    #[test]
+    fn mapped_and_loopback_addresses_are_the_same_host() {
+        let same = |a: &str, b: &str| same_host(a.parse().unwrap(), b.parse().unwrap());
+        assert!(same("127.0.0.1", "::ffff:127.0.0.1"));
+        assert!(same("::ffff:10.0.0.1", "10.0.0.1"));
+        assert!(!same("127.0.0.1", "127.0.0.2"));
+        assert!(same("127.0.0.1", "::1") && same("::1", "::ffff:127.0.0.1"));
+        assert!(!same("127.0.0.2", "::1") && !same("10.0.0.1", "fd00::1"));
     }
 }

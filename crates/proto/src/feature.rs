@@ -1,4 +1,4 @@
-//! What a server announces: the FEAT reply (RFC 2389 §3) as a client uses it.
+//! Announcement of a server: the FEAT reply (RFC 2389 §3) as a client uses it.
 
 use crate::checksum::Algorithm;
 use crate::reply::Reply;
@@ -47,7 +47,7 @@ pub struct Features {
     pub stor_checksum: bool,
     /// The non-standard `XCRC` (CRC-32), `XMD5`, `XSHA1`, `XSHA256` verbs of plain FTP servers.
     pub x_checksums: Vec<Algorithm>,
-    /// What `OPTS DRS` takes (longhaul's ` DRS auto;kernel;drs1;drs;` line).
+    /// Values that `OPTS DRS` takes (longhaul's ` DRS auto;kernel;drs1;drs;` line).
     pub drs: Vec<Sizing>,
     /// The server changes the number of its data connections while it sends, within `Parallelism`
     /// (`Streams` of longhaul's ` TUNE Streams;Congestion;` line).

@@ -1,7 +1,8 @@
 //! GridFTP and FTP as values, and what is read of HTTP.
 //!
 //! This room holds the wire formats (control lines, commands, replies, addresses, listings,
-//! extended-block headers, byte ranges, markers; HTTP's fields and bodies) and the session state machines of both ends.
+//! extended-block headers, byte ranges, markers, HTTP's fields and bodies), patterns and the session state
+//! machines of both ends.
 //! It performs no input or output and reads no clock: bytes and time are arguments, decisions are
 //! return values. The rooms at the edge (`data`, `server`, `client`) drive it.
 
@@ -20,11 +21,14 @@ pub mod listing;
 pub mod marker;
 pub mod pace;
 pub mod path;
+pub mod pattern;
 pub mod printable;
 pub mod ranges;
 pub mod remark;
 pub mod reply;
+pub mod security;
 pub mod server;
 pub mod sizing;
 pub mod streams;
+pub mod stripes;
 pub mod timestamp;

@@ -5,7 +5,7 @@
 //! IAC IAC stands for one byte 255; IAC IP and IAC DM are only dropped, the ABOR that follows is
 //! what counts.
 
-/// What the reader found.
+/// A finding of the reader.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LineEvent {
     /// One line without its ending. May be empty.
@@ -21,12 +21,12 @@ pub struct LineReader {
     line: Vec<u8>,
     /// The line passed the limit; nothing of it is kept.
     too_long: bool,
-    telnet: Telnet,
+    telnet: TelnetState,
 }
 
-/// What the bytes just seen mean for the next one (RFC 854).
+/// Meaning of the bytes just seen for the next one (RFC 854).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Telnet {
+enum TelnetState {
     /// Ordinary data.
     Data,
     /// So many CRs that may belong to a line ending.
@@ -54,7 +54,7 @@ impl LineReader {
             limit,
             line: Vec::new(),
             too_long: false,
-            telnet: Telnet::Data,
+            telnet: TelnetState::Data,
         }
     }
 
@@ -70,49 +70,54 @@ impl LineReader {
         }
     }
 
-    fn step(&mut self, byte: u8, out: &mut Vec<LineEvent>) -> Telnet {
+    /// Whether bytes were taken behind the end of the last line.
+    pub fn is_amidst(&self) -> bool {
+        !self.line.is_empty() || self.too_long || self.telnet != TelnetState::Data
+    }
+
+    fn step(&mut self, byte: u8, out: &mut Vec<LineEvent>) -> TelnetState {
         match self.telnet {
-            Telnet::Data => self.data(byte, out),
-            Telnet::Cr(n) => self.after_cr(n, byte, out),
-            Telnet::Iac => self.after_iac(byte, out),
-            Telnet::Option => Telnet::Data,
+            TelnetState::Data => self.data(byte, out),
+            TelnetState::Cr(n) => self.after_cr(n, byte, out),
+            TelnetState::Iac => self.after_iac(byte, out),
+            TelnetState::Option => TelnetState::Data,
             // An end of line also ends a subnegotiation: FTP has none, and a stray IAC SB must
             // not swallow the commands after it.
-            Telnet::Subnegotiation if byte == b'\n' => self.data(byte, out),
-            Telnet::Subnegotiation if byte == IAC => Telnet::SubnegotiationIac,
-            Telnet::Subnegotiation => Telnet::Subnegotiation,
-            Telnet::SubnegotiationIac if byte == SE => Telnet::Data,
-            Telnet::SubnegotiationIac => Telnet::Subnegotiation,
+            TelnetState::Subnegotiation if byte == b'\n' => self.data(byte, out),
+            TelnetState::Subnegotiation if byte == IAC => TelnetState::SubnegotiationIac,
+            TelnetState::Subnegotiation => TelnetState::Subnegotiation,
+            TelnetState::SubnegotiationIac if byte == SE => TelnetState::Data,
+            TelnetState::SubnegotiationIac => TelnetState::Subnegotiation,
         }
     }
 
-    fn data(&mut self, byte: u8, out: &mut Vec<LineEvent>) -> Telnet {
+    fn data(&mut self, byte: u8, out: &mut Vec<LineEvent>) -> TelnetState {
         match byte {
             b'\n' => self.end_line(out),
-            b'\r' => return Telnet::Cr(1),
-            IAC => return Telnet::Iac,
+            b'\r' => return TelnetState::Cr(1),
+            IAC => return TelnetState::Iac,
             // No verb starts like this: the rest of a sequence whose IAC came out of band, such
             // as the data mark of an interrupt (IAC IP IAC DM with urgent data).
             SE..IAC if self.line.is_empty() && !self.too_long => {}
             _ => self.push(byte),
         }
-        Telnet::Data
+        TelnetState::Data
     }
 
-    fn after_cr(&mut self, crs: usize, byte: u8, out: &mut Vec<LineEvent>) -> Telnet {
+    fn after_cr(&mut self, crs: usize, byte: u8, out: &mut Vec<LineEvent>) -> TelnetState {
         match byte {
             b'\n' => {
                 self.end_line(out);
-                Telnet::Data
+                TelnetState::Data
             }
             // More than the limit of them is too long anyway, so counting may stop there.
-            b'\r' => Telnet::Cr(crs.min(self.limit) + 1),
+            b'\r' => TelnetState::Cr(crs.min(self.limit) + 1),
             _ => {
                 for _ in 0..crs {
                     self.push(b'\r');
                 }
                 if byte == 0 {
-                    Telnet::Data
+                    TelnetState::Data
                 } else {
                     self.data(byte, out)
                 }
@@ -120,15 +125,15 @@ impl LineReader {
         }
     }
 
-    fn after_iac(&mut self, byte: u8, out: &mut Vec<LineEvent>) -> Telnet {
+    fn after_iac(&mut self, byte: u8, out: &mut Vec<LineEvent>) -> TelnetState {
         match byte {
             IAC => {
                 self.push(IAC);
-                Telnet::Data
+                TelnetState::Data
             }
-            SB => Telnet::Subnegotiation,
-            WILL..=DONT => Telnet::Option,
-            SE..SB => Telnet::Data,
+            SB => TelnetState::Subnegotiation,
+            WILL..=DONT => TelnetState::Option,
+            SE..SB => TelnetState::Data,
             // Not a Telnet command. Before a verb it is an IAC whose command came out of band;
             // inside a line it is a byte 255 that the client did not double.
             _ => {
@@ -230,6 +235,24 @@ mod tests {
         let mut crs = vec![b'\r'; 100];
         crs.extend_from_slice(b"x\nNOOP\n");
         assert_eq!(read(&crs), [LineEvent::TooLong, line(b"NOOP")]);
+    }
+
+    #[test]
+    fn a_part_of_a_line_is_noticed() {
+        let amidst = |bytes: &[u8]| {
+            let mut reader = LineReader::new(16);
+            reader.feed(bytes, &mut Vec::new());
+            reader.is_amidst()
+        };
+        for bytes in [
+            &b"NOOP\r\nU"[..],
+            b"NOOP\r\n\r",
+            b"NOOP\r\n\xff",
+            b"0123456789abcdefg",
+        ] {
+            assert!(amidst(bytes), "{bytes:?}");
+        }
+        assert!(!amidst(b"NOOP\r\n") && !amidst(b""));
     }
 
     #[test]

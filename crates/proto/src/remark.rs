@@ -1,4 +1,4 @@
-//! What a server adds to its 226 for clients that read it: what limited the streams that it sent
+//! Remarks that a server adds to its 226 for clients that read them: what limited the streams that it sent
 //! over, and which limit of its host held the transfer back.
 //!
 //! ```text
@@ -13,13 +13,13 @@ use std::fmt;
 use crate::printable::is_unfit;
 use crate::reply::Reply;
 
-/// What a 226 says before anything else.
+/// First words of a 226.
 const HEAD: &str = "Transfer Complete.";
-/// What follows it when the reply tells the name of a unique store (RFC 1123 §4.1.2.9) instead.
+/// Word after them when the reply tells the name of a unique store (RFC 1123 §4.1.2.9) instead.
 const NAME: &str = "FILE:";
-/// What begins a verdict.
+/// First words of a verdict.
 const LIMITED: &str = "Limited by ";
-/// What clients that read remarks call themselves in SITE CLIENTINFO.
+/// Name by which clients that read remarks call themselves in SITE CLIENTINFO.
 const READER: &str = "appname=\"longhaul\"";
 /// Longest remark, characters.
 const LONGEST: usize = 400;
@@ -28,7 +28,7 @@ const LONGEST_LIMITER: usize = 40;
 /// Longest name of a congestion control, bytes: TCP_CA_NAME_MAX without the closing NUL.
 const LONGEST_CONGESTION: usize = 15;
 
-/// What limited a transfer, by the word of the end that sent it.
+/// Limiter of a transfer, by the word of the end that sent it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {
     limiter: String,
@@ -118,17 +118,17 @@ pub(crate) fn is_congestion_control(name: &str) -> bool {
     !name.is_empty() && name.len() <= LONGEST_CONGESTION && name.chars().all(letter)
 }
 
-/// What the server of a 226 says of the transfer.
+/// Words of the server of a 226 on the transfer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Said {
-    /// What limited it.
+    /// Its verdict on the limiter.
     pub verdict: Option<Verdict>,
     /// For people: a limit of the server's host, or what would make the transfer faster.
     pub remark: Option<String>,
 }
 
 impl Said {
-    /// What a longhaul server's 226 says (one that announces `DRS`). Other servers' words after the
+    /// Reads the 226 of a longhaul server (one that announces `DRS`). Other servers' words after the
     /// 226 may look alike and mean anything.
     pub fn of_reply(reply: &Reply) -> Self {
         let text = reply.text();

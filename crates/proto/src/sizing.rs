@@ -19,7 +19,7 @@ pub const MAX_BUFFER: u64 = 1 << 30;
 /// not even one segment would fit.
 pub const MIN_BUFFER: u64 = 4 << 10;
 
-/// What a 126 says before the size.
+/// First words of a 126, before the size.
 const HEAD: &str = "Buffer Size";
 
 /// Who decides about a data connection's socket buffers.

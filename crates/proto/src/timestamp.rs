@@ -11,7 +11,7 @@ pub struct Timestamp(pub i64);
 const EARLIEST: i64 = -62_167_219_200;
 /// 9999-12-31T23:59:59Z, the latest.
 const LATEST: i64 = 253_402_300_799;
-/// What [`Timestamp`] counts from.
+/// Zero of [`Timestamp`].
 const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
 /// Half a year: `ls` shows the year instead of the time of day beyond it.
 const HALF_YEAR: i64 = 15_778_476;

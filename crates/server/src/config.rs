@@ -1,4 +1,4 @@
-//! What the administrator decides: the TOML file and the command line, as one value.
+//! Settings that the administrator decides: the TOML file and the command line, as one value.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -8,13 +8,13 @@ use data::options::{Congestion, TransferOptions};
 use data::store::durability::SyncPolicy;
 use proto::sizing::Buffers;
 
-use crate::limits::{Bounds, FREE_FAILURES, QueueBounds};
+use crate::limits::{FREE_FAILURES, QueueBounds, SessionBounds};
 
 mod file;
 
 pub use file::{ConfigError, FileConfig};
 
-/// What anonymous sessions may do.
+/// Rights of anonymous sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Anonymous {
@@ -155,8 +155,8 @@ impl Default for ServerConfig {
 
 impl ServerConfig {
     /// Bounds on sessions.
-    pub(crate) fn bounds(&self) -> Bounds {
-        Bounds {
+    pub(crate) fn bounds(&self) -> SessionBounds {
+        SessionBounds {
             sessions: self.max_sessions,
             per_address: self.max_sessions_per_address,
             per_user: self.max_sessions_per_user,

@@ -13,13 +13,13 @@ use crate::config::ServerConfig;
      it to net.ipv4.tcp_allowed_congestion_control, or choose another (--cc, or congestion in the settings)", .permitted.join(", ")
 )]
 pub struct CongestionError {
-    /// What the settings name.
+    /// The control that the settings name.
     pub name: String,
-    /// What there is.
+    /// The controls that the system permits.
     pub permitted: Vec<String>,
 }
 
-/// What OPTS TUNE offers, of the controls that the system permits.
+/// The offer of OPTS TUNE, of the controls that the system permits.
 ///
 /// # Errors
 /// The settings name one that it does not.

@@ -11,10 +11,9 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
+use data::transport::ControlTransport;
 use proto::line::{LineEvent, LineReader};
 use proto::reply::Reply;
-use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::files::ControlLine;
@@ -63,7 +62,7 @@ const LINGER: Duration = Duration::from_secs(1);
 /// One client's control connection.
 #[derive(Debug)]
 pub(crate) struct ControlConnection {
-    stream: TcpStream,
+    transport: ControlTransport,
     input: Input,
     reader: LineReader,
     held: VecDeque<LineEvent>,
@@ -77,9 +76,9 @@ pub(crate) struct ControlConnection {
 
 impl ControlConnection {
     /// `stall`: how long a reply may wait for a client that does not read.
-    pub(crate) fn new(stream: TcpStream, stall: Duration) -> Self {
+    pub(crate) fn new(transport: ControlTransport, stall: Duration) -> Self {
         Self {
-            stream,
+            transport,
             input: STRANGER,
             reader: LineReader::new(STRANGER.line),
             held: VecDeque::new(),
@@ -107,12 +106,18 @@ impl ControlConnection {
         self.ended
     }
 
+    /// Whether more was read than the lines that were taken: before a security exchange, anybody on the
+    /// way may have sent it.
+    pub(crate) fn has_read_ahead(&self) -> bool {
+        !self.held.is_empty() || self.reader.is_amidst()
+    }
+
     /// To see from elsewhere whether the client is still there.
     ///
     /// # Errors
     /// No more descriptors.
     pub(crate) fn line(&self) -> io::Result<ControlLine> {
-        ControlLine::of(self.stream.as_fd())
+        ControlLine::of(self.transport.as_fd())
     }
 
     /// Waits for input and takes what is there. Cancel-safe.
@@ -121,7 +126,7 @@ impl ControlConnection {
     /// The connection broke.
     pub(crate) async fn read(&mut self) -> io::Result<()> {
         loop {
-            self.stream.readable().await?;
+            self.transport.readable().await?;
             if self.take_input()? {
                 return Ok(());
             }
@@ -131,7 +136,7 @@ impl ControlConnection {
     /// One read; `false` when nothing was there after all.
     fn take_input(&mut self) -> io::Result<bool> {
         let mut buffer = [0; READ];
-        match self.stream.try_read(&mut buffer) {
+        match self.transport.try_read(&mut buffer) {
             Ok(0) => self.ended = true,
             Ok(n) => {
                 let mut lines = Vec::new();
@@ -186,11 +191,11 @@ impl ControlConnection {
     pub(crate) async fn flush(&mut self) -> io::Result<()> {
         let mut sent = 0;
         while sent < self.replies.len() {
-            match self.stream.try_write(&self.replies[sent..]) {
+            match self.transport.try_write(&self.replies[sent..]) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(n) => sent += n,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    timeout(self.stall, self.stream.writable()).await??;
+                    timeout(self.stall, self.transport.writable()).await??;
                 }
                 Err(error) => return Err(error),
             }
@@ -202,13 +207,13 @@ impl ControlConnection {
 
     /// Sends what is queued and closes.
     pub(crate) async fn close(&mut self) {
-        if self.flush().await.is_err() || self.stream.shutdown().await.is_err() {
+        if self.flush().await.is_err() || self.transport.shutdown().await.is_err() {
             return;
         }
         // Whatever still comes is read and dropped, for a moment.
         let _ = timeout(LINGER, async {
-            while self.stream.readable().await.is_ok() {
-                match self.stream.try_read(&mut [0; READ]) {
+            while self.transport.readable().await.is_ok() {
+                match self.transport.try_read(&mut [0; READ]) {
                     Ok(0) => return,
                     Err(error) if error.kind() != io::ErrorKind::WouldBlock => return,
                     _ => {}
@@ -219,7 +224,7 @@ impl ControlConnection {
     }
 }
 
-/// What a line counts against [`HELD_BYTES`].
+/// Weight of a line against [`HELD_BYTES`].
 fn weight(line: &LineEvent) -> usize {
     match line {
         LineEvent::Line(bytes) => bytes.len(),
@@ -231,7 +236,8 @@ fn weight(line: &LineEvent) -> usize {
 mod tests {
     use std::cell::Cell;
 
-    use tokio::net::TcpListener;
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
 
@@ -242,7 +248,8 @@ mod tests {
             .await
             .unwrap();
         let (stream, _) = listener.accept().await.unwrap();
-        (client, ControlConnection::new(stream, LINGER))
+        let transport = ControlTransport::accepted(stream);
+        (client, ControlConnection::new(transport, LINGER))
     }
 
     #[tokio::test]
@@ -272,6 +279,24 @@ mod tests {
         control.read().await.unwrap();
         assert!(control.next_urgent(urgent).is_some());
         assert_eq!(control.next_line(), None);
+    }
+
+    #[tokio::test]
+    async fn what_was_read_behind_a_line_is_noticed() {
+        for (bytes, ahead) in [
+            (&b"AUTH TLS\r\n"[..], false),
+            (b"AUTH TLS\r\nUSER mallory\r\n", true),
+            (b"AUTH TLS\r\nUS", true),
+        ] {
+            let (mut client, mut control) = connected().await;
+            client.write_all(bytes).await.unwrap();
+            control.read().await.unwrap();
+            assert_eq!(
+                control.next_line(),
+                Some(LineEvent::Line(b"AUTH TLS".into()))
+            );
+            assert_eq!(control.has_read_ahead(), ahead, "{bytes:?}");
+        }
     }
 
     #[tokio::test]

@@ -2,8 +2,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use data::channel::{Accept, ListenOptions, same_host};
+use data::channel::{Accept, ListenOptions};
 use proto::address::Family;
+use proto::address::same_host;
 use proto::server::{FileError, FileErrorKind, ListenRequest};
 
 use crate::config::ServerConfig;

@@ -12,7 +12,6 @@ pub mod limits;
 pub mod transfer_log;
 pub mod users;
 
-mod clock;
 mod congestion;
 mod control;
 mod data_address;

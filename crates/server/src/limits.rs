@@ -20,7 +20,7 @@ pub struct Limits {
 
 /// How many there may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bounds {
+pub struct SessionBounds {
     /// Sessions in all.
     pub sessions: usize,
     /// Sessions of one client.
@@ -32,7 +32,7 @@ pub struct Bounds {
 /// Holds only what is not 0, so that it is bounded by the number of sessions.
 #[derive(Debug)]
 struct Counts {
-    bounds: Bounds,
+    bounds: SessionBounds,
     sessions: usize,
     addresses: HashMap<IpAddr, usize>,
     users: HashMap<String, usize>,
@@ -68,7 +68,7 @@ pub enum LimitReached {
 
 impl Limits {
     /// Nothing counted.
-    pub fn new(bounds: Bounds) -> Arc<Self> {
+    pub fn new(bounds: SessionBounds) -> Arc<Self> {
         Arc::new(Self {
             counts: Mutex::new(Counts {
                 bounds,
@@ -80,7 +80,7 @@ impl Limits {
     }
 
     /// Changes the bounds. What is counted above a smaller one stays.
-    pub fn resize(&self, bounds: Bounds) {
+    pub fn resize(&self, bounds: SessionBounds) {
         self.counts().bounds = bounds;
     }
 
@@ -147,7 +147,7 @@ fn release<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) {
     }
 }
 
-/// What counts as one client: an IPv4 address (also when mapped into IPv6), or the /64 network of
+/// Key of one client: an IPv4 address (also when mapped into IPv6), or the /64 network of
 /// an IPv6 address, all of which one host can use.
 pub(crate) fn client_key(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
@@ -165,7 +165,7 @@ mod tests {
     }
 
     fn limits(sessions: usize, per_address: usize, per_user: usize) -> Arc<Limits> {
-        Limits::new(Bounds {
+        Limits::new(SessionBounds {
             sessions,
             per_address,
             per_user,
@@ -179,7 +179,7 @@ mod tests {
             limits.admit(ip("192.0.2.1")).unwrap(),
             limits.admit(ip("192.0.2.1")).unwrap(),
         ];
-        limits.resize(Bounds {
+        limits.resize(SessionBounds {
             sessions: 10,
             per_address: 1,
             per_user: 10,

@@ -4,9 +4,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use data::transport::ControlTransport;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 1024;
@@ -39,15 +40,19 @@ pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     TcpListener::from_std(socket.into())
 }
 
-/// The next control connection. Errors of accept are survived: those of one connection (reset
+/// The next control connection, before its handshake: that is for the session's own task, so that nobody
+/// who is slow about it keeps others out. Errors of accept are survived: those of one connection (reset
 /// before it was taken) at once, those of the process (EMFILE, ENFILE, ENOMEM) after a pause.
-pub(crate) async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
+pub(crate) async fn accept(listener: &TcpListener) -> (ControlTransport, SocketAddr) {
     loop {
         match listener.accept().await {
-            Ok((stream, peer)) => match prepare(&stream) {
-                Ok(()) => return (stream, peer),
-                Err(error) => tracing::debug!(%peer, %error, "control connection dropped"),
-            },
+            Ok((stream, peer)) => {
+                let transport = ControlTransport::accepted(stream);
+                match prepare(&transport) {
+                    Ok(()) => return (transport, peer),
+                    Err(error) => tracing::debug!(%peer, %error, "control connection dropped"),
+                }
+            }
             Err(error) if is_of_connection(&error) => {}
             Err(error) => {
                 tracing::warn!(%error, "cannot accept; trying again");
@@ -69,8 +74,8 @@ fn is_of_connection(error: &io::Error) -> bool {
 
 /// Options of every control socket. Urgent data stays in line: a client's Telnet Synch (IAC DM,
 /// RFC 854) then arrives as bytes that the line reader strips, and the ABOR after it is not lost.
-fn prepare(stream: &TcpStream) -> io::Result<()> {
-    let socket = SockRef::from(stream);
+fn prepare(transport: &ControlTransport) -> io::Result<()> {
+    let socket = SockRef::from(transport);
     socket.set_tcp_nodelay(true)?;
     socket.set_out_of_band_inline(true)?;
     socket.set_tcp_keepalive(
@@ -82,10 +87,11 @@ fn prepare(stream: &TcpStream) -> io::Result<()> {
 }
 
 /// Turns a connection away with a 421 in place of the greeting. One send into an empty socket
-/// buffer: it cannot block, and a peer that is gone already needs no answer.
-pub(crate) fn turn_away(stream: &TcpStream, reason: &str) {
+/// buffer: it cannot block, and a peer that is gone already needs no answer. In the clear: nobody waits
+/// for a handshake with who is not to be served.
+pub(crate) fn turn_away(transport: &ControlTransport, reason: &str) {
     let line = format!("421 Service not available: {reason}. Closing control connection.\r\n");
-    let _ = SockRef::from(stream).send(line.as_bytes());
+    let _ = SockRef::from(transport).send(line.as_bytes());
 }
 
 /// Raises the limit of open files to the hard limit: each session and each stream needs one.

@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use data::store::durability::SyncPolicy;
 use data::store::root::Root;
+use proto::command::Secret;
 use proto::path::VPath;
 use proto::printable::printable;
 use proto::server::{Grant, Rights};
@@ -162,7 +163,7 @@ impl Logins {
     pub(crate) async fn check(
         &self,
         user: String,
-        password: Vec<u8>,
+        password: Secret,
         peer: IpAddr,
         limits: &Arc<Limits>,
     ) -> Result<Login, Refusal> {
@@ -178,7 +179,7 @@ impl Logins {
     async fn answer(
         &self,
         user: String,
-        password: Vec<u8>,
+        password: Secret,
         peer: IpAddr,
         limits: &Arc<Limits>,
     ) -> Result<Login, Refusal> {
@@ -199,7 +200,7 @@ impl Logins {
         &self,
         users: Arc<Users>,
         user: String,
-        password: Vec<u8>,
+        password: Secret,
         peer: IpAddr,
     ) -> Result<Account, Refusal> {
         let crowded = |_| Refusal::Throttled;
@@ -216,7 +217,7 @@ impl Logins {
         // From here on the password is tried, whether or not the client waits for the answer.
         attempt.check();
         let tried = tokio::task::spawn_blocking(move || {
-            let account = users.verify(&user, &password).ok_or_else(|| {
+            let account = users.verify(&user, &password.0).ok_or_else(|| {
                 Refusal::Wrong(match users.knows(&user) {
                     true => Wrong::Password,
                     false => Wrong::User,

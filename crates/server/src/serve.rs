@@ -1,10 +1,13 @@
 //! A server's life: start, accept, drain.
 
+use std::future::Future;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::{TcpListener, TcpStream};
+use data::transport::ControlTransport;
+use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use crate::config::ServerConfig;
@@ -59,7 +62,13 @@ pub async fn serve_reloading(
     let mut sessions = JoinSet::new();
     loop {
         let settings = tokio::select! {
-            () = accept_until(&listener, &shared, &mut sessions, &mut shutdown) => break,
+            () = accept_until(
+                &listener,
+                &shared,
+                &mut sessions,
+                &mut shutdown,
+                ControlTransport::handshake,
+            ) => break,
             settings = reloads.next() => settings,
         };
         shared = reload::apply(&shared, settings).await;
@@ -69,15 +78,22 @@ pub async fn serve_reloading(
     Ok(())
 }
 
-async fn accept_until(
+/// Takes connections and starts their sessions, each with a `handshake` of its own that nobody else waits
+/// for.
+async fn accept_until<H>(
     listener: &TcpListener,
     shared: &Arc<Shared>,
     sessions: &mut JoinSet<()>,
     shutdown: &mut Shutdown,
-) {
+    handshake: impl Fn(ControlTransport) -> H,
+) where
+    H: Future<Output = io::Result<ControlTransport>> + Send + 'static,
+{
     loop {
         tokio::select! {
-            (stream, peer) = listen::accept(listener) => admit(shared, sessions, stream, peer),
+            (transport, peer) = listen::accept(listener) => {
+                admit(shared, sessions, transport, peer, &handshake);
+            }
             // Ended sessions are taken out as they end, or the set would only grow.
             Some(_) = sessions.join_next() => {}
             () = shutdown.requested() => return,
@@ -86,19 +102,27 @@ async fn accept_until(
 }
 
 /// Starts a session unless a limit forbids it.
-fn admit(shared: &Arc<Shared>, sessions: &mut JoinSet<()>, stream: TcpStream, peer: SocketAddr) {
-    let Ok(local) = stream.local_addr() else {
+fn admit<H>(
+    shared: &Arc<Shared>,
+    sessions: &mut JoinSet<()>,
+    transport: ControlTransport,
+    peer: SocketAddr,
+    handshake: impl Fn(ControlTransport) -> H,
+) where
+    H: Future<Output = io::Result<ControlTransport>> + Send + 'static,
+{
+    let Ok(local) = transport.local_addr() else {
         return; // gone already
     };
     let ends = Ends::new(local, peer);
     match shared.limits.admit(ends.peer.ip()) {
         Ok(slot) => {
             let shared = Arc::clone(shared);
-            sessions.spawn(session::run(shared, stream, ends, slot));
+            sessions.spawn(session::run(shared, handshake(transport), ends, slot));
         }
         Err(reason) => {
             tracing::info!(peer = %ends.peer, %reason, "session turned away");
-            listen::turn_away(&stream, &reason.to_string());
+            listen::turn_away(&transport, &reason.to_string());
         }
     }
 }
@@ -125,4 +149,121 @@ async fn drain(shared: &Shared, sessions: &mut JoinSet<()>, shutdown: &mut Shutd
 
 async fn all_ended(sessions: &mut JoinSet<()>) {
     while sessions.join_next().await.is_some() {}
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use data::store::root::Root;
+    use tokio::io::AsyncReadExt;
+    use tokio::net::TcpStream;
+    use tokio::sync::Notify;
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::login::Logins;
+    use crate::transfer_log::TransferLog;
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    fn shared(config: ServerConfig, dir: &tempfile::TempDir) -> Arc<Shared> {
+        let root = Arc::new(Root::open(dir.path()).unwrap());
+        let logins = Logins::new(&config, root, None);
+        let log = TransferLog::open(None, None).unwrap();
+        Arc::new(Shared::new(config, Arc::default(), logins, log))
+    }
+
+    async fn begins_with(client: &mut TcpStream, code: &[u8; 3]) {
+        let mut said = [0; 3];
+        timeout(PATIENCE, client.read_exact(&mut said))
+            .await
+            .unwrap()
+            .unwrap();
+        assert_eq!(&said, code);
+    }
+
+    /// A server whose first client's handshake ends when `finish` is notified; the others have none.
+    struct Slow {
+        address: SocketAddr,
+        finish: Arc<Notify>,
+        shared: Arc<Shared>,
+        serving: tokio::task::JoinHandle<()>,
+        _dir: tempfile::TempDir,
+    }
+
+    async fn slow(config: ServerConfig) -> Slow {
+        let dir = tempfile::tempdir().unwrap();
+        let shared = shared(config, &dir);
+        let listener = listen::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let finish = Arc::new(Notify::new());
+        let (all, notified) = (Arc::clone(&shared), Arc::clone(&finish));
+        let serving = tokio::spawn(async move {
+            let nth = AtomicUsize::new(0);
+            let handshake = |transport: ControlTransport| {
+                let first = nth.fetch_add(1, Ordering::Relaxed) == 0;
+                let notified = Arc::clone(&notified);
+                async move {
+                    if first {
+                        notified.notified().await;
+                    }
+                    transport.handshake().await
+                }
+            };
+            let mut sessions = JoinSet::new();
+            let (_never, mut shutdown) = Shutdown::manual();
+            accept_until(&listener, &all, &mut sessions, &mut shutdown, handshake).await;
+        });
+        Slow {
+            address,
+            finish,
+            shared,
+            serving,
+            _dir: dir,
+        }
+    }
+
+    #[tokio::test]
+    async fn others_are_served_while_a_handshake_goes_on() {
+        let server = slow(ServerConfig::default()).await;
+        let mut first = TcpStream::connect(server.address).await.unwrap();
+        for _ in 0..3 {
+            let mut other = TcpStream::connect(server.address).await.unwrap();
+            begins_with(&mut other, b"220").await;
+        }
+        let nothing = first.try_read(&mut [0; 3]);
+        assert_eq!(nothing.unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        server.finish.notify_one();
+        begins_with(&mut first, b"220").await;
+        server.serving.abort();
+    }
+
+    /// It ends without a word, as there is no way to say one.
+    async fn ends(mut client: TcpStream) {
+        let mut said = Vec::new();
+        let end = timeout(PATIENCE, client.read_to_end(&mut said)).await;
+        assert!(matches!(end, Ok(Ok(0))), "{end:?}");
+    }
+
+    #[tokio::test]
+    async fn a_handshake_has_as_long_as_a_login_may_take() {
+        let server = slow(ServerConfig {
+            login_timeout: Duration::from_millis(20),
+            ..ServerConfig::default()
+        })
+        .await;
+        ends(TcpStream::connect(server.address).await.unwrap()).await;
+    }
+
+    #[tokio::test]
+    async fn a_server_that_drains_waits_for_no_handshake() {
+        let server = slow(ServerConfig::default()).await;
+        let first = TcpStream::connect(server.address).await.unwrap();
+        // Connections are taken in order, so that the first one's handshake has begun.
+        let mut other = TcpStream::connect(server.address).await.unwrap();
+        begins_with(&mut other, b"220").await;
+        server.shared.enter(Phase::Draining);
+        ends(first).await;
+    }
 }

@@ -3,6 +3,7 @@
 //! It has no knowledge of the protocol. Bytes become lines in [`ControlConnection`], lines become
 //! actions in [`Session`], actions become [`Work`], and its outcome goes back to the machine.
 
+use std::future::Future;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -10,11 +11,11 @@ use std::time::Duration;
 
 use data::channel::Channel;
 use data::drs;
+use data::transport::ControlTransport;
 use proto::server::{Awaiting, Session, SessionConfig};
-use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 use tracing::Instrument;
 
 use crate::control::ControlConnection;
@@ -27,13 +28,11 @@ use crate::transfer::Stop;
 use crate::work::{Step, Work};
 
 mod actions;
-mod notes;
 mod order;
 mod outcomes;
 mod record;
 
-use notes::Notes;
-use record::Unnamed;
+use record::{Notes, Unnamed};
 
 /// Failed logins after which a session ends.
 const MAX_LOGIN_FAILURES: u32 = 5;
@@ -50,11 +49,42 @@ const FOLLOW_UP: Duration = Duration::from_secs(2);
 /// Why a session ends when its server does.
 const SHUTTING_DOWN: &str = "server is shutting down";
 
-/// Serves one control connection to its end.
-pub(crate) async fn run(shared: Arc<Shared>, stream: TcpStream, ends: Ends, slot: SessionSlot) {
+/// Serves one control connection to its end, once its handshake is over.
+pub(crate) async fn run(
+    shared: Arc<Shared>,
+    handshake: impl Future<Output = io::Result<ControlTransport>>,
+    ends: Ends,
+    slot: SessionSlot,
+) {
     let span = tracing::info_span!("session", peer = %ends.peer);
-    let driver = Box::new(Driver::new(shared, stream, ends, slot));
-    driver.run().instrument(span).await;
+    async {
+        if let Some(transport) = shaken(&shared, handshake).await {
+            Box::new(Driver::new(shared, transport, ends, slot))
+                .run()
+                .await;
+        }
+    }
+    .instrument(span)
+    .await;
+}
+
+/// The outcome of a handshake, which has as long as a login may take, and no longer than the server
+/// serves. Who is not done by then is left without a word: there is no way to say one.
+async fn shaken(
+    shared: &Shared,
+    handshake: impl Future<Output = io::Result<ControlTransport>>,
+) -> Option<ControlTransport> {
+    let mut phases = shared.phases();
+    let shaken = tokio::select! {
+        biased;
+        shaken = timeout(shared.config.login_timeout, handshake) => shaken,
+        _ = phases.wait_for(|phase| *phase > Phase::Serving) => return None,
+    };
+    shaken
+        .map_err(io::Error::from)
+        .flatten()
+        .inspect_err(|error| tracing::debug!(%error, "handshake failed"))
+        .ok()
 }
 
 /// Who is at the other end.
@@ -91,7 +121,7 @@ enum End {
     Gone(io::Error),
 }
 
-/// What a session waits for.
+/// Events that a session waits for.
 enum Occurrence {
     Input(io::Result<()>),
     Step(Step),
@@ -129,13 +159,18 @@ struct Driver {
 }
 
 impl Driver {
-    fn new(shared: Arc<Shared>, stream: TcpStream, ends: Ends, slot: SessionSlot) -> Self {
+    fn new(
+        shared: Arc<Shared>,
+        transport: ControlTransport,
+        ends: Ends,
+        slot: SessionSlot,
+    ) -> Self {
         let now = Instant::now();
         let config = &shared.config;
         let mut phases = shared.phases();
         let phase = *phases.borrow_and_update();
         Self {
-            control: ControlConnection::new(stream, config.transfer.stall),
+            control: ControlConnection::new(transport, config.transfer.stall),
             machine: Session::new(machine_config(&shared, &ends)),
             who: Who::stranger(now + config.login_timeout),
             channel: None,
@@ -328,6 +363,7 @@ fn machine_config(shared: &Shared, ends: &Ends) -> SessionConfig {
         max_bad_lines: MAX_BAD_LINES,
         sizing: config.transfer.buffers.sizing,
         foreign_data_addresses: config.foreign_data_addresses,
+        mechanisms: Arc::default(),
         max_idle_seconds: u32::try_from(config.idle_timeout.as_secs()).unwrap_or(u32::MAX),
     }
 }

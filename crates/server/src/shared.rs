@@ -1,4 +1,4 @@
-//! What all sessions of a server share.
+//! State that all sessions of a server share.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub(crate) struct Shared {
     pub(crate) limits: Arc<Limits>,
     /// One record per transfer.
     pub(crate) log: Arc<TransferLog>,
-    /// What OPTS TUNE offers.
+    /// The offer of OPTS TUNE.
     pub(crate) congestion: Arc<[String]>,
     /// Bound on data streams, at work or kept.
     pub(crate) streams: StreamBudget,

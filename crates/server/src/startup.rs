@@ -31,7 +31,7 @@ pub enum ServeError {
     /// The root directory is missing or may not be entered.
     #[error("{error}{}", root_advice(.error))]
     Root {
-        /// What failed.
+        /// The failure.
         error: RootError,
     },
     /// The password file is missing or malformed.
@@ -53,7 +53,7 @@ pub enum ServeError {
     Privilege(#[from] PrivilegeError),
 }
 
-/// What to do about a listener that could not be bound.
+/// Advice about a listener that could not be bound.
 fn listen_advice(source: &io::Error) -> &'static str {
     match source.kind() {
         io::ErrorKind::AddrInUse => {
@@ -67,7 +67,7 @@ fn listen_advice(source: &io::Error) -> &'static str {
     }
 }
 
-/// What to do about a root that cannot be opened.
+/// Advice about a root that cannot be opened.
 fn root_advice(error: &RootError) -> &'static str {
     match error {
         RootError::Open { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
@@ -84,7 +84,7 @@ fn root_advice(error: &RootError) -> &'static str {
 /// root directories after: they must be reachable for the account that serves them.
 pub(crate) fn prepare(config: ServerConfig) -> Result<(TcpListener, Arc<Shared>), ServeError> {
     listen::raise_file_limit();
-    data::os::memory::return_large_buffers();
+    data::os::return_large_buffers();
     let listener = listen::bind(config.listen).map_err(|source| ServeError::Listen {
         address: config.listen,
         source,

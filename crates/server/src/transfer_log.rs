@@ -5,9 +5,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use data::job::WireStats;
 use proto::checksum::Algorithm;
 use proto::command::Mode;
+use tune::Evidence;
 
 mod file;
 mod ftp_info;
@@ -36,8 +36,6 @@ pub struct TransferRecord {
     pub start: SystemTime,
     /// How long it took.
     pub elapsed: Duration,
-    /// Payload bytes moved.
-    pub bytes: u64,
     /// Which way.
     pub direction: Direction,
     /// Who.
@@ -58,14 +56,14 @@ pub struct TransferRecord {
     pub streams: u32,
     /// MODE E block, bytes.
     pub block: usize,
-    /// Kernel's view.
-    pub wire: WireStats,
+    /// Evidence of the path from the server: bytes, streams, the kernel's accounts.
+    pub evidence: Evidence,
     /// Who sized this end's buffers: the sizing's name, or `pinned`.
     pub sizing: &'static str,
     /// Why its buffers were last sized as they were, or left alone on purpose; `None`: nothing was
     /// decided.
     pub decision: Option<String>,
-    /// What held the transfer back, if known.
+    /// Limiter of the transfer, if known.
     pub limiter: Option<&'static str>,
     /// Congestion control that the server sent with at the end; `None`: not known, or the server
     /// received.
@@ -85,7 +83,7 @@ pub struct TransferRecord {
 impl TransferRecord {
     /// Data connections used; asked for, where there were none.
     fn streams_used(&self) -> u64 {
-        match self.wire.streams {
+        match self.evidence.streams {
             0 => self.streams.into(),
             used => used,
         }

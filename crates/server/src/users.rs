@@ -44,7 +44,7 @@ pub struct Account {
     pub name: String,
     /// Root directory; `None`: the server's.
     pub root: Option<PathBuf>,
-    /// What the account may do.
+    /// Rights of the account.
     pub rights: Rights,
     /// Current directory after login, inside the root.
     pub home: VPath,

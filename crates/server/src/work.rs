@@ -1,4 +1,4 @@
-//! What a session's machine waits for: one piece of work at a time, off the reactor.
+//! Work that a session's machine waits for: one piece at a time, off the reactor.
 
 use std::fmt::Display;
 use std::future::Future;
@@ -43,7 +43,7 @@ pub(crate) enum Work {
 /// An answer to come.
 pub(crate) type Pending<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// What comes of a piece of work. Everything but progress ends it.
+/// Results of a piece of work. Everything but progress ends it.
 pub(crate) enum Step {
     /// See [`Work::Known`].
     Known(Outcome),
@@ -93,7 +93,7 @@ impl Work {
         matches!(self, Self::None)
     }
 
-    /// What comes next; pends for ever when there is no work. Cancel-safe.
+    /// The next result; pends for ever when there is no work. Cancel-safe.
     pub(crate) async fn next(&mut self) -> Step {
         match self {
             Self::None => std::future::pending().await,

@@ -1,4 +1,4 @@
-//! What an idle session costs. Alone in its process, so that the figure means something.
+//! Cost of an idle session. Alone in its process, so that the figure means something.
 
 #![allow(
     clippy::unwrap_used,

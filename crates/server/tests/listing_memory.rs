@@ -1,4 +1,4 @@
-//! What a listing of a large directory costs, and its removal. Alone in its process, so that the figure means
+//! Cost of listing a large directory, and of removing it. Alone in its process, so that the figure means
 //! something.
 
 #![allow(

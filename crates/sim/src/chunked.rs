@@ -9,7 +9,7 @@ mod live;
 
 use std::time::Duration;
 
-use tune::limiter::Verdict;
+use tune::judge::Judgement;
 use tune::streams::chunked::{RoundTrips, Tuner};
 
 use crate::world::{FlowSpec, FlowStats, Scenario};
@@ -20,9 +20,9 @@ use live::Live;
 pub struct Chunked {
     /// Size of the file, bytes.
     pub bytes: u64,
-    /// What a stream takes of a chunk at a time, bytes, at least 1.
+    /// Bytes of a chunk that a stream takes at a time, at least 1.
     pub block: u64,
-    /// What each stream's ends, access links and host are like; its start, source and stop do not
+    /// Ends, access links and host of each stream; its start, source and stop do not
     /// matter. W is the smaller one of its buffers.
     pub stream: FlowSpec,
     /// When commands are sent whose answers give R.
@@ -35,7 +35,7 @@ pub struct Chunked {
     pub give_up: Duration,
 }
 
-/// What is known before the first chunk.
+/// Facts known before the first chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Start {
     /// W, bytes.
@@ -85,9 +85,9 @@ pub struct Outcome {
     pub goodput: f64,
     /// Chunks that arrived whole, in order.
     pub parts: Vec<Part>,
-    /// What held it back, judged from the sender's accounts.
-    pub limited_by: Verdict,
-    /// What each connection did, in the order in which they were opened.
+    /// Limiter, judged from the sender's accounts.
+    pub limited_by: Judgement,
+    /// Statistics of each connection, in the order in which they were opened.
     pub flows: Vec<FlowStats>,
 }
 

@@ -39,7 +39,7 @@ pub enum TraceError {
     Header {
         /// Counted from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The mistake.
         problem: String,
     },
     /// More or fewer cells than the header has columns.

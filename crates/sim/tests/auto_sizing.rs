@@ -22,7 +22,7 @@ use tune::sizing::caps::Caps;
 use tune::sizing::{Change, Decision};
 
 const MB: u64 = 1 << 20;
-/// What may wait unsent (`TCP_NOTSENT_LOWAT` of the data room), as the simulator's default has it.
+/// Most bytes that may wait unsent (`TCP_NOTSENT_LOWAT` of the data room), as the simulator's default has it.
 const UNSENT: u64 = MB;
 
 /// Linux 6.18 as it ships.
@@ -132,7 +132,7 @@ fn carried_bytes(cwnd: f64) -> u64 {
     cwnd as u64 * MSS
 }
 
-/// What a sender did: bytes, and its host.
+/// Outcome of a sender: bytes, and its host.
 struct Outcome {
     delivered: u64,
     host: Host,

@@ -174,7 +174,7 @@ fn eta_decides_the_number_and_not_the_goodput() {
     assert!((low.1 / high.1 - 1.0).abs() < 0.01, "{low:?} {high:?}");
 }
 
-/// What `auto` does where it only sees chunks: as much goodput as MI, without its queue.
+/// Results of `auto` where it only sees chunks: as much goodput as MI, without its queue.
 #[test]
 fn the_probe_needs_a_quarter_of_the_queue() {
     let parameters = Parameters::default();

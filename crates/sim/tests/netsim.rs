@@ -1,4 +1,4 @@
-//! What parallel flows reach, by how many there are, loss and buffers: a table to be read, compared
+//! Goodput of parallel flows, by how many there are, loss and buffers: a table to be read, compared
 //! with the one that is kept. A change that moves a number shows which, and is to be explained.
 //!
 //!     UPDATE_SNAPSHOTS=1 cargo test -p sim --test netsim

@@ -85,7 +85,7 @@ fn varying(trace: Arc<Trace>) -> Scenario {
     })
 }
 
-/// What a transfer without end brings in `time`.
+/// Bytes that a transfer without end brings in `time`.
 fn endless(scenario: &Scenario, policy: Policy, time: Duration) -> Run {
     let mut simulation = Simulation::new(scenario);
     let mut transfer = Transfer::begin(&mut simulation, setup(1 << 40, 1, policy));
@@ -124,7 +124,7 @@ fn a_short_transfer_by_drs_is_not_held_back_either() {
     }
 }
 
-/// What the loss that ends slow start costs depends on how it falls; with two products a window has
+/// Cost of the loss that ends slow start: it depends on how it falls; with two products a window has
 /// little room to go on in while it is repaired.
 #[test]
 fn drs_is_about_as_fast_as_large_buffers_at_every_size() {
@@ -221,7 +221,7 @@ fn drs_beats_the_best_static_buffer_on_the_live_wan() {
     assert!(drs.efficiency() > 5.0 * large.efficiency());
 }
 
-/// What large buffers get on this path is 1.25 times what the static ones get.
+/// Goodput with large buffers on this path: 1.25 times that with the static ones.
 #[test]
 fn drs_is_never_below_the_best_static_buffer_on_the_varying_path() {
     let path = varying(shipped("drsftp-path").unwrap());
@@ -316,7 +316,7 @@ fn an_adaptive_interval_beats_fixed_ones() {
     }
 }
 
-/// What four stock flows and a transfer's four streams do between 10 s and 70 s on one path.
+/// Goodput of four stock flows and of a transfer's four streams between 10 s and 70 s on one path.
 fn beside_stock(policy: Policy, seed: u64) -> Vec<FlowStats> {
     // Hosts that are never quite in step: drop-tail queues favour some of those that are.
     let jitter = ms(3);

@@ -21,7 +21,7 @@ use std::time::Duration;
 use tune::look::Look;
 use tune::streams::auto::{Auto, Limits, Scene, Step};
 
-/// What a connection may have unanswered, bytes.
+/// Most bytes that a connection may have unanswered.
 const CREDIT: u64 = 256_000;
 /// Until an answer comes from a collector that has nothing else to do.
 const ANSWER: Duration = Duration::from_millis(40);
@@ -41,7 +41,7 @@ struct Shipper {
 }
 
 impl Shipper {
-    /// What the collector takes, bytes per second.
+    /// Rate that the collector takes, bytes per second.
     fn capacity(&self) -> u64 {
         if self.now < Duration::from_secs(10) {
             30_000_000

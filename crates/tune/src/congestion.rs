@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Paths with a shorter round trip are left to loss-based control.
 pub const SHORT_PATH: Duration = Duration::from_millis(1);
 
-/// What to use instead of `in_force` on a path with this round trip, best first; the system may
+/// Controls to use instead of `in_force` on a path with this round trip, best first; the system may
 /// refuse any of them (`net.ipv4.tcp_allowed_congestion_control`). Empty: leave it.
 pub fn instead(in_force: &str, rtt: Duration) -> &'static [&'static str] {
     if in_force.starts_with("bbr") && rtt < SHORT_PATH {
@@ -29,7 +29,7 @@ pub fn bears_loss(name: &str) -> bool {
     name.starts_with("bbr")
 }
 
-/// What to try on a path that loses packets without a queue: the best of `permitted`; `None`: what is in
+/// The control to try on a path that loses packets without a queue: the best of `permitted`; `None`: the one in
 /// force does as well, or nothing better is permitted. On a short path its timers cost, too, but less
 /// than losses do.
 pub fn against_loss<'a>(in_force: &str, permitted: &'a [String]) -> Option<&'a str> {

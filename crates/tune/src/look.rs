@@ -52,11 +52,11 @@ pub struct Look {
     /// Window announced to the peer, or the most that would be, bytes; no more than the window scale
     /// can express.
     pub window: u64,
-    /// What the window scale can express at most, bytes (65535 << scale).
+    /// Most bytes that the window scale can express (65535 << scale).
     pub window_ceiling: u64,
 }
 
-/// What a send buffer keeps in flight, bytes: writers are woken only when a third of it is free.
+/// Bytes that a send buffer keeps in flight: writers are woken only when a third of it is free.
 pub fn carried(send_buffer: u64) -> u64 {
     send_buffer / 3 * 2
 }

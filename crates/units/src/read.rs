@@ -17,9 +17,9 @@ pub enum UnitError {
     /// No number, or a unit that does not exist.
     #[error("'{text}' is not a {quantity}; write it like {example}")]
     Malformed {
-        /// What was written.
+        /// The text as written.
         text: String,
-        /// What was expected.
+        /// The quantity that was expected.
         quantity: &'static str,
         /// How to write one.
         example: &'static str,
@@ -27,13 +27,13 @@ pub enum UnitError {
     /// Below zero.
     #[error("'{text}' is negative")]
     Negative {
-        /// What was written.
+        /// The text as written.
         text: String,
     },
     /// More than there can be.
     #[error("'{text}' is too much; the most is {most}")]
     TooMuch {
-        /// What was written.
+        /// The text as written.
         text: String,
         /// The limit.
         most: &'static str,
@@ -41,7 +41,7 @@ pub enum UnitError {
     /// A rate in bytes.
     #[error("'{text}' is in bytes; rates are bits per second, like 80mbit")]
     BytesPerSecond {
-        /// What was written.
+        /// The text as written.
         text: String,
     },
     /// A small number alone, which many mean as Mbit/s.
@@ -49,19 +49,19 @@ pub enum UnitError {
         "'{text}' would be {text} bit/s; write the unit that is meant, like {text}mbit or {text}bit"
     )]
     BareRate {
-        /// What was written.
+        /// The text as written.
         text: String,
     },
     /// A time without a unit where seconds and milliseconds are both usual.
     #[error("'{text}' has no unit; write the one that is meant, like {text}s or {text}ms")]
     BareTime {
-        /// What was written.
+        /// The text as written.
         text: String,
     },
     /// A bare 1, which many mean as one per cent.
     #[error("'{text}' can be read as 1% or as 100%; write the one that is meant")]
     AmbiguousOne {
-        /// What was written.
+        /// The text as written.
         text: String,
     },
 }
@@ -212,7 +212,7 @@ pub fn number(text: &str) -> Result<f64, UnitError> {
     }
 }
 
-/// What is being read, for messages.
+/// Description of the expected value, for messages.
 struct Expected {
     quantity: &'static str,
     example: &'static str,
@@ -276,7 +276,7 @@ fn number_length(text: &str) -> usize {
     if end > exponent { end } else { mantissa }
 }
 
-/// What a lower-case prefix multiplies by.
+/// Factor of a lower-case prefix.
 fn factor(prefix: &str) -> Option<f64> {
     let (letter, step) = match prefix.strip_suffix('i') {
         Some(letter) if !letter.is_empty() => (letter, 1024.0_f64),

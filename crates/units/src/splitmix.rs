@@ -1,7 +1,7 @@
 //! SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", 2014): tiny, and the
 //! same on every machine. Committed results depend on its numbers.
 
-/// What its state grows by from number to number: 2^64 over the golden ratio, odd, so that multiples of
+/// Growth of the state from number to number: 2^64 over the golden ratio, odd, so that multiples of
 /// it are far from each other.
 pub const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 
@@ -20,6 +20,22 @@ impl SplitMix64 {
         self.0 = self.0.wrapping_add(GAMMA);
         finalise(self.0)
     }
+
+    /// Fills `buffer` with the numbers' bytes, the lowest first; of the last number as many as there is room for.
+    pub fn fill(&mut self, buffer: &mut [u8]) {
+        for chunk in buffer.chunks_mut(8) {
+            let number = self.next_u64().to_le_bytes();
+            chunk.copy_from_slice(&number[..chunk.len()]);
+        }
+    }
+}
+
+/// The first `len` bytes of the sequence of `seed`: no file system or network can shrink them, and no two blocks
+/// are alike.
+pub fn bytes(seed: u64, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    SplitMix64::new(seed).fill(&mut bytes);
+    bytes
 }
 
 /// The first number of the sequence of `seed`: a hash of it.
@@ -57,5 +73,7 @@ mod tests {
             assert_eq!(nth(1_234_567, index), number);
         }
         assert_eq!(first(1_234_567), published[0]);
+        let [one, two, ..] = published.map(u64::to_le_bytes);
+        assert_eq!(bytes(1_234_567, 11), [&one[..], &two[..3]].concat());
     }
 }

@@ -28,3 +28,4 @@ pub mod scratch;
 pub mod seed;
 pub mod tiny_disk;
 pub mod tree;
+pub mod volume;

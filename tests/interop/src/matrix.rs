@@ -10,7 +10,7 @@ use crate::sample;
 use crate::scratch::Scratch;
 use crate::tree::Tree;
 
-/// What one server serves: `src` with the samples, `up` to write to, and beside them `local`, the
+/// Store of one server: `src` with the samples, `up` to write to, and beside them `local`, the
 /// client's own folder.
 #[derive(Debug)]
 pub struct Store {

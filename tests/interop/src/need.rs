@@ -1,4 +1,4 @@
-//! What a test needs from the machine, and what happens when it is missing.
+//! Needs of a test from the machine, and the consequence of a missing one.
 
 use std::io::Write;
 

@@ -14,7 +14,7 @@ use anyhow::{Context, Result};
 
 use crate::net::HOST;
 
-/// What happens to data connections.
+/// Cuts of data connections.
 #[derive(Debug)]
 pub struct Cuts {
     /// Data bytes that pass before the next cut.

@@ -25,9 +25,6 @@ impl Seed {
 
     /// Fills `buffer`.
     pub fn fill(&mut self, buffer: &mut [u8]) {
-        for chunk in buffer.chunks_mut(8) {
-            let word = self.word().to_le_bytes();
-            chunk.copy_from_slice(&word[..chunk.len()]);
-        }
+        self.0.fill(buffer);
     }
 }

@@ -12,7 +12,7 @@ use crate::seed::Seed;
 /// How many mismatches an error names.
 const NAMED: usize = 8;
 
-/// What ASCII file names are made of.
+/// Parts of ASCII file names.
 pub const ASCII: &[&str] = &[
     "plain",
     "with space",
@@ -24,7 +24,7 @@ pub const ASCII: &[&str] = &[
     "#hash",
 ];
 
-/// What other file names are made of.
+/// Parts of other file names.
 pub const UNICODE: &[&str] = &["überlänge", "データ", "данные", "naïve 🚀"];
 
 /// Files by path relative to the top, with their content.

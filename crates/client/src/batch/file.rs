@@ -1,19 +1,15 @@
-//! One file of a batch: which kind of copy it is, and what is there already.
+//! One file of a batch: its turn, what is there already, and as many attempts as it takes.
 
-use std::fs;
-use std::path::Path;
+use proto::listing::Kind;
 
-use super::between::Between;
-use super::get::Get;
+use super::copying::FileCopy;
 use super::meter::FileMeter;
-use super::persist::persist;
 use super::plan::Item;
-use super::put::Put;
-use super::{Context, Outcome, here};
-use crate::Failure;
+use super::{Context, Outcome};
 use crate::location::Location;
-use crate::partial::Target;
+use crate::retry::Retries;
 use crate::tree::Facts;
+use crate::{Event, Exit, Failure};
 
 /// Copies one file. A failure comes with the bytes that were moved in vain. With `--wait`, each look at
 /// whether another copy is still at it begins anew: what there is to do may have changed meanwhile.
@@ -26,7 +22,8 @@ pub(super) async fn copy(ctx: &Context, item: &Item) -> Result<Outcome, (u64, Fa
         {
             return Ok(outcome);
         }
-        match move_file(ctx, item, &meter).await {
+        let mut copy = FileCopy::new(ctx, item, &meter);
+        match persist(ctx, &item.source.display(), &meter, &mut copy).await {
             Err(failure) if failure.is_occupied() && ctx.options.wait => {
                 ctx.wait_for_turn(&failure, waited).await;
                 waited += 1;
@@ -36,58 +33,67 @@ pub(super) async fn copy(ctx: &Context, item: &Item) -> Result<Outcome, (u64, Fa
     }
 }
 
-async fn move_file(ctx: &Context, item: &Item, meter: &FileMeter) -> Result<Outcome, Failure> {
-    let shown = item.source.display();
-    match (&item.source, &item.destination) {
-        (
-            Location::Remote { server, path },
-            Location::Remote {
-                server: to,
-                path: to_path,
-            },
-        ) => {
-            let mut job = Between::new(ctx, item, (server, path), (to, to_path), meter)?;
-            persist(ctx, &shown, meter, &mut job).await
+/// Attempts until success or a final failure. A checksum mismatch of a file that builds upon an
+/// earlier run is started over once; of one that was moved whole in this run, it is final.
+pub(super) async fn persist(
+    ctx: &Context,
+    source: &str,
+    meter: &FileMeter,
+    copy: &mut FileCopy<'_>,
+) -> Result<Outcome, Failure> {
+    let mut retries = Retries::new(ctx.options.retries, ctx.seed);
+    loop {
+        let before = meter.moved();
+        let failure = match copy.attempt().await {
+            Ok(outcome) => return Ok(outcome),
+            Err(failure) => failure,
+        };
+        if failure.exit == Exit::Integrity && copy.forget_resumed() {
+            ctx.warn(format!("{}; starting over", failure.message));
+            continue;
         }
-        (_, Location::Remote { server, path }) => {
-            let mut job = Put::new(ctx, item, (server, path), meter)?;
-            persist(ctx, &shown, meter, &mut job).await
+        // After a cut, the one who is at it may be our own last session, which the server has not
+        // given up yet.
+        let others = failure.is_occupied() && !retries.begun();
+        if !copy.repeatable() || others {
+            return Err(failure);
         }
-        (Location::Remote { server, path }, destination) => {
-            let target = target(destination)?;
-            let mut job = Get::new(ctx, item, (server, path), &target, meter)?;
-            persist(ctx, &shown, meter, &mut job).await
-        }
-        (_, destination) => {
-            let target = target(destination)?;
-            here::copy(ctx, item, &target, meter).await
-        }
-    }
-}
-
-fn target(destination: &Location) -> Result<Target, Failure> {
-    match destination {
-        Location::Local(path) => Target::at(path),
-        _ => Target::stdout(),
+        let moved = match copy.in_vain() {
+            true => 0,
+            false => meter.moved().saturating_sub(before),
+        };
+        let Some((attempt, after)) = retries.next(&failure, moved) else {
+            return Err(failure);
+        };
+        ctx.observer.event(Event::Retrying {
+            source: source.to_owned(),
+            reason: failure.message,
+            attempt,
+            after,
+        });
+        tokio::time::sleep(after).await;
     }
 }
 
 /// `--keep-existing`: a destination that exists is left alone, whatever it holds. One that does not
 /// look like the source is named in a warning.
 async fn existing(ctx: &Context, item: &Item) -> Result<Option<Outcome>, Failure> {
-    let there = match &item.destination {
-        Location::Pipe => None,
-        Location::Local(path) => local_facts(path),
-        Location::Remote { server, path } => {
-            let mut session = ctx.session_for(server, Some(path)).await?;
-            let result = session.stat(path).await;
-            ctx.give_back(server, session, &result);
-            match result {
-                Ok(entry) => Some(Facts::of(&entry)),
-                Err(failure) if failure.transient => return Err(failure),
-                Err(_) => None,
-            }
-        }
+    if item.destination == Location::Pipe {
+        return Ok(None);
+    }
+    let (id, path) = (item.destination.storage_id(), item.destination.path());
+    let mut session = ctx.session_for(&id, Some(path)).await?;
+    let result = session.stat(path).await;
+    ctx.give_back(&id, session, &result);
+    let there = match result {
+        Ok(entry) => match entry.kind {
+            Kind::File => Some(Facts::of(&entry)),
+            // It leads nowhere, and a copy would replace it.
+            Kind::SymLink => Some(Facts::default()),
+            _ => None,
+        },
+        Err(failure) if failure.transient => return Err(failure),
+        Err(_) => None,
     };
     let Some(there) = there else {
         return Ok(None);
@@ -111,14 +117,6 @@ fn difference(source: Facts, there: Facts) -> Option<&'static str> {
     let older = source.modified.zip(there.modified);
     let older = older.is_some_and(|(source, there)| there.0 < source.0);
     older.then_some("is older than")
-}
-
-/// Of what is at a local path: a file, or a link to nowhere, which a copy would replace.
-fn local_facts(path: &Path) -> Option<Facts> {
-    match fs::metadata(path) {
-        Ok(meta) => meta.is_file().then(|| Facts::of_local(&meta)),
-        Err(_) => fs::symlink_metadata(path).ok().map(|_| Facts::default()),
-    }
 }
 
 #[cfg(test)]

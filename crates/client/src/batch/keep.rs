@@ -7,11 +7,12 @@
 
 use proto::ranges::RangeSet;
 
+use crate::journal::{Journal, State};
 use crate::transfer::Confirmation;
 
 /// The verdict on the bytes of a failed attempt.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Kept {
+enum Kept {
     /// These ranges are safe.
     Safe(RangeSet),
     /// These ranges are there, but only a checksum can call them safe.
@@ -20,9 +21,82 @@ pub(super) enum Kept {
     Dropped(RangeSet),
 }
 
+/// How a destination stands, over the attempts of a copy.
+#[derive(Debug, Default)]
+pub(super) struct Standing {
+    /// Tells a later run what is safe; `None` where nothing is to be told.
+    pub(super) journal: Option<Journal>,
+    /// Safe at the destination.
+    pub(super) have: RangeSet,
+    /// Some of it is from an earlier run.
+    pub(super) resumed: bool,
+    /// Nothing of an earlier run is to be used.
+    pub(super) distrust: bool,
+    /// Some of what is safe came in an attempt that a peer did not stand by: a checksum must judge it.
+    pub(super) disputed: bool,
+    /// The last attempt's bytes are sent again.
+    pub(super) in_vain: bool,
+    /// A mismatch has led to a new beginning once.
+    started_over: bool,
+}
+
+impl Standing {
+    /// Weighs a failed attempt, as [`after_failure`]; `Some` of what alone is safe where the attempt's
+    /// bytes do not count.
+    pub(super) fn weigh(
+        &mut self,
+        arrived: &RangeSet,
+        said: &Confirmation,
+        size: Option<u64>,
+        judged: bool,
+    ) -> Option<RangeSet> {
+        match after_failure(&self.have, arrived, said, size, judged) {
+            Kept::Safe(all) => self.have = all,
+            Kept::Disputed(all) => {
+                self.have = all;
+                self.disputed = true;
+            }
+            Kept::Dropped(safe) => return Some(safe),
+        }
+        None
+    }
+
+    /// Nothing but `safe` counts any more.
+    pub(super) fn take_back(&mut self, safe: RangeSet) {
+        self.in_vain = true;
+        if let Some(journal) = &mut self.journal
+            && let Err(error) = journal.take_back(&State::told(safe.clone()))
+        {
+            tracing::debug!("journal: {error}");
+        }
+        self.have = safe;
+    }
+
+    /// Removes the journal: there is nothing to go on from any more, or everything is in place.
+    pub(super) fn forget_journal(&mut self) {
+        if let Some(journal) = self.journal.take() {
+            journal.remove();
+        }
+    }
+
+    /// Gives up what was resumed, or once what was disputed; `false` when nothing was.
+    pub(super) fn forget_resumed(&mut self) -> bool {
+        let resumed = std::mem::take(&mut self.resumed);
+        let disputed = std::mem::take(&mut self.disputed) && !self.started_over;
+        if !resumed && !disputed {
+            return false;
+        }
+        self.started_over = true;
+        self.distrust = true;
+        self.journal = None;
+        self.have = RangeSet::new();
+        true
+    }
+}
+
 /// Weighs a failed attempt: `before` was safe when it began, `arrived` came in it, `size` is that of
 /// the whole; `judged`: a checksum of the whole will be compared at the end.
-pub(super) fn after_failure(
+fn after_failure(
     before: &RangeSet,
     arrived: &RangeSet,
     said: &Confirmation,

@@ -1,8 +1,6 @@
 //! Measurements of a transfer that ended well.
 
-use std::time::Duration;
-
-use data::job::WireStats;
+use tune::Evidence;
 use tune::limiter::Role;
 
 use crate::transfer::{Attempt, Remark};
@@ -22,20 +20,9 @@ pub(super) struct Measured {
 #[derive(Debug)]
 pub(super) enum Seen {
     /// By this end of it.
-    Here(Here),
+    Here(Box<Evidence>),
     /// By listening to both servers.
     Between(Between),
-}
-
-/// Measurements of this end.
-#[derive(Debug)]
-pub(super) struct Here {
-    pub(super) role: Role,
-    pub(super) bytes: u64,
-    pub(super) elapsed: Duration,
-    pub(super) wire: WireStats,
-    /// Congestion control of this end's streams.
-    pub(super) congestion: Option<String>,
 }
 
 impl Measured {
@@ -49,16 +36,13 @@ impl Measured {
         Self::here(Role::Sender, attempt)
     }
 
+    /// The role is this end's also where nothing was left to be moved.
     fn here(role: Role, attempt: Attempt) -> Self {
-        let report = &attempt.report;
         Self {
-            seen: Seen::Here(Here {
-                role,
-                bytes: report.bytes,
-                elapsed: report.elapsed,
-                wire: report.wire,
-                congestion: report.congestion.clone(),
-            }),
+            seen: Seen::Here(Box::new(Evidence {
+                role: Some(role),
+                ..attempt.report.evidence
+            })),
             buffers: attempt.buffers.name(),
             remarks: attempt.remarks,
         }

@@ -12,28 +12,27 @@ use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
 use crate::credentials::ignored_netrc;
-use crate::location::{Location, Server};
+use crate::location::{Location, StorageId};
 use crate::partial::Partial;
 use crate::retry::Retries;
-use crate::session::Session;
+use crate::storage::Access;
+use crate::storage::contract::Storage;
 use crate::trace::Trace;
 use crate::tree::Facts;
 use crate::{CopyOptions, Event, Exit, Failure, Observer, Summary};
 
-mod between;
+mod copying;
 mod disk;
+mod download;
 mod file;
-mod get;
-mod here;
-mod in_place;
 mod keep;
 mod measured;
 mod meter;
-mod persist;
 pub(crate) mod plan;
 pub(crate) mod pool;
 mod prove;
-mod put;
+mod receiving;
+mod relay;
 mod request;
 mod resume;
 mod silent;
@@ -73,9 +72,11 @@ impl Context {
     pub(crate) fn new(options: CopyOptions, observer: Arc<dyn Observer>) -> Result<Self, Failure> {
         let trace = options.trace.as_deref().map(Trace::create).transpose()?;
         Ok(Self {
-            pool: Arc::new(
-                Pool::new(options.transfer.stall).allow_foreign_data(options.foreign_data),
-            ),
+            pool: Arc::new(Pool::new(Access {
+                timeout: options.transfer.stall,
+                foreign_data: options.foreign_data,
+                sync_policy: options.sync_policy,
+            })),
             meter: Arc::default(),
             trace,
             seed: RandomState::new().hash_one(std::process::id()),
@@ -87,19 +88,19 @@ impl Context {
     }
 
     /// A session for planning: lost connections are tried again as for transfers.
-    pub(crate) async fn session(&self, server: &Server) -> Result<Session, Failure> {
-        self.session_for(server, None).await
+    pub(crate) async fn session(&self, id: &StorageId) -> Result<Box<dyn Storage>, Failure> {
+        self.session_for(id, None).await
     }
 
     /// As [`Context::session`], for somebody who will ask for the facts of `look_at` first.
     pub(crate) async fn session_for(
         &self,
-        server: &Server,
+        id: &StorageId,
         look_at: Option<&[u8]>,
-    ) -> Result<Session, Failure> {
+    ) -> Result<Box<dyn Storage>, Failure> {
         let mut retries = Retries::new(self.options.retries, self.seed);
         loop {
-            let failure = match self.pool.take_for(server, look_at).await {
+            let failure = match self.pool.take_for(id, look_at).await {
                 Ok(session) => return Ok(session),
                 Err(failure) => failure,
             };
@@ -107,7 +108,7 @@ impl Context {
                 return Err(failure);
             };
             self.observer.event(Event::Retrying {
-                source: server.to_string(),
+                source: id.to_string(),
                 reason: failure.message,
                 attempt,
                 after,
@@ -170,18 +171,18 @@ impl Context {
 
     /// Keeps a session that is still in order: after success, and after a refusal that left
     /// nothing running.
-    fn give_back<T>(&self, server: &Server, session: Session, result: &Result<T, Failure>) {
+    fn give_back<T>(&self, id: &StorageId, session: Box<dyn Storage>, result: &Result<T, Failure>) {
         let in_order = result.as_ref().err().is_none_or(|failure| {
             !failure.transient && matches!(failure.exit, Exit::NotFound | Exit::Refused)
         });
         if in_order {
-            self.pool.give(server, session);
+            self.pool.give(id, session);
         } else if result
             .as_ref()
             .is_err_and(|f| f.transient && !f.is_occupied())
         {
             // Whatever cut this session off has probably cut the idle ones off, too.
-            self.pool.forget(server);
+            self.pool.forget(id);
         }
     }
 }

@@ -10,27 +10,23 @@
 //! out; one that is named itself is copied. Files that would be in each other's way refuse the whole
 //! plan.
 
-use std::path::Path;
-
-use data::store::durability::SyncPolicy;
 use proto::path::MAX_NAME;
 
-use crate::batch::{Context, disk};
-use crate::location::{Location, Server};
+use crate::batch::Context;
+use crate::location::Location;
 use crate::partial::is_unfinished;
-use crate::session::Session;
-use crate::tree::{Facts, Tree, check_name, check_sendable, join, local_path};
+use crate::tree::{Facts, Tree, check_name, check_sendable, join};
 use crate::{Event, Exit, Failure};
 
 mod conflicts;
 mod ends;
 mod expand;
-mod link;
+mod making;
 
 pub(crate) use ends::same_place;
 use ends::{inside, name_of};
 use expand::{Found, expand};
-pub(crate) use link::make_link;
+pub(crate) use making::{make_directory, make_link, make_with_parents};
 
 /// One file to copy.
 #[derive(Debug, Clone)]
@@ -132,53 +128,31 @@ fn several_need_a_directory(destination: &Destination) -> Result<(), Failure> {
     ))
 }
 
-async fn destination_of(ctx: &Context, destination: &Location) -> Result<Destination, Failure> {
-    let at = destination.clone();
-    match destination {
-        Location::Pipe => Ok(Destination::Pipe),
-        Location::Local(path) => Ok(if path.is_dir() {
-            Destination::Directory { at, make: false }
-        } else if ends::has_slash(path) {
-            Destination::Directory { at, make: true }
-        } else {
-            let exists = std::fs::symlink_metadata(path).is_ok();
-            Destination::Name { at, exists }
-        }),
-        Location::Remote { path, .. } if path == b"/" => {
-            Ok(Destination::Directory { at, make: false })
-        }
-        Location::Remote { server, path } => remote_destination(ctx, at, server, path).await,
+async fn destination_of(ctx: &Context, at: &Location) -> Result<Destination, Failure> {
+    if *at == Location::Pipe {
+        return Ok(Destination::Pipe);
     }
-}
-
-async fn remote_destination(
-    ctx: &Context,
-    at: Location,
-    server: &Server,
-    path: &[u8],
-) -> Result<Destination, Failure> {
-    let path_itself = ends::trimmed(path);
-    let mut session = ctx.session_for(server, Some(path_itself)).await?;
-    match session.stat(path_itself).await {
-        Ok(entry) => {
-            ctx.pool.give(server, session);
-            Ok(if expand::is_directory(&entry) {
-                Destination::Directory { at, make: false }
-            } else {
-                Destination::Name { at, exists: true }
-            })
-        }
-        Err(failure) if failure.transient => Err(failure),
-        // Whatever the server says about a path that it does not show, a store may still work.
-        Err(_) => {
-            ctx.pool.give(server, session);
-            Ok(if path.ends_with(b"/") {
-                Destination::Directory { at, make: true }
-            } else {
-                Destination::Name { at, exists: false }
-            })
-        }
+    let (id, path, at) = (at.storage_id(), at.path(), at.clone());
+    let slash = path.ends_with(b"/");
+    if path == b"/" {
+        return Ok(Destination::Directory { at, make: false });
     }
+    let path = ends::trimmed(path);
+    let mut session = ctx.session_for(&id, Some(path)).await?;
+    let there = session.stat(path).await;
+    match there {
+        Err(failure) if failure.transient => return Err(failure),
+        _ => ctx.pool.give(&id, session),
+    }
+    Ok(match there {
+        Ok(entry) if expand::is_directory(&entry) => Destination::Directory { at, make: false },
+        // Whatever is said about a path that is not shown, a store may still work.
+        _ if slash => Destination::Directory { at, make: true },
+        there => Destination::Name {
+            at,
+            exists: there.is_ok(),
+        },
+    })
 }
 
 /// Why a file is left out that an earlier copy did not finish.
@@ -258,17 +232,11 @@ impl Plan {
             let message = format!("cannot copy {shown} into itself ({})", top.display());
             return Err(Failure::new(Exit::Usage, message));
         }
-        let tree = match &found.at {
-            Location::Local(path) => Tree::local(path, ctx.options.links),
-            Location::Remote { server, path } => {
-                let mut session = ctx.session(server).await?;
-                let links = ctx.options.links;
-                let tree = Tree::remote(&mut session, path, links).await?;
-                ctx.pool.give(server, session);
-                tree
-            }
-            Location::Pipe => Tree::default(),
-        };
+        let id = found.at.storage_id();
+        let mut session = ctx.session(&id).await?;
+        let path = ends::trimmed(found.at.path());
+        let tree = Tree::below(&mut *session, path, ctx.options.links).await?;
+        ctx.pool.give(&id, session);
         self.graft(&found.at, &top, tree);
         Ok(())
     }
@@ -369,70 +337,9 @@ fn named(directory: &Location, name: &[u8]) -> Result<Location, Failure> {
 /// A location below a directory.
 pub(crate) fn below(top: &Location, relative: &[u8]) -> Location {
     match top {
-        Location::Local(path) => Location::Local(local_path(path, relative)),
         Location::Pipe => Location::Pipe,
-        Location::Remote { server, path } => Location::Remote {
-            server: server.clone(),
-            path: if relative.is_empty() {
-                path.clone()
-            } else {
-                join(path, relative)
-            },
-        },
-    }
-}
-
-/// Makes a directory of the plan; one that exists is fine.
-pub(crate) async fn make_directory(ctx: &Context, at: &Location) -> Result<(), Failure> {
-    match at {
-        Location::Local(path) => {
-            let (path, policy) = (path.clone(), ctx.options.sync_policy);
-            disk::blocking(move || make_local(&path, policy)).await
-        }
-        Location::Pipe => Ok(()),
-        Location::Remote { server, path } => {
-            let mut session = ctx.session(server).await?;
-            make_remote(&mut session, path).await?;
-            ctx.pool.give(server, session);
-            Ok(())
-        }
-    }
-}
-
-/// Makes a directory and those above it; their names are on disk when this returns, or a file below
-/// could be lost with them.
-fn make_local(path: &Path, policy: SyncPolicy) -> Result<(), Failure> {
-    let missing = path.ancestors().take_while(|above| !above.exists());
-    let missing: Vec<_> = missing.collect();
-    let made = std::fs::create_dir_all(path).and_then(|()| {
-        let mut parents = missing.iter().filter_map(|made| made.parent());
-        parents.try_for_each(|parent| match parent.as_os_str().is_empty() {
-            true => policy.sync_directory(Path::new(".")),
-            false => policy.sync_directory(parent),
-        })
-    });
-    made.map_err(|e| crate::partial::local(path, e))
-}
-
-/// MKD, and when that fails for want of a parent, the parents first.
-pub(crate) async fn make_remote(session: &mut Session, path: &[u8]) -> Result<(), Failure> {
-    let path = ends::trimmed(path);
-    let Err(failure) = session.make_dir(path).await else {
-        return Ok(());
-    };
-    if failure.transient {
-        return Err(failure);
-    }
-    for (end, _) in path.iter().enumerate().skip(1).filter(|(_, b)| **b == b'/') {
-        // A parent that exists but may not be made is fine; the last MKD tells the truth.
-        match session.make_dir(&path[..end]).await {
-            Err(failure) if failure.transient => return Err(failure),
-            _ => {}
-        }
-    }
-    match session.make_dir(path).await {
-        Ok(_) => Ok(()),
-        Err(_) => Err(failure),
+        _ if relative.is_empty() => top.clone(),
+        _ => top.with_path(join(top.path(), relative)),
     }
 }
 

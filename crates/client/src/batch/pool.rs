@@ -1,33 +1,32 @@
-//! Sessions that are logged in and idle, for the next file.
+//! Sessions that are open and idle, for the next file.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use crate::location::Server;
-use crate::session::{Opening, Session};
+use crate::location::StorageId;
+use crate::session::Opening;
+use crate::storage::Access;
+use crate::storage::contract::Storage;
 use crate::{Exit, Failure};
 
-/// Idle sessions by server.
+/// Idle sessions by storage.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    timeout: Duration,
-    foreign_data: bool,
-    idle: Mutex<HashMap<Server, Vec<Session>>>,
-    /// Servers that refuse to rename: files are stored under their final names there.
-    no_rename: Mutex<HashSet<Server>>,
-    /// Servers that a session was had with in this run.
-    met: Mutex<HashSet<Server>>,
+    access: Access,
+    idle: Mutex<HashMap<StorageId, Vec<Box<dyn Storage>>>>,
+    /// Storages that refuse to rename: files are stored under their final names there.
+    no_rename: Mutex<HashSet<StorageId>>,
+    /// Storages that a session was had with in this run.
+    met: Mutex<HashSet<StorageId>>,
     /// Servers that say they take commands ahead, and are better not taken at their word.
-    wary: Mutex<HashSet<Server>>,
+    wary: Mutex<HashSet<StorageId>>,
 }
 
 impl Pool {
-    /// No sessions; new ones get this time-out.
-    pub(crate) fn new(timeout: Duration) -> Self {
+    /// No sessions; new ones are opened so.
+    pub(crate) fn new(access: Access) -> Self {
         Self {
-            timeout,
-            foreign_data: false,
+            access,
             idle: Mutex::default(),
             no_rename: Mutex::default(),
             met: Mutex::default(),
@@ -35,71 +34,66 @@ impl Pool {
         }
     }
 
-    /// Sessions may have data connections with other hosts than their server's.
-    pub(crate) fn allow_foreign_data(self, allowed: bool) -> Self {
-        Self {
-            foreign_data: allowed,
-            ..self
-        }
-    }
-
-    /// An idle session of `server`, or a new one. A server that was met in this run and cannot be
+    /// An idle session with `storage`, or a new one. A server that was met in this run and cannot be
     /// reached now is lost, not misnamed: another attempt is worth it.
-    pub(crate) async fn take(&self, server: &Server) -> Result<Session, Failure> {
-        self.take_for(server, None).await
+    pub(crate) async fn take(&self, id: &StorageId) -> Result<Box<dyn Storage>, Failure> {
+        self.take_for(id, None).await
     }
 
     /// As [`Pool::take`], for somebody who will ask for the facts of `look_at` first.
     pub(crate) async fn take_for(
         &self,
-        server: &Server,
+        id: &StorageId,
         look_at: Option<&[u8]>,
-    ) -> Result<Session, Failure> {
-        let idle = lock(&self.idle).get_mut(server).and_then(Vec::pop);
+    ) -> Result<Box<dyn Storage>, Failure> {
+        let idle = lock(&self.idle).get_mut(id).and_then(Vec::pop);
         match idle {
             Some(session) => Ok(session),
-            None => self.open(server, look_at).await,
+            None => self.open(id, look_at).await,
         }
     }
 
-    async fn open(&self, server: &Server, look_at: Option<&[u8]>) -> Result<Session, Failure> {
+    async fn open(
+        &self,
+        id: &StorageId,
+        look_at: Option<&[u8]>,
+    ) -> Result<Box<dyn Storage>, Failure> {
         let opening = Opening {
-            careful: lock(&self.wary).contains(server),
+            careful: lock(&self.wary).contains(id),
             look_at,
         };
-        match Session::begin(server, self.timeout, opening).await {
-            Ok(mut session) => {
-                session.allow_foreign_data(self.foreign_data);
-                lock(&self.met).insert(server.clone());
+        match self.access.open(id, opening).await {
+            Ok(session) => {
+                lock(&self.met).insert(id.clone());
                 Ok(session)
             }
             Err(mut failure) => {
                 failure.transient |=
-                    failure.exit == Exit::Unreachable && lock(&self.met).contains(server);
+                    failure.exit == Exit::Unreachable && lock(&self.met).contains(id);
                 Err(failure)
             }
         }
     }
 
     /// Puts a session back. One whose last command was not answered is dropped instead.
-    pub(crate) fn give(&self, server: &Server, mut session: Session) {
+    pub(crate) fn give(&self, id: &StorageId, mut session: Box<dyn Storage>) {
         if session.is_wary() {
-            lock(&self.wary).insert(server.clone());
+            lock(&self.wary).insert(id.clone());
         }
         if !session.is_usable() {
             return;
         }
         // Questions of a transfer that did not begin are not the next one's.
-        session.then.clear();
+        session.forget_questions();
         lock(&self.idle)
-            .entry(server.clone())
+            .entry(id.clone())
             .or_default()
             .push(session);
     }
 
-    /// Drops the idle sessions of a server.
-    pub(crate) fn forget(&self, server: &Server) {
-        let dropped = lock(&self.idle).remove(server);
+    /// Drops the idle sessions with a storage.
+    pub(crate) fn forget(&self, id: &StorageId) {
+        let dropped = lock(&self.idle).remove(id);
         drop(dropped);
     }
 
@@ -113,14 +107,14 @@ impl Pool {
         while goodbyes.join_next().await.is_some() {}
     }
 
-    /// Remembers that the server refuses to rename.
-    pub(crate) fn forbid_rename(&self, server: &Server) {
-        lock(&self.no_rename).insert(server.clone());
+    /// Remembers that the storage refuses to rename.
+    pub(crate) fn forbid_rename(&self, id: &StorageId) {
+        lock(&self.no_rename).insert(id.clone());
     }
 
     /// Whether files can be stored under a partial name first.
-    pub(crate) fn renames(&self, server: &Server) -> bool {
-        !lock(&self.no_rename).contains(server)
+    pub(crate) fn renames(&self, id: &StorageId) -> bool {
+        !lock(&self.no_rename).contains(id)
     }
 }
 
@@ -131,6 +125,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use data::store::durability::SyncPolicy;
+
     use super::*;
     use crate::session::fake::{Act, Fake, LONGHAUL, login, login_at_once};
 
@@ -140,12 +138,18 @@ mod tests {
         careful[0] = Act::Say(LONGHAUL);
         let at_once = login_at_once("500 what?", &[]);
         let fake = Fake::start_each(vec![at_once, careful.clone(), careful]).await;
-        let pool = Pool::new(Duration::from_secs(5));
-        let mut session = pool.take(&fake.server).await.unwrap();
+        let pool = Pool::new(Access {
+            timeout: Duration::from_secs(5),
+            foreign_data: false,
+            sync_policy: SyncPolicy::default(),
+        });
+        let id = StorageId::Server(fake.server.clone());
+        let session: Box<dyn std::any::Any> = pool.take(&id).await.unwrap();
+        let mut session = session.downcast::<crate::session::Session>().unwrap();
         session.begin_carefully().await.unwrap();
-        pool.give(&fake.server, session);
-        let _idle = pool.take(&fake.server).await.unwrap();
-        pool.take(&fake.server).await.unwrap();
+        pool.give(&id, session);
+        let _idle = pool.take(&id).await.unwrap();
+        pool.take(&id).await.unwrap();
         fake.finish().await;
     }
 }

@@ -174,7 +174,7 @@ mod tests {
     fn end(bytes: &[u8]) -> End<'static> {
         let mut file = tempfile::tempfile().unwrap();
         std::io::Write::write_all(&mut file, bytes).unwrap();
-        End::Local {
+        End::Open {
             source: Arc::new(FileSource::new(file, "x").unwrap()),
             origin: 0,
         }

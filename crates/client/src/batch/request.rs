@@ -9,7 +9,7 @@ use tune::streams::chunked::{Mode, Parameters};
 use tune::streams::prior;
 
 use super::Context;
-use crate::session::Session;
+use crate::storage::contract::{Capabilities, Storage};
 use crate::transfer::{Chunks, TransferSpec};
 use crate::tree::Facts;
 use crate::{CopyOptions, Exit, Failure, ModeChoice, Parallelism};
@@ -80,44 +80,6 @@ const WORTH_CHUNKS: u64 = 64 << 20;
 /// On shorter paths one stream does, whatever the sender.
 const PROBED_FROM: Duration = Duration::from_millis(5);
 
-/// Between whom a file goes.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Way<'a> {
-    /// From this server.
-    Get(&'a Session),
-    /// To this server.
-    Put(&'a Session),
-    /// From the first to the second.
-    Between(&'a Session, &'a Session),
-}
-
-impl<'a> Way<'a> {
-    fn sessions(self) -> impl Iterator<Item = &'a Session> {
-        let (first, second) = match self {
-            Self::Get(one) | Self::Put(one) => (one, None),
-            Self::Between(from, to) => (from, Some(to)),
-        };
-        std::iter::once(first).chain(second)
-    }
-
-    fn ends(self) -> Ends {
-        Ends {
-            parallel: self.sessions().all(|s| s.features().parallel),
-            adapts: match self {
-                Self::Put(_) => true,
-                Self::Get(from) | Self::Between(from, _) => from.features().tune,
-            },
-            takes_chunks: match self {
-                Self::Get(from) => from.features().eret,
-                Self::Put(to) => to.features().esto,
-                Self::Between(from, to) => from.features().eret && to.features().esto,
-            },
-            on_this_machine: self.sessions().all(Session::is_on_this_machine),
-            rtt: self.sessions().map(Session::rtt).max().unwrap_or_default(),
-        }
-    }
-}
-
 /// What the number of streams depends on.
 #[derive(Debug, Clone, Copy)]
 struct Ends {
@@ -130,6 +92,18 @@ struct Ends {
     /// All is within one machine, where nothing is lost and no window is too small.
     on_this_machine: bool,
     rtt: Duration,
+}
+
+impl Ends {
+    fn of(from: Capabilities, to: Capabilities) -> Self {
+        Self {
+            parallel: from.parallel && to.parallel,
+            adapts: from.adapts,
+            takes_chunks: from.ranges && to.partial_writes,
+            on_this_machine: from.is_here && to.is_here,
+            rtt: from.rtt.max(to.rtt),
+        }
+    }
 }
 
 /// How many streams, and in which order they bring the bytes: the same in all attempts.
@@ -147,8 +121,15 @@ pub(super) struct Lanes {
 
 impl Lanes {
     /// For a transfer of `size` bytes, if that is known; a sequential end (`pipe`) takes one stream.
-    pub(super) fn of(ctx: &Context, size: Option<u64>, pipe: bool, way: Way<'_>) -> Self {
+    pub(super) fn of(
+        ctx: &Context,
+        size: Option<u64>,
+        pipe: bool,
+        (from, to): (&dyn Storage, &dyn Storage),
+    ) -> Self {
         let options = &ctx.options;
+        let (source, destination) = (from.capabilities(), to.capabilities());
+        let ends = Ends::of(source, destination);
         let fixed = |n: u32| Self {
             streams: n,
             most: n,
@@ -157,13 +138,13 @@ impl Lanes {
         let lanes = match options.parallelism {
             _ if pipe || options.mode == ModeChoice::Stream => fixed(1),
             Parallelism::Fixed(n) => fixed(n.max(1)),
-            Parallelism::Auto => Self::auto(options, size, way.ends()),
-            Parallelism::Chunked(mode) => Self::chunked(options, mode, way.ends()),
+            Parallelism::Auto => Self::auto(options, size, ends),
+            Parallelism::Chunked(mode) => Self::chunked(options, mode, ends),
         };
         if let (Parallelism::Chunked(_), None, false) = (options.parallelism, lanes.chunks, pipe) {
-            ctx.warn(one_piece(options, way));
+            ctx.warn(one_piece(options, (from, to)));
         }
-        let impossible = way.sessions().any(|s| !s.dialogue.may_extend());
+        let impossible = !source.any_order || !destination.any_order;
         Self {
             in_order: match options.mode {
                 ModeChoice::Stream => true,
@@ -193,7 +174,7 @@ impl Lanes {
         } else {
             options.transfer.block
         };
-        let streams = prior::first(rtt, size, block, most);
+        let streams = prior::first(rtt, size, block, most).streams.unwrap_or(1);
         let large = size.is_none_or(|size| size >= LARGE);
         if ends.adapts {
             let grows = streams > 1 || (large && !ends.on_this_machine);
@@ -231,11 +212,13 @@ impl Lanes {
 }
 
 /// What the user is told when a mode of 2008 was asked for and cannot be had.
-fn one_piece(options: &CopyOptions, way: Way<'_>) -> String {
+fn one_piece(options: &CopyOptions, (from, to): (&dyn Storage, &dyn Storage)) -> String {
     if options.mode == ModeChoice::Stream {
         return "--mode s has one stream: -p is of no use with it".to_owned();
     }
-    let names: Vec<&str> = way.sessions().map(Session::name).collect();
+    let asked = (!from.capabilities().ranges).then(|| from.name());
+    let stored = (!to.capabilities().partial_writes).then(|| to.name());
+    let names: Vec<&str> = asked.into_iter().chain(stored).collect();
     format!(
         "{}: parts of a file cannot be asked for and stored at their place (ERET, ESTO), so that the \
          number of streams stays what it is at first",

@@ -8,13 +8,15 @@
 use std::path::Path;
 
 use proto::checksum::Algorithm;
-use proto::feature::Features;
 use proto::ranges::{ByteRange, RangeSet};
 
 use super::Context;
 use super::prove::prove;
 use super::sums::{End, agree, partial_algorithm, spots_agree};
 use crate::journal::{self, Identity, Place};
+use crate::storage::contract::Sums;
+use crate::tree::Facts;
+use crate::verify::Check;
 use crate::{Failure, Verify};
 
 /// What is there from an earlier run.
@@ -36,7 +38,7 @@ pub(super) struct Leftover<'a> {
 pub(super) async fn usable(
     ctx: &Context,
     leftover: &Leftover<'_>,
-    servers: &[&Features],
+    ends: &[&Sums],
     source: &mut End<'_>,
     destination: &mut End<'_>,
 ) -> Result<RangeSet, Failure> {
@@ -50,7 +52,7 @@ pub(super) async fn usable(
         let doubt = "nothing tells whether the server confirmed its end";
         return Ok(start_over(ctx, leftover, doubt));
     }
-    let algorithm = partial_algorithm(servers);
+    let algorithm = partial_algorithm(ends);
     let Some(algorithm) = algorithm else {
         if claim.safe.is_empty() && claim.unproved.is_empty() {
             return Ok(claim.safe);
@@ -211,6 +213,49 @@ fn without(set: &RangeSet, less: &RangeSet, end: u64) -> RangeSet {
         rest.extend(&less.gaps(range.start, range.end.min(end)));
     }
     rest
+}
+
+/// A destination that has its final name and the source's size, with `--resume`: a run that was killed
+/// after the rename, or a copy made before. It is compared, not moved again.
+pub(super) struct Candidate {
+    /// Size of what is copied, time of the source.
+    pub(super) wanted: Facts,
+    /// Of the destination.
+    pub(super) there: Facts,
+    /// Length of the part that is copied; `None`: the whole source.
+    pub(super) part: Option<u64>,
+}
+
+impl Candidate {
+    /// What was compared when both are the same: checksums where they are to be had, else size and
+    /// time. `None` when they differ or nothing tells.
+    pub(super) async fn compare(
+        &self,
+        check: Check,
+        source: &mut End<'_>,
+        destination: &mut End<'_>,
+    ) -> Result<Option<String>, Failure> {
+        if self.wanted.size.is_none() || self.wanted.size != self.there.size {
+            return Ok(None);
+        }
+        let Some(algorithm) = check.algorithm() else {
+            let known = self.wanted.modified.is_some();
+            let same = known && self.wanted.modified == self.there.modified;
+            return Ok(same.then(|| check.size_label(true)));
+        };
+        let (source, copy) = tokio::join!(
+            source.total(algorithm, self.part),
+            destination.total(algorithm, None)
+        );
+        match (source, copy) {
+            (Ok(source), Ok(copy)) => {
+                let same = source.eq_ignore_ascii_case(&copy);
+                Ok(same.then(|| check.label()))
+            }
+            (Err(failure), _) | (_, Err(failure)) if failure.transient => Err(failure),
+            _ => Ok(None),
+        }
+    }
 }
 
 /// Whether `safe` is the whole of a partial file of this length, so that bytes that are appended

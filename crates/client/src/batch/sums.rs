@@ -4,31 +4,32 @@ use std::sync::Arc;
 
 use data::store::Source;
 use proto::checksum::Algorithm;
-use proto::feature::Features;
 use proto::ranges::{ByteRange, RangeSet};
 
 use crate::Failure;
-use crate::session::Session;
+use crate::storage::contract::{Storage, Sums};
 use crate::verify::sum_local;
 
 /// Bytes at the end of each safe range that are compared before a copy is resumed.
 const SPOT: u64 = 4 << 20;
 /// Most ranges that are compared.
 const SPOTS: usize = 16;
+/// Most sums of ranges of an open file that are worth computing.
+const MOST_HERE: usize = 128;
 
 /// One end of a copy: bytes that can be summed. `origin` is where the copy's byte 0 is.
 pub(super) enum End<'a> {
-    /// Here.
-    Local {
-        /// An open file.
+    /// Open here.
+    Open {
+        /// The file.
         source: Arc<dyn Source>,
         /// Offset of the part.
         origin: u64,
     },
-    /// On a server.
-    Remote {
+    /// By its name, where it is kept.
+    Named {
         /// Idle.
-        session: &'a mut Session,
+        storage: &'a mut dyn Storage,
         /// The file.
         path: &'a [u8],
         /// Offset of the part.
@@ -36,17 +37,12 @@ pub(super) enum End<'a> {
     },
 }
 
-/// Most sums of ranges that are asked of a server ahead of the answers, or of this machine...
-const QUESTIONS: usize = 128;
-/// ...and of a server that is asked one after the other, a round trip each.
-const QUESTIONS_IN_TURN: usize = 32;
-
 impl End<'_> {
     /// Most sums of ranges that are worth asking for.
     pub(super) fn questions(&self) -> usize {
         match self {
-            Self::Remote { session, .. } if !session.takes_ahead() => QUESTIONS_IN_TURN,
-            Self::Remote { .. } | Self::Local { .. } => QUESTIONS,
+            Self::Named { storage, .. } => storage.capabilities().concurrency,
+            Self::Open { .. } => MOST_HERE,
         }
     }
 
@@ -56,60 +52,60 @@ impl End<'_> {
         algorithm: Algorithm,
         ranges: &[ByteRange],
     ) -> Result<Vec<String>, Failure> {
-        let Self::Remote {
-            session,
-            path,
-            origin,
-        } = self
-        else {
-            let mut sums = Vec::with_capacity(ranges.len());
-            for range in ranges {
-                sums.push(self.sum(algorithm, *range).await?);
-            }
-            return Ok(sums);
-        };
-        let at = |range: &ByteRange| (*origin + range.start, range.len());
-        let ranges: Vec<(u64, u64)> = ranges.iter().map(at).collect();
-        session.checksums(algorithm, &ranges, path).await
-    }
-
-    async fn sum(&mut self, algorithm: Algorithm, range: ByteRange) -> Result<String, Failure> {
         match self {
-            Self::Local { source, origin } => {
-                let source = Arc::clone(source);
-                sum_local(algorithm, source, *origin + range.start, Some(range.len())).await
+            Self::Open { source, origin } => {
+                let mut sums = Vec::with_capacity(ranges.len());
+                for range in ranges {
+                    let (source, start) = (Arc::clone(source), *origin + range.start);
+                    sums.push(sum_local(algorithm, source, start, Some(range.len())).await?);
+                }
+                Ok(sums)
             }
-            Self::Remote {
-                session,
+            Self::Named {
+                storage,
                 path,
                 origin,
             } => {
-                let offset = *origin + range.start;
-                session
-                    .checksum(algorithm, offset, Some(range.len()), path)
-                    .await
+                let at = |range: &ByteRange| (*origin + range.start, range.len());
+                let ranges: Vec<(u64, u64)> = ranges.iter().map(at).collect();
+                storage.checksums(algorithm, &ranges, path).await
             }
         }
     }
-}
 
-impl End<'_> {
-    /// The sum from the origin on: of `length` bytes, or to the end. Servers that sum whole files
-    /// only can do that, too.
+    async fn sum(&mut self, algorithm: Algorithm, range: ByteRange) -> Result<String, Failure> {
+        let (start, length) = (range.start, Some(range.len()));
+        self.of(algorithm, start, length).await
+    }
+
+    /// The sum from the origin on: of `length` bytes, or to the end. Storages that sum whole files only
+    /// can do that, too.
     pub(super) async fn total(
         &mut self,
         algorithm: Algorithm,
         length: Option<u64>,
     ) -> Result<String, Failure> {
+        self.of(algorithm, 0, length).await
+    }
+
+    async fn of(
+        &mut self,
+        algorithm: Algorithm,
+        start: u64,
+        length: Option<u64>,
+    ) -> Result<String, Failure> {
         match self {
-            Self::Local { source, origin } => {
-                sum_local(algorithm, Arc::clone(source), *origin, length).await
+            Self::Open { source, origin } => {
+                sum_local(algorithm, Arc::clone(source), *origin + start, length).await
             }
-            Self::Remote {
-                session,
+            Self::Named {
+                storage,
                 path,
                 origin,
-            } => session.checksum(algorithm, *origin, length, path).await,
+            } => {
+                let offset = *origin + start;
+                storage.checksum(algorithm, offset, length, path).await
+            }
         }
     }
 }
@@ -145,9 +141,9 @@ pub(super) async fn agree(
     Ok(a?.eq_ignore_ascii_case(&b?))
 }
 
-/// The cheapest algorithm for parts of files that all servers have.
-pub(super) fn partial_algorithm(servers: &[&Features]) -> Option<Algorithm> {
+/// The cheapest algorithm for parts of files that all ends have.
+pub(super) fn partial_algorithm(ends: &[&Sums]) -> Option<Algorithm> {
     Algorithm::CHEAPEST_FIRST
         .into_iter()
-        .find(|a| servers.iter().all(|f| f.checksums.contains(a)))
+        .find(|a| ends.iter().all(|sums| sums.parts.contains(a)))
 }

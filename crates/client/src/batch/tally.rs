@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use proto::sizing::Buffers;
-use tune::limiter::{Limiter, Role};
+use tune::limiter::Limiter;
 
 use super::measured::{Measured, Seen};
 use crate::why::Account;
@@ -32,8 +32,6 @@ pub(super) struct Tally {
     account: Account,
     /// Limit of all transfers together, bytes per second.
     rate: Option<u64>,
-    /// How long transfers took, summed.
-    moving: Duration,
 }
 
 /// What was seen at one moment of all files in flight.
@@ -73,14 +71,9 @@ impl Tally {
         });
         let Some(measured) = measured else { return };
         let elapsed = match measured.seen {
-            Seen::Here(m) => {
-                self.account.add(m.role, m.bytes, m.elapsed, &m.wire);
-                if let (Role::Sender, Some(name)) = (m.role, m.congestion) {
-                    self.account.sent_with(name);
-                }
-                self.memory_max = self.memory_max.max(m.wire.memory_bytes);
-                self.moving += m.elapsed;
-                m.elapsed
+            Seen::Here(evidence) => {
+                self.account.add(&evidence);
+                evidence.elapsed
             }
             Seen::Between(between) => {
                 self.account.add_between(&between);
@@ -139,7 +132,7 @@ impl Tally {
 
     /// The share of the limit that one transfer had on an average of `elapsed`, when several shared it.
     fn rate_of_one(&self, elapsed: Duration) -> Option<u64> {
-        let shared = self.moving.max(elapsed).as_nanos().max(1);
+        let shared = self.account.evidence.elapsed.max(elapsed).as_nanos().max(1);
         let of_one = u128::from(self.rate?) * elapsed.as_nanos() / shared;
         u64::try_from(of_one).ok()
     }
@@ -147,20 +140,21 @@ impl Tally {
     /// The end, `elapsed` after the beginning.
     pub(super) fn summary(&self, elapsed: Duration) -> Summary {
         let seconds = elapsed.as_secs_f64();
+        let evidence = &self.account.evidence;
         let goodput_bps = self.bytes as f64 * 8.0 / seconds.max(1e-9);
         let finding = self.account.finding(self.rate_of_one(elapsed));
         Summary {
             bytes: self.bytes,
             seconds,
             goodput_bps,
-            streams_max: self.streams_max.max(self.account.wire.streams_most),
+            streams_max: self.streams_max.max(evidence.streams_most),
             buffer: match self.sized {
                 None => self.wanted.name(),
                 Some(name) => name.unwrap_or("mixed"),
             },
-            buffer_bytes_max: self.buffer_max.max(self.account.wire.buffer_bytes),
-            memory_bytes_max: self.memory_max,
-            retransmits: self.account.wire.retransmits,
+            buffer_bytes_max: self.buffer_max.max(evidence.buffer_bytes),
+            memory_bytes_max: self.memory_max.max(evidence.memory_bytes),
+            retransmits: evidence.retransmits,
             verified: match &self.verified {
                 None => "none".to_owned(),
                 Some(None) => "mixed".to_owned(),
@@ -180,9 +174,9 @@ impl Tally {
 
 #[cfg(test)]
 mod tests {
-    use data::job::WireStats;
+    use tune::Evidence;
+    use tune::limiter::Role;
 
-    use super::super::measured::Here;
     use super::*;
 
     fn tally(done: &[&str], failed: &[Exit]) -> Summary {
@@ -219,13 +213,11 @@ mod tests {
         let mut tally = Tally::default();
         tally.limit(Some(4_000));
         for _ in 0..4 {
-            let seen = Seen::Here(Here {
-                role: Role::Receiver,
+            let seen = Seen::Here(Box::new(Evidence {
                 bytes: 10_000,
                 elapsed: Duration::from_secs(10),
-                wire: WireStats::default(),
-                congestion: None,
-            });
+                ..Evidence::of(Role::Receiver)
+            }));
             let measured = Measured {
                 seen,
                 buffers: "auto",

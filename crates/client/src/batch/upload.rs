@@ -1,4 +1,4 @@
-//! The remote file that a put or a third-party copy writes: under a partial name until it is whole.
+//! A destination that a storage stores by its name: under a partial name until it is whole.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -6,14 +6,13 @@ use data::job::Control;
 use proto::listing::Kind;
 use proto::ranges::RangeSet;
 
-use super::keep::{Kept, after_failure};
-use super::request::Span;
+use super::keep::Standing;
 use super::{Context, Item};
-use crate::journal::{self, Journal, State};
-use crate::location::Server;
+use crate::journal;
+use crate::location::StorageId;
 use crate::own::Stand;
 use crate::partial::{own_remote, partial_path, state_journal};
-use crate::session::Session;
+use crate::storage::contract::{Storage, Sums};
 use crate::transfer::Confirmation;
 use crate::tree::Facts;
 use crate::{Exit, Failure};
@@ -26,7 +25,7 @@ const RESUMABLE: u64 = 1 << 20;
 
 /// The destination on a server, over all attempts.
 pub(super) struct Upload<'a> {
-    pub(super) server: &'a Server,
+    pub(super) id: StorageId,
     /// The name that it will have.
     path: &'a [u8],
     /// The name that it has until then; `None` where the server does not rename.
@@ -38,13 +37,14 @@ pub(super) struct Upload<'a> {
     replaced: Option<Vec<u8>>,
     /// For messages.
     pub(super) shown: String,
-    pub(super) journal: Option<Journal>,
-    /// Safe at the destination when an attempt begins.
-    pub(super) have: RangeSet,
+    /// What is safe there is what the storage told.
+    pub(super) standing: Standing,
     /// Reported by the server as stored in the running attempt.
     pub(super) marked: Arc<Mutex<RangeSet>>,
     /// Bytes are stored strictly in order: the remote size tells what is there.
     in_order: bool,
+    /// What an attempt left can be gone on with.
+    goes_on: bool,
     /// The last attempt, if its bytes came from here.
     control: Option<Arc<Control>>,
     /// The last attempt broke off, which leaves more at the server than it told.
@@ -56,17 +56,8 @@ pub(super) struct Upload<'a> {
     owned: Option<Stand>,
     /// What an earlier run left has been looked at.
     prepared: bool,
-    resumed: bool,
-    distrust: bool,
     /// A checksum of the whole will be compared at the end.
     has_sum: bool,
-    /// Some of what is safe came in an attempt that a server did not stand by: a checksum must judge
-    /// it.
-    pub(super) disputed: bool,
-    /// The last attempt's bytes are sent again.
-    pub(super) in_vain: bool,
-    /// A mismatch has led to a new beginning once.
-    started_over: bool,
 }
 
 /// How putting a file in place ended.
@@ -80,29 +71,24 @@ pub(super) enum Finish {
 
 impl<'a> Upload<'a> {
     /// Nothing done yet.
-    pub(super) fn new(ctx: &Context, server: &'a Server, path: &'a [u8], shown: String) -> Self {
+    pub(super) fn new(ctx: &Context, id: StorageId, path: &'a [u8], shown: String) -> Self {
         Self {
-            server,
+            aside: ctx.pool.renames(&id).then(|| partial_path(path)),
+            id,
             path,
-            aside: ctx.pool.renames(server).then(|| partial_path(path)),
             kept: None,
             replaced: None,
             shown,
-            journal: None,
-            have: RangeSet::new(),
+            standing: Standing::default(),
             marked: Arc::default(),
             in_order: false,
+            goes_on: true,
             control: None,
             cut: false,
             refused: false,
             owned: None,
             prepared: false,
-            resumed: false,
-            distrust: false,
             has_sum: false,
-            disputed: false,
-            in_vain: false,
-            started_over: false,
         }
     }
 
@@ -123,7 +109,7 @@ impl<'a> Upload<'a> {
 
     /// What is safe now.
     pub(super) fn safe(&self) -> impl Fn() -> RangeSet + Clone + Send + Sync + use<> {
-        let (have, marked) = (self.have.clone(), Arc::clone(&self.marked));
+        let (have, marked) = (self.standing.have.clone(), Arc::clone(&self.marked));
         move || {
             let mut safe = have.clone();
             safe.extend(&marked.lock().unwrap_or_else(PoisonError::into_inner));
@@ -131,9 +117,23 @@ impl<'a> Upload<'a> {
         }
     }
 
-    /// An attempt begins that sends from here.
-    pub(super) fn begin(&mut self, control: &Arc<Control>) {
-        self.control = Some(Arc::clone(control));
+    /// Whether what an attempt left can be gone on with, from any byte.
+    pub(super) fn goes_on(&mut self, goes_on: bool) {
+        self.goes_on = goes_on;
+    }
+
+    /// An attempt begins; `passing`: its bytes pass this machine.
+    pub(super) fn begin(&mut self, control: &Arc<Control>, passing: bool) {
+        self.control = passing.then(|| Arc::clone(control));
+    }
+
+    /// The checksums that the storage will have of the stored file.
+    pub(super) async fn sums(&self, session: &mut dyn Storage) -> Result<Sums, Failure> {
+        match session.sums(&self.store_path()).await {
+            // It is not there yet.
+            Err(missing) if missing.exit == Exit::NotFound => Ok(Sums::default()),
+            sums => sums,
+        }
     }
 
     /// Whether an interrupted attempt leaves a file whose size tells what is there.
@@ -143,26 +143,26 @@ impl<'a> Upload<'a> {
 
     /// An attempt ended well: all of `size` bytes are there, and the servers said so.
     pub(super) fn confirmed(&mut self, size: Option<u64>) {
-        self.in_vain = false;
+        self.standing.in_vain = false;
         self.cut = false;
         self.control = None;
         self.marked = Arc::default();
         if let Some(size) = size {
-            self.have.insert(0, size);
+            self.standing.have.insert(0, size);
         }
     }
 
     /// An attempt failed: decides what of it counts.
     pub(super) fn settle(&mut self, failure: &Failure, said: &Confirmation, size: Option<u64>) {
         if failure.transient
-            && let Some(journal) = &mut self.journal
+            && let Some(journal) = &mut self.standing.journal
         {
             journal.note_lost();
         }
         self.cut = failure.transient;
         if said.refused() {
             self.refused = true;
-            if let Some(journal) = &mut self.journal {
+            if let Some(journal) = &mut self.standing.journal {
                 journal.note_refused();
             }
         }
@@ -172,33 +172,23 @@ impl<'a> Upload<'a> {
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
         let moved = self.control.as_ref().map_or(0, |control| control.bytes());
-        let all_sent = size.is_some_and(|size| self.have.bytes() + moved >= size);
+        let all_sent = size.is_some_and(|size| self.standing.have.bytes() + moved >= size);
         // The server's file may be whole, but a 226 is missing.
-        self.in_vain = all_sent && !self.has_sum;
+        self.standing.in_vain = all_sent && !self.has_sum;
         self.weigh(&marked, said, size);
     }
 
     fn weigh(&mut self, arrived: &RangeSet, said: &Confirmation, size: Option<u64>) {
-        match after_failure(&self.have, arrived, said, size, self.has_sum) {
-            Kept::Safe(all) => self.have = all,
-            Kept::Disputed(all) => {
-                self.have = all;
-                self.disputed = true;
-            }
-            Kept::Dropped(safe) => self.take_back(safe),
+        let judged = self.has_sum;
+        if let Some(safe) = self.standing.weigh(arrived, said, size, judged) {
+            self.take_back(safe);
         }
     }
 
     /// Nothing but `safe` counts any more, whatever the length of the file at the server.
     fn take_back(&mut self, safe: RangeSet) {
-        self.in_vain = true;
         self.in_order = false;
-        if let Some(journal) = &mut self.journal
-            && let Err(e) = journal.take_back(&State::told(safe.clone()))
-        {
-            tracing::debug!("journal: {e}");
-        }
-        self.have = safe;
+        self.standing.take_back(safe);
     }
 
     /// What has the final name, if `--resume` asks for it to be looked at: it has this size, and
@@ -207,9 +197,9 @@ impl<'a> Upload<'a> {
         &self,
         ctx: &Context,
         size: Option<u64>,
-        session: &mut Session,
+        session: &mut dyn Storage,
     ) -> Result<Option<Facts>, Failure> {
-        if !ctx.options.resume || self.prepared || self.distrust || size.is_none() {
+        if !ctx.options.resume || self.prepared || self.standing.distrust || size.is_none() {
             return Ok(None);
         }
         let there = facts(session, self.path).await?;
@@ -245,29 +235,18 @@ impl<'a> Upload<'a> {
 
     /// Gives up what was resumed; `false` when nothing was.
     pub(super) fn forget_resumed(&mut self) -> bool {
-        let resumed = std::mem::take(&mut self.resumed);
-        let disputed = std::mem::take(&mut self.disputed) && !self.started_over;
-        if !resumed && !disputed {
-            return false;
+        let forgotten = self.standing.forget_resumed();
+        if forgotten {
+            self.prepared = false;
+            self.marked = Arc::default();
         }
-        self.started_over = true;
-        self.distrust = true;
-        self.prepared = false;
-        self.journal = None;
-        self.have = RangeSet::new();
-        self.marked = Arc::default();
-        true
-    }
-
-    /// Whether everything is there already.
-    pub(super) fn is_whole(&self, span: Span) -> bool {
-        !self.have.is_empty() && span.size.is_some_and(|size| self.have.contains(0, size))
+        forgotten
     }
 
     /// Compares the size at the server with `expected`; `false` when the server does not tell it.
     pub(super) async fn check_size(
         &self,
-        session: &mut Session,
+        session: &mut dyn Storage,
         expected: u64,
     ) -> Result<bool, Failure> {
         let entry = session.stat(&self.store_path()).await?;
@@ -287,24 +266,18 @@ impl<'a> Upload<'a> {
     /// refused, nothing is left to resume.
     pub(super) fn judged<T>(&mut self, verified: Result<T, Failure>) -> Result<T, Failure> {
         match &verified {
-            Err(failure) if failure.exit == Exit::Integrity => self.forget_journal(),
-            Err(failure) if self.disputed && failure.exit == Exit::Protocol => {
+            Err(failure) if failure.exit == Exit::Integrity => self.standing.forget_journal(),
+            Err(failure) if self.standing.disputed && failure.exit == Exit::Protocol => {
                 self.take_back(RangeSet::new());
             }
             _ => {}
         }
         verified
     }
-
-    fn forget_journal(&mut self) {
-        if let Some(journal) = self.journal.take() {
-            journal.remove();
-        }
-    }
 }
 
 /// Facts of a remote file; `None` when there is none or it cannot be seen.
-async fn facts(session: &mut Session, path: &[u8]) -> Result<Option<Facts>, Failure> {
+async fn facts(session: &mut dyn Storage, path: &[u8]) -> Result<Option<Facts>, Failure> {
     match session.stat(path).await {
         Ok(entry) if entry.kind == Kind::File => Ok(Some(Facts::of(&entry))),
         Err(failure) if failure.transient => Err(failure),

@@ -77,7 +77,7 @@ impl Session {
         Ok(sums)
     }
 
-    /// What [`Session::checksum`] will ask, to be asked ahead; nothing where the server has no CKSM.
+    /// Questions that [`Session::checksum`] will ask, to be asked ahead; none where the server has no CKSM.
     pub(crate) fn checksum_questions(
         &self,
         algorithm: Algorithm,

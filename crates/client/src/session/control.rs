@@ -4,12 +4,11 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use proto::client::Telnet;
+use data::transport::ControlTransport;
+use proto::client::TelnetEscape;
 use proto::command::Command;
 use proto::reply::{Reply, ReplyReader};
 use socket2::{SockRef, TcpKeepalive};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::location::Server;
@@ -19,7 +18,7 @@ mod ahead;
 mod markers;
 
 use markers::MOST_MARKERS;
-pub(crate) use markers::Markers;
+pub(crate) use markers::MarkerPace;
 
 /// Bytes taken off the control connection at once.
 const READ_SIZE: usize = 16 << 10;
@@ -36,7 +35,7 @@ const KEEPALIVE_EVERY: Duration = Duration::from_secs(20);
 /// One control connection.
 #[derive(Debug)]
 pub(crate) struct ControlChannel {
-    stream: TcpStream,
+    transport: ControlTransport,
     reader: ReplyReader,
     ready: VecDeque<Reply>,
     name: String,
@@ -44,7 +43,7 @@ pub(crate) struct ControlChannel {
     local: SocketAddr,
     patience: Duration,
     lost: bool,
-    /// What the server ended the session with (421), for those whose answers it owes.
+    /// Farewell with which the server ended the session (421), for those whose answers it owes.
     farewell: Option<String>,
     /// The connection broke or was closed, rather than given up.
     cut: bool,
@@ -53,8 +52,8 @@ pub(crate) struct ControlChannel {
     awaiting: usize,
     /// Lines sent ahead of their time, behind those: see [`ControlChannel::send_with`].
     ahead: VecDeque<Vec<u8>>,
-    /// What the server makes of a byte 255 of a command.
-    telnet: Telnet,
+    /// The server's understanding of a byte 255 of a command.
+    telnet: TelnetEscape,
     /// Commands sent while another ran (SBUF) whose answers may come behind that one's, or not at
     /// all.
     unanswered: usize,
@@ -73,10 +72,10 @@ impl ControlChannel {
         let mut refused = true;
         for address in resolve(server, &name, patience).await? {
             let start = Instant::now();
-            match timeout(patience, TcpStream::connect(address)).await {
-                Ok(Ok(stream)) => {
+            match timeout(patience, ControlTransport::connect(address)).await {
+                Ok(Ok(transport)) => {
                     let handshake = start.elapsed();
-                    return Ok((Self::over(stream, name, patience)?, handshake));
+                    return Ok((Self::over(transport, name, patience)?, handshake));
                 }
                 Ok(Err(error)) => {
                     refused &= error.kind() == std::io::ErrorKind::ConnectionRefused;
@@ -100,20 +99,23 @@ impl ControlChannel {
         })
     }
 
-    fn over(stream: TcpStream, name: String, patience: Duration) -> Result<Self, Failure> {
+    fn over(
+        transport: ControlTransport,
+        name: String,
+        patience: Duration,
+    ) -> Result<Self, Failure> {
         let broken =
             |error: std::io::Error| unreachable(format!("lost {name} at once: {error}; try again"));
-        let peer = stream.peer_addr().map_err(broken)?;
-        let local = stream.local_addr().map_err(broken)?;
-        stream.set_nodelay(true).map_err(broken)?;
+        let peer = transport.peer_addr().map_err(broken)?;
+        let local = transport.local_addr().map_err(broken)?;
+        let socket = SockRef::from(&transport);
+        socket.set_tcp_nodelay(true).map_err(broken)?;
         let keepalive = TcpKeepalive::new()
             .with_time(KEEPALIVE_AFTER)
             .with_interval(KEEPALIVE_EVERY);
-        SockRef::from(&stream)
-            .set_tcp_keepalive(&keepalive)
-            .map_err(broken)?;
+        socket.set_tcp_keepalive(&keepalive).map_err(broken)?;
         Ok(Self {
-            stream,
+            transport,
             reader: ReplyReader::expecting_greeting(),
             ready: VecDeque::new(),
             name,
@@ -126,7 +128,7 @@ impl ControlChannel {
             // The greeting.
             awaiting: 1,
             ahead: VecDeque::new(),
-            telnet: Telnet::default(),
+            telnet: TelnetEscape::default(),
             unanswered: 0,
         })
     }
@@ -151,19 +153,19 @@ impl ControlChannel {
         self.patience
     }
 
-    /// The socket, for the kernel's view of it.
-    pub(crate) fn socket(&self) -> &TcpStream {
-        &self.stream
+    /// What its bytes go through, for the kernel's view of it.
+    pub(crate) fn transport(&self) -> &ControlTransport {
+        &self.transport
     }
 
     /// From here on a byte 255 goes out as the server takes it.
-    pub(crate) fn speak_telnet(&mut self, telnet: Telnet) {
+    pub(crate) fn speak_telnet(&mut self, telnet: TelnetEscape) {
         self.telnet = telnet;
     }
 
-    /// Whether a name can be told to the server: see [`Telnet::Dropped`].
+    /// Whether a name can be told to the server: see [`TelnetEscape::Dropped`].
     pub(crate) fn can_tell(&self, name: &[u8]) -> bool {
-        self.telnet != Telnet::Dropped || !name.contains(&IAC)
+        self.telnet != TelnetEscape::Dropped || !name.contains(&IAC)
     }
 
     /// Whether the next command can be sent: nothing was given up, no reply is outstanding.
@@ -214,7 +216,7 @@ impl ControlChannel {
     pub(crate) async fn leave(&mut self) {
         if !self.lost && self.write_line(Command::Quit.encode()).await.is_ok() {
             // Nothing can be done about a connection that breaks now.
-            let _ = self.stream.shutdown().await;
+            let _ = self.transport.shutdown().await;
         }
         self.lost = true;
     }
@@ -264,12 +266,12 @@ impl ControlChannel {
     async fn write(&mut self, text: &[u8]) -> Result<(), Failure> {
         let escaped: Vec<u8>;
         let mut text = text;
-        if self.telnet == Telnet::Doubled && text.contains(&IAC) {
+        if self.telnet == TelnetEscape::Doubled && text.contains(&IAC) {
             let twice = |byte: &u8| std::iter::repeat_n(*byte, 1 + usize::from(*byte == IAC));
             escaped = text.iter().flat_map(twice).collect();
             text = &escaped;
         }
-        match timeout(self.patience, self.stream.write_all(text)).await {
+        match timeout(self.patience, self.transport.write_all(text)).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(self.broken(&error.to_string())),
             Err(_) => Err(self.silent()),
@@ -309,7 +311,7 @@ impl ControlChannel {
                 let farewell = self.farewell.clone();
                 return Err(self.gone(farewell.as_deref().unwrap_or("it was given up before")));
             }
-            match self.stream.read(&mut buffer).await {
+            match self.transport.read(&mut buffer).await {
                 Ok(0) => return Err(self.broken("the server closed it")),
                 Ok(n) => self.take(&buffer[..n])?,
                 Err(error) => return Err(self.broken(&error.to_string())),
@@ -358,9 +360,9 @@ impl ControlChannel {
         Err(self.endless(MOST_PRELIMINARY))
     }
 
-    /// The same for a command whose work may take long, as long as its [`Markers`] are not too many.
+    /// The same for a command whose work may take long, as long as [`MarkerPace`] allows its markers.
     pub(crate) async fn final_reply_of_long_work(&mut self) -> Result<Reply, Failure> {
-        let mut markers = Markers::new();
+        let mut markers = MarkerPace::new();
         loop {
             let reply = self.reply().await?;
             if !reply.is_preliminary() {
@@ -372,7 +374,7 @@ impl ControlChannel {
         }
     }
 
-    /// Gives the connection up to a server whose [`Markers`] are too many.
+    /// Gives the connection up to a server whose markers are too many for [`MarkerPace`].
     pub(crate) fn endless_markers(&mut self) -> Failure {
         self.endless(MOST_MARKERS as usize)
     }

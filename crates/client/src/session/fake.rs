@@ -6,6 +6,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
+use crate::Credential;
 use crate::location::{Scheme, Server};
 
 /// One thing the server does.
@@ -114,8 +115,7 @@ impl Fake {
             scheme: Scheme::Ftp,
             host: "127.0.0.1".to_owned(),
             port,
-            user: "joe".to_owned(),
-            password: "secret".to_owned(),
+            credential: Credential::password("joe", "secret"),
         };
         Self { server, task }
     }

@@ -6,35 +6,8 @@ use proto::timestamp::Timestamp;
 
 use super::replies::{self, Cause, cause};
 use super::{Session, shown};
+use crate::storage::contract::{NotRenamed, Refused};
 use crate::{Exit, Failure};
-
-/// Why a file did not get its name.
-#[derive(Debug)]
-pub(crate) struct NotRenamed {
-    pub(crate) failure: Failure,
-    pub(crate) refused: Refused,
-}
-
-/// Which of the two commands of a renaming was refused. Only a refused RNTO says anything of the new
-/// name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refused {
-    /// RNFR: for the old name, or for renaming at all. Also what was lost before an answer.
-    Source,
-    /// RNTO, with 550, 553 or 521 and a reason that may be that the new name is taken.
-    TakenPerhaps,
-    /// RNTO, for a reason of its own: rights, room, a missing directory.
-    Target,
-}
-
-impl From<Failure> for NotRenamed {
-    fn from(failure: Failure) -> Self {
-        Self {
-            failure,
-            refused: Refused::Source,
-        }
-    }
-}
 
 impl Session {
     /// MKD; `Ok(false)` when it exists already.
@@ -169,7 +142,7 @@ impl Session {
         self.renamed((from, to), &found, Some(&renamed)).await
     }
 
-    /// What a final reply about an existing path comes to. A 550 that gives no reason (vsftpd:
+    /// Result of a final reply about an existing path. A 550 that gives no reason (vsftpd:
     /// "Delete operation failed.") leaves open whether there is anything, so that is asked.
     async fn settle(&mut self, path: &[u8], doing: &str, reply: &Reply) -> Result<(), Failure> {
         if reply.is_success() {

@@ -9,15 +9,8 @@ use proto::reply::Reply;
 
 use super::replies::{self, Cause, cause};
 use super::{Session, shown};
+use crate::storage::contract::Marked;
 use crate::{Exit, Failure};
-
-/// An entry of which is known, as far as the server tells, whether it is a link.
-#[derive(Debug, Clone)]
-pub(crate) struct Marked {
-    pub(crate) entry: RemoteEntry,
-    /// A directory is one, and not a link to one.
-    pub(crate) certain: bool,
-}
 
 /// How much is asked to find links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,10 +12,12 @@ use proto::command::{Command, Mode, Type};
 use proto::listing::{Kind, RemoteEntry, parse_ls, parse_mlsx};
 use proto::streams::StreamRange;
 use tokio::sync::mpsc;
+use tune::Prior;
 
 use super::replies::{self, Cause, cause};
 use super::{Session, shown};
-use crate::transfer::exchange::{Exchange, Job};
+use crate::storage::contract::Visit;
+use crate::transfer::exchange::{Exchange, LocalEnd};
 use crate::transfer::prepare::{Ends, Prepared};
 use crate::transfer::told::Told;
 use crate::transfer::verdict::Ended;
@@ -23,16 +25,16 @@ use crate::{Exit, Failure};
 
 mod entries;
 
-use entries::{Bounds, EntrySink, Parse, Seen};
+use entries::{EntrySink, ListingBounds, Parse, Seen};
 
 /// Of a listing that is kept in memory.
-const KEPT: Bounds = Bounds {
+const KEPT: ListingBounds = ListingBounds {
     bytes: 512 << 20,
     lines: 2_000_000,
 };
 
 /// Of a listing whose entries go on as they come: more are no directory.
-const PASSED_ON: Bounds = Bounds {
+const PASSED_ON: ListingBounds = ListingBounds {
     bytes: 64 << 30,
     lines: 100_000_000,
 };
@@ -40,10 +42,7 @@ const PASSED_ON: Bounds = Bounds {
 /// Batches of entries on their way from the data connection to who takes them.
 const BATCHES: usize = 4;
 
-/// Takes entries one by one; breaks when it has enough.
-pub(crate) type Visit<'v> = dyn FnMut(RemoteEntry) -> ControlFlow<()> + Send + 'v;
-
-/// What a listing command gave.
+/// Result of a listing command.
 enum Listing {
     /// It came whole; or whoever took the entries had enough.
     Came(Seen),
@@ -83,7 +82,7 @@ impl Session {
     async fn list_with(
         &mut self,
         path: &[u8],
-        bounds: Bounds,
+        bounds: ListingBounds,
         visit: &mut Visit<'_>,
     ) -> Result<(), Failure> {
         self.check_path(path)?;
@@ -119,7 +118,7 @@ impl Session {
     async fn list_plain(
         &mut self,
         path: &[u8],
-        bounds: Bounds,
+        bounds: ListingBounds,
         visit: &mut Visit<'_>,
     ) -> Result<(), Failure> {
         if let Some(reply) = self.enter(path).await? {
@@ -216,7 +215,7 @@ impl Session {
         let (sender, batches) = mpsc::channel(BATCHES);
         let sink = Arc::new(EntrySink::new(fetch.parse, fetch.bounds, sender));
         let exchange = Exchange {
-            job: Job::Receive {
+            local_end: LocalEnd::Receive {
                 sink: Arc::clone(&sink) as Arc<_>,
                 plan: RecvPlan {
                     origin: 0,
@@ -298,7 +297,7 @@ struct Fetch<'a> {
     path: &'a [u8],
     command: Command,
     parse: Parse,
-    bounds: Bounds,
+    bounds: ListingBounds,
 }
 
 /// MODE S whatever the session's transfers use: every server can.
@@ -347,6 +346,7 @@ fn settings(patience: Duration) -> Settings {
         least_streams: 1,
         most_connections: 1,
         adapt: false,
+        prior: Prior::default(),
         sum: None,
         connect: patience,
         drs: None,

@@ -1,7 +1,7 @@
 //! From the greeting to a session that is ready for transfers.
 
 use proto::client::Dialogue;
-use proto::command::{Command, Secret, Site, Type};
+use proto::command::{Command, Site, Type};
 use proto::feature::Features;
 use proto::reply::Reply;
 
@@ -52,9 +52,10 @@ pub(super) async fn at_once(
     server: &Server,
     questions: &[Command],
 ) -> Result<Dialogue, Failure> {
+    let (name, password) = server.credential.words()?;
     let flight = [
-        Command::User(server.user.clone()),
-        password(server),
+        Command::User(name.to_owned()),
+        Command::Pass(password),
         Command::Feat,
         client_info(server.scheme),
         IMAGE,
@@ -62,12 +63,12 @@ pub(super) async fn at_once(
     control.send_with(&flight, questions).await?;
     let user = control.final_reply().await?;
     if user.code != 331 && !user.is_success() {
-        return Err(login_failure(control.name(), &server.user, &user));
+        return Err(login_failure(control.name(), name, &user));
     }
     let pass = control.final_reply().await?;
     // Without 331 nobody asked for the password, and what is said to it means nothing.
     if user.code == 331 && !pass.is_success() {
-        return Err(login_failure(control.name(), &server.user, &pass));
+        return Err(login_failure(control.name(), name, &pass));
     }
     let features = Features::from_reply(&control.final_reply().await?);
     control.final_reply().await?;
@@ -89,10 +90,10 @@ fn ready(control: &ControlChannel, features: Features, reply: &Reply) -> Result<
 }
 
 async fn authenticate(control: &mut ControlChannel, server: &Server) -> Result<(), Failure> {
-    let user = &server.user;
-    let mut reply = control.call(&Command::User(user.clone())).await?;
+    let (user, password) = server.credential.words()?;
+    let mut reply = control.call(&Command::User(user.to_owned())).await?;
     if reply.code == 331 {
-        reply = control.call(&password(server)).await?;
+        reply = control.call(&Command::Pass(password)).await?;
     }
     if reply.is_success() {
         return Ok(());
@@ -153,16 +154,9 @@ fn login_failure(name: &str, user: &str, reply: &Reply) -> Failure {
     failure
 }
 
-fn password(server: &Server) -> Command {
-    Command::Pass(Secret(server.password.clone().into_bytes()))
-}
-
 /// The form that globus servers expect: `scheme=ftp;appname="...";appver="...";`.
 fn client_info(scheme: Scheme) -> Command {
-    let scheme = match scheme {
-        Scheme::Ftp => "ftp",
-        Scheme::Gsiftp => "gsiftp",
-    };
+    let scheme = scheme.name();
     Command::Site(Site::ClientInfo(format!(
         "scheme={scheme};appname=\"longhaul\";appver=\"{}\";",
         env!("CARGO_PKG_VERSION")

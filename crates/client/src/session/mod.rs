@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use data::channel::Channel;
 use data::os::tcp_info;
-use proto::client::{Dialogue, Telnet, takes_commands_ahead};
+use proto::client::{Dialogue, TelnetEscape, takes_commands_ahead};
 use proto::command::Command;
 use proto::feature::Features;
 use proto::printable::printable;
@@ -30,7 +30,6 @@ mod right_sizing;
 mod stat;
 
 use control::ControlChannel;
-pub(crate) use list::Visit;
 
 /// How long QUIT may take.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -47,7 +46,7 @@ pub struct Session {
     pub(crate) channel: Option<Channel>,
     /// The host that `channel` connects to; `None`: the server connects.
     data_host: Option<IpAddr>,
-    passive_order: passive::Order,
+    passive_order: passive::PassivePreference,
     said: HashSet<&'static str>,
     handshake: Duration,
     checksum_markers: bool,
@@ -95,7 +94,7 @@ impl Session {
         check_words(server)?;
         let (mut control, handshake) = ControlChannel::connect(server, timeout).await?;
         let greeting = login::greeting(&mut control).await?;
-        control.speak_telnet(Telnet::of(&greeting));
+        control.speak_telnet(TelnetEscape::of(&greeting));
         if opening.careful || !takes_commands_ahead(&greeting) {
             let dialogue = login::in_turn(&mut control, server).await?;
             let mut session = Self::over(control, dialogue, server, handshake);
@@ -125,7 +124,7 @@ impl Session {
     ) -> Self {
         Self {
             server: server.clone(),
-            passive_order: passive::Order::of(control.peer()),
+            passive_order: passive::PassivePreference::of(control.peer()),
             connectable: !passive::behind_translation(control.local().ip(), control.peer().ip()),
             control,
             dialogue,
@@ -182,7 +181,7 @@ impl Session {
         }
     }
 
-    /// What the server announced.
+    /// Features that the server announced.
     pub fn features(&self) -> &Features {
         self.dialogue.features()
     }
@@ -190,7 +189,7 @@ impl Session {
     /// Round-trip time of the control connection, for the choice of streams: the smallest that
     /// the kernel saw, at most what the TCP handshake took.
     pub fn rtt(&self) -> Duration {
-        let kernel = tcp_info::tcp_info(self.control.socket().as_fd())
+        let kernel = tcp_info::tcp_info(self.control.transport().as_fd())
             .map(|info| Duration::from_micros(u64::from(info.min_rtt_us)))
             .unwrap_or_default();
         if kernel.is_zero() {
@@ -297,8 +296,9 @@ fn check_path(path: &[u8]) -> Result<(), Failure> {
 }
 
 fn check_words(server: &Server) -> Result<(), Failure> {
-    let broken = |text: &str| text.contains(['\r', '\n', '\0']);
-    if broken(&server.user) || broken(&server.password) {
+    let broken = |text: &[u8]| text.iter().any(|b| matches!(b, b'\r' | b'\n' | 0));
+    let (user, password) = server.credential.words()?;
+    if broken(user.as_bytes()) || broken(&password.0) {
         return Err(usage(
             "user name or password contains a line break or NUL, which FTP cannot express"
                 .to_owned(),

@@ -5,11 +5,13 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
 
-use data::channel::{Accept, Channel, ListenOptions, same_host};
+use data::channel::{Accept, Channel, ListenOptions};
+use proto::address::same_host;
 use proto::address::{PassiveAddress, find_in_227, find_in_229};
 use proto::command::{Command, EpsvArg, Site};
 use proto::reply::Reply;
 use proto::sizing::Buffers;
+use proto::stripes::StripeAddresses;
 
 use super::{Session, replies};
 use crate::{Exit, Failure};
@@ -20,7 +22,7 @@ const FOREIGN: &str = "told a data address of another host; its own is used inst
 
 /// Which passive command is tried first; the other follows when it is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Order {
+pub(crate) enum PassivePreference {
     /// PASV, then EPSV: IPv4.
     Plain,
     /// EPSV only: PASV cannot express an IPv6 address.
@@ -29,7 +31,7 @@ pub(crate) enum Order {
     Extended,
 }
 
-impl Order {
+impl PassivePreference {
     pub(crate) fn of(peer: SocketAddr) -> Self {
         if peer.ip().to_canonical().is_ipv4() {
             Self::Plain
@@ -40,22 +42,24 @@ impl Order {
 }
 
 impl Session {
-    /// What asks the server to listen: PASV or EPSV.
+    /// Command that asks the server to listen: PASV or EPSV.
     pub(crate) fn passive_command(&self) -> Command {
         match self.passive_order {
-            Order::Plain => Command::Pasv,
-            Order::Extended | Order::ExtendedOnly => Command::Epsv(EpsvArg::Any),
+            PassivePreference::Plain => Command::Pasv,
+            PassivePreference::Extended | PassivePreference::ExtendedOnly => {
+                Command::Epsv(EpsvArg::Any)
+            }
         }
     }
 
     /// Takes the answer to [`Session::passive_command`]: where the server listens. After a refusal the
-    /// other command is tried. The address is as told; only what was left out is completed from the
+    /// other command is tried. The addresses are as told; only what was left out is completed from the
     /// control connection.
-    pub(crate) async fn take_passive(&mut self, reply: Reply) -> Result<SocketAddr, Failure> {
+    pub(crate) async fn take_passive(&mut self, reply: Reply) -> Result<StripeAddresses, Failure> {
         let (second, order) = match self.passive_order {
-            Order::Plain => (Command::Epsv(EpsvArg::Any), Order::Extended),
-            Order::Extended => (Command::Pasv, Order::Plain),
-            Order::ExtendedOnly => return self.read_passive(&reply),
+            PassivePreference::Plain => (Command::Epsv(EpsvArg::Any), PassivePreference::Extended),
+            PassivePreference::Extended => (Command::Pasv, PassivePreference::Plain),
+            PassivePreference::ExtendedOnly => return self.read_passive(&reply),
         };
         if reply.code / 100 == 5 {
             let again = self.control.call(&second).await?;
@@ -67,7 +71,7 @@ impl Session {
         self.read_passive(&reply)
     }
 
-    fn read_passive(&self, reply: &Reply) -> Result<SocketAddr, Failure> {
+    fn read_passive(&self, reply: &Reply) -> Result<StripeAddresses, Failure> {
         if !reply.is_success() {
             return Err(replies::refusal(
                 self.name(),
@@ -81,7 +85,7 @@ impl Session {
             find_in_227(&reply.text())
         };
         found
-            .map(|address| self.complete(address))
+            .map(|address| StripeAddresses::only(self.complete(address)))
             .map_err(|error| Failure {
                 exit: Exit::Protocol,
                 message: format!(
@@ -126,6 +130,15 @@ impl Session {
         peer
     }
 
+    /// Those of all stripes, likewise.
+    pub(crate) fn data_addresses(
+        &mut self,
+        told: &StripeAddresses,
+        warnings: &mut Vec<String>,
+    ) -> StripeAddresses {
+        told.map(|address| self.data_address(address, warnings))
+    }
+
     /// Tells the server which other host its data connections will be with, where it wants to know:
     /// it allows those of this machine only. One that refuses says why when they are made.
     pub(crate) async fn name_data_peer(&mut self, host: IpAddr) -> Result<(), Failure> {
@@ -143,19 +156,22 @@ impl Session {
         Ok(())
     }
 
-    /// Prepares for data connections from this machine to where the server listens. Gives the address
-    /// to use next when the first does not answer: behind address translation a server may tell an
-    /// address that only its neighbours can reach.
+    /// Prepares for data connections from this machine to where the server listens. Gives the addresses
+    /// to use next when the first do not answer: behind address translation a server may tell
+    /// addresses that only its neighbours can reach.
     pub(crate) fn connect_to(
         &mut self,
-        told: SocketAddr,
+        told: &StripeAddresses,
         warnings: &mut Vec<String>,
-    ) -> Option<SocketAddr> {
-        let told = self.data_address(told, warnings);
-        let peer = SocketAddr::new(self.control.peer().ip().to_canonical(), told.port());
-        let (first, second) = in_order(told, peer);
-        self.channel = Some(Channel::connect_to(vec![first], self.local_for(first.ip())));
-        self.data_host = Some(first.ip());
+    ) -> Option<StripeAddresses> {
+        let told = self.data_addresses(told, warnings);
+        let host = self.control.peer().ip().to_canonical();
+        let both = |told: SocketAddr| in_order(told, SocketAddr::new(host, told.port()));
+        let first = told.map(|told| both(told).0);
+        let second = told.map(|told| both(told).1);
+        self.data_host = Some(first.first().ip());
+        let local = self.local_for(first.first().ip());
+        self.channel = Some(Channel::connect_to(first.as_slice().to_vec(), local));
         (first != second).then_some(second)
     }
 
@@ -183,7 +199,7 @@ impl Session {
         &mut self,
         ports: Option<(u16, u16)>,
         buffers: Buffers,
-    ) -> Result<SocketAddr, Failure> {
+    ) -> Result<StripeAddresses, Failure> {
         let local = |reason: String| Failure {
             exit: Exit::Local,
             message: format!(
@@ -207,33 +223,38 @@ impl Session {
             .ok_or_else(|| local("the listener has no address".to_owned()))?;
         self.channel = Some(channel);
         self.data_host = None;
-        Ok(address)
+        Ok(StripeAddresses::only(address))
     }
 
     /// Takes the answer to [`active_command`]. After a refusal the other command is tried, if it can
     /// express the address.
     pub(crate) async fn take_active(
         &mut self,
-        address: SocketAddr,
+        addresses: &StripeAddresses,
         reply: Reply,
     ) -> Result<(), Failure> {
         let mut reply = reply;
-        if replies::is_unsupported(&reply) && address.is_ipv4() {
-            reply = self.control.call(&Command::Eprt(address)).await?;
+        if let [only] = addresses.as_slice()
+            && replies::is_unsupported(&reply)
+            && only.is_ipv4()
+        {
+            reply = self.control.call(&Command::Eprt(*only)).await?;
         }
         if reply.is_success() {
             return Ok(());
         }
-        let doing = format!("connect to {address} (PORT, EPRT)");
+        let doing = format!("connect to {} (PORT, EPRT)", addresses.first());
         Err(replies::refusal(self.name(), &doing, &reply))
     }
 }
 
-/// What tells a server where to connect: PORT, or EPRT for what PORT cannot express.
-pub(crate) fn active_command(address: SocketAddr) -> Command {
-    match address.is_ipv4() {
-        true => Command::Port(address),
-        false => Command::Eprt(address),
+/// Command that tells a server where to connect: PORT, or EPRT for what PORT cannot express; SPOR where there
+/// are several stripes.
+pub(crate) fn active_command(addresses: &StripeAddresses) -> Command {
+    match addresses.as_slice() {
+        [only] if only.is_ipv4() => Command::Port(*only),
+        [only] => Command::Eprt(*only),
+        _ => Command::Spor(addresses.clone()),
     }
 }
 
@@ -305,5 +326,15 @@ mod tests {
         assert!(!behind_translation(ip("127.0.0.1"), ip("127.0.0.1")));
         assert!(!behind_translation(ip("10.0.0.1"), ip("10.9.0.1")));
         assert!(!behind_translation(ip("9.9.9.9"), ip("8.8.8.8")));
+    }
+
+    #[test]
+    fn the_command_fits_the_addresses() {
+        let (v4, v6) = (addr("192.0.2.1:2000"), addr("[2001:db8::1]:2000"));
+        let only = StripeAddresses::only;
+        assert_eq!(active_command(&only(v4)), Command::Port(v4));
+        assert_eq!(active_command(&only(v6)), Command::Eprt(v6));
+        let both = StripeAddresses::new(vec![v4, v6]).unwrap();
+        assert_eq!(active_command(&both), Command::Spor(both.clone()));
     }
 }

@@ -5,7 +5,7 @@ use proto::reply::Reply;
 
 use crate::{Exit, Failure};
 
-/// What a refusal means, whatever was asked.
+/// Meaning of a refusal, whatever was asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cause {
     /// The path does not exist.
@@ -91,7 +91,7 @@ const LOST: [&str; 7] = [
     "callback failed",
 ];
 
-/// What a longhaul server says (450) to an upload beside a living one, and (426) to one that a newer one
+/// Words of a longhaul server (450) to an upload beside a living one, and (426) to one that a newer one
 /// takes over from; no other server's words are known to hold it.
 const OCCUPIED: [&str; 1] = ["another upload"];
 

@@ -15,7 +15,7 @@ use proto::sizing::Sizing;
 use super::Session;
 use crate::Failure;
 
-/// What the user is told when a DRS channel was to be had by the server's own word and is not.
+/// Message to the user when a DRS channel was to be had by the server's own word and is not.
 const NO_CHANNEL: &str =
     "opens no DRS channel; each end sizes its buffers alone (--buffer auto does without)";
 

@@ -34,7 +34,7 @@ impl Session {
         self.stat_plain(path).await
     }
 
-    /// What [`Session::stat`] will ask of `path`, to be asked ahead; nothing where it takes several
+    /// Questions that [`Session::stat`] will ask of `path`, to be asked ahead; none where it takes several
     /// questions.
     pub(crate) fn stat_questions(&self, path: &[u8]) -> Vec<Command> {
         match self.features().mlst {

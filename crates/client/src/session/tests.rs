@@ -8,7 +8,7 @@ use proto::listing::Kind;
 use super::Session;
 use super::fake::{Act, Fake, call, login, login_with};
 use crate::location::{Scheme, Server};
-use crate::{Exit, Failure};
+use crate::{Credential, Exit, Failure};
 use Act::{Give, Hear, Listen, Say, Wait};
 
 mod ahead;
@@ -193,8 +193,7 @@ async fn hosts_that_are_not_there() {
         scheme: Scheme::Ftp,
         host: host.to_owned(),
         port,
-        user: "joe".to_owned(),
-        password: "secret".to_owned(),
+        credential: Credential::password("joe", "secret"),
     };
     // Bound and not listening: nobody else can get the port and answer there.
     let deaf = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
@@ -228,9 +227,12 @@ async fn names_that_no_line_can_carry_are_refused_before_anything_is_sent() {
     }
     fake.finish().await;
     let mut server = Fake::start(login()).await.server;
-    server.user = "joe\r\nDELE x".to_owned();
-    let failure = Session::open(&server, PATIENCE).await.unwrap_err();
-    assert_eq!(failure.exit, Exit::Usage);
+    let unspoken = Credential::Token("secret".into());
+    for credential in [Credential::password("joe\r\nDELE x", "secret"), unspoken] {
+        server.credential = credential;
+        let failure = Session::open(&server, PATIENCE).await.unwrap_err();
+        assert_eq!(failure.exit, Exit::Usage);
+    }
 }
 
 #[tokio::test]

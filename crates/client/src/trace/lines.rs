@@ -36,7 +36,7 @@ pub(super) struct TransferLine<'a> {
     buffer_set: Option<u64>,
     /// Open now.
     streams: usize,
-    /// What limits the transfer as far as this end's kernel tells.
+    /// Limiter of the transfer as far as this end's kernel tells.
     limiter: &'static str,
 }
 
@@ -66,7 +66,7 @@ pub(super) struct StreamLine<'a> {
     /// Granted for each direction.
     buffer_send: u32,
     buffer_receive: u32,
-    /// What the socket holds: queued to send, received and not read.
+    /// Memory that the socket holds: queued to send, received and not read.
     memory: u64,
     in_flight: u64,
     retransmits: u32,
@@ -86,7 +86,7 @@ pub(super) struct DecisionLine<'a> {
     file: &'a str,
     stream: StreamId,
     limiter: &'static str,
-    /// What is done; null: nothing, on purpose.
+    /// The change; null: none, on purpose.
     change: Option<String>,
     reason: &'a str,
 }

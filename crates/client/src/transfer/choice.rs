@@ -8,16 +8,17 @@ use proto::ranges::RangeSet;
 use proto::sizing::Buffers;
 use proto::sizing::Sizing;
 use proto::streams::StreamRange;
+use tune::Prior;
 
 use super::TransferSpec;
 use crate::session::Session;
 use crate::{Exit, Failure, ModeChoice};
 
-/// What the user is told when extended block mode was wanted and cannot be had.
+/// Message to the user when extended block mode was wanted and cannot be had.
 pub(super) const NO_EXTENDED: &str =
     "has no extended block mode (MODE E); one stream in MODE S is used instead";
 
-/// What the user is told when the server cannot open the connections of a MODE E get.
+/// Message to the user when the server cannot open the connections of a MODE E get.
 const NOT_CONNECTABLE: &str = "cannot connect to this machine (a firewall or address translation \
      is between), as gets over several streams need; one stream in MODE S is used instead";
 
@@ -67,7 +68,7 @@ pub(super) fn store_verb(spec: &TransferSpec, path: &[u8]) -> Command {
     }
 }
 
-/// What of `spec.have` the transfer can build on.
+/// Part of `spec.have` that the transfer can build on.
 pub(super) fn have_for(mode: Mode, have: &RangeSet) -> RangeSet {
     match mode {
         Mode::Extended => usable_ranges(have),
@@ -145,6 +146,7 @@ pub(super) fn settings(
         least_streams: 1,
         most_connections: MOST_CONNECTIONS,
         adapt: spec.adapt,
+        prior: Prior::default(),
         sum: spec.sum.filter(|_| have.is_empty()),
         connect: spec.options.stall,
         drs: session.drs().filter(|_| buffers.sizing == Sizing::Drs),

@@ -144,7 +144,7 @@ pub async fn third_party(
     in_chunks(lane, chunks, missing, spec, &control, progress).await
 }
 
-/// What is missing, if it is to come in chunks: its size must be known.
+/// Plan for what is missing, if it is to come in chunks: its size must be known.
 fn plan(spec: &TransferSpec) -> Option<(Chunks, RangeSet)> {
     let missing = spec.have.gaps(0, spec.size?);
     Some((spec.chunks?, missing)).filter(|(_, missing)| !missing.is_empty())

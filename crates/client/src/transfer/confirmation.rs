@@ -7,7 +7,7 @@ use proto::ranges::RangeSet;
 
 use super::verdict::Ended;
 
-/// What the peers said of an attempt, for whoever decides what of it is kept. A checksum outvotes a
+/// Word of the peers on an attempt, for whoever decides what of it is kept. A checksum outvotes a
 /// refusal; a count of bytes never does.
 #[derive(Debug, Default)]
 pub struct Confirmation {

@@ -13,7 +13,7 @@ use super::told::keep_marked;
 use super::{Confirmation, Remark};
 use crate::Failure;
 use crate::session::Session;
-use crate::session::control::{Markers, unreachable};
+use crate::session::control::{MarkerPace, unreachable};
 use crate::session::replies::{Cause, cause, refusal, shown as shown_reply};
 
 /// How long the second side may take to notice that the first failed.
@@ -21,23 +21,23 @@ const GRACE: Duration = Duration::from_secs(5);
 /// Markers come every 5 s; a time-out shorter than three of them would see stalls where none are.
 const MARKER_PATIENCE: Duration = Duration::from_secs(15);
 /// Most stripes whose markers are kept.
-const MAX_STRIPES: usize = proto::address::MAX_STRIPES;
+const MAX_STRIPES: usize = proto::stripes::MAX_STRIPES;
 
 type Answer = Result<Reply, Failure>;
 
-/// What the destination's markers told.
+/// Progress by the destination's markers.
 pub(super) struct Progress<'a> {
     stripes: BTreeMap<u32, u64>,
     /// Most bytes that 112 markers told of so far.
     most: u64,
-    bounds: Bounds,
+    extent: TransferExtent,
     marked: &'a Mutex<RangeSet>,
     report: &'a (dyn Fn(u64) + Send + Sync),
 }
 
 /// The most that a destination can have stored, whatever it says.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Bounds {
+pub(super) struct TransferExtent {
     /// Where the file ends.
     pub(super) size: Option<u64>,
     /// Bytes that are to move.
@@ -46,14 +46,14 @@ pub(super) struct Bounds {
 
 impl<'a> Progress<'a> {
     pub(super) fn new(
-        bounds: Bounds,
+        extent: TransferExtent,
         marked: &'a Mutex<RangeSet>,
         report: &'a (dyn Fn(u64) + Send + Sync),
     ) -> Self {
         Self {
             stripes: BTreeMap::new(),
             most: 0,
-            bounds,
+            extent,
             marked,
             report,
         }
@@ -72,7 +72,7 @@ impl<'a> Progress<'a> {
     /// any before told of.
     fn note(&mut self, reply: &Reply) -> bool {
         if let Some(mut ranges) = parse_range_reply(reply) {
-            ranges.remove(self.bounds.size.unwrap_or(u64::MAX), u64::MAX);
+            ranges.remove(self.extent.size.unwrap_or(u64::MAX), u64::MAX);
             return keep_marked(self.marked, &ranges);
         }
         let Some(marker) = PerfMarker::from_reply(reply) else {
@@ -82,7 +82,7 @@ impl<'a> Progress<'a> {
             self.stripes
                 .insert(marker.stripe_index, marker.stripe_bytes);
         }
-        let most = self.bounds.missing.unwrap_or(u64::MAX);
+        let most = self.extent.missing.unwrap_or(u64::MAX);
         let now = self.bytes().unwrap_or(0).min(most);
         (self.report)(now);
         let moved = now > self.most;
@@ -117,7 +117,7 @@ impl Duplex<'_> {
         let mut received: Option<Answer> = None;
         let mut first: Option<Side> = None;
         let mut deadline: Option<Instant> = None;
-        let mut late = Markers::new();
+        let mut late = MarkerPace::new();
         while sent.is_none() || received.is_none() {
             let (side, mut reply) = tokio::select! {
                 reply = self.source.control.next_reply(), if sent.is_none() => {
@@ -283,7 +283,7 @@ mod tests {
         Reply::data(112, "Perf Marker", lines, "End.")
     }
 
-    const UNKNOWN: Bounds = Bounds {
+    const UNKNOWN: TransferExtent = TransferExtent {
         size: None,
         missing: None,
     };
@@ -291,12 +291,12 @@ mod tests {
     #[test]
     fn a_destination_cannot_have_more_than_there_is() {
         let (marked, told) = (Mutex::default(), Mutex::new(Vec::new()));
-        let bounds = Bounds {
+        let extent = TransferExtent {
             size: Some(10),
             missing: Some(8),
         };
         let report = |bytes| told.lock().unwrap().push(bytes);
-        let mut progress = Progress::new(bounds, &marked, &report);
+        let mut progress = Progress::new(extent, &marked, &report);
         let range = |text: &str| Reply::new(111, format!("Range Marker {text}"));
         let markers = [
             (performance(7), true),

@@ -1,6 +1,6 @@
 //! One transfer whose command is sent: data and replies side by side.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,15 +12,18 @@ use data::recv::{self, RecvPlan};
 use data::send::{self, SendPlan};
 use data::store::{Sink, Source};
 use proto::reply::Reply;
+use proto::stripes::StripeAddresses;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
+use tune::Evidence;
+use tune::limiter::Role;
 
 use super::Remark;
 use super::told::{Follows, Sizes, Told};
 use super::verdict::{self, Ended};
 use crate::Failure;
 use crate::session::Session;
-use crate::session::control::{Markers, unreachable};
+use crate::session::control::{MarkerPace, unreachable};
 use crate::session::replies::{Cause, cause};
 
 /// Longest wait for the server's own words after the data side failed.
@@ -33,9 +36,9 @@ const PARTING: Duration = Duration::from_secs(1);
 /// often here, and the server's reply is only its echo.
 const OWN_REASON: Duration = Duration::from_millis(500);
 
-/// What this end does with the bytes.
+/// Task of this end.
 #[derive(Debug)]
-pub(crate) enum Job {
+pub(crate) enum LocalEnd {
     /// Takes them.
     Receive {
         /// Where to.
@@ -57,15 +60,15 @@ pub(crate) enum Job {
 /// A transfer whose command is sent.
 pub(crate) struct Exchange<'a> {
     /// This end's part.
-    pub(crate) job: Job,
+    pub(crate) local_end: LocalEnd,
     /// Of the data side.
     pub(crate) settings: Settings,
     /// Watched and stopped from outside.
     pub(crate) control: &'a Arc<Control>,
     /// Takes what preliminary replies tell.
     pub(crate) told: Told<'a>,
-    /// Where to connect if the told address does not answer.
-    pub(crate) alternative: Option<SocketAddr>,
+    /// Where to connect if the told addresses do not answer.
+    pub(crate) alternative: Option<StripeAddresses>,
     /// Start the data side only when the server begins: connections that it opens wait in the
     /// listener's queue, and a refusal leaves `control` as it was.
     pub(crate) await_start: bool,
@@ -78,7 +81,7 @@ pub(crate) struct Exchange<'a> {
 pub(crate) struct Done {
     /// This end's report.
     pub(crate) report: Report,
-    /// What both hosts say of it.
+    /// Remarks of both hosts.
     pub(crate) remarks: Vec<Remark>,
 }
 
@@ -92,7 +95,7 @@ impl Done {
     }
 }
 
-/// What comes back from the blocking thread.
+/// Result from the blocking thread.
 struct Moved {
     channel: Channel,
     result: Result<Report, DataError>,
@@ -102,9 +105,9 @@ struct Moved {
     elsewhere: Option<IpAddr>,
 }
 
-/// Where to connect when the first address does not answer.
+/// Where to connect when the first addresses do not answer.
 struct Alternative {
-    target: SocketAddr,
+    targets: StripeAddresses,
     /// To connect from.
     local: Option<IpAddr>,
     /// The DRS channel follows the data.
@@ -120,7 +123,7 @@ impl Session {
             return Err(Ended::no_channel(self.name(), exchange.doing));
         };
         let Exchange {
-            job,
+            local_end,
             settings,
             control,
             told,
@@ -133,7 +136,7 @@ impl Session {
         } else {
             None
         };
-        let sends = matches!(job, Job::Send { .. });
+        let sends = matches!(local_end, LocalEnd::Send { .. });
         let follows = Follows::of(sends, &settings, control);
         let told = Told {
             follows: follows.as_ref(),
@@ -141,8 +144,14 @@ impl Session {
         };
         let sizes = Sizes::of(sends, &settings, control);
         let mut guard = CancelOnDrop(Some(Arc::clone(control)));
-        let alternative = alternative.map(|target| self.alternative(target, &settings));
-        let data = start(job, channel, alternative, settings, Arc::clone(control));
+        let alternative = alternative.map(|targets| self.alternative(targets, &settings));
+        let data = start(
+            local_end,
+            channel,
+            alternative,
+            settings,
+            Arc::clone(control),
+        );
         let (moved, answer) = self.race(data, answer, control, told, sizes).await;
         guard.0 = None;
         if matches!(&answer, Some(Ok(_))) {
@@ -186,11 +195,12 @@ impl Session {
         outcome.map(|report| Done::new(report, said))
     }
 
-    fn alternative(&self, target: SocketAddr, settings: &Settings) -> Alternative {
-        let drs = self.drs_at(target.ip());
+    fn alternative(&self, targets: StripeAddresses, settings: &Settings) -> Alternative {
+        let host = targets.first().ip();
+        let drs = self.drs_at(host);
         Alternative {
-            target,
-            local: self.local_for(target.ip()),
+            targets,
+            local: self.local_for(host),
             drs: drs.filter(|_| settings.drs.is_some()),
         }
     }
@@ -204,7 +214,10 @@ impl Session {
     ) -> Result<Done, Ended> {
         self.dialogue.channel_lost();
         // An empty part is whole from the start; whether there is a file, the server says.
-        if moved.result.as_ref().is_ok_and(|report| report.bytes == 0)
+        if moved
+            .result
+            .as_ref()
+            .is_ok_and(|report| report.evidence.bytes == 0)
             && let Some(Ok(reply)) = answer
             && matches!(cause(reply), Cause::Missing | Cause::Denied)
         {
@@ -263,7 +276,7 @@ impl Session {
     ) -> (Option<Moved>, Option<Result<Reply, Failure>>) {
         let mut moved: Option<Moved> = None;
         // Preliminary replies since the data is through: until then, the data side's own limits end it.
-        let mut late = Markers::new();
+        let mut late = MarkerPace::new();
         loop {
             let reply = match (&moved, &answer) {
                 (Some(_), Some(_)) => return (moved, answer),
@@ -335,7 +348,7 @@ fn echoes(answer: &Result<Reply, Failure>) -> bool {
 }
 
 fn start(
-    job: Job,
+    local_end: LocalEnd,
     channel: Channel,
     alternative: Option<Alternative>,
     settings: Settings,
@@ -343,15 +356,15 @@ fn start(
 ) -> JoinHandle<Moved> {
     tokio::task::spawn_blocking(move || {
         let (mut channel, mut settings) = (channel, settings);
-        let mut result = job.run(&mut channel, &settings, &control);
+        let mut result = local_end.run(&mut channel, &settings, &control);
         let mut elsewhere = None;
         if let (Err(DataError::Connect { .. }), Some(other)) = (&result, alternative) {
-            channel = Channel::connect_to(vec![other.target], other.local);
+            channel = Channel::connect_to(other.targets.as_slice().to_vec(), other.local);
             settings.drs = other.drs;
-            elsewhere = Some(other.target.ip());
-            result = job.run(&mut channel, &settings, &control);
+            elsewhere = Some(other.targets.first().ip());
+            result = local_end.run(&mut channel, &settings, &control);
         }
-        let part = job.whole_part(&result, &control);
+        let part = local_end.whole_part(&result, &control);
         let stopped = part.is_some();
         if let Some(report) = part {
             result = Ok(report);
@@ -365,7 +378,7 @@ fn start(
     })
 }
 
-impl Job {
+impl LocalEnd {
     fn run(
         &self,
         channel: &mut Channel,
@@ -396,7 +409,10 @@ impl Job {
             return None;
         }
         Some(Report {
-            bytes: end - start,
+            evidence: Evidence {
+                bytes: end - start,
+                ..Evidence::of(Role::Receiver)
+            },
             stored,
             ..Report::default()
         })

@@ -9,9 +9,10 @@ use data::store::Sink;
 use proto::client::{Direction, Need, NoPartial, Retrieval, retrieval};
 use proto::command::Mode;
 use proto::ranges::RangeSet;
+use proto::stripes::StripeAddresses;
 
 use super::choice;
-use super::exchange::{Done, Exchange, Job};
+use super::exchange::{Done, Exchange, LocalEnd};
 use super::prepare::{Ends, Prepared};
 use super::told::Told;
 use super::verdict::Ended;
@@ -20,13 +21,13 @@ use crate::session::replies::{Cause, cause};
 use crate::session::{Session, shown};
 use crate::{Exit, Failure};
 
-/// What was agreed with the server before the bytes flow.
+/// Agreement with the server before the bytes flow.
 struct Agreed {
     mode: Mode,
     retrieval: Retrieval,
-    /// What the transfer builds on, in destination offsets.
+    /// Data that the transfer builds on, in destination offsets.
     have: RangeSet,
-    alternative: Option<std::net::SocketAddr>,
+    alternative: Option<StripeAddresses>,
 }
 
 /// [`transfer::get`](super::get()) in one piece: a file, or a chunk of one.
@@ -81,7 +82,7 @@ async fn attempt(
     let doing = format!("read {}", shown(path));
     let agreed = agree(session, path, spec, &doing, warnings).await?;
     let size = spec.size.or(spec.part.map(|(_, length)| length));
-    let job = Job::Receive {
+    let local_end = LocalEnd::Receive {
         sink: Arc::clone(sink),
         plan: RecvPlan {
             origin: spec.place.unwrap_or(0),
@@ -94,11 +95,11 @@ async fn attempt(
     // It would act on what is sent; a name that only the server has is no error here.
     settings.options.congestion = Congestion::System;
     let exchange = Exchange {
-        job,
+        local_end,
         settings,
         control,
         told: Told::default(),
-        alternative: agreed.alternative,
+        alternative: agreed.alternative.clone(),
         await_start: agreed.mode == Mode::Extended,
         doing: &doing,
     };
@@ -107,7 +108,7 @@ async fn attempt(
     check_whole(session.name(), &doing, &agreed, size, &report)?;
     Ok(Attempt {
         extended: agreed.mode == Mode::Extended,
-        streams: report.wire.streams.max(1),
+        streams: report.evidence.streams.max(1),
         buffers: choice::buffers(session, spec),
         remarks,
         report,
@@ -197,5 +198,10 @@ fn check_whole(
         return Ok(());
     }
     let expected = agreed.have.gaps(0, size).bytes();
-    Err(choice::incomplete(server, doing, report.bytes, expected))
+    Err(choice::incomplete(
+        server,
+        doing,
+        report.evidence.bytes,
+        expected,
+    ))
 }

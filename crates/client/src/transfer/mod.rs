@@ -46,7 +46,7 @@ pub struct TransferSpec {
     pub place: Option<u64>,
     /// How the transfer may be cut into chunks; `None`: it is made in one piece.
     pub chunks: Option<Chunks>,
-    /// What is safe at the destination already, in destination offsets.
+    /// Ranges safe at the destination already, in destination offsets.
     pub have: RangeSet,
     /// Streams wanted (1 unless MODE E is possible).
     pub streams: u32,
@@ -60,7 +60,7 @@ pub struct TransferSpec {
     pub sum: Option<Algorithm>,
     /// Ask the destination server to sum while it stores (if it can).
     pub remote_sum: Option<Algorithm>,
-    /// What was asked for the data connections.
+    /// Options of the data connections, as asked for.
     pub options: TransferOptions,
     /// Set when the destination server of a put said that the transfer begins (125, 150).
     pub begun: Arc<AtomicBool>,
@@ -83,18 +83,18 @@ pub struct Attempt {
     pub streams: u64,
     /// Who sized the buffers: what was asked for, or what took its place.
     pub buffers: Buffers,
-    /// What the hosts say of the transfer.
+    /// Remarks of the hosts on the transfer.
     pub remarks: Vec<Remark>,
     /// Warnings for the user (a fallback that was taken), each said once per session.
     pub warnings: Vec<String>,
 }
 
-/// What a host says of a transfer.
+/// Remark of a host on a transfer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Remark {
     /// The server's name; `None`: this machine.
     pub host: Option<String>,
-    /// What limited the streams that it sent over; `None`: it did not send, or does not tell.
+    /// Limiter of the streams that it sent over; `None`: it did not send, or does not tell.
     pub verdict: Option<Verdict>,
     /// A limit of the host that held the transfer back, in plain words: which setting to raise there,
     /// and for what gain.

@@ -1,12 +1,11 @@
 //! The steps before a transfer with one server, as the planner gives them: flight by flight.
 
-use std::net::SocketAddr;
-
 use proto::client::{Need, Refusal, Step};
 use proto::command::{Command, Opts};
 use proto::reply::Reply;
 use proto::sizing::Buffers;
 use proto::sizing::Sizing;
+use proto::stripes::StripeAddresses;
 
 use super::TransferSpec;
 use crate::Failure;
@@ -14,7 +13,7 @@ use crate::session::Session;
 use crate::session::passive::active_command;
 use crate::session::replies::{self, Cause, cause};
 
-/// What this end contributes to a data address.
+/// Contribution of this end to a data address.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Ends {
     /// Ports to listen on.
@@ -24,12 +23,12 @@ pub(crate) struct Ends {
 }
 
 /// How the steps before a transfer went.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Prepared {
     /// The transfer command is sent.
     Ready {
-        /// Where to connect if the told address does not answer.
-        alternative: Option<SocketAddr>,
+        /// Where to connect if the told addresses do not answer.
+        alternative: Option<StripeAddresses>,
     },
     /// MODE E was refused: plan again in MODE S.
     StreamMode,
@@ -44,7 +43,7 @@ pub(crate) enum Prepared {
 #[derive(Debug, Default)]
 pub(crate) struct Flown {
     /// Where the server listens, if it was asked.
-    pub(crate) told: Option<SocketAddr>,
+    pub(crate) told: Option<StripeAddresses>,
     /// A refusal that asks for another plan.
     pub(crate) again: Option<Prepared>,
 }
@@ -84,11 +83,11 @@ impl Session {
                 let sizing = self.dialogue.agreed(need.sizing.unwrap_or_default());
                 here = Some(self.listen(ends.ports, ends.buffers.with_sizing(sizing))?);
             }
-            let flown = self.fly(&flight, here, doing, warnings).await?;
+            let flown = self.fly(&flight, here.as_ref(), doing, warnings).await?;
             if let Some(other) = flown.again {
                 return Ok(other);
             }
-            if let Some(told) = flown.told {
+            if let Some(told) = &flown.told {
                 alternative = self.connect_to(told, warnings);
             }
             if here.or(flown.told).is_some() {
@@ -103,7 +102,7 @@ impl Session {
     pub(crate) async fn fly(
         &mut self,
         flight: &[Step],
-        here: Option<SocketAddr>,
+        here: Option<&StripeAddresses>,
         doing: &str,
         warnings: &mut Vec<String>,
     ) -> Result<Flown, Failure> {
@@ -135,7 +134,12 @@ impl Session {
     }
 
     /// The command of a step; `None` for one that is to be left out.
-    fn command(&self, step: &Step, flight: &[Step], here: Option<SocketAddr>) -> Option<Command> {
+    fn command(
+        &self,
+        step: &Step,
+        flight: &[Step],
+        here: Option<&StripeAddresses>,
+    ) -> Option<Command> {
         match step {
             Step::Set(command, _) | Step::Transfer(command) => Some(command.clone()),
             Step::DrsListen => {
@@ -177,7 +181,7 @@ impl Session {
     async fn take_answers(
         &mut self,
         answers: Vec<(&Step, Reply)>,
-        here: Option<SocketAddr>,
+        here: Option<&StripeAddresses>,
         doing: &str,
         warnings: &mut Vec<String>,
     ) -> Result<Flown, Failure> {

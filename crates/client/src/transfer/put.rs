@@ -8,9 +8,10 @@ use data::store::Source;
 use proto::client::{Direction, Need};
 use proto::command::{Mode, Restart};
 use proto::ranges::RangeSet;
+use proto::stripes::StripeAddresses;
 
 use super::choice;
-use super::exchange::{Done, Exchange, Job};
+use super::exchange::{Done, Exchange, LocalEnd};
 use super::prepare::{Ends, Prepared};
 use super::told::Told;
 use super::verdict::Ended;
@@ -18,12 +19,12 @@ use super::{Attempt, TransferSpec};
 use crate::session::{Session, shown};
 use crate::{Exit, Failure};
 
-/// What was agreed with the server before the bytes flow.
+/// Agreement with the server before the bytes flow.
 struct Agreed {
     mode: Mode,
-    /// What the transfer builds on, in destination offsets.
+    /// Data that the transfer builds on, in destination offsets.
     have: RangeSet,
-    alternative: Option<std::net::SocketAddr>,
+    alternative: Option<StripeAddresses>,
 }
 
 /// [`transfer::put`](super::put()) in one piece: a file, or a chunk of one.
@@ -41,7 +42,7 @@ pub(super) async fn put(
     let agreed = agree(session, path, spec, size, &doing, &mut warnings).await?;
     let origin = spec.part.map_or(0, |(offset, _)| offset);
     let missing = size.map(|size| agreed.have.gaps(0, size));
-    let job = Job::Send {
+    let local_end = LocalEnd::Send {
         source,
         plan: SendPlan {
             ranges: shifted(missing.as_ref(), origin),
@@ -49,7 +50,7 @@ pub(super) async fn put(
         },
     };
     let exchange = Exchange {
-        job,
+        local_end,
         settings: choice::settings(session, agreed.mode, spec, &agreed.have),
         control,
         told: Told {
@@ -72,18 +73,18 @@ pub(super) async fn put(
         Err(ended) => return Err(ended.into()),
     };
     if let Some(expected) = missing.map(|ranges| ranges.bytes())
-        && report.bytes != expected
+        && report.evidence.bytes != expected
     {
         return Err(choice::incomplete(
             session.name(),
             &doing,
-            report.bytes,
+            report.evidence.bytes,
             expected,
         ));
     }
     Ok(Attempt {
         extended: agreed.mode == Mode::Extended,
-        streams: report.wire.streams.max(1),
+        streams: report.evidence.streams.max(1),
         buffers: choice::buffers(session, spec),
         remarks,
         report,

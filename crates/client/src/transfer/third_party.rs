@@ -12,14 +12,15 @@ use proto::drs::DrsAddress;
 use proto::ranges::RangeSet;
 use proto::sizing::Sizing;
 use proto::streams::StreamRange;
+use proto::stripes::StripeAddresses;
 
-use super::duplex::{Bounds, Duplex, Progress};
+use super::duplex::{Duplex, Progress, TransferExtent};
 use super::prepare::Prepared;
 use super::{Attempt, TransferSpec, choice, put};
 use crate::session::{Session, shown};
 use crate::{Exit, Failure};
 
-/// What both servers were brought to.
+/// Settings that both servers were brought to.
 struct Agreed {
     mode: Mode,
     retrieval: Retrieval,
@@ -49,11 +50,11 @@ pub(super) async fn third_party(
     let agreed = sides.start(&mut warnings).await?;
     let sending = format!("send {}", shown(source_path));
     let receiving = format!("write {}", shown(destination_path));
-    let bounds = Bounds {
+    let extent = TransferExtent {
         size: spec.size,
         missing: sides.missing(&agreed),
     };
-    let mut watch = Progress::new(bounds, &spec.marked, progress);
+    let mut watch = Progress::new(extent, &spec.marked, progress);
     let outcome = Duplex {
         source: sides.source,
         sending: &sending,
@@ -69,7 +70,10 @@ pub(super) async fn third_party(
     let bytes = sides.moved(&agreed, &receiving, watch.bytes())?;
     Ok(Attempt {
         report: Report {
-            bytes,
+            evidence: tune::Evidence {
+                bytes,
+                ..tune::Evidence::default()
+            },
             ..Report::default()
         },
         extended: agreed.mode == Mode::Extended,
@@ -98,7 +102,7 @@ enum Again {
     Carefully,
 }
 
-/// What the user is told when [`Sizing::Drs1`] is wanted between two servers.
+/// Message to the user when [`Sizing::Drs1`] is wanted between two servers.
 const NOT_BETWEEN: &str = "cannot be told buffer sizes on the control channel while another server \
      receives (the first drsFTP knows no third party); each server sizes its own (--buffer auto)";
 
@@ -208,15 +212,16 @@ impl Sides<'_> {
         self.introduce().await?;
         let (settings, store) = split(self.destination.dialogue.plan(&self.receive_need(agreed)));
         let set = self.set_both(&send, settings, warnings).await?;
-        let (None, Some(address)) = (&set.again, set.told) else {
+        let (None, Some(told)) = (&set.again, &set.told) else {
             return Ok(set.again);
         };
-        let address = self.destination.data_address(address, warnings);
-        self.source.name_data_peer(address.ip()).await?;
-        if agreed.sizing == Sizing::Drs && !self.connect_drs(address, warnings).await? {
+        let addresses = self.destination.data_addresses(told, warnings);
+        let host = addresses.first();
+        self.source.name_data_peer(host.ip()).await?;
+        if agreed.sizing == Sizing::Drs && !self.connect_drs(host, warnings).await? {
             return Ok(Some(Again::Sizing));
         }
-        self.begin(&send, &store, address, warnings).await
+        self.begin(&send, &store, &addresses, warnings).await
     }
 
     /// The settings of both, and the destination's address: side by side where neither is known for
@@ -267,7 +272,7 @@ impl Sides<'_> {
         source.and(destination)
     }
 
-    /// What is asked of the source and of the destination, for messages.
+    /// Requests to the source and to the destination, for messages.
     fn doing(&self) -> (String, String) {
         let (source, destination) = (self.source_path, self.destination_path);
         let reading = format!("read {}", shown(source));
@@ -298,7 +303,7 @@ impl Sides<'_> {
         &mut self,
         send: &Need,
         store: &[Step],
-        address: SocketAddr,
+        addresses: &StripeAddresses,
         warnings: &mut Vec<String>,
     ) -> Result<Option<Again>, Failure> {
         let (reading, writing) = self.doing();
@@ -309,7 +314,9 @@ impl Sides<'_> {
             false => steps.into_iter().map(|step| vec![step]).collect(),
         };
         for flight in flights {
-            let flown = self.source.fly(&flight, Some(address), &reading, warnings);
+            let flown = self
+                .source
+                .fly(&flight, Some(addresses), &reading, warnings);
             let again = flown.await?.again;
             if again.is_some() {
                 return Ok(again_for(self.source, again, warnings));
@@ -397,7 +404,7 @@ fn split(mut steps: Vec<Step>) -> (Vec<Step>, Vec<Step>) {
     (steps, command)
 }
 
-/// What the source hears when the destination's address is known: it and what must follow it.
+/// Whether the source hears this step only when the destination's address is known: it and what must follow it.
 fn is_last(step: &Step) -> bool {
     matches!(
         step,
@@ -418,11 +425,11 @@ fn drs_of(session: &Session) -> Option<DrsAddress> {
     }
 }
 
-/// What settings came to.
+/// Result of settings.
 struct Set {
     again: Option<Again>,
     /// Where the server listens, if it was asked.
-    told: Option<SocketAddr>,
+    told: Option<StripeAddresses>,
 }
 
 async fn carry_out(

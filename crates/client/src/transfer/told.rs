@@ -1,4 +1,4 @@
-//! What the two ends tell each other on the control channel while data moves, and at its end.
+//! Words of the two ends to each other on the control channel while data moves, and at its end.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -74,7 +74,7 @@ impl Told<'_> {
 
 /// Adds the ranges of a 111 reply; whether they tell of new bytes. A server may send such replies
 /// without end: what comes beyond [`MAX_RANGES`] is left out, and is only sent again after a cut.
-pub(super) fn keep_marked(marked: &Mutex<RangeSet>, ranges: &RangeSet) -> bool {
+pub(crate) fn keep_marked(marked: &Mutex<RangeSet>, ranges: &RangeSet) -> bool {
     let mut marked = marked.lock().unwrap_or_else(PoisonError::into_inner);
     let before = marked.bytes();
     if marked.count() + ranges.count() <= MAX_RANGES {
@@ -112,7 +112,7 @@ impl Sizes {
 }
 
 impl Session {
-    /// What the server's last reply says of the transfer. Only those that announce `DRS` are known to
+    /// Remark in the server's last reply. Only those that announce `DRS` are known to
     /// say anything.
     pub(super) fn remark(&self, reply: &Reply) -> Option<Remark> {
         if self.features().drs.is_empty() {
@@ -123,17 +123,17 @@ impl Session {
 }
 
 impl Remark {
-    /// What this machine has to say; `None`: nothing.
+    /// Remark of this machine; `None`: none.
     pub(super) fn of_this_machine(report: &Report) -> Option<Self> {
         Self {
             host: None,
-            verdict: report.verdict.clone(),
+            verdict: report.evidence.verdict.clone(),
             text: report.remark.clone(),
         }
         .or_nothing()
     }
 
-    /// What `server` said in its 226. A limiter that is not known here is taken with the rest as words
+    /// Remark of `server` in its 226. A limiter that is not known here is taken with the rest as words
     /// for people.
     fn of_reply(server: &str, reply: &Reply) -> Option<Self> {
         let Said { verdict, remark } = Said::of_reply(reply);

@@ -1,4 +1,4 @@
-//! What a transfer came to, from the data side's result and the server's final reply. A transfer is
+//! Verdict on a transfer, from the data side's result and the server's final reply. A transfer is
 //! whole only when both say so.
 
 use std::io::ErrorKind;
@@ -8,6 +8,7 @@ use data::job::Report;
 use proto::eblock::BlockError;
 use proto::reply::Reply;
 
+use super::Confirmation;
 use crate::session::control::unreachable;
 use crate::session::replies::{Cause, cause, refusal, shown};
 use crate::{Exit, Failure};
@@ -15,7 +16,7 @@ use crate::{Exit, Failure};
 /// A transfer that failed.
 #[derive(Debug)]
 pub(crate) struct Ended {
-    /// What the user is told.
+    /// The failure that the user is told.
     pub(crate) failure: Failure,
     /// The server's refusal, when that is the reason.
     pub(crate) refusal: Option<Reply>,
@@ -152,6 +153,18 @@ pub(super) fn broken(server: &str, doing: &str, error: &DataError) -> Ended {
         store_failed: matches!(error, DataError::Read { .. } | DataError::Write { .. }),
         ..data_failure(server, doing, error).into()
     }
+}
+
+/// What an error of [`data::pull`] comes to: a reader's own failure is told as it is.
+pub(crate) fn of_pull(place: &str, doing: &str, error: &DataError, said: &Confirmation) -> Failure {
+    if let DataError::Read { source, .. } = error
+        && let Some(own) = source.get_ref().and_then(|e| e.downcast_ref::<Failure>())
+    {
+        return own.clone();
+    }
+    let ended = broken(place, doing, error);
+    said.note(&ended);
+    ended.into()
 }
 
 /// The failure that an error of the data side stands for.

@@ -1,8 +1,14 @@
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
+use std::path::Path;
 
 use proptest::prelude::*;
 
 use super::*;
+use crate::location::StorageId;
+use crate::session::Opening;
+use crate::storage::Access;
 
 fn entry(name: &[u8], kind: Kind) -> RemoteEntry {
     RemoteEntry {
@@ -30,7 +36,7 @@ fn hostile_names_are_refused() {
         ..Branch::default()
     };
     assert!(check_name(b"..x \xff").is_ok());
-    tree.add_remote(&branch, &entry(b"..x \xff", Kind::File), &mut Vec::new());
+    tree.add(&branch, &entry(b"..x \xff", Kind::File), &mut Vec::new());
     assert_eq!(tree.files[0].0, b"d/..x \xff");
 }
 
@@ -39,14 +45,14 @@ fn special_files_are_skipped_and_depth_is_bounded() {
     let mut tree = Tree::default();
     let mut next = Vec::new();
     let top = Branch::default();
-    tree.add_remote(&top, &entry(b"pipe", Kind::Other), &mut next);
-    tree.add_remote(&top, &entry(b"link", Kind::SymLink), &mut next);
+    tree.add(&top, &entry(b"pipe", Kind::Other), &mut next);
+    tree.add(&top, &entry(b"link", Kind::SymLink), &mut next);
     assert_eq!(tree.skipped.len(), 2);
     let deep = Branch {
         depth: MAX_DEPTH,
         ..Branch::default()
     };
-    tree.add_remote(&deep, &entry(b"d", Kind::Dir), &mut next);
+    tree.add(&deep, &entry(b"d", Kind::Dir), &mut next);
     assert!(next.is_empty());
     assert_eq!(tree.failed.len(), 1);
 }
@@ -60,7 +66,7 @@ fn a_directory_that_is_its_own_ancestor_is_a_loop() {
         unique: Some("u1".to_owned()),
         ..entry(b"d", Kind::Dir)
     };
-    tree.add_remote(&top, &hidden, &mut next);
+    tree.add(&top, &hidden, &mut next);
     assert!(next.is_empty() && tree.skipped.len() == 1);
     let told = Some("u1".to_owned());
     tree.descend_link(b"l".to_vec(), &top, told, &mut next);
@@ -77,13 +83,24 @@ fn linked_tree() -> tempfile::TempDir {
     let top = dir.path();
     fs::create_dir_all(top.join("a/b c")).unwrap();
     fs::write(top.join("a/b c/ü"), "12").unwrap();
-    fs::write(local_path(top, b"\xfe"), "1").unwrap();
+    fs::write(top.join(OsStr::from_bytes(b"\xfe")), "1").unwrap();
     symlink(top, top.join("loop")).unwrap();
     symlink("..", top.join("a/up")).unwrap();
     symlink("nowhere", top.join("dangling")).unwrap();
     symlink("a/b c/ü", top.join("file link")).unwrap();
     symlink("/etc/hostname", top.join("outside")).unwrap();
     dir
+}
+
+async fn walked(top: &Path, links: Links) -> Tree {
+    let access = Access {
+        timeout: std::time::Duration::from_secs(5),
+        foreign_data: false,
+        sync_policy: data::store::durability::SyncPolicy::default(),
+    };
+    let here = access.open(&StorageId::Here, Opening::default()).await;
+    let top = top.as_os_str().as_bytes();
+    Tree::below(&mut *here.unwrap(), top, links).await.unwrap()
 }
 
 fn names(found: &[(Vec<u8>, Facts)]) -> Vec<String> {
@@ -95,20 +112,20 @@ fn names(found: &[(Vec<u8>, Facts)]) -> Vec<String> {
     names
 }
 
-#[test]
-fn links_are_left_out_unless_asked_for() {
+#[tokio::test]
+async fn links_are_left_out_unless_asked_for() {
     let dir = linked_tree();
-    let tree = Tree::local(dir.path(), Links::Skip);
+    let tree = walked(dir.path(), Links::Skip).await;
     assert_eq!(tree.directories, [b"a".to_vec(), b"a/b c".to_vec()]);
     assert_eq!(names(&tree.files), ["a/b c/ü", "\u{fffd}"]);
     assert_eq!((tree.skipped.len(), tree.links.len()), (5, 0));
     assert!(tree.failed.is_empty());
 }
 
-#[test]
-fn followed_links_give_what_they_point_to_and_loops_end() {
+#[tokio::test]
+async fn followed_links_give_what_they_point_to_and_loops_end() {
     let dir = linked_tree();
-    let tree = Tree::local(dir.path(), Links::Follow);
+    let tree = walked(dir.path(), Links::Follow).await;
     let found = names(&tree.files);
     assert!(found.contains(&"file link".to_owned()), "{found:?}");
     // `loop` and `a/up` lead to the top, which they are in.
@@ -118,10 +135,10 @@ fn followed_links_give_what_they_point_to_and_loops_end() {
     assert!(tree.failed.is_empty());
 }
 
-#[test]
-fn copied_links_stay_within_the_tree() {
+#[tokio::test]
+async fn copied_links_stay_within_the_tree() {
     let dir = linked_tree();
-    let tree = Tree::local(dir.path(), Links::Copy);
+    let tree = walked(dir.path(), Links::Copy).await;
     let mut links = tree.links.clone();
     links.sort();
     let link = |name: &str, target: &str| (name.into(), target.into());
@@ -139,7 +156,8 @@ proptest! {
     #[test]
     fn accepted_names_stay_below(name: Vec<u8>) {
         if check_name(&name).is_ok() {
-            let path = local_path(Path::new("/top"), &name);
+            let path = join(b"/top", &name);
+            let path = Path::new(OsStr::from_bytes(&path));
             prop_assert_eq!(path.parent(), Some(Path::new("/top")));
             prop_assert_eq!(path.file_name().map(OsStrExt::as_bytes), Some(name.as_slice()));
         }

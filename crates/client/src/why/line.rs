@@ -1,6 +1,7 @@
 //! The line of `--why`.
 
-use tune::limiter::{Limiter, Verdict};
+use tune::judge::Judgement;
+use tune::limiter::Limiter;
 use units::show;
 
 use super::{Account, Between, Finding};
@@ -8,7 +9,7 @@ use super::{Account, Between, Finding};
 impl Account {
     /// How fast, over what, limited by what, and what would change that.
     pub(crate) fn line(&self, goodput_bps: f64, finding: Finding) -> String {
-        let mut line = match (self.role, self.between) {
+        let mut line = match (self.evidence.role, self.between) {
             (None, Some(between)) => self.seen_between(&between, goodput_bps, finding),
             _ => self.seen_here(goodput_bps, finding),
         };
@@ -24,38 +25,41 @@ impl Account {
         line
     }
 
-    /// What would help against what limited the batch, by the word of this machine that sent.
+    /// Remedy against what limited the batch, by the word of this machine that sent.
     fn remedy(&self, finding: Finding) -> Option<&str> {
         match finding {
             Finding::Told(limiter) => self.senders.remedy(limiter),
-            Finding::Seen(verdict) => self.senders.remedy(verdict.limiter),
+            Finding::Seen(judgement) => self.senders.remedy(judgement.limiter),
             Finding::Elsewhere => None,
         }
     }
 
     fn seen_here(&self, goodput_bps: f64, finding: Finding) -> String {
         let mut line = show::rate(goodput_bps);
-        let most = self.wire.streams_most;
+        let most = self.evidence.streams_most;
         if most > 0 {
             line.push_str(&format!(" over {}", streams(most)));
         }
         line.push_str(&self.senders.at_the_end(most));
         let (name, why) = match finding {
-            Finding::Seen(verdict) => (finding.name(), explain(verdict)),
+            Finding::Seen(judgement) => (finding.name(), explain(judgement)),
             Finding::Told(limiter) => (finding.name(), name_plainly(limiter).to_owned()),
             Finding::Elsewhere => (finding.name(), "nobody told why".to_owned()),
         };
         line.push_str(&format!("; limited by: {name} ({why})"));
-        if self.wire.min_rtt_us > 0 {
-            let ms = f64::from(self.wire.min_rtt_us) / 1000.0;
+        if !self.evidence.min_rtt.is_zero() {
+            let ms = self.evidence.min_rtt.as_secs_f64() * 1000.0;
             line.push_str(&format!("; round trip {ms:.1} ms"));
         }
-        if self.wire.buffer_bytes > 0 {
-            let mib = self.wire.buffer_bytes as f64 / f64::from(1 << 20);
+        if self.evidence.buffer_bytes > 0 {
+            let mib = self.evidence.buffer_bytes as f64 / f64::from(1 << 20);
             line.push_str(&format!(", buffers up to {mib:.1} MiB"));
         }
-        if self.wire.retransmits > 0 {
-            line.push_str(&format!(", {} segments sent again", self.wire.retransmits));
+        if self.evidence.retransmits > 0 {
+            line.push_str(&format!(
+                ", {} segments sent again",
+                self.evidence.retransmits
+            ));
         }
         line
     }
@@ -106,10 +110,10 @@ pub(super) fn streams(n: u64) -> String {
     }
 }
 
-/// What this end saw.
-fn explain(verdict: Verdict) -> String {
-    let percent = (verdict.share * 100.0).round();
-    let what = match verdict.limiter {
+/// Observation of this end.
+fn explain(judgement: Judgement) -> String {
+    let percent = (judgement.share * 100.0).round();
+    let what = match judgement.limiter {
         Limiter::StoreRead => "of the time went into reading the file",
         Limiter::StoreWrite => "of the time went into writing the file",
         Limiter::SenderCpu | Limiter::ReceiverCpu => "of the time this machine was computing",
@@ -124,7 +128,7 @@ fn explain(verdict: Verdict) -> String {
     format!("{percent}% {what}")
 }
 
-/// What the sender means.
+/// Meaning of the sender's word.
 fn name_plainly(limiter: Limiter) -> &'static str {
     match limiter {
         Limiter::StoreRead => "reading the file",

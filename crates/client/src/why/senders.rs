@@ -1,4 +1,4 @@
-//! What those that sent say limited their streams.
+//! Word of those that sent on the limits of their streams.
 
 use std::time::Duration;
 
@@ -17,13 +17,13 @@ pub(super) struct Senders {
     congestion: String,
 }
 
-/// What one limiter accounts for.
+/// Account of one limiter.
 #[derive(Debug, Clone)]
 struct Limit {
     limiter: Limiter,
     /// Time of the transfers that it limited.
     time: Duration,
-    /// What would help, by the last word.
+    /// The remedy, by the last word.
     remedy: Option<String>,
 }
 
@@ -56,19 +56,19 @@ impl Senders {
         self.congestion = congestion;
     }
 
-    /// What limited for most of the time; `None`: nobody knows.
+    /// Limiter for most of the time; `None`: nobody knows.
     pub(super) fn limiter(&self) -> Option<Limiter> {
         let known = self.limits.iter().filter(|l| l.limiter != Limiter::Unknown);
         known.max_by_key(|l| l.time).map(|l| l.limiter)
     }
 
-    /// What would help against it.
+    /// The remedy against it.
     pub(super) fn remedy(&self, limiter: Limiter) -> Option<&str> {
         let limit = self.limits.iter().find(|l| l.limiter == limiter)?;
         limit.remedy.as_deref()
     }
 
-    /// What differs at the end from `most` streams, and the congestion control, to follow their number
+    /// Difference at the end from `most` streams, and the congestion control, to follow their number
     /// in a line: `, 2 at the end (bbr)`; may be empty.
     pub(super) fn at_the_end(&self, most: u64) -> String {
         let mut text = String::new();

@@ -1,21 +1,26 @@
 use super::*;
 
+fn seconds(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
 #[test]
 fn names_the_limiter_in_plain_words() {
     let mut account = Account::default();
-    let wire = WireStats {
+    account.add(&Evidence {
+        bytes: 1_250_000_000,
+        elapsed: seconds(10),
         streams: 4,
         streams_most: 4,
-        min_rtt_us: 50_100,
+        min_rtt: Duration::from_micros(50_100),
         buffer_bytes: 4 << 20,
-        busy_us: 10_000_000,
-        rwnd_limited_us: 6_200_000,
-        wire_us: 38_000_000,
+        busy: seconds(10),
+        rwnd_limited: Duration::from_millis(6200),
+        wire: seconds(38),
         retransmits: 3,
-        ..WireStats::default()
-    };
-    account.add(Role::Sender, 1_250_000_000, Duration::from_secs(10), &wire);
-    account.sent_with("cubic".to_owned());
+        congestion: Some("cubic".to_owned()),
+        ..Evidence::of(Role::Sender)
+    });
     let finding = account.finding(None);
     assert_eq!(
         account.line(1e9, finding),
@@ -92,15 +97,15 @@ fn told(account: &mut Account, host: Option<&str>, limiter: Limiter, remedy: Opt
 /// A get of ten seconds whose threads spent so much of them in the store and in the socket.
 fn received(store: u64, wire: u64) -> Account {
     let mut account = Account::default();
-    let wire = WireStats {
+    account.add(&Evidence {
+        bytes: 952_500_000,
+        elapsed: seconds(10),
         streams: 4,
         streams_most: 4,
-        store_us: 4 * store * 1_000_000,
-        wire_us: 4 * wire * 1_000_000,
-        ..WireStats::default()
-    };
-    let time = Duration::from_secs(10);
-    account.add(Role::Receiver, 952_500_000, time, &wire);
+        store: seconds(4 * store),
+        wire: seconds(4 * wire),
+        ..Evidence::of(Role::Receiver)
+    });
     account
 }
 
@@ -139,15 +144,15 @@ fn a_sender_that_does_not_know_leaves_it_to_this_ends_figures() {
 #[test]
 fn a_put_names_its_own_remedy() {
     let mut account = Account::default();
-    let wire = WireStats {
+    account.add(&Evidence {
+        bytes: 1_250_000_000,
+        elapsed: seconds(10),
         streams: 16,
         streams_most: 16,
-        busy_us: 10_000_000,
-        rwnd_limited_us: 9_000_000,
-        ..WireStats::default()
-    };
-    let time = Duration::from_secs(10);
-    account.add(Role::Sender, 1_250_000_000, time, &wire);
+        busy: seconds(10),
+        rwnd_limited: seconds(9),
+        ..Evidence::of(Role::Sender)
+    });
     let remedy = "an administrator can raise net.ipv4.tcp_rmem there";
     told(&mut account, None, Limiter::ReceiveWindow, Some(remedy));
     assert_eq!(
@@ -192,10 +197,11 @@ fn nothing_moved_is_said_to_be_unknown() {
 #[test]
 fn rate_limit_is_told() {
     let mut account = Account::default();
-    let wire = WireStats {
+    account.add(&Evidence {
+        bytes: 1_000,
+        elapsed: seconds(1),
         streams: 1,
-        ..WireStats::default()
-    };
-    account.add(Role::Receiver, 1_000, Duration::from_secs(1), &wire);
+        ..Evidence::of(Role::Receiver)
+    });
     assert_eq!(account.finding(Some(1_000)).name(), "rate limit");
 }

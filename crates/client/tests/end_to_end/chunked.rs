@@ -89,7 +89,7 @@ async fn two_sessions_bring_a_file_together() {
     let (attempt, got, control) = get(&server, &spec(Chunks::Probe, SIZE), &[]).await;
     assert!(got == bytes);
     assert_eq!(
-        (attempt.extended, attempt.report.bytes),
+        (attempt.extended, attempt.report.evidence.bytes),
         (true, SIZE as u64)
     );
     assert_eq!(attempt.report.digest, sum(&bytes));
@@ -129,7 +129,10 @@ async fn only_what_is_missing_comes() {
         }
         let (attempt, got, _) = get(&server, &spec, &there).await;
         assert!(got == bytes);
-        assert_eq!(attempt.report.bytes, SIZE as u64 - spec.have.bytes());
+        assert_eq!(
+            attempt.report.evidence.bytes,
+            SIZE as u64 - spec.have.bytes()
+        );
     }
 }
 
@@ -171,7 +174,7 @@ async fn a_put_keeps_what_is_safe() {
     spec.have.insert(1 << 20, 20 << 20);
     let attempt = put(&server, &spec, &bytes).await;
     assert!(server.read("f") == bytes);
-    assert_eq!(attempt.report.bytes, (SIZE - (19 << 20)) as u64);
+    assert_eq!(attempt.report.evidence.bytes, (SIZE - (19 << 20)) as u64);
 }
 
 /// A part of a source, in chunks, to a destination of its own.
@@ -210,7 +213,7 @@ async fn between_servers_chunks_are_told_by_markers() {
             &progress,
         );
         let attempt = attempt.await.unwrap();
-        assert_eq!(attempt.report.bytes, SIZE as u64);
+        assert_eq!(attempt.report.evidence.bytes, SIZE as u64);
         assert!(to.read("g") == bytes);
         assert_eq!(
             told.swap(0, std::sync::atomic::Ordering::Relaxed),

@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex};
 /// Faults and abilities.
 #[derive(Clone, Default)]
 pub(crate) struct Liar {
-    /// What every RETR sends, from the offset of REST.
+    /// Bytes that every RETR sends, from the offset of REST.
     pub(crate) sent: Vec<u8>,
-    /// What SIZE says of the file `/f`.
+    /// Answer of SIZE about the file `/f`.
     pub(crate) size: usize,
-    /// What CKSM CRC32C says; without it, there is no CKSM.
+    /// Answer of CKSM CRC32C; without it, there is no CKSM.
     pub(crate) sum: Option<&'static str>,
     /// CKSM is announced and refused.
     pub(crate) no_sum: bool,

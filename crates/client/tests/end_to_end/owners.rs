@@ -416,7 +416,7 @@ async fn what_has_a_hash_for_its_partial_name_is_found_finished_and_removed() {
     assert_eq!(names(&server.root()), Vec::<String>::new());
 }
 
-/// What was moved out of the way of `x`, and could not be moved back.
+/// File that was moved out of the way of `x`, and could not be moved back.
 const ASIDE: &str = "x.longhaul-partial.old";
 
 /// A tree of two files and one that was moved out of the way, and an unfinished fourth.

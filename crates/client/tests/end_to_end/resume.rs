@@ -1,4 +1,4 @@
-//! What is there is built upon only when it is provably of the same source.
+//! Resuming: data that is there is built upon only when it is provably of the same source.
 
 use std::path::Path;
 use std::time::Duration;
@@ -180,7 +180,7 @@ async fn a_foreign_partial_counts_only_by_its_checksum() {
     assert!(std::fs::read(&to).unwrap() == bytes);
 }
 
-/// What is whole already is compared and left alone.
+/// A whole copy is compared and left alone.
 async fn left_alone(from: &str, to: &str) {
     let (summary, seen) = copy(&[from], to, &resume(4)).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);

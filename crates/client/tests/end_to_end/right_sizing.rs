@@ -15,7 +15,7 @@ use crate::support::{Server, copy, copy_cut, names, noise, options};
 /// Long enough for sizes to be told.
 const SIZE: usize = 24 << 20;
 
-/// What a sender says that was told a size by its receiver, and by nobody else.
+/// Words of a sender that was told a size by its receiver, and by nobody else.
 const FOLLOWED: &str = "the receiver's buffer has this size";
 
 /// On a path without length a transfer may be over before a word gets through.
@@ -55,7 +55,7 @@ impl Logged {
         lines(&self.log).pop().unwrap()
     }
 
-    /// What the log says of `files` transfers of files: who sized their buffers.
+    /// Entries of the log on `files` transfers of files: who sized their buffers.
     async fn sizings(&self, files: usize) -> Vec<String> {
         for _ in 0..3_000 {
             let sizings: Vec<String> = lines(&self.log)

@@ -14,6 +14,7 @@ use server::config::{Anonymous, ServerConfig};
 use server::users::Account;
 use server::{Shutdown, ShutdownHandle};
 use tokio::sync::Notify;
+use units::splitmix;
 
 /// Longer than anything in these tests takes, on however busy a machine.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -260,16 +261,7 @@ pub(crate) async fn copy_cut(
 
 /// Bytes without pattern that repeats at block sizes.
 pub(crate) fn noise(length: usize) -> Vec<u8> {
-    let mut state = 0x2545_f491_4f6c_dd1d_u64;
-    let mut bytes = Vec::with_capacity(length + 8);
-    while bytes.len() < length {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        bytes.extend_from_slice(&state.to_le_bytes());
-    }
-    bytes.truncate(length);
-    bytes
+    splitmix::bytes(1, length)
 }
 
 /// Names in a directory, sorted.

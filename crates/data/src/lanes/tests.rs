@@ -5,7 +5,7 @@ use std::time::Duration;
 use proto::eblock::MAX_STREAMS;
 
 use super::*;
-use crate::job::Settings;
+use crate::settings::Settings;
 
 /// Connections of one host, and who listens to them.
 struct Host {
@@ -45,7 +45,7 @@ fn is_surplus(seat: &Seat<'_>) -> bool {
     seat.surplus().load(Ordering::Relaxed)
 }
 
-/// What the lanes are told without anybody waiting.
+/// Openings that the lanes are told to make without anybody waiting.
 fn openings(lanes: &Lanes) -> Vec<Ticket<'_>> {
     lanes.next_openings().unwrap_or_default()
 }

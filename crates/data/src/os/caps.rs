@@ -51,7 +51,7 @@ fn numbers<const N: usize>(text: &str) -> Option<[u64; N]> {
     numbers?.try_into().ok()
 }
 
-/// What a socket of this process can be given, as reported.
+/// Sizes that a socket of this process can be given, as reported.
 #[derive(Debug)]
 struct Settable {
     send: u64,

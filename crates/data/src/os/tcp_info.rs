@@ -48,7 +48,7 @@ pub struct TcpInfo {
     pub rcv_wnd: u32,
 }
 
-/// What SO_MEMINFO tells of a socket's memory, bytes.
+/// Memory of a socket as SO_MEMINFO tells it, bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MemInfo {
     /// Received and not yet read.

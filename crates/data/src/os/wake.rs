@@ -1,4 +1,4 @@
-//! Waiting for a descriptor, and waking whoever waits.
+//! Waiting for a descriptor, waking whoever waits, and seeing that a peer has gone (poll(2)).
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -61,8 +61,23 @@ pub fn wait_any(fds: &mut [PollFd<'_>], timeout: Duration) -> io::Result<()> {
     }
 }
 
+/// Whether the peer of a connected socket has closed its side, or reset the connection, as far as
+/// this host knows by now. Looks past input that nobody has read yet.
+pub fn has_hung_up(socket: impl AsFd) -> bool {
+    let gone = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+    let mut fds = [PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::RDHUP)];
+    let at_once = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    poll(&mut fds, Some(&at_once)).is_ok() && fds[0].revents().intersects(gone)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+
     use super::*;
 
     #[test]
@@ -80,5 +95,20 @@ mod tests {
         assert!(wait([(wake.as_fd(), PollFlags::IN)], zero).unwrap()[0]);
         wake.quiet();
         assert!(!wait([(wake.as_fd(), PollFlags::IN)], zero).unwrap()[0]);
+    }
+
+    #[test]
+    fn an_end_is_seen_behind_input_that_nobody_read() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (server, _) = listener.accept().unwrap();
+        client.write_all(b"STOR f\r\n").unwrap();
+        assert!(!has_hung_up(&server));
+        drop(client);
+        while !has_hung_up(&server) {
+            std::thread::yield_now();
+        }
+        let mut byte = [0];
+        assert_eq!(server.peek(&mut byte).unwrap(), 1);
     }
 }

@@ -1,13 +1,17 @@
 //! A file of this machine, or a pipe into it, as what bytes are asked of.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::time::Instant;
 
 use rustix::fs::{copy_file_range, ioctl_ficlone};
 use rustix::io::Errno;
+use tune::Evidence;
 
 use super::{Origin, Reader};
+use crate::error::DataError;
+use crate::job::{Control, Report};
 use crate::store::{Sink, Source};
 
 /// A [`Source`] to be read by several threads.
@@ -96,25 +100,43 @@ fn cannot(error: Errno) -> bool {
     )
 }
 
-/// Makes the whole of `to` share the blocks of `from`, which takes no time, where the file system can
-/// (FICLONE: Btrfs, XFS, bcachefs, OCFS2). `Ok(false)` where it cannot: nothing was changed.
+/// Makes the whole of `to`, of `length` bytes, share the blocks of `from`, which takes no time, where the
+/// file system can (FICLONE: Btrfs, XFS, bcachefs, OCFS2). `Ok(None)` where it cannot, or where `from`
+/// has another length: nothing was changed then.
 ///
 /// # Errors
-/// Those of the disk.
-pub fn clone_whole(from: &dyn Source, to: &dyn Sink) -> io::Result<bool> {
+/// [`DataError::Write`] for what the disk says.
+pub fn share(
+    from: &dyn Source,
+    to: &dyn Sink,
+    length: u64,
+    control: &Control,
+) -> Result<Option<Report>, DataError> {
     let (Some(source), Some(sink)) = (from.fd(), to.fd()) else {
-        return Ok(false);
+        return Ok(None);
     };
-    if !to.seekable() {
-        return Ok(false);
+    let begun = Instant::now();
+    if !to.seekable() || length == 0 || !from.len().is_ok_and(|len| len == Some(length)) {
+        return Ok(None);
     }
-    match ioctl_ficlone(sink.as_fd(), source.as_fd()) {
-        Ok(()) => {
-            let len = from.len()?.unwrap_or(0);
-            to.spliced(0, len)?;
-            Ok(true)
-        }
-        Err(e) if cannot(e) => Ok(false),
-        Err(e) => Err(e.into()),
+    let written = |e| DataError::write(to, e);
+    to.begin().map_err(written)?;
+    match ioctl_ficlone(sink, source) {
+        Ok(()) => {}
+        Err(e) if cannot(e) => return Ok(None),
+        Err(e) => return Err(written(e.into())),
     }
+    to.spliced(0, length).map_err(written)?;
+    control.add_stored(0, length);
+    control.add_bytes(length);
+    Ok(Some(Report {
+        stored: control.stored(),
+        shared: true,
+        evidence: Evidence {
+            bytes: length,
+            elapsed: begun.elapsed(),
+            ..Evidence::default()
+        },
+        ..Report::default()
+    }))
 }

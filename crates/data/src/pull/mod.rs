@@ -11,13 +11,14 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
 
 use proto::ranges::{ByteRange, RangeSet};
+use tune::Evidence;
 use tune::limiter::Role;
 
 use crate::buffer::PageBuffer;
 use crate::checkpoint;
 use crate::cursor::{self, Left, Supply};
 use crate::error::DataError;
-use crate::job::{Control, Report, Settings, WireStats};
+use crate::job::{Control, Report, Settings};
 use crate::lock::locked;
 use crate::os::wake::Wake;
 use crate::sizing;
@@ -25,7 +26,7 @@ use crate::store::{Sink, Source};
 use crate::sum::{Sum, Tap};
 use crate::transfer::Transfer;
 
-pub use local::{Files, clone_whole};
+pub use local::{Files, share};
 
 /// Something that bytes are asked of.
 pub trait Origin: Send + Sync {
@@ -66,8 +67,8 @@ pub trait Reader: Send {
     fn join(&mut self, _duty: Duty<'_>) {}
 
     /// Has no more part in the transfer; what the kernel saw of its connections.
-    fn leave(&mut self) -> WireStats {
-        WireStats::default()
+    fn leave(&mut self) -> Evidence {
+        Evidence::default()
     }
 
     /// Asks for the bytes from `start` to `end`, or without an end for all that follow.
@@ -122,7 +123,7 @@ pub fn run(
     settings: &Settings,
     control: &Arc<Control>,
 ) -> Result<Report, DataError> {
-    let transfer = Transfer::new(settings, control)?;
+    let transfer = Transfer::new(Role::Receiver, settings, control)?;
     let most = plan.missing.as_ref().map(RangeSet::bytes);
     let receive = || {
         checkpoint::beside(&transfer, sink, || {
@@ -237,7 +238,7 @@ impl Work<'_> {
         });
         self.transfer.on_join();
         let done = part(&mut lane);
-        self.transfer.add_stats(&lane.reader.leave());
+        self.transfer.add_stream(&lane.reader.leave());
         self.transfer.on_leave(0);
         done
     }

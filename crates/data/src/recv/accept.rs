@@ -39,7 +39,7 @@ impl<'c, 'scope, 'env> Intake<'c, 'scope, 'env> {
     ) -> Self {
         Self {
             channel,
-            waiting: Waiting::new(crew.job, channel.budget().cloned(), HEADER_LEN),
+            waiting: Waiting::new(crew.task, channel.budget().cloned(), HEADER_LEN),
             crew,
             permit,
             gone_since: None,
@@ -56,7 +56,7 @@ impl<'c, 'scope, 'env> Intake<'c, 'scope, 'env> {
     /// Takes connections until the transfer is complete, must stop, or cannot go on.
     pub(super) fn run(&mut self) -> Result<(), DataError> {
         loop {
-            self.crew.job.transfer.check()?;
+            self.crew.task.transfer.check()?;
             if self.crew.gathering.complete() {
                 return Ok(());
             }
@@ -74,7 +74,7 @@ impl<'c, 'scope, 'env> Intake<'c, 'scope, 'env> {
 
     /// Starts readers for connections that have sent a block, as far as the bounds allow.
     fn promote(&mut self) -> Result<(), DataError> {
-        let most = self.crew.job.settings.most_connections;
+        let most = self.crew.task.settings.most_connections;
         while self.waiting.has_chosen() && self.crew.gathering.active() < most {
             let permit = self.permit.take();
             let permit = permit.or_else(|| self.channel.permit().ok());
@@ -91,21 +91,21 @@ impl<'c, 'scope, 'env> Intake<'c, 'scope, 'env> {
 
     /// Fails when no reader is at work and nothing gives hope for another.
     fn check_hope(&mut self) -> Result<(), DataError> {
-        let (job, gathering) = (self.crew.job, self.crew.gathering);
+        let (task, gathering) = (self.crew.task, self.crew.gathering);
         if gathering.active() > 0 || gathering.complete() {
             self.gone_since = None;
             return Ok(());
         }
         // A reader notes its failure before it ends.
-        job.transfer.check()?;
+        task.transfer.check()?;
         let listening = matches!(self.channel.endpoint(), Endpoint::Passive { .. });
         let early = !gathering.productive();
-        if early && listening && job.transfer.begin().elapsed() < job.settings.connect {
+        if early && listening && task.transfer.begin().elapsed() < task.settings.connect {
             return Ok(());
         }
         // A sender may be slow to begin, or one of its connections may be.
         if gathering.may_hear_more() || !self.waiting.is_empty() {
-            let clock = job.transfer.clock();
+            let clock = task.transfer.clock();
             let seconds = clock.limit_seconds();
             return if clock.left().is_zero() {
                 Err(DataError::Stalled { seconds })
@@ -128,9 +128,9 @@ impl<'c, 'scope, 'env> Intake<'c, 'scope, 'env> {
     }
 
     fn wait(&mut self) -> Result<(), DataError> {
-        let (job, gathering) = (self.crew.job, self.crew.gathering);
+        let (task, gathering) = (self.crew.task, self.crew.gathering);
         let mut fds = vec![
-            PollFd::new(job.transfer.stop_wake(), PollFlags::IN),
+            PollFd::new(task.transfer.stop_wake(), PollFlags::IN),
             PollFd::new(&gathering.nudge, PollFlags::IN),
         ];
         self.waiting.awaited(self.channel.endpoint(), &mut fds);
@@ -142,7 +142,7 @@ impl<'c, 'scope, 'env> Intake<'c, 'scope, 'env> {
     }
 }
 
-/// What a connection's first header makes of it. Trouble before that is the connection's own (a port
+/// Verdict on a connection by its first header. Trouble before that is the connection's own (a port
 /// scan, a wrong peer), never the transfer's.
 fn judge(candidate: &Candidate, seen: Seen<'_>) -> Verdict {
     let bytes = match seen {

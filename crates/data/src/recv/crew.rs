@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::thread::{Scope, ScopedJoinHandle};
 
-use super::Job;
+use super::ReceiveTask;
 use super::gathering::Gathering;
 use super::reader::{End, Reader};
 use crate::error::DataError;
@@ -13,7 +13,7 @@ use crate::wire::Wire;
 /// The reader threads of one transfer.
 pub(super) struct Crew<'scope, 'env> {
     scope: &'scope Scope<'scope, 'env>,
-    pub(super) job: &'env Job<'env>,
+    pub(super) task: &'env ReceiveTask<'env>,
     pub(super) gathering: &'env Gathering,
     readers: Vec<ScopedJoinHandle<'scope, ()>>,
     started: usize,
@@ -23,12 +23,12 @@ impl<'scope, 'env> Crew<'scope, 'env> {
     /// No reader yet; those that start are threads of `scope`.
     pub(super) fn new(
         scope: &'scope Scope<'scope, 'env>,
-        job: &'env Job<'env>,
+        task: &'env ReceiveTask<'env>,
         gathering: &'env Gathering,
     ) -> Self {
         Self {
             scope,
-            job,
+            task,
             gathering,
             readers: Vec::new(),
             started: 0,
@@ -38,14 +38,14 @@ impl<'scope, 'env> Crew<'scope, 'env> {
     /// Starts reading a connection.
     pub(super) fn start(&mut self, stream: Arc<Stream>, cached: bool) -> Result<(), DataError> {
         self.reap();
-        let (job, gathering) = (self.job, self.gathering);
+        let (task, gathering) = (self.task, self.gathering);
         let at_work = gathering.at_work();
-        let wire = Wire::new(job.transfer, stream);
+        let wire = Wire::new(task.transfer, stream);
         let reader = std::thread::Builder::new()
             .name(format!("recv-{}", self.started))
             .spawn_scoped(self.scope, move || {
                 let _at_work = at_work;
-                read_one(wire, job, gathering, cached);
+                read_one(wire, task, gathering, cached);
             })
             .map_err(|e| DataError::setup("a stream thread", e))?;
         self.started += 1;
@@ -71,18 +71,22 @@ impl<'scope, 'env> Crew<'scope, 'env> {
         for reader in readers {
             // A reader that panicked has sent its message; its transfer is not whole.
             if reader.join().is_err() {
-                self.job.transfer.fail(DataError::Aborted);
+                self.task.transfer.fail(DataError::Aborted);
             }
         }
     }
 }
 
-fn read_one(wire: Wire<'_>, job: &Job<'_>, gathering: &Gathering, cached: bool) {
+fn read_one(mut wire: Wire<'_>, task: &ReceiveTask<'_>, gathering: &Gathering, cached: bool) {
     let stream = Arc::clone(wire.stream());
-    match Reader::new(wire, job, gathering).run() {
+    let end = match wire.handshake() {
+        Ok(()) => Reader::new(wire, task, gathering).run(),
+        Err(error) => Reader::without_a_part(error, gathering),
+    };
+    match end {
         Ok(End::Eod { close: false }) => gathering.park(stream),
         Ok(End::Idle { carried }) if carried || cached => gathering.park(stream),
         Ok(_) => {}
-        Err(error) => job.transfer.fail(error),
+        Err(error) => task.transfer.fail(error),
     }
 }

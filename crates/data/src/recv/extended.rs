@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Job;
+use super::ReceiveTask;
 use super::accept::Intake;
 use super::crew::Crew;
 use super::gathering::Gathering;
@@ -12,8 +12,11 @@ use crate::error::DataError;
 use crate::stream::Stream;
 
 /// Receives over the cached connections and all that arrive; keeps those that may be used again.
-pub(super) fn receive(channel: &mut Channel, job: &Job<'_>) -> Result<Option<String>, DataError> {
-    let gathering = Gathering::new(job.sum(true))?;
+pub(super) fn receive(
+    channel: &mut Channel,
+    task: &ReceiveTask<'_>,
+) -> Result<Option<String>, DataError> {
+    let gathering = Gathering::new(task.sum(true))?;
     // Kept connections have theirs.
     let reused = channel.has_cached(false);
     let permit = if reused {
@@ -22,13 +25,13 @@ pub(super) fn receive(channel: &mut Channel, job: &Job<'_>) -> Result<Option<Str
         Some(channel.permit()?)
     };
     let present = channel
-        .open_extended(job.transfer, job.settings, false, 1)?
+        .open_extended(task.transfer, task.settings, false, 1)?
         .open;
-    let go_on = || job.transfer.check().is_ok();
+    let go_on = || task.transfer.check().is_ok();
     gathering
         .sum
-        .beside(go_on, || gather(channel, job, &gathering, present, permit));
-    job.transfer.check()?;
+        .beside(go_on, || gather(channel, task, &gathering, present, permit));
+    task.transfer.check()?;
     let (sum, parked) = gathering.into_parts();
     channel.keep(false, parked);
     Ok(sum.digest())
@@ -38,14 +41,14 @@ pub(super) fn receive(channel: &mut Channel, job: &Job<'_>) -> Result<Option<Str
 /// have ended. A failure is noted in the transfer.
 fn gather(
     channel: &Channel,
-    job: &Job<'_>,
+    task: &ReceiveTask<'_>,
     gathering: &Gathering,
     present: Vec<Arc<Stream>>,
     permit: Option<Permit>,
 ) {
-    let transfer = job.transfer;
+    let transfer = task.transfer;
     std::thread::scope(|scope| {
-        let crew = Crew::new(scope, job, gathering);
+        let crew = Crew::new(scope, task, gathering);
         let mut intake = Intake::new(channel, crew, permit);
         let taken = intake.adopt(present).and_then(|()| intake.run());
         if let Err(error) = taken {

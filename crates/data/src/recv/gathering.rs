@@ -2,7 +2,7 @@
 //! that they announced, and the connections that are kept.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use proto::eblock::{BlockError, Completion};
 use proto::ranges::RangeSet;
@@ -10,12 +10,12 @@ use proto::ranges::RangeSet;
 use super::inlet::MAX_PIECES;
 use crate::budget::Permit;
 use crate::error::DataError;
-use crate::lock::locked;
+use crate::lock::{locked, unlocked};
 use crate::os::wake::Wake;
 use crate::stream::Stream;
 use crate::sum::Sum;
 
-/// What the connections of one transfer tell each other.
+/// State that the connections of one transfer share.
 #[derive(Debug)]
 pub(super) struct Gathering {
     pub(super) sum: Sum,
@@ -142,8 +142,7 @@ impl Gathering {
 
     /// The checksum of all bytes and the connections that may be used again.
     pub(super) fn into_parts(self) -> (Sum, Vec<Arc<Stream>>) {
-        let parked = self.parked.into_inner();
-        (self.sum, parked.unwrap_or_else(PoisonError::into_inner))
+        (self.sum, unlocked(self.parked))
     }
 }
 

@@ -8,12 +8,11 @@ use proto::ranges::MAX_RANGES;
 use proto::sizing::Sizing;
 use rustix::pipe::SpliceFlags;
 
-use super::Job;
-use crate::buffer::PageBuffer;
+use super::ReceiveTask;
+use crate::buffer::{PageBuffer, Pipe};
 use crate::error::DataError;
 use crate::options::IoMethod;
 use crate::os::sockopt::{self, Buffer};
-use crate::pipe::Pipe;
 use crate::store::{Sink, Source};
 use crate::sum::{Sum, Tap};
 use crate::transfer::{STEP, Transfer};
@@ -38,20 +37,20 @@ enum Method {
 }
 
 /// A stream that stores what it receives.
-pub(super) struct Inlet<'j> {
-    pub(super) wire: Wire<'j>,
-    job: &'j Job<'j>,
+pub(super) struct Inlet<'t> {
+    pub(super) wire: Wire<'t>,
+    task: &'t ReceiveTask<'t>,
     method: Method,
     buffer: PageBuffer,
     /// The buffer is at least twice the kernel's and read as a whole (2003 paper, §4.1).
     whole_buffers: bool,
-    tap: Tap<'j>,
-    stored: StoredRun<'j>,
+    tap: Tap<'t>,
+    stored: StoredRun<'t>,
 }
 
-impl<'j> Inlet<'j> {
-    pub(super) fn new(wire: Wire<'j>, job: &'j Job<'j>, sum: &'j Sum) -> Self {
-        let whole_buffers = job.settings.options.buffers.sizing == Sizing::Drs1;
+impl<'t> Inlet<'t> {
+    pub(super) fn new(wire: Wire<'t>, task: &'t ReceiveTask<'t>, sum: &'t Sum) -> Self {
+        let whole_buffers = task.settings.options.buffers.sizing == Sizing::Drs1;
         if whole_buffers
             && let Ok(size) = sockopt::buffer_size(wire.stream().as_fd(), Buffer::Receive)
         {
@@ -63,9 +62,9 @@ impl<'j> Inlet<'j> {
                 start: 0,
                 end: 0,
             },
+            method: pick(task, &wire, sum),
             wire,
-            job,
-            method: pick(job, sum),
+            task,
             buffer: PageBuffer::new(STEP),
             whole_buffers,
             tap: sum.tap(),
@@ -111,7 +110,7 @@ impl<'j> Inlet<'j> {
         let end = offset.saturating_add(n as u64);
         // What another connection has not stored yet cannot be compared either.
         let stored = self.wire.transfer().control().has_stored(offset, end);
-        let Some(view) = self.job.sink.stored().filter(|_| stored) else {
+        let Some(view) = self.task.sink.stored().filter(|_| stored) else {
             return Ok(Err(BlockError::Uncomparable(offset)));
         };
         let mut before = vec![0; n];
@@ -130,9 +129,9 @@ impl<'j> Inlet<'j> {
 
     /// Where in the sink a wire offset is.
     fn at(&self, offset: u64) -> Result<u64, DataError> {
-        offset.checked_add(self.job.plan.origin).ok_or_else(|| {
+        offset.checked_add(self.task.plan.origin).ok_or_else(|| {
             let too_large = io::ErrorKind::FileTooLarge;
-            DataError::write(&**self.job.sink, too_large.into())
+            DataError::write(&**self.task.sink, too_large.into())
         })
     }
 
@@ -161,7 +160,7 @@ impl<'j> Inlet<'j> {
         let n = self.wire.recv(&mut self.buffer.as_mut()[..len])?;
         if n > 0 {
             let bytes = &self.buffer.as_ref()[..n];
-            let (sink, tap) = (&**self.job.sink, &mut self.tap);
+            let (sink, tap) = (&**self.task.sink, &mut self.tap);
             self.wire
                 .store(|| {
                     tap.pass(offset, bytes);
@@ -183,7 +182,7 @@ impl<'j> Inlet<'j> {
         if n == 0 {
             return Ok(0);
         }
-        let sink = &**self.job.sink;
+        let sink = &**self.task.sink;
         let buffer = &mut self.buffer;
         let emptied = self.wire.store(|| {
             sink.begin()?;
@@ -204,12 +203,14 @@ impl Drop for Inlet<'_> {
     }
 }
 
-/// The method for this job. Splicing costs less processor time than copying into every kind of
+/// The method for this task. Splicing costs less processor time than copying into every kind of
 /// target (`examples/pump.rs` measures it); to `/dev/null` it is twice as fast.
-fn pick(job: &Job<'_>, sum: &Sum) -> Method {
-    let wanted = matches!(job.settings.options.io, IoMethod::Auto | IoMethod::Splice)
-        && job.settings.options.buffers.sizing != Sizing::Drs1;
-    if !wanted || sum.needs_bytes() || !job.sink.seekable() || job.sink.fd().is_none() {
+fn pick(task: &ReceiveTask<'_>, wire: &Wire<'_>, sum: &Sum) -> Method {
+    let wanted = matches!(task.settings.options.io, IoMethod::Auto | IoMethod::Splice)
+        && task.settings.options.buffers.sizing != Sizing::Drs1;
+    let kernel = wire.stream().transport().kernel().is_ok();
+    if !wanted || !kernel || sum.needs_bytes() || !task.sink.seekable() || task.sink.fd().is_none()
+    {
         return Method::Copy;
     }
     Pipe::new().map_or_else(
@@ -295,8 +296,8 @@ fn read_exactly(source: &dyn Source, at: u64, buf: &mut [u8]) -> io::Result<()> 
 }
 
 /// Stored bytes in one run, reported in large pieces to keep the shared range set quiet.
-struct StoredRun<'j> {
-    transfer: &'j Transfer,
+struct StoredRun<'t> {
+    transfer: &'t Transfer,
     start: u64,
     end: u64,
 }

@@ -50,7 +50,7 @@ pub fn run(
     settings: &Settings,
     control: &Arc<Control>,
 ) -> Result<Report, DataError> {
-    let transfer = Transfer::new(settings, control)?;
+    let transfer = Transfer::new(Role::Receiver, settings, control)?;
     let result = transfer.check().and_then(|()| {
         let most = plan.limit;
         let receive = || match settings.type_ {
@@ -72,15 +72,15 @@ fn receive(
     settings: &Settings,
     transfer: &Transfer,
 ) -> Result<Option<String>, DataError> {
-    let job = Job {
+    let task = ReceiveTask {
         sink,
         plan,
         settings,
         transfer,
     };
     match settings.mode {
-        Mode::Stream => stream_mode::receive(channel, &job),
-        Mode::Extended => extended::receive(channel, &job),
+        Mode::Stream => stream_mode::receive(channel, &task),
+        Mode::Extended => extended::receive(channel, &task),
     }
 }
 
@@ -107,15 +107,15 @@ fn receive_text(
 }
 
 /// A transfer that is ready to start.
-struct Job<'t> {
+struct ReceiveTask<'t> {
     sink: &'t Arc<dyn Sink>,
     plan: &'t RecvPlan,
     settings: &'t Settings,
     transfer: &'t Transfer,
 }
 
-impl Job<'_> {
-    /// How this job's bytes are summed: those that need their order by a follower, unless they
+impl ReceiveTask<'_> {
+    /// How this task's bytes are summed: those that need their order by a follower, unless they
     /// are few and come in one stream.
     fn sum(&self, many_streams: bool) -> Sum {
         let ordered = self.settings.sum.is_some_and(|a| !a.combines());

@@ -3,7 +3,7 @@
 use proto::eblock::{BlockError, BlockEvent, Decoder, HEADER_LEN};
 use proto::ranges::RangeSet;
 
-use super::Job;
+use super::ReceiveTask;
 use super::gathering::Gathering;
 use super::inlet::Inlet;
 use crate::error::DataError;
@@ -27,23 +27,23 @@ pub(super) enum End {
 }
 
 /// Reads one connection.
-pub(super) struct Reader<'j> {
-    inlet: Inlet<'j>,
-    job: &'j Job<'j>,
-    gathering: &'j Gathering,
+pub(super) struct Reader<'t> {
+    inlet: Inlet<'t>,
+    task: &'t ReceiveTask<'t>,
+    gathering: &'t Gathering,
     decoder: Decoder,
     header: [u8; HEADER_LEN],
     /// A header of this transfer was accepted on this connection.
     carried: bool,
-    /// What of the block under way had been announced before.
+    /// Part of the block under way that had been announced before.
     again: RangeSet,
 }
 
-impl<'j> Reader<'j> {
-    pub(super) fn new(wire: Wire<'j>, job: &'j Job<'j>, gathering: &'j Gathering) -> Self {
+impl<'t> Reader<'t> {
+    pub(super) fn new(wire: Wire<'t>, task: &'t ReceiveTask<'t>, gathering: &'t Gathering) -> Self {
         Self {
-            inlet: Inlet::new(wire, job, &gathering.sum),
-            job,
+            inlet: Inlet::new(wire, task, &gathering.sum),
+            task,
             gathering,
             decoder: Decoder::new(),
             header: [0; HEADER_LEN],
@@ -56,12 +56,23 @@ impl<'j> Reader<'j> {
     /// has carried nothing (a port scan, a wrong peer) is its own: the transfer goes on.
     pub(super) fn run(mut self) -> Result<End, DataError> {
         match self.read() {
-            Err(error @ (DataError::Wire { .. } | DataError::Block { .. })) if !self.carried => {
+            Err(error) if !self.carried => Self::without_a_part(error, self.gathering),
+            result => result,
+        }
+    }
+
+    /// How a connection ends that failed before it carried anything.
+    pub(super) fn without_a_part(
+        error: DataError,
+        gathering: &Gathering,
+    ) -> Result<End, DataError> {
+        match error {
+            DataError::Wire { .. } | DataError::Block { .. } => {
                 tracing::warn!(%error, "data connection dropped");
-                self.gathering.note_bad(error);
+                gathering.note_bad(error);
                 Ok(End::Vanished)
             }
-            result => result,
+            error => Err(error),
         }
     }
 
@@ -142,7 +153,7 @@ impl<'j> Reader<'j> {
         let event = self.decode(&bytes)?;
         if self.decoder.payload_is_data() {
             let (offset, count) = (self.decoder.payload_offset(), self.decoder.payload_left());
-            self.job.check_limit(offset, count)?;
+            self.task.check_limit(offset, count)?;
             self.again = self.gathering.announce_block(offset, offset + count)?;
         }
         if self.decoder.payload_left() == 0 {
@@ -159,13 +170,13 @@ impl<'j> Reader<'j> {
             BlockEvent::Eod { close } => {
                 self.inlet.report();
                 self.gathering.on_eod().map_err(|e| self.bad(e))?;
-                self.job.transfer.clock().touch();
+                self.task.transfer.clock().touch();
                 Ok(Some(End::Eod { close }))
             }
             BlockEvent::Eof { streams } => {
                 let first = self.gathering.on_eof(streams).map_err(|e| self.bad(e))?;
                 if first {
-                    self.job.transfer.clock().touch();
+                    self.task.transfer.clock().touch();
                 }
                 Ok(None)
             }

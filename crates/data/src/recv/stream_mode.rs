@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
 
-use super::Job;
+use super::ReceiveTask;
 use super::inlet::Inlet;
 use super::waiting::{Candidate, Seen, Verdict, Waiting};
 use crate::budget::Permit;
@@ -20,18 +20,21 @@ use crate::wire::Wire;
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Receives until the peer's FIN, in the caller's thread.
-pub(super) fn receive(channel: &mut Channel, job: &Job<'_>) -> Result<Option<String>, DataError> {
+pub(super) fn receive(
+    channel: &mut Channel,
+    task: &ReceiveTask<'_>,
+) -> Result<Option<String>, DataError> {
     let permit = channel.permit()?;
-    let sum = job.sum(false);
+    let sum = task.sum(false);
     let budget = channel.budget().cloned();
     let stream = match channel.spend() {
         passive @ Endpoint::Passive { .. } => {
-            first_sender(&passive, &mut Waiting::new(job, budget, 1), job, permit)?
+            first_sender(&passive, &mut Waiting::new(task, budget, 1), task, permit)?
         }
-        other => open_one(&other, job.transfer, job.settings, permit)?,
+        other => open_one(&other, task.transfer, task.settings, permit)?,
     };
-    let go_on = || job.transfer.check().is_ok();
-    sum.beside(go_on, || drain(stream, job, &sum))?;
+    let go_on = || task.transfer.check().is_ok();
+    sum.beside(go_on, || drain(stream, task, &sum))?;
     Ok(sum.digest())
 }
 
@@ -40,10 +43,10 @@ pub(super) fn receive(channel: &mut Channel, job: &Job<'_>) -> Result<Option<Str
 fn first_sender(
     endpoint: &Endpoint,
     waiting: &mut Waiting<'_>,
-    job: &Job<'_>,
+    task: &ReceiveTask<'_>,
     permit: Permit,
 ) -> Result<Arc<Stream>, DataError> {
-    let transfer = job.transfer;
+    let transfer = task.transfer;
     let mut ended_since = None;
     loop {
         transfer.check()?;
@@ -52,7 +55,7 @@ fn first_sender(
             let since = *ended_since.get_or_insert_with(Instant::now);
             GRACE.saturating_sub(since.elapsed())
         } else {
-            let patience = job.settings.connect;
+            let patience = task.settings.connect;
             patience.saturating_sub(transfer.begin().elapsed())
         };
         let alone = waiting.is_empty();
@@ -91,11 +94,13 @@ fn judge(candidate: &Candidate, seen: Seen<'_>) -> Verdict {
 }
 
 /// Stores what the connection brings.
-fn drain(stream: Arc<Stream>, job: &Job<'_>, sum: &Sum) -> Result<(), DataError> {
-    let mut inlet = Inlet::new(Wire::new(job.transfer, stream), job, sum);
-    let mut offset = job.plan.stream_start;
+fn drain(stream: Arc<Stream>, task: &ReceiveTask<'_>, sum: &Sum) -> Result<(), DataError> {
+    let mut wire = Wire::new(task.transfer, stream);
+    wire.handshake()?;
+    let mut inlet = Inlet::new(wire, task, sum);
+    let mut offset = task.plan.stream_start;
     loop {
-        let room = job
+        let room = task
             .plan
             .limit
             .map_or(u64::MAX, |limit| limit.saturating_sub(offset));
@@ -104,7 +109,7 @@ fn drain(stream: Arc<Stream>, job: &Job<'_>, sum: &Sum) -> Result<(), DataError>
         } else {
             // The limit is reached: the FIN must come now.
             let beyond = inlet.skip(1)?;
-            job.check_limit(offset, beyond)?;
+            task.check_limit(offset, beyond)?;
             beyond
         };
         if n == 0 {

@@ -12,13 +12,13 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::net::{RecvFlags, recv};
 use socket2::Socket;
 
-use super::Job;
+use super::ReceiveTask;
 use crate::budget::{Permit, StreamBudget};
 use crate::channel::Endpoint;
 use crate::connect::{Accepted, Strangers, accept};
 use crate::error::DataError;
-use crate::os::hangup::has_hung_up;
 use crate::os::sockopt;
+use crate::os::wake::has_hung_up;
 use crate::stream::Stream;
 
 /// Connections of one transfer that may wait at a time: twice as many as any sender opens, so that
@@ -34,8 +34,8 @@ const OWN: usize = 16;
 const AT_ONCE: usize = 128;
 
 /// The connections of one transfer that wait.
-pub(super) struct Waiting<'j> {
-    job: &'j Job<'j>,
+pub(super) struct Waiting<'t> {
+    task: &'t ReceiveTask<'t>,
     budget: Option<StreamBudget>,
     /// Bytes that are looked at, at most a header's.
     need: usize,
@@ -48,7 +48,8 @@ pub(super) struct Waiting<'j> {
     full: bool,
 }
 
-/// A connection that waits.
+/// A connection that waits. Its handshake, if it is to have one, is for the thread that will read it: what
+/// is looked at here are bytes as they came.
 pub(super) struct Candidate {
     socket: Socket,
     peer: SocketAddr,
@@ -81,11 +82,15 @@ pub(super) enum Verdict {
     Dropped(DataError),
 }
 
-impl<'j> Waiting<'j> {
+impl<'t> Waiting<'t> {
     /// For connections of which `need` bytes, 1 to [`HEADER_LEN`], are looked at.
-    pub(super) fn new(job: &'j Job<'j>, budget: Option<StreamBudget>, need: usize) -> Self {
+    pub(super) fn new(
+        task: &'t ReceiveTask<'t>,
+        budget: Option<StreamBudget>,
+        need: usize,
+    ) -> Self {
         Self {
-            job,
+            task,
             budget,
             need,
             candidates: VecDeque::new(),
@@ -98,7 +103,7 @@ impl<'j> Waiting<'j> {
 
     /// Why nobody came in time: the first connection that broke, or nobody did come.
     pub(super) fn no_peer(&mut self) -> DataError {
-        let seconds = self.job.settings.connect.as_secs();
+        let seconds = self.task.settings.connect.as_secs();
         self.broken
             .take()
             .unwrap_or_else(|| self.strangers.no_peer(seconds))
@@ -124,7 +129,7 @@ impl<'j> Waiting<'j> {
         else {
             return Ok(());
         };
-        let (transfer, settings) = (self.job.transfer, self.job.settings);
+        let (transfer, settings) = (self.task.transfer, self.task.settings);
         for _ in 0..AT_ONCE {
             self.full = self.candidates.len() >= MOST && self.candidates.iter().all(|c| c.chosen);
             if self.full {
@@ -224,7 +229,7 @@ impl<'j> Waiting<'j> {
     /// Takes the one that was chosen and waits for longest. `None`, too, when it broke meanwhile.
     pub(super) fn take_chosen(&mut self) -> Option<Stream> {
         let at = self.candidates.iter().position(|c| c.chosen)?;
-        self.candidates.remove(at)?.into_stream(self.job)
+        self.candidates.remove(at)?.into_stream(self.task)
     }
 
     /// Whether one has ended in order without a byte.
@@ -234,7 +239,7 @@ impl<'j> Waiting<'j> {
 
     /// Takes the one that has ended.
     pub(super) fn take_ended(&mut self) -> Option<Stream> {
-        self.ended.take()?.into_stream(self.job)
+        self.ended.take()?.into_stream(self.task)
     }
 
     /// Adds the descriptors that end a wait when there is something to do.
@@ -289,10 +294,10 @@ impl Candidate {
         }
     }
 
-    fn into_stream(self, job: &Job<'_>) -> Option<Stream> {
+    fn into_stream(self, task: &ReceiveTask<'_>) -> Option<Stream> {
         let Self { socket, peer, .. } = self;
         let made = sockopt::set_receive_low_water(socket.as_fd(), 1)
-            .and_then(|()| Stream::new(socket, peer, job.settings));
+            .and_then(|()| Stream::new(socket, peer, task.settings));
         made.inspect_err(|error| tracing::warn!(%peer, %error, "data connection dropped"))
             .ok()
     }

@@ -36,7 +36,7 @@ pub fn run<E: From<DataError>>(
     (control, dialer): (&Arc<Control>, &Dialer),
     send: impl FnOnce(&mut dyn Read) -> Result<(), E>,
 ) -> Result<Report, E> {
-    let transfer = Transfer::new(settings, control)?;
+    let transfer = Transfer::new(Role::Sender, settings, control)?;
     let sum = Sum::one_stream(settings.sum);
     let failure = Mutex::new(None);
     dialer.join(Duty {
@@ -61,7 +61,7 @@ pub fn run<E: From<DataError>>(
         }
         transfer.check()
     });
-    transfer.add_stats(&dialer.leave());
+    transfer.add_stream(&dialer.leave());
     transfer.on_leave(0);
     let result = sent.map(|()| sum.digest());
     let failure = locked(&failure).take();
@@ -164,7 +164,7 @@ mod tests {
             Ok(())
         });
         let report = report.unwrap();
-        assert_eq!((came.as_slice(), report.bytes), (&b"world"[..], 5));
+        assert_eq!((came.as_slice(), report.evidence.bytes), (&b"world"[..], 5));
         let md5_of_world = "7d793037a0760186574b0282f2f435e7";
         assert_eq!(report.digest.as_deref(), Some(md5_of_world));
     }

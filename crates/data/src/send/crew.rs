@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use proto::eblock::Header;
 
-use super::Job;
+use super::SendTask;
 use super::outlet::Outlet;
 use crate::budget::Permit;
 use crate::channel::Channel;
@@ -19,10 +19,10 @@ use crate::os::wake::Wake;
 use crate::stream::Stream;
 use crate::wire::Wire;
 
-/// What the lanes of a transfer work with.
+/// Equipment of a transfer's lanes.
 pub(super) struct Crew<'c> {
     channel: &'c Channel,
-    job: &'c Job<'c>,
+    task: &'c SendTask<'c>,
     /// Rung when everything was handed out: a connection that is not there yet is not needed.
     over: Wake,
 }
@@ -38,15 +38,19 @@ pub(super) enum Post<'c> {
 }
 
 impl<'c> Crew<'c> {
-    pub(super) fn new(channel: &'c Channel, job: &'c Job<'c>) -> Result<Self, DataError> {
+    pub(super) fn new(channel: &'c Channel, task: &'c SendTask<'c>) -> Result<Self, DataError> {
         let over = Wake::new().map_err(|e| DataError::setup("an event descriptor", e))?;
-        Ok(Self { channel, job, over })
+        Ok(Self {
+            channel,
+            task,
+            over,
+        })
     }
 
     /// Runs `first` and whatever lanes are asked for later, until all have ended. One lane that stays
     /// alone needs no thread of its own.
     pub(super) fn run(&self, mut first: Vec<Post<'c>>) -> Result<(), DataError> {
-        let alone = first.len() <= 1 && self.lanes().aimed() <= 1 && !self.job.adapts();
+        let alone = first.len() <= 1 && self.lanes().aimed() <= 1 && !self.task.adapts();
         if alone {
             return first.pop().map_or(Ok(()), |lane| self.work(lane));
         }
@@ -59,17 +63,17 @@ impl<'c> Crew<'c> {
             };
             for lane in first {
                 if let Err(error) = threads.start(lane) {
-                    self.job.transfer.fail(error);
+                    self.task.transfer.fail(error);
                 }
             }
             threads.supervise();
             threads.await_all();
         });
-        self.job.transfer.check()
+        self.task.transfer.check()
     }
 
     fn lanes(&self) -> &'c Lanes {
-        self.job.transfer.lanes()
+        self.task.transfer.lanes()
     }
 
     /// One lane, from its connection to its end mark.
@@ -81,7 +85,7 @@ impl<'c> Crew<'c> {
                 None => return Ok(()),
             },
             Post::Wanted(ticket, to, permit) => {
-                let settings = self.job.settings;
+                let settings = self.task.settings;
                 let until = Instant::now() + settings.connect;
                 let attempt = self.channel.dial(settings, to, until, permit);
                 match self.arrive(ticket, attempt)? {
@@ -90,7 +94,7 @@ impl<'c> Crew<'c> {
                 }
             }
         };
-        self.send(seat, Wire::new(self.job.transfer, stream))
+        self.send(seat, Wire::new(self.task.transfer, stream))
     }
 
     /// Waits for a connection; `None` if it is not needed any more, or refused. A lane that cannot
@@ -100,8 +104,8 @@ impl<'c> Crew<'c> {
         ticket: Ticket<'c>,
         attempt: Result<Attempt, DataError>,
     ) -> Result<Option<(Seat<'c>, Arc<Stream>)>, DataError> {
-        let job = self.job;
-        let settled = attempt.and_then(|a| a.settle(job.transfer, job.settings, &self.over));
+        let task = self.task;
+        let settled = attempt.and_then(|a| a.settle(task.transfer, task.settings, &self.over));
         match settled {
             Ok(Some(stream)) => {
                 let stream = Arc::new(stream);
@@ -120,12 +124,12 @@ impl<'c> Crew<'c> {
     /// No connection for this ticket; whoever asked for it hears that.
     fn refuse(&self, ticket: Ticket<'c>) {
         ticket.refuse();
-        self.job.transfer.control().board().ring();
+        self.task.transfer.control().board().ring();
     }
 
     /// Sends blocks for as long as there are some and the lane is wanted, and ends the lane.
     fn send(&self, mut seat: Seat<'c>, wire: Wire<'c>) -> Result<(), DataError> {
-        let mut outlet = Outlet::new(wire, self.job);
+        let mut outlet = Outlet::new(wire, self.task)?;
         while !outlet.send_supply(true, seat.surplus())? {
             if seat.retire() {
                 outlet
@@ -135,10 +139,10 @@ impl<'c> Crew<'c> {
             }
         }
         if let Some(streams) = self.lanes().close() {
-            self.job.transfer.note_streams(streams);
+            self.task.transfer.note_streams(streams);
         }
         self.over.ring();
-        let close = self.job.settings.close_after;
+        let close = self.task.settings.close_after;
         let end = match seat.end() {
             Some(eods) => Header::eof(eods, close),
             None => Header::eod(close),
@@ -165,7 +169,7 @@ impl<'scope, 'c: 'scope> Threads<'scope, '_, 'c> {
         let thread = std::thread::Builder::new()
             .name(format!("send-{}", self.started))
             .spawn_scoped(self.scope, move || {
-                let transfer = crew.job.transfer;
+                let transfer = crew.task.transfer;
                 crew.work(lane).unwrap_or_else(|error| transfer.fail(error));
             })
             .map_err(|e| DataError::setup("a stream thread", e))?;
@@ -178,7 +182,7 @@ impl<'scope, 'c: 'scope> Threads<'scope, '_, 'c> {
     fn supervise(&mut self) {
         let lanes = self.crew.lanes();
         while let Some(tickets) = lanes.next_openings() {
-            if self.crew.job.transfer.check().is_err() {
+            if self.crew.task.transfer.check().is_err() {
                 lanes.close();
                 continue;
             }
@@ -202,7 +206,7 @@ impl<'scope, 'c: 'scope> Threads<'scope, '_, 'c> {
         if let Err(error) = self.start(Post::Wanted(ticket, to, permit)) {
             tracing::warn!(%error, "stream not added");
             crew.lanes().make_do();
-            crew.job.transfer.control().board().ring();
+            crew.task.transfer.control().board().ring();
         }
     }
 
@@ -219,7 +223,7 @@ impl<'scope, 'c: 'scope> Threads<'scope, '_, 'c> {
         for thread in self.running.drain(..) {
             // One that panicked has said so; its transfer is not whole.
             if thread.join().is_err() {
-                self.crew.job.transfer.fail(DataError::Aborted);
+                self.crew.task.transfer.fail(DataError::Aborted);
             }
         }
     }

@@ -2,9 +2,8 @@
 
 pub mod body;
 mod crew;
-mod extended;
+mod modes;
 mod outlet;
-mod stream_mode;
 mod zerocopy;
 
 use std::sync::Arc;
@@ -23,7 +22,7 @@ use crate::store::Source;
 use crate::sum::{Sum, WORTH_A_FOLLOWER};
 use crate::transfer::Transfer;
 
-/// What to send.
+/// Plan of what to send.
 #[derive(Debug, Clone)]
 pub struct SendPlan {
     /// File ranges to send, ascending; ignored for sequential sources (pipes), which are sent to
@@ -47,19 +46,19 @@ pub fn run(
     settings: &Settings,
     control: &Arc<Control>,
 ) -> Result<Report, DataError> {
-    let transfer = Transfer::new(settings, control)?;
+    let transfer = Transfer::new(Role::Sender, settings, control)?;
     let result = transfer
         .check()
-        .and_then(|()| Job::new(source, plan, settings, &transfer))
-        .and_then(|job| {
+        .and_then(|()| SendTask::new(source, plan, settings, &transfer))
+        .and_then(|task| {
             sizing::beside(
                 &transfer,
                 settings,
                 Role::Sender,
-                job.bytes,
+                task.bytes,
                 || match settings.mode {
-                    Mode::Stream => stream_mode::send(channel, job),
-                    Mode::Extended => extended::send(channel, job),
+                    Mode::Stream => modes::stream(channel, task),
+                    Mode::Extended => modes::extended(channel, task),
                 },
             )
         });
@@ -67,7 +66,7 @@ pub fn run(
 }
 
 /// A transfer that is ready to start.
-struct Job<'t> {
+struct SendTask<'t> {
     source: Arc<dyn Source>,
     supply: Supply,
     /// All that is to be sent, if that is known.
@@ -79,7 +78,7 @@ struct Job<'t> {
     transfer: &'t Transfer,
 }
 
-impl<'t> Job<'t> {
+impl<'t> SendTask<'t> {
     fn new(
         source: &Arc<dyn Source>,
         plan: &SendPlan,
@@ -95,7 +94,7 @@ impl<'t> Job<'t> {
             });
         }
         let size = source.len().map_err(|e| DataError::read(&**source, e))?;
-        let job = |source, supply: Supply, origin, sum| Self {
+        let task = |source, supply: Supply, origin, sum| Self {
             source,
             bytes: matches!(supply, Supply::Ranges { .. }).then(|| plan.ranges.bytes()),
             supply,
@@ -108,7 +107,7 @@ impl<'t> Job<'t> {
             let start = first.map_or(0, |r| r.start);
             let end = size.map_or(u64::MAX, |_| plan.ranges.end().max(start));
             let text = AsciiSource::new(Arc::clone(source), start, end);
-            return Ok(job(Arc::new(text), Supply::in_order(), 0, Sum::Off));
+            return Ok(task(Arc::new(text), Supply::in_order(), 0, Sum::Off));
         }
         let supply = match size {
             Some(_) => Supply::ranges(&plan.ranges),
@@ -122,7 +121,20 @@ impl<'t> Job<'t> {
         let view = (ordered && many).then(|| Arc::clone(source));
         let sum = Sum::read_back(settings.sum, view, plan.origin);
         let origin = if size.is_some() { plan.origin } else { 0 };
-        Ok(job(Arc::clone(source), supply, origin, sum))
+        Ok(task(Arc::clone(source), supply, origin, sum))
+    }
+
+    /// Connections to open first, for each target.
+    fn first_streams(&self) -> usize {
+        let settings = self.settings;
+        let known = settings.prior.streams_for(self.bytes);
+        match known.and_then(|streams| usize::try_from(streams).ok()) {
+            Some(streams) if self.adapts() => streams
+                .min(settings.most_streams)
+                .max(settings.least_streams),
+            _ => settings.streams,
+        }
+        .max(1)
     }
 
     /// Whether the number of its lanes may change.

@@ -8,13 +8,12 @@ use proto::eblock::Header;
 use proto::ranges::ByteRange;
 use rustix::pipe::SpliceFlags;
 
-use super::Job;
+use super::SendTask;
 use super::zerocopy::Ring;
-use crate::buffer::PageBuffer;
+use crate::buffer::{PageBuffer, Pipe};
 use crate::cursor::Supply;
 use crate::error::DataError;
 use crate::options::IoMethod;
-use crate::pipe::Pipe;
 use crate::store::Source;
 use crate::sum::Tap;
 use crate::transfer::STEP;
@@ -32,33 +31,35 @@ enum Method {
     Zerocopy(Ring),
 }
 
-/// A stream that sends parts of a job.
-pub(super) struct Outlet<'j> {
-    wire: Wire<'j>,
-    job: &'j Job<'j>,
+/// A stream that sends parts of a task.
+pub(super) struct Outlet<'t> {
+    wire: Wire<'t>,
+    task: &'t SendTask<'t>,
     method: Method,
-    tap: Tap<'j>,
+    tap: Tap<'t>,
     /// The blocks have become smaller: what is left is little.
     at_last: bool,
 }
 
-impl<'j> Outlet<'j> {
-    pub(super) fn new(wire: Wire<'j>, job: &'j Job<'j>) -> Self {
-        let method = pick(job, &wire);
-        Self {
+impl<'t> Outlet<'t> {
+    /// In the thread that serves the connection, whose handshake comes first.
+    pub(super) fn new(mut wire: Wire<'t>, task: &'t SendTask<'t>) -> Result<Self, DataError> {
+        wire.handshake()?;
+        let method = pick(task, &wire);
+        Ok(Self {
             wire,
-            job,
+            task,
             method,
-            tap: job.sum.tap(),
+            tap: task.sum.tap(),
             at_last: false,
-        }
+        })
     }
 
-    pub(super) fn wire(&mut self) -> &mut Wire<'j> {
+    pub(super) fn wire(&mut self) -> &mut Wire<'t> {
         &mut self.wire
     }
 
-    /// Sends what the job's supply has for this stream, until all was handed out (true) or `leave`
+    /// Sends what the task's supply has for this stream, until all was handed out (true) or `leave`
     /// is set (false); with `framed`, as MODE E blocks.
     pub(super) fn send_supply(
         &mut self,
@@ -75,11 +76,11 @@ impl<'j> Outlet<'j> {
 
     /// Sends the next block; false when all was handed out.
     fn send_block(&mut self, framed: bool) -> Result<bool, DataError> {
-        let Supply::Ranges { left, .. } = &self.job.supply else {
+        let Supply::Ranges { left, .. } = &self.task.supply else {
             return self.send_next(framed);
         };
-        let block = self.job.settings.options.block as u64;
-        let lanes = self.job.transfer.lanes().aimed();
+        let block = self.task.settings.options.block as u64;
+        let lanes = self.task.transfer.lanes().aimed();
         let Some(part) = Supply::next(left, block, lanes) else {
             return Ok(false);
         };
@@ -101,7 +102,7 @@ impl<'j> Outlet<'j> {
 
     /// Sends one part of a source that can be read anywhere.
     fn send_part(&mut self, part: ByteRange, framed: bool) -> Result<(), DataError> {
-        let wire_offset = part.start - self.job.origin;
+        let wire_offset = part.start - self.task.origin;
         let header = Header::data(wire_offset, part.len()).encode();
         let mut header: &[u8] = if framed { &header } else { &[] };
         let mut at = part.start;
@@ -117,14 +118,14 @@ impl<'j> Outlet<'j> {
             self.wire.transfer().add_moved(sent as u64);
             at += sent as u64;
         }
-        self.tap.stored(wire_offset, part.end - self.job.origin);
+        self.tap.stored(wire_offset, part.end - self.task.origin);
         Ok(())
     }
 
     /// Moves up to `len` bytes at `at`; 0 when the source has ended there.
     fn send_step(&mut self, header: &[u8], at: u64, len: usize) -> Result<usize, DataError> {
-        let source = &*self.job.source;
-        let wire_offset = at - self.job.origin;
+        let source = &*self.task.source;
+        let wire_offset = at - self.task.origin;
         match &mut self.method {
             Method::Copy(buffer) => {
                 let buf = &mut buffer.as_mut()[..len];
@@ -161,7 +162,7 @@ impl<'j> Outlet<'j> {
     }
 
     fn send_from_file(&mut self, at: u64, len: usize) -> Result<usize, DataError> {
-        let Some(file) = self.job.source.fd() else {
+        let Some(file) = self.task.source.fd() else {
             return Err(self.wire.broke(io::ErrorKind::Unsupported.into()));
         };
         match &mut self.method {
@@ -172,7 +173,7 @@ impl<'j> Outlet<'j> {
 
     /// Reads and sends the next block of an in-order source; false at its end.
     fn send_next(&mut self, framed: bool) -> Result<bool, DataError> {
-        let Supply::InOrder(order) = &self.job.supply else {
+        let Supply::InOrder(order) = &self.task.supply else {
             return Ok(false);
         };
         let Method::Copy(buffer) = &mut self.method else {
@@ -182,14 +183,14 @@ impl<'j> Outlet<'j> {
             .wire
             .transfer()
             .step()
-            .min(self.job.settings.options.block.max(1));
+            .min(self.task.settings.options.block.max(1));
         let buf = &mut buffer.as_mut()[..len];
         let mut turn = Supply::turn(order);
         if turn.ended {
             return Ok(false);
         }
         let offset = turn.offset;
-        let source = &*self.job.source;
+        let source = &*self.task.source;
         let n = self
             .wire
             .store(|| source.read_at(offset, buf))
@@ -211,33 +212,34 @@ impl<'j> Outlet<'j> {
 
     /// The source gave nothing at `at`; another stream may have met its end further on.
     fn shrunk(&self, at: u64) -> DataError {
-        let at = match self.job.source.len() {
+        let at = match self.task.source.len() {
             Ok(Some(len)) => at.min(len),
             _ => at,
         };
-        let expected = match &self.job.supply {
+        let expected = match &self.task.supply {
             Supply::Ranges { end, .. } => *end,
             Supply::InOrder(_) => at,
         };
         DataError::Shrunk {
-            what: self.job.source.name(),
+            what: self.task.source.name(),
             at,
             expected,
         }
     }
 }
 
-/// The method for this job. sendfile spares the sender's processor the copy. Between two ends on
+/// The method for this task. sendfile spares the sender's processor the copy. Between two ends on
 /// one machine it is the receiver that pays for it: it has to copy out of pages that no cache
 /// holds any more, and storing them takes longer than both copies took before (figures in
 /// docs/benchmarks.md). MSG_ZEROCOPY loses on loopback, where the kernel copies after all.
-fn pick(job: &Job<'_>, wire: &Wire<'_>) -> Method {
+fn pick(task: &SendTask<'_>, wire: &Wire<'_>) -> Method {
     let copy = || Method::Copy(PageBuffer::new(STEP));
-    if matches!(job.supply, Supply::InOrder(_)) {
+    if matches!(task.supply, Supply::InOrder(_)) {
         return copy();
     }
-    let from_file = job.source.fd().is_some() && !job.sum.needs_bytes();
-    match job.settings.options.io {
+    let kernel = wire.stream().transport().kernel().is_ok();
+    let from_file = kernel && task.source.fd().is_some() && !task.sum.needs_bytes();
+    match task.settings.options.io {
         IoMethod::Auto if from_file && !wire.stream().is_local() => Method::Sendfile,
         IoMethod::Sendfile if from_file => Method::Sendfile,
         IoMethod::Splice if from_file => Pipe::new().map_or_else(
@@ -339,9 +341,11 @@ mod tests {
     use std::io::Read;
     use std::sync::Arc;
 
+    use tune::limiter::Role;
+
     use super::*;
     use crate::control::Control;
-    use crate::job::Settings;
+    use crate::settings::Settings;
     use crate::stream::Stream;
     use crate::transfer::Transfer;
 
@@ -353,7 +357,7 @@ mod tests {
         let socket = std::net::TcpStream::connect(to).unwrap().into();
         let stream = Arc::new(Stream::new(socket, to, &settings).unwrap());
         let (mut peer, _) = listener.accept().unwrap();
-        let transfer = Transfer::new(&settings, &Arc::new(Control::new())).unwrap();
+        let transfer = Transfer::new(Role::Sender, &settings, &Arc::new(Control::new())).unwrap();
         let pipe = Pipe::new().unwrap();
         let bytes: Vec<u8> = (0..150_000u32).map(|n| (n % 251) as u8).collect();
         rustix::io::write(pipe.input(), &bytes).unwrap();

@@ -49,7 +49,7 @@ struct Progress {
 
 impl Ring {
     pub(super) fn new(wire: &Wire<'_>) -> io::Result<Self> {
-        zerocopy::enable(wire.stream().as_fd())?;
+        zerocopy::enable(wire.stream().transport().kernel()?.as_fd())?;
         let slot = |_| Slot {
             buffer: PageBuffer::new(STEP),
             free_at: 0,
@@ -131,13 +131,10 @@ impl Progress {
         let sent = wire.when(PollFlags::OUT, |stream| {
             // Unread completions would keep the socket ready and make waiting spin.
             self.collect(stream)?;
-            match stream
-                .socket()
-                .send_with_flags(bytes, zerocopy::FLAG | libc::MSG_NOSIGNAL)
-            {
+            let socket = stream.transport().kernel()?;
+            match socket.send_with_flags(bytes, zerocopy::FLAG | libc::MSG_NOSIGNAL) {
                 // Too many completions outstanding (net.core.optmem_max): copy this one.
-                Err(e) if e.raw_os_error() == Some(libc::ENOBUFS) => stream
-                    .socket()
+                Err(e) if e.raw_os_error() == Some(libc::ENOBUFS) => socket
                     .send_with_flags(bytes, libc::MSG_NOSIGNAL)
                     .map(|n| (n, false)),
                 done => done.map(|n| (n, true)),
@@ -172,9 +169,11 @@ impl Progress {
 mod tests {
     use std::io::Read;
 
+    use tune::limiter::Role;
+
     use super::*;
     use crate::control::Control;
-    use crate::job::Settings;
+    use crate::settings::Settings;
     use crate::transfer::Transfer;
 
     #[test]
@@ -186,7 +185,7 @@ mod tests {
         let socket = std::net::TcpStream::connect(to).unwrap().into();
         let stream = Arc::new(Stream::new(socket, to, &settings).unwrap());
         let (mut peer, _) = listener.accept().unwrap();
-        let transfer = Transfer::new(&settings, &Arc::new(Control::new())).unwrap();
+        let transfer = Transfer::new(Role::Sender, &settings, &Arc::new(Control::new())).unwrap();
         let mut wire = Wire::new(&transfer, Arc::clone(&stream));
         let mut ring = Ring::new(&wire).unwrap();
         // The peer reads nothing, so that something stays under way.

@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use rustix::io::Errno;
 use tune::sizing::{Change, Decision};
 
-use super::board::Board;
+use crate::board::Board;
 use crate::os::sockopt::{self, Buffer};
 use crate::stream::Stream;
 

@@ -12,8 +12,8 @@ use tune::sizing::caps::Caps;
 use tune::sizing::{Change, Decision};
 
 use super::apply::{Reach, carry_out, undo};
-use super::board::Board;
 use super::policy::{Policy, Scene, Seen};
+use crate::board::Board;
 use crate::os::caps::caps;
 use crate::os::sockopt::{self, Buffer};
 use crate::stream::Stream;
@@ -27,6 +27,8 @@ pub(super) struct AutoPolicy {
     /// Another policy has pinned the send buffers of streams that join.
     unlocks: bool,
     remark: Option<String>,
+    /// A send buffer that is known to be right, bytes as reported.
+    known: Option<u64>,
 }
 
 /// One stream. Its connection may be closed, or go on in another transfer.
@@ -43,7 +45,14 @@ impl AutoPolicy {
             streams: BTreeMap::new(),
             unlocks: false,
             remark: None,
+            known: None,
         }
+    }
+
+    /// Streams whose send buffers are known to be right at this size, bytes as reported.
+    pub(super) fn knowing(mut self, buffer: Option<u64>) -> Self {
+        self.known = buffer;
+        self
     }
 
     /// For a sender whose buffers begin small and pinned because the peer was to size them.
@@ -78,7 +87,7 @@ impl Watched {
 impl Policy for AutoPolicy {
     fn on_look(&mut self, scene: &Scene<'_>) {
         self.forget(|id| !scene.has(id));
-        let (role, unlocks) = (self.role, self.unlocks);
+        let (role, unlocks, known) = (self.role, self.unlocks, self.known);
         let caps = *self.caps.get_or_insert_with(caps);
         for seen in &scene.seen {
             let watched = self.streams.entry(seen.look.stream).or_insert_with(|| {
@@ -86,7 +95,7 @@ impl Policy for AutoPolicy {
                     give_back(scene.board, seen, &caps);
                 }
                 Watched {
-                    auto: Auto::new(role, caps),
+                    auto: Auto::new(role, caps).knowing(known),
                     stream: Arc::downgrade(&seen.stream),
                 }
             });
@@ -152,6 +161,31 @@ mod tests {
             caps: Some(Caps::default()),
             ..AutoPolicy::new(Role::Receiver)
         }
+    }
+
+    #[test]
+    fn a_send_buffer_that_is_known_to_be_right_is_set_at_the_first_look() {
+        let caps = Caps {
+            send_autotuned: 40_000,
+            send_settable: 2 * MB,
+            ..Caps::default()
+        };
+        let (stream, _far) = connected(Sizing::Auto);
+        // What a host of today lets everybody set.
+        let size = 400_000;
+        let board = Board::default();
+        let mut policy = AutoPolicy {
+            caps: Some(caps),
+            ..AutoPolicy::new(Role::Sender)
+        }
+        .knowing(Some(size));
+        let look = Look {
+            send_buffer: 30_000,
+            ..Look::default()
+        };
+        policy.on_look(&scene(ms(1), &stream, look, &board));
+        let now = sockopt::buffer_size(stream.as_fd(), Buffer::Send).unwrap();
+        assert_eq!(now, size);
     }
 
     /// A window of 4 MB that comes in every 100 ms.

@@ -1,5 +1,10 @@
 //! `drs` at both ends, over the channel between them.
 
+mod dial;
+mod link;
+mod reception;
+mod wire;
+
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,12 +14,14 @@ use tune::limiter::{Limiter, Role};
 use tune::look::StreamId;
 use tune::sizing::drs::{Drs, Interval};
 use tune::sizing::{Bounds, Change, Decision};
+use units::show;
 
 use super::apply::{Reach, carry_out};
 use super::auto::AutoPolicy;
 use super::follow::Followed;
 use super::policy::{LOOK, News, Policy, Scene};
-use crate::drs::{Endpoint, Event, Link};
+use crate::drs::Endpoint;
+use link::{Event, Link};
 
 /// How long a sender stays with its first buffer while nobody tells it another: a few round trips
 /// of a very long path, for the channel and the first message.
@@ -44,8 +51,8 @@ impl DrsReceiver {
     fn reason(&self) -> String {
         match self.drs.round_trip() {
             Some(rtt) => format!(
-                "for what this stream brings in a round trip of {:.1} ms{}",
-                rtt.as_secs_f64() * 1000.0,
+                "for what this stream brings in a round trip of {}{}",
+                show::time(rtt),
                 if self.echoed { ", by echo" } else { "" }
             ),
             None => "for what this stream brings in a round trip that is not known yet".into(),
@@ -200,8 +207,8 @@ mod tests {
     use tune::look::Look;
 
     use super::*;
+    use crate::board::Board;
     use crate::os::sockopt::{self, Buffer};
-    use crate::sizing::board::Board;
     use crate::sizing::fixtures::{connected, scene};
 
     fn seconds(n: u64) -> Duration {

@@ -9,8 +9,8 @@ use tune::sizing::drs1::Drs1;
 use tune::sizing::{Bounds, Change, Decision};
 
 use super::apply::{Reach, carry_out};
-use super::board::Board;
 use super::policy::{LOOK, Policy, Scene};
+use crate::board::Board;
 
 /// The first drsFTP's receiving end (2003 paper, §4.1 and §4.2).
 #[derive(Default)]
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
     use crate::sizing::fixtures::{connected, scene};
 
-    /// What a sender is told of a stream that has this buffer from the start, bytes, while so many
+    /// Sizes that a sender is told of a stream that has this buffer from the start, bytes, while so many
     /// bytes arrive every round trip.
     fn told(pinned: bool, buffer: u64, arrive: u64) -> Vec<u64> {
         let (stream, _far) = connected(Sizing::Drs1);

@@ -7,9 +7,9 @@ use std::time::Duration;
 use proto::sizing::Sizing;
 use tune::look::Look;
 
-use super::board::Board;
 use super::policy::{Scene, Seen};
-use crate::job::Settings;
+use crate::board::Board;
+use crate::settings::Settings;
 use crate::stream::Stream;
 
 /// A stream under a policy, and its other end.

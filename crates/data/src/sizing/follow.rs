@@ -9,8 +9,8 @@ use tune::look::StreamId;
 use tune::sizing::{Bounds, Change, Decision};
 
 use super::apply::{Reach, carry_out};
-use super::board::Board;
 use super::policy::{LOOK, News, Policy, Scene};
+use crate::board::Board;
 use crate::stream::Stream;
 
 /// The size in force, and which streams have it.

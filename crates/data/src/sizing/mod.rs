@@ -3,17 +3,14 @@
 //! sets the options that this answers; with a DRS channel it also speaks there. With the same looks
 //! it asks `tune::streams::auto` about the streams that are sent over (`steering`).
 //!
-//! [`handshake`] is what has to be set before there is a stream to look at; `policy` is what the
+//! `crate::handshake` is what has to be set before there is a stream to look at; `policy` is what the
 //! thread drives, one file a policy.
 
 mod apply;
 mod auto;
-pub(crate) mod board;
 mod drs;
 mod drs1;
 mod follow;
-pub(crate) mod handshake;
-mod kernel;
 mod look;
 mod policy;
 mod steering;
@@ -30,8 +27,8 @@ use tune::limiter::Role;
 use tune::sizing::Bounds;
 
 use crate::error::DataError;
-use crate::job::Settings;
 use crate::os::wake::Wake;
+use crate::settings::Settings;
 use crate::transfer::Transfer;
 use policy::Policy;
 use steering::Steering;
@@ -106,7 +103,7 @@ fn watched<T>(
     })
 }
 
-/// What decides about this end's buffers.
+/// Policy that decides about this end's buffers.
 fn policy(settings: &Settings, role: Role) -> Box<dyn Policy> {
     let pinned = match role {
         Role::Sender => settings.options.buffers.send.is_some(),
@@ -115,9 +112,11 @@ fn policy(settings: &Settings, role: Role) -> Box<dyn Policy> {
     let endpoint = settings.drs.as_ref();
     // A pinned end still serves the other one: it tells sizes, and echoes.
     match (settings.options.buffers.sizing, role) {
-        (Sizing::Kernel, _) => Box::new(kernel::KernelPolicy),
-        (Sizing::Auto, _) if pinned => Box::new(kernel::KernelPolicy),
-        (Sizing::Auto, role) => Box::new(auto::AutoPolicy::new(role)),
+        (Sizing::Kernel, _) => Box::new(policy::KernelPolicy),
+        (Sizing::Auto, _) if pinned => Box::new(policy::KernelPolicy),
+        (Sizing::Auto, role) => {
+            Box::new(auto::AutoPolicy::new(role).knowing(settings.prior.buffer))
+        }
         (Sizing::Drs1, Role::Receiver) => Box::new(drs1::Drs1Receiver::new(pinned)),
         (Sizing::Drs1, Role::Sender) => Box::new(follow::Drs1Sender::new(pinned)),
         (Sizing::Drs, Role::Receiver) => {

@@ -1,4 +1,4 @@
-//! What a sizing policy is to the thread that drives it.
+//! A sizing policy as the thread that drives it sees it, and the one that leaves all to the kernel.
 
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::event::PollFlags;
 use tune::look::{Look, StreamId};
 
-use super::board::Board;
+use crate::board::Board;
 use crate::control::Control;
 use crate::stream::Stream;
 
@@ -43,7 +43,7 @@ impl Scene<'_> {
     }
 }
 
-/// What came from elsewhere than the streams.
+/// News from elsewhere than the streams.
 pub(super) struct News<'t> {
     /// Since the transfer began.
     pub(super) at: Duration,
@@ -72,7 +72,7 @@ pub(super) trait Policy: Send {
     /// When the next look is due, after the last.
     fn due(&self) -> Duration;
 
-    /// What else to wait for.
+    /// Further descriptors to wait for.
     fn watch(&self) -> Vec<(BorrowedFd<'_>, PollFlags)> {
         Vec::new()
     }
@@ -84,5 +84,17 @@ pub(super) trait Policy: Send {
     /// know.
     fn end(&mut self) -> Option<String> {
         None
+    }
+}
+
+/// Policy of the kernel's autotuning, and of buffers that were pinned: it decides nothing. Streams are looked
+/// at for what their memory costs, as under every other policy, so that the figures compare.
+pub(super) struct KernelPolicy;
+
+impl Policy for KernelPolicy {
+    fn on_look(&mut self, _scene: &Scene<'_>) {}
+
+    fn due(&self) -> Duration {
+        LOOK
     }
 }

@@ -7,14 +7,15 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use proto::command::Mode;
+use tune::Prior;
 use tune::look::{Look, StreamId};
 use tune::streams::auto::{self, Auto, Decision, Limits, Step, Verdict};
 
 use super::policy::{Scene, Seen};
-use crate::job::Settings;
 use crate::options::Congestion;
 use crate::os::congestion::{is_lasting, settable};
 use crate::os::sockopt;
+use crate::settings::Settings;
 use crate::stream::Stream;
 use crate::transfer::Transfer;
 
@@ -34,7 +35,7 @@ pub(super) struct Steering<'t> {
     moved: u64,
 }
 
-/// What a stream was given.
+/// Settings that a stream was given.
 struct Given {
     stream: Weak<Stream>,
     congestion: Option<String>,
@@ -91,7 +92,7 @@ impl<'t> Steering<'t> {
         let mut auto = self
             .auto
             .take()
-            .unwrap_or_else(|| Auto::new(limits(), streams));
+            .unwrap_or_else(|| Auto::from_prior(limits(), self.known(streams)));
         if lanes.take_refused() {
             auto.on_refused(count(lanes.staying() + lanes.opening()));
         }
@@ -101,6 +102,14 @@ impl<'t> Steering<'t> {
         scene.board.note_limiter(auto.limiter());
         self.auto = Some(auto);
         self.fit(&scene.seen);
+    }
+
+    /// The knowledge to begin with, with the streams that there are.
+    fn known(&self, streams: u32) -> Prior {
+        Prior {
+            streams: Some(streams),
+            ..self.settings.prior.clone()
+        }
     }
 
     /// A budget that is spent holds every transfer back that draws on it, however fast that is; one that
@@ -218,7 +227,7 @@ impl<'t> Steering<'t> {
     }
 }
 
-/// What may be changed about a transfer that begins with so many streams.
+/// Bounds on changes to a transfer that begins with so many streams.
 fn limits(settings: &Settings, streams: u32) -> Limits {
     let lanes = settings.adapt && settings.mode == Mode::Extended;
     let most = count(settings.most_streams).max(streams);
@@ -237,7 +246,7 @@ fn limits(settings: &Settings, streams: u32) -> Limits {
     }
 }
 
-/// What the peers of these streams have acknowledged of this transfer, bytes.
+/// Bytes of this transfer that the peers of these streams have acknowledged.
 fn acknowledged(seen: &[Seen]) -> u64 {
     let of = |s: &Seen| s.look.bytes.saturating_sub(s.stream.acknowledged_before());
     seen.iter().map(of).sum()

@@ -1,4 +1,4 @@
-//! What every store must do, whatever it is made of.
+//! Conformance of stores: rules for every one, whatever it is made of.
 
 use std::io;
 use std::sync::Arc;

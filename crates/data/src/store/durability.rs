@@ -185,7 +185,7 @@ impl Durability {
         failed.map_or(Ok(()), |number| Err(io::Error::from_raw_os_error(number)))
     }
 
-    /// What was written and not forced to disk since; empty where the policy forces nothing.
+    /// Ranges written and not forced to disk since; empty where the policy forces nothing.
     pub(super) fn unsynced(&self) -> RangeSet {
         locked(&self.unsynced).clone()
     }

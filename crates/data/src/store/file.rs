@@ -4,13 +4,14 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use proto::ranges::RangeSet;
 use rustix::fs::OFlags;
 
 use super::durability::{Durability, SyncPolicy};
 use super::{Sink, Source, refused};
+use crate::lock::locked;
 
 /// Position of a file that cannot be read or written at an offset: the next one that may come.
 #[derive(Debug, Default)]
@@ -19,7 +20,7 @@ struct Position(Mutex<u64>);
 impl Position {
     /// Locks the file for one step at `offset`.
     fn at(&self, offset: u64, name: &str) -> io::Result<MutexGuard<'_, u64>> {
-        let position = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let position = locked(&self.0);
         if *position == offset {
             return Ok(position);
         }

@@ -2,9 +2,10 @@
 
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use super::{Sink, Source};
+use crate::lock::locked;
 
 /// Bytes to send.
 #[derive(Debug, Clone)]
@@ -67,16 +68,12 @@ impl MemorySink {
 
     /// A copy of what came so far.
     pub fn bytes(&self) -> Vec<u8> {
-        self.locked().clone()
+        locked(&self.bytes).clone()
     }
 
     /// Takes what came so far out; the sink is empty afterwards.
     pub fn take(&self) -> Vec<u8> {
-        std::mem::take(&mut *self.locked())
-    }
-
-    fn locked(&self) -> MutexGuard<'_, Vec<u8>> {
-        self.bytes.lock().unwrap_or_else(PoisonError::into_inner)
+        std::mem::take(&mut *locked(&self.bytes))
     }
 }
 
@@ -91,7 +88,7 @@ impl Sink for MemorySink {
             .checked_add(buf.len())
             .filter(|end| *end <= self.limit)
             .ok_or(io::ErrorKind::FileTooLarge)?;
-        let mut bytes = self.locked();
+        let mut bytes = locked(&self.bytes);
         if bytes.len() < end {
             bytes.resize(end, 0);
         }
@@ -122,7 +119,7 @@ impl Source for Reread {
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
-        let bytes = self.0.locked();
+        let bytes = locked(&self.0.bytes);
         let from = usize::try_from(offset)
             .unwrap_or(usize::MAX)
             .min(bytes.len());
@@ -132,7 +129,7 @@ impl Source for Reread {
     }
 
     fn len(&self) -> io::Result<Option<u64>> {
-        Ok(Some(self.0.locked().len() as u64))
+        Ok(Some(locked(&self.0.bytes).len() as u64))
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {

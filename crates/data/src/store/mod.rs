@@ -1,4 +1,4 @@
-//! What is read and written: files, pipes, memory.
+//! Stores, which are read and written: files, pipes, memory.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -47,7 +47,7 @@ pub trait Sink: Send + Sync + std::fmt::Debug {
     fn fd(&self) -> Option<BorrowedFd<'_>>;
     /// Whether offsets may come in any order.
     fn seekable(&self) -> bool;
-    /// What was written, readable again: checksums that cannot be combined are then made while
+    /// The written bytes, readable again: checksums that cannot be combined are then made while
     /// blocks still arrive out of order. `None` if this sink cannot be read.
     fn reread(&self) -> Option<Arc<dyn Source>> {
         None

@@ -1,13 +1,13 @@
 //! Summing a store's gapless beginning while it grows.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 
 use proto::checksum::Algorithm;
 use proto::ranges::RangeSet;
 
 use crate::buffer::PageBuffer;
 use crate::digest::Digest;
-use crate::lock::locked;
+use crate::lock::{locked, notified};
 use crate::store::Source;
 
 /// Bytes read back at a time.
@@ -91,10 +91,7 @@ impl Follow {
             if state.ended {
                 return None;
             }
-            state = self
-                .grown
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
+            state = notified(&self.grown, state);
         }
     }
 

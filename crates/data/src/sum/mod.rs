@@ -10,12 +10,12 @@
 mod follow;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use proto::checksum::Algorithm;
 
 use crate::digest::{Digest, Piece, Run};
-use crate::lock::locked;
+use crate::lock::{locked, unlocked};
 use crate::store::Source;
 use follow::Follow;
 
@@ -95,12 +95,9 @@ impl Sum {
     pub(crate) fn digest(self) -> Option<String> {
         match self {
             Self::Off => None,
-            Self::Pieces(pieces) => pieces
-                .into_inner()
-                .unwrap_or_else(PoisonError::into_inner)
-                .finish(),
+            Self::Pieces(pieces) => unlocked(pieces).finish(),
             Self::InOrder(order) => {
-                let order = order.into_inner().unwrap_or_else(PoisonError::into_inner);
+                let order = unlocked(order);
                 order.next.map(|_| order.digest.finish())
             }
             Self::Follow(follow) => follow.digest(),

@@ -20,11 +20,12 @@ use proto::drs::Nonce;
 use proto::ranges::RangeSet;
 use proto::sizing::Buffers;
 use proto::sizing::Sizing;
+use units::splitmix;
 
 pub(crate) const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 pub(crate) const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 
-/// What takes longer hangs.
+/// Patience of the tests: whatever takes longer hangs.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// More than the buffers between two ends hold: a transfer lasts until the test lets it end.
@@ -74,13 +75,7 @@ pub(crate) fn connecting() -> (Arc<Endpoint>, TcpListener) {
 
 /// Bytes in which every block differs from every other.
 pub(crate) fn pattern(len: usize) -> Vec<u8> {
-    let mut state = 0x9e37_79b9_u32;
-    (0..len)
-        .map(|_| {
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            (state >> 24) as u8
-        })
-        .collect()
+    splitmix::bytes(1, len)
 }
 
 pub(crate) fn memory(bytes: Vec<u8>) -> Arc<dyn Source> {

@@ -50,7 +50,7 @@ fn the_smallest_size_does_not_stop_a_transfer() {
     assert!(running.drain() == bytes);
 }
 
-/// What costs a peer its channel, and nobody anything else.
+/// Offences that cost a peer its channel, and nobody anything else.
 fn offences(drs: &Endpoint) -> Vec<String> {
     vec![
         "SBUF 1.0 65536\r\n".repeat(5000),

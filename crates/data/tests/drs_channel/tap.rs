@@ -8,7 +8,7 @@ use data::drs::Endpoint;
 
 use crate::ends::HERE;
 
-/// What was said on one connection.
+/// Words said on one connection.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Dialogue {
     /// By the end that connected.
@@ -47,7 +47,7 @@ impl Tap {
         tap
     }
 
-    /// What was said so far, a connection each.
+    /// Words said so far, a connection each.
     pub(crate) fn dialogues(&self) -> Vec<Dialogue> {
         self.dialogues.lock().unwrap().clone()
     }

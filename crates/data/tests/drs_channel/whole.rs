@@ -83,8 +83,8 @@ fn transfer(
         let received = data::recv::run(&mut to, &target, &ANY, &receiving, &control());
         (sent.join().unwrap(), received)
     });
-    assert_eq!(sent.unwrap().bytes, LEN as u64);
-    assert_eq!(received.unwrap().bytes, LEN as u64);
+    assert_eq!(sent.unwrap().evidence.bytes, LEN as u64);
+    assert_eq!(received.unwrap().evidence.bytes, LEN as u64);
     assert!(sink.bytes() == bytes);
     assert!(begin.elapsed() < LONG);
 }

@@ -130,7 +130,7 @@ fn every_legal_way_to_end() {
         let (stored, outcome) = receive_all(&senders);
         let report = outcome.unwrap_or_else(|e| panic!("{way}: {e}"));
         assert_eq!(stored.bytes(), b"abcdef", "{way}");
-        assert_eq!(report.bytes, 6, "{way}");
+        assert_eq!(report.evidence.bytes, 6, "{way}");
     }
 }
 
@@ -157,7 +157,7 @@ fn headers_may_be_split_anywhere() {
 #[test]
 fn eof_of_none_ends_at_once() {
     let (_, outcome) = receive(ANY, |to| connect(to, &block(EOF, 0, b"")));
-    assert_eq!(outcome.unwrap().bytes, 0);
+    assert_eq!(outcome.unwrap().evidence.bytes, 0);
 }
 
 /// The second connection comes when the first one has ended. Whether that was in time.
@@ -206,6 +206,18 @@ fn strangers_do_no_harm() {
     assert_eq!(stored.bytes(), b"abc");
 }
 
+/// The connection ended before what it had begun.
+fn assert_truncated(outcome: &Outcome) {
+    let truncated = matches!(
+        outcome,
+        Err(DataError::Block {
+            source: BlockError::Truncated,
+            ..
+        })
+    );
+    assert!(truncated, "{outcome:?}");
+}
+
 /// No time-out ends a transfer: a test that ends shows that something else did.
 fn never_out_of_time() -> Settings {
     let hour = Duration::from_secs(3600);
@@ -227,16 +239,7 @@ fn a_break_after_data_fails_and_tells_what_is_safe() {
                 let short = &block(DATA, 100, &[7; 1000])[..517];
                 connect(address, &[&block(DATA, 0, b"abcdef"), short].concat());
             });
-        assert!(
-            matches!(
-                &outcome,
-                Err(DataError::Block {
-                    source: BlockError::Truncated,
-                    ..
-                })
-            ),
-            "{outcome:?}"
-        );
+        assert_truncated(&outcome);
         let safe: Vec<_> = control.stored().iter().map(|r| (r.start, r.end)).collect();
         assert_eq!(safe, [(0, 6), (100, 600)]);
         assert!(!channel.has_cached(false));
@@ -257,16 +260,7 @@ fn all_gone_without_eof_fails_after_a_short_grace() {
                 drop(connect(address, &bytes));
             },
         );
-        assert!(
-            matches!(
-                &outcome,
-                Err(DataError::Block {
-                    source: BlockError::Truncated,
-                    ..
-                })
-            ),
-            "{outcome:?}"
-        );
+        assert_truncated(&outcome);
     });
 }
 

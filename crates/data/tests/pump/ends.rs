@@ -16,6 +16,7 @@ use data::store::{Sink, Source};
 use proto::command::Mode;
 use proto::ranges::RangeSet;
 use proto::sizing::Buffers;
+use units::splitmix;
 
 pub(crate) const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
@@ -81,13 +82,7 @@ pub(crate) fn settings(mode: Mode) -> Settings {
 
 /// Bytes in which every block differs from every other.
 pub(crate) fn pattern(len: usize) -> Vec<u8> {
-    let mut state = 0x9e37_79b9_u32;
-    (0..len)
-        .map(|_| {
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            (state >> 24) as u8
-        })
-        .collect()
+    splitmix::bytes(1, len)
 }
 
 pub(crate) fn memory(bytes: &[u8]) -> Arc<dyn Source> {

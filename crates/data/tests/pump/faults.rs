@@ -1,4 +1,4 @@
-//! What must not be taken for whole, and who must not be taken for the peer.
+//! Faults: data that must not be taken for whole, and strangers who must not be taken for the peer.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -22,7 +22,7 @@ fn three_transfers_over_the_same_connections() {
         let mut transfer = Transfer::new(&bytes, target, Mode::Extended);
         transfer.sender.streams = 4;
         let (sent, received) = transfer.run(&mut sender, &mut receiver);
-        assert_eq!(received.unwrap().wire.streams, 4);
+        assert_eq!(received.unwrap().evidence.streams, 4);
         sent.unwrap();
         assert_eq!(stored.bytes(), bytes);
         assert!(sender.has_cached(true) && receiver.has_cached(false));
@@ -173,7 +173,7 @@ fn at_the_bound_fewer_streams_do_the_work() {
         transfer.sender.streams = 4;
         let (sent, received) = transfer.run(&mut sender, &mut receiver);
         received.unwrap();
-        assert_eq!(sent.unwrap().wire.streams, used);
+        assert_eq!(sent.unwrap().evidence.streams, used);
         assert_eq!(stored.bytes(), bytes);
         drop((sender, receiver));
         assert_eq!(budgets.map(|b| b.used()), [0, 0]);

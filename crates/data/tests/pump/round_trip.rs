@@ -1,4 +1,4 @@
-//! What is sent arrives, whatever the mode, method, size and number of streams.
+//! Round trips: whatever is sent arrives, whatever the mode, method, size and number of streams.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -58,8 +58,8 @@ fn check_files(mode: Mode, streams: &[usize]) {
                 let (sent, received) = transfer.succeed();
                 let case = format!("{mode:?} {io:?} {streams} streams {len} bytes");
                 assert!(contents(&target) == bytes, "{case}");
-                assert_eq!(sent.bytes, len as u64, "{case}");
-                assert_eq!(received.bytes, len as u64, "{case}");
+                assert_eq!(sent.evidence.bytes, len as u64, "{case}");
+                assert_eq!(received.evidence.bytes, len as u64, "{case}");
                 assert_eq!(received.stored, whole(len as u64).ranges, "{case}");
             }
         }
@@ -82,10 +82,12 @@ fn the_report_has_the_kernels_view() {
     let mut transfer = Transfer::new(&pattern(2_000_000), target, Mode::Extended);
     transfer.sender.streams = 3;
     let (sent, received) = transfer.succeed();
-    assert_eq!((sent.wire.streams, received.wire.streams), (3, 3));
+    assert_eq!((sent.evidence.streams, received.evidence.streams), (3, 3));
     for report in [sent, received] {
-        assert!(report.wire.buffer_bytes > 0 && report.wire.min_rtt_us > 0);
-        assert!(!report.elapsed.is_zero());
+        assert!(
+            report.evidence.buffer_bytes > 0 && report.evidence.min_rtt > std::time::Duration::ZERO
+        );
+        assert!(!report.evidence.elapsed.is_zero());
     }
 }
 
@@ -184,7 +186,7 @@ fn a_pipe_to_a_pipe() {
                 all
             });
             let (sent, _) = transfer.succeed();
-            assert_eq!(sent.bytes, 500_000);
+            assert_eq!(sent.evidence.bytes, 500_000);
             drop(transfer);
             reading.join().unwrap()
         });
@@ -221,7 +223,7 @@ fn text_is_translated_both_ways() {
         transfer.sender.type_ = Type::Ascii;
         let (sent, _) = transfer.succeed();
         let wire = stored.bytes();
-        assert_eq!(sent.bytes, wire.len() as u64);
+        assert_eq!(sent.evidence.bytes, wire.len() as u64);
         assert_eq!(wire.iter().filter(|b| **b == b'\r').count(), 60_000);
 
         let (stored, target) = sink();
@@ -345,7 +347,7 @@ fn several_targets_are_each_ended() {
             &settings,
             &Arc::default(),
         );
-        assert_eq!(report.unwrap().wire.streams, 4);
+        assert_eq!(report.unwrap().evidence.streams, 4);
     });
     assert_eq!(stored.bytes(), bytes);
 }

@@ -9,11 +9,12 @@ use std::time::Duration;
 use data::channel::{Accept, Channel, ListenOptions};
 use data::drs::Endpoint;
 use data::error::DataError;
-use data::job::{Control, Settings, StreamSample, WireStats};
+use data::job::{Control, Settings, StreamSample};
 use data::os::sockopt::{self, Buffer};
 use proto::command::Mode;
 use proto::sizing::Buffers;
 use proto::sizing::Sizing;
+use tune::Evidence;
 use tune::sizing::{Bounds, Change, Decision};
 
 use crate::blocks::{DATA, block, connect};
@@ -85,7 +86,7 @@ fn every_policy_moves_every_byte() {
                 let (sent, received) = (sent.expect(&case), received.expect(&case));
                 assert!(stored.bytes() == bytes, "{case}");
                 assert_eq!(
-                    (sent.bytes, received.bytes),
+                    (sent.evidence.bytes, received.evidence.bytes),
                     (len as u64, len as u64),
                     "{case}"
                 );
@@ -121,8 +122,8 @@ fn a_receiver_of_the_first_drsftp_grows_and_its_sender_follows() {
             followed.iter().all(|size| told.contains(size)),
             "{at_sender:?} {told:?}"
         );
-        assert!(received.wire.buffer_bytes > INITIAL, "{received:?}");
-        assert!(sent.wire.buffer_bytes > INITIAL, "{sent:?}");
+        assert!(received.evidence.buffer_bytes > INITIAL, "{received:?}");
+        assert!(sent.evidence.buffer_bytes > INITIAL, "{sent:?}");
     }
 }
 
@@ -197,7 +198,7 @@ fn auto_sets_nothing_before_the_handshake() {
 
 /// Sends to a peer that does not read, and calls `meanwhile`; the transfer is then cancelled. Returns
 /// what it measured.
-fn while_sending(settings: &Settings, streams: usize, meanwhile: impl Fn(&Control)) -> WireStats {
+fn while_sending(settings: &Settings, streams: usize, meanwhile: impl Fn(&Control)) -> Evidence {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let mut channel = Channel::connect_to(vec![listener.local_addr().unwrap()], None);
     let control = Arc::new(Control::new());
@@ -216,7 +217,7 @@ fn while_sending(settings: &Settings, streams: usize, meanwhile: impl Fn(&Contro
         control.cancel();
         assert!(matches!(sending.join().unwrap(), Err(DataError::Aborted)));
     });
-    control.wire()
+    control.evidence()
 }
 
 /// Waits until all streams' send buffers are reported as this large.
@@ -320,7 +321,7 @@ fn a_sender_that_nobody_tells_sizes_its_buffers_itself() {
     let (sent, received) = transfer.run_with(&mut sender, &mut receiver, &controls());
     assert!(stored.bytes() == bytes);
     for report in [sent.unwrap(), received.unwrap()] {
-        assert!(report.wire.buffer_bytes > INITIAL, "{report:?}");
+        assert!(report.evidence.buffer_bytes > INITIAL, "{report:?}");
     }
 }
 

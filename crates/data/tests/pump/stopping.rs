@@ -247,7 +247,7 @@ fn a_slow_disk_is_no_stall_for_any_stream() {
     let mut settings = settings(Mode::Extended);
     settings.options.stall = STALL;
     let outcome = data::recv::run(&mut channel, &target, &ANY, &settings, &Arc::default());
-    assert_eq!(outcome.unwrap().bytes, 6);
+    assert_eq!(outcome.unwrap().evidence.bytes, 6);
 }
 
 #[test]
@@ -265,11 +265,11 @@ fn a_pause_of_the_rate_limit_is_no_stall() {
     let mut channel = Channel::connect_to(vec![listener.local_addr().unwrap()], None);
     let (source, plan) = (memory(&bytes), whole(1500));
     let sent = data::send::run(&mut channel, &source, &plan, &limited(), &Arc::default());
-    assert_eq!(sent.unwrap().bytes, 1500);
+    assert_eq!(sent.unwrap().evidence.bytes, 1500);
     let (mut channel, address) = listen(Accept::Any);
     drop(connect(address, &bytes));
     let received = receive(&mut channel, &limited(), &Arc::default());
-    assert_eq!(received.unwrap().bytes, 1500);
+    assert_eq!(received.unwrap().evidence.bytes, 1500);
 }
 
 #[test]

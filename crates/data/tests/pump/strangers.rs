@@ -110,7 +110,7 @@ fn a_connection_that_only_closes_is_an_empty_file_in_mode_s() {
     drop(connect(address, b""));
     let settings = settings(Mode::Stream);
     let (stored, outcome, _) = receive_with(&mut channel, ANY, &settings, &Arc::default(), || {});
-    assert_eq!(outcome.unwrap().wire.streams, 1);
+    assert_eq!(outcome.unwrap().evidence.streams, 1);
     assert!(stored.bytes().is_empty());
 }
 
@@ -178,7 +178,7 @@ fn no_more_connections_than_a_transfer_may_have_are_read_at_a_time() {
     });
     let report = outcome.unwrap();
     assert_eq!(stored.bytes(), b"xxxxxx");
-    assert!(report.wire.streams_most <= 2, "{:?}", report.wire);
+    assert!(report.evidence.streams_most <= 2, "{:?}", report.evidence);
     drop(senders);
 }
 

@@ -8,6 +8,7 @@ use data::options::Congestion;
 use data::rate::RateLimit;
 use proto::checksum::Algorithm;
 use proto::command::Mode;
+use tune::Prior;
 use tune::limiter::Limiter;
 
 use crate::ends::{Transfer, pair, pattern, sink};
@@ -34,17 +35,39 @@ fn what_adapts_arrives_whole_and_is_accounted_for() {
         let (sent, received) = (sent.unwrap(), received.unwrap());
         assert!(stored.bytes() == bytes);
         assert!(sent.digest.is_some() && sent.digest == received.digest);
-        assert!(sent.verdict.is_some() && received.verdict.is_none());
+        assert!(sent.evidence.verdict.is_some() && received.evidence.verdict.is_none());
+        let streams = sent.evidence;
         assert_eq!(
-            sent.congestion,
-            sent.verdict.map(|verdict| verdict.congestion)
+            streams.congestion,
+            streams.verdict.as_ref().map(|v| v.congestion.clone())
         );
-        let streams = sent.wire;
         assert!((1..=8).contains(&streams.streams_most), "{streams:?}");
         assert!(streams.streams_last <= streams.streams_most);
         assert!(streams.streams_most <= streams.streams);
-        assert_eq!(streams.streams, received.wire.streams);
+        assert_eq!(streams.streams, received.evidence.streams);
     }
+}
+
+/// The most streams at a time of a file of `bytes` that begins with `streams` known to be right.
+fn begun_with(streams: u32, bytes: usize) -> u64 {
+    let bytes = pattern(bytes);
+    let (mut sender, mut receiver) = pair();
+    let (stored, mut transfer) = adapting(&bytes, Mode::Extended);
+    transfer.sender.prior = Prior::of_streams(streams);
+    // Slow enough for all of them to come before the end.
+    transfer.sender.options.rate = Some(RateLimit::new(4_000_000));
+    let (sent, received) = transfer.run(&mut sender, &mut receiver);
+    received.unwrap();
+    assert!(stored.bytes() == bytes);
+    sent.unwrap().evidence.streams_most
+}
+
+#[test]
+fn a_number_of_streams_that_is_known_to_be_right_is_begun_with() {
+    // Never more than are allowed, nor than the file has pieces.
+    assert!((5..=8).contains(&begun_with(5, 3 << 20)));
+    assert_eq!(begun_with(100, 3 << 20), 8);
+    assert_eq!(begun_with(5, 200_000), 1);
 }
 
 #[test]
@@ -58,7 +81,7 @@ fn a_limit_that_was_asked_for_is_the_verdict() {
     let (sent, received) = transfer.run_with(&mut sender, &mut receiver, &controls);
     received.unwrap();
     assert!(stored.bytes() == bytes);
-    let verdict = sent.unwrap().verdict.unwrap();
+    let verdict = sent.unwrap().evidence.verdict.unwrap();
     assert_eq!(verdict.limiter, Limiter::RateLimit, "{verdict:?}");
     assert_eq!(controls[0].limiter(), Some(Limiter::RateLimit));
     assert!(!controls[0].stream_decisions().is_empty());
@@ -74,5 +97,5 @@ fn a_small_file_is_sent_without_anybody_looking() {
     received.unwrap();
     let sent = sent.unwrap();
     assert_eq!(stored.bytes(), bytes);
-    assert_eq!((sent.wire.streams, sent.verdict), (1, None));
+    assert_eq!((sent.evidence.streams, sent.evidence.verdict), (1, None));
 }

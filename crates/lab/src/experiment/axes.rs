@@ -59,7 +59,7 @@ pub(crate) struct AxisDefinition {
     /// Draw it logarithmically.
     #[serde(default)]
     pub(crate) logarithmic: bool,
-    /// What a value stands for in command lines and networks, where it is not itself.
+    /// Meanings of values in command lines and networks, where they are not themselves.
     #[serde(default)]
     pub(crate) means: BTreeMap<String, String>,
     /// Value → further variables that it sets.
@@ -76,7 +76,7 @@ impl AxisDefinition {
         }
     }
 
-    /// What `value` stands for in templates.
+    /// Meaning of `value` in templates.
     pub(crate) fn meaning<'a>(&'a self, value: &'a str) -> &'a str {
         self.means.get(value).map_or(value, String::as_str)
     }

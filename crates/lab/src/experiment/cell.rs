@@ -35,14 +35,14 @@ pub(crate) struct Server {
     pub(crate) port: u16,
 }
 
-/// What to measure.
+/// Measurement to make.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Job {
+pub(crate) struct CellTask {
     /// The `longhaul` that has `lab exec`; `None`: there is no lab, everything runs here.
     pub(crate) lab: Option<PathBuf>,
-    /// What the client talks to.
+    /// The client's servers.
     pub(crate) servers: Vec<Server>,
-    /// What is measured.
+    /// The program to measure.
     pub(crate) client: Process,
     /// When the client is ended, seconds.
     pub(crate) limit_seconds: u32,
@@ -52,7 +52,7 @@ pub(crate) struct Job {
     pub(crate) record: Vec<(String, Vec<String>)>,
 }
 
-/// What was seen.
+/// Outcome of a measurement.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub(crate) struct Outcome {
     /// Why the client failed.
@@ -75,7 +75,7 @@ impl Outcome {
     }
 }
 
-impl Job {
+impl CellTask {
     /// Where the client's standard output goes.
     pub(crate) fn client_output(&self) -> PathBuf {
         self.directory.join("client.out")
@@ -157,7 +157,7 @@ pub(crate) fn run(file: &Path) -> Result<(), LabError> {
     measure(&job)
 }
 
-fn measure(job: &Job) -> Result<(), LabError> {
+fn measure(job: &CellTask) -> Result<(), LabError> {
     let observed = |error| LabError::system("cannot observe the programs", error);
     take_all()?;
     process::adopt_orphans().map_err(observed)?;
@@ -183,7 +183,7 @@ fn measure(job: &Job) -> Result<(), LabError> {
         .map_err(|e| LabError::system(format!("cannot write {}", path.display()), e))
 }
 
-fn read(file: &Path) -> Result<Job, LabError> {
+fn read(file: &Path) -> Result<CellTask, LabError> {
     let text = std::fs::read_to_string(file)
         .map_err(|e| LabError::system(format!("cannot read {}", file.display()), e))?;
     serde_json::from_str(&text)
@@ -195,7 +195,7 @@ const START: Duration = Duration::from_secs(20);
 
 /// Starts the servers, then waits for each. Those that were started are in `started` whatever
 /// happens.
-fn start_all(job: &Job, started: &mut Vec<Child>) -> Result<(), LabError> {
+fn start_all(job: &CellTask, started: &mut Vec<Child>) -> Result<(), LabError> {
     for server in &job.servers {
         started.push(job.start(&server.process, &server.name)?);
     }
@@ -206,7 +206,7 @@ fn start_all(job: &Job, started: &mut Vec<Child>) -> Result<(), LabError> {
 }
 
 /// Waits until a server listens.
-fn wait_for(job: &Job, server: &Server, child: &mut Child) -> Result<(), LabError> {
+fn wait_for(job: &CellTask, server: &Server, child: &mut Child) -> Result<(), LabError> {
     let give_up = Instant::now() + START;
     let refused = |why: &str| {
         let words = job.last_words(&server.name);
@@ -230,7 +230,7 @@ fn wait_for(job: &Job, server: &Server, child: &mut Child) -> Result<(), LabErro
 }
 
 /// Runs the client: its seconds, and why it failed.
-fn client(job: &Job) -> Result<(f64, Option<String>), LabError> {
+fn client(job: &CellTask) -> Result<(f64, Option<String>), LabError> {
     let observed = |error| LabError::system("cannot observe the client", error);
     let begin = Instant::now();
     let limit = Duration::from_secs(u64::from(job.limit_seconds));
@@ -262,7 +262,7 @@ fn how(status: ExitStatus) -> String {
 const PRINT_FILES: &str = r#"for f; do cat "$f" 2>/dev/null || echo; done"#;
 
 /// Reads the kernel settings to be noted, each on its host.
-fn record(job: &Job) -> Result<BTreeMap<String, String>, LabError> {
+fn record(job: &CellTask) -> Result<BTreeMap<String, String>, LabError> {
     let mut settings = BTreeMap::new();
     for (host, keys) in &job.record {
         let files = keys

@@ -2,8 +2,8 @@ use tempfile::TempDir;
 
 use super::*;
 
-fn job(directory: &TempDir, script: &str) -> Job {
-    Job {
+fn job(directory: &TempDir, script: &str) -> CellTask {
+    CellTask {
         lab: None,
         servers: Vec::new(),
         client: Process {

@@ -26,7 +26,7 @@ fn published() -> String {
 pub(crate) struct Definition {
     /// One line for people.
     pub(crate) title: String,
-    /// What it reproduces; empty: nothing published.
+    /// The published result; empty: nothing published.
     #[serde(default)]
     pub(crate) source: String,
     /// The source of the values in `paper`: published ones unless said.
@@ -34,7 +34,7 @@ pub(crate) struct Definition {
     pub(crate) reference: String,
     /// Where it runs.
     pub(crate) kind: Kind,
-    /// What is measured: `goodput`, `cpu_per_gigabyte`, `seconds`, `wall`, one of `ratios`, or a
+    /// The measure: `goodput`, `cpu_per_gigabyte`, `seconds`, `wall`, one of `ratios`, or a
     /// reading of its programs; in the simulator a [`Measure`].
     pub(crate) measure: String,
     /// Unit of the measured value.
@@ -42,13 +42,13 @@ pub(crate) struct Definition {
     /// Larger values are better.
     #[serde(default = "yes")]
     pub(crate) higher_is_better: bool,
-    /// What the same runs measure, too.
+    /// Further measures of the same runs.
     #[serde(default)]
     pub(crate) also: Vec<AlsoDefinition>,
     /// Measures that are made of two others.
     #[serde(default)]
     pub(crate) ratios: Ratios,
-    /// What is kept over time from the clients' traces.
+    /// Fields kept over time from the clients' traces.
     #[serde(default)]
     pub(crate) series: Vec<SeriesDefinition>,
     /// Programs that take part several times, with settings of their own.
@@ -86,7 +86,7 @@ pub(crate) struct Definition {
     /// A topology file's content, texts with holes.
     #[serde(default)]
     pub(crate) network: Option<toml::Table>,
-    /// What the simulator is told, texts with holes.
+    /// Request for the simulator, texts with holes.
     #[serde(default)]
     pub(crate) simulation: Option<toml::Table>,
     /// Published numbers: for each value of `down` a row over `across.full`; without `down` the

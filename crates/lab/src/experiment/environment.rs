@@ -1,4 +1,4 @@
-//! What results were made on: kernel, processors, versions.
+//! Environment that results were made in: kernel, processors, versions.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};

@@ -34,7 +34,7 @@ impl Growth {
         }
     }
 
-    /// What is wrong with it.
+    /// The mistake in it.
     pub(crate) fn mistake(&self) -> Option<&'static str> {
         let (from, to) = self.between;
         let good = 0.0 < from && from < to && to <= 1.0;

@@ -1,4 +1,4 @@
-//! What a field of a trace was over a part of the time.
+//! Level of a field of a trace over a part of the time.
 
 use serde::Deserialize;
 
@@ -22,7 +22,7 @@ pub(crate) struct Level {
 }
 
 impl Level {
-    /// What is wrong with it.
+    /// The mistake in it.
     pub(crate) fn mistake(&self) -> Option<&'static str> {
         let (from, to) = self.between;
         let good = 0.0 <= from && from < to && to <= 1.0;

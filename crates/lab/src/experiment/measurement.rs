@@ -26,7 +26,7 @@ use crate::LabError;
 use crate::net::NetReport;
 use crate::quoting::shell_word;
 
-/// What came of a run.
+/// Outcome of a run.
 #[derive(Debug)]
 pub(crate) enum Run {
     /// It was made.
@@ -42,7 +42,7 @@ pub(crate) struct Made {
     pub(crate) sample: Sample,
     /// The hosts' kernel settings (`HOST: KEY` → value), if they were asked for.
     pub(crate) settings: BTreeMap<String, String>,
-    /// What the client's trace says over time.
+    /// Fields of the client's trace over time.
     pub(crate) series: Vec<Series>,
 }
 
@@ -66,7 +66,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 pub(crate) struct Runs<'a> {
     /// The `longhaul` that has the lab.
     pub(crate) longhaul: &'a Path,
-    /// What to measure.
+    /// The experiment's definition.
     pub(crate) definition: &'a Definition,
     /// Tells when the user wants to stop.
     pub(crate) interrupts: &'a Interrupts,
@@ -178,7 +178,7 @@ fn stop(prepared: &Prepared, child: &mut Child) -> Result<(), LabError> {
     Ok(())
 }
 
-/// What the process saw, or why it saw nothing.
+/// Outcome that the process saw, or why it saw nothing.
 fn outcome(prepared: &Prepared, code: Option<i32>, first: bool) -> Result<Outcome, LabError> {
     let seen = std::fs::read(prepared.job.outcome_file()).ok();
     if let Some(outcome) = seen.and_then(|json| serde_json::from_slice(&json).ok()) {
@@ -288,7 +288,7 @@ fn incomplete(prepared: &Prepared) -> Option<String> {
     (there != prepared.bytes).then(|| format!("received {there} of {} bytes", prepared.bytes))
 }
 
-/// What a run left for the program's readings.
+/// Output of a run for the program's readings.
 struct Output<'a> {
     /// By the client.
     printed: String,
@@ -297,7 +297,7 @@ struct Output<'a> {
 }
 
 impl Output<'_> {
-    /// What `reading` is about.
+    /// The text that `reading` is about.
     fn of(&self, reading: &Reading) -> Cow<'_, str> {
         match reading.file() {
             None => Cow::Borrowed(&self.printed),
@@ -325,12 +325,12 @@ struct Seen<'a> {
     bytes: u64,
     /// The file was smaller than others' at this point.
     cut: bool,
-    /// What the run was made with.
+    /// The values that the run was made with.
     variables: &'a Variables,
 }
 
 impl Seen<'_> {
-    /// What the experiment measures, or why there is none.
+    /// Value that the experiment measures, or why there is none.
     fn measured(&self) -> Result<f64, String> {
         let measure = &self.definition.measure;
         self.value(measure)

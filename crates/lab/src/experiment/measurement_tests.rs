@@ -3,7 +3,7 @@ use std::os::unix::fs::PermissionsExt;
 use tempfile::TempDir;
 
 use super::*;
-use crate::experiment::cell::{Job, Process};
+use crate::experiment::cell::{CellTask, Process};
 use crate::experiment::program::ProgramDefinition;
 
 const PROGRAM: &str = r#"
@@ -32,7 +32,7 @@ fn fake(network: bool, script: &str) -> Fake {
     let text = format!("#!/bin/sh\nDIR={}\n{script}\n", directory.path().display());
     std::fs::write(&longhaul, text).unwrap();
     std::fs::set_permissions(&longhaul, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let job = Job {
+    let job = CellTask {
         lab: None,
         servers: Vec::new(),
         client: Process {

@@ -1,4 +1,4 @@
-//! What is measured beside the measure that gives an experiment its name, and ratios of measures.
+//! Measures beside the one that gives an experiment its name, and ratios of measures.
 
 use std::collections::BTreeMap;
 
@@ -47,7 +47,7 @@ pub(crate) struct RatioDefinition {
 }
 
 impl RatioDefinition {
-    /// What stands below the line, if it is no measure.
+    /// The number below the line, if it is no measure.
     pub(crate) fn number(&self, variables: &Variables) -> Option<f64> {
         let text = template::expand(&self.to, variables).ok()?;
         text.parse().ok()

@@ -77,7 +77,7 @@ impl Mode {
     }
 }
 
-/// What `longhaul lab run` is told.
+/// Request to `longhaul lab run`.
 #[derive(Debug, Clone)]
 pub struct RunRequest {
     /// A name from [`catalog()`], or the path of an experiment file (it ends in `.toml`).
@@ -107,7 +107,7 @@ pub struct RunRequest {
 }
 
 impl RunRequest {
-    /// What narrows or changes the run beyond mode and seed, as words of a command line.
+    /// Options that narrow or change the run beyond mode and seed, as words of a command line.
     fn options(&self) -> Vec<String> {
         let repetitions = self.repetitions.map(|n| ("--repetitions", n.to_string()));
         let only = self.only.iter().map(|point| ("--only", point.clone()));
@@ -128,7 +128,7 @@ pub struct Listing {
     pub name: String,
     /// One line.
     pub title: String,
-    /// What it reproduces.
+    /// The published result.
     pub source: String,
 }
 

@@ -19,7 +19,7 @@ pub(crate) struct Entrant {
     pub(crate) program: ProgramDefinition,
     /// Where its executables are: variable → path.
     pub(crate) binaries: Variables,
-    /// What sets it apart from the program, if it is a variant of it.
+    /// The difference from the program, if it is a variant of it.
     pub(crate) variant: Option<VariantDefinition>,
 }
 
@@ -205,7 +205,7 @@ impl Fnv {
     }
 }
 
-/// What building and taking down a network and starting a server cost in a run, seconds.
+/// Cost of building and taking down a network and of starting a server in a run, seconds.
 const OVERHEAD_SECONDS: f64 = 1.0;
 
 /// The rate that is assumed where nothing is published, bit/s: of a network, and of loopback.

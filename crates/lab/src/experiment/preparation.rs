@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::Mode;
 use super::axes::At;
 use super::axes::Kind;
-use super::cell::{Job, Process, Server};
+use super::cell::{CellTask, Process, Server};
 use super::definition::Definition;
 use super::document::mistake;
 use super::interrupt::Interrupts;
@@ -19,11 +19,11 @@ use super::variables;
 use crate::LabError;
 use crate::topology::Topology;
 
-/// What one run is made of.
+/// Parts of one run.
 #[derive(Debug)]
 pub(crate) struct Prepared {
-    /// What is measured.
-    pub(crate) job: Job,
+    /// The measurement.
+    pub(crate) job: CellTask,
     /// Marks its processes ([`leftovers::MARK`](super::leftovers::MARK)).
     pub(crate) mark: PathBuf,
     /// The network; `None`: this machine's loopback.
@@ -36,16 +36,16 @@ pub(crate) struct Prepared {
     pub(crate) received: Option<PathBuf>,
     /// Where the client writes samples over time.
     pub(crate) trace: Option<PathBuf>,
-    /// What the holes were filled with.
+    /// Values of the holes.
     pub(crate) variables: Variables,
 }
 
-/// What all runs of an experiment share.
+/// Parts that all runs of an experiment share.
 #[derive(Debug)]
 pub(crate) struct Setup<'a> {
     /// The experiment's name, for messages.
     pub(crate) name: &'a str,
-    /// What it says.
+    /// The experiment's definition.
     pub(crate) definition: &'a Definition,
     /// How much of it.
     pub(crate) mode: Mode,
@@ -105,7 +105,7 @@ impl Setup<'_> {
             mistake(self.name, "programs", what)
         })?;
         let noted = network.as_ref().filter(|_| record);
-        let job = Job {
+        let job = CellTask {
             lab: (self.definition.kind == Kind::Net).then(|| self.longhaul.to_owned()),
             servers,
             client: self.process(program, &client.host, &client.argv, &variables)?,

@@ -43,13 +43,13 @@ pub(crate) struct ProgramDefinition {
     /// Axis → the only values it can be run at.
     #[serde(default)]
     pub(crate) only: BTreeMap<String, Vec<String>>,
-    /// What is started first; none: nothing.
+    /// The server, started first; none: no server.
     #[serde(default)]
     pub(crate) server: Option<ServerDefinition>,
     /// Further servers by name, for clients that need several.
     #[serde(default)]
     pub(crate) servers: BTreeMap<String, ServerDefinition>,
-    /// What is measured; none: the simulator.
+    /// The client, which is measured; none: the simulator.
     #[serde(default)]
     pub(crate) client: Option<ClientDefinition>,
     /// Measure → where it is in the client's output. `limited_by` is kept as text.

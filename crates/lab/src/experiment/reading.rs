@@ -30,7 +30,7 @@ pub(crate) struct Reading {
     /// Name of a file in `{scratch}` that is read in place of what the client printed.
     #[serde(default)]
     file: Option<String>,
-    /// What the number is multiplied with.
+    /// Factor for the number.
     #[serde(default = "one")]
     scale: f64,
 }
@@ -40,7 +40,7 @@ fn one() -> f64 {
 }
 
 impl Reading {
-    /// What is wrong with it.
+    /// The mistake in it.
     pub(crate) fn mistake(&self) -> Option<&'static str> {
         let places = [
             self.json.is_some(),

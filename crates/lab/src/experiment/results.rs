@@ -22,7 +22,7 @@ pub struct Results {
     pub experiment: String,
     /// One line for people.
     pub title: String,
-    /// What it reproduces, a paper's table or figure; empty: nothing published.
+    /// The published result, a paper's table or figure; empty: nothing published.
     pub source: String,
     /// The source of the values beside the measured ones: `published`, or whose.
     #[serde(default = "published", skip_serializing_if = "is_published")]
@@ -38,16 +38,16 @@ pub struct Results {
     /// Which version of the experiment's file this is of: cells of two versions are never mixed.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub definition: String,
-    /// What else was asked for, word by word as on the command line: `--only`, `p=1`.
+    /// Further options, word by word as on the command line: `--only`, `p=1`.
     #[serde(default)]
     pub options: Vec<String>,
     /// Machine and programs.
     pub environment: Environment,
-    /// What is measured: `Mbit/s`, `ms`, `%`.
+    /// Unit of the measure: `Mbit/s`, `ms`, `%`.
     pub unit: String,
     /// Larger values are better.
     pub higher_is_better: bool,
-    /// What the same runs measured, too.
+    /// Further measures of the same runs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<Also>,
     /// Charts over time; [`Series::chart`] is an index into it.
@@ -98,7 +98,7 @@ pub struct Chart {
     pub unit: String,
 }
 
-/// What the figures were made on.
+/// Environment that the figures were made in.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Environment {
     /// `uname -r`.
@@ -184,7 +184,7 @@ pub struct AlsoValue {
 pub struct Series {
     /// Index into [`Results::charts`].
     pub chart: usize,
-    /// What it is called in the chart.
+    /// Name of its line in the chart.
     pub line: String,
     /// Which of the runs that are kept over time, from 0.
     pub run: usize,
@@ -214,7 +214,7 @@ pub struct Sample {
     pub seed: u64,
     /// The program's command line.
     pub command: String,
-    /// What the program said limited it, if it says so.
+    /// Limiter by the word of the program, if it says so.
     pub limited_by: Option<String>,
     /// Further measures: their key → value.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

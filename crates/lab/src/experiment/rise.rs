@@ -26,7 +26,7 @@ pub(crate) struct Rise {
 }
 
 impl Rise {
-    /// What is wrong with it.
+    /// The mistake in it.
     pub(crate) fn mistake(&self) -> Option<&'static str> {
         if !(self.to > 0.0 && self.to <= 1.0) {
             return Some("'to' is a share, above 0, at most 1");

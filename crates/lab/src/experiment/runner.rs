@@ -31,7 +31,7 @@ const ROUNDS: u32 = 2;
 /// How much may be lost when this process is killed.
 const UNSAVED: Duration = Duration::from_secs(30);
 
-/// What is being run, and what has come of it.
+/// Experiment that is being run, and its results so far.
 struct Experiment<'a> {
     request: &'a RunRequest,
     definition: Definition,

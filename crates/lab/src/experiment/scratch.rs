@@ -16,7 +16,7 @@ pub(crate) struct Scratch {
     memory: Owned,
 }
 
-/// What is written between two looks at whether the user wants to stop, bytes: a moment's work for a
+/// Bytes written between two looks at whether the user wants to stop: a moment's work for a
 /// slow disk, too.
 const STEP: u64 = 32 << 20;
 

@@ -1,4 +1,4 @@
-//! What a client's trace says over time, kept for charts.
+//! Fields of a client's trace over time, kept for charts.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
@@ -20,7 +20,7 @@ pub(crate) struct SeriesDefinition {
     pub(crate) title: String,
     /// Unit of the drawn values.
     pub(crate) unit: String,
-    /// What the fields are multiplied with.
+    /// Factor for the fields.
     #[serde(default = "one")]
     pub(crate) scale: f64,
     /// The field with the time, seconds.

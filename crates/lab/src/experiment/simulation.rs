@@ -66,7 +66,7 @@ pub(crate) fn run(
 pub(crate) struct Place<'a> {
     /// The experiment's name, for messages.
     pub(crate) name: &'a str,
-    /// What it says.
+    /// The experiment's definition.
     pub(crate) definition: &'a Definition,
     /// How much of it.
     pub(crate) mode: Mode,
@@ -117,7 +117,7 @@ fn filled(
     template::table(&table, &variables).map_err(|e| mistake(name, "simulation", e))
 }
 
-/// What a measure is at `point`; `None`: it is none of the simulator's, or was not measured.
+/// Value of a measure at `point`; `None`: it is none of the simulator's, or was not measured.
 fn taken(measure: &str, point: &SimPoint) -> Option<f64> {
     Measure::named(measure)?.of(point)
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-/// What the holes are filled with.
+/// Values for the holes.
 pub(crate) type Variables = BTreeMap<String, String>;
 
 /// Why a text cannot be filled in.
@@ -53,7 +53,7 @@ pub(crate) fn expand(text: &str, variables: &Variables) -> Result<String, Templa
     Ok(out)
 }
 
-/// What stands for the inside of a pair of braces.
+/// Value for the inside of a pair of braces.
 fn value(hole: &str, variables: &Variables) -> Result<String, TemplateError> {
     if !hole.contains('*') {
         return variable(hole, hole, variables).cloned();

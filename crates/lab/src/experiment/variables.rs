@@ -1,4 +1,4 @@
-//! What the holes of an experiment's texts stand for at a point of its sweep.
+//! Values of the holes of an experiment's texts at a point of its sweep.
 
 use super::Mode;
 use super::axes::At;
@@ -57,7 +57,7 @@ fn of_axes(
     Ok(variables)
 }
 
-/// What the axes of a point say as it is written, with nothing filled in.
+/// Values of the axes of a point as they are written, with nothing filled in.
 pub(crate) fn of_point(definition: &Definition, at: &At) -> Variables {
     let mut known = Variables::new();
     for axis in definition.axes() {

@@ -61,7 +61,7 @@ impl VariantDefinition {
         units::size(text).ok()
     }
 
-    /// What the reader of the results must know about it in `mode`.
+    /// Note on it for the reader of the results in `mode`.
     pub(crate) fn note(&self, mode: Mode) -> Option<String> {
         if mode == Mode::Full {
             return None;

@@ -23,7 +23,7 @@ use crate::LabError;
 /// How long the first process of the namespace has to end all others.
 const LAST: Duration = GRACE.saturating_add(Duration::from_secs(2));
 
-/// What to start.
+/// Program to start.
 pub(super) struct Start<'a> {
     /// `longhaul`, which is the first process.
     pub(super) program: PathBuf,

@@ -1,4 +1,4 @@
-//! What the command finds in its environment.
+//! Environment that the command finds.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

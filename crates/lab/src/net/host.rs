@@ -19,7 +19,7 @@ const PREFIX: u8 = 24;
 /// them: about 0.2 s of 1 Gbit/s in single packets. The ring takes 8 bytes a packet.
 const DEVICE_QUEUE: u32 = 20_000;
 
-/// What a host wants and cannot have by itself.
+/// Needs of a host that it cannot meet by itself.
 #[derive(Debug, Default)]
 struct Rest {
     /// Settings that one value serves the whole machine for.

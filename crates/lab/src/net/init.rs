@@ -27,7 +27,7 @@ use crate::LabError;
 /// How long processes have between being asked to end and being ended.
 pub(super) const GRACE: Duration = Duration::from_millis(500);
 
-/// What the lab tells this process, as JSON in its first argument; descriptors are inherited.
+/// Orders of the lab to this process, as JSON in its first argument; descriptors are inherited.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Plan {
     /// The reading end of the lifeline.

@@ -1,4 +1,4 @@
-//! What else used the processors during a run.
+//! Other users of the processors during a run.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ impl Load {
         })
     }
 
-    /// What happened since `start`; all that the lab started has been waited for.
+    /// Use since `start`; all that the lab started has been waited for.
     pub(super) fn since(&self, start: &Self) -> Shares {
         shares(
             self.machine.minus(start.machine),

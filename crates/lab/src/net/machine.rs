@@ -19,9 +19,9 @@ const RECORD: &str = "/run/longhaul-lab.sysctls";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Changed {
     key: String,
-    /// What it was.
+    /// The setting as it was.
     before: String,
-    /// What the lab made of it.
+    /// The setting that the lab made of it.
     during: String,
 }
 

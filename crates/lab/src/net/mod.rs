@@ -41,7 +41,7 @@ use namespace::Namespace;
 use signals::Signals;
 use verdict::Circumstances;
 
-/// What to run over which network.
+/// Command to run, and its network.
 #[derive(Debug)]
 pub struct NetRequest {
     /// The network.
@@ -58,7 +58,7 @@ pub struct Outcome {
     /// The command's exit code; 128 + N when signal N ended it, or this process was told by signal
     /// N to end.
     pub code: u8,
-    /// What the network did.
+    /// Report on the network.
     pub report: NetReport,
 }
 

@@ -1,4 +1,4 @@
-//! What building a network needs from the system: namespaces and the TUN device.
+//! Needs from the system for building a network: namespaces and the TUN device.
 
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;

@@ -1,4 +1,4 @@
-//! What the network did, and whether it can be believed.
+//! Report on the network, and whether it can be believed.
 
 use serde::{Deserialize, Serialize};
 
@@ -55,7 +55,7 @@ pub struct NetReport {
     pub overruns: u64,
     /// Why this run must not be used as a result; empty: it may.
     pub invalid: Vec<String>,
-    /// What is worth knowing but does not spoil the run.
+    /// Notes worth reading that do not spoil the run.
     pub notes: Vec<String>,
     /// Directions that carried packets, in topology order.
     pub directions: Vec<DirectionReport>,

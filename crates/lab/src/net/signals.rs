@@ -1,4 +1,4 @@
-//! What a terminal does to a lab: signals that end it, taken one by one instead of at any moment, and whose
+//! Signals of a terminal to a lab: those that end it, taken one by one instead of at any moment, and whose
 //! foreground it is.
 
 use std::os::fd::{AsFd, BorrowedFd};

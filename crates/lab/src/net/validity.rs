@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use units::show;
 
 /// Lateness up to here is never held against a run.
 const TOLERATED: Duration = Duration::from_millis(1);
@@ -116,21 +117,21 @@ impl Lateness {
         let late = share(self.late.packets, self.all.packets);
         if late > LATE_PACKETS && self.late.hand_overs >= FEWEST {
             found.push(format!(
-                "{name}: {:.1} % of the packets came more than {:.1} ms late (99 of 100 within {:.1} ms): \
+                "{name}: {:.1} % of the packets came more than {} late (99 of 100 within {}): \
                  the emulator could not keep up; try a lower rate or a quieter machine",
                 late * 100.0,
-                self.allowed.as_secs_f64() * 1e3,
-                self.quantile(0.99) / 1e3,
+                show::time(self.allowed),
+                show::time(Duration::from_nanos(self.histogram.value_at_quantile(0.99))),
             ));
         }
         let very_late = share(self.very_late.bytes, self.all.bytes);
         if found.is_empty() && very_late > VERY_LATE_BYTES && self.very_late.hand_overs >= FEWEST {
             found.push(format!(
-                "{name}: {:.1} % of the bytes came more than {} ms late, {:.0} ms at most: \
+                "{name}: {:.1} % of the bytes came more than {} late, {} at most: \
                  the emulator could not keep up; try a lower rate or a quieter machine",
                 very_late * 100.0,
-                VERY_LATE.as_millis(),
-                self.max() / 1e3,
+                show::time(VERY_LATE),
+                show::time(Duration::from_nanos(self.histogram.max())),
             ));
         }
         found
@@ -183,11 +184,11 @@ impl Load {
     pub(crate) fn objection(&self) -> Option<String> {
         (self.busy_seconds > 0).then(|| {
             format!(
-                "the emulator used {:.0} % of a core for {} s and was up to {:.0} ms behind with reading: \
+                "the emulator used {:.0} % of a core for {} s and was up to {} behind with reading: \
                  it was the bottleneck; try a lower rate",
                 self.worst.0 * 100.0,
                 self.busy_seconds,
-                self.worst.1.as_secs_f64() * 1e3,
+                show::time(self.worst.1),
             )
         })
     }

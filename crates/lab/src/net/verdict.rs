@@ -13,7 +13,7 @@ const STOLEN_NOTED: f64 = 0.02;
 /// The hypervisor's share that spoils a run.
 const STOLEN_MOST: f64 = 0.10;
 
-/// What is known of a run besides the engine's own account.
+/// Facts about a run besides the engine's own account.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Circumstances {
     pub(super) load: Shares,

@@ -6,9 +6,9 @@ use super::scale::Vertical;
 /// One drawn figure: a chart or several with the same axes.
 #[derive(Debug)]
 pub(super) struct Figure {
-    /// What the charts differ by.
+    /// The difference between the charts.
     pub(super) split: Split,
-    /// What a chart is for: `by parallel streams`.
+    /// Title of a chart: `by parallel streams`.
     pub(super) heading: String,
     /// Lines and their names, in the order of the legend.
     pub(super) legend: Vec<Entry>,
@@ -16,13 +16,13 @@ pub(super) struct Figure {
     pub(super) panels: Vec<Panel>,
     /// The horizontal axis, the same in all.
     pub(super) x: Horizontal,
-    /// What is measured.
+    /// Unit of the measure.
     pub(super) unit: String,
     /// The vertical axis, the same in all.
     pub(super) y: Vertical,
 }
 
-/// What the charts of a figure differ by.
+/// The difference between the charts of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Split {
     /// One chart for each row; its lines are the programs.
@@ -103,7 +103,7 @@ pub(super) struct Point {
     pub(super) value: Option<f64>,
     /// Half-width of its interval.
     pub(super) half_width: Option<f64>,
-    /// What a reader is told about it, one fact a line.
+    /// Facts for the reader, one a line.
     pub(super) tip: String,
 }
 

@@ -19,7 +19,7 @@ pub(super) struct Place {
 /// The cells of one experiment by their place.
 #[derive(Debug)]
 pub(super) struct Grid<'a> {
-    /// What they come from.
+    /// The results behind it.
     pub(super) results: &'a Results,
     /// Cells whose program or values are not in the axes, or that come twice.
     pub(super) strays: usize,
@@ -243,7 +243,7 @@ impl Runs {
         self.valid < self.all
     }
 
-    /// What to show where there is no value.
+    /// Words to show where there is no value.
     pub(super) fn verdict(&self) -> &'static str {
         match (self.all, self.failed) {
             (0, _) => "\u{2013}",

@@ -295,7 +295,7 @@ impl Drawer<'_> {
     }
 }
 
-/// What the vertical axis must have room for: every value, and error bars as far as they do not
+/// Values that the vertical axis must have room for: every value, and error bars as far as they do not
 /// make the values themselves small.
 fn extremes(panels: &[Panel]) -> Vec<f64> {
     let points: Vec<&Point> = panels

@@ -46,7 +46,7 @@ impl Markup {
         self.out.push_str(markup);
     }
 
-    /// What was written.
+    /// The text.
     pub(super) fn finish(self) -> String {
         self.out
     }

@@ -43,7 +43,7 @@ use load::Loaded;
 use page::{Part, Section};
 use theme::Palette;
 
-/// What was written.
+/// Files that were written.
 #[derive(Debug)]
 pub struct Written {
     /// `OUT/index.html`.
@@ -109,7 +109,7 @@ pub fn write(results: &Path, out: &Path) -> Result<Written, LabError> {
     })
 }
 
-/// What is drawn from each experiment, and into which files.
+/// Drawings of each experiment, and their files.
 fn plan<'a>(loaded: &'a [Loaded], palette: &Palette) -> Vec<Section<'a>> {
     loaded
         .iter()
@@ -128,7 +128,7 @@ fn plan<'a>(loaded: &'a [Loaded], palette: &Palette) -> Vec<Section<'a>> {
         .collect()
 }
 
-/// What is drawn from one measure, into files whose names begin with `name`.
+/// Drawings of one measure, into files whose names begin with `name`.
 fn part<'a>(results: &'a Results, name: String, heading: String, palette: &Palette) -> Part<'a> {
     let grid = Grid::of(results);
     let drawn = lines::all(&grid, palette);

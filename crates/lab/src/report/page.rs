@@ -33,7 +33,7 @@ pub(super) struct Section<'a> {
 pub(super) struct Part<'a> {
     /// Begins the names of its files and its anchors.
     pub(super) name: String,
-    /// What is measured; empty for the first, which has the experiment's title.
+    /// The measure; empty for the first, which has the experiment's title.
     pub(super) heading: String,
     /// Its cells.
     pub(super) grid: Grid<'a>,

@@ -1,4 +1,4 @@
-//! What an experiment says in a line: how near to the paper, and longhaul beside its peers.
+//! Summary of an experiment in a line: how near to the paper, and longhaul beside its peers.
 
 use super::csv::ratio;
 use super::grid::{Grid, Runs};
@@ -51,7 +51,7 @@ pub(super) struct Statement {
     pub(super) spread: Spread,
 }
 
-/// What an experiment's data say.
+/// Summary of an experiment's data.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Summary {
     /// The programs that reproduce published values, against them.
@@ -167,7 +167,7 @@ fn against(grid: &Grid<'_>, key: &str) -> Vec<Statement> {
         .collect()
 }
 
-/// What longhaul has to beat at a point: the best peer there; where longhaul chose by itself, the
+/// Opponent of longhaul at a point: the best peer there; where longhaul chose by itself, the
 /// best peer at whatever row was best for it.
 fn opponent(grid: &Grid<'_>, row: usize, column: usize) -> Option<f64> {
     if grid.is_free(row) {

@@ -42,7 +42,7 @@ pub(super) fn write(markup: &mut Markup, grid: &Grid<'_>, id: &str) {
     left_out(markup, grid);
 }
 
-/// What a line of the table is.
+/// Kind of the table's lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rows {
     /// A program, in a group for each value of the axis down.
@@ -289,7 +289,7 @@ fn comparison(markup: &mut Markup, cell: &Cell, with_paper: bool) {
     }
 }
 
-/// What a pointer that rests on a cell is told.
+/// Words for a pointer that rests on a cell.
 fn about(cell: &Cell) -> String {
     if cell.samples.is_empty() {
         return "not measured".to_owned();

@@ -110,7 +110,7 @@ const LABEL: f64 = 12.0;
 /// Size of a chart's heading, as in the style sheet.
 const TITLE: f64 = 13.0;
 
-/// What the horizontal axis is called.
+/// Name of the horizontal axis.
 const TIME: &str = "seconds since the start";
 
 impl Timeline<'_> {

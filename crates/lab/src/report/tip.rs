@@ -1,4 +1,4 @@
-//! What a reader is told about a point, one fact a line.
+//! Facts about a point for the reader, one a line.
 
 use super::csv::ratio;
 use super::grid::{Grid, Place, Runs};

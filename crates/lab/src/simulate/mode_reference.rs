@@ -1,4 +1,4 @@
-//! What ns-2 says of the modes of Ito, Ohsaki and Imase (2008): the committed table that the
+//! Results of ns-2 for the modes of Ito, Ohsaki and Imase (2008): the committed table that the
 //! simulator, with the tuners that ship, is held against.
 
 use std::time::Duration;
@@ -10,6 +10,7 @@ use super::outcome::{Measure, SimPoint};
 use super::request::{Flows, SimRequest, Tuned};
 
 use crate::LabError;
+use crate::quoting::CsvRecord;
 
 /// Largest relative deviation from ns-2 in goodput that counts as agreement.
 pub const GOODPUT_TOLERANCE: f64 = 0.03;
@@ -66,41 +67,33 @@ pub struct ModeReference {
 /// # Errors
 /// [`LabError::Usage`]: a line that is not one of the table's, which names it.
 pub fn modes() -> Result<Vec<ModeReference>, LabError> {
-    let mut lines = TABLE.lines();
-    let names: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
-    lines
-        .map(|line| {
-            reference(&names, line).ok_or_else(|| {
-                LabError::Usage(format!("ns2-autopar.csv: cannot be read: '{line}'"))
-            })
+    CsvRecord::all(TABLE)
+        .map(|record| {
+            let unread = || format!("ns2-autopar.csv: cannot be read: '{}'", record.line);
+            reference(&record).ok_or_else(|| LabError::Usage(unread()))
         })
         .collect()
 }
 
-fn reference(names: &[&str], line: &str) -> Option<ModeReference> {
-    let values: Vec<&str> = line.split(',').collect();
-    let field = |name: &str| {
-        let column = names.iter().position(|n| *n == name)?;
-        values.get(column).copied()
-    };
-    let mode = field("mode")?;
+fn reference(record: &CsvRecord<'_>) -> Option<ModeReference> {
+    let mode = record.text("mode")?;
     Some(ModeReference {
         mode: match mode.parse::<u32>() {
             Ok(_) => None,
             Err(_) => Some(Mode::named(mode)?),
         },
-        rate_mbps: field("rate_mbps")?.parse().ok()?,
-        access_mbps: field("access_mbps")?.parse().ok()?,
-        delay_ms: field("delay_ms")?.parse().ok()?,
-        window: field("window")?.parse().ok()?,
-        eta: field("eta")?.parse().ok()?,
-        seed: field("seed")?.parse().ok()?,
-        gigabytes: field("gigabytes")?.parse().ok()?,
-        goodput_mbps: field("goodput_mbps")?.parse().ok()?,
-        streams: field("streams")?.parse().ok()?,
-        end_goodput_mbps: field("whole_goodput_mbps")?.parse().ok()?,
-        settled_s: field("settled_s")?.parse().ok()?,
-        overhead_us: field("overhead_us")?.parse().ok()?,
+        rate_mbps: record.value("rate_mbps")?,
+        access_mbps: record.value("access_mbps")?,
+        delay_ms: record.value("delay_ms")?,
+        window: record.value("window")?,
+        eta: record.value("eta")?,
+        seed: record.value("seed")?,
+        gigabytes: record.value("gigabytes")?,
+        goodput_mbps: record.value("goodput_mbps")?,
+        streams: record.value("streams")?,
+        end_goodput_mbps: record.value("whole_goodput_mbps")?,
+        settled_s: record.value("settled_s")?,
+        overhead_us: record.value("overhead_us")?,
     })
 }
 
@@ -228,7 +221,7 @@ mod tests {
             };
             assert!(table.iter().filter(base).count() >= 3, "{mode:?}");
         }
-        assert!(reference(&["mode"], "mi").is_none());
+        assert!(CsvRecord::all("mode\nmi").all(|record| reference(&record).is_none()));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What came of a simulation, and the measures that an experiment takes from it.
+//! Outcome of a simulation, and the measures that an experiment takes from it.
 
 use serde::Serialize;
 
@@ -24,7 +24,7 @@ pub struct SimPoint {
     pub fairness: f64,
     /// How long the file took, seconds; `None`: endless, or not done in time.
     pub seconds: Option<f64>,
-    /// What held the connections back, as `tune::limiter` judges it from the sender's accounts.
+    /// Limiter of the connections, as `tune::judge` judges it from the sender's accounts.
     pub limited_by: String,
     /// The last chunk that was not just what was left of the file.
     #[serde(skip)]
@@ -57,7 +57,7 @@ pub struct SimChunk {
     pub reason: String,
 }
 
-/// What an experiment takes from a simulation.
+/// Measure that an experiment takes from a simulation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Measure {
     /// `goodput`: payload that arrived in order, Mbit/s.

@@ -6,7 +6,8 @@ use sim::link::Conditions;
 use sim::tcp::{Config, HEADERS};
 use sim::transfer::{Streams, Transfer, account};
 use sim::world::{Access, CrossTraffic, FlowSpec, FlowStats, Scenario, Simulation};
-use tune::limiter::{Limiter, judge};
+use tune::judge::judge;
+use tune::limiter::Limiter;
 use units::Rate;
 
 use super::outcome::SimPoint;
@@ -140,7 +141,7 @@ pub(super) fn flow(request: &SimRequest) -> FlowSpec {
     }
 }
 
-/// What `flows` did in `elapsed`.
+/// Point of `flows` over `elapsed`.
 pub(super) fn point(flows: &[FlowStats], elapsed: Duration, limiter: Limiter) -> SimPoint {
     let sum = |field: fn(&FlowStats) -> u64| flows.iter().map(field).sum::<u64>();
     let bytes = sum(|f| f.delivered_bytes);
@@ -178,7 +179,7 @@ fn fairness(flows: &[FlowStats]) -> f64 {
     }
 }
 
-/// What the production rule makes of the senders' accounts.
+/// Judgement of the production rule on the senders' accounts.
 fn limiter(request: &SimRequest, flows: &[FlowStats]) -> Limiter {
     let bytes = flows.iter().map(|f| f.delivered_bytes).sum();
     let streams = u32::try_from(flows.len()).unwrap_or(u32::MAX);

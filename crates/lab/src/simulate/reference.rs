@@ -1,4 +1,4 @@
-//! What ns-2 says: the committed table that the simulator is held against.
+//! Results of ns-2: the committed table that the simulator is held against.
 
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use sim::tcp::HEADERS;
 use super::outcome::SimPoint;
 use super::request::{Flows, SimRequest};
 use crate::LabError;
+use crate::quoting::CsvRecord;
 
 /// Largest relative deviation from ns-2 in goodput that counts as agreement.
 pub const GOODPUT_TOLERANCE: f64 = 0.05;
@@ -77,35 +78,28 @@ pub fn losses() -> Result<Vec<Reference>, LabError> {
 }
 
 fn table((name, text): (&str, &str)) -> Result<Vec<Reference>, LabError> {
-    let mut lines = text.lines();
-    let names: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
-    lines
-        .map(|line| {
-            reference(&names, line)
-                .ok_or_else(|| LabError::Usage(format!("{name}: cannot be read: '{line}'")))
+    CsvRecord::all(text)
+        .map(|record| {
+            let unread = || format!("{name}: cannot be read: '{}'", record.line);
+            reference(&record).ok_or_else(|| LabError::Usage(unread()))
         })
         .collect()
 }
 
-fn reference(names: &[&str], line: &str) -> Option<Reference> {
-    let values: Vec<&str> = line.split(',').collect();
-    let field = |name: &str| {
-        let column = names.iter().position(|n| *n == name)?;
-        values.get(column).copied()
-    };
+fn reference(record: &CsvRecord<'_>) -> Option<Reference> {
     Some(Reference {
-        connections: field("connections")?.parse().ok()?,
-        overhead_us: field("overhead_us")?.parse().ok()?,
-        loss: field("loss")?.parse().ok()?,
-        window: field("window")?.parse().ok()?,
-        warm_up_s: field("warm_up_s")?.parse().ok()?,
-        measured_s: field("measured_s")?.parse().ok()?,
-        seed: field("seed")?.parse().ok()?,
-        goodput_mbps: field("goodput_mbps")?.parse().ok()?,
-        mean_rtt_ms: field("mean_rtt_ms")?.parse().ok()?,
-        drops: field("drops")?.parse().ok()?,
-        timeouts: field("timeouts")?.parse().ok()?,
-        jain: field("jain")?.parse().ok()?,
+        connections: record.value("connections")?,
+        overhead_us: record.value("overhead_us")?,
+        loss: record.value("loss")?,
+        window: record.value("window")?,
+        warm_up_s: record.value("warm_up_s")?,
+        measured_s: record.value("measured_s")?,
+        seed: record.value("seed")?,
+        goodput_mbps: record.value("goodput_mbps")?,
+        mean_rtt_ms: record.value("mean_rtt_ms")?,
+        drops: record.value("drops")?,
+        timeouts: record.value("timeouts")?,
+        jain: record.value("jain")?,
     })
 }
 
@@ -202,8 +196,9 @@ mod tests {
 
     #[test]
     fn a_damaged_line_is_named() {
-        assert!(reference(&["connections"], "1").is_none());
-        assert!(reference(&[], "").is_none());
+        for table in ["connections\n1", "\n\n"] {
+            assert!(CsvRecord::all(table).all(|record| reference(&record).is_none()));
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What was simulated, as text for people, CSV, and JSON.
+//! Report of simulations, as text for people, CSV, and JSON.
 
 use std::fmt::Write;
 
@@ -6,13 +6,14 @@ use serde::Serialize;
 
 use super::outcome::{SimChunk, SimPoint};
 use super::setting::Setting;
+use crate::quoting::csv_values;
 
 /// Simulations of one setting, one for each number of connections.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SimReport {
-    /// What was simulated.
+    /// The setting that was simulated.
     pub setting: Setting,
-    /// What came of it, in the order that was asked for.
+    /// The outcomes, in the order that was asked for.
     pub points: Vec<SimPoint>,
 }
 
@@ -71,23 +72,22 @@ impl SimReport {
             "connections,goodput_mbps,mean_rtt_ms,drops,losses,retransmits,timeouts,jain,seconds,\
              limited_by,seed\n",
         );
-        let optional = |value: Option<f64>| value.map_or_else(String::new, |v| format!("{v:.3}"));
         for p in &self.points {
-            let _ = writeln!(
-                csv,
-                "{},{:.3},{},{},{},{},{},{:.3},{},{},{}",
-                p.flows,
-                p.goodput_mbps,
-                optional(p.mean_rtt_ms),
-                p.drops,
-                p.losses,
-                p.retransmits,
-                p.timeouts,
-                p.fairness,
-                optional(p.seconds),
-                p.limited_by,
-                self.setting.seed
-            );
+            let values = [
+                p.flows.to_string(),
+                decimals(p.goodput_mbps),
+                p.mean_rtt_ms.map(decimals).unwrap_or_default(),
+                p.drops.to_string(),
+                p.losses.to_string(),
+                p.retransmits.to_string(),
+                p.timeouts.to_string(),
+                decimals(p.fairness),
+                p.seconds.map(decimals).unwrap_or_default(),
+                p.limited_by.to_string(),
+                self.setting.seed.to_string(),
+            ];
+            csv += &csv_values(values.into_iter());
+            csv.push('\n');
         }
         csv
     }
@@ -120,23 +120,29 @@ fn chunk_table(chunks: &[SimChunk]) -> String {
     text
 }
 
+/// A value of a table, to three decimal places.
+fn decimals(value: f64) -> String {
+    format!("{value:.3}")
+}
+
 /// A line a chunk, comma-separated under a line of names.
 fn chunk_csv(chunks: &[SimChunk], seed: u64) -> String {
     let mut csv =
         String::from("time,seconds,streams,bytes,goodput_mbps,rtt_ms,queueing_ms,settled,seed\n");
     for c in chunks {
-        let _ = writeln!(
-            csv,
-            "{:.3},{:.3},{},{},{:.3},{:.3},{:.3},{},{seed}",
-            c.time,
-            c.seconds,
-            c.streams,
-            c.bytes,
-            c.goodput_mbps,
-            c.rtt_ms,
-            c.queueing_ms,
-            c.settled
-        );
+        let values = [
+            decimals(c.time),
+            decimals(c.seconds),
+            c.streams.to_string(),
+            c.bytes.to_string(),
+            decimals(c.goodput_mbps),
+            decimals(c.rtt_ms),
+            decimals(c.queueing_ms),
+            c.settled.to_string(),
+            seed.to_string(),
+        ];
+        csv += &csv_values(values.into_iter());
+        csv.push('\n');
     }
     csv
 }

@@ -1,4 +1,4 @@
-//! What to simulate.
+//! Request for a simulation.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -176,9 +176,10 @@ impl SimRequest {
         self.file().is_none() || disturbed || self.cross_traffic.is_some()
     }
 
-    /// What longhaul begins with when nobody says (`tune::streams`), on this path and for this file.
+    /// Number that longhaul begins with when nobody says (`tune::streams`), on this path and for this file.
     pub fn automatic_flows(&self) -> u32 {
-        tune::streams::first(self.base_rtt(), self.bytes, BLOCK, u32::MAX)
+        let prior = tune::streams::first(self.base_rtt(), self.bytes, BLOCK, u32::MAX);
+        prior.streams.unwrap_or(1)
     }
 
     /// Refuses what cannot be simulated; options are named as on the command line.

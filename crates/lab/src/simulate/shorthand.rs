@@ -15,7 +15,7 @@ use crate::topology::{Shorthand, Topology};
 /// How long a file may take if nobody says.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
-/// What a command line, or the `simulation` table of an experiment, says of a simulation, as text;
+/// Words of a command line, or of the `simulation` table of an experiment, on a simulation, as text;
 /// `None`: the default of [`SimRequest`].
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]

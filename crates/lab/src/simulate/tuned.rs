@@ -11,7 +11,7 @@ use super::point;
 use super::request::{FILE, SimRequest, Tuned};
 use crate::LabError;
 
-/// What a connection takes of a chunk at a time: little, so that all end together.
+/// Bytes that a connection takes of a chunk at a time: few, so that all end together.
 const BLOCK: u64 = 16 << 10;
 /// How often a command measures the round trip while data flows.
 const TICK: Duration = Duration::from_millis(100);

@@ -1,4 +1,4 @@
-//! What one table, or the command line, says of a direction of a path, and which of them wins.
+//! Keys of one table, or of the command line, on a direction of a path, and which of them wins.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::LabError;
 /// Longest round trip: the far side of the moon and back is under 3 s.
 const LONGEST_RTT: Duration = Duration::from_secs(60);
 
-/// What is said; the rest is left to more general places.
+/// Keys that are given; the rest is left to more general places.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Keys {
     /// One way.
@@ -112,7 +112,7 @@ impl Keys {
     }
 }
 
-/// What a trace gives at all times.
+/// Keys that a trace gives at all times.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Replaced {
     pub(super) rate: bool,

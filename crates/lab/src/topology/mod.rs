@@ -1,4 +1,4 @@
-//! What network to build: hosts, and a path between every two of them.
+//! Network to build: hosts, and a path between every two of them.
 //!
 //! A topology is written as TOML; everything may be left out:
 //!

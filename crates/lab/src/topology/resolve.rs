@@ -50,7 +50,7 @@ pub(super) fn topology(file: &File, base: &FilePath, over: &Overrides) -> Result
     })
 }
 
-/// What a table says of a path and of its directions.
+/// Keys of a table on a path and on its directions.
 #[derive(Debug, Clone, Default)]
 struct Sides {
     both: Keys,

@@ -1,4 +1,4 @@
-//! What the command line says of a network.
+//! Network as the command line gives it.
 
 use std::path::Path;
 

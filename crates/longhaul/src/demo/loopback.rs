@@ -87,7 +87,7 @@ fn settle(directories: &[&Path]) -> Result<()> {
     Ok(())
 }
 
-/// What the two downloads say, in plain words.
+/// Result of the two downloads, in plain words.
 fn explain(one: f64, four: f64) -> Result<()> {
     let ratio = if one > 0.0 { four / one } else { 0.0 };
     print(&format!(

@@ -13,6 +13,7 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 use client::Exit;
+use units::splitmix::SplitMix64;
 
 use crate::args::DemoArgs;
 use crate::output::print;
@@ -132,19 +133,14 @@ impl Drop for Server {
     }
 }
 
-/// Data that no file system or network can shrink: a xorshift sequence.
+/// Data that no file system or network can shrink.
 fn write_random(path: &Path, size: u64) -> Result<()> {
     let mut file = File::create(path).with_context(|| format!("cannot make {}", path.display()))?;
-    let mut state: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mut numbers = SplitMix64::new(1);
     let mut block = vec![0u8; 1 << 20];
     let mut left = size;
     while left > 0 {
-        for word in block.chunks_exact_mut(8) {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            word.copy_from_slice(&state.to_le_bytes());
-        }
+        numbers.fill(&mut block);
         let n = usize::try_from(left).unwrap_or(usize::MAX).min(block.len());
         file.write_all(&block[..n])
             .with_context(|| format!("cannot write {}; try --dir DIR", path.display()))?;

@@ -15,7 +15,7 @@ use units::show;
 use super::{Host, Server, longhaul_on};
 use crate::output::print;
 
-/// What a stock FTP client asks of its socket, and what stock systems gave for decades.
+/// Window that a stock FTP client asks of its socket, and that stock systems gave for decades.
 const STOCK_WINDOW: &str = "64Ki";
 /// Its bytes: one window crosses the path in a round trip.
 const STOCK_WINDOW_BYTES: f64 = 65_536.0;

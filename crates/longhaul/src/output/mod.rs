@@ -1,4 +1,4 @@
-//! What a copy shows while it runs: JSON lines, a progress bar, a line now and then, or nothing.
+//! Output of a copy while it runs: JSON lines, a progress bar, a line now and then, or nothing.
 
 mod bar;
 mod json;
@@ -83,7 +83,7 @@ fn verified(how: &str) -> String {
     }
 }
 
-/// What a progress line says of the streams, to follow the rate: their number, their largest buffer,
+/// Words of a progress line on the streams, to follow the rate: their number, their largest buffer,
 /// and what limits them as far as this end sees.
 fn on_the_wire(streams: u64, buffer: Option<u64>, limiter: Option<&str>) -> String {
     let plural = if streams == 1 { "" } else { "s" };

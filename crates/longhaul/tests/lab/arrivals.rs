@@ -1,4 +1,4 @@
-//! What a receiver of datagrams saw.
+//! Arrivals at a receiver of datagrams.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -48,7 +48,7 @@ impl Arrival {
 }
 
 impl Run {
-    /// What `udp-receive` noted, in order of arrival.
+    /// Arrivals that `udp-receive` noted, in order.
     pub(crate) fn arrivals(&self) -> Vec<Arrival> {
         self.text("arrivals").lines().map(Arrival::read).collect()
     }

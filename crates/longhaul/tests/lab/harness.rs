@@ -245,7 +245,7 @@ pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).trim().to_owned()
 }
 
-/// What `tcp-receive` noted.
+/// Notes of `tcp-receive`.
 #[derive(Debug)]
 pub(crate) struct Received {
     pub(crate) bytes: u64,

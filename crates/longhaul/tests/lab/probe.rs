@@ -24,7 +24,7 @@ const READY: &str = "ready";
 const SENT: &str = "sent";
 /// Silence that ends a receiver after the sender is done.
 const IDLE: Duration = Duration::from_millis(400);
-/// What a receiver has for everything, and a sender for the receiver to come.
+/// Patience of a receiver with everything, and of a sender with the receiver to come.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Datagrams must not be lost where the lab does not see it.
 const RECEIVE_BUFFER: usize = 64 << 20;
@@ -176,7 +176,7 @@ fn udp_ping(address: &str, count: usize, gap: Duration) {
     say(SENT);
 }
 
-/// What a connection carries, from any place on.
+/// Bytes that a connection carries, from any place on.
 fn pattern() -> Vec<u8> {
     let byte = |at: usize| (at.wrapping_mul(2_654_435_761) >> 13).to_le_bytes()[0];
     (0..PATTERN).map(byte).collect()

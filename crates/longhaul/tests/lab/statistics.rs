@@ -1,4 +1,4 @@
-//! What chance allows.
+//! Bounds of chance.
 
 use std::ops::RangeInclusive;
 

@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 use crate::harness::{LONGHAUL, Turn, directory, installed, skip, stderr, stdout};
 
-/// What `/dev/net/tun` is to be.
+/// State of `/dev/net/tun`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Device {
     /// For everybody, its usual mode.

@@ -1,4 +1,4 @@
-//! What a server is known to be set to.
+//! Settings that a server is known to have.
 
 use super::right_sizing::RightSizing;
 use super::{Direction, Need, Refusal, Step};
@@ -7,13 +7,13 @@ use crate::command::{BufferSide, Command, Mode, Opts, Restart, RetrOption, Site,
 use crate::feature::Features;
 use crate::streams::StreamRange;
 
-/// What the user is told when a server does not take a buffer size.
+/// Message to the user when a server does not take a buffer size.
 const NO_BUFFER: &str =
     "cannot be told the size of its socket buffers; --buffer applies to this end only";
-/// What the user is told when a server does not take a number of streams.
+/// Message to the user when a server does not take a number of streams.
 const NO_PARALLELISM: &str = "does not take a number of parallel streams; it chooses itself";
 
-/// What the user is told when a server does not take a congestion control.
+/// Message to the user when a server does not take a congestion control.
 pub const NO_CONGESTION: &str =
     "does not run the congestion control that --cc names; it sends with its own";
 
@@ -74,7 +74,7 @@ impl Dialogue {
         }
     }
 
-    /// What the server announced.
+    /// Features that the server announced.
     pub fn features(&self) -> &Features {
         &self.features
     }

@@ -23,9 +23,25 @@ pub fn takes_commands_ahead(greeting: &Reply) -> bool {
     greeting.code == 220 && greeting.lines.iter().any(names)
 }
 
-/// What a server makes of a byte 255 in a command, which begins a Telnet sequence (RFC 854).
+/// Whether nothing may be sent behind a command before it is answered, whatever the server takes ahead:
+/// a security exchange changes how everything behind it travels, and what went out before its end went
+/// out in the clear.
+fn ends_flight(command: &Command) -> bool {
+    matches!(command, Command::Auth(_) | Command::Adat(_) | Command::Ccc)
+}
+
+/// Whether commands may go out together to a server that takes commands ahead: only the last may be one
+/// of a security exchange.
+pub fn is_one_flight<'a>(commands: impl IntoIterator<Item = &'a Command>) -> bool {
+    let mut ended = false;
+    commands
+        .into_iter()
+        .all(|command| !std::mem::replace(&mut ended, ends_flight(command)))
+}
+
+/// A server's understanding of a byte 255 in a command, which begins a Telnet sequence (RFC 854).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Telnet {
+pub enum TelnetEscape {
     /// It takes every byte as it is (vsftpd), as far as is known.
     #[default]
     Ignored,
@@ -36,8 +52,8 @@ pub enum Telnet {
     Dropped,
 }
 
-impl Telnet {
-    /// What a server with this greeting does.
+impl TelnetEscape {
+    /// The understanding of a server with this greeting.
     pub fn of(greeting: &Reply) -> Self {
         let says = |word: &str| {
             let names = |line: &Vec<u8>| line.windows(word.len()).any(|w| w == word.as_bytes());
@@ -80,17 +96,19 @@ impl Dialogue {
             Direction::Receive => !steps.iter().all(is_courtesy),
         };
         if !apart || steps.len() < 2 {
-            return vec![steps];
+            return cut(steps);
         }
         let transfer = steps.split_off(steps.len() - 1);
-        vec![steps, transfer]
+        let mut flights = cut(steps);
+        flights.push(transfer);
+        flights
     }
 
     /// Any steps in flights. What goes out together with a transfer command is for the caller to judge.
     pub fn in_flights(&self, steps: Vec<Step>) -> Vec<Vec<Step>> {
         match () {
             () if steps.is_empty() => Vec::new(),
-            () if self.takes_ahead => vec![steps],
+            () if self.takes_ahead => cut(steps),
             () => one_by_one(steps),
         }
     }
@@ -112,6 +130,26 @@ impl Step {
 
 fn is_courtesy(step: &Step) -> bool {
     !step.decides()
+}
+
+/// One flight, or several where a step ends one ([`ends_flight`]).
+fn cut(steps: Vec<Step>) -> Vec<Vec<Step>> {
+    let last = |step: &Step| match step {
+        Step::Set(command, _) | Step::Transfer(command) => ends_flight(command),
+        Step::Listen | Step::Connect | Step::DrsListen => false,
+    };
+    let mut flights = vec![Vec::with_capacity(steps.len())];
+    for step in steps {
+        let ends = last(&step);
+        if let Some(flight) = flights.last_mut() {
+            flight.push(step);
+        }
+        if ends {
+            flights.push(Vec::new());
+        }
+    }
+    flights.retain(|flight| !flight.is_empty());
+    flights
 }
 
 /// Only OPTS DRS and DPSV go together: both are known of a server that announces the former.

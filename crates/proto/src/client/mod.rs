@@ -6,15 +6,19 @@
 //! setting lives as long as the control connection (TYPE, MODE, OPTS, SBUF), and so does the DRS
 //! channel's address; a data address one transfer in MODE S and until the direction changes in
 //! MODE E, REST exactly one transfer.
+//!
+//! Before the login, [`SecurityExchange`] says what belongs to a security exchange.
 
 mod dialogue;
 mod flight;
 mod part;
 mod right_sizing;
+mod securing;
 mod step;
 
 pub use dialogue::{Dialogue, NO_CONGESTION};
-pub use flight::{Telnet, takes_commands_ahead};
+pub use flight::{TelnetEscape, is_one_flight, takes_commands_ahead};
 pub use part::{NoPartial, Retrieval, retrieval, usable_ranges};
 pub use right_sizing::{DrsEnd, NO_RIGHT_SIZING};
+pub use securing::{ExchangeError, SecurityExchange, SecurityMove};
 pub use step::{Direction, Need, Refusal, Step};

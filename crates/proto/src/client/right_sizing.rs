@@ -1,4 +1,4 @@
-//! What a server is known to have agreed to of dynamic right-sizing: OPTS DRS, the DRS channel's
+//! Agreement with a server on dynamic right-sizing, as far as it is known: OPTS DRS, the DRS channel's
 //! address. A server that does not announce it is never asked.
 
 use super::{Dialogue, Need, Refusal, Step};
@@ -6,7 +6,7 @@ use crate::command::{Command, Opts};
 use crate::drs::DrsAddress;
 use crate::sizing::Sizing;
 
-/// What the user is told, after the server's name, when [`Sizing::Drs1`] or [`Sizing::Drs`] is
+/// Message to the user, after the server's name, when [`Sizing::Drs1`] or [`Sizing::Drs`] is
 /// wanted and the server has no part in it.
 pub const NO_RIGHT_SIZING: &str =
     "does not offer this way of right-sizing buffers; each end sizes its own (--buffer auto)";

@@ -1,4 +1,4 @@
-//! What a transfer needs, and the steps towards it.
+//! Needs of a transfer, and the steps towards them.
 
 use crate::checksum::Algorithm;
 use crate::command::{Command, Mode, Restart};
@@ -14,7 +14,7 @@ pub enum Direction {
     Receive,
 }
 
-/// What a transfer needs a server to be set to.
+/// Settings that a transfer needs of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Need {
     /// Which way the bytes go.
@@ -34,7 +34,7 @@ pub struct Need {
     pub allocate: Option<u64>,
     /// Sum that the server computes while it stores, if it announced that it can.
     pub store_sum: Option<Algorithm>,
-    /// What is there already.
+    /// Data that is there already.
     pub restart: Option<Restart>,
     /// Which kind of data address the transfer is to have: the server listens.
     pub server_listens: bool,
@@ -45,7 +45,7 @@ pub struct Need {
     pub verb: Command,
 }
 
-/// What a refusal of a setting means.
+/// Meaning of the refusal of a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
     /// The transfer cannot be made.

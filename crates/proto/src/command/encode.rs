@@ -1,10 +1,9 @@
 //! Commands to lines.
 
-use std::net::SocketAddr;
-
 use super::argument::{Dcau, EpsvArg, Mode, Prot, Restart, Retrieve, TrevEvent, Type};
 use super::{Bytes, Command};
 use crate::address;
+use crate::stripes::StripeAddresses;
 
 pub(super) fn encode(command: &Command) -> Vec<u8> {
     let mut line = command.verb().as_bytes().to_vec();
@@ -61,6 +60,7 @@ fn argument(command: &Command) -> Option<Bytes> {
         C::Site(site) => return Some(site.encode()),
         C::Help(text) | C::Lang(text) => return text.clone().map(String::into_bytes),
         C::Auth(mechanism) if mechanism.is_empty() => return None,
+        C::Adat(token) | C::Mic(token) | C::Conf(token) | C::Enc(token) => token.encode(),
         C::User(text) | C::Acct(text) | C::Clnt(text) | C::Auth(text) => text.clone(),
         parameter => return parameter_text(parameter).map(String::into_bytes),
     };
@@ -113,8 +113,9 @@ fn prot_letter(level: Prot) -> &'static str {
 }
 
 /// IPv4 in PORT form, which every server reads; IPv6 in EPRT form.
-fn spor_list(stripes: &[SocketAddr]) -> String {
+fn spor_list(stripes: &StripeAddresses) -> String {
     let items: Vec<String> = stripes
+        .as_slice()
         .iter()
         .map(|addr| address::format_port(*addr).unwrap_or_else(|| address::format_eprt(*addr)))
         .collect();

@@ -25,6 +25,8 @@ pub use site::{BufferSide, Site, Stack};
 use crate::address::{AddressError, Family};
 use crate::checksum::Algorithm;
 use crate::drs::DrsAddress;
+use crate::security::SecurityToken;
+use crate::stripes::StripeAddresses;
 use crate::timestamp::Timestamp;
 
 /// A path or other argument as it stood on the line.
@@ -53,8 +55,18 @@ pub enum Command {
     Opts(Opts),
     Lang(Option<String>),
     Clnt(String),
-    /// AUTH, ADAT, MIC, ENC, CONF, CCC: not offered yet; the mechanism as named.
+    /// `AUTH mechanism` (RFC 2228 §3): the mechanism as named.
     Auth(String),
+    /// `ADAT base64`: a token of the security exchange; never logged, as in all that follow.
+    Adat(SecurityToken),
+    /// `MIC base64`: a command whose integrity is protected.
+    Mic(SecurityToken),
+    /// `CONF base64`: a confidential command.
+    Conf(SecurityToken),
+    /// `ENC base64`: a command with both.
+    Enc(SecurityToken),
+    /// From here on commands are clear again.
+    Ccc,
     Type(Type),
     Mode(Mode),
     Stru(char),
@@ -72,7 +84,7 @@ pub enum Command {
     Spas(Option<Family>),
     Port(SocketAddr),
     Eprt(SocketAddr),
-    Spor(Vec<SocketAddr>),
+    Spor(StripeAddresses),
     /// Listen for the DRS channel.
     Dpsv,
     /// `DPRT |1|host|port|nonce|`: connect the DRS channel there. Logs do not show the nonce.
@@ -118,12 +130,32 @@ pub enum Command {
     Site(Site),
 }
 
-/// What reading a command gives.
+/// Result of reading a command.
 type Parsed = Result<Command, CommandError>;
 
-/// Text that must not reach a log.
-#[derive(Clone, PartialEq, Eq)]
+/// Text that must not reach a log. Overwritten when it is dropped.
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Secret(pub Vec<u8>);
+
+impl From<&str> for Secret {
+    fn from(text: &str) -> Self {
+        Self(text.into())
+    }
+}
+
+impl From<String> for Secret {
+    fn from(text: String) -> Self {
+        Self(text.into_bytes())
+    }
+}
+
+impl Drop for Secret {
+    fn drop(&mut self) {
+        self.0.fill(0);
+        // Or the compiler would leave out what nobody reads.
+        std::hint::black_box(&self.0);
+    }
+}
 
 impl std::fmt::Debug for Secret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -145,7 +177,7 @@ pub enum CommandError {
     Syntax {
         /// The verb.
         verb: &'static str,
-        /// What is wrong, for the reply.
+        /// The mistake, for the reply.
         reason: String,
     },
     /// A well-formed argument that is not offered (TYPE E, MODE B, CKSM FOO): 504.
@@ -153,7 +185,7 @@ pub enum CommandError {
     Parameter {
         /// The verb.
         verb: &'static str,
-        /// What is not offered.
+        /// The parameter that is not offered.
         reason: String,
     },
     /// An address of a family that is not offered: 522.
@@ -195,6 +227,11 @@ impl Command {
             Self::Lang(..) => "LANG",
             Self::Clnt(..) => "CLNT",
             Self::Auth(..) => "AUTH",
+            Self::Adat(..) => "ADAT",
+            Self::Mic(..) => "MIC",
+            Self::Conf(..) => "CONF",
+            Self::Enc(..) => "ENC",
+            Self::Ccc => "CCC",
             Self::Type(..) => "TYPE",
             Self::Mode(..) => "MODE",
             Self::Stru(..) => "STRU",

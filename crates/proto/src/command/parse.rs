@@ -7,6 +7,7 @@ use crate::address::{self, AddressError, Family};
 use crate::checksum::Algorithm;
 use crate::drs::DrsAddress;
 use crate::ranges::RangeSet;
+use crate::security::SecurityToken;
 use crate::timestamp::Timestamp;
 
 /// How the argument of a verb is read.
@@ -17,23 +18,23 @@ pub(super) type Parser = fn(Words<'_>) -> Parsed;
 pub(super) const VERBS: &[(&str, Parser)] = &[
     ("ABOR", |_| Ok(Command::Abor)),
     ("ACCT", |w| w.text("account").map(Command::Acct)),
-    ("ADAT", security),
+    ("ADAT", |w| token(w).map(Command::Adat)),
     ("ALLO", allo),
     ("APPE", |w| w.path().map(Command::Appe)),
     ("AUTH", |w| {
         Ok(Command::Auth(w.optional_text().unwrap_or_default()))
     }),
-    ("CCC", security),
+    ("CCC", |_| Ok(Command::Ccc)),
     ("CDUP", |_| Ok(Command::Cdup)),
     ("CKSM", cksm),
     ("CLNT", |w| w.text("client name").map(Command::Clnt)),
-    ("CONF", security),
+    ("CONF", |w| token(w).map(Command::Conf)),
     ("CWD", |w| w.path().map(Command::Cwd)),
     ("DCAU", dcau),
     ("DELE", |w| w.path().map(Command::Dele)),
     ("DPRT", dprt),
     ("DPSV", |_| Ok(Command::Dpsv)),
-    ("ENC", security),
+    ("ENC", |w| token(w).map(Command::Enc)),
     ("EPRT", eprt),
     ("EPSV", epsv),
     ("ERET", eret),
@@ -44,7 +45,7 @@ pub(super) const VERBS: &[(&str, Parser)] = &[
     ("LIST", |w| Ok(Command::List(path_after_options(w)))),
     ("MDTM", |w| w.path().map(Command::Mdtm)),
     ("MFMT", mfmt),
-    ("MIC", security),
+    ("MIC", |w| token(w).map(Command::Mic)),
     ("MKD", |w| w.path().map(Command::Mkd)),
     ("MLSC", |w| Ok(Command::Mlsc(w.optional_path()))),
     ("MLSD", |w| Ok(Command::Mlsd(w.optional_path()))),
@@ -138,9 +139,12 @@ fn not_implemented(w: Words<'_>) -> Parsed {
     Err(CommandError::NotImplemented(w.verb))
 }
 
-/// The security commands other than AUTH: their verb stands for the mechanism, tokens are dropped.
-fn security(w: Words<'_>) -> Parsed {
-    Ok(Command::Auth(w.verb.to_owned()))
+/// Base64 (RFC 2228 §3, §9). An error does not quote it.
+fn token(mut w: Words<'_>) -> Result<SecurityToken, CommandError> {
+    let text = w.word("security data")?;
+    let token = SecurityToken::decode(text.as_bytes());
+    let token = token.map_err(|e| w.syntax(format!("security data is {e}")))?;
+    w.ending(token)
 }
 
 /// Options are words that start with `-`, as `ls` has them; more than one space may stand before them.

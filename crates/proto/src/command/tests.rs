@@ -1,7 +1,11 @@
 use super::*;
 use crate::ranges::RangeSet;
-use crate::sizing::Sizing;
-use crate::streams::StreamRange;
+
+mod opts;
+mod site;
+mod transfers;
+
+const NONCE: &str = "000102030405060708090a0b0c0d0eff";
 
 fn ok(line: &str) -> Command {
     Command::parse(line.as_bytes()).unwrap_or_else(|e| panic!("{line}: {e}"))
@@ -138,11 +142,41 @@ fn verbs_that_are_known_but_not_offered_say_so() {
             Err(CommandError::NotImplemented(verb))
         );
     }
-    for line in ["ADAT dG9rZW4=", "MIC x", "ENC x", "CONF x", "CCC"] {
-        let verb = line.split(' ').next().unwrap();
-        assert_eq!(ok(line), Command::Auth(verb.to_owned()), "no token is kept");
-    }
+}
+
+#[test]
+fn security_commands_keep_their_tokens() {
+    let token = || SecurityToken::new(b"token".to_vec()).unwrap();
     assert_eq!(ok("AUTH GSSAPI"), Command::Auth("GSSAPI".to_owned()));
+    assert_eq!(ok("adat dG9rZW4="), Command::Adat(token()));
+    assert_eq!(ok("MIC dG9rZW4= "), Command::Mic(token()));
+    assert_eq!(ok("CONF  dG9rZW4="), Command::Conf(token()));
+    assert_eq!(ok("ENC dG9rZW4="), Command::Enc(token()));
+    assert_eq!(ok("CCC"), Command::Ccc);
+    assert_eq!(Command::Adat(token()).encode(), b"ADAT dG9rZW4=");
+    all_syntax(&[
+        "ADAT",
+        "MIC",
+        "CONF",
+        "ENC",
+        "ADAT x",
+        "ADAT dG9rZW4",
+        "MIC dG9rZW4= x",
+    ]);
+}
+
+#[test]
+fn a_token_is_not_shown() {
+    for verb in ["ADAT", "MIC", "CONF", "ENC"] {
+        let shown = format!("{:?}", ok(&format!("{verb} dG9rZW4=")));
+        assert!(
+            !shown.contains("dG9") && !shown.contains("oken\""),
+            "{shown}"
+        );
+        let spoiled = format!("{verb} dG9rZW4");
+        let error = Command::parse(spoiled.as_bytes()).unwrap_err();
+        assert!(!format!("{error:?}").contains("dG9"), "{error:?}");
+    }
 }
 
 #[test]
@@ -270,164 +304,6 @@ fn a_user_name_is_text() {
 }
 
 #[test]
-fn transfer_parameters() {
-    for line in ["TYPE A", "type a n", "TYPE A  "] {
-        assert_eq!(ok(line), Command::Type(Type::Ascii), "{line}");
-    }
-    for line in ["TYPE I", "TYPE i  ", "TYPE L 8"] {
-        assert_eq!(ok(line), Command::Type(Type::Image), "{line}");
-    }
-    assert_eq!(ok("MODE e"), Command::Mode(Mode::Extended));
-    assert_eq!(ok("STRU f"), Command::Stru('F'));
-    assert_eq!(ok("ALLO 100 R 10"), Command::Allo(100));
-    assert_eq!(ok("PBSZ 4294967295"), Command::Pbsz(u32::MAX));
-    assert_eq!(
-        ok("DCAU s /O=Grid/CN=a b"),
-        Command::Dcau(Dcau::Subject("/O=Grid/CN=a b".into()))
-    );
-    assert_eq!(ok("PROT p"), Command::Prot(Prot::Private));
-    assert_eq!(ok("TREV perf 5"), Command::Trev(TrevEvent::Perf, 5));
-    all_not_offered(&[
-        "TYPE E",
-        "TYPE A T",
-        "TYPE L 7",
-        "TYPE L",
-        "MODE B",
-        "MODE X",
-        "DCAU X",
-        "PROT X",
-        "TREV FOO 1",
-    ]);
-    all_syntax(&[
-        "TYPE IMAGE",
-        "MODE 1",
-        "STRU FF",
-        "ALLO x",
-        "ALLO -1",
-        "ALLO 100 R",
-        "ALLO 100 R abc",
-        "PBSZ 4294967296",
-        "PBSZ +1",
-        "DCAU S",
-        "DCAU NONE",
-        "PROT Clear",
-        "TREV PERF -1",
-        "SBUF 9223372036854775808",
-        "ALLO 99999999999999999999999",
-    ]);
-}
-
-#[test]
-fn addresses() {
-    let v4 = "127.0.0.1:256".parse().unwrap();
-    let v6 = "[::1]:99".parse().unwrap();
-    assert_eq!(ok("PORT 127,0,0,1,1,0"), Command::Port(v4));
-    assert_eq!(ok("EPRT |2|::1|99|"), Command::Eprt(v6));
-    assert_eq!(
-        ok("SPOR 127,0,0,1,1,0  |2|::1|99|"),
-        Command::Spor(vec![v4, v6])
-    );
-    assert_eq!(ok("EPSV"), Command::Epsv(EpsvArg::Any));
-    assert_eq!(ok("EPSV 2"), Command::Epsv(EpsvArg::Family(Family::V6)));
-    assert_eq!(ok("EPSV all"), Command::Epsv(EpsvArg::All));
-    assert_eq!(ok("SPAS"), Command::Spas(None));
-    assert_eq!(ok("SPAS 1"), Command::Spas(Some(Family::V4)));
-    all_syntax(&["PORT 1,2,3", "EPRT x", "SPOR x", "EPSV x", "SPAS x"]);
-    for line in ["EPRT |3|::1|99|", "EPSV 3", "SPAS 3", "SPOR |7|::1|99|"] {
-        assert_eq!(
-            Command::parse(line.as_bytes()),
-            Err(CommandError::Address(AddressError::Protocol)),
-            "{line}"
-        );
-    }
-}
-
-const NONCE: &str = "000102030405060708090a0b0c0d0eff";
-
-#[test]
-fn right_sizing() {
-    assert_eq!(ok("dpsv"), Command::Dpsv);
-    let Command::Dprt(to) = ok(&format!("DPRT |1|127.0.0.1|256|{NONCE}|")) else {
-        panic!("no DPRT");
-    };
-    assert_eq!(to.at, "127.0.0.1:256".parse().unwrap());
-    assert_eq!(
-        Command::parse(format!("DPRT |3|::1|99|{NONCE}|").as_bytes()),
-        Err(CommandError::Address(AddressError::Protocol))
-    );
-    all_syntax(&[
-        "DPRT",
-        "DPRT |1|127.0.0.1|256|",
-        "DPRT |1|127.0.0.1|256||",
-        "DPRT |1|127.0.0.1|256|xyz|",
-        &format!("DPRT |1|127.0.0.1|256|{NONCE}0|"),
-        &format!("DPRT 127,0,0,1,1,0 {NONCE}"),
-    ]);
-    for sizing in Sizing::ALL {
-        let line = format!("opts drs {}", sizing.name().to_uppercase());
-        assert_eq!(opts(&line), Opts::Sizing(sizing), "{line}");
-    }
-    all_syntax(&[
-        "OPTS DRS",
-        "OPTS DRS drs2",
-        "OPTS DRS drs x",
-        "OPTS DRS =drs",
-    ]);
-}
-
-#[test]
-fn a_nonce_is_not_shown() {
-    let line = format!("DPRT |1|127.0.0.1|256|{NONCE}|");
-    let shown = format!("{:?}", ok(&line));
-    assert!(!shown.contains(&NONCE[..8]), "{shown}");
-    let spoiled = format!("DPRT |1|127.0.0.1|256|{NONCE}");
-    let error = Command::parse(spoiled.as_bytes()).unwrap_err();
-    assert!(!format!("{error:?}").contains(&NONCE[..8]), "{error:?}");
-}
-
-#[test]
-fn restart_markers() {
-    assert_eq!(ok("REST 100"), Command::Rest(Restart::Offset(100)));
-    assert_eq!(
-        ok("REST 0-100,200-300"),
-        Command::Rest(Restart::Ranges(RangeSet::parse("0-100,200-300").unwrap()))
-    );
-    assert_eq!(
-        ok("REST 9223372036854775807"),
-        Command::Rest(Restart::Offset(MAX_NUMBER))
-    );
-    all_syntax(&[
-        "REST 0-",
-        "REST -5",
-        "REST x",
-        "REST 5-4",
-        "REST 9223372036854775808",
-        "REST 0-9223372036854775808",
-        "REST 99999999999999999999999",
-        "REST +1",
-    ]);
-}
-
-#[test]
-fn parts_of_files() {
-    let part = Retrieve::Partial {
-        offset: 5,
-        length: 10,
-    };
-    assert_eq!(
-        ok("ERET p 5 10 a b"),
-        Command::Eret(part.clone(), b"a b".to_vec())
-    );
-    assert_eq!(
-        ok("ERET Partial 5 10 x"),
-        Command::Eret(part, b"x".to_vec())
-    );
-    assert_eq!(ok("ESTO a 5 x"), Command::Esto(5, b"x".to_vec()));
-    all_not_offered(&["ERET X 1 2 a", "ESTO P 1 a", "ERET NAME=\"x\" a"]);
-    all_syntax(&["ERET P -1 2 a", "ERET P 1 x a", "ESTO A x a"]);
-}
-
-#[test]
 fn options_of_listings_are_dropped() {
     assert_eq!(ok("LIST"), Command::List(None));
     assert_eq!(ok("NLST -CF"), Command::Nlst(None));
@@ -473,163 +349,6 @@ fn times_and_checksums() {
         "SCKS MD5 00",
         "SCKS CRC32 x",
     ]);
-}
-
-#[test]
-fn opts_retr() {
-    use RetrOption as R;
-    let range = |start, least, most| R::Parallelism(StreamRange { start, least, most });
-    for (line, expected) in [
-        ("OPTS RETR Parallelism=4,1,8;", vec![range(4, 1, 8)]),
-        ("OPTS RETR Parallelism=4,6,2;", vec![range(4, 4, 4)]),
-        ("opts retr parallelism=4", vec![range(4, 4, 4)]),
-        ("OPTS RETR StripeLayout=Partitioned;", vec![R::Partitioned]),
-        (
-            "OPTS RETR StripeLayout=Blocked;BlockSize=1000;Markers=1;",
-            vec![R::Blocked, R::BlockSize(1000), R::Markers(1)],
-        ),
-    ] {
-        assert_eq!(opts(line), Opts::Retr(expected), "{line}");
-    }
-    all_syntax(&[
-        "OPTS RETR Parallelism=0;",
-        "OPTS RETR Parallelism=4097;",
-        "OPTS RETR Parallelism=1,2,3,4;",
-        "OPTS RETR Parallelism=1,x;",
-        "OPTS RETR Parallelism=;",
-        "OPTS RETR StripeLayout=Foo;",
-        "OPTS RETR BlockSize=0;",
-        "OPTS RETR Markers=4294967296;",
-    ]);
-    for line in [
-        "RETR",
-        "RETR PacketSize=10;",
-        "RETR Foo",
-        "FOO x",
-        "STOR Parallelism=4;",
-    ] {
-        assert_eq!(
-            opts(&format!("OPTS {line}")),
-            Opts::Unknown(line.to_owned())
-        );
-    }
-}
-
-#[test]
-fn opts_of_other_commands() {
-    for (line, expected) in [
-        (
-            "OPTS STOR Checksum=sha256;",
-            Opts::StorChecksum(Some(Algorithm::Sha256)),
-        ),
-        ("OPTS STOR Checksum=None", Opts::StorChecksum(None)),
-        ("OPTS PASV AllowDelayed=1;", Opts::AllowDelayed(true)),
-        ("OPTS EPSV allowdelayed=0", Opts::AllowDelayed(false)),
-        (
-            "OPTS MLST type;size;",
-            Opts::Facts(Some("type;size;".to_owned())),
-        ),
-        ("OPTS MLST", Opts::Facts(None)),
-        ("OPTS MLSR OnError=Continue;", Opts::Mlsr),
-        (
-            "OPTS MLSR OnError=Fail;TraverseSymbolicLinks=true;",
-            Opts::Mlsr,
-        ),
-        ("OPTS MLSR type;", Opts::Facts(Some("type;".to_owned()))),
-        ("OPTS CKSM Markers=5;", Opts::ChecksumMarkers(5)),
-        ("OPTS UTF8 ON", Opts::Utf8(true)),
-        ("OPTS UTF8", Opts::Utf8(true)),
-        ("OPTS UTF-8 NLST", Opts::Utf8(true)),
-        ("OPTS UTF8 off", Opts::Utf8(false)),
-        ("OPTS PASV x", Opts::Unknown("PASV x".to_owned())),
-        ("OPTS MLST a=b;", Opts::Unknown("MLST a=b;".to_owned())),
-    ] {
-        assert_eq!(opts(line), expected, "{line}");
-    }
-    all_syntax(&[
-        "OPTS STOR Checksum=FOO;",
-        "OPTS PASV AllowDelayed=2;",
-        "OPTS CKSM Markers=x;",
-        "OPTS MLSR OnError=x;",
-    ]);
-}
-
-#[test]
-fn site_commands_on_files() {
-    let time = Timestamp(1_609_556_645);
-    for (line, expected) in [
-        (
-            "SITE chmod 755 ./a b",
-            Site::Chmod(0o755, b"./a b".to_vec()),
-        ),
-        ("SITE CHMOD 0644 a", Site::Chmod(0o644, b"a".to_vec())),
-        (
-            "SITE CHGRP g a b",
-            Site::Chgrp("g".to_owned(), b"a b".to_vec()),
-        ),
-        (
-            "SITE UTIME 20210102030405 a b",
-            Site::Utime(time, b"a b".to_vec()),
-        ),
-        (
-            "SITE UTIME a b 20200101000000 20210102030405 20220101000000 UTC",
-            Site::Utime(time, b"a b".to_vec()),
-        ),
-        (
-            "SITE SYMLINK a b c",
-            Site::Symlink(b"a".to_vec(), b"b c".to_vec()),
-        ),
-        ("SITE SYMLINKFROM a", Site::SymlinkFrom(b"a".to_vec())),
-        ("SITE SYMLINKTO a", Site::SymlinkTo(b"a".to_vec())),
-        ("SITE RDEL a", Site::Rdel(b"a".to_vec())),
-        ("SITE TRNC 3 a", Site::Truncate(3, b"a".to_vec())),
-    ] {
-        assert_eq!(site(line), expected, "{line}");
-    }
-    all_syntax(&[
-        "SITE CHMOD 888 a",
-        "SITE CHMOD 10000 a",
-        "SITE CHMOD +7 a",
-        "SITE UTIME x a",
-        "SITE UTIME 1 2 3 4 UTC",
-        "SITE TRNC -1 a",
-    ]);
-}
-
-#[test]
-fn site_commands_of_the_session() {
-    for (line, expected) in [
-        ("SITE HELP", Site::Help),
-        ("SITE RETRBUFSIZE 5", Site::Buffer(BufferSide::Send, 5)),
-        ("SITE SBUFSIZ 5", Site::Buffer(BufferSide::Receive, 5)),
-        ("SITE BUFSIZE 5", Site::Buffer(BufferSide::Both, 5)),
-        (
-            "SITE CLIENTINFO a=\"b c\";",
-            Site::ClientInfo("a=\"b c\";".to_owned()),
-        ),
-        ("SITE TASKID 7", Site::TaskId("7".to_owned())),
-        ("SITE UMASK", Site::Umask(None)),
-        ("SITE UMASK 022", Site::Umask(Some(0o22))),
-        ("SITE IDLE", Site::Idle(None)),
-        ("SITE IDLE 60", Site::Idle(Some(60))),
-        ("SITE FOO bar", Site::Unknown("FOO bar".to_owned())),
-        (
-            "SITE STORATTR modify=19700101000001;checksum.MD5=0123456789ABCDEF0123456789abcdef;",
-            Site::StorAttr {
-                modify: Some(Timestamp(1)),
-                checksum: Some((Algorithm::Md5, "0123456789abcdef".repeat(2))),
-            },
-        ),
-    ] {
-        assert_eq!(site(line), expected, "{line}");
-    }
-    all_syntax(&[
-        "SITE UMASK 9",
-        "SITE IDLE x",
-        "SITE STORATTR modify=x;",
-        "SITE STORATTR x",
-    ]);
-    all_not_offered(&["SITE STORATTR checksum.FOO=1;", "SITE STORATTR foo=1;"]);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use super::{Bytes, CommandError, MAX_NUMBER};
 
-/// What is left of an argument. Words are separated by one or more spaces.
+/// Rest of an argument. Words are separated by one or more spaces.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Words<'a> {
     /// For error messages.
@@ -140,7 +140,7 @@ pub(super) fn parse_number(text: &str) -> Option<u64> {
     text.parse().ok().filter(|n| *n <= MAX_NUMBER)
 }
 
-/// What stands before the first space, and after it.
+/// The text before the first space, and the text after it.
 pub(super) fn split_at_space(text: &[u8]) -> (&[u8], &[u8]) {
     match text.iter().position(|b| *b == b' ') {
         Some(at) => (&text[..at], &text[at + 1..]),

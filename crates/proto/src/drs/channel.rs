@@ -40,7 +40,7 @@ pub enum End {
     Sender,
 }
 
-/// What came from the other end.
+/// News from the other end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
     /// The greeting was right: this is the peer.
@@ -83,7 +83,7 @@ impl From<TooLong> for Violation {
 
 /// One end of one connection. After a [`Violation`] it is of no use.
 pub struct Channel {
-    /// What the peer must say first.
+    /// The nonce that the peer must say first.
     awaited: Option<Nonce>,
     lines: Lines,
     duty: Duty,
@@ -198,7 +198,7 @@ impl Channel {
         }
     }
 
-    /// What is to be sent.
+    /// Bytes to be sent.
     pub fn unsent(&self) -> &[u8] {
         &self.out
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::hint::black_box;
 
-/// What only the two ends of one data channel know: 128 random bits, told on the control channel.
+/// Secret of the two ends of one data channel: 128 random bits, told on the control channel.
 #[derive(Clone, Copy)]
 pub struct Nonce([u8; 16]);
 

@@ -2,7 +2,7 @@
 
 use super::{BlockError, Flags, HEADER_LEN, Header, MAX_STREAMS};
 
-/// What the next bytes of one connection mean.
+/// Meaning of the next bytes of one connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BlockEvent {
     /// File data follows: `len` bytes at `offset`, all within the bytes offered or still to come.

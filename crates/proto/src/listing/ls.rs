@@ -190,7 +190,7 @@ fn is_iso_date(word: &[u8]) -> bool {
     word.len() == 10 && word.split(|b| *b == b'-').filter_map(number).count() == 3
 }
 
-/// What stands between mode and size: `[links] [owner] [group]`.
+/// Columns between mode and size: `[links] [owner] [group]`.
 fn owner_and_group(columns: &[Word<'_>]) -> (Option<String>, Option<String>) {
     let names = match columns.split_first() {
         Some((links, names)) if number(links.0).is_some() => names,

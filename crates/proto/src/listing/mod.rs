@@ -10,7 +10,7 @@ pub use mlsx::{format_mlsx, parse_mlsx};
 
 use crate::timestamp::Timestamp;
 
-/// What an entry is (the `Type` fact).
+/// Kind of an entry (the `Type` fact).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Regular file.
@@ -28,7 +28,7 @@ pub enum Kind {
     Other,
 }
 
-/// What the session's account may do with an entry, for the `Perm` fact.
+/// Rights of the session's account over an entry, for the `Perm` fact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Access {
     /// Read or list.
@@ -45,7 +45,7 @@ pub struct Access {
 pub struct Entry {
     /// Last component, or the path as asked (MLST).
     pub name: Vec<u8>,
-    /// What it is.
+    /// Kind of the entry.
     pub kind: Kind,
     /// Bytes.
     pub size: u64,
@@ -76,7 +76,7 @@ pub struct Entry {
 pub struct RemoteEntry {
     /// Name as listed (for MLSR a relative path).
     pub name: Vec<u8>,
-    /// What it is.
+    /// Kind of the entry.
     pub kind: Kind,
     /// Bytes, if told.
     pub size: Option<u64>,

@@ -7,6 +7,7 @@ mod reader;
 
 use crate::drs::{DrsAddress, Nonce};
 use crate::printable::printable;
+use crate::security::without_token;
 
 pub use reader::{ReplyError, ReplyReader};
 
@@ -106,7 +107,8 @@ impl Reply {
     }
 
     /// For logs: what an error tells, the first line of any other reply. The nonce in the answer to
-    /// DPSV, in whatever form a server tells it, is a secret of the two ends of a transfer.
+    /// DPSV, in whatever form a server tells it, is a secret of the two ends of a transfer; so are the
+    /// tokens of a security exchange, and what a protected reply says (RFC 2228 §5).
     pub fn for_log(&self) -> String {
         let text = if self.code >= 400 {
             self.told()
@@ -114,6 +116,10 @@ impl Reply {
             self.text()
         };
         let text = printable(&text).to_string();
+        if (600..700).contains(&self.code) {
+            return "...".to_owned();
+        }
+        let text = without_token(&text);
         if self.code == 229 || DrsAddress::find_in_229(&text).is_ok() {
             without_nonces(&text)
         } else {
@@ -196,7 +202,7 @@ const HEADING: &str = "GlobusError:";
 /// Before the system's reason, which the line above has mostly told.
 const SYSTEM: &str = "A system call failed: ";
 
-/// What a line of an error reply tells a person: nothing of `End.`, of error numbers and of the
+/// The telling part of a line of an error reply, for people: nothing of `End.`, of error numbers and of the
 /// globus server's headings (`PATH: Could not change directory. : GlobusError: v=1 c=...`).
 fn telling_part(line: &str) -> String {
     let line = line.split(HEADING).next().unwrap_or(line);
@@ -281,6 +287,13 @@ mod tests {
             "(|2|::1|6446|)",
         ] {
             assert_eq!(Reply::new(229, text).for_log(), text);
+        }
+        for (code, text, shown) in [
+            (335, "ADAT=dG9rZW4=", "ADAT=..."),
+            (235, "Done. ADAT=dG9rZW4=", "Done. ADAT=..."),
+            (631, "dG9rZW4=", "..."),
+        ] {
+            assert_eq!(Reply::new(code, text).for_log(), shown);
         }
         // A checksum is none.
         assert_eq!(Reply::new(213, nonce).for_log(), nonce);

@@ -36,7 +36,7 @@ pub struct ReplyReader {
 #[derive(Debug)]
 struct OpenReply {
     reply: Reply,
-    /// What its lines cost in memory.
+    /// Memory that its lines cost, bytes.
     size: usize,
 }
 

@@ -1,18 +1,20 @@
-//! What a session asks of its driver, and what the driver answers.
+//! Requests of a session to its driver, and the driver's answers.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 use crate::address::Family;
 use crate::checksum::Algorithm;
-use crate::command::{Mode, Type};
+use crate::command::{Mode, Secret, Type};
 use crate::drs::DrsAddress;
 use crate::listing::{Entry, FactSet};
 use crate::path::VPath;
 use crate::ranges::RangeSet;
 use crate::remark::Said;
 use crate::reply::Reply;
+use crate::security::{Mechanism, Protection, SecurityToken};
 use crate::sizing::Buffers;
 use crate::streams::StreamRange;
+use crate::stripes::StripeAddresses;
 use crate::timestamp::Timestamp;
 
 /// One thing for the driver to do.
@@ -20,21 +22,24 @@ use crate::timestamp::Timestamp;
 pub enum Action {
     /// Send this on the control channel.
     Reply(Reply),
+    /// Carry the security of the control connection on; outcome [`Outcome::Security`]. Asked only for
+    /// mechanisms that [`SessionConfig::mechanisms`](super::SessionConfig) offers.
+    Secure(SecurityRequest),
     /// Check a login; outcome [`Outcome::Login`].
     Authenticate {
         /// As given by USER.
         user: String,
         /// As given by PASS.
-        password: Vec<u8>,
+        password: Secret,
     },
     /// Work on files; outcome [`Outcome::File`].
     File(FileRequest),
     /// Open a listener for data connections (closing what was there); outcome
     /// [`Outcome::Listening`].
     Listen(ListenRequest),
-    /// From now on data connections are made to these addresses (one per stripe); closes what was
-    /// there. No outcome: connections are made when a transfer starts.
-    ConnectTo(Vec<SocketAddr>),
+    /// From now on data connections are made to these addresses; closes what was there. No outcome:
+    /// connections are made when a transfer starts.
+    ConnectTo(StripeAddresses),
     /// Close listener and all data connections.
     DropChannel,
     /// Open a listener for the DRS channel (DPSV), closing the one before; outcome
@@ -64,6 +69,52 @@ pub enum Action {
     IdleTimeout(u32),
     /// Close the control connection after what was sent.
     Close,
+}
+
+/// Task of the driver's security mechanism (RFC 2228).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SecurityRequest {
+    /// Begin an exchange, unless more than AUTH was read from the client, a part of a line included
+    /// ([`SecurityFailure::ReadAhead`]). From here until the answer to [`SecurityRequest::Handshake`],
+    /// if that follows, nothing may be read from the connection as commands. Answer
+    /// [`SecurityAnswer::Begun`].
+    Begin(Mechanism),
+    /// Send what was replied so far, in the clear, then shake hands on the connection. Answer
+    /// [`SecurityAnswer::Secured`]. After a failure the connection is closed.
+    Handshake,
+    /// Give the mechanism the client's token. Answer [`SecurityAnswer::Continue`] or
+    /// [`SecurityAnswer::Secured`].
+    Take(SecurityToken),
+    /// Check and take off the protection of a command. Answer [`SecurityAnswer::Command`]. Its replies
+    /// are for the driver to protect in the same way (RFC 2228 §3, 63x).
+    Unprotect(Protection, SecurityToken),
+}
+
+/// Answer of the driver's security mechanism.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SecurityAnswer {
+    /// The exchange can begin, and nothing was read behind AUTH.
+    Begun,
+    /// The exchange goes on when the client has answered this.
+    Continue(SecurityToken),
+    /// The exchange is over; with the last token for the client, if there is one.
+    Secured(Option<SecurityToken>),
+    /// A command line, without its ending. It may hold a password.
+    Command(Secret),
+}
+
+/// Why the driver's security mechanism does not go on; the text is for the client.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SecurityFailure {
+    /// The client, or somebody on the way, had sent more behind AUTH before it was answered.
+    #[error("more was sent behind AUTH")]
+    ReadAhead,
+    /// The mechanism is offered, but cannot be had now.
+    #[error("unavailable: {0}")]
+    Unavailable(String),
+    /// The other end's part of the exchange is not right.
+    #[error("failed: {0}")]
+    Failed(String),
 }
 
 /// Where to listen.
@@ -125,7 +176,7 @@ pub enum FileRequest {
 pub struct ListRequest {
     /// Directory or file.
     pub path: VPath,
-    /// Glob of the last component (LIST only): `path` is then the directory.
+    /// [`Pattern`](crate::pattern::Pattern) of the last component (LIST only): `path` is then the directory.
     pub pattern: Option<Vec<u8>>,
     /// How to write each entry.
     pub form: ListForm,
@@ -147,7 +198,7 @@ pub enum ListForm {
 /// A transfer, fully decided.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TransferRequest {
-    /// What moves.
+    /// The transfer's content.
     pub what: TransferKind,
     /// MODE.
     pub mode: Mode,
@@ -168,7 +219,7 @@ pub struct TransferRequest {
     pub range_marker_seconds: u32,
 }
 
-/// What moves in a transfer.
+/// Content of a transfer.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TransferKind {
     /// RETR, ERET.
@@ -177,7 +228,7 @@ pub enum TransferKind {
         path: VPath,
         /// Part to send (ERET P); wire offsets in MODE E count from its start.
         part: Option<(u64, u64)>,
-        /// What the receiver has already, in wire offsets; `Offset` skips a prefix.
+        /// Ranges that the receiver has already, in wire offsets; `Offset` skips a prefix.
         have: RangeSet,
     },
     /// STOR, APPE, STOU, ESTO.
@@ -209,7 +260,7 @@ pub enum Disposition {
     /// REST n: write from `n`, keep what is before, cut nothing before; in MODE S the file is cut
     /// to the end of what was written. MODE E ranges: keep everything.
     Resume {
-        /// What is there already, in file offsets (`0..n` for REST n).
+        /// Ranges that are there already, in file offsets (`0..n` for REST n).
         have: RangeSet,
     },
     /// ESTO A: offsets on the wire count from here; keep the rest of the file.
@@ -220,9 +271,11 @@ pub enum Disposition {
     Unique,
 }
 
-/// What the driver reports.
+/// Reports of the driver.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
+    /// Of [`Action::Secure`].
+    Security(Result<SecurityAnswer, SecurityFailure>),
     /// Of [`Action::Authenticate`]; the text of a refusal is for the user.
     Login(Result<Grant, String>),
     /// Of [`Action::File`].
@@ -234,9 +287,9 @@ pub enum Outcome {
         /// Bytes summed.
         bytes: u64,
     },
-    /// Of [`Action::Listen`] or of a delayed-passive transfer. A failure ends such a transfer:
+    /// Of [`Action::Listen`] or of a delayed-passive transfer: the address of each stripe. A failure ends such a transfer:
     /// no [`Outcome::Transferred`] follows.
-    Listening(Result<SocketAddr, FileError>),
+    Listening(Result<StripeAddresses, FileError>),
     /// The file is open and the transfer begins (150, or 125 when connections are reused).
     Opened {
         /// Cached MODE E connections are used.
@@ -251,13 +304,13 @@ pub enum Outcome {
     Progress(Progress),
     /// Of [`Action::ListenDrs`].
     DrsListening(Result<DrsAddress, FileError>),
-    /// This server, receiving with [`Sizing::Drs1`], has buffers of this size now, bytes (126).
+    /// This server, receiving with [`crate::sizing::Sizing::Drs1`], has buffers of this size now, bytes (126).
     Resized(u64),
     /// The transfer ended.
     Transferred(Result<TransferDone, TransferError>),
 }
 
-/// What has moved.
+/// Progress of a transfer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Progress {
     /// Clock, seconds since 1970.
@@ -284,13 +337,13 @@ pub struct Grant {
     pub user: String,
     /// Current directory after login.
     pub home: VPath,
-    /// What the session may do.
+    /// Rights of the session.
     pub rights: Rights,
     /// Extra lines of the 230 reply.
     pub message: Vec<String>,
 }
 
-/// What a session may do.
+/// Rights of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rights {
     /// Create, change and delete.
@@ -351,7 +404,7 @@ pub struct FileError {
     pub kind: FileErrorKind,
     /// errno if there was one.
     pub errno: Option<i32>,
-    /// What failed, in plain words with the system's text ("No such file or directory").
+    /// The failure in plain words with the system's text ("No such file or directory").
     pub text: String,
 }
 
@@ -371,9 +424,9 @@ pub enum TransferError {
     TakenOver,
     /// Checksum mismatch after a store.
     Checksum {
-        /// What came.
+        /// Sum of the bytes that came.
         computed: String,
-        /// What SCKS or STORATTR announced.
+        /// Sum that SCKS or STORATTR announced.
         expected: String,
     },
 }

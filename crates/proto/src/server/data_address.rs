@@ -12,6 +12,7 @@ use super::state::{Channel, LoggedIn, Pending};
 use super::{Action, FileError, ListenRequest};
 use crate::address::Family;
 use crate::command::EpsvArg;
+use crate::stripes::StripeAddresses;
 
 /// Lowest port that data connections are made to (RFC 2577 §3).
 const LOWEST_PORT: u16 = 1024;
@@ -90,23 +91,24 @@ impl LoggedIn {
     pub(super) fn on_listening(
         &mut self,
         form: PassiveForm,
-        address: Result<SocketAddr, FileError>,
+        addresses: Result<StripeAddresses, FileError>,
     ) -> Vec<Action> {
-        match address {
-            Ok(address) => {
+        match addresses {
+            Ok(addresses) => {
                 self.channel = Channel::Passive { used: false };
-                vec![Action::Reply(form.reply(address, false))]
+                vec![Action::Reply(form.reply(&addresses, false))]
             }
             Err(error) => replies::refuse(&Failure::Listen(&error)),
         }
     }
 
     /// PORT, EPRT and SPOR: all that is asked is checked before anything changes.
-    pub(super) fn port(&mut self, verb: &'static str, to: Vec<SocketAddr>) -> Vec<Action> {
+    pub(super) fn port(&mut self, verb: &'static str, to: StripeAddresses) -> Vec<Action> {
         if let Some(refusal) = self.after_epsv_all(verb) {
             return refusal;
         }
-        if let Some((address, why)) = to.iter().find_map(|a| Some((a, self.objection(*a)?))) {
+        let objection = |(_, address)| Some((address, self.objection(address)?));
+        if let Some((address, why)) = to.iter().find_map(objection) {
             let mut actions = Vec::new();
             if why == FOREIGN {
                 actions.push(Action::NoteForeign(address.ip().to_canonical()));

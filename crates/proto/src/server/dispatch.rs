@@ -7,6 +7,7 @@ use super::{Action, Outcome, SessionConfig};
 use crate::command::{Command, Mode, Type};
 use crate::marker::checksum_reply;
 use crate::reply::Reply;
+use crate::stripes::StripeAddresses;
 
 impl LoggedIn {
     /// A command while nothing is pending.
@@ -74,8 +75,8 @@ impl LoggedIn {
             Command::Pasv => self.pasv(),
             Command::Epsv(argument) => self.epsv(argument),
             Command::Spas(argument) => self.spas(argument),
-            Command::Port(address) => self.port("PORT", vec![address]),
-            Command::Eprt(address) => self.port("EPRT", vec![address]),
+            Command::Port(address) => self.port("PORT", StripeAddresses::only(address)),
+            Command::Eprt(address) => self.port("EPRT", StripeAddresses::only(address)),
             Command::Spor(addresses) => self.port("SPOR", addresses),
             Command::Dpsv => self.dpsv(),
             Command::Dprt(address) => self.dprt(address),
@@ -112,8 +113,8 @@ impl LoggedIn {
                 self.pending = Pending::File(task);
                 vec![Action::Reply(checksum_reply(now, bytes))]
             }
-            (Pending::Listen(form), Outcome::Listening(address)) => {
-                self.on_listening(form, address)
+            (Pending::Listen(form), Outcome::Listening(addresses)) => {
+                self.on_listening(form, addresses)
             }
             (Pending::ListenDrs, Outcome::DrsListening(address)) => self.on_drs_listening(address),
             (Pending::Transfer(running), outcome) => self.on_running(running, outcome),

@@ -19,7 +19,7 @@ const CHECKSUMS: [(Algorithm, u32); 8] = [
     (Algorithm::Blake3, 10),
 ];
 
-/// What comes after the CKSM lines. DCAU is not among them: gfal and globus-url-copy would use it.
+/// Lines of FEAT after those of CKSM. DCAU is not among them: gfal and globus-url-copy would use it.
 const FEATURES: [&str; 22] = [
     "STORATTR",
     "MFMT",

@@ -1,8 +1,8 @@
 //! Work on files: asked of the driver, and its answer becomes a reply.
 
-use super::aborts::Aborts;
 use super::file_task::{FileTask, Then};
 use super::replies::{self, Failure, Subject};
+use super::running::Aborts;
 use super::state::{LoggedIn, Pending};
 use super::{Action, FileAnswer, FileError, FileRequest};
 use crate::listing::{Entry, Kind, format_mlsx};

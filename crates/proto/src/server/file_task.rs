@@ -1,8 +1,8 @@
 //! Work on files in progress: what its answer becomes.
 
 use super::Action;
-use super::aborts::Aborts;
 use super::replies::{self, Subject};
+use super::running::Aborts;
 use crate::path::VPath;
 use crate::reply::Reply;
 
@@ -11,7 +11,7 @@ use crate::reply::Reply;
 pub(super) struct FileTask {
     /// For the text of a failure.
     pub(super) subject: Subject,
-    /// What a success means.
+    /// Consequence of a success.
     pub(super) then: Then,
     /// ABORs to be answered at the end.
     pub(super) aborts: Aborts,
@@ -32,7 +32,7 @@ impl FileTask {
     }
 }
 
-/// What the success of work on files means.
+/// Consequence of successful work on files.
 #[derive(Debug)]
 pub(super) enum Then {
     /// This reply.

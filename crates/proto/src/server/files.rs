@@ -1,10 +1,12 @@
-//! Names, sizes and times of files: MKD RMD DELE RNFR RNTO SIZE MDTM MFMT.
+//! Names, sizes, times and checksums of files: MKD RMD DELE RNFR RNTO SIZE MDTM MFMT CKSM SCKS
+//! (RFC 959, RFC 3659, GFD.47).
 
 use super::file_task::Then;
 use super::navigation::quoted;
 use super::replies::{self, Failure, Step, Subject};
 use super::state::LoggedIn;
-use super::{FileError, FileErrorKind, FileRequest};
+use super::{Action, FileError, FileErrorKind, FileRequest};
+use crate::checksum::Algorithm;
 use crate::reply::Reply;
 use crate::timestamp::Timestamp;
 
@@ -101,5 +103,30 @@ impl LoggedIn {
         let then = Then::Reply(Reply::new(213, text));
         let request = FileRequest::SetModified(path.clone(), time);
         Ok(self.change("MFMT", path, request, then))
+    }
+
+    /// CKSM: 113 markers while it runs if OPTS CKSM asked for them, then 213 and the digest.
+    pub(super) fn cksm(
+        &mut self,
+        algorithm: Algorithm,
+        offset: u64,
+        length: Option<u64>,
+        argument: &[u8],
+    ) -> Step {
+        let path = self.resolve(argument)?;
+        let request = FileRequest::Checksum {
+            algorithm,
+            path: path.clone(),
+            offset,
+            length,
+            marker_seconds: self.settings.checksum_seconds,
+        };
+        Ok(self.inspect("CKSM", path, request, Then::Digest))
+    }
+
+    /// SCKS: the next store must have this checksum.
+    pub(super) fn scks(&mut self, algorithm: Algorithm, hex: String) -> Vec<Action> {
+        self.next.store.expect = Some((algorithm, hex));
+        replies::reply(200, "OK.")
     }
 }

@@ -4,6 +4,7 @@ use super::file_task::Then;
 use super::replies::Step;
 use super::state::LoggedIn;
 use super::{Action, FileRequest, ListForm, ListRequest, TransferKind};
+use crate::pattern::has_wildcard;
 
 impl LoggedIn {
     /// MLST: the facts of one path, under the name as asked.
@@ -60,7 +61,7 @@ impl LoggedIn {
     pub(super) fn list(&mut self, argument: Option<&[u8]>) -> Step {
         let mut request = self.list_request(argument, ListForm::Long)?;
         let name = request.path.name();
-        if name.iter().any(|b| b"*?[".contains(b)) {
+        if has_wildcard(name) {
             request.pattern = Some(name.to_vec());
             request.path = request.path.parent();
         }

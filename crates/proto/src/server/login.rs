@@ -23,10 +23,7 @@ impl Session {
     /// PASS
     pub(super) fn pass(&mut self, password: Secret) -> Vec<Action> {
         match std::mem::replace(&mut self.state, State::Authenticating) {
-            State::UserGiven(user) => vec![Action::Authenticate {
-                user,
-                password: password.0,
-            }],
+            State::UserGiven(user) => vec![Action::Authenticate { user, password }],
             before => {
                 let text = match before {
                     State::LoggedIn(_) => "You are already logged in.",

@@ -11,16 +11,14 @@
 //!   is urgent at once ([`Session::is_urgent`]: ABOR, STAT, SBUF with drs1), others wait. QUIT waits
 //!   like any other, so that what was pipelined before it is done (RFC 959 §4.1.1).
 //! - Actions are carried out in order. At most one of them has an outcome
-//!   ([`Action::Authenticate`], [`Action::File`], [`Action::Listen`], [`Action::ListenDrs`],
+//!   ([`Action::Secure`], [`Action::Authenticate`], [`Action::File`], [`Action::Listen`], [`Action::ListenDrs`],
 //!   [`Action::Transfer`]), and it is the last.
 //! - An outcome that nothing waits for is ignored; after [`Action::Close`] so is everything.
 //!
 //! One module per subject of RFC 959 and GFD.20; `replies` alone decides which code a failure
 //! gets. The golden dialogues are in `crates/proto/tests/transcripts`.
 
-mod aborts;
 mod action;
-mod checksum;
 mod data_address;
 mod dispatch;
 mod features;
@@ -38,6 +36,7 @@ mod passive_form;
 mod replies;
 mod right_sizing;
 mod running;
+mod securing;
 mod session;
 mod site;
 mod state;

@@ -24,11 +24,11 @@ use crate::command::CommandError;
 use crate::path::{PathError, VPath};
 use crate::reply::Reply;
 
-/// What to do for a command; the error is what to do when an argument is refused, so that `?`
+/// Actions for a command; the error is the actions when an argument is refused, so that `?`
 /// ends the command there.
 pub(super) type Step = Result<Vec<Action>, Vec<Action>>;
 
-/// What a piece of work is about, for the text of its reply.
+/// Subject of a piece of work, for the text of its reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Subject {
     /// The command.

@@ -1,6 +1,5 @@
 //! A transfer in progress: its replies from 127 or 150 to 226, ABOR and STAT meanwhile.
 
-use super::aborts::Aborts;
 use super::markers::Markers;
 use super::passive_form::PassiveForm;
 use super::replies::{self, Subject};
@@ -10,6 +9,9 @@ use crate::path::VPath;
 use crate::remark::Said;
 use crate::reply::Reply;
 use crate::sizing::{Sizing, buffer_reply, told};
+
+/// Most ABORs that wait for one end; a client that sends more is flooding.
+const MAX_ABORTS: u32 = 16;
 
 /// A transfer that the driver runs.
 #[derive(Debug)]
@@ -138,5 +140,33 @@ impl Told {
         let size = told(bytes).filter(|size| self.receives && self.last != Some(*size))?;
         self.last = Some(size);
         Some(buffer_reply(size))
+    }
+}
+
+/// ABORs that wait for the end of what they stop: each is answered with 226 after the reply of the
+/// command that was stopped (RFC 959 §4.1.3).
+#[derive(Debug, Default)]
+pub(super) struct Aborts(u32);
+
+impl Aborts {
+    /// Takes one; the first stops the work.
+    pub(super) fn take(&mut self) -> Vec<Action> {
+        self.0 += 1;
+        match self.0 {
+            1 => vec![Action::Abort],
+            2..=MAX_ABORTS => Vec::new(),
+            _ => {
+                let mut actions = replies::reply(421, "Too many ABORs; closing.");
+                actions.push(Action::Close);
+                actions
+            }
+        }
+    }
+
+    /// Their replies, once the work has ended.
+    pub(super) fn replies(&self) -> Vec<Action> {
+        (0..self.0)
+            .flat_map(|_| replies::reply(226, "Abort successful"))
+            .collect()
     }
 }

@@ -4,18 +4,20 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::replies::{self, Failure};
+use super::securing::ExchangeStep;
 use super::state::{Pending, State};
 use super::{Action, Outcome, features, help, options};
 use crate::command::{Command, CommandError, Opts, Site};
 use crate::line::LineEvent;
 use crate::listing::FactSet;
 use crate::reply::Reply;
+use crate::security::{Mechanism, Protection, Securing};
 use crate::sizing::Sizing;
 
 /// Digits of a size that fits 64 bits whatever they are.
 const MAX_SIZE_DIGITS: usize = 19;
 
-/// What a session needs to know of its server.
+/// Facts that a session needs to know of its server.
 #[derive(Debug, Clone)]
 pub struct SessionConfig {
     /// Text after 220 (one line).
@@ -45,6 +47,9 @@ pub struct SessionConfig {
     pub foreign_data_addresses: bool,
     /// Longest idle time-out that SITE IDLE gives, seconds.
     pub max_idle_seconds: u32,
+    /// Security mechanisms that the driver can carry ([`Action::Secure`]). Empty: AUTH is refused.
+    /// Sessions share it.
+    pub mechanisms: Arc<[Mechanism]>,
 }
 
 impl SessionConfig {
@@ -58,7 +63,7 @@ impl SessionConfig {
     }
 }
 
-/// What the session waits for.
+/// The outcome that the session waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Awaiting {
     /// The next line.
@@ -69,11 +74,23 @@ pub enum Awaiting {
     Stoppable,
 }
 
+/// How a command came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Travelled {
+    /// As the line that it is.
+    Bare,
+    /// In MIC, CONF or ENC, whose protection was right.
+    Protected,
+}
+
 /// One control connection's state.
 #[derive(Debug)]
 pub struct Session {
     pub(super) config: SessionConfig,
     pub(super) state: State,
+    pub(super) securing: Securing<ExchangeStep>,
+    /// The driver takes the protection off a command.
+    pub(super) unprotecting: bool,
     pub(super) login_failures: u32,
     bad_lines: u32,
     draining: bool,
@@ -85,6 +102,8 @@ impl Session {
         Self {
             config,
             state: State::Connected,
+            securing: Securing::Clear,
+            unprotecting: false,
             login_failures: 0,
             bad_lines: 0,
             draining: false,
@@ -108,12 +127,22 @@ impl Session {
         if matches!(self.state, State::Closed) {
             return Vec::new();
         }
-        let actions = match line {
+        let actions = self.take_line(line, Travelled::Bare);
+        self.note_close(actions)
+    }
+
+    /// A line, bare or without the protection that it came in.
+    pub(super) fn take_line(&mut self, line: &LineEvent, travelled: Travelled) -> Vec<Action> {
+        match line {
             LineEvent::TooLong => self.on_bad_line(Reply::new(500, "Line too long.")),
             LineEvent::Line(bytes) => match Command::parse(bytes) {
                 Ok(command) => {
                     self.bad_lines = 0;
-                    self.on_command(command)
+                    match travelled {
+                        Travelled::Bare => self.refused_in_the_clear(&command),
+                        Travelled::Protected => self.refused_in_another(&command),
+                    }
+                    .unwrap_or_else(|| self.on_command(command))
                 }
                 Err(error @ CommandError::Unknown(_)) => {
                     self.on_bad_line(replies::failure(&Failure::Command(&error)))
@@ -123,13 +152,13 @@ impl Session {
                     replies::refuse(&Failure::Command(&error))
                 }
             },
-        };
-        self.note_close(actions)
+        }
     }
 
     /// Takes what the driver reports.
     pub fn on_outcome(&mut self, outcome: Outcome) -> Vec<Action> {
         let actions = match (&mut self.state, outcome) {
+            (_, Outcome::Security(answer)) => self.on_security(answer),
             (State::Authenticating, Outcome::Login(result)) => self.on_login(result),
             (State::LoggedIn(login), outcome) => login.on_outcome(outcome),
             _ => Vec::new(),
@@ -137,9 +166,10 @@ impl Session {
         self.note_close(actions)
     }
 
-    /// What is pending.
+    /// The outcome that is pending.
     pub fn awaiting(&self) -> Awaiting {
         match &self.state {
+            _ if self.is_securing() => Awaiting::Outcome,
             State::Connected | State::UserGiven(_) | State::Closed => Awaiting::Line,
             State::Authenticating => Awaiting::Outcome,
             State::LoggedIn(login) => match login.pending {
@@ -216,9 +246,12 @@ impl Session {
             }
             // Names are bytes here whatever is asked; lftp asks before it logs in.
             Command::Opts(Opts::Utf8(_)) => options::success(),
-            Command::Auth(mechanism) => {
-                replies::reply(504, format!("No security is offered: {mechanism}."))
-            }
+            Command::Auth(mechanism) => self.auth(&mechanism),
+            Command::Adat(token) => self.adat(token),
+            Command::Mic(token) => self.protected(Protection::Safe, token),
+            Command::Conf(token) => self.protected(Protection::Confidential, token),
+            Command::Enc(token) => self.protected(Protection::Private, token),
+            Command::Ccc => self.clear_commands(),
             Command::Rein if matches!(self.state, State::LoggedIn(_)) => self.rein(),
             command => match &mut self.state {
                 State::LoggedIn(_) if self.draining && moves_data(&command) => {

@@ -164,7 +164,7 @@ fn note(key: &'static str, text: String) -> Vec<Action> {
     actions
 }
 
-/// What a link at `link` must hold to lead to `target`. An absolute text would name a path of the
+/// Text of a link at `link` that leads to `target`. An absolute text would name a path of the
 /// host, not one inside the session's root.
 fn relative_target(target: &VPath, link: &VPath) -> Vec<u8> {
     let target: Vec<&[u8]> = components(target.relative());

@@ -1,6 +1,6 @@
-//! What a session holds, by how long it is valid: a connection, a login, one transfer.
+//! State of a session, by how long it is valid: a connection, a login, one transfer.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 use super::file_task::FileTask;
 use super::passive_form::PassiveForm;
@@ -12,6 +12,7 @@ use crate::listing::FactSet;
 use crate::path::VPath;
 use crate::sizing::Buffers;
 use crate::streams::StreamRange;
+use crate::stripes::StripeAddresses;
 use crate::timestamp::Timestamp;
 
 /// Where a control connection stands.
@@ -34,9 +35,9 @@ pub(super) enum State {
 pub(super) struct LoggedIn {
     /// Name shown by SITE WHOAMI and STAT.
     pub(super) user: String,
-    /// What `~` stands for.
+    /// The directory that `~` stands for.
     pub(super) home: VPath,
-    /// What the account may do.
+    /// Rights of the account.
     pub(super) rights: Rights,
     /// The control connection's peer, IPv4-mapped addresses as IPv4.
     pub(super) peer: IpAddr,
@@ -58,7 +59,7 @@ pub(super) struct LoggedIn {
     pub(super) rename_from: Option<VPath>,
     /// SITE SYMLINKFROM was accepted for this path; lives until SITE SYMLINKTO.
     pub(super) link_from: Option<VPath>,
-    /// What the driver is doing for this session.
+    /// Work of the driver for this session.
     pub(super) pending: Pending,
 }
 
@@ -146,7 +147,7 @@ impl Settings {
 pub(super) struct NextTransfer {
     /// REST: any transfer takes it, also one that fails.
     pub(super) restart: Option<Restart>,
-    /// What only a store takes; survives other transfers.
+    /// Settings that only a store takes; they survive other transfers.
     pub(super) store: NextStore,
 }
 
@@ -173,8 +174,7 @@ pub(super) enum Channel {
     },
     /// The driver connects to these addresses, or has (`used`).
     Active {
-        /// One per stripe.
-        to: Vec<SocketAddr>,
+        to: StripeAddresses,
         /// Connections are cached.
         used: bool,
     },
@@ -192,7 +192,7 @@ impl Channel {
     }
 }
 
-/// What the driver is doing for a login.
+/// Work of the driver for a login.
 #[derive(Debug, Default)]
 pub(super) enum Pending {
     /// Nothing; the next line is awaited.

@@ -1,4 +1,4 @@
-//! What a store does to its file: STOR, APPE, STOU, ESTO with and without REST.
+//! Stores and their effect on the file: STOR, APPE, STOU, ESTO with and without REST.
 
 use super::replies::{self, Step};
 use super::state::{LoggedIn, NextStore};
@@ -67,7 +67,7 @@ impl LoggedIn {
         (next.restart, next.store)
     }
 
-    /// What REST says is there. A stream has no offsets, so in MODE S the missing part must be
+    /// Ranges that REST says are there. A stream has no offsets, so in MODE S the missing part must be
     /// one piece: the end.
     fn stored_ranges(&self, restart: Option<Restart>) -> Result<Option<RangeSet>, Vec<Action>> {
         let ranges = self.restart_ranges(restart)?;

@@ -21,8 +21,8 @@ impl LoggedIn {
                 let error = TransferError::NoConnection(error.text);
                 return self.finish(*running, Err(error));
             }
-            Outcome::Listening(Ok(address)) => match running.delayed {
-                Some(form) => vec![Action::Reply(form.reply(address, true))],
+            Outcome::Listening(Ok(addresses)) => match running.delayed {
+                Some(form) => vec![Action::Reply(form.reply(&addresses, true))],
                 None => Vec::new(),
             },
             Outcome::Opened {
@@ -39,7 +39,8 @@ impl LoggedIn {
             | Outcome::File(_)
             | Outcome::DrsListening(_)
             | Outcome::Resized(_)
-            | Outcome::ChecksumProgress { .. } => Vec::new(),
+            | Outcome::ChecksumProgress { .. }
+            | Outcome::Security(_) => Vec::new(),
         };
         self.pending = Pending::Transfer(running);
         actions

@@ -48,7 +48,7 @@ fn wire(blocks: &[Block]) -> Vec<u8> {
     wire
 }
 
-/// What a decoder said, with the data it pointed at, one entry per byte so that splits do not show.
+/// Words of a decoder, with the data it pointed at, one entry per byte so that splits do not show.
 #[derive(Debug, Clone, PartialEq)]
 enum Seen {
     Byte(u64, u8),
@@ -57,7 +57,7 @@ enum Seen {
     Eod(bool),
 }
 
-/// What the blocks mean, read off directly.
+/// Meaning of the blocks, read off directly.
 fn model(blocks: &[Block]) -> Vec<Seen> {
     let mut seen = Vec::new();
     for b in blocks {

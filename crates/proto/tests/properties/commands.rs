@@ -12,8 +12,10 @@ use proto::command::{
 };
 use proto::drs::{DrsAddress, Nonce};
 use proto::ranges::RangeSet;
+use proto::security::SecurityToken;
 use proto::sizing::Sizing;
 use proto::streams::StreamRange;
+use proto::stripes::StripeAddresses;
 use proto::timestamp::Timestamp;
 
 /// A path as the wire can carry it: any bytes but line ends and NUL, no leading space or `-`.
@@ -149,6 +151,11 @@ fn with_path() -> impl Strategy<Value = Command> {
     ]
 }
 
+/// Of one byte at least: an argument of nothing is none.
+fn token() -> impl Strategy<Value = SecurityToken> {
+    vec(any::<u8>(), 1..100).prop_filter_map("bounded", |bytes| SecurityToken::new(bytes).ok())
+}
+
 fn with_parameter() -> impl Strategy<Value = Command> {
     use Command as C;
     prop_oneof![
@@ -156,6 +163,8 @@ fn with_parameter() -> impl Strategy<Value = Command> {
         text().prop_map(C::Acct),
         text().prop_map(C::Clnt),
         text().prop_map(C::Auth),
+        token().prop_map(C::Adat),
+        token().prop_map(C::Enc),
         option::of(text()).prop_map(C::Help),
         option::of(text()).prop_map(C::Lang),
         text().prop_map(|s| C::Dcau(Dcau::Subject(s))),
@@ -173,7 +182,9 @@ fn with_parameter() -> impl Strategy<Value = Command> {
                 nonce: Nonce::new(nonce),
             })
         }),
-        vec(socket(), 1..4).prop_map(C::Spor),
+        vec(socket(), 1..4).prop_filter_map("bounded", |stripes| {
+            StripeAddresses::new(stripes).map(C::Spor)
+        }),
         number().prop_map(|n| C::Rest(Restart::Offset(n))),
         ranges().prop_map(|r| C::Rest(Restart::Ranges(r))),
         sum().prop_map(|(algorithm, hex)| C::Scks(algorithm, hex)),

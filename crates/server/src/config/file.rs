@@ -168,7 +168,7 @@ impl From<SyncName> for SyncPolicy {
     }
 }
 
-/// What [`Sizing`] a server may begin with: right-sizing by the papers is a client's to ask for.
+/// Names of the [`Sizing`] that a server may begin with: right-sizing by the papers is a client's to ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[allow(missing_docs, reason = "each is the sizing of its name")]

@@ -3,9 +3,9 @@
 use std::ops::ControlFlow;
 use std::time::SystemTime;
 
-use data::store::root::Pattern;
 use proto::listing::{Entry, Fact, FactSet, Kind, format_ls, format_mlsx};
 use proto::path::VPath;
+use proto::pattern::Pattern;
 use proto::server::{FileError, FileErrorKind, ListForm, ListRequest};
 use proto::timestamp::Timestamp;
 

@@ -13,7 +13,6 @@ use proto::server::{
 };
 
 mod checksum;
-mod last_upload;
 mod listing;
 mod room;
 mod sums;
@@ -25,10 +24,10 @@ mod tests;
 
 pub use checksum::Summing;
 pub(crate) use checksum::aborted;
-use last_upload::LastUpload;
 pub use room::{Room, Share};
 pub use sums::Sums;
 pub use transfer::{Opened, Sending, Storing};
+use uploads::LastUpload;
 pub use uploads::{ControlLine, LiveUpload, Storer, Uploader, Uploads};
 
 /// The files of one session.

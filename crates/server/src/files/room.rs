@@ -11,7 +11,7 @@ const ROOM: usize = 1024;
 /// One MiB is free of charge, so that small listings never wait for large ones.
 const MIB: usize = 1 << 20;
 
-/// What is left, one permit per MiB.
+/// Memory left for listings, one permit per MiB.
 #[derive(Debug, Clone)]
 pub struct Room(Arc<Semaphore>);
 
@@ -36,7 +36,7 @@ impl Room {
     }
 }
 
-/// What one listing takes; given back when dropped.
+/// Memory of one listing; given back when dropped.
 #[derive(Debug)]
 pub struct Share {
     room: Room,

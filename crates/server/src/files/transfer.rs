@@ -44,7 +44,7 @@ pub enum Opened {
 /// Something to send. A listing has its CR LF already, in every TYPE.
 #[derive(Debug)]
 pub struct Sending {
-    /// What is read.
+    /// The bytes to read.
     pub source: Arc<dyn Source>,
     /// Which bytes of it.
     pub plan: SendPlan,
@@ -63,7 +63,7 @@ pub struct Storing {
     pub path: VPath,
     /// STOU made the name.
     pub unique: bool,
-    /// What [`data::job::Settings::sum`] should be.
+    /// Value for [`data::job::Settings::sum`].
     pub sum: Option<Algorithm>,
     ending: Ending,
 }

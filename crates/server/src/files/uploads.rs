@@ -1,4 +1,5 @@
-//! Who is storing which file, and what becomes of a second upload of the same one.
+//! Who is storing which file, what becomes of a second upload of the same one, and which upload a session
+//! ended last.
 //!
 //! One upload at a time owns a file (stores of ranges, ESTO, share it). The lock on the open file
 //! (`data::store::claim`) holds against other processes; this register tells who the owner is. A
@@ -16,8 +17,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use data::job::Control;
-use data::os::hangup::has_hung_up;
+use data::os::wake::has_hung_up;
 use data::store::claim::Claim;
+use data::store::root::Identity;
 use proto::server::{FileError, FileErrorKind};
 
 use super::checksum::aborted;
@@ -389,6 +391,47 @@ impl<'a> OwnerWatch<'a> {
             self.watched.len() - 1
         });
         &mut self.watched[at]
+    }
+}
+
+/// The file that a session has stored last, and whether it is still as that upload left it. Shared by all
+/// clones of one session's files.
+///
+/// A client that stores under an unfinished name and then renames takes the file for what it sent. If
+/// another session stored to the name in between, the file is another one's.
+#[derive(Debug, Clone, Default)]
+pub(super) struct LastUpload(Arc<Mutex<Option<Identity>>>);
+
+impl LastUpload {
+    /// A store that had the file to itself ended and left it in this state.
+    pub(super) fn note(&self, state: Identity) {
+        *self.state() = Some(state);
+    }
+
+    /// This session is about to change the content of a file.
+    pub(super) fn forget(&self, inode: (u64, u64)) {
+        let mut state = self.state();
+        if state.is_some_and(|state| state.inode == inode) {
+            *state = None;
+        }
+    }
+
+    /// This session changed the name, times or rights of a file.
+    pub(super) fn carry(&self, before: &Identity, after: Identity) {
+        let mut state = self.state();
+        if *state == Some(*before) {
+            *state = Some(after);
+        }
+    }
+
+    /// Whether `now` is of the file that was stored, and somebody else has changed it since.
+    pub(super) fn is_overtaken(&self, now: &Identity) -> bool {
+        self.state()
+            .is_some_and(|state| state.inode == now.inode && state != *now)
+    }
+
+    fn state(&self) -> MutexGuard<'_, Option<Identity>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -30,20 +30,20 @@ const MAX_RECORDS: usize = 65_536;
 pub(crate) const FREE_FAILURES: u32 = 3;
 
 /// Of an address.
-const ADDRESS: Pace = Pace {
+const ADDRESS: Penalty = Penalty {
     free: FREE_FAILURES,
     longest: Duration::from_secs(32),
 };
 
 /// Of an account: its owner may have to wait for guesses of others.
-const ACCOUNT: Pace = Pace {
+const ACCOUNT: Penalty = Penalty {
     free: 10,
     longest: Duration::from_secs(4),
 };
 
 /// How failures become waits.
 #[derive(Debug, Clone, Copy)]
-struct Pace {
+struct Penalty {
     /// Failures that cost nothing.
     free: u32,
     /// Longest time between two checks.
@@ -162,19 +162,19 @@ impl Record {
     }
 
     /// An attempt is checked at `turn`; until it ends it counts as failed.
-    fn take_turn(&mut self, turn: Instant, pace: &Pace) {
+    fn take_turn(&mut self, turn: Instant, penalty: &Penalty) {
         self.under_way = self.under_way.saturating_add(1);
         let count = self.level(turn).saturating_add(self.under_way);
-        self.free_at = self.free_at.max(turn + pace.step(count));
+        self.free_at = self.free_at.max(turn + penalty.step(count));
     }
 
-    fn end(&mut self, end: AttemptEnd, pace: &Pace, now: Instant) {
+    fn end(&mut self, end: AttemptEnd, penalty: &Penalty, now: Instant) {
         self.under_way = self.under_way.saturating_sub(1);
         if end == AttemptEnd::Failed {
             self.failures = (self.level(now) + 1).min(MAX_FAILURES);
             self.last = now;
         }
-        let next = now + pace.step(self.level(now));
+        let next = now + penalty.step(self.level(now));
         if end == AttemptEnd::Failed {
             self.free_at = self.free_at.max(next);
         } else if self.under_way == 0 {
@@ -184,7 +184,7 @@ impl Record {
     }
 }
 
-impl Pace {
+impl Penalty {
     /// Time between two checks after so many failures.
     fn step(&self, failures: u32) -> Duration {
         match failures.checked_sub(self.free + 1) {
@@ -225,14 +225,14 @@ fn record<K: Hash + Eq + Copy>(
 fn settle<K: Hash + Eq>(
     records: &mut HashMap<K, Record>,
     key: &K,
-    pace: &Pace,
+    penalty: &Penalty,
     end: AttemptEnd,
     now: Instant,
 ) {
     let Some(record) = records.get_mut(key) else {
         return; // gave way to others
     };
-    record.end(end, pace, now);
+    record.end(end, penalty, now);
     if record.is_blank(now) {
         records.remove(key);
     }

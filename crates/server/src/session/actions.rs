@@ -1,4 +1,4 @@
-//! What the machine asks for, carried out.
+//! Actions that the machine asks for, carried out.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -7,8 +7,13 @@ use std::time::Duration;
 use data::channel::Channel;
 use data::drs;
 use proto::address::Family;
+use proto::command::Secret;
 use proto::drs::DrsAddress;
-use proto::server::{Action, FileRequest, ListenRequest, Outcome, TransferError, TransferRequest};
+use proto::server::{
+    Action, FileRequest, ListenRequest, Outcome, SecurityFailure, SecurityRequest, TransferError,
+    TransferRequest,
+};
+use proto::stripes::StripeAddresses;
 use tokio::time::Instant;
 
 use super::order::{busy, not_logged_in};
@@ -23,13 +28,14 @@ impl Driver {
         for action in actions {
             match action {
                 Action::Reply(reply) => self.control.queue(&reply),
+                Action::Secure(request) => self.secure(&request),
                 Action::Authenticate { user, password } => self.authenticate(user, password),
                 Action::File(request) => {
                     self.note_rename(&request);
                     self.work = self.file_work(request);
                 }
                 Action::Listen(request) => self.listen(&request),
-                Action::ConnectTo(targets) => self.connect_to(targets),
+                Action::ConnectTo(targets) => self.connect_to(&targets),
                 Action::NoteForeign(host) => self.note_foreign(host),
                 Action::ListenDrs(family) => self.listen_drs(family),
                 Action::ConnectDrs(to) => self.connect_drs(to),
@@ -56,7 +62,18 @@ impl Driver {
         }
     }
 
-    fn authenticate(&mut self, user: String, password: Vec<u8>) {
+    /// No mechanism is carried, and none is offered (`SessionConfig::mechanisms`).
+    fn secure(&mut self, request: &SecurityRequest) {
+        let failure = match request {
+            SecurityRequest::Begin(_) if self.control.has_read_ahead() => {
+                SecurityFailure::ReadAhead
+            }
+            _ => SecurityFailure::Unavailable("this server carries no mechanism".to_owned()),
+        };
+        self.work = Work::Known(Outcome::Security(Err(failure)));
+    }
+
+    fn authenticate(&mut self, user: String, password: Secret) {
         let shared = Arc::clone(&self.shared);
         let peer = self.ends.peer.ip();
         self.work = Work::Login(Box::pin(async move {
@@ -94,11 +111,12 @@ impl Driver {
         }));
     }
 
-    fn connect_to(&mut self, targets: Vec<SocketAddr>) {
+    fn connect_to(&mut self, targets: &StripeAddresses) {
+        let targets = targets.as_slice();
         self.data_peers = targets.iter().map(SocketAddr::ip).collect();
         let foreign = self.shared.config.foreign_data_addresses;
-        let local = self.ends.connect_from(&targets, foreign);
-        let mut channel = Channel::connect_to(targets, local);
+        let local = self.ends.connect_from(targets, foreign);
+        let mut channel = Channel::connect_to(targets.to_vec(), local);
         channel.set_budget(self.shared.streams_of(self.ends.peer.ip()));
         self.channel = Some(channel);
     }
@@ -152,9 +170,9 @@ impl Driver {
             let gone = TransferError::Broken("client is gone".to_owned());
             return Work::Known(Outcome::Transferred(Err(gone)));
         }
-        let started = self
-            .order(request, place)
-            .and_then(|order| Running::start(order).map_err(|error| busy(error.to_string())));
+        let started = self.order(request, place).and_then(|(order, handles)| {
+            Running::start(order, handles).map_err(|error| busy(error.to_string()))
+        });
         match started {
             Ok(running) => Work::Transfer(Box::new(running)),
             Err(error) => Work::Known(Outcome::Transferred(Err(TransferError::File(error)))),

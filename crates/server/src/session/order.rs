@@ -2,23 +2,23 @@
 
 use std::sync::Arc;
 
-use data::job::Settings;
-use data::options::{Congestion, TransferOptions};
+use data::options::Congestion;
 use proto::server::{FileError, FileErrorKind, TransferKind, TransferRequest};
-use proto::sizing::Sizing;
+use proto::stripes::Stripe;
+use tune::Prior;
 
 use super::{Driver, Who};
 use crate::config::ServerConfig;
 use crate::limits::Place;
-use crate::transfer::{Delayed, Order};
+use crate::transfer::{DataAddresses, LocalHandles, TransferOrder, TransferTerms};
 
 impl Driver {
-    /// Takes the session's channel.
+    /// The order, and the handles to carry it out with. Takes the session's channel.
     pub(super) fn order(
         &mut self,
         request: TransferRequest,
         place: Place,
-    ) -> Result<Order, FileError> {
+    ) -> Result<(TransferOrder, LocalHandles), FileError> {
         let Who::User(login) = &self.who else {
             return Err(not_logged_in());
         };
@@ -29,50 +29,49 @@ impl Driver {
             self.expect_data_from(listen);
         }
         let config = &self.shared.config;
-        let listen = match &request.delayed_passive {
-            None => None,
-            Some(listen) => Some(Delayed {
+        let connections = match &request.delayed_passive {
+            None => DataAddresses::of(self.channel.as_ref()),
+            Some(listen) => DataAddresses::ToListen {
                 options: self.ends.listen_options(listen, config)?,
                 public: config.public_address,
-                streams: self.shared.streams_of(self.ends.peer.ip()),
-            }),
-        };
-        let sends = matches!(request.what, TransferKind::Retrieve { .. });
-        let options = TransferOptions {
-            buffers: request.buffers,
-            congestion: match sends {
-                true => congestion(&request, config),
-                false => Congestion::System,
             },
-            ..config.transfer.clone()
         };
-        let settings = Settings {
-            options,
-            mode: request.mode,
-            type_: request.type_,
-            streams: request.streams.start as usize,
-            most_streams: request.streams.most as usize,
-            least_streams: request.streams.least as usize,
-            most_connections: config.max_streams_per_transfer as usize,
-            adapt: sends && request.streams.is_open(),
-            sum: None,
-            connect: config.transfer.stall,
-            drs: self
-                .drs
-                .clone()
-                .filter(|_| request.buffers.sizing == Sizing::Drs),
-            close_after: false,
-        };
-        Ok(Order {
+        let order = TransferOrder {
+            terms: terms(&request, config),
             request,
-            files,
+            stripe: Stripe::ONLY,
+            connections,
             uploader,
+        };
+        let handles = LocalHandles {
+            files,
             line: Arc::new(line),
             channel: self.channel.take(),
-            listen,
-            settings,
+            streams: self.shared.streams_of(self.ends.peer.ip()),
+            rate: config.transfer.rate.clone(),
+            drs: self.drs.clone(),
             place,
-        })
+        };
+        Ok((order, handles))
+    }
+}
+
+/// As configured, and as the client asked for.
+fn terms(request: &TransferRequest, config: &ServerConfig) -> TransferTerms {
+    let sends = matches!(request.what, TransferKind::Retrieve { .. });
+    let configured = &config.transfer;
+    TransferTerms {
+        congestion: match sends {
+            true => congestion(request, config),
+            false => Congestion::System,
+        },
+        drs_interval: configured.drs_interval,
+        io: configured.io,
+        block: configured.block,
+        stall: configured.stall,
+        connect: configured.stall,
+        most_connections: config.max_streams_per_transfer as usize,
+        prior: Prior::default(),
     }
 }
 

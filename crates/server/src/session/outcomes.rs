@@ -1,6 +1,5 @@
-//! What comes of work, told to the machine.
+//! Outcomes of work, told to the machine.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use data::channel::Channel;
@@ -8,12 +7,12 @@ use data::drs;
 use proto::drs::DrsAddress;
 use proto::ranges::RangeSet;
 use proto::server::{FileError, FileErrorKind, Outcome, Progress};
+use proto::stripes::StripeAddresses;
 use tokio::time::Instant;
 
 use super::{Driver, End, Who, record};
-use crate::clock::seconds_since_1970;
 use crate::data_address::told;
-use crate::transfer::{Admitted, Ended, Event, Seen};
+use crate::transfer::{Admitted, Ended, Event, Seen, seconds_since_1970};
 use crate::work::{Step, Work};
 
 impl Driver {
@@ -68,14 +67,15 @@ impl Driver {
         outcome
     }
 
-    fn keep_listener(&mut self, channel: Channel) -> Result<SocketAddr, FileError> {
+    fn keep_listener(&mut self, channel: Channel) -> Result<StripeAddresses, FileError> {
         let address = channel.local_addr().ok_or_else(|| FileError {
             kind: FileErrorKind::Other,
             errno: None,
             text: "no listener".to_owned(),
         })?;
         self.channel = Some(channel);
-        Ok(told(address, self.shared.config.public_address))
+        let told = told(address, self.shared.config.public_address);
+        Ok(StripeAddresses::only(told))
     }
 
     /// The address to tell is the one that data connections are told.
@@ -92,8 +92,8 @@ impl Driver {
         match seen {
             Seen::Tick(progress) => self.report(Outcome::Progress(progress)),
             Seen::Resized(bytes) => self.report(Outcome::Resized(bytes)),
-            Seen::Event(Event::Listening(Ok(address))) => {
-                self.report(Outcome::Listening(Ok(address)));
+            Seen::Event(Event::Listening(Ok(addresses))) => {
+                self.report(Outcome::Listening(Ok(addresses)));
             }
             Seen::Event(Event::Listening(Err(error))) => {
                 let outcome = self.done(Outcome::Listening(Err(error)));

@@ -1,4 +1,4 @@
-//! The log's record of a transfer that ended.
+//! The log's record of a transfer that ended, with what its client said of itself.
 
 use std::sync::Arc;
 
@@ -10,6 +10,31 @@ use tune::limiter::Limiter;
 use super::{Driver, Who};
 use crate::transfer::Summary;
 use crate::transfer_log::{Direction, TransferRecord};
+
+/// Longest note kept, bytes: a session's memory is not the client's to fill.
+const LONGEST: usize = 256;
+
+/// Notes of a client about itself, for the record.
+#[derive(Debug, Default)]
+pub(super) struct Notes {
+    /// SITE TASKID.
+    pub(super) task: Option<Box<str>>,
+    /// SITE CLIENTINFO or CLNT.
+    pub(super) client: Option<Box<str>>,
+}
+
+impl Notes {
+    /// Keeps a note; a later one under the same key replaces it.
+    pub(super) fn set(&mut self, key: &'static str, mut value: String) {
+        value.truncate(value.floor_char_boundary(LONGEST));
+        tracing::debug!(key, value, "note");
+        match key {
+            "task" => self.task = Some(value.into()),
+            "client" => self.client = Some(value.into()),
+            _ => {}
+        }
+    }
+}
 
 /// The record of an upload under a partial name that does not tell the whole file's, kept until
 /// the file is renamed, another transfer ends, or the session does.
@@ -39,7 +64,6 @@ impl Driver {
         let record = TransferRecord {
             start: summary.start,
             elapsed: summary.elapsed,
-            bytes: summary.bytes,
             direction: summary.direction,
             user,
             client: self.ends.peer,
@@ -57,7 +81,7 @@ impl Driver {
             sizing: sizing_name(summary.direction, &settings),
             limiter: summary.limits.limiter.map(limiter_name),
             congestion: summary.limits.congestion,
-            wire: summary.wire,
+            evidence: summary.evidence,
             decision: summary.decision,
             checksum: settings.sum.zip(summary.digest),
             code,
@@ -162,7 +186,7 @@ pub(super) fn final_code(actions: &[Action]) -> u16 {
         .unwrap_or(0)
 }
 
-/// What went wrong, for people.
+/// The failure, for people.
 pub(super) fn describe(error: &TransferError) -> String {
     match error {
         TransferError::File(error) => error.text.clone(),
@@ -197,5 +221,16 @@ mod tests {
     fn a_server_that_waits_does_not_blame_a_server() {
         assert_eq!(limiter_name(Limiter::ServerCap), "client or path");
         assert_eq!(limiter_name(Limiter::StoreWrite), "store write");
+    }
+
+    #[test]
+    fn long_notes_are_cut_between_characters() {
+        let mut notes = Notes::default();
+        notes.set("client", "é".repeat(LONGEST));
+        assert_eq!(
+            notes.client.as_deref(),
+            Some("é".repeat(LONGEST / 2).as_str())
+        );
+        assert!(notes.task.is_none());
     }
 }

@@ -1,16 +1,16 @@
-//! What limited a transfer: by the policy that watched the streams, or else by the kernel's and the
+//! Limiter of a transfer: by the policy that watched the streams, or else by the kernel's and the
 //! threads' own accounts.
 
-use data::job::{Report, WireStats};
+use data::job::Report;
 use proto::remark::{self, Said};
-use tune::limiter::{Limiter, Role, judge};
+use tune::Evidence;
+use tune::judge::judge;
+use tune::limiter::{Limiter, Role};
 
-use crate::transfer_log::Direction;
-
-/// What is known of a transfer's limits at its end.
+/// Limits of a transfer, known at its end.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Limits {
-    /// What limited it; `None`: the figures do not tell.
+    /// The limiter; `None`: the figures do not tell.
     pub(crate) limiter: Option<Limiter>,
     /// Congestion control at the end; `None`: nobody looked, or the transfer was received.
     pub(crate) congestion: Option<String>,
@@ -21,15 +21,15 @@ pub(crate) struct Limits {
 impl Limits {
     /// Those of a transfer that ended well. (Of one that broke, the accounts of streams that were
     /// waiting then are not whole, and would name whoever computed.)
-    pub(crate) fn of(direction: Direction, report: &Report) -> Self {
-        let sends = direction != Direction::Store;
-        let role = if sends { Role::Sender } else { Role::Receiver };
-        let judged = judged(role, report);
-        let (limiter, streams) = match &report.verdict {
+    pub(crate) fn of(report: &Report) -> Self {
+        let evidence = &report.evidence;
+        let sends = evidence.role == Some(Role::Sender);
+        let judged = known(judge(evidence).limiter);
+        let (limiter, streams) = match &evidence.verdict {
             Some(verdict) => (known(verdict.limiter).or(judged), verdict.streams),
-            None => (judged, streams(&report.wire)),
+            None => (judged, streams_at_the_end(evidence)),
         };
-        let congestion = congestion(report).filter(|_| sends);
+        let congestion = congestion(evidence).filter(|_| sends);
         let verdict = limiter.filter(|_| sends).and_then(|limiter| {
             let congestion = congestion.as_deref().unwrap_or_default();
             remark::Verdict::new(limiter.name(), streams, congestion)
@@ -49,27 +49,23 @@ fn known(limiter: Limiter) -> Option<Limiter> {
     (limiter != Limiter::Unknown).then_some(limiter)
 }
 
-fn judged(role: Role, report: &Report) -> Option<Limiter> {
-    let measured = report
-        .wire
-        .measured(role, report.bytes, report.elapsed, None);
-    known(judge(&measured).limiter)
+fn streams_at_the_end(evidence: &Evidence) -> u32 {
+    u32::try_from(evidence.streams_last).unwrap_or(u32::MAX)
 }
 
-/// Streams at the end.
-fn streams(wire: &WireStats) -> u32 {
-    u32::try_from(wire.streams_last).unwrap_or(u32::MAX)
-}
-
-fn congestion(report: &Report) -> Option<String> {
-    let watched = report.verdict.as_ref().map(|v| v.congestion.clone());
+fn congestion(evidence: &Evidence) -> Option<String> {
+    let watched = evidence.verdict.as_ref().map(|v| v.congestion.clone());
     let known = watched.filter(|name| !name.is_empty());
-    known.or_else(|| report.congestion.clone())
+    known.or_else(|| evidence.congestion.clone())
 }
 
-/// What would make it faster, and what this host's settings have to do with it.
+/// Advice on making it faster, and the part of this host's settings in it.
 fn words(report: &Report) -> Option<String> {
-    let remedy = report.verdict.as_ref().and_then(|v| v.remedy.as_deref());
+    let remedy = report
+        .evidence
+        .verdict
+        .as_ref()
+        .and_then(|v| v.remedy.as_deref());
     let remedy = remedy.map(|remedy| format!("To change that: {remedy}"));
     match (remedy, &report.remark) {
         (Some(remedy), Some(remark)) => Some(format!("{remedy}; {remark}")),
@@ -85,20 +81,24 @@ mod tests {
 
     use super::*;
 
-    fn report(wire: WireStats) -> Report {
+    fn report(evidence: Evidence) -> Report {
         Report {
-            bytes: 1_000_000_000,
-            elapsed: Duration::from_secs(10),
-            wire: WireStats {
+            evidence: Evidence {
+                bytes: 1_000_000_000,
+                elapsed: seconds(10),
                 streams: 2,
                 streams_most: 2,
                 streams_last: 2,
-                ..wire
+                congestion: Some("cubic".to_owned()),
+                ..evidence
             },
-            congestion: Some("cubic".to_owned()),
             remark: Some("Raise x.".to_owned()),
             ..Report::default()
         }
+    }
+
+    fn seconds(n: u64) -> Duration {
+        Duration::from_secs(n)
     }
 
     fn verdict(limiter: Limiter) -> Verdict {
@@ -111,21 +111,21 @@ mod tests {
     }
 
     /// Most of the time the peer's window was full.
-    fn window() -> WireStats {
-        WireStats {
-            busy_us: 10_000_000,
-            rwnd_limited_us: 6_000_000,
-            ..WireStats::default()
+    fn window() -> Evidence {
+        Evidence {
+            busy: seconds(10),
+            rwnd_limited: seconds(6),
+            ..Evidence::of(Role::Sender)
         }
     }
 
     #[test]
     fn the_policys_verdict_counts_and_its_remedy_is_told_before_the_remark() {
-        let report = Report {
+        let report = report(Evidence {
             verdict: Some(verdict(Limiter::Loss)),
-            ..report(window())
-        };
-        let limits = Limits::of(Direction::Retrieve, &report);
+            ..window()
+        });
+        let limits = Limits::of(&report);
         assert_eq!(limits.limiter, Some(Limiter::Loss));
         assert_eq!(limits.congestion.as_deref(), Some("bbr"));
         let told = limits.said.verdict.unwrap();
@@ -141,28 +141,28 @@ mod tests {
 
     #[test]
     fn where_the_policy_does_not_know_the_kernels_accounts_tell() {
-        let report = Report {
+        let report = report(Evidence {
             verdict: Some(verdict(Limiter::Unknown)),
-            ..report(window())
-        };
-        let limits = Limits::of(Direction::Retrieve, &report);
+            ..window()
+        });
+        let limits = Limits::of(&report);
         assert_eq!(limits.limiter, Some(Limiter::ReceiveWindow));
         assert_eq!(limits.said.verdict.unwrap().limiter(), "receive window");
     }
 
     #[test]
     fn without_a_policy_a_sender_judges_and_a_receiver_keeps_it_for_the_log() {
-        let sent = Limits::of(Direction::Retrieve, &report(window()));
+        let sent = Limits::of(&report(window()));
         assert_eq!(
             sent.said.verdict.unwrap().to_string(),
             "Limited by receive window, 2 streams, cubic."
         );
-        let slow = WireStats {
-            store_us: 18_000_000,
-            wire_us: 1_000_000,
-            ..WireStats::default()
+        let slow = Evidence {
+            store: seconds(18),
+            wire: seconds(1),
+            ..Evidence::of(Role::Receiver)
         };
-        let received = Limits::of(Direction::Store, &report(slow));
+        let received = Limits::of(&report(slow));
         assert_eq!(received.limiter, Some(Limiter::StoreWrite));
         assert_eq!((received.said.verdict, received.congestion), (None, None));
         assert_eq!(received.said.remark.as_deref(), Some("Raise x."));
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn nothing_moved_is_not_told() {
-        let limits = Limits::of(Direction::Retrieve, &Report::default());
+        let limits = Limits::of(&Report::default());
         assert_eq!(limits, Limits::default());
     }
 }

@@ -1,33 +1,33 @@
 //! A running transfer: the thread that carries it out and the session's hold on it.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use data::budget::StreamBudget;
-use data::channel::{Channel, ListenOptions};
+use data::channel::Channel;
 use data::job::{Control, Settings};
 use proto::pace::Pace;
 use proto::path::VPath;
-use proto::server::{FileError, Progress, TransferDone, TransferError, TransferRequest};
+use proto::server::{FileError, Progress, TransferDone, TransferError};
 use proto::sizing::{self, Sizing};
+use proto::stripes::StripeAddresses;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Interval, MissedTickBehavior, interval};
+use tune::Evidence;
 
-use crate::data_address::told;
-use crate::files::{ControlLine, Files, Uploader};
-use crate::limits::Place;
 use crate::transfer_log::Direction;
 
 mod admission;
 mod error;
 mod limiter;
+mod order;
 mod worker;
 
 pub(crate) use admission::{Admission, Admitted};
 pub(crate) use error::file_error;
 pub(crate) use limiter::Limits;
+pub(crate) use order::{DataAddresses, LocalHandles, TransferOrder, TransferTerms};
 
 /// How often a session looks at what its transfer has moved. Markers are due in whole seconds.
 const TICK: Duration = Duration::from_millis(500);
@@ -35,53 +35,11 @@ const TICK: Duration = Duration::from_millis(500);
 /// Events that a worker may report without being waited for: it never reports more.
 const EVENTS: usize = 4;
 
-/// All that a transfer needs.
-#[derive(Debug)]
-pub(crate) struct Order {
-    /// What moves.
-    pub(crate) request: TransferRequest,
-    /// Where it is.
-    pub(crate) files: Files,
-    /// Whose upload it would be.
-    pub(crate) uploader: Uploader,
-    /// The control connection.
-    pub(crate) line: Arc<ControlLine>,
-    /// The session's data channel; `None` before any PASV or PORT.
-    pub(crate) channel: Option<Channel>,
-    /// Delayed passive: the channel is yet to be made.
-    pub(crate) listen: Option<Delayed>,
-    /// Everything but what the opened file decides.
-    pub(crate) settings: Settings,
-    /// This transfer's place among those that the server runs at once.
-    pub(crate) place: Place,
-}
-
-/// How a delayed passive transfer makes its channel.
-#[derive(Debug)]
-pub(crate) struct Delayed {
-    /// How to listen.
-    pub(crate) options: ListenOptions,
-    /// Address to tell in place of a local one.
-    pub(crate) public: Option<IpAddr>,
-    /// Bound on streams.
-    pub(crate) streams: StreamBudget,
-}
-
-impl Delayed {
-    /// Listens, and says which address to tell.
-    fn make(self) -> Result<(Channel, Option<SocketAddr>), FileError> {
-        let mut channel = Channel::listen(&self.options).map_err(|error| file_error(&error))?;
-        channel.set_budget(self.streams);
-        let address = channel.local_addr().map(|at| told(at, self.public));
-        Ok((channel, address))
-    }
-}
-
-/// What a worker reports.
+/// Reports of a worker.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// Delayed passive: where it listens. After an error nothing follows.
-    Listening(Result<SocketAddr, FileError>),
+    Listening(Result<StripeAddresses, FileError>),
     /// The file is open.
     Opened {
         /// Cached connections are used.
@@ -98,7 +56,7 @@ pub(crate) enum Event {
 pub(crate) struct Ended {
     /// For the state machine.
     pub(crate) result: Result<TransferDone, TransferError>,
-    /// What had moved by then.
+    /// Progress by then.
     pub(crate) last: Progress,
     /// The data channel, for the next transfer.
     pub(crate) channel: Option<Channel>,
@@ -106,28 +64,26 @@ pub(crate) struct Ended {
     pub(crate) summary: Summary,
 }
 
-/// What the log tells of a transfer, as far as the worker knows it.
+/// Facts about a transfer for the log, as far as the worker knows them.
 #[derive(Debug, Clone)]
 pub(crate) struct Summary {
     /// When it began.
     pub(crate) start: SystemTime,
     /// How long it took.
     pub(crate) elapsed: Duration,
-    /// Payload bytes moved, also by a transfer that failed.
-    pub(crate) bytes: u64,
     /// Which way.
     pub(crate) direction: Direction,
     /// The file inside the session's root.
     pub(crate) path: VPath,
     /// As requested.
     pub(crate) settings: Settings,
-    /// Kernel's view.
-    pub(crate) wire: data::job::WireStats,
+    /// Evidence of the path from this end, also of a transfer that failed.
+    pub(crate) evidence: Evidence,
     /// Hosts at the other ends of the data connections.
     pub(crate) peers: Vec<IpAddr>,
     /// Why buffers were last sized as they were, or left alone on purpose.
     pub(crate) decision: Option<String>,
-    /// What limited it.
+    /// Limits of the transfer.
     pub(crate) limits: Limits,
     /// Checksum of the whole file, if known.
     pub(crate) digest: Option<String>,
@@ -159,7 +115,7 @@ pub(crate) struct Running {
     opened: bool,
 }
 
-/// What a session sees next of its transfer.
+/// The next thing that a session sees of its transfer.
 #[derive(Debug)]
 pub(crate) enum Seen {
     /// The worker reports.
@@ -176,13 +132,13 @@ impl Running {
     /// Starts the worker.
     ///
     /// # Errors
-    /// The system refuses another thread; the order's channel is lost.
-    pub(crate) fn start(order: Order) -> io::Result<Self> {
+    /// The system refuses another thread; the session's channel is lost.
+    pub(crate) fn start(order: TransferOrder, handles: LocalHandles) -> io::Result<Self> {
         let control = Arc::new(Control::new());
         let (reports, events) = mpsc::channel(EVENTS);
         // Whoever sizes buffers is not to wait for the session, and only the newest size counts.
         let (size, resized) = watch::channel(0);
-        if order.settings.options.buffers.sizing == Sizing::Drs1 {
+        if order.request.buffers.sizing == Sizing::Drs1 {
             control.on_resize(move |bytes| {
                 size.send_replace(bytes);
             });
@@ -191,7 +147,7 @@ impl Running {
         let session = tracing::Span::current();
         std::thread::Builder::new()
             .name("transfer".to_owned())
-            .spawn(move || session.in_scope(|| worker::run(order, &shared, &reports)))?;
+            .spawn(move || session.in_scope(|| worker::run(order, handles, &shared, &reports)))?;
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Ok(Self {
@@ -264,10 +220,17 @@ impl Drop for Running {
     }
 }
 
-/// What a transfer has moved by now.
+/// Time of day that markers carry: seconds since 1970 (UTC), with a fraction; 0 before.
+pub(crate) fn seconds_since_1970() -> f64 {
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0.0, |since| since.as_secs_f64())
+}
+
+/// Progress of a transfer by now.
 fn progress(control: &Control) -> Progress {
     Progress {
-        now: crate::clock::seconds_since_1970(),
+        now: seconds_since_1970(),
         bytes: control.bytes(),
         stored: control.safe(),
     }

@@ -4,39 +4,45 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use data::channel::Channel;
-use data::job::{Control, Report, Settings, WireStats};
+use data::job::{Control, Report, Settings};
 use data::{recv, send};
 use proto::command::Type;
 use proto::path::VPath;
 use proto::server::{TransferDone, TransferError, TransferKind, TransferRequest};
 use tokio::sync::mpsc;
+use tune::Evidence;
 
 use super::error::transfer_error;
-use super::{Ended, Event, Limits, Order, Summary, progress};
+use super::{Ended, Event, Limits, LocalHandles, Summary, TransferOrder, progress};
 use crate::files::{Opened, Storer, Storing, transfer_failure};
 use crate::transfer_log::Direction;
 
 /// Carries out an order and reports. A session that is gone takes no reports: it has cancelled.
-pub(super) fn run(order: Order, control: &Arc<Control>, reports: &mpsc::Sender<Event>) {
-    let Order {
-        request,
+pub(super) fn run(
+    order: TransferOrder,
+    handles: LocalHandles,
+    control: &Arc<Control>,
+    reports: &mpsc::Sender<Event>,
+) {
+    let LocalHandles {
         files,
-        uploader,
         line,
         channel,
-        listen,
-        settings,
+        streams,
+        rate,
+        drs,
         place: _place,
-    } = order;
-    let mut summary = Summary::of(&request, settings);
+    } = handles;
+    let mut summary = Summary::of(&order.request, order.settings(rate, drs));
     let begun = Instant::now();
-    let (channel, delayed) = match listen {
-        None => (channel, None),
-        Some(delayed) => match delayed.make() {
-            Ok((channel, address)) => (Some(channel), address),
-            Err(error) => return report(reports, Event::Listening(Err(error))),
-        },
+    let (channel, delayed) = match order.connections.listen(streams) {
+        Ok(None) => (channel, None),
+        Ok(Some((channel, addresses))) => (Some(channel), addresses),
+        Err(error) => return report(reports, Event::Listening(Err(error))),
     };
+    let TransferOrder {
+        request, uploader, ..
+    } = order;
     let storer = Storer {
         uploader,
         line,
@@ -53,16 +59,15 @@ pub(super) fn run(order: Order, control: &Arc<Control>, reports: &mpsc::Sender<E
         .check_channel()
         .and_then(|()| files.open(&request, &storer).map_err(transfer_failure))
         .and_then(|opened| {
-            if let Some(address) = delayed {
-                report(reports, Event::Listening(Ok(address)));
+            if let Some(addresses) = delayed {
+                report(reports, Event::Listening(Ok(addresses)));
             }
             transfer.carry_out(opened)
         })
         .map_err(|error| unless_gone(error, &storer));
     let channel = transfer.channel;
     summary.elapsed = begun.elapsed();
-    summary.bytes = control.bytes();
-    summary.wire = control.wire();
+    summary.evidence = control.evidence();
     summary.decision = log_decisions(control);
     log_stream_decisions(control);
     summary.peers = control.peers();
@@ -114,7 +119,7 @@ impl Transfer<'_> {
                 let report = self.with_channel(|channel, settings, control| {
                     send::run(channel, &sending.source, &sending.plan, settings, control)
                 })?;
-                self.summary.limits = Limits::of(self.summary.direction, &report);
+                self.summary.limits = Limits::of(&report);
                 Ok(())
             }
             Opened::Receive(storing) => self.store(storing),
@@ -137,7 +142,7 @@ impl Transfer<'_> {
         let report = self.with_channel(|channel, settings, control| {
             recv::run(channel, &storing.sink, &storing.plan, settings, control)
         })?;
-        self.summary.limits = Limits::of(self.summary.direction, &report);
+        self.summary.limits = Limits::of(&report);
         let go_on = &mut |_| !self.control.cancelled();
         // A good end has forced everything to disk that was to be.
         self.summary.digest = self.control.checkpoint(|| storing.finish(&report, go_on))?;
@@ -184,11 +189,10 @@ impl Summary {
         Self {
             start: SystemTime::now(),
             elapsed: Duration::ZERO,
-            bytes: 0,
             direction,
             path: path.clone(),
             settings,
-            wire: WireStats::default(),
+            evidence: Evidence::default(),
             peers: Vec::new(),
             decision: None,
             limits: Limits::default(),

@@ -28,9 +28,9 @@ pub(super) fn line(record: &TransferRecord, host: &str) -> Vec<u8> {
         line,
         " BUFFER={} BLOCK={} NBYTES={} VOLUME=/ STREAMS={} STRIPES=1 DEST=[{}] TYPE={} CODE={} \
          TASKID={} retrans={}",
-        record.wire.buffer_bytes,
+        record.evidence.buffer_bytes,
         record.block,
-        record.bytes,
+        record.evidence.bytes,
         record.streams_used(),
         peers.join(","),
         match record.direction {
@@ -40,7 +40,7 @@ pub(super) fn line(record: &TransferRecord, host: &str) -> Vec<u8> {
         },
         record.code,
         word(task.as_bytes()),
-        record.wire.retransmits,
+        record.evidence.retransmits,
     );
     if let Some(stored_as) = &record.stored_as {
         line.push_str(" stored_as=");

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::ffi::OsStrExt;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use proto::printable::printable_json;
 use serde::Serialize;
@@ -36,7 +36,7 @@ struct Line<'a> {
     sizing: &'static str,
     /// Null when nobody looked while data moved.
     memory_bytes: Option<u64>,
-    min_rtt_us: Option<u32>,
+    min_rtt_us: Option<u64>,
     retransmits: u64,
     decision: Option<&'a str>,
     limiter: Option<&'static str>,
@@ -59,12 +59,12 @@ struct Checksum<'a> {
 pub(super) fn line(record: &TransferRecord) -> serde_json::Result<Vec<u8>> {
     let path = String::from_utf8_lossy(&record.path).into_owned();
     let exact = std::str::from_utf8(&record.path).is_ok();
-    let wire = &record.wire;
+    let evidence = &record.evidence;
     let line = Line {
         start: time(record.start),
         end: time(record.start + record.elapsed),
         seconds: record.elapsed.as_secs_f64(),
-        bytes: record.bytes,
+        bytes: evidence.bytes,
         direction: match record.direction {
             Direction::Retrieve => "retrieve",
             Direction::Store => "store",
@@ -90,11 +90,11 @@ pub(super) fn line(record: &TransferRecord) -> serde_json::Result<Vec<u8>> {
         },
         streams: record.streams_used(),
         block: record.block,
-        buffer: wire.buffer_bytes,
+        buffer: evidence.buffer_bytes,
         sizing: record.sizing,
-        memory_bytes: (wire.memory_bytes > 0).then_some(wire.memory_bytes),
-        min_rtt_us: (wire.min_rtt_us > 0).then_some(wire.min_rtt_us),
-        retransmits: wire.retransmits,
+        memory_bytes: (evidence.memory_bytes > 0).then_some(evidence.memory_bytes),
+        min_rtt_us: known_micros(evidence.min_rtt),
+        retransmits: evidence.retransmits,
         decision: record.decision.as_deref(),
         limiter: record.limiter,
         congestion: record.congestion.as_deref(),
@@ -121,6 +121,12 @@ pub(super) fn line(record: &TransferRecord) -> serde_json::Result<Vec<u8>> {
 fn time(time: SystemTime) -> String {
     let time = jiff::Timestamp::try_from(time).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
     time.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
+}
+
+/// Whole microseconds; `None` of no time at all.
+fn known_micros(time: Duration) -> Option<u64> {
+    let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    (micros > 0).then_some(micros)
 }
 
 fn hex(bytes: &[u8]) -> String {

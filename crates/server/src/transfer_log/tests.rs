@@ -1,12 +1,13 @@
 use std::os::unix::fs::PermissionsExt;
 
+use tune::limiter::Role;
+
 use super::*;
 
 fn record() -> TransferRecord {
     TransferRecord {
         start: SystemTime::UNIX_EPOCH + Duration::from_micros(1_795_172_625_195_241),
         elapsed: Duration::from_micros(1181),
-        bytes: 1_000_000,
         direction: Direction::Retrieve,
         user: "ann".to_owned(),
         client: "127.0.0.1:4711".parse().unwrap(),
@@ -17,12 +18,13 @@ fn record() -> TransferRecord {
         mode: Mode::Extended,
         streams: 4,
         block: 262_144,
-        wire: WireStats {
+        evidence: Evidence {
+            bytes: 1_000_000,
             buffer_bytes: 131_072,
             memory_bytes: 65_536,
-            min_rtt_us: 31,
+            min_rtt: Duration::from_micros(31),
             retransmits: 2,
-            ..WireStats::default()
+            ..Evidence::of(Role::Sender)
         },
         sizing: "auto",
         decision: Some("the receiver's buffer has this size".to_owned()),

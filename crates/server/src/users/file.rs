@@ -62,7 +62,7 @@ pub enum UsersError {
         path: PathBuf,
         /// Its number, from 1.
         line: usize,
-        /// What is wrong.
+        /// The mistake.
         reason: LineError,
     },
     /// An account that the file cannot hold.

@@ -20,7 +20,7 @@ pub(super) struct Record {
     pub(super) hash: String,
 }
 
-/// What is wrong with a line.
+/// A mistake in a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LineError {
     /// Fewer than five.

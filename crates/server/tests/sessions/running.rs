@@ -12,6 +12,7 @@ use server::config::{Anonymous, ServerConfig};
 use server::users::{self, Account};
 use server::{ServeError, ShutdownHandle};
 use tempfile::TempDir;
+use units::splitmix;
 
 use crate::client::Client;
 
@@ -154,16 +155,7 @@ fn add_user(file: &std::path::Path) {
 
 /// Bytes in which every misplaced block shows.
 pub(crate) fn sample(size: usize) -> Vec<u8> {
-    let mut state = 0x9E37_79B9_7F4A_7C15_u64;
-    let mut bytes = Vec::with_capacity(size + 8);
-    while bytes.len() < size {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        bytes.extend_from_slice(&state.to_le_bytes());
-    }
-    bytes.truncate(size);
-    bytes
+    splitmix::bytes(1, size)
 }
 
 /// Waits until something holds: longer than it takes on however busy a machine.

@@ -42,12 +42,12 @@ fn a_drain_tells_idle_sessions_and_lets_transfers_finish() {
 const GRACE: Duration = Duration::from_secs(2);
 
 /// How a dialogue keeps up with the grace: the longest time between two of its steps.
-struct Pace {
+struct GraceWatch {
     last: Cell<Instant>,
     longest: Cell<Duration>,
 }
 
-impl Pace {
+impl GraceWatch {
     fn new() -> Self {
         Self {
             last: Cell::new(Instant::now()),
@@ -63,25 +63,25 @@ impl Pace {
 
 /// A dialogue whose steps must follow each other within the grace. A busy machine may delay one, but not
 /// every time; one that fails without a delay has failed.
-fn in_time<T>(dialogue: impl Fn(&Pace) -> T) -> T {
+fn in_time<T>(dialogue: impl Fn(&GraceWatch) -> T) -> T {
     for _ in 0..3 {
-        let pace = Pace::new();
-        match catch_unwind(AssertUnwindSafe(|| dialogue(&pace))) {
+        let watch = GraceWatch::new();
+        match catch_unwind(AssertUnwindSafe(|| dialogue(&watch))) {
             Ok(result) => return result,
             Err(failure) => {
-                pace.step();
-                if pace.longest.get() < GRACE / 2 {
+                watch.step();
+                if watch.longest.get() < GRACE / 2 {
                     resume_unwind(failure);
                 }
             }
         }
     }
-    dialogue(&Pace::new())
+    dialogue(&GraceWatch::new())
 }
 
 #[test]
 fn a_drain_lets_a_client_finish_what_belongs_to_its_transfer() {
-    let (server, mut busy) = in_time(|pace| {
+    let (server, mut busy) = in_time(|watch| {
         let server = Running::start();
         let mut busy = server.anonymous();
         let address = busy.pasv();
@@ -92,12 +92,12 @@ fn a_drain_lets_a_client_finish_what_belongs_to_its_transfer() {
         data.write_all(b"hello world").unwrap();
         drop(data);
         busy.next(226);
-        pace.step();
+        watch.step();
         // Longer than a single grace in all, never that long between two commands.
         for _ in 0..9 {
             std::thread::sleep(Duration::from_millis(300));
             busy.expect("CKSM MD5 0 -1 .part", 213);
-            pace.step();
+            watch.step();
         }
         for (command, code) in [
             ("RNFR .part", 350),
@@ -107,7 +107,7 @@ fn a_drain_lets_a_client_finish_what_belongs_to_its_transfer() {
             ("RETR up", 421),
         ] {
             busy.expect(command, code);
-            pace.step();
+            watch.step();
         }
         (server, busy)
     });
@@ -116,17 +116,22 @@ fn a_drain_lets_a_client_finish_what_belongs_to_its_transfer() {
     server.wait().unwrap();
 }
 
+/// Stores the file `up`, to its 226.
+fn store_whole(client: &mut Client) {
+    let address = client.pasv();
+    client.send("STOR up");
+    data_port::pour(data_port::connect(address), b"whole");
+    client.next(150);
+    client.next(226);
+}
+
 #[test]
 fn a_drain_waits_for_a_quiet_client_no_longer_than_the_grace() {
-    let (server, mut busy) = in_time(|pace| {
+    let (server, mut busy) = in_time(|watch| {
         let server = Running::start();
         let mut busy = server.anonymous();
-        let address = busy.pasv();
-        busy.send("STOR up");
-        data_port::pour(data_port::connect(address), b"whole");
-        busy.next(150);
-        busy.next(226);
-        pace.step();
+        store_whole(&mut busy);
+        watch.step();
         // The transfer has just ended: its client may still want something of it.
         server.ask_to_stop();
         busy.expect("SIZE up", 213);
@@ -141,11 +146,7 @@ fn a_drain_waits_for_a_quiet_client_no_longer_than_the_grace() {
 fn a_follow_up_ends_with_the_drain() {
     let server = Running::with(|config| config.drain = Duration::from_millis(500));
     let mut busy = server.anonymous();
-    let address = busy.pasv();
-    busy.send("STOR up");
-    data_port::pour(data_port::connect(address), b"whole");
-    busy.next(150);
-    busy.next(226);
+    store_whole(&mut busy);
     server.ask_to_stop();
     eventually("it ends", || busy.ask("SIZE up").code != 213);
     busy.closed();

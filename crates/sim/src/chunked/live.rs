@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tune::limiter::judge;
+use tune::judge::judge;
 use tune::streams::chunked::{Chunk, RoundTrip, RoundTrips, Transferred};
 
 use super::{Chunked, Outcome, Part, Start, per_second};
@@ -18,7 +18,7 @@ pub(super) struct Live {
     rtt: RoundTrip,
     /// How long a command needs to the server.
     command: Duration,
-    /// What is left of the chunk.
+    /// Rest of the chunk.
     pool: PoolId,
     /// Connections that take part, in the order of opening.
     open: Vec<FlowId>,

@@ -23,7 +23,7 @@ pub(super) struct Stretch {
 #[derive(Debug)]
 pub(super) struct Course {
     stretches: Box<[Stretch]>,
-    /// What the bottleneck carries in one round of the table, in units of 10⁻⁹ bit; `None`: no
+    /// Capacity of the bottleneck in one round of the table, in units of 10⁻⁹ bit; `None`: no
     /// limit.
     capacity: Option<u128>,
     /// The current one.
@@ -83,7 +83,7 @@ impl Course {
         }
     }
 
-    /// What holds now.
+    /// The stretch that holds now.
     pub(super) fn current(&self) -> &Stretch {
         &self.stretches[self.index]
     }

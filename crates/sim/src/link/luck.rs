@@ -1,4 +1,4 @@
-//! What befalls packets at random: one stream of random numbers for each kind of misfortune, so
+//! Misfortunes of packets at random: one stream of random numbers for each kind of misfortune, so
 //! that turning one on changes none of the others.
 
 use rand::{Rng, RngExt, SeedableRng};
@@ -16,7 +16,7 @@ pub(super) struct Luck {
     corrupt: Pcg64Mcg,
 }
 
-/// What befalls one packet.
+/// Misfortunes of one packet.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Misfortunes {
     pub(super) lost: bool,

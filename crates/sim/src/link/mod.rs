@@ -70,7 +70,7 @@ pub struct Reorder {
     pub extra: Duration,
 }
 
-/// What one direction does to packets; the default is nothing.
+/// Conditions of one direction for packets; the default is none.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Conditions {
     /// Bottleneck; `None`: no serialisation and no queue.
@@ -91,7 +91,7 @@ pub struct Conditions {
     pub trace: Option<Arc<Trace>>,
 }
 
-/// What becomes of one packet.
+/// Fate of one packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     /// The queue was full.
@@ -112,7 +112,7 @@ pub enum Fate {
     },
 }
 
-/// What a direction has done so far.
+/// Counts of a direction so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
     /// Packets offered.
@@ -142,7 +142,7 @@ pub struct Counters {
 /// A time that does not come: the end of the clock, 584 years.
 pub const NEVER: Duration = Duration::from_nanos(u64::MAX);
 
-/// What waits for the bottleneck, the packet being serialised included.
+/// Packets that wait for the bottleneck, the one being serialised included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Backlog {
     /// Packets.
@@ -158,7 +158,7 @@ pub struct Link {
     counters: Counters,
     bottleneck: Bottleneck,
     luck: Luck,
-    /// What waits, in the order of departure; what has departed is removed at the next call.
+    /// Packets that wait, in the order of departure; those that have departed are removed at the next call.
     waiting: VecDeque<Waiting>,
     waiting_bytes: u64,
     /// When the latest packet that was not held back arrives, nanoseconds.
@@ -214,7 +214,7 @@ impl Link {
         self.deliver(departs, stretch.delay, luck)
     }
 
-    /// What waits for the bottleneck at `now`, which is not before the latest packet was offered.
+    /// Packets that wait for the bottleneck at `now`, which is not before the latest packet was offered.
     pub fn backlog(&mut self, now: Duration) -> Backlog {
         self.retire(nanoseconds(now));
         Backlog {
@@ -223,12 +223,12 @@ impl Link {
         }
     }
 
-    /// What it does.
+    /// The conditions.
     pub fn conditions(&self) -> &Conditions {
         &self.conditions
     }
 
-    /// What it did.
+    /// The counts.
     pub fn counters(&self) -> Counters {
         self.counters
     }

@@ -316,7 +316,7 @@ fn a_trace_replaces_the_loss() {
     }
 }
 
-/// What the link must do, found by walking through every nanosecond: (departures, how much waits
+/// Expected doings of the link, found by walking through every nanosecond: (departures, how much waits
 /// when each packet comes, that packet included).
 fn brute_force(
     points: &[(u64, u64)],

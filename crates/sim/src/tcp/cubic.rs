@@ -10,7 +10,7 @@ const BETA: f64 = 0.7;
 /// Section 4.3: makes the Reno-friendly window's average that of Reno.
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 
-/// What CUBIC remembers beside the window.
+/// Memory of CUBIC beside the window.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Cubic {
     /// The window just before the last reduction, or less (fast convergence).

@@ -93,7 +93,7 @@ impl Config {
     }
 }
 
-/// What a receiver tells.
+/// Acknowledgement of a receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ack {
     /// The segment it expects next: all before it have arrived.

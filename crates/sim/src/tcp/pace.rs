@@ -4,13 +4,13 @@ use std::time::Duration;
 
 /// When the next segment may go.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Pace {
+pub(super) struct SegmentPacer {
     /// Payload, bytes per second.
     rate: Option<u64>,
     turn: Duration,
 }
 
-impl Pace {
+impl SegmentPacer {
     /// Another rate from now on; the segment sent last has its time at the old one.
     pub(super) fn set(&mut self, now: Duration, rate: Option<u64>) {
         self.rate = rate.map(|rate| rate.max(1));
@@ -45,7 +45,7 @@ mod tests {
     #[test]
     fn segments_are_spaced_and_idle_time_is_not_saved_up() {
         let ms = Duration::from_millis;
-        let mut pace = Pace::default();
+        let mut pace = SegmentPacer::default();
         assert!(pace.allows(Duration::ZERO));
         pace.set(ms(0), Some(1_000_000));
         pace.on_sent(ms(0), 1000);

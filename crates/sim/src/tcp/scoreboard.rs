@@ -1,4 +1,4 @@
-//! What a sender knows of every segment in flight: RFC 6675's scoreboard, in constant time a
+//! Knowledge of a sender about every segment in flight: RFC 6675's scoreboard, in constant time a
 //! segment.
 
 use std::collections::VecDeque;
@@ -24,7 +24,7 @@ struct Slot {
     ambiguous: bool,
 }
 
-/// What an acknowledgement brought.
+/// News of an acknowledgement.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Delivered {
     /// Segments that are cumulatively acknowledged now and were not before.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::pace::Pace;
+use super::pace::SegmentPacer;
 use super::rtt::Estimator;
 use super::scoreboard::{DUP_THRESH, Delivered, Scoreboard};
 use super::window::Window;
@@ -28,7 +28,7 @@ pub struct Waits {
     pub sndbuf_limited: Duration,
 }
 
-/// What a sender has done and seen so far.
+/// Counts and sights of a sender so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SenderStats {
     /// Segments sent, again or not.
@@ -67,7 +67,7 @@ enum Phase {
     Loss { until: u64 },
 }
 
-/// What a sender waits for.
+/// Event that a sender waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Waiting {
     /// For the application, with nothing in flight.
@@ -96,11 +96,11 @@ pub(crate) struct Sender {
     /// In the buffer and not yet sent, bytes.
     unsent: u64,
     unsent_limit: u64,
-    /// What is unsent may go out though it fills no segment.
+    /// Unsent bytes may go out though they fill no segment.
     pushed: bool,
     deadline: Option<Duration>,
     last_sent: Duration,
-    pace: Pace,
+    pace: SegmentPacer,
     waiting: Waiting,
     /// Since when `waiting` is accounted for.
     waiting_since: Duration,
@@ -124,14 +124,14 @@ impl Sender {
             pushed: false,
             deadline: None,
             last_sent: Duration::ZERO,
-            pace: Pace::default(),
+            pace: SegmentPacer::default(),
             waiting: Waiting::Application,
             waiting_since: Duration::ZERO,
             stats: SenderStats::default(),
         }
     }
 
-    /// What the application may write now, bytes: what there is room for in the send buffer, and
+    /// Bytes that the application may write now: as many as there is room for in the send buffer, and
     /// not too much ahead of TCP, so that what flows share goes to those that can send it.
     pub(crate) fn room(&self) -> u64 {
         let kept = self.board.bytes() + self.unsent;
@@ -387,7 +387,7 @@ impl Sender {
         waits
     }
 
-    /// What it has done and seen until `now`.
+    /// Counts and sights until `now`.
     pub(crate) fn stats(&self, now: Duration) -> SenderStats {
         SenderStats {
             waits: self.waits(now),

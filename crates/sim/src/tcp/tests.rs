@@ -24,7 +24,7 @@ fn reno() -> Config {
     }
 }
 
-/// What happens in the wire.
+/// Event in the wire.
 #[derive(Clone, Copy)]
 enum Arrival {
     Segment(Segment),

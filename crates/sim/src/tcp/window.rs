@@ -92,7 +92,7 @@ impl Window {
         self.cwnd = self.cwnd.min(f64::from(initial.max(1)));
     }
 
-    /// What the window has been tried with; segments sent by limited transmit do not count.
+    /// Part of the window that has been tried; segments sent by limited transmit do not count.
     fn used(&self, flight: u64) -> f64 {
         self.cwnd.min(flight as f64)
     }

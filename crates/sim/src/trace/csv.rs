@@ -7,7 +7,7 @@ use units::UnitError;
 
 use super::{Point, TraceError};
 
-/// What a column holds.
+/// Kind of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Column {
     Seconds,

@@ -95,7 +95,7 @@ pub fn drsftp_wan(seed: u64) -> Trace {
     shape.trace(seed)
 }
 
-/// What is known of a path.
+/// Figures known of a path.
 struct Shape {
     count: usize,
     interval: Duration,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tune::limiter::judge;
+use tune::judge::judge;
 use tune::streams;
 
 use super::control::Control;
@@ -80,7 +80,7 @@ impl Live {
         !arrived && self.simulation.now() < self.transfer.give_up
     }
 
-    /// What happened since the sample before.
+    /// Sample of the time since the sample before.
     pub(super) fn sample(&mut self) -> Sample {
         let at = self.simulation.now();
         let delivered_bytes = self.simulation.pool_delivered(self.file);
@@ -215,7 +215,8 @@ fn first_streams(transfer: &Transfer, control_rtt: Option<Duration>) -> u32 {
         Streams::Automatic => {
             let block = usize::try_from(transfer.block).unwrap_or(usize::MAX);
             let rtt = control_rtt.unwrap_or_default();
-            streams::first(rtt, Some(transfer.bytes), block, u32::MAX)
+            let prior = streams::first(rtt, Some(transfer.bytes), block, u32::MAX);
+            prior.streams.unwrap_or(1)
         }
     }
 }

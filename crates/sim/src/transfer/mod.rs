@@ -1,7 +1,7 @@
 //! A GridFTP transfer on the simulated clock, steered by the code that steers real ones.
 //!
 //! A control connection measures the path, `tune::streams` says how many streams to open, they
-//! share the file block by block, and `tune::limiter` judges at the end what held them back. On
+//! share the file block by block, and `tune::judge` tells at the end what held them back. On
 //! every tick the streams are sampled as TCP_INFO would show them; what the policy makes of a sample
 //! is applied before time goes on.
 
@@ -10,7 +10,9 @@ mod live;
 
 use std::time::Duration;
 
-use tune::limiter::{Measured, Role, Verdict};
+use tune::Evidence;
+use tune::judge::Judgement;
+use tune::limiter::Role;
 
 use crate::world::{FlowSpec, FlowStats, Scenario};
 pub(crate) use control::Control;
@@ -21,11 +23,11 @@ use live::Live;
 pub struct Transfer {
     /// Size of the file, bytes.
     pub bytes: u64,
-    /// What a stream takes of it at a time, bytes, at least 1.
+    /// Bytes that a stream takes of it at a time, at least 1.
     pub block: u64,
     /// How many streams to begin with.
     pub streams: Streams,
-    /// What each stream's ends, access links and host are like; it starts when the transfer does,
+    /// Ends, access links and host of each stream; it starts when the transfer does,
     /// and its source and stop do not matter.
     pub stream: FlowSpec,
     /// How often the control connection asks something, the streams are sampled, and the policy
@@ -38,13 +40,13 @@ pub struct Transfer {
 /// How many streams a transfer begins with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Streams {
-    /// What [`tune::streams::first`] says of the control connection's round trip.
+    /// The number that [`tune::streams::first`] gives for the control connection's round trip.
     Automatic,
     /// So many, at least 1.
     Fixed(u32),
 }
 
-/// What can be set while a transfer runs.
+/// Settings that can change while a transfer runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
     /// Streams, at least 1. One that is closed still sends what it wrote and the block it has begun.
@@ -53,7 +55,7 @@ pub struct Settings {
     pub send_buffer: u64,
     /// Receive buffer of each, bytes.
     pub receive_buffer: u64,
-    /// What all of them together may send, bytes of payload per second, the same part of it each;
+    /// Bytes of payload per second that all of them together may send, the same part of it each;
     /// `None`: as their windows allow.
     pub pace: Option<u64>,
 }
@@ -69,7 +71,7 @@ pub struct Sample {
     pub delivered_bytes: u64,
     /// Of that, in the interval.
     pub interval_bytes: u64,
-    /// What no stream has begun to send, bytes.
+    /// Bytes that no stream has begun to send.
     pub left_bytes: u64,
     /// Round trip of a command that was answered in the interval, while data flows: what the
     /// control connection sees. `None`: none was, or it had to be sent again.
@@ -112,9 +114,9 @@ pub struct Outcome {
     pub retransmits: u64,
     /// Retransmission timers that ran out.
     pub timeouts: u64,
-    /// What held it back, judged from the sender's accounts.
-    pub limited_by: Verdict,
-    /// What each stream did, in the order in which they were opened.
+    /// Limiter, judged from the sender's accounts.
+    pub limited_by: Judgement,
+    /// Statistics of each stream, in the order in which they were opened.
     pub flows: Vec<FlowStats>,
 }
 
@@ -147,10 +149,9 @@ pub fn account(
     elapsed: Duration,
     streams: u32,
     buffer: u64,
-) -> Measured {
+) -> Evidence {
     let longest = |field: fn(&FlowStats) -> Duration| flows.iter().map(field).max();
-    Measured {
-        role: Role::Sender,
+    Evidence {
         bytes,
         elapsed,
         streams: streams.into(),
@@ -165,9 +166,8 @@ pub fn account(
         busy: longest(|f| f.sender.waits.busy).unwrap_or_default(),
         rwnd_limited: longest(|f| f.sender.waits.rwnd_limited).unwrap_or_default(),
         sndbuf_limited: longest(|f| f.sender.waits.sndbuf_limited).unwrap_or_default(),
-        store: Duration::ZERO,
         wire: elapsed * streams,
-        rate_limit: None,
+        ..Evidence::of(Role::Sender)
     }
 }
 

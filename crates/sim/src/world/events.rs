@@ -1,4 +1,4 @@
-//! What is to happen, in the order of time.
+//! Events to come, in the order of time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

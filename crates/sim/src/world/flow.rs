@@ -28,7 +28,7 @@ pub(super) struct Flow {
     pub(super) drops: u64,
     pub(super) losses: u64,
     pub(super) finished: Option<Duration>,
-    /// What the application has at hand and did not write yet, bytes.
+    /// Bytes that the application has at hand and did not write yet.
     at_hand: u64,
     stopped: bool,
     /// The sending host holds packets back until then.

@@ -41,7 +41,7 @@ pub struct Scenario {
     pub reverse: Conditions,
     /// TCP connections, numbered from 0.
     pub flows: Vec<FlowSpec>,
-    /// What else uses the forward bottleneck.
+    /// Other traffic at the forward bottleneck.
     pub cross: Vec<CrossTraffic>,
     /// All random events come from it.
     pub seed: u64,
@@ -56,7 +56,7 @@ pub struct FlowSpec {
     pub sender_access: Access,
     /// The receiver's access link, both directions.
     pub receiver_access: Access,
-    /// What there is to send.
+    /// Bytes to send.
     pub source: Source,
     /// When it begins.
     pub start: Duration,
@@ -82,7 +82,7 @@ impl Default for FlowSpec {
     }
 }
 
-/// What a flow's application writes.
+/// Writing of a flow's application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     /// As much as there is room for, for ever.

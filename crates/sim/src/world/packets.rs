@@ -21,7 +21,7 @@ pub(super) enum Stage {
     Host,
 }
 
-/// What a packet carries.
+/// Content of a packet.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Body {
     /// Asks to open a connection.

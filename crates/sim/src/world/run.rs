@@ -1,4 +1,4 @@
-//! What happens at each event: packets hop from stage to stage, timers expire, hosts answer.
+//! Handling of each event: packets hop from stage to stage, timers expire, hosts answer.
 
 use std::time::Duration;
 

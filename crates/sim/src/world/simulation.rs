@@ -168,17 +168,17 @@ impl Simulation {
         self.flows.len()
     }
 
-    /// What a flow did until now.
+    /// Statistics of a flow until now.
     pub fn flow(&self, flow: FlowId) -> FlowStats {
         self.flows[flow].stats(self.now)
     }
 
-    /// What the forward bottleneck did, cross traffic included.
+    /// Counts of the forward bottleneck, cross traffic included.
     pub fn bottleneck(&self) -> Counters {
         self.forward.counters()
     }
 
-    /// What the way back did.
+    /// Counts of the way back.
     pub fn reverse(&self) -> Counters {
         self.reverse.counters()
     }

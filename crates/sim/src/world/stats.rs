@@ -1,4 +1,4 @@
-//! What a flow did.
+//! Statistics of a flow.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ pub struct FlowStats {
     pub at: Duration,
     /// Payload that arrived, copies not counted, bytes.
     pub delivered_bytes: u64,
-    /// What the sender has done and seen.
+    /// Counts and sights of the sender.
     pub sender: SenderStats,
     /// Segments that arrived more than once.
     pub duplicates: u64,
@@ -29,7 +29,7 @@ pub struct FlowStats {
 }
 
 impl FlowStats {
-    /// What happened after `earlier`; windows, smallest round trip and end are those of now.
+    /// Difference from `earlier`; windows, smallest round trip and end are those of now.
     pub fn since(&self, earlier: &Self) -> Self {
         let (now, then) = (&self.sender, &earlier.sender);
         Self {
@@ -110,7 +110,7 @@ impl Queueing {
         self.total.div_f64(self.packets as f64)
     }
 
-    /// What happened after `earlier`; the longest is that of the whole run.
+    /// Difference from `earlier`; the longest is that of the whole run.
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
             packets: self.packets - earlier.packets,

@@ -8,7 +8,7 @@ use sim::world::{FlowId, FlowSpec, FlowStats, PoolId, Simulation, Source};
 use tune::look::Look;
 use tune::streams::auto::{Auto, Decision, Limits, Scene, Step};
 
-/// What one block of the file is, bytes.
+/// One block of the file, bytes.
 const BLOCK: u64 = 256 << 10;
 
 /// One stream.
@@ -27,7 +27,7 @@ pub(crate) struct Mover {
     spec: FlowSpec,
     streams: Vec<Stream>,
     pace: Option<u64>,
-    /// What streams that have ended moved, bytes.
+    /// Bytes that streams which have ended moved.
     ended: u64,
     due: Duration,
     begun: Duration,

@@ -54,7 +54,7 @@ pub(crate) fn flow(congestion: Congestion) -> FlowSpec {
     }
 }
 
-/// What each flow did from `from` to `to`.
+/// Statistics of each flow from `from` to `to`.
 pub(crate) fn between(simulation: &mut Simulation, from: Duration, to: Duration) -> Vec<FlowStats> {
     simulation.run_until(from);
     let flows = 0..simulation.flows();

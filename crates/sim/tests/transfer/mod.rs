@@ -11,7 +11,7 @@ use tune::sizing::Bounds;
 use tune::sizing::drs::{Drs, Interval};
 use tune::sizing::drs1::Drs1;
 
-/// What a stream takes of the file at a time.
+/// Bytes of the file that a stream takes at a time.
 const BLOCK: u64 = 256 << 10;
 /// A message on the DRS channel.
 const MESSAGE: u64 = 40;

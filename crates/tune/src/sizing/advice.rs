@@ -1,4 +1,4 @@
-//! What one stream can reach over a path with a host's limits, and which setting would change it.
+//! Reach of one stream over a path with a host's limits, and the setting that would change it.
 
 use std::fmt;
 use std::time::Duration;
@@ -33,7 +33,7 @@ impl Path {
     }
 }
 
-/// What one stream of this host gets out of a path; no more than the path has.
+/// Rate that one stream of this host gets out of a path; no more than the path has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reach {
     /// Sending, with the largest send buffer that can be had, bits per second.
@@ -54,9 +54,9 @@ pub struct Advice {
     pub value: String,
     /// Its value now.
     pub now: String,
-    /// What one stream reaches now, bits per second.
+    /// Rate that one stream reaches now, bits per second.
     pub from_bps: u64,
-    /// What it may reach then.
+    /// Rate that it may reach then.
     pub to_bps: u64,
 }
 
@@ -79,7 +79,7 @@ impl fmt::Display for Advice {
 /// The largest value that these settings are worth: a TCP window ends at 1 GB (RFC 7323 §2.2).
 const LARGEST: u64 = 1 << 30;
 
-/// What one stream reaches over `path` from and to a host with these limits, when `auto` sizes its
+/// Reach of one stream over `path` from and to a host with these limits, when `auto` sizes its
 /// buffers.
 pub fn reach(caps: &Caps, path: Path) -> Reach {
     Reach {
@@ -92,7 +92,7 @@ pub fn reach(caps: &Caps, path: Path) -> Reach {
     }
 }
 
-/// What to raise so that one sending stream fills the path; `None`: nothing, or nothing helps.
+/// The limit to raise so that one sending stream fills the path; `None`: none, or none helps.
 pub fn sending(caps: &Caps, path: Path) -> Option<Advice> {
     // Three times the product: two thirds of a buffer are in flight, and a congestion window
     // swings to twice the product.
@@ -108,7 +108,7 @@ pub fn sending(caps: &Caps, path: Path) -> Option<Advice> {
     })
 }
 
-/// What to raise, all of it, so that one receiving stream fills the path; empty: nothing, or nothing
+/// The limits to raise, all of them, so that one receiving stream fills the path; empty: none, or none
 /// helps.
 pub fn receiving(caps: &Caps, path: Path) -> Vec<Advice> {
     // Twice the product: at least half of a buffer is offered as window.

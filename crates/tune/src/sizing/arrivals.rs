@@ -1,4 +1,4 @@
-//! What arrived on a stream, and when: the measure that both papers' loops decide on.
+//! Arrivals on a stream and their times: the measure that both papers' loops decide on.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,7 +11,7 @@ const KEPT: usize = 512;
 /// Payload that is in memory, as 2/3 of it: what Linux was measured to reckon with.
 const PAYLOAD: (u64, u64) = (2, 3);
 
-/// What has arrived in a stream, in order or not. The kernel counts what is in order; behind a lost
+/// Bytes that have arrived in a stream, in order or not. The kernel counts what is in order; behind a lost
 /// segment its counter stands, and jumps by a whole window when the segment comes. Meanwhile the
 /// memory of what is queued tells.
 #[derive(Debug, Clone, Copy, Default)]

@@ -22,9 +22,9 @@ use self::receiver::Receiver;
 use self::sender::Sender;
 use super::caps::Caps;
 use super::{Change, Decision};
-use crate::evidence::{Class, Meter, Standing, Tally, Trip, Verdict};
 use crate::limiter::Role;
 use crate::look::Look;
+use crate::observation::{Class, Meter, Standing, Tally, Trip, Verdict};
 
 /// One end of one stream.
 #[derive(Debug, Clone)]
@@ -44,7 +44,7 @@ enum End {
     Receiver(Receiver),
 }
 
-/// What an end wants done.
+/// Action that an end wants.
 #[derive(Debug)]
 struct Action {
     change: Option<Change>,
@@ -67,6 +67,15 @@ impl Auto {
             account: Account::default(),
             last: None,
         }
+    }
+
+    /// The stream's send buffer is known to be right at this size, bytes as reported: it is set at the
+    /// first look if that is more than autotuning gives. A receiver's buffer is left to grow.
+    pub fn knowing(mut self, buffer: Option<u64>) -> Self {
+        if let End::Sender(sender) = &mut self.end {
+            sender.know(buffer);
+        }
+        self
     }
 
     /// Takes a look. A decision comes when something is to be done, and when the limiter changes.

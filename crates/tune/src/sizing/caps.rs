@@ -34,7 +34,7 @@ pub struct Caps {
 }
 
 impl Default for Caps {
-    /// What tcp(7) and socket(7) document as the defaults, and what most kernels in use have: a
+    /// The defaults that tcp(7) and socket(7) document, and that most kernels in use have: a
     /// host that does not tell is taken for one of those.
     fn default() -> Self {
         Self {

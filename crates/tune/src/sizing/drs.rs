@@ -45,7 +45,7 @@ pub struct Drs {
     announced: Option<(Duration, u64)>,
 }
 
-/// What to do after a look.
+/// Step to take after a look.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Step {
     /// New receive buffers.

@@ -18,7 +18,7 @@ use crate::look::Look;
 /// A read takes this long at least: on a short path the ends need longer than the path, and looks
 /// should cost nothing to speak of.
 const SHORTEST_READ: Duration = Duration::from_millis(10);
-/// What a read takes while no round trip is known: the papers' path.
+/// Time that a read takes while no round trip is known: the papers' path.
 const UNKNOWN_READ: Duration = Duration::from_millis(100);
 /// Longest believed read.
 const LONGEST_READ: Duration = Duration::from_secs(2);

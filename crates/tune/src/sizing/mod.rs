@@ -33,16 +33,16 @@ pub enum Change {
     Regrow(u64),
 }
 
-/// What a controller decided, and why.
+/// Decision of a controller, and its reason.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decision {
     /// About which stream.
     pub stream: StreamId,
     /// Since the transfer began.
     pub at: Duration,
-    /// What is to be done; `None`: nothing, on purpose.
+    /// The change to make; `None`: none, on purpose.
     pub change: Option<Change>,
-    /// What limits the stream.
+    /// Limiter of the stream.
     pub limiter: Limiter,
     /// In plain words.
     pub reason: String,

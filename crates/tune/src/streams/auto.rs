@@ -14,6 +14,7 @@ mod account;
 mod base;
 mod gauge;
 mod grow;
+mod known;
 mod losses;
 mod onset;
 mod pacing;
@@ -31,15 +32,16 @@ use self::gauge::{Gauge, Sight};
 use self::losses::Losses;
 use self::onset::Onset;
 use self::pacing::{HARMLESS, Pacing};
-use self::rest::Rest;
+use self::rest::Rests;
 use self::shrink::Given;
 use self::trial::{Kind, Trial, Why};
-use crate::evidence::{Class, Standing, Trip};
 use crate::limiter::Limiter;
 use crate::look::Look;
+use crate::observation::{Class, Standing, Trip};
+use crate::prior::Prior;
 use units::bytes_in;
 
-/// What `auto` may do.
+/// Bounds of `auto`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// Fewest streams, at least 1.
@@ -60,7 +62,7 @@ pub struct Scene<'a> {
     pub at: Duration,
     /// Payload acknowledged or handed out so far over all streams, ended ones too, bytes.
     pub moved: u64,
-    /// What no stream has taken yet, bytes; `None`: not known (a pipe).
+    /// Bytes that no stream has taken yet; `None`: not known (a pipe).
     pub left: Option<u64>,
     /// Streams at work.
     pub looks: &'a [Look],
@@ -84,20 +86,20 @@ pub enum Step {
     Pace(Option<u64>),
 }
 
-/// What was decided, and why.
+/// Decision, and its reason.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decision {
     /// Since the transfer began.
     pub at: Duration,
-    /// What is to be done; `None`: nothing, on purpose.
+    /// The step to take; `None`: none, on purpose.
     pub step: Option<Step>,
-    /// What limits the transfer.
+    /// Limiter of the transfer.
     pub limiter: Limiter,
     /// In plain words.
     pub reason: String,
 }
 
-/// What limited the transfer over its time, and what would change that.
+/// Limiter of the transfer over its time, and what would change that.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Verdict {
     /// What, for most of the time.
@@ -106,7 +108,7 @@ pub struct Verdict {
     pub streams: u32,
     /// Congestion control at the end.
     pub congestion: String,
-    /// What would make it faster: an imperative in plain words, to follow "to change that: "; `None`:
+    /// Advice that would make it faster: an imperative in plain words, to follow "to change that: "; `None`:
     /// nothing that is known of, or nothing at all (a full path).
     pub remedy: Option<String>,
 }
@@ -118,6 +120,10 @@ pub struct Auto {
     /// [`Limits::most`], or what could be opened.
     most: u32,
     streams: u32,
+    /// Earlier knowledge; until the first scene.
+    prior: Option<Prior>,
+    /// The rate that the path is known for, bytes per second; 0: not known.
+    expected: u64,
     gauge: Gauge,
     control: Control,
     trial: Option<Trial>,
@@ -157,39 +163,21 @@ struct Control {
     refused: Vec<String>,
 }
 
-/// When each kind of trial may come again.
-#[derive(Debug)]
-struct Rests {
-    buffer: Rest,
-    slow: Rest,
-    loss: Rest,
-    fewer: Rest,
-    control: Rest,
-    drain: Rest,
-}
-
-impl Default for Rests {
-    fn default() -> Self {
-        Self {
-            buffer: Rest::default(),
-            slow: Rest::default(),
-            loss: Rest::default(),
-            fewer: Rest::default(),
-            control: Rest::default(),
-            // Others come and go.
-            drain: Rest::new(2),
-        }
-    }
-}
-
 /// Less is left to send than moves in this time: nothing is worth a change any more.
 const NEARLY_OVER: Duration = Duration::from_secs(1);
 /// A limit that the user set explains a rate from this part of it on, per cent.
 const ASKED: u64 = 85;
 
 impl Auto {
-    /// Begins with `streams` streams.
+    /// Begins with `streams` streams, and nothing known of the path.
     pub fn new(limits: Limits, streams: u32) -> Self {
+        Self::from_prior(limits, Prior::of_streams(streams))
+    }
+
+    /// Begins with what is known, as far as the limits let it: with so many streams (one, if that is not
+    /// known), which are there or being opened already; the first decisions are for the congestion
+    /// control and the pace.
+    pub fn from_prior(limits: Limits, prior: Prior) -> Self {
         let least = limits.least.max(1);
         let most = limits.most.max(least);
         Self {
@@ -199,7 +187,9 @@ impl Auto {
                 ..limits
             },
             most,
-            streams: streams.clamp(least, most),
+            streams: prior.streams.unwrap_or(1).clamp(least, most),
+            expected: prior.rate.unwrap_or_default(),
+            prior: Some(prior),
             gauge: Gauge::default(),
             control: Control::default(),
             trial: None,
@@ -222,7 +212,7 @@ impl Auto {
         }
     }
 
-    /// What follows from a look at the transfer; mostly nothing. A scene that is not newer than the
+    /// Decisions that follow from a look at the transfer; mostly none. A scene that is not newer than the
     /// last, or without streams, is ignored.
     pub fn on_scene(&mut self, scene: &Scene<'_>) -> Vec<Decision> {
         let mut decisions = Vec::new();
@@ -237,6 +227,7 @@ impl Auto {
             // What was taken for others' queue was the way.
             self.others = None;
         }
+        self.begin_as_known(scene, &mut decisions);
         self.note_room(scene);
         self.watch_drain(scene, &mut decisions);
         self.watch_onset(scene, &mut decisions);
@@ -273,8 +264,11 @@ impl Auto {
             self.void(sight, decisions);
         } else if self.trial.is_some() {
             self.judge(scene, sight, decisions);
-        } else if scene.opening == 0 && !nearly_over(scene, sight.rate, sight.trip) {
-            self.act(scene, sight, decisions);
+        } else if scene.opening == 0 {
+            let rate = self.rate_to_come(sight.rate, scene.looks);
+            if !nearly_over(scene, rate, sight.trip) {
+                self.act(scene, sight, decisions);
+            }
         }
         self.last_rate = sight.rate;
         if decisions.is_empty() && self.standing.on_class(sight.at, sight.class) {
@@ -455,12 +449,12 @@ impl Auto {
         half.clamp(Duration::from_millis(25), Duration::from_millis(250))
     }
 
-    /// What limits the transfer now, for a progress display.
+    /// Limiter of the transfer now, for a progress display.
     pub fn limiter(&self) -> Limiter {
         self.account.now()
     }
 
-    /// What limited it over all.
+    /// Limiter of the transfer over all.
     pub fn verdict(&self) -> Verdict {
         let may_add = self.streams < self.most;
         self.account

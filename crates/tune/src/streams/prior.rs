@@ -1,4 +1,4 @@
-//! How many streams a transfer opens before anything was measured.
+//! How many streams a transfer opens where nothing is known of its path but the round trip.
 //!
 //! A slow start doubles the window once a round trip, so that a long path is nearly empty at first:
 //! several streams that start together fill it earlier (20 Mbit/s with one and 240 with eight in the
@@ -6,6 +6,8 @@
 //! and for buffers that stop growing. What is too many later is given back by [`auto`](super::auto).
 
 use std::time::Duration;
+
+use crate::prior::{PIECE, Prior, pieces};
 
 /// Round trips up to which a number of streams is right, and that number.
 const FIRST: [(Duration, u32); 4] = [
@@ -16,19 +18,15 @@ const FIRST: [(Duration, u32); 4] = [
 ];
 /// Streams on longer paths.
 const LONGEST: u32 = 16;
-/// A stream that gets less of the file is not worth its handshake, bytes.
-const PIECE: u64 = 256 << 10;
 
 /// Streams to open together for a transfer of `bytes` (if known) in blocks of `block` bytes, over a
 /// path with the control connection's round trip `rtt`: at least 1, at most `most`, never more than
-/// the file has blocks or pieces of 256 KiB, whichever are larger.
-pub fn first(rtt: Duration, bytes: Option<u64>, block: usize, most: u32) -> u32 {
+/// the file has blocks or [pieces](PIECE), whichever are larger. Nothing else is known.
+pub fn first(rtt: Duration, bytes: Option<u64>, block: usize, most: u32) -> Prior {
     let below = |(limit, _): &&(Duration, u32)| rtt < *limit;
     let streams = FIRST.iter().find(below).map_or(LONGEST, |(_, n)| *n);
     let piece = u64::try_from(block).unwrap_or(u64::MAX).max(PIECE);
-    let pieces = bytes.map_or(u64::MAX, |bytes| bytes.div_ceil(piece));
-    let pieces = u32::try_from(pieces).unwrap_or(u32::MAX);
-    streams.min(pieces).min(most).max(1)
+    Prior::of_streams(streams.min(pieces(bytes, piece)).min(most).max(1))
 }
 
 #[cfg(test)]
@@ -40,16 +38,20 @@ mod tests {
         Duration::from_millis(n)
     }
 
+    fn streams(rtt: Duration, bytes: Option<u64>, block: usize, most: u32) -> u32 {
+        first(rtt, bytes, block, most).streams.unwrap()
+    }
+
     #[test]
     fn longer_paths_begin_with_more() {
-        let streams = [1, 5, 20, 60, 120, 500].map(|rtt| first(ms(rtt), None, 1 << 20, 64));
-        assert_eq!(streams, [1, 2, 4, 8, 16, 16]);
-        assert_eq!(first(ms(200), None, 1 << 20, 3), 3);
+        let first_streams = [1, 5, 20, 60, 120, 500].map(|rtt| streams(ms(rtt), None, 1 << 20, 64));
+        assert_eq!(first_streams, [1, 2, 4, 8, 16, 16]);
+        assert_eq!(first(ms(200), None, 1 << 20, 3), Prior::of_streams(3));
     }
 
     #[test]
     fn a_small_file_gets_no_stream_without_a_piece() {
-        let streams = |bytes, block| first(ms(200), Some(bytes), block, 64);
+        let streams = |bytes, block| streams(ms(200), Some(bytes), block, 64);
         assert_eq!(streams(0, 1 << 16), 1);
         assert_eq!(streams(1 << 20, 1 << 16), 4);
         assert_eq!(streams(8 << 20, 1 << 20), 8);
@@ -58,7 +60,7 @@ mod tests {
     proptest! {
         #[test]
         fn never_none_never_more_than_allowed(rtt in 0_u64..10_000, bytes: Option<u64>, block: usize, most: u32) {
-            let streams = first(ms(rtt), bytes, block, most);
+            let streams = streams(ms(rtt), bytes, block, most);
             prop_assert!(streams >= 1 && streams <= most.max(1));
         }
     }

@@ -83,7 +83,7 @@ prop_compose! {
     }
 }
 
-/// What a path gives to so many streams.
+/// Goodput that a path gives to so many streams.
 #[derive(Debug, Clone, Copy)]
 struct Path {
     /// Bytes per second.

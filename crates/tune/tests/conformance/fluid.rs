@@ -18,7 +18,7 @@ pub(crate) struct Fluid {
     pub(crate) rtt: f64,
     /// Share of segments that is lost.
     pub(crate) loss: f64,
-    /// What the sender's store gives, bytes per second.
+    /// Rate that the sender's store gives, bytes per second.
     pub(crate) store: f64,
 }
 

@@ -1,16 +1,16 @@
-//! What a policy may ask for.
+//! Bounds on what a policy asks for.
 
 use std::collections::BTreeSet;
 
 use tune::streams::auto::{Decision, Limits, Step};
 
-/// What the policy may still ask for.
+/// Numbers that the policy may still ask for.
 pub(crate) struct Watch {
     least: u32,
     pub(crate) most: u32,
     pub(crate) congestion: BTreeSet<String>,
     pace: bool,
-    /// What it asked for last.
+    /// The number it asked for last.
     pub(crate) streams: u32,
 }
 

@@ -33,7 +33,7 @@ pub fn run<S: AsRef<OsStr>>(arguments: &[S]) -> Result<Finished> {
     run::run(&mut command(arguments)?)
 }
 
-/// What the tests read of the summary line.
+/// Fields of the summary line that the tests read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Summary {
     /// Bytes moved in this run.
@@ -77,7 +77,7 @@ pub fn summary(finished: &Finished) -> Result<Summary> {
     })
 }
 
-/// What a copy warned of.
+/// Warnings of a copy.
 #[must_use]
 pub fn warnings(finished: &Finished) -> Vec<String> {
     let text = finished.text();

@@ -102,7 +102,7 @@ pub fn client(program: &Path) -> Command {
 pub struct Running {
     daemon: Daemon,
     address: SocketAddr,
-    /// What comes before the path in URLs: login with `@`, or nothing.
+    /// Text before the path in URLs: login with `@`, or nothing.
     login: String,
     /// Served path of the store's root: empty for servers that confine sessions to it.
     prefix: String,

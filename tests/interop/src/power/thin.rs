@@ -3,18 +3,16 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use nix::mount::{MsFlags, mount};
-use nix::sched::{CloneFlags, unshare};
 
-use crate::run;
 use crate::scratch::Scratch;
+use crate::volume;
 
 /// Size that the file system believes to have, bytes.
 const CLAIMED: u64 = 192 << 20;
-/// What there is.
+/// Size of the real volume.
 const REAL: &str = "size=32m";
 
 /// A mounted thin volume; see [`super::machine::possible`] for what it takes.
@@ -25,20 +23,14 @@ pub struct Thin {
 impl Thin {
     /// Mounts one for the calling thread and the programs that it starts; it ends with them.
     pub fn new() -> Result<Self> {
-        unshare(CloneFlags::CLONE_NEWNS).context("no mount namespace")?;
+        let scratch = volume::apart()?;
         let none = None::<&str>;
-        mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)?;
-        let scratch = Scratch::new()?;
         let (pool, folder) = (scratch.folder("pool")?, scratch.folder("disk")?);
         mount(none, &pool, Some("tmpfs"), MsFlags::empty(), Some(REAL))?;
         let image = pool.join("image");
         fs::File::create(&image)?.set_len(CLAIMED)?;
-        let mut mkfs = Command::new("mkfs.ext4");
-        mkfs.args(["-q", "-F", "-J", "size=4"]);
-        run::run(mkfs.arg(&image))?.success()?;
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "ext4", "-o", "loop,noinit_itable"]);
-        run::run(mount.arg(&image).arg(folder))?.success()?;
+        volume::make(&["mkfs.ext4", "-q", "-F", "-J", "size=4"], &image)?;
+        volume::mount(&image, &folder, "loop,noinit_itable")?;
         Ok(Self { scratch })
     }
 
@@ -58,10 +50,7 @@ impl Thin {
 impl Drop for Thin {
     fn drop(&mut self) {
         for name in ["disk", "pool"] {
-            let _ = Command::new("umount")
-                .arg("-l")
-                .arg(self.scratch.join(name))
-                .output();
+            volume::unmount(&self.scratch.join(name));
         }
     }
 }

@@ -48,12 +48,12 @@ fn large(cells: &mut Cells, target: &Target<'_>, mode: &str) {
         let up = target.store.upload();
         let down = target.store.local();
         for (from, to) in [
-            (text(&source), (target.url)(&up)),
-            ((target.url)(&up), text(&down)),
+            (text(&source), target.url(&up)),
+            (target.url(&up), text(&down)),
         ] {
             let trace_at = text(&trace);
             // Slow enough for several chunks.
-            let more = ["--limit-rate", "800M", "--trace", &trace_at, &from, &to];
+            let more = ["--limit-rate", "400M", "--trace", &trace_at, &from, &to];
             let summary = copy::cp(&[&options(mode)[..], &more].concat())?;
             ensure!(summary.bytes == sample::LARGE, "{summary:?}");
             ensure!(
@@ -104,24 +104,14 @@ fn with_globus() {
     need!(globus::find());
     let store = Store::new().unwrap();
     let server = globus::start(&store).unwrap();
-    let target = Target {
-        store: &store,
-        url: &|served| server.url(served),
-        log: &|| server.log(),
-    };
-    all("globus-gridftp-server", &target);
+    all("globus-gridftp-server", &Target::new(&store, &server));
 }
 
 #[test]
 fn with_longhaul() {
     let store = Store::new().unwrap();
     let server = Serve::anonymous(store.root()).start().unwrap();
-    let target = Target {
-        store: &store,
-        url: &|served| server.url(served),
-        log: &|| server.log(),
-    };
-    all("longhaul", &target);
+    all("longhaul", &Target::new(&store, &server));
 }
 
 /// Chunks from one server to another: neither has the other's buffers, nor has this machine.

@@ -18,11 +18,7 @@ fn with_server(
     need!(globus::find());
     let store = Store::new().unwrap();
     let server = start(&store).unwrap();
-    let target = Target {
-        store: &store,
-        url: &|served| server.url(served),
-        log: &|| server.log(),
-    };
+    let target = Target::new(&store, &server);
     let mut cells = Cells::new(format!("longhaul cp, globus-gridftp-server: {name}"));
     fill(&mut cells, &target);
     cells.finish();

@@ -13,6 +13,7 @@ mod hostile;
 mod kill;
 mod lftp;
 mod links;
+mod local;
 mod moving_streams;
 mod operation;
 mod peers_alone;

@@ -1,4 +1,4 @@
-//! What a sender in MODE E relies on when its data connections come and go in mid-transfer (GFD.20
+//! Data connections that come and go in mid-transfer, as a sender in MODE E may have them (GFD.20
 //! §3.4): the receiver takes connections for as long as the transfer lasts, some of which end early,
 //! and learns their number with an EOF that comes last. By hand, so that each step happens.
 

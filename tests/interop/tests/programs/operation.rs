@@ -1,4 +1,4 @@
-//! What an administrator relies on: logs, draining, configuration errors.
+//! Promises to an administrator: logs, draining, configuration errors.
 
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};

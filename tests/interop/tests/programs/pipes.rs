@@ -68,6 +68,14 @@ fn both_ways(cells: &mut Cells, store: &Store, options: &[&str], url: &dyn Fn(&s
     }
 }
 
+fn all(name: &str, store: &Store, url: &dyn Fn(&str) -> String) {
+    let mut cells = Cells::new(format!("pipes, {name}"));
+    for options in ROWS {
+        both_ways(&mut cells, store, options, url);
+    }
+    cells.finish();
+}
+
 fn longhaul_server() -> (Store, Server) {
     let store = Store::new().unwrap();
     let server = Serve::anonymous(store.root()).start().unwrap();
@@ -77,11 +85,7 @@ fn longhaul_server() -> (Store, Server) {
 #[test]
 fn with_longhaul() {
     let (store, server) = longhaul_server();
-    let mut cells = Cells::new("pipes, longhaul");
-    for options in ROWS {
-        both_ways(&mut cells, &store, options, &|served| server.url(served));
-    }
-    cells.finish();
+    all("longhaul", &store, &|served| server.url(served));
 }
 
 #[test]
@@ -89,11 +93,9 @@ fn with_globus() {
     need!(globus::find());
     let store = Store::new().unwrap();
     let server = globus::start(&store).unwrap();
-    let mut cells = Cells::new("pipes, globus-gridftp-server");
-    for options in ROWS {
-        both_ways(&mut cells, &store, options, &|served| server.url(served));
-    }
-    cells.finish();
+    all("globus-gridftp-server", &store, &|served| {
+        server.url(served)
+    });
 }
 
 #[test]

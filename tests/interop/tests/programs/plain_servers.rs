@@ -19,11 +19,7 @@ fn everything(
     need!(found);
     let store = Store::new().unwrap();
     let server = start(&store).unwrap();
-    let target = Target {
-        store: &store,
-        url: &|served| server.url(served),
-        log: &|| server.log(),
-    };
+    let target = Target::new(&store, &server);
     let mut cells = Cells::new(format!("longhaul cp, {name}"));
     rows::get_and_put(&mut cells, &target, &[], &sample::SIZES);
     // MODE E is not there: one stream and a warning.

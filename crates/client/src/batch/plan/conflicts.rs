@@ -204,5 +204,5 @@ fn canonical(directory: &Path) -> PathBuf {
 /// Server and account, with an end that no path has.
 fn account(server: &Server) -> String {
     let host = server.host.to_ascii_lowercase();
-    format!("{host}\0{}\0{}\0", server.port, server.user)
+    format!("{host}\0{}\0{}\0", server.port, server.credential.account())
 }

@@ -1,19 +1,13 @@
 //! Names of locations, and whether two of them are the same place.
 
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::location::{Location, Server};
 use crate::partial;
 
-/// Whether a local path was written with a trailing `/`.
-pub(crate) fn has_slash(path: &Path) -> bool {
-    path.as_os_str().as_bytes().ends_with(b"/")
-}
-
-/// A remote path without trailing slashes; the root stays `/`.
+/// A path without trailing slashes; the root stays `/`.
 pub(crate) fn trimmed(path: &[u8]) -> &[u8] {
     let end = path.iter().rposition(|b| *b != b'/').map_or(1, |i| i + 1);
     &path[..end.min(path.len())]
@@ -73,7 +67,8 @@ pub(crate) fn inside(a: &Location, b: &Location) -> bool {
 }
 
 fn same_server(a: &Server, b: &Server) -> bool {
-    a.host.eq_ignore_ascii_case(&b.host) && a.port == b.port && a.user == b.user
+    let account = |server: &Server| server.credential.account();
+    a.host.eq_ignore_ascii_case(&b.host) && a.port == b.port && account(a) == account(b)
 }
 
 /// Components without `.`, `..` and empty ones.

@@ -8,8 +8,7 @@ use proto::timestamp::Timestamp;
 
 use super::super::Context;
 use super::{Finish, Upload, facts};
-use crate::session::Session;
-use crate::session::files::{NotRenamed, Refused};
+use crate::storage::contract::{NotRenamed, Refused, Storage};
 use crate::{Exit, Failure};
 
 impl Upload<'_> {
@@ -18,7 +17,7 @@ impl Upload<'_> {
     pub(in super::super) async fn finish(
         &mut self,
         ctx: &Context,
-        session: &mut Session,
+        session: &mut dyn Storage,
         modified: Option<Timestamp>,
         again: bool,
     ) -> Result<Finish, Failure> {
@@ -26,13 +25,13 @@ impl Upload<'_> {
             self.date(session, modified).await?;
             let kept = self.kept.take();
             self.tidy(session, kept).await;
-            self.forget_journal();
+            self.standing.forget_journal();
             return Ok(Finish::InPlace);
         };
         let Err(refusal) = self.rename(session, &stored, modified).await else {
             let replaced = self.replaced.take();
             self.tidy(session, replaced).await;
-            self.forget_journal();
+            self.standing.forget_journal();
             return Ok(Finish::InPlace);
         };
         let NotRenamed { failure, refused } = refusal;
@@ -74,19 +73,19 @@ impl Upload<'_> {
 
     /// Deletes a file of this copy that is of no use any more. The copy is whole and in place: that
     /// one stays is no failure of it.
-    async fn tidy(&self, session: &mut Session, path: Option<Vec<u8>>) {
+    async fn tidy(&self, session: &mut dyn Storage, path: Option<Vec<u8>>) {
         if let Some(path) = path {
-            let _ = session.delete(&path).await;
+            let _ = session.remove(&path).await;
         }
     }
 
     /// The time of a file that has its name.
     async fn date(
         &self,
-        session: &mut Session,
+        session: &mut dyn Storage,
         modified: Option<Timestamp>,
     ) -> Result<(), Failure> {
-        let Some(time) = modified.filter(|_| session.features().mfmt) else {
+        let Some(time) = modified.filter(|_| session.capabilities().sets_time) else {
             return Ok(());
         };
         match session.set_modified(self.path, time).await {
@@ -99,11 +98,11 @@ impl Upload<'_> {
     /// back if that did not help: nothing is deleted before the new file has the name.
     async fn rename(
         &mut self,
-        session: &mut Session,
+        session: &mut dyn Storage,
         stored: &[u8],
         modified: Option<Timestamp>,
     ) -> Result<(), NotRenamed> {
-        let Err(refusal) = session.put_in_place(stored, self.path, modified).await else {
+        let Err(refusal) = session.rename(stored, self.path, modified).await else {
             return Ok(());
         };
         let taken = refusal.refused == Refused::TakenPerhaps && !refusal.failure.transient;
@@ -122,15 +121,15 @@ impl Upload<'_> {
             // It may be the only one of its kind.
             return Err(in_the_way(refusal, &old));
         }
-        match session.rename(self.path, &old).await {
-            Err(failure) if failure.transient => return Err(failure.into()),
+        match session.rename(self.path, &old, None).await {
+            Err(lost) if lost.failure.transient => return Err(lost),
             Err(_) => return Err(refusal),
             Ok(()) => self.replaced = Some(old.clone()),
         }
-        let Err(failure) = session.rename(stored, self.path).await else {
+        let Err(NotRenamed { failure, .. }) = session.rename(stored, self.path, None).await else {
             return Ok(());
         };
-        if !failure.transient && session.rename(&old, self.path).await.is_ok() {
+        if !failure.transient && session.rename(&old, self.path, None).await.is_ok() {
             self.replaced = None;
         }
         Err(NotRenamed {
@@ -142,17 +141,17 @@ impl Upload<'_> {
     /// From here on the bytes are stored under the final name; what is whole under the partial name
     /// stays until they are there.
     fn store_directly(&mut self, ctx: &Context, stored: Vec<u8>, refusal: &Failure) {
-        ctx.pool.forbid_rename(self.server);
+        ctx.pool.forbid_rename(&self.id);
         ctx.warn(format!(
             "{} refuses to rename ({}): files are stored under their final names, also while they \
              are unfinished",
-            self.server, refusal.message
+            self.id, refusal.message
         ));
         self.aside = None;
         self.kept = Some(stored);
-        self.have = RangeSet::new();
+        self.standing.have = RangeSet::new();
         self.marked = Arc::default();
-        self.resumed = false;
+        self.standing.resumed = false;
     }
 }
 

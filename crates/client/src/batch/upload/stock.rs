@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use proto::feature::Features;
 use proto::ranges::RangeSet;
 
 use super::super::prove::{leave_end, prove};
@@ -13,7 +12,7 @@ use super::{RESUMABLE, Upload, facts};
 use crate::Failure;
 use crate::journal::{self, Identity, State};
 use crate::partial::state_journal;
-use crate::session::Session;
+use crate::storage::contract::{Storage, Sums};
 use crate::transfer::Confirmation;
 use crate::verify::Check;
 
@@ -24,15 +23,16 @@ impl Upload<'_> {
         &mut self,
         (ctx, item, check): (&Context, &Item, Check),
         mut identity: Identity,
-        source: (&mut End<'_>, Option<&Features>),
-        session: &mut Session,
+        source: (&mut End<'_>, &Sums),
+        session: &mut dyn Storage,
     ) -> Result<(), Failure> {
         session.check_path(self.path)?;
         self.has_sum = check.algorithm().is_some();
         if self.prepared {
             return self.take_stock(identity.size, source, session).await;
         }
-        let wanted = ctx.options.resume && !self.distrust && self.aside.is_some();
+        let wanted =
+            ctx.options.resume && !self.standing.distrust && self.aside.is_some() && self.goes_on;
         let size = identity.size;
         let journal = state_journal(&identity.source, &identity.destination);
         let mut length = None;
@@ -40,7 +40,7 @@ impl Upload<'_> {
         self.refused |= wanted && before.is_some_and(|found| found.refused);
         if wanted {
             length = self.partial_length(session).await?;
-            self.have = self
+            self.standing.have = self
                 .leftover(
                     ctx,
                     &identity,
@@ -50,38 +50,41 @@ impl Upload<'_> {
                 )
                 .await?;
         }
-        self.resumed = !self.have.is_empty();
-        self.refused &= self.resumed;
-        identity.in_order &= !self.resumed || is_all(&self.have, length);
+        self.standing.resumed = !self.standing.have.is_empty();
+        self.refused &= self.standing.resumed;
+        identity.in_order &= !self.standing.resumed || is_all(&self.standing.have, length);
         self.in_order = identity.in_order;
-        let from = self.resumed.then(|| State::told(self.have.clone()));
+        let from = self
+            .standing
+            .resumed
+            .then(|| State::told(self.standing.have.clone()));
         // Without a place for it, the copy goes on without a journal.
-        self.journal = match journal {
+        self.standing.journal = match journal.filter(|_| self.goes_on) {
             Some(path) => disk::journal_of_upload(path, identity, from).await?,
             None => None,
         };
-        if let Some(journal) = self.journal.as_mut().filter(|_| self.refused) {
+        if let Some(journal) = self.standing.journal.as_mut().filter(|_| self.refused) {
             journal.note_refused();
         }
-        if !self.resumed {
+        if !self.standing.resumed {
             self.clear_way(session, size).await?;
         }
         self.prepared = true;
-        ctx.started(item, size, self.have.bytes());
+        ctx.started(item, size, self.standing.have.bytes());
         Ok(())
     }
 
     /// A leftover that is not used must not be mistaken later for what this run has stored: where
     /// no checksum can tell them apart, it goes.
-    async fn clear_way(&self, session: &mut Session, size: Option<u64>) -> Result<(), Failure> {
+    async fn clear_way(&self, session: &mut dyn Storage, size: Option<u64>) -> Result<(), Failure> {
         let large = size.is_none_or(|size| size >= RESUMABLE);
         let Some(aside) = self.aside.as_ref().filter(|_| large && self.in_order) else {
             return Ok(());
         };
-        if !session.features().checksums.is_empty() {
+        if !self.sums(session).await?.parts.is_empty() {
             return Ok(());
         }
-        match session.delete(aside).await {
+        match session.remove(aside).await {
             Err(failure) if failure.transient => Err(failure),
             // Mostly there is none.
             _ => Ok(()),
@@ -93,19 +96,23 @@ impl Upload<'_> {
     async fn take_stock(
         &mut self,
         size: Option<u64>,
-        (source, features): (&mut End<'_>, Option<&Features>),
-        session: &mut Session,
+        (source, sums): (&mut End<'_>, &Sums),
+        session: &mut dyn Storage,
     ) -> Result<(), Failure> {
-        self.have = self.safe()();
+        self.standing.have = self.safe()();
         self.marked = Arc::default();
+        if !self.goes_on {
+            self.standing.have = RangeSet::new();
+            return Ok(());
+        }
         let moved = self.control.take().map_or(0, |control| control.bytes());
         if std::mem::take(&mut self.cut) && !self.in_order {
-            return self.prove_rest(size, (source, features), session).await;
+            return self.prove_rest(size, (source, sums), session).await;
         }
         if !self.in_order || moved == 0 {
             return Ok(());
         }
-        let before = self.have.prefix();
+        let before = self.standing.have.prefix();
         let path = self.store_path();
         let there = match session.stat(&path).await {
             Ok(entry) => entry.size.unwrap_or(0),
@@ -113,25 +120,24 @@ impl Upload<'_> {
             Err(_) => 0,
         };
         // Anything else is not the file that this run was writing.
-        self.have = RangeSet::new();
+        self.standing.have = RangeSet::new();
         if there < RESUMABLE.max(before) || there > before.saturating_add(moved) {
             return Ok(());
         }
         let mut stored = RangeSet::new();
         stored.insert(0, there);
-        let own = session.features().clone();
-        let servers: Vec<&Features> = std::iter::once(&own).chain(features).collect();
-        let mut destination = End::Remote {
-            session,
+        let own = self.sums(session).await?;
+        let mut destination = End::Named {
+            storage: session,
             path: &path,
             origin: 0,
         };
-        let same = match partial_algorithm(&servers) {
+        let same = match partial_algorithm(&[sums, &own]) {
             Some(algorithm) => spots_agree(source, &mut destination, algorithm, &stored).await?,
             None => true,
         };
         if same {
-            self.have.insert(0, before);
+            self.standing.have.insert(0, before);
             self.weigh(&stored, &Confirmation::default(), size);
         }
         Ok(())
@@ -141,15 +147,14 @@ impl Upload<'_> {
     async fn prove_rest(
         &mut self,
         size: Option<u64>,
-        (source, features): (&mut End<'_>, Option<&Features>),
-        session: &mut Session,
+        (source, sums): (&mut End<'_>, &Sums),
+        session: &mut dyn Storage,
     ) -> Result<(), Failure> {
         if self.aside.is_none() || self.refused {
             return Ok(());
         }
-        let own = session.features().clone();
-        let servers: Vec<&Features> = std::iter::once(&own).chain(features).collect();
-        let Some(algorithm) = partial_algorithm(&servers) else {
+        let own = self.sums(session).await?;
+        let Some(algorithm) = partial_algorithm(&[sums, &own]) else {
             return Ok(());
         };
         let length = self.partial_length(session).await?.unwrap_or(0);
@@ -158,16 +163,16 @@ impl Upload<'_> {
             return Ok(());
         }
         let path = self.store_path();
-        let mut destination = End::Remote {
-            session,
+        let mut destination = End::Named {
+            storage: session,
             path: &path,
             origin: 0,
         };
-        let told = self.have.clone();
+        let told = self.standing.have.clone();
         let mut all = prove(told, length, algorithm, source, &mut destination).await?;
-        if all != self.have {
+        if all != self.standing.have {
             leave_end(&mut all, size);
-            self.have.extend(&all);
+            self.standing.have.extend(&all);
         }
         Ok(())
     }
@@ -177,8 +182,8 @@ impl Upload<'_> {
         ctx: &Context,
         identity: &Identity,
         (length, journal): (Option<u64>, Option<&std::path::Path>),
-        (source, features): (&mut End<'_>, Option<&Features>),
-        session: &mut Session,
+        (source, sums): (&mut End<'_>, &Sums),
+        session: &mut dyn Storage,
     ) -> Result<RangeSet, Failure> {
         let Some(length) = length else {
             return Ok(RangeSet::new());
@@ -191,20 +196,19 @@ impl Upload<'_> {
             shown: &self.shown,
             judged: self.has_sum,
         };
-        let own = session.features().clone();
-        let servers: Vec<&Features> = std::iter::once(&own).chain(features).collect();
-        let mut destination = End::Remote {
-            session,
+        let own = self.sums(session).await?;
+        let mut destination = End::Named {
+            storage: session,
             path: &path,
             origin: 0,
         };
-        let mut safe = usable(ctx, &leftover, &servers, source, &mut destination).await?;
+        let mut safe = usable(ctx, &leftover, &[sums, &own], source, &mut destination).await?;
         leave_end(&mut safe, identity.copied());
         Ok(safe)
     }
 
     /// Length of what is there under the partial name, if anything is.
-    async fn partial_length(&self, session: &mut Session) -> Result<Option<u64>, Failure> {
+    async fn partial_length(&self, session: &mut dyn Storage) -> Result<Option<u64>, Failure> {
         let there = facts(session, &self.store_path()).await?;
         Ok(there.and_then(|facts| facts.size).filter(|n| *n > 0))
     }

@@ -4,6 +4,7 @@
 //! ([`proto::client::takes_commands_ahead`]). Replies are taken one at a time, so that however many
 //! commands are out, one read's worth of replies is the most that is kept here.
 
+use proto::client::is_one_flight;
 use proto::command::Command;
 
 use super::ControlChannel;
@@ -23,6 +24,9 @@ impl ControlChannel {
         commands: &[Command],
         questions: &[Command],
     ) -> Result<(), Failure> {
+        if !is_one_flight(commands.iter().chain(questions)) {
+            return Err(self.gone("a command was to go out amidst a security exchange"));
+        }
         self.ready_to_send()?;
         self.pass_over(self.ahead.len()).await?;
         self.drop_unasked()?;

@@ -11,14 +11,14 @@ pub(super) const MOST_MARKERS: u32 = 10_000;
 /// proves nothing against them.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// Those to one command.
+/// Limits how fast markers to one command may come.
 #[derive(Debug)]
-pub(crate) struct Markers {
+pub(crate) struct MarkerPace {
     since: Instant,
     pace: Pace,
 }
 
-impl Markers {
+impl MarkerPace {
     pub(crate) fn new() -> Self {
         Self {
             since: Instant::now(),
@@ -42,7 +42,7 @@ mod tests {
 
     #[test]
     fn markers_of_a_long_day_are_not_too_many() {
-        let mut markers = Markers::new();
+        let mut markers = MarkerPace::new();
         // Those of sixteen stripes, every five seconds.
         for at in (0..86_400).step_by(5).map(Duration::from_secs) {
             for stripe in 0..16 {
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn markers_without_pause_are_too_many() {
-        let mut markers = Markers::new();
+        let mut markers = MarkerPace::new();
         let mut times = (0..=MOST_MARKERS).map(|n| Duration::from_micros(u64::from(n)));
         let last = Duration::from_micros(u64::from(MOST_MARKERS));
         assert_eq!(times.find(|at| markers.too_many_at(*at)), Some(last));

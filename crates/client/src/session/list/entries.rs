@@ -18,7 +18,7 @@ const BATCH: usize = 512;
 
 /// Bounds on a listing. Who keeps the entries needs some 300 bytes for each.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Bounds {
+pub(super) struct ListingBounds {
     /// Of text.
     pub(super) bytes: u64,
     /// Lines of it.
@@ -30,7 +30,7 @@ pub(super) struct Bounds {
 #[derive(Debug)]
 pub(super) struct EntrySink {
     parse: Parse,
-    bounds: Bounds,
+    bounds: ListingBounds,
     entries: mpsc::Sender<Vec<RemoteEntry>>,
     state: Mutex<State>,
 }
@@ -60,7 +60,7 @@ impl EntrySink {
     /// Hands entries on to `entries`.
     pub(super) fn new(
         parse: Parse,
-        bounds: Bounds,
+        bounds: ListingBounds,
         entries: mpsc::Sender<Vec<RemoteEntry>>,
     ) -> Self {
         Self {
@@ -187,12 +187,12 @@ mod tests {
 
     use super::*;
 
-    const WIDE: Bounds = Bounds {
+    const WIDE: ListingBounds = ListingBounds {
         bytes: 1 << 30,
         lines: 1 << 20,
     };
 
-    fn sink(bounds: Bounds) -> (EntrySink, mpsc::Receiver<Vec<RemoteEntry>>) {
+    fn sink(bounds: ListingBounds) -> (EntrySink, mpsc::Receiver<Vec<RemoteEntry>>) {
         let (sender, receiver) = mpsc::channel(1);
         (EntrySink::new(parse_mlsx, bounds, sender), receiver)
     }
@@ -216,14 +216,14 @@ mod tests {
 
     #[test]
     fn a_hostile_listing_is_bounded_by_lines_by_bytes_and_by_the_length_of_a_line() {
-        let cases: [(Bounds, Vec<u8>, &str); 3] = [
+        let cases: [(ListingBounds, Vec<u8>, &str); 3] = [
             (
-                Bounds { lines: 3, ..WIDE },
+                ListingBounds { lines: 3, ..WIDE },
                 b"type=file; x\n".repeat(9),
                 "more than 3 entries",
             ),
             (
-                Bounds { bytes: 5, ..WIDE },
+                ListingBounds { bytes: 5, ..WIDE },
                 b"\n".repeat(6),
                 "more than 5 bytes",
             ),

@@ -4,6 +4,7 @@ use super::super::Opening;
 use super::super::fake::{LONGHAUL, login_at_once};
 use super::*;
 use Act::HearEnd;
+use proto::command::Command;
 
 const FEAT: &str = "211-x\n PARALLEL\n MLST type*;size*;\n MFMT\n CKSM CRC32C:1;\n211 End.";
 const FACTS: &str = "250-Facts\n type=file;size=7; /f\n250 End.";
@@ -223,4 +224,18 @@ async fn a_server_that_leaves_in_a_flight_is_quoted() {
         failure.transient && failure.message.contains("shutting down"),
         "{failure}"
     );
+}
+
+#[tokio::test]
+async fn nothing_goes_out_behind_auth_before_its_answer() {
+    let mut acts = login_at_once(FEAT, &[]);
+    acts.push(HearEnd);
+    let (mut session, fake) = opened(acts).await;
+    let auth = Command::Auth("TLS".to_owned());
+    let login = [auth, Command::User("joe".to_owned())];
+    assert!(session.control.send_all(&login).await.is_err());
+    let again = session.control.call(&Command::Noop).await;
+    assert!(again.is_err(), "the connection is given up");
+    drop(session);
+    fake.finish().await;
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::session::control::MOST_PRELIMINARY;
 
-/// What a session whose patience is an hour makes of such an answer: neither that nor the end of the
+/// Outcome of such an answer in a session whose patience is an hour: neither that nor the end of the
 /// connection ends it.
 async fn endless<T>(asked: Vec<Act>, ask: impl AsyncFnOnce(&mut Session) -> Result<T, Failure>) {
     let fake = Fake::start(asked).await;

@@ -13,7 +13,7 @@ use tune::streams::auto::{Decision, Step};
 use super::lane::Lane;
 use super::outcome::Outcome;
 use super::round_trips::{Pulse, RoundTrips};
-use super::work::{Order, Piece, Seen, Work};
+use super::work::{Assignment, Piece, Seen, Work};
 use crate::Failure;
 use crate::transfer::{Attempt, TransferSpec};
 
@@ -45,7 +45,7 @@ pub(super) struct Crew<'a> {
     state: Mutex<State>,
 }
 
-/// What the sessions of a crew share.
+/// State that the sessions of a crew share.
 struct State {
     work: Work,
     outcome: Outcome,
@@ -166,7 +166,7 @@ impl<'a> Crew<'a> {
     /// The next piece for a session; a new chunk is told of.
     fn order(&self, session: u32) -> Option<Piece> {
         let seen = self.seen();
-        let Order { piece, decided } = self.lock().work.next(session, seen)?;
+        let Assignment { piece, decided } = self.lock().work.next(session, seen)?;
         if let Some((streams, reason)) = decided {
             self.control.note_stream_decision(Decision {
                 at: seen.at,
@@ -245,7 +245,7 @@ impl<'a> Crew<'a> {
     fn done(&self, session: u32, piece: &Piece, attempt: Attempt, time: Duration) {
         let mut state = self.lock();
         // The kernel's account of a buffer is twice what a window can be.
-        let own = attempt.report.wire.buffer_bytes / 2;
+        let own = attempt.report.evidence.buffer_bytes / 2;
         state.window = self.spec.options.buffers.pinned_bytes().unwrap_or(own);
         let bytes = state.elsewhere.entry(session).or_default();
         *bytes = (bytes.0 + bytes.1, 0);
@@ -284,7 +284,7 @@ impl<'a> Crew<'a> {
     }
 }
 
-/// What is behind is whole after every statement.
+/// The data, whole after every statement.
 fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! What moves one chunk at a time: a session (between servers: one with each), its own or lent.
+//! Lane that moves one chunk at a time: a session (between servers: one with each), its own or lent.
 
 use std::ops::{Deref, DerefMut};
 use std::pin::Pin;

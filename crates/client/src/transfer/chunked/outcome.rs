@@ -1,12 +1,13 @@
-//! What the chunks of a file came to, as one attempt.
+//! Outcome of the chunks of a file, as one attempt.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use data::digest::join_sums;
-use data::job::{Report, WireStats};
+use data::job::Report;
 use proto::checksum::Algorithm;
 use proto::ranges::{ByteRange, RangeSet};
+use tune::Evidence;
 
 use crate::transfer::Attempt;
 
@@ -51,17 +52,13 @@ impl Outcome {
             Some(sum) => self.sums.push((range.start, range.len(), sum)),
             None => self.unsummed = true,
         }
-        all.report.bytes += report.bytes;
-        let wire = both(all.report.wire, report.wire);
-        all.report.wire = WireStats {
-            streams: all.streams.max(wire.streams),
-            streams_most: all.streams.max(wire.streams_most),
-            streams_last: open,
-            ..wire
-        };
+        let whole = &mut all.report.evidence;
+        whole.add_transfer(&report.evidence);
+        // Of all sessions, side by side.
+        whole.streams = all.streams.max(whole.streams);
+        whole.streams_most = all.streams.max(whole.streams_most);
+        whole.streams_last = open;
         all.report.remark = report.remark.or(all.report.remark.take());
-        all.report.verdict = report.verdict.or(all.report.verdict.take());
-        all.report.congestion = report.congestion.or(all.report.congestion.take());
     }
 
     /// The whole, `elapsed` after it began; `sum`: what its chunks were summed with.
@@ -88,34 +85,14 @@ impl Outcome {
             report: Report {
                 stored,
                 digest,
-                elapsed,
+                evidence: Evidence {
+                    elapsed,
+                    ..self.attempt.report.evidence
+                },
                 ..self.attempt.report
             },
             ..self.attempt
         }
-    }
-}
-
-/// The kernel's view of both, one after or beside the other.
-fn both(one: WireStats, other: WireStats) -> WireStats {
-    WireStats {
-        streams: one.streams.max(other.streams),
-        streams_most: one.streams_most.max(other.streams_most),
-        retransmits: one.retransmits + other.retransmits,
-        min_rtt_us: match (one.min_rtt_us, other.min_rtt_us) {
-            (0, rtt) | (rtt, 0) => rtt,
-            (a, b) => a.min(b),
-        },
-        rtt_us: one.rtt_us.max(other.rtt_us),
-        buffer_bytes: one.buffer_bytes.max(other.buffer_bytes),
-        memory_bytes: one.memory_bytes.max(other.memory_bytes),
-        busy_us: one.busy_us + other.busy_us,
-        rwnd_limited_us: one.rwnd_limited_us + other.rwnd_limited_us,
-        sndbuf_limited_us: one.sndbuf_limited_us + other.sndbuf_limited_us,
-        open_us: one.open_us + other.open_us,
-        store_us: one.store_us + other.store_us,
-        wire_us: one.wire_us + other.wire_us,
-        ..other
     }
 }
 
@@ -126,9 +103,12 @@ mod tests {
     fn chunk(bytes: u64, sum: Option<&str>) -> Attempt {
         Attempt {
             report: Report {
-                bytes,
+                evidence: Evidence {
+                    bytes,
+                    congestion: Some("cubic".to_owned()),
+                    ..Evidence::default()
+                },
                 digest: sum.map(str::to_owned),
-                congestion: Some("cubic".to_owned()),
                 ..Report::default()
             },
             extended: true,
@@ -157,11 +137,11 @@ mod tests {
         let whole = finish(outcome);
         // Two sessions side by side.
         assert_eq!(
-            (whole.report.bytes, whole.streams, whole.extended),
+            (whole.report.evidence.bytes, whole.streams, whole.extended),
             (9, 9, true)
         );
         assert_eq!(whole.report.digest.as_deref(), Some("11e60398"));
-        assert_eq!(whole.report.congestion.as_deref(), Some("cubic"));
+        assert_eq!(whole.report.evidence.congestion.as_deref(), Some("cubic"));
     }
 
     #[test]

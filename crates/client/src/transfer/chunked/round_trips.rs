@@ -55,7 +55,7 @@ impl RoundTrips {
 }
 
 fn retransmits(session: &Session) -> u32 {
-    tcp_info::tcp_info(session.control.socket().as_fd()).map_or(0, |info| info.total_retrans)
+    tcp_info::tcp_info(session.control.transport().as_fd()).map_or(0, |info| info.total_retrans)
 }
 
 /// A session of its own that sends commands while data flows elsewhere. It ends when dropped.

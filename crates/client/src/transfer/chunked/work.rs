@@ -1,4 +1,4 @@
-//! What is left of a file, and in which pieces it is handed out: the tuner's chunks, cut to what is
+//! Rest of a file, and the pieces in which it is handed out: the tuner's chunks, cut to what is
 //! missing and shared by the sessions that are at work.
 
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub(super) struct Piece {
     chunk: u64,
 }
 
-/// What was seen when a session asked for work or ended a piece.
+/// Moment at which a session asked for work or ended a piece.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Seen {
     /// Since the transfer began.
@@ -37,14 +37,14 @@ pub(super) struct Seen {
 
 /// A piece, and what the tuner decided for it, if it is the first of its chunk.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Order {
+pub(super) struct Assignment {
     /// To be moved.
     pub(super) piece: Piece,
     /// Streams of the new chunk, over all sessions, and why.
     pub(super) decided: Option<(u32, String)>,
 }
 
-/// What is left to be done, by how many sessions, in which chunks.
+/// Work left to be done, by how many sessions, in which chunks.
 pub(super) struct Work {
     /// Not handed out.
     missing: RangeSet,
@@ -105,7 +105,7 @@ impl Work {
     }
 
     /// The next piece for session number `session`; `None`: nothing is left.
-    pub(super) fn next(&mut self, session: u32, seen: Seen) -> Option<Order> {
+    pub(super) fn next(&mut self, session: u32, seen: Seen) -> Option<Assignment> {
         let gap = self.missing.iter().next()?;
         let sessions = self.sessions;
         let mut decided = None;
@@ -145,7 +145,7 @@ impl Work {
             chunk: number,
         };
         self.missing.remove(piece.range.start, piece.range.end);
-        Some(Order { piece, decided })
+        Some(Assignment { piece, decided })
     }
 
     /// Asks the tuner for the next chunk.
@@ -164,7 +164,7 @@ impl Work {
         (streams, self.tuner.reason())
     }
 
-    /// What came of the running chunk. One session: its commands' responses. Several: all that moved
+    /// Measurement of the running chunk. One session: its commands' responses. Several: all that moved
     /// since the last of them began with it, as they never stop between chunks.
     fn measured(&mut self, seen: Seen) -> Option<Transferred> {
         if self.sessions == 1 {

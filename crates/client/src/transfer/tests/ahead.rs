@@ -37,7 +37,7 @@ fn four() -> TransferSpec {
     }
 }
 
-/// What the batch asks after a get.
+/// Questions of the batch after a get.
 fn questions(session: &Session) -> Vec<Command> {
     let mut questions = session.checksum_questions(Algorithm::Crc32c, 0, None, b"/f");
     questions.extend(session.stat_questions(b"/f"));
@@ -302,7 +302,7 @@ fn sending(rest: Vec<Act>) -> Vec<Act> {
     acts
 }
 
-/// What comes of it, and the sessions, which are still open.
+/// The outcome, and the sessions, which are still open.
 async fn pass(from: &Fake, to: &Fake) -> (Result<Attempt, Failure>, [Session; 2]) {
     let mut source = Session::open(&from.server, PATIENCE).await.unwrap();
     let mut destination = Session::open(&to.server, PATIENCE).await.unwrap();

@@ -3,7 +3,7 @@
 use super::*;
 
 #[derive(Clone, Copy, PartialEq)]
-enum Side {
+enum EndlessSide {
     Source,
     Destination,
 }
@@ -53,7 +53,7 @@ async fn both_must_confirm() {
     ]))
     .await;
     let (outcome, _) = copy(&mut a, &mut b, &five()).await;
-    assert_eq!(outcome.unwrap().report.bytes, 5);
+    assert_eq!(outcome.unwrap().report.evidence.bytes, 5);
     first.finish().await;
     second.finish().await;
 }
@@ -102,13 +102,14 @@ async fn a_refusal_of_either_server_disputes_what_was_moved() {
 #[tokio::test]
 async fn a_side_that_sends_markers_without_end_is_given_up_when_the_other_is_done() {
     const MARKERS: &str = "111 Range Marker 0-3";
-    for endless in [Side::Source, Side::Destination] {
+    for endless in [EndlessSide::Source, EndlessSide::Destination] {
         let acts = |side, done| match side == endless {
             true => vec![Say("150 go"), Act::SayWithoutEnd(MARKERS)],
             false => vec![Say("150 go"), Say(done)],
         };
-        let (mut a, _first) = opened(source(acts(Side::Source, "226 sent"))).await;
-        let (mut b, _second) = opened(destination(acts(Side::Destination, "226 stored"))).await;
+        let (mut a, _first) = opened(source(acts(EndlessSide::Source, "226 sent"))).await;
+        let (mut b, _second) =
+            opened(destination(acts(EndlessSide::Destination, "226 stored"))).await;
         let mut spec = five();
         spec.options.stall = Duration::from_secs(3600);
         let copying = tokio::time::timeout(PATIENCE, copy(&mut a, &mut b, &spec)).await;

@@ -11,6 +11,7 @@ use proto::checksum::Algorithm;
 use proto::command::Mode;
 use proto::eblock::{BlockEvent, Decoder};
 use proto::ranges::RangeSet;
+use tune::limiter::Role;
 
 use super::*;
 use crate::budget::StreamBudget;
@@ -19,23 +20,19 @@ use crate::job::{Control, Report, Settings};
 use crate::options::TransferOptions;
 use crate::rate::RateLimit;
 use crate::recv::{self, RecvPlan};
-use crate::send::{SendPlan, extended};
+use crate::send::{SendPlan, modes};
 use crate::store::memory::{MemorySink, MemorySource};
 use crate::store::{Sink, Source};
 use crate::transfer::Transfer;
 use proto::sizing::Buffers;
+use units::splitmix;
 
-/// What takes 0.3 s at [`RATE`].
+/// Bytes that take 0.3 s at [`RATE`].
 const SOME: usize = 3_000_000;
 const RATE: u64 = 7_000_000;
 
 fn pattern(len: usize) -> Vec<u8> {
-    let mut state = 0x9e37_79b9_u32;
-    let next = |_| {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        (state >> 24) as u8
-    };
-    (0..len).map(next).collect()
+    splitmix::bytes(1, len)
 }
 
 fn listen() -> (Channel, SocketAddr) {
@@ -81,19 +78,19 @@ fn send(
     meddle: impl FnOnce(&Transfer) + Send,
 ) -> Result<Report, DataError> {
     let control = Arc::new(Control::new());
-    let transfer = Transfer::new(settings, &control).unwrap();
+    let transfer = Transfer::new(Role::Sender, settings, &control).unwrap();
     let source: Arc<dyn Source> = Arc::new(MemorySource::new(bytes.to_vec(), "source"));
     let mut ranges = RangeSet::new();
     ranges.insert(0, bytes.len() as u64);
     let plan = SendPlan { ranges, origin: 0 };
-    let result = Job::new(&source, &plan, settings, &transfer).and_then(|job| {
+    let result = SendTask::new(&source, &plan, settings, &transfer).and_then(|task| {
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 until(|| transfer.control().streams() > 0 || over.load(Ordering::SeqCst));
                 meddle(&transfer);
             });
-            let sent = extended::send(channel, job);
+            let sent = modes::extended(channel, task);
             over.store(true, Ordering::SeqCst);
             sent
         })
@@ -157,8 +154,11 @@ fn lanes_join_while_data_moves() {
     let (mut receiver, address) = listen();
     let channels = [&mut to(address), &mut receiver];
     let (sent, received) = pass(channels, &pattern(SOME), &slow(1), |t| have(t, 4));
-    assert_eq!((sent.wire.streams, received.wire.streams), (4, 4));
-    assert_eq!((sent.wire.streams_most, sent.wire.streams_last), (4, 4));
+    assert_eq!((sent.evidence.streams, received.evidence.streams), (4, 4));
+    assert_eq!(
+        (sent.evidence.streams_most, sent.evidence.streams_last),
+        (4, 4)
+    );
 }
 
 #[test]
@@ -172,12 +172,15 @@ fn lanes_leave_and_join_again() {
         }
     });
     // 3, and 3 more.
-    assert_eq!((sent.wire.streams, received.wire.streams), (6, 6));
-    assert_eq!((sent.wire.streams_most, sent.wire.streams_last), (4, 2));
+    assert_eq!((sent.evidence.streams, received.evidence.streams), (6, 6));
+    assert_eq!(
+        (sent.evidence.streams_most, sent.evidence.streams_last),
+        (4, 2)
+    );
     // Those that left are not used again.
     let channels = [&mut sender, &mut receiver];
     let (sent, _) = pass(channels, &pattern(SOME), &slow(2), |_| {});
-    assert_eq!(sent.wire.streams, 2);
+    assert_eq!(sent.evidence.streams, 2);
 }
 
 #[test]
@@ -190,7 +193,7 @@ fn a_transfer_of_fixed_streams_has_them_whatever_was_kept() {
         settings.most_streams = streams;
         let channels = [&mut sender, &mut receiver];
         let (sent, _) = pass(channels, &pattern(SOME), &settings, |_| {});
-        assert_eq!(sent.wire.streams_last, streams as u64);
+        assert_eq!(sent.evidence.streams_last, streams as u64);
     }
 }
 
@@ -201,7 +204,7 @@ fn a_transfer_that_adapts_goes_on_with_what_was_kept() {
     for streams in [3, 1] {
         let channels = [&mut sender, &mut receiver];
         let (sent, _) = pass(channels, &pattern(500_000), &slow(streams), |_| {});
-        assert_eq!((sent.wire.streams, sent.wire.streams_last), (3, 3));
+        assert_eq!((sent.evidence.streams, sent.evidence.streams_last), (3, 3));
     }
 }
 
@@ -218,7 +221,7 @@ fn towards_the_end_a_lane_takes_little_until_it_is_used_again() {
             // Every lane has had its turn by then.
             until(|| t.moved() > SOME as u64 / 3);
             let lane = t.lanes().streams().remove(0);
-            until(|| lane.socket().tcp_notsent_lowat().unwrap() == unsent);
+            until(|| lane.transport().socket().tcp_notsent_lowat().unwrap() == unsent);
         });
     }
 }
@@ -239,11 +242,11 @@ fn new_lanes_are_spread_over_the_targets() {
             t.lanes().aim(1);
             until(|| t.control().streams() == 2);
         });
-        assert_eq!(sent.unwrap().wire.streams, 6);
+        assert_eq!(sent.unwrap().evidence.streams, 6);
         (left.join().unwrap(), right.join().unwrap())
     });
     assert!(stored.bytes() == bytes, "bytes differ");
-    assert_eq!((left.wire.streams, right.wire.streams), (3, 3));
+    assert_eq!((left.evidence.streams, right.evidence.streams), (3, 3));
 }
 
 #[test]
@@ -260,7 +263,7 @@ fn an_exhausted_budget_refuses_and_the_transfer_goes_on() {
         until(|| t.lanes().aimed() == 2);
     });
     // Both are kept.
-    assert_eq!((sent.wire.streams, budget.used()), (2, 2));
+    assert_eq!((sent.evidence.streams, budget.used()), (2, 2));
     drop(sender);
     assert_eq!(budget.used(), 0);
 }
@@ -274,10 +277,10 @@ fn a_sender_that_is_connected_to_cannot_add() {
         t.lanes().aim(2);
         until(|| t.lanes().take_refused());
     });
-    assert_eq!(sent.wire.streams, 1);
+    assert_eq!(sent.evidence.streams, 1);
 }
 
-/// What came over one connection.
+/// Data that came over one connection.
 #[derive(Debug, Default)]
 struct Came {
     stored: RangeSet,
@@ -340,7 +343,7 @@ fn a_refused_connection_counts_for_nothing() {
             until(|| t.lanes().take_refused());
             until(|| t.lanes().aimed() == 1);
         });
-        assert_eq!(sent.unwrap().wire.streams, 1);
+        assert_eq!(sent.unwrap().evidence.streams, 1);
         let came = receiver.join().unwrap();
         assert_eq!((came.eods, came.eof), (1, Some(1)));
         assert_eq!(came.stored.bytes(), SOME as u64);
@@ -367,7 +370,7 @@ fn the_start_does_not_wait_for_a_connection_that_takes_long() {
             assert_eq!(t.lanes().opening(), 2);
             accept.send(()).unwrap();
         });
-        assert_eq!(sent.unwrap().wire.streams, 1);
+        assert_eq!(sent.unwrap().evidence.streams, 1);
         let came = receiver.join().unwrap();
         assert_eq!((came.eods, came.eof), (1, Some(1)));
     });
@@ -398,7 +401,7 @@ fn the_end_does_not_wait_for_a_connection_that_is_not_there() {
             until(|| t.lanes().opening() == 1);
             until(|| t.lanes().opening() == 0);
         });
-        assert_eq!(sent.unwrap().wire.streams, 1);
+        assert_eq!(sent.unwrap().evidence.streams, 1);
         let came = receiver.join().unwrap();
         assert_eq!((came.eods, came.eof), (1, Some(1)));
     });
@@ -469,7 +472,7 @@ proptest! {
                 std::thread::sleep(Duration::from_millis(pause));
             }
         });
-        prop_assert_eq!(sent.bytes, bytes.len() as u64);
-        prop_assert_eq!(received.bytes, bytes.len() as u64);
+        prop_assert_eq!(sent.evidence.bytes, bytes.len() as u64);
+        prop_assert_eq!(received.evidence.bytes, bytes.len() as u64);
     }
 }

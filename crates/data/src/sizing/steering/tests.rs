@@ -2,6 +2,7 @@ use std::io::Read;
 use std::net::TcpStream;
 
 use proto::sizing::Sizing;
+use tune::limiter::Role;
 
 use super::*;
 use crate::control::Control;
@@ -17,7 +18,7 @@ struct Sending {
 
 impl Sending {
     fn new(settings: Settings, streams: usize) -> Self {
-        let transfer = Transfer::new(&settings, &Arc::new(Control::new())).unwrap();
+        let transfer = Transfer::new(Role::Sender, &settings, &Arc::new(Control::new())).unwrap();
         let streams = (0..streams).map(|_| connected(Sizing::Kernel)).collect();
         Self {
             settings,
@@ -69,6 +70,46 @@ fn adapting() -> Settings {
 fn who_asks_for_nothing_is_not_steered() {
     let sending = Sending::new(Settings::default(), 0);
     assert!(Steering::of(&sending.transfer, &sending.settings, None).is_none());
+}
+
+#[test]
+fn what_is_known_of_the_path_is_set_at_the_first_look() {
+    let Some(other) = other_congestion() else {
+        return;
+    };
+    let known = Settings {
+        prior: Prior {
+            congestion_control: Some(other.clone()),
+            pace: Some(900_000),
+            ..Prior::default()
+        },
+        ..adapting()
+    };
+    let sending = Sending::new(known, 2);
+    sending.transfer.lanes().aim(2);
+    let mut steering = sending.steering();
+    let control = Control::new();
+    let scene = Scene {
+        at: Duration::from_millis(1),
+        seen: sending.seen(2),
+        board: control.board(),
+    };
+    steering.on_look(&scene, 0);
+    assert_eq!(sending.paces(), [Some(450_000); 2]);
+    for (stream, _) in &sending.streams {
+        assert_eq!(stream.congestion().as_deref(), Some(&*other));
+    }
+    // Once only: what is measured counts from now on.
+    assert_eq!(control.stream_decisions().len(), 2);
+}
+
+/// One that is not the system's.
+fn other_congestion() -> Option<String> {
+    let (stream, _far) = connected(Sizing::Kernel);
+    let system = stream.congestion();
+    settable()
+        .into_iter()
+        .find(|name| Some(name) != system.as_ref())
 }
 
 #[test]
@@ -234,7 +275,10 @@ fn what_another_transfer_moved_over_a_connection_does_not_count() {
     let mut send = |bytes: &[u8]| {
         let before = stream.sample().unwrap().info.bytes_acked;
         let expected = before + bytes.len() as u64;
-        assert_eq!(stream.socket().send(bytes).unwrap(), bytes.len());
+        assert_eq!(
+            stream.transport().socket().send(bytes).unwrap(),
+            bytes.len()
+        );
         far.read_exact(&mut vec![0; bytes.len()]).unwrap();
         for _ in 0..1_000 {
             if stream.sample().unwrap().info.bytes_acked == expected {

@@ -1,13 +1,15 @@
-//! Changing names and attributes.
+//! Changing names and attributes, and forcing names to disk.
 
+use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use proto::path::VPath;
 use proto::timestamp::Timestamp;
-use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, Timespec, Timestamps, UTIME_OMIT};
+use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::Errno;
 
 use super::{Root, StoreError, names};
+use crate::store::durability::sync_names;
 
 impl Root {
     /// Makes a directory (mode 0777 less the umask). The root exists: EEXIST.
@@ -124,5 +126,31 @@ impl Root {
         self.locate(path)
             .and_then(|there| change(&there))
             .map_err(|errno| StoreError::new(op, path, errno))
+    }
+
+    /// The directory that holds `path`'s last component, open to be synced. `None` where it may be
+    /// written but not read (mode `-wx`): nothing can be synced there.
+    ///
+    /// # Errors
+    /// The directory is gone, or the system refuses.
+    pub fn directory_of(&self, path: &VPath) -> Result<Option<File>, StoreError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        match self.resolve(&path.parent(), flags, Mode::empty()) {
+            Ok(directory) => Ok(Some(directory.into())),
+            Err(Errno::ACCESS | Errno::PERM) => Ok(None),
+            Err(errno) => Err(StoreError::new("open the directory of", path, errno)),
+        }
+    }
+
+    /// Forces the names in the directory of `path` to disk: that it was made, renamed, or removed.
+    ///
+    /// # Errors
+    /// As [`Root::directory_of`], and what the disk says.
+    pub fn sync_name(&self, path: &VPath) -> Result<(), StoreError> {
+        let Some(directory) = self.directory_of(path)? else {
+            return Ok(());
+        };
+        sync_names(&directory)
+            .map_err(|error| StoreError::from_io("sync the name of", path, &error))
     }
 }

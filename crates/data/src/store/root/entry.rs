@@ -1,4 +1,4 @@
-//! What a path leads to, as a listing tells it.
+//! Entry that a path leads to, as a listing tells it.
 
 use std::os::fd::AsFd;
 
@@ -32,7 +32,7 @@ impl Viewer {
         }
     }
 
-    /// What the permission bits grant. Access control lists are not looked at: this is what a
+    /// Rights that the permission bits grant. Access control lists are not looked at: this is what a
     /// listing shows, the kernel decides.
     fn access(&self, stat: &Stat) -> Access {
         if self.uid == 0 {
@@ -86,7 +86,7 @@ impl Viewer {
 }
 
 impl Root {
-    /// What `path` leads to. Symbolic links are followed inside the root and told in
+    /// Entry that `path` leads to. Symbolic links are followed inside the root and told in
     /// `link_target`; one that leads nowhere (its target is missing, outside or unreachable) is
     /// told itself, as [`Kind::SymLink`]. The entry's name is the last component.
     pub fn stat(&self, path: &VPath) -> Result<Entry, StoreError> {

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 /// A failed operation on one path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreError {
-    /// What was tried, as a verb: `open`, `create directory`.
+    /// The attempt, as a verb: `open`, `create directory`.
     pub op: &'static str,
     /// On what.
     pub path: VPath,
@@ -29,7 +29,7 @@ impl StoreError {
         Self::new(op, path, Errno::from_io_error(error).unwrap_or(Errno::IO))
     }
 
-    /// What the reply code depends on.
+    /// Kind of the error, which the reply code depends on.
     pub fn kind(&self) -> FileErrorKind {
         kind(self.errno)
     }

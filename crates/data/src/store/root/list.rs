@@ -5,13 +5,14 @@ use std::os::fd::OwnedFd;
 
 use proto::listing::{Entry, Kind};
 use proto::path::VPath;
+use proto::pattern::Pattern;
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::batches::{self, Names};
 use super::entry::Viewer;
 use super::resolve::subdirectory;
-use super::{MAX_DEPTH, Pattern, Root, StoreError};
+use super::{MAX_DEPTH, Root, StoreError};
 
 /// Memory for names of the listed directory, bytes: some 20 000 names come sorted.
 const BATCH: usize = 1 << 20;

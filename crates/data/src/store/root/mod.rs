@@ -20,10 +20,8 @@ mod identity;
 mod list;
 mod names;
 mod open;
-mod pattern;
 mod remove;
 mod resolve;
-mod sync;
 
 #[cfg(test)]
 mod tests;
@@ -31,7 +29,6 @@ mod tests;
 pub use error::StoreError;
 pub use identity::{Identity, file_clock};
 pub use open::Writable;
-pub use pattern::Pattern;
 
 /// Directories below directories that a recursive operation enters. Each level costs a
 /// descriptor while it lasts.

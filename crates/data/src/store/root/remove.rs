@@ -113,7 +113,7 @@ fn remove_directory(
     }
 }
 
-/// What somebody else removed first is removed.
+/// Success also where somebody else removed it first.
 fn gone(result: Result<(), Errno>) -> Result<(), Errno> {
     match result {
         Err(Errno::NOENT) => Ok(()),

@@ -243,7 +243,7 @@ impl<'a> Carrier<'a> {
         }
     }
 
-    /// What is done now and then.
+    /// Chores that are due now and then.
     fn do_chores(&mut self, shared: &Shared) {
         let now = self.clock.now();
         if now < self.chores_done + CHORES {
@@ -266,7 +266,7 @@ impl<'a> Carrier<'a> {
             .collect()
     }
 
-    /// What there is to say at the end.
+    /// Report at the end.
     fn report(&self) -> EngineReport {
         let mut invalid: Vec<_> = self
             .directions

@@ -147,7 +147,7 @@ impl Direction {
         self.untaken += u64::from(delivery.packets);
     }
 
-    /// What happened so far; `None`: nothing.
+    /// Report so far; `None`: nothing happened.
     pub(super) fn report(&self) -> Option<DirectionReport> {
         let link = self.link.counters();
         let quantile = |part| self.lateness.as_ref().map_or(0.0, |l| l.quantile(part));
@@ -180,7 +180,7 @@ impl Direction {
             .collect()
     }
 
-    /// What is worth knowing.
+    /// Note worth reading.
     pub(super) fn note(&self) -> Option<String> {
         let (from, to) = &self.names;
         (self.untaken > 0).then(|| {

@@ -74,7 +74,7 @@ fn conditions() -> impl Strategy<Value = Conditions> {
     )
 }
 
-/// What the link says of one segment that arrives.
+/// Word of the link on one segment that arrives.
 #[derive(Debug, Clone, Copy)]
 struct Promise {
     at: Duration,

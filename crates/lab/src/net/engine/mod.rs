@@ -40,7 +40,7 @@ pub struct Engine {
     thread: Option<JoinHandle<Result<EngineReport, LabError>>>,
 }
 
-/// What an engine knows about its run.
+/// Account of an engine about its run.
 #[derive(Debug)]
 pub struct EngineReport {
     /// Seconds from start to stop.
@@ -51,11 +51,11 @@ pub struct EngineReport {
     pub directions: Vec<DirectionReport>,
     /// Signs that the emulator could not keep up, as sentences for the user.
     pub invalid: Vec<String>,
-    /// What is worth knowing but does not spoil the run, as sentences for the user.
+    /// Notes worth reading that do not spoil the run, as sentences for the user.
     pub notes: Vec<String>,
 }
 
-/// What the engine's thread and its owner both see.
+/// State that the engine's thread and its owner both see.
 #[derive(Debug)]
 struct Shared {
     /// Readable: stop.
@@ -96,7 +96,7 @@ impl Engine {
         })
     }
 
-    /// What the directions have done so far, not older than about a tenth of a second.
+    /// Reports of the directions so far, not older than about a tenth of a second.
     pub fn snapshot(&self) -> Vec<DirectionReport> {
         self.shared
             .snapshot

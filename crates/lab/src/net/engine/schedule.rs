@@ -1,4 +1,4 @@
-//! What is under way, in the order of its delivery.
+//! Packets under way, in the order of their delivery.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -39,7 +39,7 @@ pub(super) struct Schedule {
 #[derive(Debug)]
 pub(super) struct Entry {
     order: u64,
-    /// What is to be delivered.
+    /// Packet to deliver.
     pub(super) delivery: Delivery,
 }
 

@@ -1,5 +1,7 @@
 //! Packets that no direction counts.
 
+use units::show;
+
 use super::schedule::MEMORY;
 use super::wait::Stalls;
 
@@ -29,7 +31,7 @@ impl Tallies {
         })
     }
 
-    /// What is worth knowing. Stray packets are not: every kernel sends some.
+    /// Notes worth reading. Stray packets are not: every kernel sends some.
     pub(super) fn notes(&self) -> Vec<String> {
         tracing::debug!(?self, "packets of no direction");
         let said = [
@@ -46,7 +48,7 @@ impl Tallies {
     }
 }
 
-/// What there is to say of a machine that did not wake the emulator in time.
+/// Note on a machine that did not wake the emulator in time.
 pub(super) fn stalls_note(stalls: Stalls, has_precedence: bool) -> Option<String> {
     let advice = if has_precedence {
         ""
@@ -55,9 +57,9 @@ pub(super) fn stalls_note(stalls: Stalls, has_precedence: bool) -> Option<String
     };
     (stalls.count > 0).then(|| {
         format!(
-            "the emulator was kept waiting {} times, {:.1} ms at most{advice}",
+            "the emulator was kept waiting {} times, {} at most{advice}",
             stalls.count,
-            stalls.longest.as_secs_f64() * 1e3,
+            show::time(stalls.longest),
         )
     })
 }

@@ -117,7 +117,7 @@ impl Net {
         (sender, listener.accept().unwrap().0)
     }
 
-    /// What the engine told last of the first direction, once this is so of it.
+    /// Last report of the engine on the first direction, once this is so of it.
     fn once(&self, is_so: impl Fn(&DirectionReport) -> bool) -> DirectionReport {
         let start = Instant::now();
         loop {

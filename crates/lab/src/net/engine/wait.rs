@@ -76,7 +76,7 @@ struct Flood {
     is_on: bool,
 }
 
-/// What the engine can say before it sleeps.
+/// Facts that the engine can tell before it sleeps.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rest {
     /// When it must be awake again.

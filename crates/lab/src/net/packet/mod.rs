@@ -71,7 +71,7 @@ struct Cut {
     transport: Transport,
 }
 
-/// What a segment's second header is.
+/// Kind of a segment's second header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Transport {
     Tcp,

@@ -1,7 +1,7 @@
 //! The virtio-net header (virtio 1.2 section 5.1.6, the 10 bytes of `struct virtio_net_hdr`) that a
 //! TUN device puts before each packet. Numbers are in the machine's byte order, the TUN default.
 
-/// What the kernel leaves to the device: segmentation and checksum.
+/// Work that the kernel leaves to the device: segmentation and checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Offload {
     flags: u8,

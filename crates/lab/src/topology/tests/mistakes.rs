@@ -1,4 +1,4 @@
-//! What is refused, and in which words.
+//! Mistakes that are refused, and the words for them.
 
 use super::*;
 

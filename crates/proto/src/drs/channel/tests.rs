@@ -251,7 +251,7 @@ fn a_sender_announces_nothing_and_a_receiver_has_nothing_to_apply() {
     assert!(sender.unsent().is_empty() && receiver.unsent().is_empty());
 }
 
-/// What a path does between two honest ends.
+/// Doings of a path between two honest ends.
 #[derive(Debug, Clone, Copy)]
 enum Step {
     /// Time passes, and the receiver announces as often as it can.

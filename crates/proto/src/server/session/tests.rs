@@ -1,5 +1,6 @@
 mod lifetimes;
 mod properties;
+mod securing;
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -22,6 +23,7 @@ fn config() -> SessionConfig {
         max_idle_seconds: 7200,
         foreign_data_addresses: false,
         sizing: crate::sizing::Sizing::Auto,
+        mechanisms: std::sync::Arc::default(),
     }
 }
 

@@ -27,13 +27,13 @@ pub(crate) fn describe(action: &Action) -> Vec<String> {
 fn other(action: &Action) -> String {
     match action {
         Action::Authenticate { user, password } => {
-            format!("Authenticate {user} \"{}\"", escape(password))
+            format!("Authenticate {user} \"{}\"", escape(&password.0))
         }
         Action::File(request) => format!("File {}", file(request)),
         Action::Listen(request) => format!("Listen {}", listen(request)),
         Action::NoteForeign(host) => format!("NoteForeign {host}"),
         Action::ConnectTo(to) => {
-            let to: Vec<String> = to.iter().map(ToString::to_string).collect();
+            let to: Vec<String> = to.iter().map(|(_, at)| at.to_string()).collect();
             format!("ConnectTo {}", to.join(" "))
         }
         Action::ListenDrs(family) => format!("ListenDrs {family:?}"),
@@ -46,6 +46,7 @@ fn other(action: &Action) -> String {
         | Action::DropDrs
         | Action::Abort
         | Action::Close
+        | Action::Secure(_)
         | Action::Reply(_) => format!("{action:?}"),
     }
 }
@@ -71,7 +72,7 @@ fn listen(request: &ListenRequest) -> String {
     text + &buffers(request.buffers)
 }
 
-/// What is not left to `auto`.
+/// Buffers that are not left to `auto`.
 fn buffers(buffers: Buffers) -> String {
     let mut text = String::new();
     if let Some(bytes) = buffers.send {

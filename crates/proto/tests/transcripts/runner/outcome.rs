@@ -8,6 +8,7 @@ use proto::server::{
     FileAnswer, FileError, FileErrorKind, Grant, Outcome, Progress, Rights, TransferDone,
     TransferError,
 };
+use proto::stripes::StripeAddresses;
 
 use crate::script::unescape;
 
@@ -112,7 +113,10 @@ fn checksum_progress(text: &str) -> Result<Outcome, String> {
 fn listening(text: &str) -> Result<Outcome, String> {
     let answer = match text.strip_prefix("failed ") {
         Some(error) => Err(file_error(error)?),
-        None => Ok(text.parse().map_err(|_| format!("no address: {text}"))?),
+        None => {
+            let address = text.parse().map_err(|_| format!("no address: {text}"))?;
+            Ok(StripeAddresses::only(address))
+        }
     };
     Ok(Outcome::Listening(answer))
 }

@@ -38,6 +38,7 @@ pub(crate) fn play(text: &str) -> Result<String, String> {
         max_idle_seconds: 7200,
         sizing: Sizing::Auto,
         foreign_data_addresses: false,
+        mechanisms: std::sync::Arc::default(),
     };
     let mut tree = Tree::new();
     let mut out = String::new();
@@ -121,7 +122,7 @@ impl Player {
         }
     }
 
-    /// What a driver does with a line while something is pending.
+    /// A driver's dealing with a line while something is pending.
     fn line(&mut self, line: LineEvent, scripted: bool) {
         let take = match self.session.awaiting() {
             Awaiting::Line => true,

@@ -12,7 +12,7 @@ pub(crate) enum Step {
     Client(Vec<u8>),
     /// A line that is longer than any.
     TooLong,
-    /// What the driver reports.
+    /// Report of the driver.
     Outcome(String),
 }
 
@@ -20,7 +20,7 @@ pub(crate) enum Step {
 pub(crate) struct Line {
     /// As written.
     pub(crate) source: String,
-    /// What it means.
+    /// Meaning of the line.
     pub(crate) step: Step,
 }
 

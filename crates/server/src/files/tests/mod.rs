@@ -21,6 +21,7 @@ use proto::server::{
 };
 use proto::timestamp::Timestamp;
 use tempfile::TempDir;
+use tune::Evidence;
 
 use super::*;
 
@@ -105,7 +106,7 @@ impl Session {
         }
     }
 
-    /// What is known without reading.
+    /// Checksum known without reading.
     fn known(&self, path: &str, algorithm: Algorithm) -> Option<String> {
         let state = self.files.root.identity(&v(path)).unwrap();
         self.files.sums.get(&state, algorithm)
@@ -177,7 +178,10 @@ impl Session {
             .filter(|_| start == 0)
             .map(|algorithm| digest(algorithm, content));
         let report = Report {
-            bytes: content.len() as u64,
+            evidence: Evidence {
+                bytes: content.len() as u64,
+                ..Evidence::default()
+            },
             stored,
             digest,
             ..Report::default()

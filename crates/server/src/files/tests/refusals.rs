@@ -1,4 +1,4 @@
-//! What is left of a store whose disk refused something, or that failed otherwise.
+//! Leavings of a store whose disk refused something, or that failed otherwise.
 
 use super::*;
 

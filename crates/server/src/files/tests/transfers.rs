@@ -1,4 +1,4 @@
-//! What is opened for a transfer, and what a store leaves.
+//! Files opened for transfers, and those that a store leaves.
 
 use super::*;
 

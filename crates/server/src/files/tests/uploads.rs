@@ -6,7 +6,10 @@ fn whole(content: &str) -> Report {
     let mut stored = RangeSet::new();
     stored.insert(0, content.len() as u64);
     Report {
-        bytes: content.len() as u64,
+        evidence: Evidence {
+            bytes: content.len() as u64,
+            ..Evidence::default()
+        },
         stored,
         ..Report::default()
     }

@@ -22,7 +22,7 @@ const WORTH_A_TICK: u64 = 1 << 20;
 /// Longest wait for it: a file system whose clock is ahead of this host's is not waited for.
 const LONGEST_TICK: Duration = Duration::from_millis(50);
 
-/// What is left to do when the bytes are there.
+/// Work left to do when the bytes are there.
 #[derive(Debug)]
 pub(super) struct Ending {
     pub(super) files: Files,
@@ -46,7 +46,7 @@ impl Ending {
         self.sink.lease.upload().note_ending();
         self.begin()?;
         if self.cut {
-            self.cut_at(plan.stream_start.saturating_add(report.bytes))?;
+            self.cut_at(plan.stream_start.saturating_add(report.evidence.bytes))?;
         }
         // Before anything is said or remembered of the file: a full volume may show only here.
         self.sink.sync().map_err(|error| self.failed(&error))?;
@@ -136,7 +136,7 @@ impl Ending {
         }
         let metadata = self.sink.file().metadata();
         let size = metadata.map_err(|error| self.failed(&error))?.len();
-        let whole = report.bytes == size && report.stored.contains(0, size);
+        let whole = report.evidence.bytes == size && report.stored.contains(0, size);
         Ok(report.digest.clone().filter(|_| whole))
     }
 

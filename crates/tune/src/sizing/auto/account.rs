@@ -6,17 +6,17 @@ use units::{bytes_in, show};
 
 use super::super::advice::{self, Advice, Path};
 use super::super::caps::Caps;
-use crate::evidence::{Trip, Verdict};
 use crate::limiter::Limiter;
 use crate::look::Look;
 use crate::look::carried;
+use crate::observation::{Trip, Verdict};
 
 /// A limit is worth a remark from this part of the time on: one in so many.
 const PART: u32 = 5;
 /// A remark's advice is for a path of so many times the rate that was reached.
 const HEADROOM: u64 = 4;
 
-/// What holds a stream back for good.
+/// Setting that holds a stream back for good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Setting {
     SendBuffer,
@@ -30,9 +30,9 @@ pub(super) enum Setting {
 pub struct Bound {
     /// The send buffer or the receive window.
     pub limiter: Limiter,
-    /// What one stream can keep in flight, bytes.
+    /// Most bytes that one stream can keep in flight.
     pub in_flight: u64,
-    /// What this one does, bits per second: the path has room for more.
+    /// Rate of this stream, bits per second: the path has room for more.
     pub stream_bps: u64,
 }
 

@@ -9,8 +9,8 @@ use units::{bytes_in, bytes_per_second, show};
 use super::super::Change;
 use super::Action;
 use super::imposed::Imposed;
-use crate::evidence::{Class, Trip, is_backed_up};
 use crate::look::Look;
+use crate::observation::{Class, Trip, is_backed_up};
 
 /// A reader behind for less than this is busy, not slow; its rate is a mean over as much.
 const SLOW: Duration = Duration::from_secs(1);
@@ -23,7 +23,7 @@ const SMALLEST: u64 = 32 << 10;
 /// A reader that has caught up for so long keeps up.
 const KEEPS_UP: Duration = Duration::from_millis(100);
 
-/// What a program reads, whatever arrives.
+/// Reads of a program, whatever arrives.
 #[derive(Debug, Clone, Copy, Default)]
 struct Reader {
     from: Option<Look>,

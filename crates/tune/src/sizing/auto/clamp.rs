@@ -12,8 +12,8 @@ use units::{bytes_in, show};
 use super::super::Change;
 use super::Action;
 use super::imposed::Imposed;
-use crate::evidence::{Class, Meter, Trip, fills_window};
 use crate::look::Look;
+use crate::observation::{Class, Meter, Trip, fills_window};
 
 /// Paths below this rate, bytes per second (2 Mbit/s), are slow.
 const SLOW: u64 = 250_000;

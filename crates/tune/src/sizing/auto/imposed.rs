@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use super::super::Change;
-use crate::evidence::Trip;
 use crate::look::Look;
+use crate::observation::Trip;
 
 /// Between two settings.
 const REPEAT: Duration = Duration::from_millis(250);

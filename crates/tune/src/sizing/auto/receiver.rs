@@ -10,8 +10,8 @@ use super::super::caps::Caps;
 use super::backlog::Backlog;
 use super::clamp::Clamp;
 use super::{Action, Setting};
-use crate::evidence::{Class, Meter, Trip, fills_window, is_backed_up};
 use crate::look::Look;
+use crate::observation::{Class, Meter, Trip, fills_window, is_backed_up};
 
 /// A kernel that goes on shrinking the buffer is left alone after so many repairs.
 const REPAIRS: u32 = 4;
@@ -45,7 +45,7 @@ pub(super) struct Receiver {
     full_since: Option<Duration>,
     /// This end has set the buffer: autotuning is off.
     taken: bool,
-    /// What was asked for last, as reported.
+    /// The size asked for last, as reported.
     asked: u64,
     /// Before the buffer was raised, until the window is seen to have followed.
     unverified: Option<Before>,

@@ -12,9 +12,9 @@ use units::{bytes_in, show};
 use super::super::Change;
 use super::super::caps::Caps;
 use super::{Action, Setting};
-use crate::evidence::{Class, Spell, Trip, explains, is_pressed};
 use crate::look::Look;
 use crate::look::carried;
+use crate::observation::{Class, Spell, Trip, explains, is_pressed};
 
 /// One stream's send buffer.
 #[derive(Debug, Clone, Copy, Default)]
@@ -23,14 +23,24 @@ pub(super) struct Sender {
     pressed: Option<(Spell, u32)>,
     /// How often in turn such a round trip has had queues and no losses.
     queued: u32,
-    /// What was asked for last, as reported.
+    /// The size asked for last, as reported.
     asked: Option<u64>,
     /// The kernel granted less than it said it would.
     refused: bool,
+    /// The size that is known to be right, as reported; until the first look.
+    known: Option<u64>,
 }
 
 impl Sender {
+    /// A size that is known to be right, bytes as reported.
+    pub(super) fn know(&mut self, buffer: Option<u64>) {
+        self.known = buffer;
+    }
+
     pub(super) fn on_look(&mut self, look: &Look, rate: u64, caps: &Caps) -> Option<Action> {
+        if let Some(action) = self.begin_as_known(look, caps) {
+            return Some(action);
+        }
         let spell = self.pressed(look)?;
         let trip = spell.trip();
         let rate = rate.max(spell.rate());
@@ -60,6 +70,24 @@ impl Sender {
             change: Some(Change::SendBuffer(size / 2)),
             class: Class::SendBuffer,
             reason,
+        })
+    }
+
+    /// Sets what is known to be right, where autotuning would stop short of it.
+    fn begin_as_known(&mut self, look: &Look, caps: &Caps) -> Option<Action> {
+        let size = self.known.take()?.min(caps.send_settable);
+        if size <= caps.send_autotuned.max(look.send_buffer) {
+            return None;
+        }
+        self.asked = Some(size);
+        Some(Action {
+            change: Some(Change::SendBuffer(size / 2)),
+            class: Class::Unknown,
+            reason: format!(
+                "a send buffer of {} is known to be right for this path; it was {}",
+                show::bytes(size),
+                show::bytes(look.send_buffer)
+            ),
         })
     }
 

@@ -1,4 +1,4 @@
-//! What one stream brings in a round trip, from looks at what has arrived.
+//! Bytes that one stream brings in a round trip, from looks at what has arrived.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -107,7 +107,7 @@ impl Bandwidth {
         self.samples.clear();
     }
 
-    /// What the next round trips bring if the sender is in slow start. Its next flight is twice the
+    /// Bytes that the next round trips bring if the sender is in slow start. Its next flight is twice the
     /// last, and it must already be allowed twice that when the next flight is acknowledged; but
     /// never faster than the line shows to be inside a flight, or more than `share`.
     pub(super) fn outlook(&self, round_trip: Duration, share: u64) -> u64 {

@@ -46,14 +46,14 @@ pub(super) struct RoundTrip {
 struct Trial {
     begun: Duration,
     lasts: Duration,
-    /// What was reckoned with before.
+    /// The round trip reckoned with before.
     shorter: Option<Duration>,
     /// Bytes that came in [`RoundTrip::window`] before.
     brought: u64,
     window: Duration,
 }
 
-/// What becomes of a trial.
+/// Outcome of a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turn {
     /// It begins.
@@ -103,12 +103,12 @@ impl RoundTrip {
         self.explained = Duration::ZERO;
     }
 
-    /// What is reckoned with, if anything was measured.
+    /// The round trip reckoned with, if anything was measured.
     pub(super) fn known(&self) -> Option<Duration> {
         self.reckoned
     }
 
-    /// What is reckoned with.
+    /// The round trip reckoned with.
     pub(super) fn reckoned(&self) -> Duration {
         self.reckoned.unwrap_or(UNKNOWN)
     }
@@ -179,7 +179,7 @@ impl RoundTrip {
     }
 }
 
-/// What is no longer the same round trip.
+/// Bound above which a round trip is no longer the same.
 fn longer(rtt: Duration) -> Duration {
     rtt + rtt / 4
 }

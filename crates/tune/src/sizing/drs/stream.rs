@@ -30,7 +30,7 @@ pub(super) struct Stream {
     present: Duration,
     /// Since when the buffer has been too large.
     too_large: Option<Duration>,
-    /// What the size was when a trial of a longer round trip began.
+    /// The size when a trial of a longer round trip began.
     before_trial: Option<u64>,
 }
 

@@ -98,7 +98,7 @@ impl Course {
     }
 }
 
-/// What has arrived of flights that double each round trip, the first of 14 600 bytes at `start`, on
+/// Bytes that have arrived of flights that double each round trip, the first of 14 600 bytes at `start`, on
 /// a line of `rate` bytes per second.
 fn slow_start(at: Duration, start: Duration, rtt: Duration, rate: u64) -> u64 {
     let (mut arrived, mut free) = (0, Duration::ZERO);
@@ -411,7 +411,7 @@ fn forged_echoes_do_not_make_memory() {
     }
 }
 
-/// What a driver may see, possible or not.
+/// Input that a driver may see, possible or not.
 #[derive(Debug, Clone)]
 enum Input {
     Echo(u64),

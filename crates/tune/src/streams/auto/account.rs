@@ -1,4 +1,4 @@
-//! What limited a transfer, over all its time.
+//! Limits of a transfer, over all its time.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use units::show;
 use super::Verdict;
 use super::gauge::Sight;
 use crate::congestion::bears_loss;
-use crate::evidence::Class;
 use crate::limiter::Limiter;
 use crate::look::Look;
+use crate::observation::Class;
 
-/// What limits, as it is accounted for.
+/// Limit, as it is accounted for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Limit {
     Class(Class),
@@ -27,7 +27,7 @@ impl Limit {
         }
     }
 
-    /// What limits, with the figures of a sight, in plain words.
+    /// Description of the limit, with the figures of a sight, in plain words.
     pub(super) fn describe(self, sight: &Sight) -> String {
         let speed = show::bits(sight.rate.saturating_mul(8));
         let trip = sight.trip;
@@ -75,12 +75,12 @@ impl Account {
         self.buffer = self.buffer.max(most(|look| look.send_buffer));
     }
 
-    /// What limits now.
+    /// Limiter now.
     pub(super) fn now(&self) -> Limiter {
         self.now.map_or(Limiter::Unknown, Limit::limiter)
     }
 
-    /// What limited over all; the transfer has `streams` streams that run `congestion`.
+    /// Limiter over all; the transfer has `streams` streams that run `congestion`.
     pub(super) fn verdict(&self, streams: u32, congestion: &str, may_add: bool) -> Verdict {
         let longest = self.held.iter().max_by_key(|(_, time)| *time);
         let limit = longest.map(|(limit, _)| *limit);

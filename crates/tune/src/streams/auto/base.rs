@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::look::{Look, StreamId};
 
-/// What is remembered of the round trip, a slot each: long enough that loss-based neighbours leave
+/// Slot of the memory of round trips: long enough in all that loss-based neighbours leave
 /// the queue once, short enough to answer a longer path within 15 s.
 const SLOT: Duration = Duration::from_secs(1);
 const SLOTS: usize = 8;

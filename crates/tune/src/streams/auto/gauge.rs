@@ -7,15 +7,15 @@ use units::bytes_per_second;
 
 use super::Scene;
 use super::base::Base;
-use crate::evidence::{Class, Tally, Trip, Verdict};
 use crate::limiter::Role;
 use crate::look::{Look, StreamId};
+use crate::observation::{Class, Tally, Trip, Verdict};
 
 /// Differences over less are chance.
 const SHORTEST: Duration = Duration::from_millis(100);
 /// Nor do fewer scenes tell anything.
 const FEWEST: u32 = 3;
-/// What is remembered.
+/// Time that is remembered.
 const MEMORY: Duration = Duration::from_secs(60);
 /// Marks are kept no closer than this.
 const STEP: Duration = Duration::from_millis(20);
@@ -41,7 +41,7 @@ impl Mark {
         )
     }
 
-    /// What was sent again from there to here, of all that was sent, 0..=1.
+    /// Part of all that was sent from there to here that was sent again, 0..=1.
     pub(super) fn loss_since(&self, from: &Self) -> f64 {
         let moved = self.moved.saturating_sub(from.moved) as f64;
         let resent = self.resent.saturating_sub(from.resent) as f64;
@@ -53,7 +53,7 @@ impl Mark {
     }
 }
 
-/// What two round trips, at least a tenth of a second, have shown.
+/// Findings of two round trips, at least a tenth of a second.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Sight {
     /// Its end.
@@ -176,7 +176,7 @@ impl Gauge {
         }
     }
 
-    /// What has been seen, when it was long enough; to be asked after each scene.
+    /// Findings, when they took long enough; to be asked for after each scene.
     pub(super) fn sight(&mut self, looks: &[Look]) -> Option<Sight> {
         let Some(window) = &mut self.window else {
             self.restart();

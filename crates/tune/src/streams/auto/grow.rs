@@ -10,9 +10,9 @@ use super::onset;
 use super::trial::{Kind, LARGE, Outcome, Why};
 use super::{Auto, Decision, Scene, Step, is_asked, nearly_over};
 use crate::congestion::{against_loss, bears_loss};
-use crate::evidence::{Class, Trip};
+use crate::observation::{Class, Trip};
 
-/// What gained nothing rests for so long the first time.
+/// Initial pause after a trial without gain.
 const PAUSE: Duration = Duration::from_secs(10);
 /// A stream that gets less than this of the rest of the file is not worth its handshake, bytes.
 const PIECE: u64 = 256 << 10;
@@ -20,7 +20,7 @@ const PIECE: u64 = 256 << 10;
 const LONG: Duration = Duration::from_millis(5);
 /// A congestion control that bears losses fills a path with few streams.
 const ENOUGH: u32 = 4;
-/// What losses have proved to be needed is believed for so long.
+/// Time for which losses that have proved a need are believed.
 const PROVED: Duration = Duration::from_secs(60);
 
 impl Auto {
@@ -231,7 +231,8 @@ impl Auto {
         // No slow start has overrun a queue: what is lost from now on counts.
         self.losses.count_from(mark);
         let before = onset::allowed(scene.looks, trip);
-        let vain = is_asked(scene, before) || nearly_over(scene, before, trip);
+        let soon = self.rate_to_come(before, scene.looks);
+        let vain = is_asked(scene, before) || nearly_over(scene, soon, trip);
         if vain || self.is_paced() || self.trial.is_some() {
             return;
         }

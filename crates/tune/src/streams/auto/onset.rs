@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use super::gauge::Mark;
 use super::pacing::HARMLESS;
-use crate::evidence::Trip;
 use crate::look::{Look, StreamId};
+use crate::observation::Trip;
 
 /// Losses that are apart: on another stream, or a round trip later.
 const EVENTS: u32 = 3;
 /// Who loses more of what it sent may have overrun a queue that is too short to be seen.
 const MOST: f64 = 0.12;
-/// What has not lost anything in so many round trips, and at least this time, is not limited by it at
+/// Round trips (and at least this time) without a loss, after which a transfer is not limited by losses at
 /// the start.
 const TRIPS: u32 = 25;
 const LONGEST: Duration = Duration::from_secs(2);
@@ -40,12 +40,12 @@ pub(super) struct Onset {
     over: bool,
 }
 
-/// What the first losses amount to.
+/// Size of the first losses.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Lossy {
     /// Of what was sent, 0..=1.
     pub(super) ratio: f64,
-    /// What the ratio may really be: few losses say little.
+    /// The largest ratio that is likely: few losses say little.
     pub(super) at_most: f64,
 }
 
@@ -89,7 +89,7 @@ impl Onset {
         Some(lossy)
     }
 
-    /// What is seen from now on is not the beginning.
+    /// Ends the beginning: sights from now on do not count.
     pub(super) fn end(&mut self) {
         *self = Self {
             over: true,
@@ -134,7 +134,7 @@ impl Lossy {
     }
 }
 
-/// What loss-based control could be doing with the windows that it has, bytes per second: a rate in
+/// Rate of loss-based control with the windows that it has, bytes per second: a rate in
 /// slow start is behind them.
 pub(super) fn allowed(looks: &[Look], trip: Trip) -> u64 {
     let windows = looks.iter().map(|look| look.congestion_window);

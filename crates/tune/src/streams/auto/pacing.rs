@@ -9,9 +9,9 @@
 use std::time::Duration;
 
 use super::gauge::Sight;
-use crate::evidence::Trip;
+use crate::observation::Trip;
 
-/// What is sent while the queue is drained, of what the path carried.
+/// Part of the path's rate that is sent while the queue is drained.
 const DRAIN: f64 = 0.75;
 /// A queue shorter than this does no harm.
 pub(super) const HARMLESS: Duration = Duration::from_millis(5);
@@ -74,7 +74,7 @@ impl Drain {
         }
     }
 
-    /// What to send meanwhile, bytes per second.
+    /// Pace meanwhile, bytes per second.
     pub(super) fn pace(&self) -> u64 {
         scaled(self.rate, DRAIN)
     }
@@ -83,7 +83,7 @@ impl Drain {
         self.rate
     }
 
-    /// What the round trip has shown so far.
+    /// Findings on the round trip so far.
     pub(super) fn on_trip(&self, at: Duration, trip: Trip) -> Option<Drained> {
         let queue = |trip: Trip| trip.now.saturating_sub(trip.base);
         let (before, now) = (queue(self.trip), queue(trip));
@@ -104,7 +104,7 @@ impl Drain {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Paced {
     pub(super) since: Duration,
-    /// What is sent at most, bytes per second.
+    /// Most that is sent, bytes per second.
     pace: u64,
     /// The bottleneck's rate as last seen, bytes per second.
     carried: u64,
@@ -119,7 +119,7 @@ pub(super) struct Paced {
     lent: f64,
 }
 
-/// What becomes of a pace.
+/// Outcome of a pace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turn {
     /// It stays.

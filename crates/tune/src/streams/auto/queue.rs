@@ -1,4 +1,4 @@
-//! What is done about a full path: whose the queue is, a pace if it is ours, a fair share if not.
+//! Treatment of a full path: whose the queue is, a pace if it is ours, a fair share if not.
 
 use std::time::Duration;
 

@@ -54,6 +54,31 @@ impl Rest {
     }
 }
 
+/// When each kind of trial may come again.
+#[derive(Debug)]
+pub(super) struct Rests {
+    pub(super) buffer: Rest,
+    pub(super) slow: Rest,
+    pub(super) loss: Rest,
+    pub(super) fewer: Rest,
+    pub(super) control: Rest,
+    pub(super) drain: Rest,
+}
+
+impl Default for Rests {
+    fn default() -> Self {
+        Self {
+            buffer: Rest::default(),
+            slow: Rest::default(),
+            loss: Rest::default(),
+            fewer: Rest::default(),
+            control: Rest::default(),
+            // Others come and go.
+            drain: Rest::new(2),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

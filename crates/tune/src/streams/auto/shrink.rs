@@ -10,14 +10,14 @@ use super::pacing::Pacing;
 use super::trial::{Kind, Outcome};
 use super::{Auto, Decision, Scene, Step};
 use crate::congestion::bears_loss;
-use crate::evidence::Class;
+use crate::observation::Class;
 
 /// A trial takes about two seconds; it must be worth it.
 const WORTH: Duration = Duration::from_secs(5);
 /// A number of streams that was found to be needed is left alone for so long the first time.
 const PAUSE: Duration = Duration::from_secs(20);
 
-/// What was given back may be missed later: losses leave each stream less than it had at first.
+/// Part of the rate below which streams given back are missed: losses leave each stream less than it had at first.
 const MISSED: f64 = 0.93;
 /// Until then.
 const REGRET: Duration = Duration::from_secs(60);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::gauge::{Mark, Sight};
-use crate::evidence::Class;
+use crate::observation::Class;
 
 /// Why there are to be more streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub(super) enum Why {
     Slow,
 }
 
-/// What is tried.
+/// Kind of change that is tried.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Kind {
     /// More streams.
@@ -27,14 +27,14 @@ pub(super) enum Kind {
     Control { from: String, to: String, loss: f64 },
 }
 
-/// What came of it.
+/// Outcome of a trial.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Outcome {
     pub(super) kept: bool,
     /// Bytes per second, before and after.
     pub(super) before: u64,
     pub(super) after: u64,
-    /// What was lost meanwhile, 0..=1.
+    /// Part that was lost meanwhile, 0..=1.
     pub(super) loss: f64,
 }
 
@@ -53,16 +53,16 @@ pub(super) struct Trial {
     begun: Duration,
     settle: Duration,
     measure: Duration,
-    /// What is beyond doubt may end the measurement after this time.
+    /// Time after which a result beyond doubt may end the measurement.
     soon: Duration,
     /// Where the measurement begins, when all has settled.
     from: Option<Mark>,
     again: u32,
 }
 
-/// What a change must gain.
+/// Least gain of a change.
 const GAIN: f64 = 1.1;
-/// What more streams gain under losses is large from here on: there may be more to gain.
+/// Gain of more streams under losses that is large, from here on: there may be more to gain.
 pub(super) const LARGE: f64 = 1.3;
 /// Another congestion control that gains so much is not soon given up for what its own start has lost.
 const MANIFOLD: f64 = 1.5;

@@ -26,7 +26,7 @@ pub(super) struct Modes {
     reason: String,
 }
 
-/// What the inequality G > η NW/R says of a chunk (eqs. 4, 7, 10).
+/// The inequality G > η NW/R of a chunk (eqs. 4, 7, 10).
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Test {
     /// G, bytes per second.

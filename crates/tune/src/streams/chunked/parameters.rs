@@ -25,7 +25,7 @@ pub struct Parameters {
     pub most: u32,
     /// When commands are sent whose answers give R.
     pub round_trips: RoundTrips,
-    /// What MI+ ends with.
+    /// The optimum that MI+ ends with.
     pub optimum: Optimum,
 }
 
@@ -40,7 +40,7 @@ pub enum RoundTrips {
     Between,
 }
 
-/// What MI+ "numerically derives" (§3.4, step v).
+/// The optimum that MI+ "numerically derives" (§3.4, step v).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Optimum {
     /// The number with the largest goodput by equation (1), both of its terms. With this MI+ ends as
@@ -74,7 +74,7 @@ impl Default for Parameters {
 pub struct ParameterError {
     /// The key that was meant, or what stands where one should.
     pub key: String,
-    /// What it may be, in plain words.
+    /// Allowed values, in plain words.
     pub allowed: &'static str,
 }
 
@@ -86,7 +86,7 @@ impl fmt::Display for ParameterError {
 
 impl std::error::Error for ParameterError {}
 
-/// What each key may be.
+/// Allowed values of each key.
 const KEYS: &str =
     "no such parameter; there are n0, eta, gamma, alpha, beta, delta, rho, most, rtt, and optimum";
 const STREAMS: &str = "a number of streams, 1 to 1024";

@@ -43,7 +43,7 @@ const PATIENCE: u32 = 4;
 /// So many chunks with another number of streams than was asked for: there are no others.
 const STUBBORN: u32 = 3;
 
-/// What was measured with a number of streams, in the present search.
+/// Measurement with a number of streams, in the present search.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Trial {
     streams: u32,
@@ -53,7 +53,7 @@ struct Trial {
     warm: bool,
 }
 
-/// What it is about.
+/// Present question of the search.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Phase {
     /// More and more streams.

@@ -41,7 +41,10 @@ impl Lane for Fake {
             unpoisoned(&spec.marked).insert(0, 2 * bytes);
             Ok(Attempt {
                 report: Report {
-                    bytes,
+                    evidence: tune::Evidence {
+                        bytes,
+                        ..tune::Evidence::default()
+                    },
                     ..Report::default()
                 },
                 extended: true,
@@ -77,7 +80,7 @@ fn missing_at_first() -> RangeSet {
     missing
 }
 
-/// What was moved, what was told of it at last, and what is marked as stored.
+/// Bytes that were moved, those told of it at last, and the ranges marked as stored.
 async fn moved(other: Other) -> (u64, u64, RangeSet) {
     let spec = spec();
     let (control, told) = (Arc::new(Control::new()), AtomicU64::new(0));
@@ -89,7 +92,7 @@ async fn moved(other: Other) -> (u64, u64, RangeSet) {
     let first = Box::new(Fake(Some(other)));
     let limit = Duration::from_secs(60);
     let ended = tokio::time::timeout(limit, crew.run(first, true)).await;
-    let bytes = ended.unwrap().unwrap().report.bytes;
+    let bytes = ended.unwrap().unwrap().report.evidence.bytes;
     let marked = unpoisoned(&spec.marked).clone();
     // Every chunk ended well.
     assert_eq!(spec.said.confirmed(), missing_at_first());

@@ -193,7 +193,7 @@ proptest! {
         let (mut work, _) = work(&missing, &chunks, sessions);
         let (all, mut done) = (work.missing.clone(), RangeSet::new());
         let mut session = 0;
-        while let Some(Order { piece, .. }) = work.next(session, seen(1, moved)) {
+        while let Some(Assignment { piece, .. }) = work.next(session, seen(1, moved)) {
             let range = piece.range;
             prop_assert!(range.start < range.end && piece.streams >= 1);
             prop_assert!(all.contains(range.start, range.end));

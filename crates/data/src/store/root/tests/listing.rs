@@ -1,5 +1,7 @@
 //! Entries, patterns and trees.
 
+use proto::pattern::Pattern;
+
 use super::*;
 
 #[test]

@@ -1,10 +1,11 @@
-//! What goes out together, and what waits for an answer.
+//! Commands that go out together, and those that wait for an answer.
 
 use proptest::prelude::*;
 
 use super::*;
-use crate::client::{Telnet, takes_commands_ahead};
+use crate::client::{TelnetEscape, is_one_flight, takes_commands_ahead};
 use crate::command::Opts;
+use crate::security::SecurityToken;
 
 /// The server's own words where `longhaul` announces more than the other tests need.
 fn ahead() -> Dialogue {
@@ -225,17 +226,54 @@ proptest! {
 #[test]
 fn a_greeting_tells_what_becomes_of_a_byte_255() {
     for (text, telnet) in [
-        ("longhaul 0.1.0 GridFTP server ready.", Telnet::Doubled),
+        (
+            "longhaul 0.1.0 GridFTP server ready.",
+            TelnetEscape::Doubled,
+        ),
         (
             "ProFTPD Server (GridFTP Server) [127.0.0.1]",
-            Telnet::Doubled,
+            TelnetEscape::Doubled,
         ),
         (
             "h GridFTP Server 13.20 (gcc64, 1560187294-0) [Globus Toolkit 6.0] ready.",
-            Telnet::Dropped,
+            TelnetEscape::Dropped,
         ),
-        ("(vsFTPd 3.0.5)", Telnet::Ignored),
+        ("(vsFTPd 3.0.5)", TelnetEscape::Ignored),
     ] {
-        assert_eq!(Telnet::of(&Reply::new(220, text)), telnet, "{text}");
+        assert_eq!(TelnetEscape::of(&Reply::new(220, text)), telnet, "{text}");
     }
+}
+
+/// Somebody on the way could have put words of his own behind AUTH, and a password must not go out
+/// before the exchange is over.
+#[test]
+fn a_flight_never_crosses_an_exchange() {
+    let set = |command| Step::Set(command, Refusal::Fatal);
+    let token = || SecurityToken::new(b"x".to_vec()).unwrap();
+    let steps = vec![
+        set(Command::Feat),
+        set(Command::Auth("TLS".to_owned())),
+        set(Command::User("ann".to_owned())),
+        set(Command::Adat(token())),
+        set(Command::Adat(token())),
+        set(Command::Pwd),
+        set(Command::Ccc),
+    ];
+    let flights = ahead().in_flights(steps);
+    let shown: Vec<_> = flights.iter().map(|flight| lines(flight)).collect();
+    assert_eq!(
+        shown,
+        [
+            vec!["FEAT", "AUTH TLS"],
+            vec!["USER ann", "ADAT eA=="],
+            vec!["ADAT eA=="],
+            vec!["PWD", "CCC"],
+        ]
+    );
+    assert!(ahead().in_flights(Vec::new()).is_empty());
+    let auth = || Command::Auth("TLS".to_owned());
+    assert!(is_one_flight(&[]));
+    assert!(is_one_flight(&[Command::Feat, auth()]));
+    assert!(!is_one_flight(&[auth(), Command::Feat]));
+    assert!(!is_one_flight(&[auth(), auth()]));
 }

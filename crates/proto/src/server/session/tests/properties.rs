@@ -18,8 +18,9 @@ use crate::server::{
     TransferError,
 };
 use crate::sizing::Sizing;
+use crate::stripes::StripeAddresses;
 
-/// What the driver was asked for and has not reported yet.
+/// A request to the driver that it has not reported on yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Asked {
     Nothing,
@@ -72,6 +73,9 @@ const LINES: &[&str] = &[
     "LANG",
     "CLNT x",
     "AUTH TLS",
+    "ADAT dG9rZW4=",
+    "MIC dG9rZW4=",
+    "CCC",
     "TYPE I",
     "TYPE A",
     "MODE E",
@@ -252,6 +256,7 @@ impl Checked {
                     self.closed = true;
                     continue;
                 }
+                Action::Secure(_) => panic!("no mechanism is offered"),
                 Action::Authenticate { .. } => Asked::Login,
                 Action::File(FileRequest::Checksum { .. }) => Asked::Checksum,
                 Action::File(_) => Asked::File,
@@ -328,7 +333,7 @@ impl Checked {
             }
             Asked::Listen => {
                 let result = if ok {
-                    Ok(address())
+                    Ok(StripeAddresses::only(address()))
                 } else {
                     Err(file_error(choice))
                 };
@@ -349,7 +354,10 @@ impl Checked {
     fn transfer_step(&mut self, line: &[u8], choice: u8, ok: bool) {
         match choice % 8 {
             0 => self.outcome(end(choice / 8, ok), true),
-            1 => self.outcome(Outcome::Listening(Ok(address())), false),
+            1 => self.outcome(
+                Outcome::Listening(Ok(StripeAddresses::only(address()))),
+                false,
+            ),
             2 => {
                 let unique_name = (!ok).then(VPath::root);
                 self.outcome(

@@ -220,7 +220,7 @@ fn a_buffer_that_fell_while_it_was_full_is_repaired_later() {
     assert_eq!(changes(&decisions), []);
 }
 
-/// What is decided on a stream whose buffer is raised at the end of autotuning, and then shows so
+/// Decision on a stream whose buffer is raised at the end of autotuning, and then shows so
 /// wide a window while it brings so many bytes per second.
 fn raised_then(window: u64, rate: u64) -> Vec<Change> {
     let mut auto = receiver(raised());

@@ -276,3 +276,27 @@ fn an_old_kernel_that_tells_little_is_left_alone() {
     });
     assert_eq!(changes(&decisions), []);
 }
+
+#[test]
+fn a_buffer_that_is_known_to_be_right_is_set_at_the_first_look() {
+    let caps = Caps {
+        send_settable: 64 * MB,
+        ..shipped()
+    };
+    let known = |bytes| sender(caps).knowing(Some(bytes));
+    let first = |mut auto: Auto, buffer| auto.on_look(&full(ms(25), buffer));
+    let decision = first(known(12 * MB), MB).unwrap();
+    assert_eq!(decision.change, Some(Change::SendBuffer(6 * MB)));
+    assert_eq!(
+        decision.reason,
+        "a send buffer of 12.6 MB is known to be right for this path; it was 1.05 MB"
+    );
+    // Not more than may be set, not what autotuning gives by itself, not less than there is.
+    let most = first(known(1 << 40), MB).unwrap().change;
+    assert_eq!(most, Some(Change::SendBuffer(caps.send_settable / 2)));
+    assert_eq!(first(known(caps.send_autotuned), MB), None);
+    assert_eq!(first(known(5 * MB), 6 * MB), None);
+    assert_eq!(first(sender(caps), MB), None);
+    let receiver = Auto::new(Role::Receiver, caps).knowing(Some(12 * MB));
+    assert_eq!(first(receiver, MB), None);
+}

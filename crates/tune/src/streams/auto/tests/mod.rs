@@ -1,6 +1,7 @@
 //! Scripted paths for each rule, to act and not to act.
 
 mod growing;
+mod known;
 mod properties;
 mod queueing;
 
@@ -25,7 +26,7 @@ fn limits(most: u32) -> Limits {
     }
 }
 
-/// What a path does to all streams together at one moment.
+/// Effect of a path on all streams together at one moment.
 #[derive(Debug, Clone, Copy)]
 struct Flow {
     /// Payload, bytes per second.
@@ -57,7 +58,7 @@ impl Default for Flow {
     }
 }
 
-/// What the path is asked with.
+/// Question to the path.
 #[derive(Debug, Clone, Copy)]
 struct Now<'a> {
     at: Duration,
@@ -85,8 +86,13 @@ struct World {
 
 impl World {
     fn new(limits: Limits, streams: u32) -> Self {
+        Self::with(Auto::new(limits, streams), streams)
+    }
+
+    /// With `streams` streams there.
+    fn with(auto: Auto, streams: u32) -> Self {
         Self {
-            auto: Auto::new(limits, streams),
+            auto,
             at: Duration::ZERO,
             streams,
             control: "cubic".to_owned(),

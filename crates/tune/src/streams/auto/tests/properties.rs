@@ -1,4 +1,4 @@
-//! What holds whatever the looks say.
+//! Properties that hold whatever the looks say.
 
 use proptest::prelude::*;
 

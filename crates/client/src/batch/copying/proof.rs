@@ -1,0 +1,115 @@
+//! The comparison of a copy with its source.
+
+use std::sync::Arc;
+
+use proto::checksum::Algorithm;
+
+use super::super::request::extent;
+use super::moving::Moved;
+use super::{Begun, FileCopy, Sessions};
+use crate::storage::contract::Storage;
+use crate::verify::{Check, Compared, Comparison, sum_local};
+use crate::{Exit, Failure};
+
+/// The label of a copy that shares its source's blocks.
+const SHARED: &str = "reflink";
+
+impl FileCopy<'_> {
+    /// Compares both ends; says what was compared.
+    pub(super) async fn verify(
+        &self,
+        begun: &Begun<'_>,
+        sessions: &mut Sessions,
+        check: Check,
+        moved: &Moved,
+    ) -> Result<String, Failure> {
+        let report = moved.report.as_ref();
+        let Some(algorithm) = check.algorithm() else {
+            return self.by_size(begun, sessions, check, moved).await;
+        };
+        if report.is_some_and(|report| report.shared) && !check.is_required() {
+            return Ok(SHARED.to_owned());
+        }
+        // The bytes that passed are the source's where it was read here, or where nothing else can sum
+        // them; the copy's where they were stored here.
+        let passed = report.and_then(|report| report.digest.clone());
+        let of_source = begun.reads_here() || begun.stores_there();
+        let (source, copy) = match of_source {
+            true => (passed, None),
+            false => (moved.source_sum.clone(), passed),
+        };
+        let Sessions { from, to } = sessions;
+        let (source, copy) = tokio::join!(
+            self.source_sum(begun, &mut **from, algorithm, source),
+            self.copy_sum(begun, &mut **to, algorithm, copy)
+        );
+        let comparison = Comparison {
+            check,
+            shown: &begun.receiving.shown(self.item),
+            disputed: begun.receiving.is_disputed(),
+        };
+        match comparison.of(algorithm, source?, copy?)? {
+            Compared::Same => Ok(check.label()),
+            Compared::SizeOnly(warning) => {
+                let label = self.by_size(begun, sessions, check, moved).await?;
+                self.ctx.warn(warning);
+                Ok(label)
+            }
+        }
+    }
+
+    async fn by_size(
+        &self,
+        begun: &Begun<'_>,
+        sessions: &mut Sessions,
+        check: Check,
+        moved: &Moved,
+    ) -> Result<String, Failure> {
+        let sent = moved.report.as_ref().map(|report| report.evidence.bytes);
+        let sent = sent.map(|bytes| begun.receiving.have().bytes().max(bytes));
+        let known = begun.span.size.or(sent.filter(|_| begun.reads_here()));
+        let to = &mut *sessions.to;
+        let told = begun.receiving.check_size(to, known).await?;
+        Ok(check.size_label(told))
+    }
+
+    /// The sum of what is copied, at the source. The outer failure is this machine's.
+    async fn source_sum(
+        &self,
+        begun: &Begun<'_>,
+        from: &mut dyn Storage,
+        algorithm: Algorithm,
+        known: Option<String>,
+    ) -> Result<Result<String, Failure>, Failure> {
+        if let Some(sum) = known {
+            return Ok(Ok(sum));
+        }
+        let Some(opened) = &begun.source else {
+            let (offset, length) = extent(begun.span.part);
+            let path = self.item.source.path();
+            return Ok(from.checksum(algorithm, offset, length, path).await);
+        };
+        if opened.facts.is_none() {
+            let message = "the source cannot be read again";
+            return Ok(Err(Failure::new(Exit::Local, message)));
+        }
+        let (source, origin) = (Arc::clone(&opened.source), begun.span.origin());
+        sum_local(algorithm, source, origin, begun.span.size)
+            .await
+            .map(Ok)
+    }
+
+    /// The copy's sum: as computed on the way, else of what is stored.
+    async fn copy_sum(
+        &self,
+        begun: &Begun<'_>,
+        to: &mut dyn Storage,
+        algorithm: Algorithm,
+        known: Option<String>,
+    ) -> Result<Result<String, Failure>, Failure> {
+        match known {
+            Some(sum) => Ok(Ok(sum)),
+            None => begun.receiving.sum(algorithm, to).await,
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! The destination of one file over all attempts: written by this process, or stored by its name at a
+//! storage.
+
+use std::sync::Arc;
+
+use data::job::Control;
+use data::store::Source;
+use proto::checksum::Algorithm;
+use proto::ranges::RangeSet;
+use proto::timestamp::Timestamp;
+
+use super::download::Download;
+use super::request::Span;
+use super::sums::End;
+use super::upload::{Finish, Upload};
+use super::{Context, Item};
+use crate::journal::{Identity, Journal, State};
+use crate::storage::contract::{Opened, Storage, Sums};
+use crate::tree::Facts;
+use crate::verify::Check;
+use crate::{Exit, Failure};
+
+/// Where the bytes go.
+pub(super) enum Receiving<'a> {
+    /// Into an open file of this process.
+    Here(Box<Download>),
+    /// To a storage that stores them.
+    There(Box<Upload<'a>>),
+}
+
+impl<'a> Receiving<'a> {
+    /// Makes the destination this copy's own, before anybody else is troubled.
+    pub(super) fn own(&mut self, ctx: &Context, item: &Item) -> Result<(), Failure> {
+        match self {
+            Self::Here(download) => download.own_early(ctx),
+            Self::There(upload) => upload.own(item),
+        }
+    }
+
+    /// Safe at the destination when an attempt begins.
+    pub(super) fn have(&self) -> &RangeSet {
+        match self {
+            Self::Here(download) => &download.standing.have,
+            Self::There(upload) => &upload.standing.have,
+        }
+    }
+
+    /// Everything is there already.
+    pub(super) fn is_whole(&self, span: Span) -> bool {
+        let have = self.have();
+        !have.is_empty() && span.size.is_some_and(|size| have.contains(0, size))
+    }
+
+    /// Bytes are taken at any offset.
+    pub(super) fn is_seekable(&self) -> bool {
+        match self {
+            Self::Here(download) => download.is_seekable(),
+            Self::There(_) => true,
+        }
+    }
+
+    /// The checksums that can be had of the finished copy.
+    pub(super) async fn sums(&self, to: &mut dyn Storage) -> Result<Sums, Failure> {
+        match self {
+            Self::Here(download) => Ok(download.sums()),
+            Self::There(upload) => upload.sums(to).await,
+        }
+    }
+
+    /// What has the final name, if `--resume` asks for it to be looked at and it has this size; and
+    /// the end that can be summed.
+    pub(super) async fn in_place<'e>(
+        &self,
+        ctx: &Context,
+        size: Option<u64>,
+        to: &'e mut dyn Storage,
+    ) -> Result<Option<(Facts, End<'e>)>, Failure>
+    where
+        'a: 'e,
+    {
+        let origin = 0;
+        match self {
+            Self::Here(download) => {
+                let there = download.in_place(ctx, size)?;
+                Ok(there.map(|Opened { source, facts }| {
+                    (facts.unwrap_or_default(), End::Open { source, origin })
+                }))
+            }
+            Self::There(upload) => {
+                let there = upload.in_place(ctx, size, to).await?;
+                let path = upload.path();
+                let end = End::Named {
+                    storage: to,
+                    path,
+                    origin,
+                };
+                Ok(there.map(|facts| (facts, end)))
+            }
+        }
+    }
+
+    /// What has the final name is what was to be copied.
+    pub(super) async fn found_in_place(
+        &self,
+        ctx: &Context,
+        item: &Item,
+        (source, size): (&str, Option<u64>),
+    ) -> Result<(), Failure> {
+        match self {
+            Self::Here(download) => download.found_in_place(ctx, item, size).await,
+            Self::There(upload) => {
+                upload.found_in_place(ctx, item, source, size);
+                Ok(())
+            }
+        }
+    }
+
+    /// Before each attempt: finds out what is safe at the destination.
+    pub(super) async fn prepare(
+        &mut self,
+        asked: (&Context, &Item, Check),
+        identity: Identity,
+        source: (&mut End<'_>, &Sums),
+        to: &mut dyn Storage,
+    ) -> Result<(), Failure> {
+        match self {
+            Self::Here(download) => download.prepare(asked, identity, source).await,
+            Self::There(upload) => upload.prepare(asked, identity, source, to).await,
+        }
+    }
+
+    /// The state while an attempt runs, and the journal that it is written to.
+    pub(super) fn watched(
+        &mut self,
+        control: &Arc<Control>,
+    ) -> (Option<&mut Journal>, Box<dyn Fn() -> State + Send + Sync>) {
+        match self {
+            Self::Here(download) => {
+                let state = download.state_during(control);
+                (download.standing.journal.as_mut(), Box::new(state))
+            }
+            Self::There(upload) => {
+                let safe = upload.safe();
+                let state = move || State::told(safe());
+                (upload.standing.journal.as_mut(), Box::new(state))
+            }
+        }
+    }
+
+    /// The length of an interrupted copy tells what is there; `in_order`: bytes come from the first to
+    /// the last.
+    pub(super) fn size_tells(&self, in_order: bool) -> bool {
+        match self {
+            Self::Here(_) => in_order,
+            Self::There(upload) => upload.size_tells(),
+        }
+    }
+
+    /// The sum of the copy: of what was written here, else the storage's own. The outer failure is this
+    /// machine's.
+    pub(super) async fn sum(
+        &self,
+        algorithm: Algorithm,
+        to: &mut dyn Storage,
+    ) -> Result<Result<String, Failure>, Failure> {
+        match self {
+            Self::Here(download) => {
+                let missing = || {
+                    let message = "what was written cannot be read again";
+                    Failure::new(Exit::Local, message)
+                };
+                let sum = download.sum(algorithm).await?;
+                Ok(sum.ok_or_else(missing))
+            }
+            Self::There(upload) => {
+                let path = upload.store_path();
+                Ok(to.checksum(algorithm, 0, None, &path).await)
+            }
+        }
+    }
+
+    /// Compares the copy's size with `expected`; `false` when it is not told.
+    pub(super) async fn check_size(
+        &self,
+        to: &mut dyn Storage,
+        expected: Option<u64>,
+    ) -> Result<bool, Failure> {
+        match (self, expected) {
+            // Its length was compared when the last byte had come.
+            (Self::Here(_), expected) => Ok(expected.is_some()),
+            (Self::There(upload), Some(expected)) => upload.check_size(to, expected).await,
+            (Self::There(_), None) => Ok(false),
+        }
+    }
+
+    /// For messages about a comparison.
+    pub(super) fn shown(&self, item: &Item) -> String {
+        match self {
+            Self::Here(_) => item.source.display(),
+            Self::There(upload) => upload.shown.clone(),
+        }
+    }
+
+    /// Some of the bytes came in an attempt that a peer did not stand by.
+    pub(super) fn is_disputed(&self) -> bool {
+        match self {
+            Self::Here(download) => download.standing.disputed,
+            Self::There(upload) => upload.standing.disputed,
+        }
+    }
+
+    /// Passes the result of a verification on, and keeps nothing that it proved wrong.
+    pub(super) async fn judged<T>(&mut self, verified: Result<T, Failure>) -> Result<T, Failure> {
+        match self {
+            Self::Here(download) => download.judged(verified).await,
+            Self::There(upload) => upload.judged(verified),
+        }
+    }
+
+    /// Gives the whole and verified file its time and its name.
+    pub(super) async fn finish(
+        &mut self,
+        ctx: &Context,
+        to: &mut dyn Storage,
+        modified: Option<Timestamp>,
+        again: bool,
+    ) -> Result<Finish, Failure> {
+        match self {
+            Self::Here(download) => {
+                download.finish(modified).await?;
+                Ok(Finish::InPlace)
+            }
+            Self::There(upload) => upload.finish(ctx, to, modified, again).await,
+        }
+    }
+
+    /// Adds to a final failure where a whole and verified file is that did not get its name.
+    pub(super) fn explained(&self, failure: Failure) -> Failure {
+        match self {
+            Self::Here(_) => failure,
+            Self::There(upload) => upload.explained(failure),
+        }
+    }
+
+    /// Gives up what was resumed; `false` when nothing was.
+    pub(super) fn forget_resumed(&mut self) -> bool {
+        match self {
+            Self::Here(download) => download.forget_resumed(),
+            Self::There(upload) => upload.forget_resumed(),
+        }
+    }
+
+    /// The last attempt's bytes are sent again.
+    pub(super) fn in_vain(&self) -> bool {
+        match self {
+            Self::Here(download) => download.standing.in_vain,
+            Self::There(upload) => upload.standing.in_vain,
+        }
+    }
+
+    /// Nothing can be compared with a source that is open here, too: a pipe cannot be read again.
+    pub(super) fn is_unreadable(&self) -> bool {
+        matches!(self, Self::Here(download) if !download.is_file())
+    }
+}
+
+/// A source that was open here is given by the name of its end.
+pub(super) fn open_end(source: &Arc<dyn Source>, origin: u64) -> End<'static> {
+    End::Open {
+        source: Arc::clone(source),
+        origin,
+    }
+}

@@ -1,0 +1,246 @@
+//! What every storage must do, whoever keeps the files.
+
+use std::sync::Arc;
+
+use data::digest::Digest;
+use data::job::Control;
+use data::options::TransferOptions;
+use data::store::memory::{MemorySink, MemorySource};
+use data::store::{Sink, Source};
+use proto::checksum::Algorithm;
+use proto::listing::Kind;
+use proto::ranges::RangeSet;
+use proto::timestamp::Timestamp;
+
+use super::contract::Storage;
+use crate::transfer::TransferSpec;
+use crate::tree::join;
+use crate::{Exit, ModeChoice};
+
+/// Length of the file that is moved.
+const LENGTH: usize = 700_000;
+
+pub(crate) fn content(seed: u64, len: usize) -> Vec<u8> {
+    let mut random = units::splitmix::SplitMix64::new(seed);
+    (0..len)
+        .map(|_| random.next_u64().to_le_bytes()[0])
+        .collect()
+}
+
+pub(crate) fn spec(size: Option<usize>) -> TransferSpec {
+    TransferSpec {
+        size: size.map(|size| size as u64),
+        part: None,
+        place: None,
+        chunks: None,
+        have: RangeSet::new(),
+        streams: 2,
+        most_streams: 2,
+        adapt: false,
+        mode: ModeChoice::Auto,
+        sum: None,
+        remote_sum: None,
+        options: TransferOptions::default(),
+        begun: Arc::default(),
+        marked: Arc::default(),
+        said: Arc::default(),
+        data_ports: None,
+    }
+}
+
+fn digest(algorithm: Algorithm, bytes: &[u8]) -> String {
+    let mut digest = Digest::new(algorithm);
+    digest.update(bytes);
+    digest.finish()
+}
+
+fn ranges(text: &str) -> RangeSet {
+    RangeSet::parse(text).unwrap()
+}
+
+/// The names in a directory, sorted.
+async fn names(storage: &mut dyn Storage, path: &[u8]) -> Vec<Vec<u8>> {
+    let listed = storage.list(path).await.unwrap();
+    let mut names: Vec<_> = listed.into_iter().map(|marked| marked.entry.name).collect();
+    names.sort();
+    names
+}
+
+async fn put(storage: &mut dyn Storage, path: &[u8], bytes: &[u8], spec: &TransferSpec) {
+    let source: Arc<dyn Source> = Arc::new(MemorySource::new(bytes, "source"));
+    let control = Arc::new(Control::new());
+    let stored = storage.store(source, path, spec, &control).await;
+    stored.unwrap();
+}
+
+async fn get(storage: &mut dyn Storage, path: &[u8], spec: &TransferSpec) -> Vec<u8> {
+    let sink = MemorySink::new(LENGTH, "sink");
+    let shared: Arc<dyn Sink> = Arc::new(sink.clone());
+    let control = Arc::new(Control::new());
+    let fetched = storage.fetch(path, shared, spec, &control).await;
+    fetched.unwrap();
+    sink.take()
+}
+
+/// Runs all checks in the empty directory `top`.
+pub(crate) async fn check(storage: &mut dyn Storage, top: &[u8]) {
+    assert!(!storage.name().is_empty());
+    directories(storage, top).await;
+    let file = join(top, b"a file");
+    let bytes = content(1, LENGTH);
+    put(storage, &file, &bytes, &spec(Some(LENGTH))).await;
+    facts(storage, top, &file).await;
+    reading(storage, &file, &bytes).await;
+    sums(storage, &file, &bytes).await;
+    writing(storage, &file, &bytes).await;
+    names_and_times(storage, top, &file).await;
+    storage.remove_tree(&join(top, b"d")).await.unwrap();
+    let gone = storage.stat(&join(top, b"d")).await.unwrap_err();
+    assert_eq!((gone.exit, gone.transient), (Exit::NotFound, false));
+    cancelled(storage, top).await;
+}
+
+async fn directories(storage: &mut dyn Storage, top: &[u8]) {
+    let directory = join(top, b"d");
+    let missing = storage.stat(&directory).await.unwrap_err();
+    assert_eq!((missing.exit, missing.transient), (Exit::NotFound, false));
+    assert!(storage.list(&directory).await.is_err());
+    assert!(storage.make_dir(&directory).await.unwrap());
+    assert!(!storage.make_dir(&directory).await.unwrap());
+    assert_eq!(storage.stat(&directory).await.unwrap().kind, Kind::Dir);
+    assert!(names(storage, &directory).await.is_empty());
+    let deep = join(&directory, b"no/such");
+    assert!(storage.make_dir(&deep).await.is_err());
+    put(storage, &join(&directory, b"x"), b"", &spec(Some(0))).await;
+    let empty = storage.stat(&join(&directory, b"x")).await.unwrap();
+    assert_eq!((empty.kind, empty.size), (Kind::File, Some(0)));
+}
+
+async fn facts(storage: &mut dyn Storage, top: &[u8], file: &[u8]) {
+    let entry = storage.stat(file).await.unwrap();
+    assert_eq!((entry.kind, entry.size), (Kind::File, Some(LENGTH as u64)));
+    assert_eq!(entry.name, b"a file");
+    assert_eq!(
+        names(storage, top).await,
+        [b"a file".to_vec(), b"d".to_vec()]
+    );
+    let mut visited = Vec::new();
+    let mut first = |entry: proto::listing::RemoteEntry| {
+        visited.push(entry.name);
+        std::ops::ControlFlow::Break(())
+    };
+    storage.list_each(top, &mut first).await.unwrap();
+    assert_eq!(visited.len(), 1);
+}
+
+async fn reading(storage: &mut dyn Storage, file: &[u8], bytes: &[u8]) {
+    assert_eq!(get(storage, file, &spec(Some(LENGTH))).await, bytes);
+    if storage.capabilities().ranges {
+        let part = TransferSpec {
+            part: Some((1000, 5000)),
+            ..spec(Some(5000))
+        };
+        assert_eq!(get(storage, file, &part).await, bytes[1000..6000]);
+        let rest = TransferSpec {
+            have: ranges("0-200000"),
+            ..spec(Some(LENGTH))
+        };
+        let got = get(storage, file, &rest).await;
+        assert_eq!(got[200_000..], bytes[200_000..]);
+        assert!(
+            got[..200_000].iter().all(|byte| *byte == 0),
+            "only what is missing"
+        );
+    }
+    let sink: Arc<dyn Sink> = Arc::new(MemorySink::new(LENGTH, "sink"));
+    let control = Arc::new(Control::new());
+    let missing = join(file, b"not there");
+    let fetched = storage
+        .fetch(&missing, sink, &spec(Some(5)), &control)
+        .await;
+    assert!(!fetched.unwrap_err().transient);
+    assert!(control.stored().is_empty());
+}
+
+async fn sums(storage: &mut dyn Storage, file: &[u8], bytes: &[u8]) {
+    let sums = storage.sums(file).await.unwrap();
+    for algorithm in sums.parts.iter().chain(&sums.whole) {
+        let sum = storage.checksum(*algorithm, 0, None, file).await.unwrap();
+        assert!(
+            sum.eq_ignore_ascii_case(&digest(*algorithm, bytes)),
+            "{algorithm:?}"
+        );
+    }
+    for algorithm in &sums.parts {
+        let parts = [0..10, 1000..301_000];
+        let asked = parts
+            .clone()
+            .map(|part| (part.start as u64, part.len() as u64));
+        let told = storage.checksums(*algorithm, &asked, file).await.unwrap();
+        for (part, sum) in parts.into_iter().zip(told) {
+            let part = &bytes[part];
+            assert!(
+                sum.eq_ignore_ascii_case(&digest(*algorithm, part)),
+                "{algorithm:?}"
+            );
+        }
+    }
+}
+
+async fn writing(storage: &mut dyn Storage, file: &[u8], bytes: &[u8]) {
+    let second = content(2, LENGTH);
+    if storage.capabilities().partial_writes {
+        let rest = TransferSpec {
+            have: ranges("0-300000"),
+            ..spec(Some(LENGTH))
+        };
+        put(storage, file, &second, &rest).await;
+        let mixed = [&bytes[..300_000], &second[300_000..]].concat();
+        assert!(get(storage, file, &spec(Some(LENGTH))).await == mixed);
+    }
+    let part = TransferSpec {
+        part: Some((100, 9000)),
+        ..spec(Some(9000))
+    };
+    put(storage, file, &second, &part).await;
+    assert_eq!(storage.stat(file).await.unwrap().size, Some(9000));
+    assert_eq!(
+        get(storage, file, &spec(Some(9000))).await,
+        second[100..9100]
+    );
+}
+
+/// Last of all: a session that was cut off in a transfer need not go on.
+async fn cancelled(storage: &mut dyn Storage, top: &[u8]) {
+    let control = Arc::new(Control::new());
+    control.cancel();
+    let source: Arc<dyn Source> = Arc::new(MemorySource::new(content(2, LENGTH), "source"));
+    let path = join(top, b"cancelled");
+    let stored = storage
+        .store(source, &path, &spec(Some(LENGTH)), &control)
+        .await;
+    assert!(stored.is_err(), "a copy that was cancelled is none");
+}
+
+async fn names_and_times(storage: &mut dyn Storage, top: &[u8], file: &[u8]) {
+    if storage
+        .set_modified(file, Timestamp(1_000_000_000))
+        .await
+        .unwrap()
+    {
+        let entry = storage.stat(file).await.unwrap();
+        assert_eq!(entry.modified, Some(Timestamp(1_000_000_000)));
+    }
+    let renamed = join(top, b"renamed");
+    put(storage, &renamed, b"old", &spec(Some(3))).await;
+    if storage.rename(file, &renamed, None).await.is_ok() {
+        assert_eq!(storage.stat(&renamed).await.unwrap().size, Some(9000));
+        let gone = storage.stat(file).await.unwrap_err();
+        assert_eq!(gone.exit, Exit::NotFound);
+        let again = storage.rename(file, &renamed, None).await.unwrap_err();
+        assert!(!again.failure.transient);
+    }
+    storage.remove(&renamed).await.unwrap();
+    let gone = storage.remove(&renamed).await.unwrap_err();
+    assert_eq!(gone.exit, Exit::NotFound);
+}

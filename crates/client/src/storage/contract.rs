@@ -1,0 +1,364 @@
+//! What every storage does: the contract that the batch copies over.
+
+use std::any::Any;
+use std::fmt::Debug;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use data::job::Control;
+use data::store::{Sink, Source};
+use proto::checksum::Algorithm;
+use proto::listing::RemoteEntry;
+use proto::timestamp::Timestamp;
+
+use crate::partial::Target;
+use crate::transfer::{Attempt, TransferSpec};
+use crate::tree::Facts;
+use crate::{Exit, Failure};
+
+/// Abilities of a storage, which choose how a file is copied; never whether it is copied right.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Capabilities {
+    /// Parts of a file can be asked for.
+    pub(crate) ranges: bool,
+    /// Bytes can be stored at their place, beside what the file holds already.
+    pub(crate) partial_writes: bool,
+    /// An upload that broke off can go on from what is stored.
+    pub(crate) restarts: bool,
+    /// Several streams can be used for one file.
+    pub(crate) parallel: bool,
+    /// With several streams, bytes are stored in any order; else strictly from the first to the last.
+    pub(crate) any_order: bool,
+    /// While it stores it tells which ranges are safe.
+    pub(crate) markers: bool,
+    /// While it sends it changes the number of its streams by itself.
+    pub(crate) adapts: bool,
+    /// It sums what it stores while it comes.
+    pub(crate) sums_on_the_way: bool,
+    /// A file's time can be set.
+    pub(crate) sets_time: bool,
+    /// It moves files to others of the same kind without their bytes passing here.
+    pub(crate) third_party: Option<ThirdParty>,
+    /// Requests that it takes at a time over one session: sums of ranges asked in one flight.
+    pub(crate) concurrency: usize,
+    /// On this machine, where nothing is lost and no window is too small.
+    pub(crate) is_here: bool,
+    /// Round-trip time; zero on this machine.
+    pub(crate) rtt: Duration,
+}
+
+/// By which protocol two storages move files between them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ThirdParty {
+    /// FTP, GridFTP: PASV at one, PORT at the other (RFC 959 §5.2).
+    Ftp,
+}
+
+/// The checksums that can be had of a file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Sums {
+    /// Of any part.
+    pub(crate) parts: Vec<Algorithm>,
+    /// Of the whole file alone.
+    pub(crate) whole: Vec<Algorithm>,
+}
+
+impl Sums {
+    /// Of bytes that this process can read.
+    pub(crate) fn all() -> Self {
+        Self {
+            parts: Algorithm::CHEAPEST_FIRST.to_vec(),
+            whole: Vec::new(),
+        }
+    }
+}
+
+/// What will be asked of a storage when the bytes of a transfer are there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Question<'a> {
+    /// [`Storage::checksum`]
+    Sum {
+        /// Which.
+        algorithm: Algorithm,
+        /// First byte.
+        offset: u64,
+        /// Bytes; `None`: to the end.
+        length: Option<u64>,
+        /// Of this file.
+        path: &'a [u8],
+    },
+    /// [`Storage::stat`]
+    Facts(&'a [u8]),
+}
+
+/// An entry of a directory, of which is known whether it is a link as far as the storage tells.
+#[derive(Debug, Clone)]
+pub(crate) struct Marked {
+    pub(crate) entry: RemoteEntry,
+    /// A directory is one, and not a link to one.
+    pub(crate) certain: bool,
+}
+
+/// Why a file did not get its name.
+#[derive(Debug)]
+pub(crate) struct NotRenamed {
+    pub(crate) failure: Failure,
+    pub(crate) refused: Refused,
+}
+
+/// Which half of a renaming was refused. Only a refused new name says anything of that name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// For the old name, or for renaming at all (RNFR). Also what was lost before an answer.
+    Source,
+    /// For the new name (RNTO), for a reason that may be that it is taken.
+    TakenPerhaps,
+    /// For the new name, for a reason of its own: rights, room, a missing directory.
+    Target,
+}
+
+impl From<Failure> for NotRenamed {
+    fn from(failure: Failure) -> Self {
+        Self {
+            failure,
+            refused: Refused::Source,
+        }
+    }
+}
+
+/// A file that this process has opened to read it.
+#[derive(Debug, Clone)]
+pub(crate) struct Opened {
+    pub(crate) source: Arc<dyn Source>,
+    /// Of regular files, which can be read again; `None` of pipes.
+    pub(crate) facts: Option<Facts>,
+}
+
+/// Takes entries one by one; breaks when it has enough.
+pub(crate) type Visit<'v> = dyn FnMut(RemoteEntry) -> ControlFlow<()> + Send + 'v;
+
+/// One session with a storage: this machine, a server. Paths are bytes, as the storage has
+/// them. After a transient failure the session is to be dropped.
+#[async_trait]
+pub(crate) trait Storage: Send + Debug + Any {
+    /// For messages: `host:port`, `this machine`.
+    fn name(&self) -> &str;
+
+    /// As of now: a session may learn of an ability that is missing.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Whether the session can still be used.
+    fn is_usable(&self) -> bool {
+        true
+    }
+
+    /// Whether the storage is better asked one thing at a time than it says of itself.
+    fn is_wary(&self) -> bool {
+        false
+    }
+
+    /// Refuses a path that cannot be told to the storage.
+    ///
+    /// # Errors
+    /// `Usage`.
+    fn check_path(&self, _path: &[u8]) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    /// The path that absolute links below `path` begin with.
+    fn resolved(&self, path: &[u8]) -> Vec<u8> {
+        path.to_vec()
+    }
+
+    /// Facts of what is at a path, links followed. The entry's name is the last component.
+    ///
+    /// # Errors
+    /// `NotFound` when there is nothing; otherwise the refusal by its class.
+    async fn stat(&mut self, path: &[u8]) -> Result<RemoteEntry, Failure>;
+
+    /// The entries of a directory, without itself and the one above, in any order.
+    ///
+    /// # Errors
+    /// As [`Storage::stat`]; `Protocol` for more than can be held.
+    async fn list(&mut self, path: &[u8]) -> Result<Vec<Marked>, Failure>;
+
+    /// [`Storage::list`] for large directories: `visit` gets the entries as they come, in any order, and
+    /// breaks when it has enough.
+    ///
+    /// # Errors
+    /// As [`Storage::list`]; entries may have been visited before.
+    async fn list_each(&mut self, path: &[u8], visit: &mut Visit<'_>) -> Result<(), Failure> {
+        for marked in self.list(path).await? {
+            if visit(marked.entry).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The checksums that can be had of a file.
+    ///
+    /// # Errors
+    /// As [`Storage::stat`].
+    async fn sums(&mut self, path: &[u8]) -> Result<Sums, Failure>;
+
+    /// A checksum of a file or of a part, lower-case hex.
+    ///
+    /// # Errors
+    /// `Protocol` when it cannot be had, otherwise the refusal by its class.
+    async fn checksum(
+        &mut self,
+        algorithm: Algorithm,
+        offset: u64,
+        length: Option<u64>,
+        path: &[u8],
+    ) -> Result<String, Failure>;
+
+    /// The checksums of ranges (offset and length).
+    ///
+    /// # Errors
+    /// As [`Storage::checksum`]; the first one.
+    async fn checksums(
+        &mut self,
+        algorithm: Algorithm,
+        ranges: &[(u64, u64)],
+        path: &[u8],
+    ) -> Result<Vec<String>, Failure> {
+        let mut sums = Vec::with_capacity(ranges.len());
+        for (offset, length) in ranges {
+            sums.push(
+                self.checksum(algorithm, *offset, Some(*length), path)
+                    .await?,
+            );
+        }
+        Ok(sums)
+    }
+
+    /// The open file, where this process can read it itself.
+    ///
+    /// # Errors
+    /// `NotFound`, `Local`.
+    async fn open(&mut self, _path: &[u8]) -> Result<Option<Opened>, Failure> {
+        Ok(None)
+    }
+
+    /// What to write a file through, where this process can write it itself.
+    ///
+    /// # Errors
+    /// `Local`.
+    fn target(&mut self, _path: &[u8]) -> Result<Option<Target>, Failure> {
+        Ok(None)
+    }
+
+    /// Moves what `spec` says is missing from the file `path` into `sink`. What arrived in a failed
+    /// attempt is in `control`, whether the storage stands by it in `spec.said`.
+    ///
+    /// # Errors
+    /// The refusal by its class; `Local` for the sink's errors; `Integrity` when not all of `spec.size`
+    /// came; `Unreachable` (transient) for lost connections.
+    async fn fetch(
+        &mut self,
+        path: &[u8],
+        sink: Arc<dyn Sink>,
+        spec: &TransferSpec,
+        control: &Arc<Control>,
+    ) -> Result<Attempt, Failure>;
+
+    /// Moves what `spec` says is missing at the file `path` there from `source`. What the storage tells of
+    /// as stored is in `spec.marked`.
+    ///
+    /// # Errors
+    /// As [`Storage::fetch`].
+    async fn store(
+        &mut self,
+        source: Arc<dyn Source>,
+        path: &[u8],
+        spec: &TransferSpec,
+        control: &Arc<Control>,
+    ) -> Result<Attempt, Failure>;
+
+    /// Has a file moved to another storage of the same [`Capabilities::third_party`]; bytes so far in
+    /// `progress`, where they are told.
+    ///
+    /// # Errors
+    /// As [`Storage::fetch`].
+    async fn pass(
+        &mut self,
+        _path: &[u8],
+        to: &mut dyn Storage,
+        _to_path: &[u8],
+        _spec: &TransferSpec,
+        _progress: &(dyn Fn(u64) + Send + Sync),
+    ) -> Result<Attempt, Failure> {
+        Err(Failure::new(
+            Exit::Protocol,
+            format!("{} moves nothing to {} by itself", self.name(), to.name()),
+        ))
+    }
+
+    /// Has `questions` asked together with the transfer of `spec`, which comes next, where that can be.
+    /// They are to be asked afterwards all the same, in this order.
+    fn expect(&mut self, _spec: &TransferSpec, _questions: &[Question<'_>]) {}
+
+    /// Questions of a transfer that did not begin are not asked any more.
+    fn forget_questions(&mut self) {}
+
+    /// Whether the answers to [`Storage::expect`] come with the transfer's end.
+    fn answers_ahead(&self, _spec: &TransferSpec) -> bool {
+        false
+    }
+
+    /// Makes a directory; `Ok(false)` when it exists already.
+    ///
+    /// # Errors
+    /// The refusal by its class.
+    async fn make_dir(&mut self, path: &[u8]) -> Result<bool, Failure>;
+
+    /// Makes the symbolic link `link` to `target`, which is relative to the link's directory and leads
+    /// to `absolute`. A link that is there already is replaced. `Ok(false)`: the storage has no links.
+    ///
+    /// # Errors
+    /// The refusal by its class.
+    async fn make_link(
+        &mut self,
+        _target: &[u8],
+        _absolute: &[u8],
+        _link: &[u8],
+    ) -> Result<bool, Failure> {
+        Ok(false)
+    }
+
+    /// Removes a file or a link.
+    ///
+    /// # Errors
+    /// As [`Storage::stat`].
+    async fn remove(&mut self, path: &[u8]) -> Result<(), Failure>;
+
+    /// Removes what a path names, and of a directory everything below: links are removed, never followed.
+    ///
+    /// # Errors
+    /// As [`Storage::stat`].
+    async fn remove_tree(&mut self, path: &[u8]) -> Result<(), Failure>;
+
+    /// Renames a file and gives it its time, if that can be: the time is a courtesy.
+    ///
+    /// # Errors
+    /// The refusal by its class, and of which name.
+    async fn rename(
+        &mut self,
+        from: &[u8],
+        to: &[u8],
+        modified: Option<Timestamp>,
+    ) -> Result<(), NotRenamed>;
+
+    /// Gives a file its time; `Ok(false)` where that cannot be.
+    ///
+    /// # Errors
+    /// The refusal by its class.
+    async fn set_modified(&mut self, path: &[u8], time: Timestamp) -> Result<bool, Failure>;
+
+    /// The end of the session, politely and briefly.
+    async fn close(self: Box<Self>) {}
+}

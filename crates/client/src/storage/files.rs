@@ -1,0 +1,492 @@
+//! The files of this machine as a storage; and its standard input and output.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use async_trait::async_trait;
+use data::job::Control;
+use data::store::durability::SyncPolicy;
+use data::store::file::{FileSink, FileSource};
+use data::store::{Sink, Source};
+use proto::checksum::Algorithm;
+use proto::listing::{Kind, RemoteEntry};
+use proto::timestamp::Timestamp;
+
+use super::contract::{Capabilities, Marked, NotRenamed, Opened, Storage, Sums};
+use super::within;
+use crate::partial::{Target, local, modified};
+use crate::transfer::{Attempt, TransferSpec};
+use crate::tree::Facts;
+use crate::verify::sum_local;
+use crate::{Exit, Failure};
+
+/// Sums of ranges that are worth computing for one question.
+const CONCURRENCY: usize = 128;
+
+/// Of this process's own bytes.
+const HERE: Capabilities = Capabilities {
+    ranges: true,
+    partial_writes: true,
+    restarts: true,
+    parallel: true,
+    any_order: true,
+    markers: true,
+    adapts: true,
+    sums_on_the_way: false,
+    sets_time: true,
+    third_party: None,
+    concurrency: CONCURRENCY,
+    is_here: true,
+    rtt: Duration::ZERO,
+};
+
+/// This machine's files.
+#[derive(Debug)]
+pub(crate) struct Files {
+    policy: SyncPolicy,
+}
+
+impl Files {
+    /// Names that it makes get to disk as `policy` says.
+    pub(crate) fn new(policy: SyncPolicy) -> Self {
+        Self { policy }
+    }
+}
+
+fn path_of(path: &[u8]) -> PathBuf {
+    Path::new(OsStr::from_bytes(path)).to_owned()
+}
+
+/// A failure about a path: [`Exit::NotFound`] where there is nothing.
+fn failed(path: &Path, error: &io::Error) -> Failure {
+    let exit = match error.kind() {
+        ErrorKind::NotFound => Exit::NotFound,
+        _ => Exit::Local,
+    };
+    Failure::new(exit, format!("{}: {error}", path.display()))
+}
+
+/// Runs `work`, which may wait for the disk, off the runtime.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .unwrap_or_else(|e| Err(Failure::new(Exit::Local, e.to_string())))
+}
+
+/// An entry of what [`fs::Metadata`] tells.
+fn entry(name: &[u8], meta: &fs::Metadata) -> RemoteEntry {
+    let kind = if meta.is_symlink() {
+        Kind::SymLink
+    } else if meta.is_dir() {
+        Kind::Dir
+    } else if meta.is_file() {
+        Kind::File
+    } else {
+        Kind::Other
+    };
+    RemoteEntry {
+        size: meta.is_file().then_some(meta.len()),
+        modified: modified(meta),
+        mode: Some(meta.mode() & 0o7777),
+        unique: Some(format!("{}-{}", meta.dev(), meta.ino())),
+        ..RemoteEntry::new(name, kind)
+    }
+}
+
+/// Facts of a path, links followed; a link that leads nowhere is told as one.
+fn look(path: &Path) -> Result<RemoteEntry, Failure> {
+    let name = path.file_name().map_or(&b""[..], OsStr::as_bytes);
+    match fs::metadata(path) {
+        Ok(meta) => Ok(entry(name, &meta)),
+        Err(error) => match fs::symlink_metadata(path) {
+            Ok(link) if link.is_symlink() && error.kind() == ErrorKind::NotFound => {
+                Ok(entry(name, &link))
+            }
+            _ => Err(failed(path, &error)),
+        },
+    }
+}
+
+/// The entries of a directory, links told as such.
+fn read_directory(path: &Path) -> Result<Vec<Marked>, Failure> {
+    let mut entries = Vec::new();
+    for listed in fs::read_dir(path).map_err(|e| failed(path, &e))? {
+        let listed = listed.map_err(|e| failed(path, &e))?;
+        let name = listed.file_name();
+        let meta = match fs::symlink_metadata(listed.path()) {
+            Ok(meta) => meta,
+            // Removed since it was listed.
+            Err(e) if e.kind() == ErrorKind::NotFound => continue,
+            Err(e) => return Err(failed(&listed.path(), &e)),
+        };
+        let mut entry = entry(name.as_bytes(), &meta);
+        if meta.is_symlink() {
+            let target = fs::read_link(listed.path());
+            let target = target.map(|target| target.as_os_str().as_bytes().to_vec());
+            entry.link_target = Some(target.unwrap_or_default());
+        }
+        entries.push(Marked {
+            entry,
+            certain: true,
+        });
+    }
+    Ok(entries)
+}
+
+/// Opens a file to read it; facts only of regular ones, which can be read again.
+fn open(path: &Path) -> Result<Opened, Failure> {
+    let file = File::open(path).map_err(|e| local(path, e))?;
+    let meta = file.metadata().map_err(|e| local(path, e))?;
+    let facts = meta.is_file().then(|| Facts::of_local(&meta));
+    let source = FileSource::new(file, path.to_string_lossy()).map_err(|e| local(path, e))?;
+    Ok(Opened {
+        source: Arc::new(source),
+        facts,
+    })
+}
+
+/// Makes a directory whose name is on disk when this returns, or a file in it could be lost with it;
+/// `false` when it exists already.
+fn make_directory(path: &Path, policy: SyncPolicy) -> Result<bool, Failure> {
+    match fs::create_dir(path) {
+        Ok(()) => {
+            let above = crate::partial::directory_of(path);
+            policy.sync_directory(above).map_err(|e| local(path, e))?;
+            Ok(true)
+        }
+        Err(e) if e.kind() == ErrorKind::AlreadyExists && path.is_dir() => Ok(false),
+        Err(e) => Err(failed(path, &e)),
+    }
+}
+
+fn link(target: &Path, path: &Path) -> Result<(), Failure> {
+    let made = match symlink(target, path) {
+        Err(e) if e.kind() == ErrorKind::AlreadyExists => {
+            let is_link = fs::symlink_metadata(path).is_ok_and(|meta| meta.is_symlink());
+            if !is_link {
+                let message = format!("{}: exists, and is no link", path.display());
+                return Err(Failure::new(Exit::Local, message));
+            }
+            fs::remove_file(path).and_then(|()| symlink(target, path))
+        }
+        made => made,
+    };
+    made.map_err(|e| local(path, e))
+}
+
+fn date(path: &Path, time: Timestamp) -> Result<bool, Failure> {
+    let since = u64::try_from(time.0).ok().map(Duration::from_secs);
+    let Some(time) = since.and_then(|since| SystemTime::UNIX_EPOCH.checked_add(since)) else {
+        return Ok(false);
+    };
+    let dated = File::open(path).and_then(|file| file.set_modified(time));
+    dated.map(|()| true).map_err(|e| failed(path, &e))
+}
+
+#[async_trait]
+impl Storage for Files {
+    fn name(&self) -> &str {
+        "this machine"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        HERE
+    }
+
+    fn resolved(&self, path: &[u8]) -> Vec<u8> {
+        let real = fs::canonicalize(path_of(path));
+        real.map_or_else(
+            |_| path.to_vec(),
+            |real| real.as_os_str().as_bytes().to_vec(),
+        )
+    }
+
+    async fn stat(&mut self, path: &[u8]) -> Result<RemoteEntry, Failure> {
+        let path = path_of(path);
+        blocking(move || look(&path)).await
+    }
+
+    async fn list(&mut self, path: &[u8]) -> Result<Vec<Marked>, Failure> {
+        let path = path_of(path);
+        blocking(move || read_directory(&path)).await
+    }
+
+    async fn sums(&mut self, _path: &[u8]) -> Result<Sums, Failure> {
+        Ok(Sums::all())
+    }
+
+    async fn checksum(
+        &mut self,
+        algorithm: Algorithm,
+        offset: u64,
+        length: Option<u64>,
+        path: &[u8],
+    ) -> Result<String, Failure> {
+        let path = path_of(path);
+        let file = File::open(&path).map_err(|e| failed(&path, &e))?;
+        let source = FileSource::new(file, path.to_string_lossy()).map_err(|e| local(&path, e))?;
+        sum_local(algorithm, Arc::new(source), offset, length).await
+    }
+
+    async fn open(&mut self, path: &[u8]) -> Result<Option<Opened>, Failure> {
+        let path = path_of(path);
+        blocking(move || open(&path)).await.map(Some)
+    }
+
+    fn target(&mut self, path: &[u8]) -> Result<Option<Target>, Failure> {
+        Target::at(&path_of(path)).map(Some)
+    }
+
+    async fn fetch(
+        &mut self,
+        path: &[u8],
+        sink: Arc<dyn Sink>,
+        spec: &TransferSpec,
+        control: &Arc<Control>,
+    ) -> Result<Attempt, Failure> {
+        let path = path_of(path);
+        let opened = blocking(move || {
+            let file = File::open(&path).map_err(|e| failed(&path, &e))?;
+            FileSource::new(file, path.to_string_lossy()).map_err(|e| local(&path, e))
+        });
+        within::copy(Arc::new(opened.await?), sink, spec, control).await
+    }
+
+    async fn store(
+        &mut self,
+        source: Arc<dyn Source>,
+        path: &[u8],
+        spec: &TransferSpec,
+        control: &Arc<Control>,
+    ) -> Result<Attempt, Failure> {
+        let (path, policy) = (path_of(path), self.policy);
+        let anew = spec.have.is_empty();
+        let sink = blocking(move || {
+            let mut options = OpenOptions::new();
+            options.write(true).read(true).create(true).truncate(anew);
+            let file = options.open(&path).map_err(|e| failed(&path, &e))?;
+            let sink = FileSink::new(file, path.to_string_lossy()).map_err(|e| local(&path, e))?;
+            Ok(Arc::new(sink.with_policy(policy, None)))
+        });
+        let sink = sink.await?;
+        let shared: Arc<dyn Sink> = Arc::clone(&sink) as Arc<dyn Sink>;
+        let attempt = within::copy(source, shared, spec, control).await?;
+        crate::transfer::told::keep_marked(&spec.marked, &control.stored());
+        blocking(move || {
+            sink.sync()
+                .map_err(|e| Failure::new(Exit::Local, format!("{}: {e}", sink.name())))
+        })
+        .await?;
+        Ok(attempt)
+    }
+
+    async fn make_dir(&mut self, path: &[u8]) -> Result<bool, Failure> {
+        let (path, policy) = (path_of(path), self.policy);
+        blocking(move || make_directory(&path, policy)).await
+    }
+
+    async fn make_link(
+        &mut self,
+        target: &[u8],
+        _absolute: &[u8],
+        at: &[u8],
+    ) -> Result<bool, Failure> {
+        let (target, path) = (path_of(target), path_of(at));
+        blocking(move || link(&target, &path)).await?;
+        Ok(true)
+    }
+
+    async fn remove(&mut self, path: &[u8]) -> Result<(), Failure> {
+        let path = path_of(path);
+        blocking(move || fs::remove_file(&path).map_err(|e| failed(&path, &e))).await
+    }
+
+    async fn remove_tree(&mut self, path: &[u8]) -> Result<(), Failure> {
+        let path = path_of(path);
+        blocking(move || {
+            let meta = fs::symlink_metadata(&path).map_err(|e| failed(&path, &e))?;
+            let removed = match meta.is_dir() {
+                true => fs::remove_dir_all(&path),
+                false => fs::remove_file(&path),
+            };
+            removed.map_err(|e| failed(&path, &e))
+        })
+        .await
+    }
+
+    async fn rename(
+        &mut self,
+        from: &[u8],
+        to: &[u8],
+        modified: Option<Timestamp>,
+    ) -> Result<(), NotRenamed> {
+        let (from, to) = (path_of(from), path_of(to));
+        let renamed = blocking(move || {
+            if let Some(time) = modified {
+                // A courtesy.
+                let _ = date(&from, time);
+            }
+            fs::rename(&from, &to).map_err(|e| failed(&from, &e))
+        });
+        Ok(renamed.await?)
+    }
+
+    async fn set_modified(&mut self, path: &[u8], time: Timestamp) -> Result<bool, Failure> {
+        let path = path_of(path);
+        blocking(move || date(&path, time)).await
+    }
+}
+
+/// Standard input and output.
+#[derive(Debug)]
+pub(crate) struct Pipes;
+
+impl Pipes {
+    fn nothing<T>() -> Result<T, Failure> {
+        Err(Failure::new(
+            Exit::Usage,
+            "standard input and output hold no files",
+        ))
+    }
+}
+
+#[async_trait]
+impl Storage for Pipes {
+    fn name(&self) -> &str {
+        "this machine"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        HERE
+    }
+
+    async fn stat(&mut self, _path: &[u8]) -> Result<RemoteEntry, Failure> {
+        Self::nothing()
+    }
+
+    async fn list(&mut self, _path: &[u8]) -> Result<Vec<Marked>, Failure> {
+        Self::nothing()
+    }
+
+    async fn sums(&mut self, _path: &[u8]) -> Result<Sums, Failure> {
+        Ok(Sums::all())
+    }
+
+    async fn checksum(
+        &mut self,
+        _algorithm: Algorithm,
+        _offset: u64,
+        _length: Option<u64>,
+        _path: &[u8],
+    ) -> Result<String, Failure> {
+        Self::nothing()
+    }
+
+    async fn open(&mut self, _path: &[u8]) -> Result<Option<Opened>, Failure> {
+        let path = Path::new("standard input");
+        let stdin = io::stdin().as_fd().try_clone_to_owned().map(File::from);
+        let source = stdin.and_then(|file| FileSource::new(file, path.to_string_lossy()));
+        Ok(Some(Opened {
+            source: Arc::new(source.map_err(|e| local(path, e))?),
+            facts: None,
+        }))
+    }
+
+    fn target(&mut self, _path: &[u8]) -> Result<Option<Target>, Failure> {
+        Target::stdout().map(Some)
+    }
+
+    async fn fetch(
+        &mut self,
+        path: &[u8],
+        sink: Arc<dyn Sink>,
+        spec: &TransferSpec,
+        control: &Arc<Control>,
+    ) -> Result<Attempt, Failure> {
+        match self.open(path).await? {
+            Some(opened) => within::copy(opened.source, sink, spec, control).await,
+            None => Self::nothing(),
+        }
+    }
+
+    async fn store(
+        &mut self,
+        source: Arc<dyn Source>,
+        path: &[u8],
+        spec: &TransferSpec,
+        control: &Arc<Control>,
+    ) -> Result<Attempt, Failure> {
+        match self.target(path)? {
+            Some(Target::Direct { sink }) => within::copy(source, sink, spec, control).await,
+            _ => Self::nothing(),
+        }
+    }
+
+    async fn make_dir(&mut self, _path: &[u8]) -> Result<bool, Failure> {
+        Self::nothing()
+    }
+
+    async fn remove(&mut self, _path: &[u8]) -> Result<(), Failure> {
+        Self::nothing()
+    }
+
+    async fn remove_tree(&mut self, _path: &[u8]) -> Result<(), Failure> {
+        Self::nothing()
+    }
+
+    async fn rename(
+        &mut self,
+        _from: &[u8],
+        _to: &[u8],
+        _modified: Option<Timestamp>,
+    ) -> Result<(), NotRenamed> {
+        Ok(Self::nothing()?)
+    }
+
+    async fn set_modified(&mut self, _path: &[u8], _time: Timestamp) -> Result<bool, Failure> {
+        Self::nothing()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_replaces_a_link_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = dir.path().join("l");
+        link(Path::new("a"), &at).unwrap();
+        link(Path::new("b"), &at).unwrap();
+        assert_eq!(fs::read_link(&at).unwrap(), Path::new("b"));
+        let file = dir.path().join("f");
+        fs::write(&file, "x").unwrap();
+        assert!(link(Path::new("a"), &file).is_err());
+        assert_eq!(fs::read(&file).unwrap(), b"x");
+    }
+
+    #[test]
+    fn a_directory_whose_entries_cannot_be_seen_is_an_error_and_not_an_empty_one() {
+        let dir = tempfile::tempdir().unwrap();
+        symlink("nowhere", dir.path().join("dead")).unwrap();
+        let listed = read_directory(dir.path()).unwrap();
+        assert_eq!(listed[0].entry.kind, Kind::SymLink);
+        assert_eq!(
+            listed[0].entry.link_target.as_deref(),
+            Some(&b"nowhere"[..])
+        );
+        let missing = read_directory(&dir.path().join("none")).unwrap_err();
+        assert_eq!(missing.exit, Exit::NotFound);
+        let dead = look(&dir.path().join("dead")).unwrap();
+        assert_eq!(dead.kind, Kind::SymLink);
+    }
+}

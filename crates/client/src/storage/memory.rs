@@ -1,0 +1,452 @@
+//! Files in memory as a storage: what the batch does with a storage can be watched and disturbed there.
+//!
+//! `memory://NAME/path` names a file on the shelf NAME of this process.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use data::digest::sum_source;
+use data::job::Control;
+use data::store::memory::MemorySource;
+use data::store::{Sink, Source};
+use proto::checksum::Algorithm;
+use proto::listing::{Kind, RemoteEntry};
+use proto::timestamp::Timestamp;
+
+use super::contract::{Capabilities, Marked, NotRenamed, Refused, Storage, Sums};
+use super::within;
+use crate::transfer::{Attempt, TransferSpec};
+use crate::{Exit, Failure};
+
+/// Largest file.
+const MOST: usize = 64 << 20;
+
+/// Files by their paths.
+#[derive(Debug, Default)]
+pub(crate) struct Shelf {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    files: BTreeMap<Vec<u8>, Stored>,
+    directories: BTreeSet<Vec<u8>>,
+    /// Nothing but whole files, stored in order: no ranges, sums, renaming or times.
+    plain: bool,
+    /// The next transfers break when so many bytes have moved in them.
+    breaks: Vec<u64>,
+    /// The next stored file has another byte at this offset.
+    corrupts: Option<u64>,
+    /// Bytes that were moved from and to here.
+    moved: u64,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Stored {
+    bytes: Vec<u8>,
+    modified: Option<Timestamp>,
+}
+
+impl Shelf {
+    /// The shelf of this name, the same one each time.
+    pub(crate) fn named(name: &str) -> Arc<Self> {
+        static SHELVES: Mutex<BTreeMap<String, Arc<Shelf>>> = Mutex::new(BTreeMap::new());
+        let mut shelves = SHELVES.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(shelves.entry(name.to_owned()).or_default())
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Can do as little as a storage may.
+    pub(crate) fn make_plain(&self) {
+        self.state().plain = true;
+    }
+
+    /// Breaks the transfers that come, each after so many bytes.
+    pub(crate) fn break_after(&self, bytes: &[u64]) {
+        self.state().breaks = bytes.to_vec();
+    }
+
+    /// Stores the next file with a wrong byte.
+    pub(crate) fn corrupt_at(&self, offset: u64) {
+        self.state().corrupts = Some(offset);
+    }
+
+    /// Puts a file there.
+    pub(crate) fn put(&self, path: &str, bytes: &[u8], modified: i64) {
+        let stored = Stored {
+            bytes: bytes.to_vec(),
+            modified: Some(Timestamp(modified)),
+        };
+        self.state().files.insert(path.as_bytes().to_vec(), stored);
+    }
+
+    /// A file's content.
+    pub(crate) fn get(&self, path: &str) -> Option<Vec<u8>> {
+        let state = self.state();
+        let stored = state.files.get(path.as_bytes())?;
+        Some(stored.bytes.clone())
+    }
+
+    /// All paths.
+    pub(crate) fn paths(&self) -> Vec<String> {
+        let state = self.state();
+        let shown = |path: &Vec<u8>| String::from_utf8_lossy(path).into_owned();
+        state.files.keys().map(shown).collect()
+    }
+
+    /// Bytes moved so far.
+    pub(crate) fn moved(&self) -> u64 {
+        self.state().moved
+    }
+}
+
+/// A session with a shelf.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    name: String,
+    shelf: Arc<Shelf>,
+}
+
+impl Memory {
+    /// With the shelf of this name.
+    pub(crate) fn open(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            shelf: Shelf::named(name),
+        }
+    }
+
+    fn missing(&self, path: &[u8]) -> Failure {
+        let path = String::from_utf8_lossy(path);
+        Failure::new(Exit::NotFound, format!("{path}: not on {}", self.name))
+    }
+
+    fn stored(&self, path: &[u8]) -> Result<Stored, Failure> {
+        let found = self.shelf.state().files.get(path).cloned();
+        found.ok_or_else(|| self.missing(path))
+    }
+
+    /// How a transfer that counted on `wire` ended.
+    fn ended(&self, wire: &Wire, moved: Result<Attempt, Failure>) -> Result<Attempt, Failure> {
+        let state = wire.lock();
+        self.shelf.state().moved += state.moved;
+        match (state.broken, moved) {
+            (true, Err(_)) => Err(Failure::transient(
+                Exit::Unreachable,
+                format!("{} was lost", self.name),
+            )),
+            (_, moved) => moved,
+        }
+    }
+
+    fn wire(&self) -> Arc<Wire> {
+        let mut state = self.shelf.state();
+        let breaks = match state.breaks.is_empty() {
+            true => u64::MAX,
+            false => state.breaks.remove(0),
+        };
+        Arc::new(Wire(Mutex::new(Passed {
+            breaks,
+            moved: 0,
+            broken: false,
+        })))
+    }
+}
+
+/// What one transfer moves, up to where it breaks.
+#[derive(Debug)]
+struct Wire(Mutex<Passed>);
+
+#[derive(Debug)]
+struct Passed {
+    breaks: u64,
+    moved: u64,
+    broken: bool,
+}
+
+impl Wire {
+    fn lock(&self) -> MutexGuard<'_, Passed> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn pass(&self, bytes: usize) -> io::Result<()> {
+        let mut state = self.lock();
+        if state.moved >= state.breaks {
+            state.broken = true;
+            return Err(io::ErrorKind::ConnectionReset.into());
+        }
+        state.moved += bytes as u64;
+        Ok(())
+    }
+}
+
+/// A file that is read over a wire.
+#[derive(Debug)]
+struct Outgoing(MemorySource, Arc<Wire>);
+
+impl Source for Outgoing {
+    fn name(&self) -> String {
+        self.0.name()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
+        let step = buf.len().min(64 << 10);
+        let n = self.0.read_at(offset, &mut buf[..step])?;
+        self.1.pass(n).map(|()| n)
+    }
+
+    fn len(&self) -> io::Result<Option<u64>> {
+        self.0.len()
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}
+
+/// A file that is written over a wire.
+#[derive(Debug)]
+struct Incoming {
+    shelf: Arc<Shelf>,
+    path: Vec<u8>,
+    wire: Arc<Wire>,
+}
+
+impl Sink for Incoming {
+    fn name(&self) -> String {
+        String::from_utf8_lossy(&self.path).into_owned()
+    }
+
+    fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
+        // As a network would: in small steps, of which the last ones are lost.
+        for (n, step) in buf.chunks(64 << 10).enumerate() {
+            self.wire.pass(step.len())?;
+            let from = usize::try_from(offset).unwrap_or(usize::MAX);
+            let from = from.saturating_add(n * (64 << 10));
+            let end = from.saturating_add(step.len());
+            if end > MOST {
+                return Err(io::ErrorKind::FileTooLarge.into());
+            }
+            let mut state = self.shelf.state();
+            let wrong = state.corrupts;
+            let stored = state.files.entry(self.path.clone()).or_default();
+            if stored.bytes.len() < end {
+                stored.bytes.resize(end, 0);
+            }
+            stored.bytes[from..end].copy_from_slice(step);
+            let wrong = wrong.and_then(|at| usize::try_from(at).ok());
+            if let Some(at) = wrong.filter(|at| (from..end).contains(at)) {
+                stored.bytes[at] ^= 1;
+                state.corrupts = None;
+            }
+        }
+        Ok(())
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn seekable(&self) -> bool {
+        true
+    }
+}
+
+fn above(path: &[u8]) -> &[u8] {
+    let end = path.iter().rposition(|b| *b == b'/').unwrap_or(0);
+    &path[..end.max(1)]
+}
+
+fn name_of(path: &[u8]) -> &[u8] {
+    let start = path.iter().rposition(|b| *b == b'/').map_or(0, |i| i + 1);
+    &path[start..]
+}
+
+fn entry(path: &[u8], stored: &Stored) -> RemoteEntry {
+    RemoteEntry {
+        size: Some(stored.bytes.len() as u64),
+        modified: stored.modified,
+        ..RemoteEntry::new(name_of(path), Kind::File)
+    }
+}
+
+#[async_trait]
+impl Storage for Memory {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        let able = !self.shelf.state().plain;
+        Capabilities {
+            ranges: able,
+            partial_writes: able,
+            restarts: able,
+            parallel: able,
+            any_order: able,
+            markers: able,
+            adapts: false,
+            sums_on_the_way: false,
+            sets_time: able,
+            third_party: None,
+            concurrency: if able { 16 } else { 1 },
+            is_here: false,
+            rtt: Duration::from_millis(1),
+        }
+    }
+
+    async fn stat(&mut self, path: &[u8]) -> Result<RemoteEntry, Failure> {
+        if path == b"/" || self.shelf.state().directories.contains(path) {
+            return Ok(RemoteEntry::new(name_of(path), Kind::Dir));
+        }
+        self.stored(path).map(|stored| entry(path, &stored))
+    }
+
+    async fn list(&mut self, path: &[u8]) -> Result<Vec<Marked>, Failure> {
+        if self.stat(path).await?.kind != Kind::Dir {
+            return Err(Failure::new(Exit::Protocol, "not a directory"));
+        }
+        let state = self.shelf.state();
+        let files = state
+            .files
+            .iter()
+            .map(|(at, stored)| (at, entry(at, stored)));
+        let directories = state.directories.iter();
+        let directories = directories.map(|at| (at, RemoteEntry::new(name_of(at), Kind::Dir)));
+        let inside = files.chain(directories).filter(|(at, _)| above(at) == path);
+        let marked = inside.map(|(_, entry)| Marked {
+            entry,
+            certain: true,
+        });
+        Ok(marked.collect())
+    }
+
+    async fn sums(&mut self, _path: &[u8]) -> Result<Sums, Failure> {
+        Ok(match self.shelf.state().plain {
+            true => Sums::default(),
+            false => Sums::all(),
+        })
+    }
+
+    async fn checksum(
+        &mut self,
+        algorithm: Algorithm,
+        offset: u64,
+        length: Option<u64>,
+        path: &[u8],
+    ) -> Result<String, Failure> {
+        let source = MemorySource::new(self.stored(path)?.bytes, "stored");
+        sum_source(algorithm, &source, offset, length, &mut |_| true)
+            .map_err(|e| Failure::new(Exit::Protocol, e.to_string()))
+    }
+
+    async fn fetch(
+        &mut self,
+        path: &[u8],
+        sink: Arc<dyn Sink>,
+        spec: &TransferSpec,
+        control: &Arc<Control>,
+    ) -> Result<Attempt, Failure> {
+        let source = MemorySource::new(self.stored(path)?.bytes, "stored");
+        let wire = self.wire();
+        let source = Outgoing(source, Arc::clone(&wire));
+        let moved = within::copy(Arc::new(source), sink, spec, control).await;
+        self.ended(&wire, moved)
+    }
+
+    async fn store(
+        &mut self,
+        source: Arc<dyn Source>,
+        path: &[u8],
+        spec: &TransferSpec,
+        control: &Arc<Control>,
+    ) -> Result<Attempt, Failure> {
+        {
+            let mut state = self.shelf.state();
+            if above(path) != b"/" && !state.directories.contains(above(path)) {
+                return Err(self.missing(above(path)));
+            }
+            if spec.have.is_empty() || state.plain {
+                state.files.insert(path.to_vec(), Stored::default());
+            }
+        }
+        let wire = self.wire();
+        let sink = Incoming {
+            shelf: Arc::clone(&self.shelf),
+            path: path.to_vec(),
+            wire: Arc::clone(&wire),
+        };
+        let moved = within::copy(source, Arc::new(sink), spec, control).await;
+        if !self.shelf.state().plain {
+            crate::transfer::told::keep_marked(&spec.marked, &control.stored());
+        }
+        self.ended(&wire, moved)
+    }
+
+    async fn make_dir(&mut self, path: &[u8]) -> Result<bool, Failure> {
+        let mut state = self.shelf.state();
+        if above(path) != b"/" && !state.directories.contains(above(path)) {
+            drop(state);
+            return Err(self.missing(above(path)));
+        }
+        Ok(state.directories.insert(path.to_vec()))
+    }
+
+    async fn remove(&mut self, path: &[u8]) -> Result<(), Failure> {
+        let removed = self.shelf.state().files.remove(path);
+        removed.map(drop).ok_or_else(|| self.missing(path))
+    }
+
+    async fn remove_tree(&mut self, path: &[u8]) -> Result<(), Failure> {
+        self.stat(path).await?;
+        let below = [path, b"/"].concat();
+        let stays = |at: &Vec<u8>| at != path && !at.starts_with(&below);
+        let mut state = self.shelf.state();
+        state.files.retain(|at, _| stays(at));
+        state.directories.retain(stays);
+        Ok(())
+    }
+
+    async fn rename(
+        &mut self,
+        from: &[u8],
+        to: &[u8],
+        modified: Option<Timestamp>,
+    ) -> Result<(), NotRenamed> {
+        let mut state = self.shelf.state();
+        if state.plain {
+            let failure = Failure::new(Exit::Protocol, "nothing is renamed here");
+            let refused = Refused::Source;
+            return Err(NotRenamed { failure, refused });
+        }
+        let Some(mut stored) = state.files.remove(from) else {
+            drop(state);
+            return Err(self.missing(from).into());
+        };
+        stored.modified = modified.or(stored.modified);
+        state.files.insert(to.to_vec(), stored);
+        Ok(())
+    }
+
+    async fn set_modified(&mut self, path: &[u8], time: Timestamp) -> Result<bool, Failure> {
+        let mut state = self.shelf.state();
+        if state.plain {
+            return Ok(false);
+        }
+        match state.files.get_mut(path) {
+            Some(stored) => stored.modified = Some(time),
+            None => {
+                drop(state);
+                return Err(self.missing(path));
+            }
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,63 @@
+use std::net::SocketAddr;
+use std::os::unix::ffi::OsStrExt;
+
+use server::config::{Anonymous, ServerConfig};
+use server::{Shutdown, ShutdownHandle};
+
+use super::*;
+use crate::location::Location;
+use crate::storage::memory::Shelf;
+
+const ACCESS: Access = Access {
+    timeout: Duration::from_secs(60),
+    foreign_data: false,
+    sync_policy: SyncPolicy::File,
+};
+
+async fn open(id: &StorageId) -> Box<dyn Storage> {
+    ACCESS.open(id, Opening::default()).await.unwrap()
+}
+
+async fn named(url: &str) -> Box<dyn Storage> {
+    open(&Location::parse(url).unwrap().storage_id()).await
+}
+
+#[tokio::test]
+async fn the_files_of_this_machine_conform() {
+    let dir = tempfile::tempdir().unwrap();
+    let top = dir.path().as_os_str().as_bytes();
+    conformance::check(&mut *open(&StorageId::Here).await, top).await;
+}
+
+#[tokio::test]
+async fn memory_conforms() {
+    conformance::check(&mut *named("memory://conforming/").await, b"/").await;
+    Shelf::named("plain and conforming").make_plain();
+    let mut plain = memory::Memory::open("plain and conforming");
+    conformance::check(&mut plain, b"/").await;
+}
+
+#[tokio::test]
+async fn an_ftp_server_conforms() {
+    let dir = tempfile::tempdir().unwrap();
+    let (address, _running) = serve(&dir).await;
+    conformance::check(&mut *named(&format!("ftp://{address}/")).await, b"/").await;
+}
+
+async fn serve(dir: &tempfile::TempDir) -> (SocketAddr, ShutdownHandle) {
+    let config = ServerConfig {
+        listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+        root: dir.path().to_owned(),
+        anonymous: Some(Anonymous::Rw),
+        ..ServerConfig::default()
+    };
+    let (handle, shutdown) = Shutdown::manual();
+    let (tell, told) = tokio::sync::oneshot::channel();
+    tokio::spawn(async move {
+        let ready = |address| {
+            let _ = tell.send(address);
+        };
+        server::serve(config, ready, shutdown).await.unwrap();
+    });
+    (told.await.unwrap(), handle)
+}

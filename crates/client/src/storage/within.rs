@@ -1,0 +1,92 @@
+//! Bytes from an open file to an open file, within this machine.
+
+use std::num::NonZero;
+use std::sync::Arc;
+
+use data::error::DataError;
+use data::job::{Control, Report, Settings};
+use data::pull::{self, Files, PullPlan};
+use data::store::{Sink, Source};
+use proto::ranges::RangeSet;
+
+use crate::transfer::verdict::of_pull;
+use crate::transfer::{Attempt, TransferSpec};
+use crate::{Exit, Failure};
+
+/// Bytes that one thread copies before it takes the next piece.
+const PIECE: u64 = 8 << 20;
+/// Files from this size on are copied by several threads, if nothing else was asked for.
+const LARGE: u64 = 64 << 20;
+/// Most threads, if nothing else was asked for: a few keep a disk or a file server busy.
+const MOST_THREADS: usize = 4;
+
+/// Copies what `spec` says is missing. Where the whole is missing and the file system can, the copy shares
+/// the source's blocks.
+///
+/// # Errors
+/// `Local` for what the disk says, `Integrity` when the source becomes shorter.
+pub(crate) async fn copy(
+    source: Arc<dyn Source>,
+    sink: Arc<dyn Sink>,
+    spec: &TransferSpec,
+    control: &Arc<Control>,
+) -> Result<Attempt, Failure> {
+    let plan = PullPlan {
+        origin: spec.part.map_or(0, |(offset, _)| offset),
+        missing: spec.size.map(|size| spec.have.gaps(0, size)),
+        piece: PIECE,
+        view: None,
+    };
+    let settings = Settings {
+        options: spec.options.clone(),
+        streams: threads(spec),
+        sum: spec.sum.filter(|_| spec.have.is_empty()),
+        ..Settings::default()
+    };
+    let doing = format!("copy {}", source.name());
+    let whole = spec.have.is_empty() && spec.part.is_none();
+    let running = Arc::clone(control);
+    let moved =
+        tokio::task::spawn_blocking(move || run(source, &sink, plan, whole, &settings, &running));
+    let moved = moved
+        .await
+        .map_err(|e| Failure::new(Exit::Local, e.to_string()))?;
+    let report = moved.map_err(|error| of_pull("this machine", &doing, &error, &spec.said))?;
+    Ok(Attempt {
+        streams: report.evidence.streams.max(1),
+        buffers: spec.options.buffers,
+        report,
+        ..Attempt::default()
+    })
+}
+
+fn run(
+    source: Arc<dyn Source>,
+    sink: &Arc<dyn Sink>,
+    mut plan: PullPlan,
+    whole: bool,
+    settings: &Settings,
+    control: &Arc<Control>,
+) -> Result<Report, DataError> {
+    if whole && settings.options.rate.is_none() {
+        let length = plan.missing.as_ref().map(RangeSet::end);
+        if let Some(length) = length
+            && let Some(report) = pull::share(&*source, &**sink, length, control)?
+        {
+            return Ok(report);
+        }
+    }
+    let seekable = source.fd().is_some();
+    plan.view = seekable.then(|| (Arc::clone(&source), plan.origin));
+    pull::run(&Files(source), sink, &plan, settings, control)
+}
+
+/// As many as were asked for; else several for a large file.
+fn threads(spec: &TransferSpec) -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    match spec.adapt {
+        true if spec.size.is_some_and(|size| size >= LARGE) => cores.min(MOST_THREADS),
+        true => 1,
+        false => usize::try_from(spec.streams.max(1)).unwrap_or(MOST_THREADS),
+    }
+}

@@ -1,0 +1,154 @@
+//! Connections with a layer that changes nothing of their bytes, but has a handshake, and is not the
+//! kernel's to pass by.
+
+use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use proto::command::Mode;
+use proto::eblock::Header;
+use proto::ranges::RangeSet;
+use proto::sizing::Buffers;
+
+use super::Gate;
+use crate::channel::{Accept, Channel, ListenOptions};
+use crate::job::{Control, Settings};
+use crate::options::IoMethod;
+use crate::recv::{self, RecvPlan};
+use crate::send::{self, SendPlan};
+use crate::store::file::{FileSink, FileSource};
+use crate::store::memory::MemorySink;
+use crate::store::{Sink, Source};
+
+const WHOLE: RecvPlan = RecvPlan {
+    origin: 0,
+    stream_start: 0,
+    limit: None,
+};
+
+fn listening() -> (Channel, SocketAddr) {
+    let channel = Channel::listen(&ListenOptions {
+        ip: IpAddr::V4(Ipv4Addr::LOCALHOST),
+        ports: None,
+        accept: Accept::Any,
+        buffers: Buffers::sized(proto::sizing::Sizing::Kernel),
+    });
+    let channel = channel.unwrap();
+    let at = channel.local_addr().unwrap();
+    (channel, at)
+}
+
+fn layered(mode: Mode, gate: &Arc<Gate>) -> Settings {
+    let mut settings = Settings {
+        mode,
+        connect: Duration::from_secs(60),
+        gate: Some(Arc::clone(gate)),
+        ..Settings::default()
+    };
+    settings.options.stall = Duration::from_secs(60);
+    settings
+}
+
+fn until(happens: impl Fn() -> bool) {
+    let patience = Instant::now() + Duration::from_secs(60);
+    while !happens() {
+        assert!(Instant::now() < patience, "it never happens");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// A connection that carries `text` as a block, and the ends that `last` brings.
+fn sender(to: SocketAddr, offset: u64, text: &[u8], last: &[Header]) -> TcpStream {
+    let mut stream = TcpStream::connect(to).unwrap();
+    let mut bytes = Header::data(offset, text.len() as u64).encode().to_vec();
+    bytes.extend(text);
+    bytes.extend(last.iter().flat_map(|header| header.encode()));
+    stream.write_all(&bytes).unwrap();
+    stream
+}
+
+#[test]
+fn others_are_taken_while_a_handshake_goes_on() {
+    let (mut channel, at) = listening();
+    let gate = Arc::new(Gate::default());
+    let settings = layered(Mode::Extended, &gate);
+    let control = Arc::new(Control::new());
+    let sink = Arc::new(MemorySink::new(100, "a sink"));
+    let as_sink: Arc<dyn Sink> = Arc::clone(&sink) as Arc<dyn Sink>;
+    std::thread::scope(|scope| {
+        let receiver =
+            scope.spawn(|| recv::run(&mut channel, &as_sink, &WHOLE, &settings, &control));
+        let eod = Header::eod(true);
+        let _slow = sender(at, 0, b"slow", &[eod]);
+        until(|| gate.came() == 1);
+        let _other = sender(at, 4, b", quick", &[Header::eof(2, false), eod]);
+        // All of it is taken, and nothing of the first.
+        until(|| control.bytes() == 7);
+        assert_eq!(gate.came(), 2);
+        gate.open();
+        assert_eq!(receiver.join().unwrap().unwrap().evidence.bytes, 11);
+    });
+    assert_eq!(sink.bytes(), b"slow, quick");
+}
+
+#[test]
+fn the_kernel_moves_no_bytes_that_belong_through_a_layer() {
+    let dir = tempfile::tempdir().unwrap();
+    let bytes: Vec<u8> = (0..3_000_000u32).map(|n| (n % 251) as u8).collect();
+    let from = dir.path().join("from");
+    std::fs::write(&from, &bytes).unwrap();
+    let methods = [
+        IoMethod::Auto,
+        IoMethod::Sendfile,
+        IoMethod::Splice,
+        IoMethod::Zerocopy,
+        IoMethod::Copy,
+    ];
+    for (mode, io) in [Mode::Stream, Mode::Extended]
+        .into_iter()
+        .flat_map(|mode| methods.map(|io| (mode, io)))
+    {
+        let (mut channel, at) = listening();
+        let gate = Arc::new(Gate::default());
+        gate.open();
+        let mut settings = layered(mode, &gate);
+        settings.options.io = io;
+        settings.streams = 2;
+        let to = dir.path().join("to");
+        let file = std::fs::File::create(&to).unwrap();
+        let sink: Arc<dyn Sink> = Arc::new(FileSink::new(file, "to").unwrap());
+        let source = std::fs::File::open(&from).unwrap();
+        let source: Arc<dyn Source> = Arc::new(FileSource::new(source, "from").unwrap());
+        std::thread::scope(|scope| {
+            let receiver = scope.spawn(|| {
+                recv::run(
+                    &mut channel,
+                    &sink,
+                    &WHOLE,
+                    &settings,
+                    &Arc::new(Control::new()),
+                )
+            });
+            let mut out = Channel::connect_to(vec![at], None);
+            let mut ranges = RangeSet::new();
+            ranges.insert(0, bytes.len() as u64);
+            let plan = SendPlan { ranges, origin: 0 };
+            let sent = send::run(
+                &mut out,
+                &source,
+                &plan,
+                &settings,
+                &Arc::new(Control::new()),
+            );
+            assert_eq!(
+                sent.unwrap().evidence.bytes,
+                bytes.len() as u64,
+                "{mode:?} {io:?}"
+            );
+            receiver.join().unwrap().unwrap();
+        });
+        assert!(std::fs::read(&to).unwrap() == bytes, "{mode:?} {io:?}");
+        assert!(gate.came() >= 2, "{mode:?} {io:?}");
+    }
+}

@@ -1,0 +1,81 @@
+//! SITE.
+
+use super::*;
+
+#[test]
+fn site_commands_on_files() {
+    let time = Timestamp(1_609_556_645);
+    for (line, expected) in [
+        (
+            "SITE chmod 755 ./a b",
+            Site::Chmod(0o755, b"./a b".to_vec()),
+        ),
+        ("SITE CHMOD 0644 a", Site::Chmod(0o644, b"a".to_vec())),
+        (
+            "SITE CHGRP g a b",
+            Site::Chgrp("g".to_owned(), b"a b".to_vec()),
+        ),
+        (
+            "SITE UTIME 20210102030405 a b",
+            Site::Utime(time, b"a b".to_vec()),
+        ),
+        (
+            "SITE UTIME a b 20200101000000 20210102030405 20220101000000 UTC",
+            Site::Utime(time, b"a b".to_vec()),
+        ),
+        (
+            "SITE SYMLINK a b c",
+            Site::Symlink(b"a".to_vec(), b"b c".to_vec()),
+        ),
+        ("SITE SYMLINKFROM a", Site::SymlinkFrom(b"a".to_vec())),
+        ("SITE SYMLINKTO a", Site::SymlinkTo(b"a".to_vec())),
+        ("SITE RDEL a", Site::Rdel(b"a".to_vec())),
+        ("SITE TRNC 3 a", Site::Truncate(3, b"a".to_vec())),
+    ] {
+        assert_eq!(site(line), expected, "{line}");
+    }
+    all_syntax(&[
+        "SITE CHMOD 888 a",
+        "SITE CHMOD 10000 a",
+        "SITE CHMOD +7 a",
+        "SITE UTIME x a",
+        "SITE UTIME 1 2 3 4 UTC",
+        "SITE TRNC -1 a",
+    ]);
+}
+
+#[test]
+fn site_commands_of_the_session() {
+    for (line, expected) in [
+        ("SITE HELP", Site::Help),
+        ("SITE RETRBUFSIZE 5", Site::Buffer(BufferSide::Send, 5)),
+        ("SITE SBUFSIZ 5", Site::Buffer(BufferSide::Receive, 5)),
+        ("SITE BUFSIZE 5", Site::Buffer(BufferSide::Both, 5)),
+        (
+            "SITE CLIENTINFO a=\"b c\";",
+            Site::ClientInfo("a=\"b c\";".to_owned()),
+        ),
+        ("SITE TASKID 7", Site::TaskId("7".to_owned())),
+        ("SITE UMASK", Site::Umask(None)),
+        ("SITE UMASK 022", Site::Umask(Some(0o22))),
+        ("SITE IDLE", Site::Idle(None)),
+        ("SITE IDLE 60", Site::Idle(Some(60))),
+        ("SITE FOO bar", Site::Unknown("FOO bar".to_owned())),
+        (
+            "SITE STORATTR modify=19700101000001;checksum.MD5=0123456789ABCDEF0123456789abcdef;",
+            Site::StorAttr {
+                modify: Some(Timestamp(1)),
+                checksum: Some((Algorithm::Md5, "0123456789abcdef".repeat(2))),
+            },
+        ),
+    ] {
+        assert_eq!(site(line), expected, "{line}");
+    }
+    all_syntax(&[
+        "SITE UMASK 9",
+        "SITE IDLE x",
+        "SITE STORATTR modify=x;",
+        "SITE STORATTR x",
+    ]);
+    all_not_offered(&["SITE STORATTR checksum.FOO=1;", "SITE STORATTR foo=1;"]);
+}

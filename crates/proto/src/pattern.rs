@@ -1,0 +1,214 @@
+//! Shell patterns over raw bytes: of LIST in the last component, of sources on the command line.
+
+/// Pattern of a shell: `*` any characters, `?` one character, `[a-z]` and `[!a-z]` classes, `\` takes the
+/// next character literally. As in a shell a leading `.` is matched only by a literal `.`. An unclosed `[`
+/// is literal. A character is one of UTF-8 (RFC 2640), or a byte that is not UTF-8.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pattern {
+    items: Vec<Item>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Item {
+    Literal(Letter),
+    AnyOne,
+    AnyRun,
+    Class {
+        negated: bool,
+        ranges: Vec<(Letter, Letter)>,
+    },
+}
+
+/// One character of a name or pattern.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Letter {
+    Char(char),
+    /// A byte that is not UTF-8.
+    Byte(u8),
+}
+
+const DOT: Letter = Letter::Char('.');
+
+impl Item {
+    fn matches(&self, letter: Letter) -> bool {
+        match self {
+            Self::Literal(literal) => *literal == letter,
+            Self::AnyOne | Self::AnyRun => true,
+            Self::Class { negated, ranges } => {
+                ranges
+                    .iter()
+                    .any(|&(low, high)| (low..=high).contains(&letter))
+                    != *negated
+            }
+        }
+    }
+}
+
+/// Whether a name has a character that makes it a pattern: `*`, `?` or `[`.
+pub fn has_wildcard(name: &[u8]) -> bool {
+    name.iter().any(|b| b"*?[".contains(b))
+}
+
+impl Pattern {
+    /// Reads a pattern; every byte string is one.
+    pub fn new(text: &[u8]) -> Self {
+        let mut items = Vec::new();
+        let mut rest = text;
+        while let Some((letter, tail)) = first(rest) {
+            rest = tail;
+            let item = match letter {
+                Letter::Char('*') => Item::AnyRun,
+                Letter::Char('?') => Item::AnyOne,
+                Letter::Char('\\') => match first(tail) {
+                    Some((literal, after)) => {
+                        rest = after;
+                        Item::Literal(literal)
+                    }
+                    None => Item::Literal(letter),
+                },
+                Letter::Char('[') => match class(tail) {
+                    Some((item, after)) => {
+                        rest = after;
+                        item
+                    }
+                    None => Item::Literal(letter),
+                },
+                other => Item::Literal(other),
+            };
+            if item != Item::AnyRun || items.last() != Some(&Item::AnyRun) {
+                items.push(item);
+            }
+        }
+        Self { items }
+    }
+
+    /// Whether the whole name matches. Takes at most `name` times pattern length steps: only the
+    /// last `*` is ever tried again.
+    pub fn matches(&self, name: &[u8]) -> bool {
+        if name.first() == Some(&b'.') && self.items.first() != Some(&Item::Literal(DOT)) {
+            return false;
+        }
+        let (mut rest, mut item) = (name, 0);
+        let mut retry: Option<(&[u8], usize)> = None;
+        while let Some((letter, tail)) = first(rest) {
+            match self.items.get(item) {
+                Some(Item::AnyRun) => {
+                    retry = Some((rest, item + 1));
+                    item += 1;
+                }
+                Some(one) if one.matches(letter) => {
+                    rest = tail;
+                    item += 1;
+                }
+                _ => {
+                    let Some((from, after)) = retry else {
+                        return false;
+                    };
+                    let from = first(from).map_or(from, |(_, shorter)| shorter);
+                    retry = Some((from, after));
+                    (rest, item) = (from, after);
+                }
+            }
+        }
+        self.items[item..].iter().all(|rest| *rest == Item::AnyRun)
+    }
+}
+
+/// The first character, and the text after it; `None` at the end.
+fn first(text: &[u8]) -> Option<(Letter, &[u8])> {
+    let (&byte, tail) = text.split_first()?;
+    if byte.is_ascii() {
+        return Some((Letter::Char(char::from(byte)), tail));
+    }
+    let chunk = text[..text.len().min(4)].utf8_chunks().next()?;
+    Some(match chunk.valid().chars().next() {
+        Some(char) => (Letter::Char(char), &text[char.len_utf8()..]),
+        None => (Letter::Byte(byte), tail),
+    })
+}
+
+/// Reads a class after its `[`; a `]` that stands first is a member.
+fn class(text: &[u8]) -> Option<(Item, &[u8])> {
+    let negated = matches!(text.first(), Some(b'!' | b'^'));
+    let body = &text[usize::from(negated)..];
+    let close = 1 + body.iter().skip(1).position(|&b| b == b']')?;
+    let mut ranges = Vec::new();
+    let mut members = &body[..close];
+    while let Some((low, tail)) = first(members) {
+        let range = tail.strip_prefix(b"-").and_then(first);
+        let (high, after) = range.unwrap_or((low, tail));
+        ranges.push((low, high));
+        members = after;
+    }
+    Some((Item::Class { negated, ranges }, &body[close + 1..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn matches(pattern: &str, name: &str) -> bool {
+        Pattern::new(pattern.as_bytes()).matches(name.as_bytes())
+    }
+
+    #[test]
+    fn shell_rules() {
+        assert!(matches("*", "a") && matches("*", ""));
+        assert!(matches("a*b*c", "aXbYbZc") && !matches("a*b*c", "aXbYbZ"));
+        assert!(matches("?.da?", "x.dat") && !matches("?", ""));
+        assert!(matches("[a-c]x", "bx") && !matches("[!a-c]x", "bx"));
+        assert!(matches("[]-]", "]") && matches("[]-]", "-"));
+        assert!(matches("[x", "[x") && matches("[", "["));
+        assert!(matches(r"\*", "*") && !matches(r"\*", "x"));
+        assert!(!matches("*", ".hidden") && matches(".*", ".hidden"));
+        assert!(!matches("?hidden", ".hidden") && !matches("[.]h", ".h"));
+    }
+
+    #[test]
+    fn a_character_is_one_of_utf8_or_a_byte_that_is_not() {
+        assert!(matches("caf?", "café") && matches("caf[è-ê]", "café"));
+        assert!(!matches("caf?", "cafés") && !matches("caf[!é]", "café"));
+        assert!(Pattern::new(b"?\xff[\xfe]").matches(b"\xfd\xff\xfe"));
+        assert!(!Pattern::new(b"?").matches(b"\xc3\xc3"), "two bytes");
+        assert!(Pattern::new(b"*\xa9").matches(b"\xa9\xa9"));
+    }
+
+    #[test]
+    fn wildcards_make_a_pattern() {
+        assert!(has_wildcard(b"*.dat") && has_wildcard(b"a?") && has_wildcard(b"[x"));
+        assert!(!has_wildcard(br"a\b") && !has_wildcard(b""));
+    }
+
+    #[test]
+    fn no_exponential_blow_up() {
+        let pattern = "a*".repeat(2000) + "b";
+        assert!(!matches(&pattern, &"a".repeat(255)));
+    }
+
+    /// The obvious definition.
+    fn model(items: &[Item], name: &[u8]) -> bool {
+        let hit = |one: &Item, rest| {
+            first(name).is_some_and(|(letter, tail)| one.matches(letter) && model(rest, tail))
+        };
+        match items.split_first() {
+            None => name.is_empty(),
+            Some((Item::AnyRun, rest)) => model(rest, name) || hit(&Item::AnyRun, items),
+            Some((one, rest)) => hit(one, rest),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_the_model(pattern in r"[abé*?\[\]!\\-]{0,10}", name in "[abé-]{0,10}") {
+            let pattern = Pattern::new(pattern.as_bytes());
+            prop_assert_eq!(pattern.matches(name.as_bytes()), model(&pattern.items, name.as_bytes()));
+        }
+
+        #[test]
+        fn takes_any_bytes(pattern: Vec<u8>, name: Vec<u8>) {
+            Pattern::new(&pattern).matches(&name);
+        }
+    }
+}

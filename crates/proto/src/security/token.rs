@@ -1,0 +1,229 @@
+//! Tokens of a security exchange, and base64 as RFC 2228 §9 writes them.
+
+use crate::reply::Reply;
+
+/// Longest token, bytes: what base64 makes of it fits a line of 64 KiB.
+pub const MAX_TOKEN: usize = 48 * 1024 - 16;
+
+/// The 64 digits.
+const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+/// Text before a token in a reply.
+const LABEL: &[u8] = b"ADAT=";
+
+/// Bytes that one end's mechanism has for the other's: an opaque token of an exchange, or a protected
+/// command. Never logged: [`std::fmt::Debug`] hides it. Overwritten when it is dropped.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SecurityToken(Vec<u8>);
+
+/// The text is no token: not base64, or too long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NotAToken {
+    /// Not base64 (RFC 2228 §9).
+    #[error("not base64")]
+    Malformed,
+    /// Longer than [`MAX_TOKEN`].
+    #[error("longer than {MAX_TOKEN} bytes")]
+    TooLong,
+}
+
+impl SecurityToken {
+    /// Takes what a mechanism has said.
+    ///
+    /// # Errors
+    /// [`NotAToken::TooLong`]
+    pub fn new(bytes: Vec<u8>) -> Result<Self, NotAToken> {
+        let token = Self(bytes);
+        if token.0.len() > MAX_TOKEN {
+            return Err(NotAToken::TooLong);
+        }
+        Ok(token)
+    }
+
+    /// Reads base64. Only the one text that [`SecurityToken::encode`] writes is taken: with its padding,
+    /// and without stray bits.
+    ///
+    /// # Errors
+    /// See [`NotAToken`].
+    pub fn decode(text: &[u8]) -> Result<Self, NotAToken> {
+        if text.len() > MAX_TOKEN.div_ceil(3) * 4 {
+            return Err(NotAToken::TooLong);
+        }
+        let mut token = Self(Vec::with_capacity(text.len() / 4 * 3));
+        let (groups, rest) = text.as_chunks::<4>();
+        let Some((last, whole)) = groups.split_last() else {
+            return if rest.is_empty() {
+                Ok(token)
+            } else {
+                Err(NotAToken::Malformed)
+            };
+        };
+        for group in whole {
+            token
+                .0
+                .extend(three_bytes(group).ok_or(NotAToken::Malformed)?);
+        }
+        let padding = last.iter().rev().take_while(|b| **b == b'=').count();
+        let digits = last.map(|b| if b == b'=' { b'A' } else { b });
+        let bytes = three_bytes(&digits).ok_or(NotAToken::Malformed)?;
+        let (kept, spare) = bytes.split_at(3usize.saturating_sub(padding));
+        let in_order = padding <= 2 && !last[..4 - padding.min(2)].contains(&b'=');
+        if !rest.is_empty() || !in_order || spare.iter().any(|b| *b != 0) {
+            return Err(NotAToken::Malformed);
+        }
+        token.0.extend(kept);
+        if token.0.len() > MAX_TOKEN {
+            return Err(NotAToken::TooLong);
+        }
+        Ok(token)
+    }
+
+    /// The token of a reply (`ADAT=` and base64, RFC 2228 §5), if it has one.
+    ///
+    /// # Errors
+    /// See [`NotAToken`].
+    pub fn of_reply(reply: &Reply) -> Result<Option<Self>, NotAToken> {
+        let found = reply.lines.iter().find_map(|line| {
+            let at = line.windows(LABEL.len()).position(|w| w == LABEL)?;
+            line.get(at + LABEL.len()..)
+        });
+        let Some(text) = found else { return Ok(None) };
+        let end = text.iter().position(u8::is_ascii_whitespace);
+        Self::decode(&text[..end.unwrap_or(text.len())]).map(Some)
+    }
+
+    /// Base64.
+    pub fn encode(&self) -> String {
+        let mut text = String::with_capacity(self.0.len().div_ceil(3) * 4);
+        for group in self.0.chunks(3) {
+            let byte = |at: usize| u32::from(group.get(at).copied().unwrap_or_default());
+            let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+            for (nth, shift) in [18, 12, 6, 0].into_iter().enumerate() {
+                let digit = DIGITS[(bits >> shift & 63) as usize];
+                text.push(if nth <= group.len() {
+                    digit.into()
+                } else {
+                    '='
+                });
+            }
+        }
+        text
+    }
+
+    /// As a reply carries it.
+    pub fn labelled(&self) -> String {
+        format!("{}{}", LABEL.escape_ascii(), self.encode())
+    }
+
+    /// For the mechanism.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for SecurityToken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SecurityToken({} bytes)", self.0.len())
+    }
+}
+
+impl Drop for SecurityToken {
+    fn drop(&mut self) {
+        self.0.fill(0);
+        // Or the compiler would leave out what nobody reads.
+        std::hint::black_box(&self.0);
+    }
+}
+
+/// A reply's text with every token in it left out.
+pub(crate) fn without_token(text: &str) -> String {
+    match text.find(LABEL.escape_ascii().to_string().as_str()) {
+        Some(at) => format!("{}...", &text[..at + LABEL.len()]),
+        None => text.to_owned(),
+    }
+}
+
+fn three_bytes(group: &[u8; 4]) -> Option<[u8; 3]> {
+    let mut bits = 0;
+    for digit in group {
+        bits = bits << 6 | value(*digit)?;
+    }
+    let [_, bytes @ ..] = u32::to_be_bytes(bits);
+    Some(bytes)
+}
+
+fn value(digit: u8) -> Option<u32> {
+    let value = match digit {
+        b'A'..=b'Z' => digit - b'A',
+        b'a'..=b'z' => digit - b'a' + 26,
+        b'0'..=b'9' => digit - b'0' + 52,
+        b'+' => 62,
+        b'/' => 63,
+        _ => return None,
+    };
+    Some(value.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_vectors_of_rfc_4648_go_both_ways() {
+        for (bytes, text) in [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("foob", "Zm9vYg=="),
+            ("fooba", "Zm9vYmE="),
+            ("foobar", "Zm9vYmFy"),
+        ] {
+            let token = SecurityToken::new(bytes.into()).unwrap();
+            assert_eq!(token.encode(), text);
+            assert_eq!(SecurityToken::decode(text.as_bytes()), Ok(token));
+        }
+        let all = SecurityToken::new((0..=255).collect()).unwrap();
+        assert_eq!(SecurityToken::decode(all.encode().as_bytes()), Ok(all));
+    }
+
+    #[test]
+    fn what_is_no_base64_is_refused() {
+        for text in [
+            "Z", "Zg", "Zg=", "Zg===", "=", "====", "Z===", "Zh==", "Zm9=", "Zm9v=", "Z=g=",
+            "Zg==Zg==", "Zm 9", "Zm-_", "Zm9v\n", "Zm9vZ",
+        ] {
+            let read = SecurityToken::decode(text.as_bytes());
+            assert_eq!(read, Err(NotAToken::Malformed), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_token_is_bounded() {
+        let largest = SecurityToken::new(vec![7; MAX_TOKEN]).unwrap().encode();
+        assert!(largest.len() < 64 * 1024 - "ADAT \r\n".len());
+        assert!(SecurityToken::decode(largest.as_bytes()).is_ok());
+        let more = "AAAA".repeat(MAX_TOKEN.div_ceil(3) + 1);
+        let read = SecurityToken::decode(more.as_bytes());
+        assert_eq!(read, Err(NotAToken::TooLong));
+        assert!(SecurityToken::new(vec![7; MAX_TOKEN + 1]).is_err());
+    }
+
+    #[test]
+    fn the_token_of_a_reply_is_found() {
+        let of = |text: &str| SecurityToken::of_reply(&Reply::new(335, text));
+        let token = SecurityToken::new(b"foo".to_vec()).unwrap();
+        assert_eq!(of("ADAT=Zm9v"), Ok(Some(token.clone())));
+        assert_eq!(of("[ADAT=] ADAT="), Err(NotAToken::Malformed));
+        assert_eq!(of("Go on: ADAT=Zm9v and so on"), Ok(Some(token)));
+        assert_eq!(of("ADAT must follow"), Ok(None));
+        assert_eq!(of("ADAT=Zm"), Err(NotAToken::Malformed));
+    }
+
+    #[test]
+    fn a_token_is_not_shown() {
+        let token = SecurityToken::new(b"foo".to_vec()).unwrap();
+        assert_eq!(format!("{token:?}"), "SecurityToken(3 bytes)");
+        assert_eq!(without_token("a ADAT=Zm9v b"), "a ADAT=...");
+    }
+}

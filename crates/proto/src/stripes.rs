@@ -1,0 +1,118 @@
+//! Stripes: the shares of one transfer that several data nodes carry, each with a data address of its own
+//! (GFD.20 §3, SPAS and SPOR). What is not striped has one.
+
+use std::net::SocketAddr;
+
+/// Most stripes taken from one SPOR command or SPAS reply.
+pub const MAX_STRIPES: usize = 256;
+
+/// One share of a transfer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Stripe {
+    number: u32,
+    count: u32,
+}
+
+impl Stripe {
+    /// The one of a transfer that is not striped.
+    pub const ONLY: Self = Self {
+        number: 0,
+        count: 1,
+    };
+
+    /// Stripe `number`, from 0, of `count`; `None`: there is none of that number.
+    pub fn new(number: u32, count: u32) -> Option<Self> {
+        (number < count).then_some(Self { number, count })
+    }
+
+    /// Its number, from 0.
+    pub const fn number(self) -> u32 {
+        self.number
+    }
+
+    /// How many stripes the transfer has, at least 1.
+    pub const fn count(self) -> u32 {
+        self.count
+    }
+}
+
+/// The data addresses of a transfer in the order of its stripes: 1..=[`MAX_STRIPES`] of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StripeAddresses(Vec<SocketAddr>);
+
+impl StripeAddresses {
+    /// Those of several stripes; `None`: there are none, or too many.
+    pub fn new(addresses: Vec<SocketAddr>) -> Option<Self> {
+        let number = 1..=MAX_STRIPES;
+        number.contains(&addresses.len()).then_some(Self(addresses))
+    }
+
+    /// That of the only stripe.
+    pub fn only(address: SocketAddr) -> Self {
+        Self(vec![address])
+    }
+
+    /// All, in the order of the stripes.
+    pub fn as_slice(&self) -> &[SocketAddr] {
+        &self.0
+    }
+
+    /// Stripe 0's, which stands for all where one address alone can be told (PASV, EPSV).
+    pub fn first(&self) -> SocketAddr {
+        self.0[0]
+    }
+
+    /// As many others, each made of the one in its place.
+    #[must_use]
+    pub fn map(&self, change: impl FnMut(SocketAddr) -> SocketAddr) -> Self {
+        Self(self.0.iter().copied().map(change).collect())
+    }
+
+    /// Each stripe with its address.
+    pub fn iter(&self) -> impl Iterator<Item = (Stripe, SocketAddr)> {
+        let count = u32::try_from(self.0.len()).unwrap_or(u32::MAX);
+        let stripe = move |(number, address): (u32, &SocketAddr)| {
+            let stripe = Stripe { number, count };
+            (stripe, *address)
+        };
+        (0..).zip(&self.0).map(stripe)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(port: u16) -> SocketAddr {
+        SocketAddr::from(([192, 0, 2, 1], port))
+    }
+
+    #[test]
+    fn a_stripe_is_one_of_those_that_there_are() {
+        assert_eq!(Stripe::new(0, 1), Some(Stripe::ONLY));
+        assert_eq!((Stripe::new(0, 0), Stripe::new(3, 3)), (None, None));
+        let last = Stripe::new(2, 3).unwrap();
+        assert_eq!((last.number(), last.count()), (2, 3));
+    }
+
+    #[test]
+    fn there_is_an_address_and_there_are_not_too_many() {
+        assert_eq!(StripeAddresses::new(Vec::new()), None);
+        assert!(StripeAddresses::new(vec![at(1); MAX_STRIPES]).is_some());
+        assert_eq!(StripeAddresses::new(vec![at(1); MAX_STRIPES + 1]), None);
+        let one = StripeAddresses::new(vec![at(7)]).unwrap();
+        assert_eq!(one, StripeAddresses::only(at(7)));
+        assert_eq!(one.first(), at(7));
+    }
+
+    #[test]
+    fn each_address_has_its_stripe() {
+        let two = StripeAddresses::new(vec![at(7), at(8)]).unwrap();
+        let stripe = |number| Stripe::new(number, 2).unwrap();
+        let expected = [(stripe(0), at(7)), (stripe(1), at(8))];
+        assert_eq!(two.iter().collect::<Vec<_>>(), expected);
+        assert_eq!(two.as_slice(), [at(7), at(8)]);
+        let other = two.map(|address| at(address.port() + 1));
+        assert_eq!(other.as_slice(), [at(8), at(9)]);
+    }
+}

@@ -1,0 +1,167 @@
+use proto::command::{Mode, Type};
+use proto::path::VPath;
+use proto::ranges::RangeSet;
+use proto::sizing::Buffers;
+use proto::streams::StreamRange;
+
+use super::*;
+
+fn at(port: u16) -> SocketAddr {
+    SocketAddr::from(([192, 0, 2, 1], port))
+}
+
+fn order() -> TransferOrder {
+    let mut have = RangeSet::new();
+    have.insert(0, 1000);
+    TransferOrder {
+        request: TransferRequest {
+            what: TransferKind::Retrieve {
+                path: VPath::root(),
+                part: Some((5000, 7000)),
+                have,
+            },
+            mode: Mode::Extended,
+            type_: Type::Image,
+            streams: StreamRange {
+                start: 3,
+                least: 2,
+                most: 9,
+            },
+            congestion: "auto".to_owned(),
+            delayed_passive: None,
+            buffers: Buffers::sized(Sizing::Auto),
+            perf_marker_seconds: 5,
+            range_marker_seconds: 0,
+        },
+        stripe: Stripe::ONLY,
+        connections: DataAddresses::Targets(StripeAddresses::only(at(40_000))),
+        terms: TransferTerms {
+            congestion: Congestion::Auto,
+            drs_interval: Interval::default(),
+            io: IoMethod::Sendfile,
+            block: 1 << 18,
+            stall: Duration::from_secs(7),
+            connect: Duration::from_secs(8),
+            most_connections: 12,
+            prior: Prior::of_streams(4),
+        },
+        uploader: Uploader::User("ann".to_owned()),
+    }
+}
+
+/// Accepts types that could be written down: they can be copied and compared, and borrow nothing.
+fn is_plain<T: Clone + std::fmt::Debug + PartialEq + Send + Sync + 'static>() {}
+
+/// No type in `$handle` can be mistaken for plain data: with `$plain` implemented, there would be two
+/// answers to whose `answer` is meant, and this would not compile.
+macro_rules! lacks {
+    ($handle:ty, $plain:path) => {{
+        trait Answers<Which> {
+            fn answer() {}
+        }
+        struct WithIt;
+        impl<T: ?Sized> Answers<()> for T {}
+        impl<T: ?Sized + $plain> Answers<WithIt> for T {}
+        <$handle as Answers<_>>::answer();
+    }};
+}
+
+#[test]
+fn an_order_is_plain_data_and_handles_are_not() {
+    is_plain::<TransferOrder>();
+    // What is open, counted or shared cannot be compared, so that no order can hold it.
+    lacks!(LocalHandles, PartialEq);
+    lacks!(LocalHandles, Clone);
+    lacks!(Files, PartialEq);
+    lacks!(ControlLine, PartialEq);
+    lacks!(Channel, PartialEq);
+    lacks!(StreamBudget, PartialEq);
+    lacks!(RateLimit, PartialEq);
+    lacks!(drs::Endpoint, PartialEq);
+    lacks!(Place, PartialEq);
+}
+
+#[test]
+fn a_copy_of_an_order_is_the_same_order() {
+    let one = order();
+    let copy = one.clone();
+    assert_eq!(one, copy);
+    // It stays what it was when the other is gone, or changed.
+    let mut other = one.clone();
+    drop(one);
+    other.stripe = Stripe::new(1, 2).unwrap();
+    assert_ne!(other, copy);
+    assert_eq!(copy, order());
+    let elsewhere = TransferOrder {
+        connections: DataAddresses::Targets(StripeAddresses::only(at(40_001))),
+        ..order()
+    };
+    assert_ne!(elsewhere, copy);
+}
+
+#[test]
+fn the_pump_is_told_what_was_ordered_and_given_what_is_here() {
+    let settings = order().settings(Some(RateLimit::new(9000)), None);
+    assert_eq!(
+        (settings.mode, settings.type_),
+        (Mode::Extended, Type::Image)
+    );
+    let streams = [
+        settings.streams,
+        settings.least_streams,
+        settings.most_streams,
+        settings.most_connections,
+    ];
+    assert_eq!(streams, [3, 2, 9, 12]);
+    assert!(settings.adapt);
+    let options = &settings.options;
+    assert_eq!(options.congestion, Congestion::Auto);
+    assert_eq!((options.io, options.block), (IoMethod::Sendfile, 1 << 18));
+    assert_eq!(options.buffers.sizing, Sizing::Auto);
+    let seconds = [options.stall, settings.connect].map(|time| time.as_secs());
+    assert_eq!(seconds, [7, 8]);
+    assert_eq!(options.rate.as_ref().map(RateLimit::rate), Some(9000));
+    assert_eq!(settings.prior, Prior::of_streams(4));
+}
+
+#[test]
+fn only_a_retrieve_with_an_open_number_of_streams_adapts() {
+    let with = |change: fn(&mut TransferRequest)| {
+        let mut order = order();
+        change(&mut order.request);
+        order.settings(None, None).adapt
+    };
+    assert!(with(|_| {}));
+    assert!(!with(|request| request.streams = StreamRange::fixed(3)));
+    assert!(!with(|request| {
+        request.what = TransferKind::Store {
+            path: VPath::root(),
+            disposition: proto::server::Disposition::Truncate,
+            allocate: None,
+            sum: None,
+            expect: None,
+            modify: None,
+        };
+    }));
+}
+
+#[test]
+fn an_order_names_the_addresses_of_the_channel() {
+    let of = |channel: &Channel| DataAddresses::of(Some(channel));
+    assert_eq!(DataAddresses::of(None), DataAddresses::Unknown);
+    let none = Channel::connect_to(Vec::new(), None);
+    assert_eq!(of(&none), DataAddresses::Unknown);
+    let targets = vec![at(40_000), at(40_001)];
+    let active = Channel::connect_to(targets.clone(), None);
+    let expected = StripeAddresses::new(targets).unwrap();
+    assert_eq!(of(&active), DataAddresses::Targets(expected));
+    let passive = Channel::listen(&ListenOptions {
+        ip: [127, 0, 0, 1].into(),
+        ports: None,
+        accept: data::channel::Accept::Any,
+        buffers: Buffers::default(),
+    })
+    .unwrap();
+    let expected = StripeAddresses::only(passive.local_addr().unwrap());
+    assert_eq!(of(&passive), DataAddresses::Awaited(expected));
+}

@@ -1,0 +1,93 @@
+//! File systems in files, mounted for the calling thread and the programs that it starts.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use nix::mount::MsFlags;
+use nix::sched::{CloneFlags, unshare};
+
+use crate::power::machine;
+use crate::run;
+use crate::scratch::Scratch;
+
+/// Smallest XFS, bytes.
+const SIZE: u64 = 320 << 20;
+
+/// A scratch folder in which what is mounted from now on is seen by this thread and its programs alone.
+pub fn apart() -> Result<Scratch> {
+    unshare(CloneFlags::CLONE_NEWNS).context("no mount namespace")?;
+    let none = None::<&str>;
+    let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
+    nix::mount::mount(none, "/", none, private, none)?;
+    Scratch::new()
+}
+
+/// Makes a file system in the file `image`: a program and its options.
+pub fn make(program: &[&str], image: &Path) -> Result<()> {
+    let (name, options) = program.split_first().context("no program")?;
+    run::run(Command::new(name).args(options).arg(image))?.success()?;
+    Ok(())
+}
+
+/// Mounts `image` on `folder`.
+pub fn mount(image: &Path, folder: &Path, options: &str) -> Result<()> {
+    let mut mount = Command::new("mount");
+    mount.args(["-o", options]).arg(image).arg(folder);
+    run::run(&mut mount)?.success()?;
+    Ok(())
+}
+
+/// Unmounts a folder now or when nobody uses it any more.
+pub fn unmount(folder: &Path) {
+    let _ = Command::new("umount").arg("-l").arg(folder).output();
+}
+
+/// A file system whose files can share blocks (XFS).
+pub struct Sharing {
+    scratch: Scratch,
+}
+
+impl Sharing {
+    /// What this takes of the machine.
+    pub fn possible() -> Result<(), String> {
+        machine::possible()?;
+        let known = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
+        if !known.split_whitespace().any(|name| name == "xfs") {
+            return Err("this kernel has no XFS".into());
+        }
+        let probe = Command::new("mkfs.xfs").arg("-V").output();
+        probe
+            .map(drop)
+            .map_err(|_| "no mkfs.xfs (package xfsprogs)".into())
+    }
+
+    /// Mounts one; it ends with the calling thread.
+    pub fn new() -> Result<Self> {
+        let scratch = apart()?;
+        let (image, folder) = (scratch.join("image"), scratch.folder("disk")?);
+        File::create(&image)?.set_len(SIZE)?;
+        make(&["mkfs.xfs", "-q", "-m", "reflink=1"], &image)?;
+        mount(&image, &folder, "loop")?;
+        Ok(Self { scratch })
+    }
+
+    /// Where it is mounted.
+    #[must_use]
+    pub fn folder(&self) -> PathBuf {
+        self.scratch.join("disk")
+    }
+
+    /// A folder on another file system.
+    #[must_use]
+    pub fn beside(&self) -> &Path {
+        self.scratch.path()
+    }
+}
+
+impl Drop for Sharing {
+    fn drop(&mut self) {
+        unmount(&self.folder());
+    }
+}

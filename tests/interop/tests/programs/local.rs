@@ -1,0 +1,97 @@
+//! Copies within this machine: through memory, by the kernel, and by sharing blocks.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use anyhow::{Result, ensure};
+use interop::longhaul::copy;
+use interop::longhaul::rows::text;
+use interop::need;
+use interop::sample;
+use interop::scratch::Scratch;
+use interop::volume::Sharing;
+
+/// Large enough for several threads.
+const SIZE: u64 = 72 << 20;
+
+fn same(a: &Path, b: &Path) -> Result<()> {
+    ensure!(fs::read(a)? == fs::read(b)?, "{} differs", b.display());
+    Ok(())
+}
+
+#[test]
+fn where_blocks_can_be_shared_a_copy_takes_none() {
+    need!(Sharing::possible());
+    let volume = Sharing::new().unwrap();
+    let (from, to) = (volume.folder().join("from"), volume.folder().join("to"));
+    sample::write(&from, SIZE, 3).unwrap();
+    let free = || {
+        nix::sys::statvfs::statvfs(&volume.folder())
+            .unwrap()
+            .blocks_free()
+    };
+    let before = free();
+    let summary = copy::cp(&[text(&from), text(&to)]).unwrap();
+    assert_eq!(
+        (summary.verified.as_str(), summary.bytes),
+        ("reflink", SIZE)
+    );
+    same(&from, &to).unwrap();
+    let taken = before.saturating_sub(free()) * 4096;
+    assert!(
+        taken < SIZE / 8,
+        "{taken} bytes for a copy that shares its blocks"
+    );
+    // Who asks for a checksum gets one.
+    let named = [&text(&from), &text(&to), "--verify", "crc32c"];
+    assert_eq!(copy::cp(&named).unwrap().verified, "crc32c");
+    // To another file system nothing can be shared.
+    let other = volume.beside().join("to");
+    assert_eq!(
+        copy::cp(&[text(&from), text(&other)]).unwrap().verified,
+        "crc32c"
+    );
+    same(&from, &other).unwrap();
+}
+
+#[test]
+fn several_threads_and_the_kernel_bring_the_same_bytes() {
+    let scratch = Scratch::new().unwrap();
+    let (from, to) = (scratch.join("from"), scratch.join("to"));
+    sample::write(&from, SIZE + 12_345, 4).unwrap();
+    for options in [
+        &["-p", "4"][..],
+        &["--verify", "none"],
+        &["--verify", "sha256", "-p", "3"],
+        &["--limit-rate", "3gbit"],
+    ] {
+        let ends = [text(&from), text(&to)];
+        let arguments: Vec<&str> = options
+            .iter()
+            .copied()
+            .chain(ends.iter().map(String::as_str))
+            .collect();
+        copy::cp(&arguments).unwrap();
+        same(&from, &to).unwrap();
+        let times = [&from, &to].map(|path| fs::metadata(path).unwrap().mtime());
+        assert_eq!(times[0], times[1], "{options:?}");
+        fs::remove_file(&to).unwrap();
+    }
+}
+
+#[test]
+fn a_part_of_a_file_is_a_copy_of_its_own() {
+    let scratch = Scratch::new().unwrap();
+    let (from, to) = (scratch.join("from"), scratch.join("to"));
+    sample::write(&from, SIZE, 5).unwrap();
+    let part = ["--offset", "1000001", "--length", "20000003"];
+    let ends = [text(&from), text(&to)];
+    let arguments: Vec<&str> = part
+        .into_iter()
+        .chain(ends.iter().map(String::as_str))
+        .collect();
+    copy::cp(&arguments).unwrap();
+    let wanted = &fs::read(&from).unwrap()[1_000_001..21_000_004];
+    assert!(fs::read(&to).unwrap() == wanted);
+}
