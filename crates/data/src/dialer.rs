@@ -95,6 +95,13 @@ impl Dialer {
         locked(&self.now).failure.take()
     }
 
+    /// Smoothed round-trip time of the connection, as the kernel sees it; `None` without one.
+    pub fn rtt(&self) -> Option<Duration> {
+        let open = locked(&self.now).open.clone()?;
+        let micros = tcp_info::tcp_info(open.as_fd()).ok()?.rtt_us;
+        (micros > 0).then(|| Duration::from_micros(micros.into()))
+    }
+
     /// The connection and further ones belong to a transfer from now on, until [`Dialer::leave`].
     pub fn join(&self, duty: Duty<'_>) {
         let mut now = locked(&self.now);
