@@ -117,6 +117,9 @@ fn of_tls(doing: &str, error: &rustls::Error) -> Failure {
         _ => "",
     };
     let why = match error {
+        rustls::Error::InvalidCertificate(Certificate::Other(why)) => {
+            format!("the server's certificate is not valid: {}", why.0)
+        }
         rustls::Error::InvalidCertificate(why) => {
             format!("the server's certificate is not valid: {why}")
         }
