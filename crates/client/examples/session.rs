@@ -51,6 +51,7 @@ fn server(host: &str, port: &str, user: &str, password: &str) -> Result<Server, 
         host: host.to_owned(),
         port: port.parse()?,
         credential: Credential::password(user, password),
+        query: None,
     })
 }
 

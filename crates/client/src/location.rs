@@ -11,18 +11,21 @@ use percent_encoding::percent_decode_str;
 use crate::credentials::{self, Credential};
 use crate::{Exit, Failure};
 
-/// A GridFTP or FTP server as a URL names it.
+/// A GridFTP, FTP or HTTP server as a URL names it.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Server {
     /// `ftp` or `gsiftp`; `gsiftp` works against servers that allow logins in the clear.
     pub scheme: Scheme,
     /// Name or address, without brackets.
     pub host: String,
-    /// Control port (default 21 for ftp, 2811 for gsiftp).
+    /// Port (default 21 for ftp, 2811 for gsiftp, 80 for http, 443 for https).
     pub port: u16,
     /// Who logs in: from the URL, the environment variable `LONGHAUL_PASSWORD`, or ~/.netrc; else
     /// anonymous.
     pub credential: Credential,
+    /// HTTP: what follows the `?` of the URL. It goes with every request to the server, and may be a
+    /// secret (signed URLs): it is never shown.
+    pub query: Option<String>,
 }
 
 /// URL scheme.
@@ -32,6 +35,10 @@ pub enum Scheme {
     Ftp,
     /// `gsiftp:`
     Gsiftp,
+    /// `http:`
+    Http,
+    /// `https:`
+    Https,
     /// `memory:`
     #[cfg(test)]
     Memory,
@@ -48,6 +55,8 @@ impl Scheme {
         match self {
             Self::Ftp => "ftp",
             Self::Gsiftp => "gsiftp",
+            Self::Http => "http",
+            Self::Https => "https",
             #[cfg(test)]
             Self::Memory => "memory",
         }
@@ -58,6 +67,8 @@ impl Scheme {
         match self {
             Self::Ftp => 21,
             Self::Gsiftp => 2811,
+            Self::Http => 80,
+            Self::Https => 443,
             #[cfg(test)]
             Self::Memory => 1,
         }
@@ -194,12 +205,14 @@ impl Location {
             "file" => parse_file(rest, text),
             "ftp" => parse_server(Scheme::Ftp, rest, text, find),
             "gsiftp" => parse_server(Scheme::Gsiftp, rest, text, find),
+            "http" => parse_server(Scheme::Http, rest, text, find),
+            "https" => parse_server(Scheme::Https, rest, text, find),
             #[cfg(test)]
             "memory" => parse_server(Scheme::Memory, rest, text, find),
             _ if !rest.starts_with("//") => local(text.as_bytes().to_vec(), text),
             other => Err(usage(format!(
-                "{other}: is not spoken by this version, which knows ftp:, gsiftp:, file: and \
-                 local paths ({})",
+                "{other}: is not spoken by this version, which knows ftp:, gsiftp:, http:, \
+                 https:, file: and local paths ({})",
                 redact(text)
             ))),
         }
@@ -213,6 +226,9 @@ impl Location {
             Self::Remote { server, path } => {
                 let mut text = server.to_string();
                 encode(path, true, &mut text);
+                if server.query.is_some() {
+                    text.push_str("?...");
+                }
                 text
             }
         }
@@ -281,6 +297,15 @@ fn parse_server(
         let name = scheme.name();
         return Err(usage(format!("write {name}://host/path ({shown})")));
     };
+    let is_http = matches!(scheme, Scheme::Http | Scheme::Https);
+    let (rest, query) = match rest.split_once('?') {
+        Some((rest, query)) if is_http => (rest, query.split('#').next()),
+        _ => (rest, None),
+    };
+    let rest = match rest.split_once('#') {
+        Some((rest, _)) if is_http => rest,
+        _ => rest,
+    };
     let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     let (login, address) = match authority.rsplit_once('@') {
         Some((login, address)) => (Some(login), address),
@@ -288,13 +313,18 @@ fn parse_server(
     };
     let (host, port) = parse_address(address, scheme, &shown)?;
     let path = remote_path(path, &shown)?;
-    let credential = parse_login(login, &host, &shown, find)?;
+    let credential = match (scheme, login) {
+        // Anybody on the way could read a password that the user did not put there.
+        (Scheme::Http, None) => Credential::Anonymous,
+        _ => parse_login(login, &host, &shown, find)?,
+    };
     Ok(Location::Remote {
         server: Server {
             scheme,
             host,
             port,
             credential,
+            query: query.map(str::to_owned),
         },
         path,
     })
@@ -393,6 +423,13 @@ fn encode(bytes: &[u8], path: bool, out: &mut String) {
 
 /// The argument without its password, for messages about arguments that cannot be read.
 fn redact(text: &str) -> String {
+    let is_http = ["http://", "https://"].iter().any(|scheme| {
+        text.get(..scheme.len())
+            .is_some_and(|begin| begin.eq_ignore_ascii_case(scheme))
+    });
+    if is_http && let Some((text, _)) = text.split_once('?') {
+        return format!("{}?...", redact(text));
+    }
     let Some((scheme, rest)) = text.split_once("://") else {
         return match text.rsplit_once('@') {
             Some((_, after)) => format!("...@{after}"),

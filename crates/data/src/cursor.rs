@@ -23,7 +23,7 @@ pub(crate) enum Supply {
 }
 
 /// The smallest part that is handed out so that all lanes have something to send, bytes.
-const SMALLEST: u64 = 64 << 10;
+pub(crate) const SMALLEST: u64 = 64 << 10;
 
 /// Part that a stream is to send next.
 #[derive(Debug, Clone, Copy)]
@@ -69,9 +69,19 @@ impl Supply {
     /// The next part to send, at most `block` bytes; `None` when all was handed out. Several `lanes`
     /// get smaller parts of the little that is left, so that none waits long for another's last.
     pub(crate) fn next(left: &Mutex<Left>, block: u64, lanes: usize) -> Option<Part> {
+        Self::next_of(left, block, lanes, SMALLEST)
+    }
+
+    /// As [`Supply::next`], but parts do not become smaller than `least`, a multiple of [`SMALLEST`].
+    pub(crate) fn next_of(
+        left: &Mutex<Left>,
+        block: u64,
+        lanes: usize,
+        least: u64,
+    ) -> Option<Part> {
         let mut left = locked(left);
         let block = block.max(1);
-        let most = left.part(block, lanes as u64);
+        let most = left.part(block, lanes as u64, least);
         let whole = left.ranges.front_mut()?;
         let end = whole.end.min(whole.start.saturating_add(most));
         let range = ByteRange {
@@ -94,15 +104,26 @@ impl Supply {
 }
 
 impl Left {
+    /// Nothing is left.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// What was handed out and not moved is the next part again.
+    pub(crate) fn give_back(&mut self, range: ByteRange) {
+        self.bytes += range.len();
+        self.ranges.push_front(range);
+    }
+
     /// How large the next part may be, bytes: of what is left, a quarter of what each of `lanes` would
     /// get, so that one which is four times slower than the others is done when they are. In steps that
     /// keep reads of whole ranges aligned to pages.
-    fn part(&self, block: u64, lanes: u64) -> u64 {
+    fn part(&self, block: u64, lanes: u64, least: u64) -> u64 {
         if lanes <= 1 {
             return block;
         }
         let share = self.bytes / (4 * lanes);
-        block.min(SMALLEST.max(share - share % SMALLEST))
+        block.min(least.max(share - share % SMALLEST))
     }
 }
 

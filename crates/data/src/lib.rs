@@ -18,6 +18,7 @@ mod checkpoint;
 mod connect;
 pub mod control;
 mod cursor;
+pub mod dialer;
 pub mod digest;
 pub mod drs;
 pub mod error;

@@ -94,7 +94,7 @@ impl Transfer {
     }
 
     /// Ready to read when the transfer is to stop.
-    pub(crate) fn stop_wake(&self) -> &Wake {
+    pub(crate) fn stop_wake(&self) -> &Arc<Wake> {
         &self.stop
     }
 

@@ -315,45 +315,52 @@ impl<'t> Wire<'t> {
     }
 
     /// This stream's part of the evidence.
-    fn accounts(&self, now: &TcpInfo) -> Evidence {
-        let memory = tcp_info::mem_info(self.stream.as_fd()).unwrap_or_default();
-        let before = &self.before;
-        let us = Duration::from_micros;
+    fn accounts(&self) -> Evidence {
         Evidence {
-            retransmits: now
-                .total_retrans
-                .saturating_sub(before.total_retrans)
-                .into(),
-            // The kernel shows "unknown" as all ones.
-            min_rtt: if now.min_rtt_us == u32::MAX {
-                Duration::ZERO
-            } else {
-                us(now.min_rtt_us.into())
-            },
-            rtt: us(now.rtt_us.into()),
-            // The other direction carries acknowledgements; its buffer says nothing.
-            buffer_bytes: if sends(now) {
-                memory.sndbuf.into()
-            } else {
-                memory.rcvbuf.into()
-            },
-            busy: us(now.busy_us.saturating_sub(before.busy_us)),
-            rwnd_limited: us(now.rwnd_limited_us.saturating_sub(before.rwnd_limited_us)),
-            sndbuf_limited: us(now
-                .sndbuf_limited_us
-                .saturating_sub(before.sndbuf_limited_us)),
-            open: self.joined.elapsed(),
             store: self.store_time,
             wire: self.wire_time,
-            ..Evidence::default()
+            ..accounts_of(&self.stream, &self.before, self.joined)
         }
+    }
+}
+
+/// The kernel's accounts of a stream that has been at work since `joined`, when it showed `before`.
+pub(crate) fn accounts_of(stream: &Stream, before: &TcpInfo, joined: Instant) -> Evidence {
+    let now = tcp_info::tcp_info(stream.as_fd()).unwrap_or_default();
+    let memory = tcp_info::mem_info(stream.as_fd()).unwrap_or_default();
+    let us = Duration::from_micros;
+    Evidence {
+        retransmits: now
+            .total_retrans
+            .saturating_sub(before.total_retrans)
+            .into(),
+        // The kernel shows "unknown" as all ones.
+        min_rtt: if now.min_rtt_us == u32::MAX {
+            Duration::ZERO
+        } else {
+            us(now.min_rtt_us.into())
+        },
+        rtt: us(now.rtt_us.into()),
+        // The other direction carries acknowledgements; its buffer says nothing.
+        buffer_bytes: if sends(&now) {
+            memory.sndbuf.into()
+        } else {
+            memory.rcvbuf.into()
+        },
+        busy: us(now.busy_us.saturating_sub(before.busy_us)),
+        rwnd_limited: us(now.rwnd_limited_us.saturating_sub(before.rwnd_limited_us)),
+        sndbuf_limited: us(now
+            .sndbuf_limited_us
+            .saturating_sub(before.sndbuf_limited_us)),
+        open: joined.elapsed(),
+        ..Evidence::default()
     }
 }
 
 impl Drop for Wire<'_> {
     fn drop(&mut self) {
         let now = tcp_info::tcp_info(self.stream.as_fd()).unwrap_or_default();
-        self.transfer.add_stream(&self.accounts(&now));
+        self.transfer.add_stream(&self.accounts());
         self.transfer.control().detach(&self.stream);
         let acknowledged = now.bytes_acked.saturating_sub(self.before.bytes_acked);
         self.transfer.on_leave(acknowledged);

@@ -1,7 +1,8 @@
-//! GridFTP and FTP as values.
+//! GridFTP and FTP as values, and what is read of HTTP.
 //!
 //! This room holds the wire formats (control lines, commands, replies, addresses, listings,
-//! extended-block headers, byte ranges, markers), patterns and the session state machines of both ends.
+//! extended-block headers, byte ranges, markers, HTTP's fields and bodies), patterns and the session state
+//! machines of both ends.
 //! It performs no input or output and reads no clock: bytes and time are arguments, decisions are
 //! return values. The rooms at the edge (`data`, `server`, `client`) drive it.
 
@@ -14,6 +15,7 @@ pub mod command;
 pub mod drs;
 pub mod eblock;
 pub mod feature;
+pub mod http;
 pub mod line;
 pub mod listing;
 pub mod marker;

@@ -116,6 +116,7 @@ impl Fake {
             host: "127.0.0.1".to_owned(),
             port,
             credential: Credential::password("joe", "secret"),
+            query: None,
         };
         Self { server, task }
     }

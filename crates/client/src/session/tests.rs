@@ -194,6 +194,7 @@ async fn hosts_that_are_not_there() {
         host: host.to_owned(),
         port,
         credential: Credential::password("joe", "secret"),
+        query: None,
     };
     // Bound and not listening: nobody else can get the port and answer there.
     let deaf = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use data::store::durability::SyncPolicy;
+use proto::http::target::Target;
 
 use crate::Failure;
 use crate::location::{Scheme, Server, StorageId};
@@ -13,12 +14,14 @@ pub(crate) mod conformance;
 pub(crate) mod contract;
 mod files;
 mod ftp;
+mod http;
 #[cfg(test)]
 pub(crate) mod memory;
 pub(crate) mod within;
 
 use contract::Storage;
 use files::{Files, Pipes};
+use http::Http;
 
 /// How sessions with all storages are opened.
 #[derive(Debug, Clone, Copy)]
@@ -58,6 +61,13 @@ impl Access {
             Scheme::Ftp | Scheme::Gsiftp => {
                 let mut session = Session::begin(server, self.timeout, opening).await?;
                 session.allow_foreign_data(self.foreign_data);
+                Ok(Box::new(session))
+            }
+            Scheme::Http | Scheme::Https => {
+                let query = server.query.as_deref();
+                let secure = server.scheme == Scheme::Https;
+                let target = Target::new(secure, &server.host, server.port, b"/", query);
+                let session = Http::new(&target, &server.credential, self.timeout)?;
                 Ok(Box::new(session))
             }
             #[cfg(test)]

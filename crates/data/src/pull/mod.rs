@@ -11,13 +11,17 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
 
 use proto::ranges::{ByteRange, RangeSet};
+use tune::Evidence;
 use tune::limiter::Role;
 
 use crate::buffer::PageBuffer;
 use crate::checkpoint;
-use crate::cursor::{Left, Supply};
+use crate::cursor::{self, Left, Supply};
 use crate::error::DataError;
 use crate::job::{Control, Report, Settings};
+use crate::lock::locked;
+use crate::os::wake::Wake;
+use crate::sizing;
 use crate::store::{Sink, Source};
 use crate::sum::{Sum, Tap};
 use crate::transfer::Transfer;
@@ -34,10 +38,39 @@ pub trait Origin: Send + Sync {
     /// # Errors
     /// What keeps it from being opened.
     fn reader(&self) -> io::Result<Box<dyn Reader + '_>>;
+
+    /// Whether the bytes come over connections, that are sized and shown, and that may be refused.
+    fn over_network(&self) -> bool {
+        false
+    }
+
+    /// Smallest piece that is worth asking for towards the end, bytes.
+    fn least_piece(&self) -> u64 {
+        cursor::SMALLEST
+    }
+}
+
+/// The transfer that a reader works for.
+#[derive(Debug, Clone, Copy)]
+pub struct Duty<'d> {
+    /// Of its connections.
+    pub settings: &'d Settings,
+    /// Shows its connections.
+    pub control: &'d Arc<Control>,
+    /// Ready to read when its waits are to end.
+    pub stop: &'d Arc<Wake>,
 }
 
 /// One thread's way to an [`Origin`].
 pub trait Reader: Send {
+    /// Works for this transfer from now on.
+    fn join(&mut self, _duty: Duty<'_>) {}
+
+    /// Has no more part in the transfer; what the kernel saw of its connections.
+    fn leave(&mut self) -> Evidence {
+        Evidence::default()
+    }
+
     /// Asks for the bytes from `start` to `end`, or without an end for all that follow.
     ///
     /// # Errors
@@ -91,7 +124,8 @@ pub fn run(
     control: &Arc<Control>,
 ) -> Result<Report, DataError> {
     let transfer = Transfer::new(Role::Receiver, settings, control)?;
-    let result = transfer.check().and_then(|()| {
+    let most = plan.missing.as_ref().map(RangeSet::bytes);
+    let receive = || {
         checkpoint::beside(&transfer, sink, || {
             let readers = match &plan.missing {
                 Some(missing) if sink.seekable() => settings.streams.min(pieces(missing, plan)),
@@ -102,9 +136,22 @@ pub fn run(
             let (view, origin) = view.map_or((None, 0), |(view, origin)| (Some(view), origin));
             let sum = Sum::read_back(settings.sum, view, origin);
             let go_on = || transfer.check().is_ok();
-            sum.beside(go_on, || all(from, (sink, plan), readers, &transfer, &sum))?;
+            let work = Work {
+                from,
+                sink,
+                plan,
+                settings,
+                control,
+                transfer: &transfer,
+                sum: &sum,
+            };
+            sum.beside(go_on, || work.all(readers))?;
             Ok(sum.digest())
         })
+    };
+    let result = transfer.check().and_then(|()| match from.over_network() {
+        true => sizing::beside(&transfer, settings, Role::Receiver, most, receive),
+        false => receive(),
     });
     transfer.finish(result)
 }
@@ -114,49 +161,87 @@ fn pieces(missing: &RangeSet, plan: &PullPlan) -> usize {
     usize::try_from(pieces).unwrap_or(usize::MAX)
 }
 
-fn all(
-    from: &dyn Origin,
-    (sink, plan): (&Arc<dyn Sink>, &PullPlan),
-    readers: usize,
-    transfer: &Transfer,
-    sum: &Sum,
-) -> Result<(), DataError> {
-    let supply = plan.missing.as_ref().map(Supply::ranges);
-    let lane = |supply: Option<&Mutex<Left>>| {
-        let mut lane = Lane::new(from, (sink, plan), transfer, sum)?;
-        transfer.on_join();
-        let done = match supply {
-            Some(left) => lane.pieces(left, readers),
-            None => lane.until_the_end(),
+/// What the readers of one transfer share.
+struct Work<'w> {
+    from: &'w dyn Origin,
+    sink: &'w Arc<dyn Sink>,
+    plan: &'w PullPlan,
+    settings: &'w Settings,
+    control: &'w Arc<Control>,
+    transfer: &'w Transfer,
+    sum: &'w Sum,
+}
+
+impl Work<'_> {
+    /// Reads all that is missing.
+    fn all(&self, readers: usize) -> Result<(), DataError> {
+        let least = self.from.least_piece();
+        let supply = self.plan.missing.as_ref().map(Supply::ranges);
+        let Some(Supply::Ranges { left, .. }) = &supply else {
+            #[expect(
+                clippy::redundant_closure_for_method_calls,
+                reason = "the method would be that of one lifetime"
+            )]
+            return self.lane(|lane| lane.until_the_end());
         };
-        transfer.on_leave(0);
-        done
-    };
-    let Some(Supply::Ranges { left, .. }) = &supply else {
-        return lane(None);
-    };
-    if readers <= 1 {
-        return lane(Some(left));
-    }
-    std::thread::scope(|scope| {
-        for n in 0..readers {
-            let spawned = std::thread::Builder::new()
-                .name(format!("pull-{n}"))
-                .spawn_scoped(scope, || {
-                    if let Err(error) = lane(Some(left)) {
-                        transfer.fail(error);
-                    }
-                });
-            if let Err(error) = spawned {
-                // The others do its part; without any there is nobody.
-                if n == 0 {
-                    transfer.fail(DataError::setup("a reader thread", error));
-                }
-                break;
-            }
+        if readers > 1 {
+            self.beside_each_other(left, readers)?;
         }
-    });
-    transfer.check()
+        // Alone, or what readers left that could not begin.
+        while !locked(left).is_empty() {
+            self.lane(|lane| lane.pieces(left, (1, least), &mut |_| false))?;
+        }
+        Ok(())
+    }
+
+    fn beside_each_other(&self, left: &Mutex<Left>, readers: usize) -> Result<(), DataError> {
+        let cut = (readers, self.from.least_piece());
+        std::thread::scope(|scope| {
+            for n in 0..readers {
+                let spawned = std::thread::Builder::new()
+                    .name(format!("pull-{n}"))
+                    .spawn_scoped(scope, move || {
+                        // Most likely the server takes no further connections from here. If it is
+                        // anything else, who is alone at the end will meet it again.
+                        let mut gives_way = |error: &DataError| {
+                            tracing::debug!(%error, "one reader fewer");
+                            self.from.over_network()
+                        };
+                        let done = self.lane(|lane| lane.pieces(left, cut, &mut gives_way));
+                        if let Err(error) = done {
+                            self.transfer.fail(error);
+                        }
+                    });
+                if let Err(error) = spawned {
+                    // The others do its part; without any there is nobody.
+                    if n == 0 {
+                        let error = DataError::setup("a reader thread", error);
+                        self.transfer.fail(error);
+                    }
+                    break;
+                }
+            }
+        });
+        self.transfer.check()
+    }
+
+    /// Has one reader do `part`, in this thread.
+    fn lane(
+        &self,
+        part: impl FnOnce(&mut Lane<'_>) -> Result<(), DataError>,
+    ) -> Result<(), DataError> {
+        let mut lane = Lane::new(self)?;
+        lane.reader.join(Duty {
+            settings: self.settings,
+            control: self.control,
+            stop: self.transfer.stop_wake(),
+        });
+        self.transfer.on_join();
+        let done = part(&mut lane);
+        self.transfer.add_stream(&lane.reader.leave());
+        self.transfer.on_leave(0);
+        done
+    }
 }
 
 /// One reader at work.
@@ -173,34 +258,45 @@ struct Lane<'t> {
 }
 
 impl<'t> Lane<'t> {
-    fn new(
-        from: &'t dyn Origin,
-        (sink, plan): (&'t Arc<dyn Sink>, &'t PullPlan),
-        transfer: &'t Transfer,
-        sum: &'t Sum,
-    ) -> Result<Self, DataError> {
+    fn new(work: &'t Work<'t>) -> Result<Self, DataError> {
+        let Work { from, sink, .. } = *work;
         let reader = from.reader().map_err(|e| failed(from, e))?;
         Ok(Self {
             from,
             reader,
             sink,
-            plan,
-            transfer,
-            tap: sum.tap(),
-            buffer: PageBuffer::new(transfer.step()),
-            unseen: !sum.needs_bytes() && sink.seekable(),
+            plan: work.plan,
+            transfer: work.transfer,
+            tap: work.sum.tap(),
+            buffer: PageBuffer::new(work.transfer.step()),
+            unseen: !work.sum.needs_bytes() && sink.seekable(),
         })
     }
 
-    /// Piece after piece, until none is left.
-    fn pieces(&mut self, left: &Mutex<Left>, readers: usize) -> Result<(), DataError> {
-        while let Some(part) = Supply::next(left, self.plan.piece, readers) {
+    /// Piece after piece, until none is left, cut for so many readers and not smaller than so many
+    /// bytes. A reader that cannot even begin ends, and its piece is for others, if `gives_way` says so.
+    fn pieces(
+        &mut self,
+        left: &Mutex<Left>,
+        (readers, least): (usize, u64),
+        gives_way: &mut dyn FnMut(&DataError) -> bool,
+    ) -> Result<(), DataError> {
+        let mut begun = false;
+        while let Some(part) = Supply::next_of(left, self.plan.piece, readers, least) {
             let ByteRange { start, end } = part.range;
             let origin = self.plan.origin;
-            self.ask(
+            let asked = self.ask(
                 origin.saturating_add(start),
                 Some(origin.saturating_add(end)),
-            )?;
+            );
+            match asked {
+                Err(error) if !begun && self.transfer.check().is_ok() && gives_way(&error) => {
+                    locked(left).give_back(part.range);
+                    return Ok(());
+                }
+                asked => asked?,
+            }
+            begun = true;
             let mut at = start;
             while at < end {
                 let n = self.step(at, end - at)?;

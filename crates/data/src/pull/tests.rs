@@ -277,3 +277,79 @@ fn what_the_file_system_cannot_share_is_left_as_it_was() {
     assert!(control.stored().is_empty());
     assert!(sink.take().is_empty());
 }
+
+/// Takes one connection only.
+struct Busy(Slow);
+
+impl Origin for Busy {
+    fn name(&self) -> String {
+        "busy".to_owned()
+    }
+
+    fn reader(&self) -> io::Result<Box<dyn Reader + '_>> {
+        let number = self.0.readers.fetch_add(1, Ordering::Relaxed);
+        Ok(Box::new(Refused {
+            inner: SlowReader {
+                origin: &self.0,
+                at: 0,
+                end: 0,
+                pause: false,
+            },
+            refused: number > 0,
+        }))
+    }
+
+    fn over_network(&self) -> bool {
+        true
+    }
+
+    fn least_piece(&self) -> u64 {
+        1 << 20
+    }
+}
+
+struct Refused<'o> {
+    inner: SlowReader<'o>,
+    refused: bool,
+}
+
+impl Reader for Refused<'_> {
+    fn ask(&mut self, start: u64, end: Option<u64>) -> io::Result<()> {
+        if self.refused {
+            return Err(io::ErrorKind::ConnectionRefused.into());
+        }
+        self.inner.ask(start, end)
+    }
+
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.inner.read(buf)
+    }
+}
+
+#[test]
+fn readers_that_cannot_begin_leave_their_pieces_to_the_others() {
+    let busy = Busy(Slow::new(2_000_000));
+    let memory = MemorySink::new(2_000_000, "memory");
+    let sink: Arc<dyn Sink> = Arc::new(memory.clone());
+    let mut missing = RangeSet::new();
+    missing.insert(0, 2_000_000);
+    let plan = PullPlan {
+        origin: 0,
+        missing: Some(missing),
+        piece: 64 << 10,
+        view: None,
+    };
+    let settings = Settings {
+        streams: 4,
+        sum: Some(Algorithm::Crc32c),
+        ..Settings::default()
+    };
+    let control = Arc::new(Control::new());
+    let report = run(&busy, &sink, &plan, &settings, &control);
+    let digest = report.unwrap().digest;
+    assert!(memory.bytes() == busy.0.bytes);
+    let mut whole = Digest::new(Algorithm::Crc32c);
+    whole.update(&busy.0.bytes);
+    assert_eq!(digest, Some(whole.finish()));
+    assert_eq!(control.stored().to_string(), "0-2000000");
+}

@@ -1,5 +1,6 @@
 //! Store to wire.
 
+pub mod body;
 mod crew;
 mod modes;
 mod outlet;

@@ -1,5 +1,6 @@
 //! The real programs, one file each: how to find it, how to start it, what its options are called.
 
+pub mod apache;
 pub mod curl;
 pub mod ftplib;
 pub mod gfal;
@@ -7,6 +8,7 @@ pub mod globus_gridftp_server;
 pub mod globus_url_copy;
 pub mod lftp;
 pub mod ncftp;
+pub mod nginx;
 pub mod proftpd;
 pub mod pure_ftpd;
 pub mod pyftpdlib;

@@ -24,3 +24,4 @@ mod power_cut;
 mod thin_volume;
 mod third_party;
 mod verbs;
+mod web_servers;

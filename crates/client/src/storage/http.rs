@@ -1,0 +1,580 @@
+//! HTTP servers as storages: files by ranges (RFC 9110), and what WebDAV adds (RFC 4918).
+//!
+//! A request blocks its thread; the runtime never does. Dropping a future ends the waits of its
+//! thread.
+
+mod agent;
+mod caller;
+mod facts;
+mod ranges;
+mod refusal;
+#[cfg(test)]
+mod scripted;
+#[cfg(test)]
+mod tests;
+mod upload;
+
+use std::io::Read as _;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use data::dialer::Dialer;
+use data::job::{Control, Report, Settings};
+use data::pull::{self, PullPlan};
+use data::store::{Sink, Source};
+use proto::checksum::Algorithm;
+use proto::http::multistatus::{self, MOST_BYTES};
+use proto::http::target::Target;
+use proto::listing::{Kind, RemoteEntry};
+use proto::timestamp::Timestamp;
+
+use super::contract::{Capabilities, Marked, NotRenamed, Refused, Storage, Sums};
+use crate::credentials::Credential;
+use crate::transfer::verdict::of_pull;
+use crate::transfer::{Attempt, TransferSpec};
+use crate::{Exit, Failure};
+use caller::{Ask, Caller, Home, Payload};
+use facts::Seen;
+use ranges::File;
+
+/// Most bytes that one of several connections is asked for at a time.
+const PIECE: u64 = 32 << 20;
+/// Connections that are kept for the next file.
+const MOST_KEPT: usize = 64;
+
+/// An HTTP server, and the requests that are made of it.
+#[derive(Debug)]
+pub(crate) struct Http {
+    name: String,
+    home: Home,
+    settings: Settings,
+    /// Away while a request is made.
+    caller: Option<Caller>,
+    /// Of the streams of earlier files.
+    kept: Vec<Caller>,
+    /// The file that was looked at last.
+    seen: Option<(Vec<u8>, Seen)>,
+    /// Learned of the last connection.
+    rtt: Duration,
+}
+
+impl Http {
+    /// A session with a server; nothing is asked of it yet. `target` is any URL of the server, with the
+    /// query that goes with every request.
+    ///
+    /// # Errors
+    /// `Usage`: the credential cannot be told over HTTP.
+    pub(crate) fn new(
+        target: &Target,
+        credential: &Credential,
+        timeout: Duration,
+    ) -> Result<Self, Failure> {
+        let mut settings = Settings {
+            connect: timeout,
+            ..Settings::default()
+        };
+        settings.options.stall = timeout;
+        Ok(Self {
+            name: target.authority(),
+            home: Home::new(target.at(b"/"), credential)?,
+            settings,
+            caller: None,
+            kept: Vec::new(),
+            seen: None,
+            rtt: Duration::ZERO,
+        })
+    }
+
+    fn at(&self, path: &[u8]) -> Target {
+        self.home.target.at(path)
+    }
+
+    /// The same as a directory.
+    fn directory(&self, path: &[u8]) -> Target {
+        match path.last() {
+            Some(b'/') => self.at(path),
+            _ => self.at(&[path, b"/"].concat()),
+        }
+    }
+
+    /// Makes requests in a thread of their own.
+    async fn blocking<T: Send + 'static>(
+        &mut self,
+        work: impl FnOnce(&mut Caller) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let mut caller = match self.caller.take() {
+            Some(caller) => caller,
+            None => Caller::new(&self.home, &self.settings)?,
+        };
+        let mut guard = StopOnDrop(Some(Arc::clone(&caller.dialer)));
+        let done = tokio::task::spawn_blocking(move || {
+            let done = work(&mut caller);
+            (caller, done)
+        });
+        let (caller, done) = done
+            .await
+            .map_err(|e| Failure::new(Exit::Local, e.to_string()))?;
+        guard.0 = None;
+        self.rtt = caller.dialer.rtt().unwrap_or(self.rtt);
+        self.caller = Some(caller);
+        done
+    }
+
+    /// One request without a body, whose answer must be a success.
+    async fn order(
+        &mut self,
+        method: &'static str,
+        target: Target,
+        fields: Vec<(&'static str, String)>,
+        what: &str,
+    ) -> Result<u16, (u16, Failure)> {
+        let doing = format!("{what} {target}");
+        self.seen = None;
+        let done = self.blocking(move |caller| {
+            let ask = Ask {
+                method,
+                target: &target,
+                fields: &fields,
+                doing: &doing,
+            };
+            let reply = caller.ask(&ask, Payload::Empty)?;
+            let status = reply.status();
+            let failure = refusal::of_status(&doing, &reply);
+            reply.skip();
+            Ok(match status {
+                200 | 201 | 204 => Ok(status),
+                _ => Err((status, failure)),
+            })
+        });
+        done.await.map_err(|failure| (0, failure))?
+    }
+
+    /// Looks at a file or directory.
+    async fn look(&mut self, path: &[u8]) -> Result<(Seen, Kind), Failure> {
+        let named = self.at(path);
+        let directory = self.directory(path);
+        let (seen, kind) = self
+            .blocking(move |caller| look(caller, &named, &directory))
+            .await?;
+        self.seen = (kind == Kind::File).then(|| (path.to_vec(), seen.clone()));
+        Ok((seen, kind))
+    }
+
+    /// What is known of a file, or what is seen now.
+    async fn known(&mut self, path: &[u8]) -> Result<Seen, Failure> {
+        if let Some((at, seen)) = &self.seen
+            && at == path
+        {
+            return Ok(seen.clone());
+        }
+        match self.look(path).await? {
+            (seen, Kind::File) => Ok(seen),
+            _ => Err(Failure::new(
+                Exit::Usage,
+                format!("{} is a directory", self.at(path)),
+            )),
+        }
+    }
+}
+
+/// HEAD; where that is refused, GET of the first byte; where that is, too, and it may be a directory,
+/// PROPFIND.
+fn look(caller: &mut Caller, named: &Target, directory: &Target) -> Result<(Seen, Kind), Failure> {
+    let doing = format!("read {named}");
+    let mut fields = vec![
+        ("want-repr-digest", proto::http::digest::WANTED.to_owned()),
+        ("want-digest", proto::http::digest::WANTED_BEFORE.to_owned()),
+    ];
+    let ask = |method, fields: &[(&str, String)], caller: &mut Caller| {
+        let ask = Ask {
+            method,
+            target: named,
+            fields,
+            doing: &doing,
+        };
+        caller.ask(&ask, Payload::Empty)
+    };
+    let mut reply = ask("HEAD", &fields, caller)?;
+    if matches!(reply.status(), 400 | 403 | 405 | 501) && !named.is_directory() {
+        fields.push(("range", "bytes=0-0".to_owned()));
+        reply.skip();
+        reply = ask("GET", &fields, caller)?;
+        // An empty file has no first byte.
+        if reply.status() == 416 {
+            fields.pop();
+            reply = ask("GET", &fields, caller)?;
+        }
+    }
+    let is_directory = named.is_directory() || reply.target.is_directory();
+    match reply.status() {
+        200 | 204 | 206 => {
+            let seen = Seen::of(&reply);
+            reply.skip();
+            let kind = if is_directory { Kind::Dir } else { Kind::File };
+            Ok((seen, kind))
+        }
+        403..=405 if is_directory => {
+            let failure = refusal::of_status(&doing, &reply);
+            let seen = Seen::of(&reply);
+            reply.skip();
+            match propfind(caller, directory, "0") {
+                Ok(_) => Ok((seen, Kind::Dir)),
+                Err(_) => Err(failure),
+            }
+        }
+        _ => Err(refusal::of_status(&doing, &reply)),
+    }
+}
+
+/// The resources that a WebDAV server tells of a collection.
+fn propfind(
+    caller: &mut Caller,
+    target: &Target,
+    depth: &str,
+) -> Result<Vec<multistatus::Resource>, Failure> {
+    let doing = format!("list {target}");
+    let ask = Ask {
+        method: "PROPFIND",
+        target,
+        fields: &[
+            ("depth", depth.to_owned()),
+            ("content-type", "application/xml; charset=utf-8".to_owned()),
+        ],
+        doing: &doing,
+    };
+    let reply = caller.ask(&ask, Payload::Text(multistatus::QUESTION))?;
+    match reply.status() {
+        207 => {}
+        200..=299 | 405 | 501 => {
+            return Err(Failure::new(
+                Exit::Protocol,
+                format!(
+                    "cannot {doing}: the server is no WebDAV server, and HTTP has no other way to list a \
+                     directory; name each file"
+                ),
+            ));
+        }
+        _ => return Err(refusal::of_status(&doing, &reply)),
+    }
+    let mut body = Vec::new();
+    reply
+        .into_body()
+        .take(MOST_BYTES as u64 + 1)
+        .read_to_end(&mut body)
+        .map_err(|e| {
+            let own = caller.dialer.take_failure();
+            refusal::of_error(&doing, &ureq::Error::Io(e), own.as_ref())
+        })?;
+    multistatus::read(&body).map_err(|error| {
+        Failure::new(
+            Exit::Protocol,
+            format!("cannot {doing}: of the server's answer, {error}"),
+        )
+    })
+}
+
+/// Ends the waits of a request that nobody waits for any more.
+struct StopOnDrop(Option<Arc<Dialer>>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        if let Some(dialer) = &self.0 {
+            dialer.stop();
+        }
+    }
+}
+
+/// Ends a transfer that nobody waits for any more.
+struct CancelOnDrop(Option<Arc<Control>>);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        if let Some(control) = &self.0 {
+            control.cancel();
+        }
+    }
+}
+
+fn last_name(path: &[u8]) -> &[u8] {
+    let path = path.strip_suffix(b"/").unwrap_or(path);
+    path.rsplit(|b| *b == b'/').next().unwrap_or_default()
+}
+
+/// The settings of a transfer.
+fn settings_of(spec: &TransferSpec, connect: Duration) -> Settings {
+    Settings {
+        options: spec.options.clone(),
+        streams: usize::try_from(spec.streams.max(1)).unwrap_or(1),
+        sum: spec.sum.filter(|_| spec.have.is_empty()),
+        connect,
+        ..Settings::default()
+    }
+}
+
+fn attempt(report: Report, spec: &TransferSpec) -> Attempt {
+    Attempt {
+        streams: report.evidence.streams.max(1),
+        buffers: spec.options.buffers,
+        report,
+        ..Attempt::default()
+    }
+}
+
+/// How a file is asked for, and again in one go where the server turns out to send no parts.
+fn receive(
+    mut file: File,
+    sink: &Arc<dyn Sink>,
+    spec: &TransferSpec,
+    settings: &Settings,
+    control: &Arc<Control>,
+) -> (File, Result<Report, Failure>) {
+    let origin = spec.part.map_or(0, |(offset, _)| offset);
+    let part = spec.part.map(|(_, length)| length);
+    let size = spec.size.or(part).or(file.seen.size);
+    let view = sink.reread().map(|view| (view, 0));
+    let mut settings = settings.clone();
+    if file.alone {
+        settings.streams = 1;
+    }
+    loop {
+        let mut have = spec.have.clone();
+        have.extend(&control.stored());
+        let missing = size.map(|size| have.gaps(0, size));
+        let share = missing.as_ref().map_or(0, proto::ranges::RangeSet::bytes);
+        let plan = PullPlan {
+            origin,
+            missing,
+            piece: match settings.streams {
+                1 => u64::MAX,
+                n => (share / n as u64).clamp(ranges::LEAST, PIECE),
+            },
+            view: view.clone(),
+        };
+        let moved = pull::run(&file, sink, &plan, &settings, control);
+        let learned = file.ignores_ranges.load(Ordering::Relaxed) && !file.alone;
+        match moved {
+            Err(_) if learned && !control.cancelled() => {
+                file.alone = true;
+                settings.streams = 1;
+                settings.sum = settings.sum.filter(|_| control.stored().is_empty());
+            }
+            Ok(report) => return (file, Ok(report)),
+            Err(error) => {
+                let failure = of_pull(
+                    &file.home.target.authority(),
+                    &file.doing,
+                    &error,
+                    &spec.said,
+                );
+                return (file, Err(failure));
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Storage for Http {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            ranges: true,
+            partial_writes: false,
+            restarts: false,
+            parallel: true,
+            any_order: true,
+            markers: false,
+            adapts: false,
+            sums_on_the_way: false,
+            sets_time: false,
+            third_party: None,
+            concurrency: 1,
+            is_here: false,
+            rtt: self.rtt,
+        }
+    }
+
+    async fn stat(&mut self, path: &[u8]) -> Result<RemoteEntry, Failure> {
+        let (seen, kind) = self.look(path).await?;
+        Ok(seen.entry(last_name(path), kind))
+    }
+
+    async fn list(&mut self, path: &[u8]) -> Result<Vec<Marked>, Failure> {
+        let target = self.directory(path);
+        let own = self.at(path.strip_suffix(b"/").unwrap_or(path));
+        let mut parts = own.segments();
+        parts.retain(|part| !part.is_empty());
+        let resources = self
+            .blocking(move |caller| propfind(caller, &target, "1"))
+            .await?;
+        let (itself, entries) = multistatus::entries(&resources, &parts);
+        // Of a file a server tells all the same.
+        let is_file = itself.as_ref().is_some_and(|it| it.kind == Kind::File);
+        let entries = match is_file {
+            true => itself.into_iter().collect(),
+            false => entries,
+        };
+        let marked = entries.into_iter().map(|entry| Marked {
+            entry,
+            certain: true,
+        });
+        Ok(marked.collect())
+    }
+
+    async fn sums(&mut self, path: &[u8]) -> Result<Sums, Failure> {
+        let seen = self.known(path).await?;
+        Ok(Sums {
+            parts: Vec::new(),
+            whole: seen.sums.iter().map(|(algorithm, _)| *algorithm).collect(),
+        })
+    }
+
+    async fn checksum(
+        &mut self,
+        algorithm: Algorithm,
+        offset: u64,
+        length: Option<u64>,
+        path: &[u8],
+    ) -> Result<String, Failure> {
+        // Asked again: the file may have changed since.
+        let (seen, _) = self.look(path).await?;
+        let is_whole = offset == 0 && (length.is_none() || length == seen.size);
+        let known = seen.sums.iter().find(|(known, _)| *known == algorithm);
+        match known.filter(|_| is_whole) {
+            Some((_, sum)) => Ok(sum.clone()),
+            None => Err(Failure::new(
+                Exit::Protocol,
+                format!(
+                    "{} tells no {} of this; name an algorithm that it has (cksum -a, cp --verify), or \
+                     use cp --verify none",
+                    self.name,
+                    algorithm.name()
+                ),
+            )),
+        }
+    }
+
+    async fn fetch(
+        &mut self,
+        path: &[u8],
+        sink: Arc<dyn Sink>,
+        spec: &TransferSpec,
+        control: &Arc<Control>,
+    ) -> Result<Attempt, Failure> {
+        let seen = self.known(path).await?;
+        // What is seen now is what later requests must be of; the next file is looked at anew.
+        self.seen = None;
+        let named = self.at(path);
+        let doing = format!("read {named}");
+        if let (None, Some(told), Some(size)) = (spec.part, spec.size, seen.size)
+            && told != size
+        {
+            let message =
+                format!("cannot {doing}: the file changed while it was copied; start over");
+            return Err(Failure::new(Exit::Integrity, message));
+        }
+        let settings = settings_of(spec, self.settings.connect);
+        let mut kept = std::mem::take(&mut self.kept);
+        kept.extend(self.caller.take());
+        let file = File {
+            home: self.home.clone(),
+            settings: settings.clone(),
+            named,
+            alone: !seen.ranges,
+            seen,
+            doing,
+            kept: Mutex::new(kept),
+            ignores_ranges: AtomicBool::new(false),
+        };
+        let mut guard = CancelOnDrop(Some(Arc::clone(control)));
+        let (running, asked) = (Arc::clone(control), spec.clone());
+        let moved =
+            tokio::task::spawn_blocking(move || receive(file, &sink, &asked, &settings, &running));
+        let (file, moved) = moved
+            .await
+            .map_err(|e| Failure::new(Exit::Local, e.to_string()))?;
+        guard.0 = None;
+        let kept = file.kept.into_inner();
+        self.kept = kept.unwrap_or_else(std::sync::PoisonError::into_inner);
+        self.kept.truncate(MOST_KEPT);
+        self.caller = self.kept.pop();
+        moved.map(|report| attempt(report, spec))
+    }
+
+    async fn store(
+        &mut self,
+        source: Arc<dyn Source>,
+        path: &[u8],
+        spec: &TransferSpec,
+        control: &Arc<Control>,
+    ) -> Result<Attempt, Failure> {
+        let target = self.at(path);
+        let settings = settings_of(spec, self.settings.connect);
+        let (running, asked) = (Arc::clone(control), spec.clone());
+        self.seen = None;
+        let mut guard = CancelOnDrop(Some(Arc::clone(control)));
+        let report = self
+            .blocking(move |caller| {
+                upload::put(caller, &target, &*source, &asked, &settings, &running)
+            })
+            .await;
+        guard.0 = None;
+        report.map(|report| attempt(report, spec))
+    }
+
+    async fn make_dir(&mut self, path: &[u8]) -> Result<bool, Failure> {
+        let target = self.directory(path);
+        match self.order("MKCOL", target, Vec::new(), "make").await {
+            Ok(_) => Ok(true),
+            // RFC 4918 §9.3.1: only where nothing is; a server without WebDAV says the same.
+            Err((405, failure)) => match self.look(path).await {
+                Ok((_, Kind::Dir)) => Ok(false),
+                _ => Err(failure),
+            },
+            Err((_, failure)) => Err(failure),
+        }
+    }
+
+    async fn remove(&mut self, path: &[u8]) -> Result<(), Failure> {
+        let target = self.at(path);
+        let done = self.order("DELETE", target, Vec::new(), "remove").await;
+        done.map(|_| ()).map_err(|(_, failure)| failure)
+    }
+
+    async fn remove_tree(&mut self, path: &[u8]) -> Result<(), Failure> {
+        let target = match self.look(path).await? {
+            (_, Kind::Dir) => self.directory(path),
+            _ => self.at(path),
+        };
+        let done = self.order("DELETE", target, Vec::new(), "remove").await;
+        done.map(|_| ()).map_err(|(_, failure)| failure)
+    }
+
+    async fn rename(
+        &mut self,
+        from: &[u8],
+        to: &[u8],
+        _modified: Option<Timestamp>,
+    ) -> Result<(), NotRenamed> {
+        let (target, next) = (self.at(from), self.at(to));
+        let fields = vec![("destination", next.uri()), ("overwrite", "T".to_owned())];
+        let what = format!("rename to {next}:");
+        let done = self.order("MOVE", target, fields, &what).await;
+        done.map(|_| ()).map_err(|(status, failure)| NotRenamed {
+            failure,
+            refused: match status {
+                412 => Refused::TakenPerhaps,
+                409 | 507 => Refused::Target,
+                _ => Refused::Source,
+            },
+        })
+    }
+
+    async fn set_modified(&mut self, _path: &[u8], _time: Timestamp) -> Result<bool, Failure> {
+        Ok(false)
+    }
+}

@@ -1,0 +1,294 @@
+//! Ranges of a file, each asked for by a request of its own over a connection that is kept.
+
+use std::io::{self, Read};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use data::job::Settings;
+use data::pull::{Duty, Origin, Reader};
+use proto::http::content_range::ContentRange;
+use proto::http::target::Target;
+use tune::Evidence;
+
+use super::caller::{Ask, Caller, Home, Payload, Reply};
+use super::facts::Seen;
+use super::refusal;
+use crate::{Exit, Failure};
+
+/// Smallest piece that is worth a request towards the end of a file, bytes.
+pub(super) const LEAST: u64 = 1 << 20;
+
+/// A file at a server, of which is known what was last seen of it.
+#[derive(Debug)]
+pub(super) struct File {
+    pub(super) home: Home,
+    pub(super) settings: Settings,
+    /// Where it is asked for by name.
+    pub(super) named: Target,
+    pub(super) seen: Seen,
+    /// `read http://host/f`
+    pub(super) doing: String,
+    /// Connections of earlier requests.
+    pub(super) kept: Mutex<Vec<Caller>>,
+    /// It was found out that the server sends the whole file whatever range is asked for.
+    pub(super) ignores_ranges: AtomicBool,
+    /// One reader takes all, so that it may skip what comes before.
+    pub(super) alone: bool,
+}
+
+impl Origin for File {
+    fn name(&self) -> String {
+        self.named.to_string()
+    }
+
+    fn reader(&self) -> io::Result<Box<dyn Reader + '_>> {
+        let kept = lock(&self.kept).pop();
+        let caller = match kept {
+            Some(caller) => caller,
+            None => Caller::new(&self.home, &self.settings).map_err(io::Error::other)?,
+        };
+        Ok(Box::new(Asking {
+            file: self,
+            caller: Some(caller),
+            body: None,
+            left: None,
+        }))
+    }
+
+    fn over_network(&self) -> bool {
+        true
+    }
+
+    fn least_piece(&self) -> u64 {
+        LEAST
+    }
+}
+
+/// What is behind is whole after every statement.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// One connection's reader.
+struct Asking<'f> {
+    file: &'f File,
+    caller: Option<Caller>,
+    body: Option<Box<dyn Read + Send>>,
+    /// Bytes of the piece that are still to come; `None`: until the server ends.
+    left: Option<u64>,
+}
+
+impl Reader for Asking<'_> {
+    fn join(&mut self, duty: Duty<'_>) {
+        if let Some(caller) = &self.caller {
+            caller.dialer.join(duty);
+        }
+    }
+
+    fn leave(&mut self) -> Evidence {
+        let caller = self.caller.take();
+        let evidence = caller.as_ref().map(|caller| caller.dialer.leave());
+        // An unread body closes its connection; the caller makes another one.
+        self.body = None;
+        lock(&self.file.kept).extend(caller);
+        evidence.unwrap_or_default()
+    }
+
+    fn ask(&mut self, start: u64, end: Option<u64>) -> io::Result<()> {
+        self.body = None;
+        self.begin(start, end).map_err(io::Error::other)
+    }
+
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let Some(body) = &mut self.body else {
+            return Ok(0);
+        };
+        let room = self.left.map_or(buf.len(), |left| {
+            usize::try_from(left).unwrap_or(buf.len()).min(buf.len())
+        });
+        let n = match body.read(&mut buf[..room]) {
+            Ok(n) => n,
+            Err(error) => return Err(self.broke(error)),
+        };
+        if n == 0 && room > 0 && self.left.is_some() {
+            return Err(self.broke(io::ErrorKind::UnexpectedEof.into()));
+        }
+        if let Some(left) = &mut self.left {
+            *left -= n as u64;
+            if *left == 0 {
+                return self.end().map(|()| n);
+            }
+        }
+        Ok(n)
+    }
+}
+
+impl Asking<'_> {
+    fn begin(&mut self, start: u64, end: Option<u64>) -> Result<(), Failure> {
+        let file = self.file;
+        let whole = start == 0 && (end.is_none() || end == file.seen.size);
+        let mut fields = Vec::new();
+        if !whole {
+            let last = end.map_or_else(String::new, |end| (end - 1).to_string());
+            fields.push(("range", format!("bytes={start}-{last}")));
+            match (&file.seen.etag, &file.seen.modified) {
+                (Some(etag), _) => fields.push(("if-range", etag.clone())),
+                (None, Some(modified)) => fields.push(("if-unmodified-since", modified.clone())),
+                (None, None) => {}
+            }
+        }
+        let reply = self.send(&fields)?;
+        match reply.status() {
+            200 | 206 => self.take(reply, start, end),
+            _ => Err(refusal::of_status(&file.doing, &reply)),
+        }
+    }
+
+    /// Asks where the last redirect led, and where the file is named if that is no longer right.
+    fn send(&mut self, fields: &[(&str, String)]) -> Result<Reply, Failure> {
+        let file = self.file;
+        let Some(caller) = &mut self.caller else {
+            return Err(Failure::new(Exit::Interrupted, "interrupted"));
+        };
+        let mut ask = |target: &Target| {
+            let ask = Ask {
+                method: "GET",
+                target,
+                fields,
+                doing: &file.doing,
+            };
+            caller.ask(&ask, Payload::Empty)
+        };
+        let reply = ask(&file.seen.target)?;
+        let expired = matches!(reply.status(), 401 | 403 | 404 | 410);
+        if !expired || file.seen.target == file.named {
+            return Ok(reply);
+        }
+        reply.skip();
+        ask(&file.named)
+    }
+
+    /// The body of an answer, if it is that of the file which was seen, and of the range.
+    fn take(&mut self, reply: Reply, start: u64, end: Option<u64>) -> Result<(), Failure> {
+        let file = self.file;
+        let failed = |exit, why: &str| {
+            let message = format!("cannot {}: {why}", file.doing);
+            Err(Failure::new(exit, message))
+        };
+        if !file.seen.is_same(&reply) {
+            return failed(
+                Exit::Integrity,
+                "the file changed while it was copied; start over",
+            );
+        }
+        let coding = reply.field("content-encoding").unwrap_or("identity");
+        if file.seen.size.is_some() && !coding.eq_ignore_ascii_case("identity") {
+            return failed(
+                Exit::Protocol,
+                "the server sends it compressed, although it was asked not to",
+            );
+        }
+        if reply.status() == 206 {
+            let told = reply.field("content-range").and_then(ContentRange::parse);
+            let Some(range) = told.and_then(|told| told.range) else {
+                return failed(
+                    Exit::Protocol,
+                    "the server does not say which part of the file it sends",
+                );
+            };
+            let wanted = end.or(file.seen.size).unwrap_or(range.end);
+            if (range.start, range.end) != (start, wanted) {
+                return failed(
+                    Exit::Protocol,
+                    "the server sends another part of the file than was asked for",
+                );
+            }
+            let size = told.and_then(|told| told.complete);
+            if size.is_some() && file.seen.size.is_some() && size != file.seen.size {
+                return failed(
+                    Exit::Integrity,
+                    "the file changed while it was copied; start over",
+                );
+            }
+            self.left = Some(range.len());
+            self.body = Some(Box::new(reply.into_body()));
+            return Ok(());
+        }
+        self.take_whole(reply, start, end)
+    }
+
+    /// The whole file came. That is no answer to a range, unless it is one's own business to skip.
+    fn take_whole(&mut self, reply: Reply, start: u64, end: Option<u64>) -> Result<(), Failure> {
+        let file = self.file;
+        let length = reply
+            .field("content-length")
+            .and_then(proto::http::content_range::number);
+        if let (Some(length), Some(size)) = (length, file.seen.size)
+            && length != size
+        {
+            let message = format!(
+                "cannot {}: the file changed while it was copied; start over",
+                file.doing
+            );
+            return Err(Failure::new(Exit::Integrity, message));
+        }
+        let wanted = end.or(file.seen.size).or(length);
+        let goes_on = wanted.is_some() && wanted != file.seen.size.or(length);
+        if (start > 0 || goes_on) && !file.alone {
+            file.ignores_ranges.store(true, Ordering::Relaxed);
+            let message = format!("cannot {}: the server sends no parts of it", file.doing);
+            return Err(Failure::new(Exit::Protocol, message));
+        }
+        let mut body = reply.into_body();
+        let skipped = io::copy(&mut (&mut body).take(start), &mut io::sink());
+        self.body = Some(Box::new(body));
+        self.left = wanted.map(|wanted| wanted - start);
+        match skipped {
+            Ok(n) if n == start => Ok(()),
+            Ok(_) => Err(self.failure(&io::ErrorKind::UnexpectedEof.into())),
+            Err(error) => Err(self.failure(&error)),
+        }
+    }
+
+    /// All bytes of the piece are here: what follows must be the end, unless they are the beginning of a
+    /// whole file.
+    fn end(&mut self) -> io::Result<()> {
+        if let Some(mut body) = self.body.take()
+            && !self.file.alone
+            && body.read(&mut [0; 1]).map_err(|e| self.broke(e))? > 0
+        {
+            let message = format!(
+                "cannot {}: the server sends more than it said",
+                self.file.doing
+            );
+            return Err(io::Error::other(Failure::new(Exit::Protocol, message)));
+        }
+        Ok(())
+    }
+
+    fn broke(&self, error: io::Error) -> io::Error {
+        let own = error.get_ref().and_then(|e| e.downcast_ref::<Failure>());
+        match own {
+            Some(_) => error,
+            None => io::Error::other(self.failure(&error)),
+        }
+    }
+
+    fn failure(&self, error: &io::Error) -> Failure {
+        let own = self.caller.as_ref().and_then(|c| c.dialer.take_failure());
+        match own {
+            Some(_) => {
+                refusal::of_error(&self.file.doing, &ureq::Error::HostNotFound, own.as_ref())
+            }
+            None => Failure::transient(
+                Exit::Unreachable,
+                format!(
+                    "cannot {}: the connection was lost: {error}",
+                    self.file.doing
+                ),
+            ),
+        }
+    }
+}

@@ -1,0 +1,418 @@
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
+
+use data::store::memory::{MemorySink, MemorySource};
+use proto::ranges::RangeSet;
+use units::splitmix::SplitMix64;
+
+use super::scripted::{Asked, Scripted, answer, file, head};
+use super::*;
+use crate::location::Location;
+
+const ETAG: (&str, &str) = ("ETag", "\"v1\"");
+
+fn content(len: usize) -> Arc<Vec<u8>> {
+    let mut random = SplitMix64::new(11);
+    let bytes = (0..len).map(|_| random.next_u64().to_le_bytes()[0]);
+    Arc::new(bytes.collect())
+}
+
+/// A session with the server of a URL, and the path.
+fn session(url: &str) -> (Http, Vec<u8>) {
+    let find = |_: &str, _: Option<&str>| Credential::Anonymous;
+    let Ok(Location::Remote { server, path }) = Location::parse_with(url, &find) else {
+        panic!("{url}");
+    };
+    let query = server.query.as_deref();
+    let target = Target::new(false, &server.host, server.port, b"/", query);
+    let timeout = Duration::from_secs(20);
+    (
+        Http::new(&target, &server.credential, timeout).unwrap(),
+        path,
+    )
+}
+
+fn spec(size: Option<u64>, streams: u32) -> TransferSpec {
+    TransferSpec {
+        size,
+        part: None,
+        place: None,
+        chunks: None,
+        have: RangeSet::new(),
+        streams,
+        most_streams: streams,
+        adapt: false,
+        mode: crate::ModeChoice::Auto,
+        sum: None,
+        remote_sum: None,
+        options: data::options::TransferOptions::default(),
+        begun: Arc::default(),
+        marked: Arc::default(),
+        said: Arc::default(),
+        data_ports: None,
+    }
+}
+
+/// What a fetch brought, and what the control says was stored.
+async fn fetched(url: &str, spec: &TransferSpec) -> (Result<Attempt, Failure>, Vec<u8>, String) {
+    let (mut http, path) = session(url);
+    let memory = MemorySink::new(64 << 20, "memory");
+    let sink: Arc<dyn Sink> = Arc::new(memory.clone());
+    let control = Arc::new(Control::new());
+    let result = http.fetch(&path, sink, spec, &control).await;
+    (result, memory.bytes(), control.stored().to_string())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_comes_whole_over_one_stream_or_several_and_connections_are_kept() {
+    let body = content(9_000_000);
+    let served = Arc::clone(&body);
+    let server = Scripted::start(move |asked| file(asked, &served, &[ETAG]));
+    for streams in [1, 4] {
+        let mut spec = spec(Some(9_000_000), streams);
+        spec.sum = Some(Algorithm::Crc32c);
+        let (result, bytes, stored) = fetched(&server.url("/f"), &spec).await;
+        let attempt = result.unwrap();
+        assert!(bytes == *body);
+        assert_eq!(
+            (attempt.report.evidence.bytes, stored.as_str()),
+            (9_000_000, "0-9000000")
+        );
+        let mut digest = data::digest::Digest::new(Algorithm::Crc32c);
+        digest.update(&body);
+        assert_eq!(attempt.report.digest, Some(digest.finish()));
+    }
+    let asked = server.asked();
+    let gets: Vec<_> = asked.iter().filter(|a| a.method == "GET").collect();
+    assert!(
+        gets.iter()
+            .all(|get| get.field("accept-encoding") == Some("identity"))
+    );
+    assert!(gets[0].field("range").is_none());
+    assert!(
+        gets[1..]
+            .iter()
+            .all(|get| get.field("if-range") == Some("\"v1\""))
+    );
+    let connections = asked.iter().map(|a| a.connection).max().unwrap() + 1;
+    assert!(
+        connections <= 5 && gets.len() > 5,
+        "{connections} {}",
+        gets.len()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_what_is_missing_is_asked_for_and_parts_begin_at_their_place() {
+    let body = content(100_000);
+    let served = Arc::clone(&body);
+    let server = Scripted::start(move |asked| file(asked, &served, &[ETAG]));
+    let mut spec = spec(Some(50_000), 1);
+    spec.part = Some((10_000, 50_000));
+    spec.have.insert(0, 20_000);
+    let (result, bytes, stored) = fetched(&server.url("/f"), &spec).await;
+    result.unwrap();
+    assert!(bytes[20_000..] == body[30_000..60_000]);
+    assert_eq!(stored, "20000-50000");
+    let asked = server.asked();
+    assert_eq!(
+        asked.last().unwrap().field("range"),
+        Some("bytes=30000-59999")
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_knows_no_ranges_is_read_from_the_first_byte() {
+    let body = content(5_000_000);
+    for told in [true, false] {
+        let served = Arc::clone(&body);
+        let ranges = if told { "none" } else { "bytes" };
+        let server = Scripted::start(move |asked| match asked.method.as_str() {
+            "HEAD" => head("200 OK", &[ETAG, ("Accept-Ranges", ranges)], served.len()),
+            _ => answer("200 OK", &[ETAG], &served),
+        });
+        let mut spec = spec(Some(5_000_000), 4);
+        spec.have.insert(0, 1_000_000);
+        let (result, bytes, stored) = fetched(&server.url("/f"), &spec).await;
+        result.unwrap();
+        assert!(bytes[1_000_000..] == body[1_000_000..]);
+        assert_eq!(stored, "1000000-5000000");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cut_body_is_a_lost_connection_and_what_came_is_kept() {
+    let body = content(3_000_000);
+    let server = Scripted::start(move |asked| {
+        let mut full = file(asked, &body, &[ETAG, ("Connection", "close")]);
+        if asked.method == "GET" {
+            full.truncate(1_000_000);
+        }
+        full
+    });
+    let (result, _, stored) = fetched(&server.url("/f"), &spec(Some(3_000_000), 1)).await;
+    let failure = result.unwrap_err();
+    assert!(
+        failure.transient && failure.exit == Exit::Unreachable,
+        "{failure}"
+    );
+    let end: u64 = stored.strip_prefix("0-").unwrap().parse().unwrap();
+    assert!(end > 900_000 && end < 1_000_000, "{end}");
+}
+
+/// How a fetch fails of a server that answers GET so.
+async fn failure_of(script: impl Fn(&Asked) -> Vec<u8> + Send + Sync + 'static) -> Failure {
+    let server = Scripted::start(move |asked| match asked.method.as_str() {
+        "HEAD" => head("200 OK", &[ETAG, ("Accept-Ranges", "bytes")], 1000),
+        _ => script(asked),
+    });
+    let mut spec = spec(Some(1000), 1);
+    spec.have.insert(0, 100);
+    let (result, _, stored) = fetched(&server.url("/f?secret=s"), &spec).await;
+    assert_eq!(stored, "");
+    let failure = result.unwrap_err();
+    assert!(!failure.message.contains("secret"), "{failure}");
+    assert!(!failure.message.contains('\n'), "{failure}");
+    failure
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wrong_parts_and_changed_files_are_not_taken() {
+    let partial = |range: &'static str, etag: &'static str| {
+        move |_: &Asked| {
+            let fields = [("Content-Range", range), ("ETag", etag)];
+            answer("206 Partial Content", &fields, &[7; 900])
+        }
+    };
+    for range in [
+        "bytes 0-899/1000",
+        "bytes 100-1000/1001",
+        "bytes 101-1000/*",
+        "nonsense",
+    ] {
+        let exit = failure_of(partial(range, "\"v1\"")).await.exit;
+        assert_eq!(exit, Exit::Protocol, "{range}");
+    }
+    let other_size = failure_of(partial("bytes 100-999/2000", "\"v1\"")).await;
+    assert_eq!(other_size.exit, Exit::Integrity);
+    let changed = failure_of(partial("bytes 100-999/1000", "\"v2\"")).await;
+    assert!(
+        changed.message.contains("changed while it was copied"),
+        "{changed}"
+    );
+    let replaced = failure_of(|_| answer("200 OK", &[("ETag", "\"v2\"")], &[1; 1000])).await;
+    assert_eq!(replaced.exit, Exit::Integrity);
+    let failed = failure_of(|_| answer("412 Precondition Failed", &[], b"")).await;
+    assert_eq!(failed.exit, Exit::Integrity);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refusals_have_their_class() {
+    for (status, exit, transient) in [
+        ("404 Not Found", Exit::NotFound, false),
+        ("410 Gone", Exit::NotFound, false),
+        ("401 Unauthorized", Exit::Refused, false),
+        ("403 Forbidden", Exit::Refused, false),
+        ("429 Too Many Requests", Exit::Unreachable, true),
+        ("503 Service Unavailable", Exit::Unreachable, true),
+        ("507 Insufficient Storage", Exit::Local, false),
+        ("400 Bad Request", Exit::Protocol, false),
+    ] {
+        let failure = failure_of(move |_| answer(status, &[("Retry-After", "7")], b"no")).await;
+        assert_eq!(
+            (failure.exit, failure.transient),
+            (exit, transient),
+            "{failure}"
+        );
+    }
+    let later = failure_of(|_| answer("503 Busy", &[("Retry-After", "7")], b"")).await;
+    assert!(later.message.contains("Retry-After: 7"), "{later}");
+    let silent = failure_of(|_| Vec::new()).await;
+    assert!(silent.transient, "{silent}");
+    let nonsense = failure_of(|_| b"SSH-2.0-OpenSSH\r\n\r\n".to_vec()).await;
+    assert_eq!(nonsense.exit, Exit::Protocol, "{nonsense}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_login_stays_with_its_server_when_a_redirect_leads_elsewhere() {
+    let body = content(1000);
+    let served = Arc::clone(&body);
+    let other = Scripted::start(move |asked| file(asked, &served, &[]));
+    let there = other.url("/real?sig=abc");
+    let server = Scripted::start(move |_| answer("302 Found", &[("Location", &there)], b"moved"));
+    let url = server.url("/f").replace("http://", "http://user:pw@");
+    let (result, bytes, _) = fetched(&url, &spec(None, 1)).await;
+    result.unwrap();
+    assert!(bytes == *body);
+    let login = |asked: Vec<Asked>| asked.iter().all(|a| a.field("authorization").is_some());
+    assert!(login(server.asked()));
+    assert!(
+        other
+            .asked()
+            .iter()
+            .all(|a| a.field("authorization").is_none())
+    );
+    // The bytes are asked for where the file is.
+    assert_eq!(server.asked().len(), 1);
+    assert!(other.asked().iter().all(|a| a.path == "/real?sig=abc"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn circles_of_redirects_end() {
+    let server = Scripted::start(|_| answer("302 Found", &[("Location", "/f")], b""));
+    let (mut http, path) = session(&server.url("/f"));
+    let failure = http.stat(&path).await.unwrap_err();
+    assert!(failure.message.contains("circles"), "{failure}");
+    assert_eq!(server.asked().len(), 11);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn facts_come_from_head_or_from_the_first_byte() {
+    let date = ("Last-Modified", "Sun, 06 Nov 1994 08:49:37 GMT");
+    let weak = ("ETag", "W/\"x\"");
+    let server = Scripted::start(
+        move |asked| match (asked.method.as_str(), asked.path.as_str()) {
+            ("HEAD", "/signed") => head("403 Forbidden", &[], 0),
+            ("HEAD", "/weak") => head("200 OK", &[weak], 5),
+            _ => file(asked, &[1; 1234], &[ETAG, date]),
+        },
+    );
+    for path in ["/plain", "/signed"] {
+        let (mut http, path) = session(&server.url(path));
+        let entry = http.stat(&path).await.unwrap();
+        assert_eq!((entry.kind, entry.size), (Kind::File, Some(1234)));
+        assert_eq!(entry.modified, Some(Timestamp(784_111_777)));
+        assert_eq!(entry.unique.as_deref(), Some("\"v1\""));
+    }
+    let (mut http, path) = session(&server.url("/weak"));
+    assert_eq!(http.stat(&path).await.unwrap().unique, None);
+    let (mut http, path) = session(&server.url("/d/"));
+    assert_eq!(http.stat(&path).await.unwrap().kind, Kind::Dir);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sums_are_those_that_the_server_tells_of_the_whole() {
+    let digest = ("Repr-Digest", "md5=:XUFAKrxLKna5cZ2REBfFkg==:");
+    let server = Scripted::start(move |asked| file(asked, b"hello", &[digest]));
+    let (mut http, path) = session(&server.url("/f"));
+    assert_eq!(http.sums(&path).await.unwrap().whole, [Algorithm::Md5]);
+    let sum = http.checksum(Algorithm::Md5, 0, None, &path).await;
+    assert_eq!(sum.as_deref(), Ok("5d41402abc4b2a76b9719d911017c592"));
+    for (algorithm, length) in [(Algorithm::Sha256, None), (Algorithm::Md5, Some(3))] {
+        let none = http.checksum(algorithm, 0, length, &path).await;
+        assert_eq!(none.unwrap_err().exit, Exit::Protocol);
+    }
+    assert!(server.asked()[0].field("want-repr-digest").is_some());
+}
+
+async fn stored(
+    server: &Scripted,
+    bytes: &[u8],
+    size: Option<u64>,
+) -> (Result<Attempt, Failure>, Arc<Control>) {
+    let (mut http, path) = session(&server.url("/dir/f"));
+    let control = Arc::new(Control::new());
+    let source: Arc<dyn Source> = Arc::new(MemorySource::new(bytes.to_vec(), "memory"));
+    let mut spec = spec(size, 1);
+    spec.sum = Some(Algorithm::Md5);
+    let result = http.store(source, &path, &spec, &control).await;
+    (result, control)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_is_put_with_its_length_or_in_chunks() {
+    let body = content(3_000_000);
+    for size in [Some(3_000_000), None] {
+        let server = Scripted::start(|_| answer("201 Created", &[], b""));
+        let (result, control) = stored(&server, &body, size).await;
+        assert!(result.unwrap().report.digest.is_some());
+        assert_eq!(control.bytes(), 3_000_000);
+        let asked = server.asked();
+        assert_eq!(
+            (asked[0].method.as_str(), asked[0].path.as_str()),
+            ("PUT", "/dir/f")
+        );
+        assert!(asked[0].body == *body);
+        assert_eq!(asked[0].field("content-length").is_some(), size.is_some());
+        assert_eq!(asked[0].field("expect"), Some("100-continue"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_put_is_told_in_plain_words() {
+    for (status, exit, word) in [
+        ("409 Conflict", Exit::NotFound, "directory above"),
+        ("507 Insufficient Storage", Exit::Local, "full"),
+        ("405 Method Not Allowed", Exit::Protocol, "WebDAV"),
+        ("403 Forbidden", Exit::Refused, "refuses"),
+    ] {
+        let server = Scripted::start(move |_| answer(status, &[], b""));
+        let failure = stored(&server, b"hello", Some(5)).await.0.unwrap_err();
+        assert_eq!(failure.exit, exit, "{failure}");
+        assert!(failure.message.contains(word), "{failure}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stopped_fetch_ends_at_once() {
+    let waits = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&waits);
+    let server = Scripted::start(move |asked| match asked.method.as_str() {
+        "HEAD" => head("200 OK", &[ETAG, ("Accept-Ranges", "bytes")], 1 << 20),
+        _ => {
+            counted.fetch_add(1, Ordering::SeqCst);
+            head("200 OK", &[ETAG], 1 << 20)
+        }
+    });
+    let (mut http, path) = session(&server.url("/f"));
+    let sink: Arc<dyn Sink> = Arc::new(MemorySink::new(1 << 20, "memory"));
+    let control = Arc::new(Control::new());
+    let stopper = Arc::clone(&control);
+    let waiting = Arc::clone(&waits);
+    let stop = tokio::spawn(async move {
+        while waiting.load(Ordering::SeqCst) == 0 {
+            tokio::task::yield_now().await;
+        }
+        stopper.cancel();
+    });
+    let mut asked = spec(Some(1 << 20), 1);
+    asked.options.stall = Duration::from_secs(3600);
+    let failure = http.fetch(&path, sink, &asked, &control).await.unwrap_err();
+    stop.await.unwrap();
+    assert!(control.cancelled(), "{failure}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn collections_are_listed_made_renamed_and_removed() {
+    let listing = "<multistatus xmlns='DAV:'>\
+        <response><href>/d/</href><propstat><prop><resourcetype><collection/></resourcetype></prop>\
+        <status>HTTP/1.1 200 OK</status></propstat></response>\
+        <response><href>/d/a%20b</href><propstat><prop><getcontentlength>7</getcontentlength></prop>\
+        <status>HTTP/1.1 200 OK</status></propstat></response></multistatus>";
+    let server = Scripted::start(move |asked| match asked.method.as_str() {
+        "PROPFIND" => answer("207 Multi-Status", &[], listing.as_bytes()),
+        "MKCOL" if asked.path == "/d/" => answer("405 Method Not Allowed", &[], b""),
+        "MKCOL" => answer("201 Created", &[], b""),
+        "MOVE" | "DELETE" => answer("204 No Content", &[], b"").into_iter().collect(),
+        _ => head("200 OK", &[], 0),
+    });
+    let (mut http, _) = session(&server.url("/"));
+    let listed = http.list(b"/d").await.unwrap();
+    assert_eq!(listed.len(), 1);
+    assert_eq!(
+        (listed[0].entry.name.as_slice(), listed[0].entry.size),
+        (&b"a b"[..], Some(7))
+    );
+    assert_eq!(http.make_dir(b"/new").await, Ok(true));
+    http.rename(b"/.part", b"/d/f", None).await.unwrap();
+    http.remove(b"/d/f").await.unwrap();
+    let asked = server.asked();
+    assert_eq!(asked[0].field("depth"), Some("1"));
+    assert_eq!(asked[1].path, "/new/");
+    let renamed = &asked[2];
+    assert_eq!(
+        renamed.field("destination"),
+        Some(server.url("/d/f").as_str())
+    );
+    assert_eq!(renamed.field("overwrite"), Some("T"));
+}

@@ -1,0 +1,194 @@
+//! A file as the body of a request, sent over a connection on which the caller speaks its own protocol.
+
+use std::io::{self, Read};
+use std::sync::{Arc, Mutex};
+
+use tune::limiter::Role;
+
+use crate::dialer::Dialer;
+use crate::error::DataError;
+use crate::job::{Control, Report, Settings};
+use crate::lock::locked;
+use crate::pull::Duty;
+use crate::sizing;
+use crate::store::Source;
+use crate::sum::{Sum, Tap};
+use crate::transfer::Transfer;
+
+/// Which bytes of a source are the body.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Extent {
+    /// Where they begin in the source.
+    pub offset: u64,
+    /// How many; `None`: up to the source's end.
+    pub length: Option<u64>,
+}
+
+/// Runs `send`, which sends the body that it is given to its end over a connection of `dialer`, in the
+/// caller's thread.
+///
+/// # Errors
+/// The store's error, else that of `send`; [`DataError::Aborted`] when it was stopped.
+pub fn run<E: From<DataError>>(
+    source: &dyn Source,
+    extent: Extent,
+    settings: &Settings,
+    (control, dialer): (&Arc<Control>, &Dialer),
+    send: impl FnOnce(&mut dyn Read) -> Result<(), E>,
+) -> Result<Report, E> {
+    let transfer = Transfer::new(Role::Sender, settings, control)?;
+    let sum = Sum::one_stream(settings.sum);
+    let failure = Mutex::new(None);
+    dialer.join(Duty {
+        settings,
+        control,
+        stop: transfer.stop_wake(),
+    });
+    transfer.on_join();
+    let most = extent.length;
+    let sent = sizing::beside(&transfer, settings, Role::Sender, most, || {
+        transfer.check()?;
+        let mut body = Body {
+            source,
+            extent,
+            done: 0,
+            transfer: &transfer,
+            tap: sum.tap(),
+        };
+        if let Err(error) = send(&mut body) {
+            *locked(&failure) = Some(error);
+            transfer.fail(DataError::Aborted);
+        }
+        transfer.check()
+    });
+    transfer.add_stream(&dialer.leave());
+    transfer.on_leave(0);
+    let result = sent.map(|()| sum.digest());
+    let failure = locked(&failure).take();
+    match (transfer.finish(result), failure) {
+        (Ok(report), _) => Ok(report),
+        // What the store said comes first: it is why the request broke off.
+        (Err(DataError::Aborted), Some(failure)) if !control.cancelled() => Err(failure),
+        (Err(error), _) => Err(error.into()),
+    }
+}
+
+/// The bytes of the body, in order.
+struct Body<'b> {
+    source: &'b dyn Source,
+    extent: Extent,
+    done: u64,
+    transfer: &'b Transfer,
+    tap: Tap<'b>,
+}
+
+impl Body<'_> {
+    fn next(&mut self, buf: &mut [u8]) -> Result<usize, DataError> {
+        self.transfer.check()?;
+        let left = self
+            .extent
+            .length
+            .map_or(u64::MAX, |length| length - self.done);
+        let room = usize::try_from(left).unwrap_or(usize::MAX);
+        let room = room.min(buf.len()).min(self.transfer.step());
+        if room == 0 {
+            return Ok(0);
+        }
+        self.transfer.throttle(room)?;
+        let at = self.extent.offset.saturating_add(self.done);
+        let n = self
+            .source
+            .read_at(at, &mut buf[..room])
+            .map_err(|e| DataError::read(self.source, e))?;
+        match (n, self.extent.length) {
+            (0, Some(expected)) => Err(DataError::Shrunk {
+                what: self.source.name(),
+                at: self.done,
+                expected,
+            }),
+            _ => {
+                self.tap.pass(self.done, &buf[..n]);
+                self.done += n as u64;
+                self.transfer.add_moved(n as u64);
+                Ok(n)
+            }
+        }
+    }
+}
+
+impl Read for Body<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.next(buf).map_err(|error| {
+            let told = io::Error::other(error.to_string());
+            self.transfer.fail(error);
+            told
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::memory::MemorySource;
+    use proto::checksum::Algorithm;
+
+    fn sent(
+        extent: Extent,
+        send: impl FnOnce(&mut dyn Read) -> Result<(), DataError>,
+    ) -> Result<Report, DataError> {
+        let settings = Settings {
+            sum: Some(Algorithm::Md5),
+            ..Settings::default()
+        };
+        let control = Arc::new(Control::new());
+        let dialer = Dialer::new(&settings).unwrap();
+        let source = MemorySource::new(b"hello, world".to_vec(), "memory");
+        run(&source, extent, &settings, (&control, &dialer), send)
+    }
+
+    fn all(body: &mut dyn Read) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        body.read_to_end(&mut bytes).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn a_part_is_sent_counted_and_summed() {
+        let mut came = Vec::new();
+        let extent = Extent {
+            offset: 7,
+            length: Some(5),
+        };
+        let report = sent(extent, |body| {
+            came = all(body);
+            Ok(())
+        });
+        let report = report.unwrap();
+        assert_eq!((came.as_slice(), report.evidence.bytes), (&b"world"[..], 5));
+        let md5_of_world = "7d793037a0760186574b0282f2f435e7";
+        assert_eq!(report.digest.as_deref(), Some(md5_of_world));
+    }
+
+    #[test]
+    fn a_source_that_became_shorter_is_the_reason_whatever_the_request_says() {
+        let extent = Extent {
+            offset: 0,
+            length: Some(100),
+        };
+        let failed = sent(extent, |body| {
+            let broken = io::copy(body, &mut io::sink());
+            broken.map_err(|_| DataError::NoPeer { seconds: 1 })?;
+            Ok(())
+        });
+        assert!(
+            matches!(failed, Err(DataError::Shrunk { at: 12, .. })),
+            "{failed:?}"
+        );
+    }
+
+    #[test]
+    fn a_refusal_is_the_error() {
+        let refused = sent(Extent::default(), |_| Err(DataError::NoPeer { seconds: 7 }));
+        assert!(matches!(refused, Err(DataError::NoPeer { seconds: 7 })));
+    }
+}

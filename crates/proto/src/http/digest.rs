@@ -1,0 +1,361 @@
+//! Checksums of whole files in header fields: Repr-Digest (RFC 9530), what went before it (Digest of
+//! RFC 3230, Content-MD5), and what object stores tell in fields of their own.
+
+use base64::Engine as _;
+use base64::alphabet::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+
+use crate::checksum::Algorithm;
+
+/// Longest field that is read, bytes.
+const LONGEST: usize = 4096;
+
+/// Padding may be left out (RFC 8941 §4.2.7).
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// The value of Want-Repr-Digest (RFC 9530 §4) that asks for all that can be compared, the cheapest to
+/// compute first.
+pub const WANTED: &str = "crc32c=10, adler=9, sha-256=8, sha-512=5, md5=3, sha=1";
+
+/// The same as Want-Digest (RFC 3230 §4.3.1), which servers of large archives know.
+pub const WANTED_BEFORE: &str =
+    "crc32c;q=1, adler32;q=0.9, sha-256;q=0.8, sha-512;q=0.5, md5;q=0.3, sha;q=0.1";
+
+/// The checksums of the whole representation that `fields` (lower-case names, values) tell, as lower-case
+/// hex. `partial`: they came with a part of it (206), so that what is of the message is not of the file.
+/// What two fields tell differently is told by none.
+pub fn told<'f>(
+    fields: impl IntoIterator<Item = (&'f str, &'f str)>,
+    partial: bool,
+) -> Vec<(Algorithm, String)> {
+    let fields: Vec<_> = fields
+        .into_iter()
+        .filter(|(_, value)| value.len() <= LONGEST)
+        .collect();
+    let value = |name: &str| {
+        let named = fields.iter().find(|(field, _)| *field == name);
+        named.map(|(_, value)| value.trim())
+    };
+    let mut sums = Sums::default();
+    for (name, value) in &fields {
+        match *name {
+            "repr-digest" => sums.extend(dictionary(value)),
+            "digest" => sums.extend(instance_digests(value)),
+            "content-md5" if !partial => sums.add_bytes(Algorithm::Md5, value),
+            _ => {}
+        }
+    }
+    sums.extend(object_store_sums(&fields, &value));
+    sums.finish()
+}
+
+/// What is known so far; a contradiction leaves nothing.
+#[derive(Default)]
+struct Sums(Vec<(Algorithm, Option<String>)>);
+
+impl Sums {
+    fn add(&mut self, algorithm: Algorithm, hex: String) {
+        match self.0.iter_mut().find(|(known, _)| *known == algorithm) {
+            Some((_, sum)) if sum.as_ref() != Some(&hex) => *sum = None,
+            Some(_) => {}
+            None => self.0.push((algorithm, Some(hex))),
+        }
+    }
+
+    fn add_bytes(&mut self, algorithm: Algorithm, base64: &str) {
+        self.extend(from_base64(algorithm, base64).map(|hex| (algorithm, hex)));
+    }
+
+    fn extend(&mut self, sums: impl IntoIterator<Item = (Algorithm, String)>) {
+        for (algorithm, hex) in sums {
+            self.add(algorithm, hex);
+        }
+    }
+
+    fn finish(self) -> Vec<(Algorithm, String)> {
+        let known = self.0.into_iter();
+        known
+            .filter_map(|(algorithm, sum)| Some((algorithm, sum?)))
+            .collect()
+    }
+}
+
+/// The algorithms of the IANA registries of both RFCs, whatever the case.
+fn algorithm(name: &str) -> Option<Algorithm> {
+    match name.to_ascii_lowercase().as_str() {
+        "sha-512" => Some(Algorithm::Sha512),
+        "sha-256" => Some(Algorithm::Sha256),
+        "sha" => Some(Algorithm::Sha1),
+        "md5" => Some(Algorithm::Md5),
+        "adler" | "adler32" => Some(Algorithm::Adler32),
+        "crc32c" => Some(Algorithm::Crc32c),
+        _ => None,
+    }
+}
+
+/// Sums of a Repr-Digest field: a dictionary of byte sequences (RFC 8941 §3.2). One that breaks the
+/// grammar tells nothing (§4.2).
+fn dictionary(text: &str) -> Vec<(Algorithm, String)> {
+    let mut sums = Vec::new();
+    let mut rest = text.trim_matches([' ', '\t']);
+    while !rest.is_empty() {
+        let Some((key, value, after)) = member(rest) else {
+            return Vec::new();
+        };
+        if let Some(algorithm) = algorithm(key)
+            && let Some(hex) = from_base64(algorithm, value)
+        {
+            sums.push((algorithm, hex));
+        }
+        rest = after.trim_start_matches([' ', '\t']);
+        match rest.strip_prefix(',') {
+            Some(next) => {
+                rest = next.trim_start_matches([' ', '\t']);
+                if rest.is_empty() {
+                    return Vec::new();
+                }
+            }
+            None if rest.is_empty() => break,
+            None => return Vec::new(),
+        }
+    }
+    sums
+}
+
+/// `key=:base64:;parameters`: the key, the text between the colons, and what follows.
+fn member(text: &str) -> Option<(&str, &str, &str)> {
+    let key_end = text.find(|c: char| !is_key(c)).unwrap_or(text.len());
+    let (key, rest) = text.split_at(key_end);
+    let rest = rest.strip_prefix("=:")?;
+    let (value, rest) = rest.split_once(':')?;
+    let starts_well = key.starts_with(|c: char| c.is_ascii_lowercase() || c == '*');
+    starts_well.then(|| (key, value, after_parameters(rest)))
+}
+
+fn is_key(c: char) -> bool {
+    c.is_ascii_lowercase() || c.is_ascii_digit() || "_-.*".contains(c)
+}
+
+/// What follows the parameters of a member; commas within strings are theirs.
+fn after_parameters(text: &str) -> &str {
+    if !text.starts_with(';') {
+        return text;
+    }
+    let (mut quoted, mut escaped) = (false, false);
+    let end = text.find(|c: char| {
+        let ends = !quoted && c == ',';
+        match c {
+            _ if escaped => escaped = false,
+            '\\' if quoted => escaped = true,
+            '"' => quoted = !quoted,
+            _ => {}
+        }
+        ends
+    });
+    &text[end.unwrap_or(text.len())..]
+}
+
+/// Sums of a Digest field (RFC 3230 §4.3.2): `sha-256=base64,adler32=hex`. Sums of 32 bits are hex in
+/// the registry, and base64 at some servers.
+fn instance_digests(text: &str) -> impl Iterator<Item = (Algorithm, String)> {
+    text.split(',').filter_map(|item| {
+        let (name, value) = item.trim().split_once('=')?;
+        let algorithm = algorithm(name.trim())?;
+        let value = value.trim().trim_matches('"');
+        let hex = match algorithm.combines() {
+            true => hex_of_full_length(algorithm, value),
+            false => None,
+        };
+        Some((algorithm, hex.or_else(|| from_base64(algorithm, value))?))
+    })
+}
+
+/// What object stores tell: of the object as it is stored.
+fn object_store_sums<'f>(
+    fields: &[(&'f str, &'f str)],
+    value: &dyn Fn(&str) -> Option<&'f str>,
+) -> Vec<(Algorithm, String)> {
+    let mut sums = Vec::new();
+    let mut add = |algorithm, base64: &str| {
+        sums.extend(from_base64(algorithm, base64).map(|hex| (algorithm, hex)));
+    };
+    // An object that is kept compressed is summed as it is kept, and may be sent otherwise.
+    let as_kept = value("x-goog-stored-content-encoding").is_none_or(|coding| coding == "identity");
+    for (name, text) in fields {
+        match *name {
+            "x-goog-hash" if as_kept => {
+                for item in text.split(',') {
+                    match item.trim().split_once('=') {
+                        Some(("crc32c", sum)) => add(Algorithm::Crc32c, sum),
+                        Some(("md5", sum)) => add(Algorithm::Md5, sum),
+                        _ => {}
+                    }
+                }
+            }
+            // The sum of parts' sums is no sum of the bytes.
+            name if value("x-amz-checksum-type") != Some("COMPOSITE") => {
+                match name.strip_prefix("x-amz-checksum-") {
+                    Some("crc32") => add(Algorithm::Crc32, text),
+                    Some("crc32c") => add(Algorithm::Crc32c, text),
+                    Some("sha1") => add(Algorithm::Sha1, text),
+                    Some("sha256") => add(Algorithm::Sha256, text),
+                    _ => {}
+                }
+            }
+            _ => {}
+        }
+    }
+    sums.extend(md5_of_s3(value).map(|hex| (Algorithm::Md5, hex)));
+    sums
+}
+
+/// The ETag where it is known to be the MD5 of the object: at S3, unless it was stored in parts (`-` and
+/// their number follow) or is encrypted with a key that is not S3's own.
+fn md5_of_s3<'f>(value: &dyn Fn(&str) -> Option<&'f str>) -> Option<String> {
+    if value("server") != Some("AmazonS3") {
+        return None;
+    }
+    let encrypted = value("x-amz-server-side-encryption").is_some_and(|how| how != "AES256")
+        || value("x-amz-server-side-encryption-customer-algorithm").is_some();
+    let etag = value("etag")?.strip_prefix('"')?.strip_suffix('"')?;
+    (!encrypted).then(|| hex_of_full_length(Algorithm::Md5, etag))?
+}
+
+fn hex_of_full_length(algorithm: Algorithm, text: &str) -> Option<String> {
+    let full = text.len() == algorithm.hex_len();
+    full.then(|| algorithm.parse_hex(text))?
+}
+
+/// Lower-case hex of a sum in base64; `None` unless it has the length of the algorithm's.
+fn from_base64(algorithm: Algorithm, text: &str) -> Option<String> {
+    let text = text.trim();
+    // Four letters for three bytes.
+    if text.len() > algorithm.hex_len() {
+        return None;
+    }
+    let bytes = BASE64.decode(text).ok()?;
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    (hex.len() == algorithm.hex_len()).then_some(hex)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Algorithm::{Adler32, Crc32, Crc32c, Md5, Sha1, Sha256};
+
+    /// Sums of `hello`, and how they are written.
+    const SHA256: &str = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824";
+    const SHA256_BASE64: &str = "LPJNul+wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ=";
+    const MD5: &str = "5d41402abc4b2a76b9719d911017c592";
+    const MD5_BASE64: &str = "XUFAKrxLKna5cZ2REBfFkg==";
+
+    fn sums(fields: &[(&str, &str)]) -> Vec<(Algorithm, String)> {
+        told(fields.iter().copied(), false)
+    }
+
+    fn one(name: &str, value: &str) -> Vec<(Algorithm, String)> {
+        sums(&[(name, value)])
+    }
+
+    #[test]
+    fn a_dictionary_of_byte_sequences_is_read() {
+        let sha = vec![(Sha256, SHA256.to_owned())];
+        let field = |text: &str| one("repr-digest", text);
+        assert_eq!(field(&format!("sha-256=:{SHA256_BASE64}:")), sha);
+        let unpadded = SHA256_BASE64.trim_end_matches('=');
+        assert_eq!(field(&format!("sha-256=:{unpadded}:")), sha);
+        let parameters = format!("new=:AA==:;p=\"a,\\\"b\", sha-256=:{SHA256_BASE64}:;q=1 ");
+        assert_eq!(field(&parameters), sha);
+        let two = format!("md5=:{MD5_BASE64}:,\tsha-256=:{SHA256_BASE64}:");
+        assert_eq!(field(&two), [(Md5, MD5.to_owned()), sha[0].clone()]);
+        assert_eq!(
+            field("adler=:BiwCFQ==:, crc32c=:mnGvKQ==:"),
+            [(Adler32, "062c0215".into()), (Crc32c, "9a71af29".into())]
+        );
+    }
+
+    #[test]
+    fn a_broken_dictionary_tells_nothing() {
+        for text in [
+            format!("sha-256=:{SHA256_BASE64}"),
+            format!("sha-256={SHA256_BASE64}"),
+            format!("sha-256=:{SHA256_BASE64}:,"),
+            format!("sha-256=:{SHA256_BASE64}: x"),
+            format!("SHA-256=:{SHA256_BASE64}:"),
+            "sha-256=:AAAA:".to_owned(),
+            "sha-256=:not base64:".to_owned(),
+            "sha-256".to_owned(),
+            ",".to_owned(),
+            format!("sha-256=:{}:", "A".repeat(10_000)),
+        ] {
+            assert_eq!(one("repr-digest", &text), [], "{text}");
+        }
+    }
+
+    #[test]
+    fn what_went_before_is_read_too() {
+        assert_eq!(one("content-md5", MD5_BASE64), [(Md5, MD5.to_owned())]);
+        assert_eq!(told([("content-md5", MD5_BASE64)], true), []);
+        let digest = format!("SHA-256={SHA256_BASE64},adler32=062c0215, UNIXsum=3");
+        let expected = [(Sha256, SHA256.to_owned()), (Adler32, "062c0215".into())];
+        assert_eq!(one("digest", &digest), expected);
+        let sha1 = "aaf4c61ddcc5e8a2dabede0f3b482cd9aea9434d";
+        assert_eq!(
+            one("digest", "SHA=qvTGHdzF6KLavt4PO0gs2a6pQ00=,crc32c=mnGvKQ=="),
+            [(Sha1, sha1.to_owned()), (Crc32c, "9a71af29".into())]
+        );
+        assert_eq!(one("digest", "adler32=62c0215,md5=xyz,,="), []);
+    }
+
+    #[test]
+    fn a_contradiction_leaves_no_sum() {
+        let digest = format!("sha-256={SHA256_BASE64}");
+        let other = format!("sha-256=:{}=:", "A".repeat(43));
+        let both = [("digest", digest.as_str()), ("repr-digest", &other)];
+        assert_eq!(sums(&both), []);
+        let same = [("digest", digest.as_str()), ("digest", &digest)];
+        assert_eq!(sums(&same).len(), 1);
+    }
+
+    #[test]
+    fn object_stores_tell_in_their_own_way() {
+        let google = [(
+            "x-goog-hash",
+            "crc32c=mnGvKQ==,md5=XUFAKrxLKna5cZ2REBfFkg==",
+        )];
+        assert_eq!(
+            sums(&google),
+            [(Crc32c, "9a71af29".into()), (Md5, MD5.to_owned())]
+        );
+        let compressed = [google[0], ("x-goog-stored-content-encoding", "gzip")];
+        assert_eq!(sums(&compressed), []);
+        let amazon = [("x-amz-checksum-crc32", "NhCmhg==")];
+        assert_eq!(sums(&amazon), [(Crc32, "3610a686".into())]);
+        let parts = [amazon[0], ("x-amz-checksum-type", "COMPOSITE")];
+        assert_eq!(sums(&parts), []);
+        assert_eq!(one("x-amz-checksum-crc32", "NhCmhg==-3"), []);
+    }
+
+    #[test]
+    fn an_etag_is_a_sum_only_where_it_is_known_to_be() {
+        let quoted = format!("\"{MD5}\"");
+        let s3 = [("server", "AmazonS3"), ("etag", quoted.as_str())];
+        assert_eq!(sums(&s3), [(Md5, MD5.to_owned())]);
+        assert_eq!(sums(&s3[1..]), []);
+        let with = |more| sums(&[s3[0], s3[1], more]).len();
+        assert_eq!(with(("x-amz-server-side-encryption", "AES256")), 1);
+        assert_eq!(with(("x-amz-server-side-encryption", "aws:kms")), 0);
+        let own_key = "x-amz-server-side-encryption-customer-algorithm";
+        assert_eq!(with((own_key, "AES256")), 0);
+        for etag in [
+            format!("\"{MD5}-2\""),
+            format!("W/\"{MD5}\""),
+            MD5.to_owned(),
+        ] {
+            assert_eq!(sums(&[s3[0], ("etag", &etag)]), [], "{etag}");
+        }
+    }
+}

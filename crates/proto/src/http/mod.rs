@@ -1,0 +1,7 @@
+//! What HTTP and WebDAV servers tell in header fields and bodies (RFC 9110, RFC 9530, RFC 4918), as values.
+
+pub mod content_range;
+pub mod date;
+pub mod digest;
+pub mod multistatus;
+pub mod target;
