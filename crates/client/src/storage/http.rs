@@ -30,7 +30,8 @@ use proto::http::target::Target;
 use proto::listing::{Kind, RemoteEntry};
 use proto::timestamp::Timestamp;
 
-use super::contract::{Capabilities, Marked, NotRenamed, Refused, Storage, Sums};
+use super::contract::{Capabilities, Storage, Sums};
+use crate::answers::{Marked, NotRenamed, Refused};
 use crate::credentials::Credential;
 use crate::transfer::verdict::of_pull;
 use crate::transfer::{Attempt, TransferSpec};

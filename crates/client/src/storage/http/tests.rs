@@ -42,6 +42,7 @@ fn spec(size: Option<u64>, streams: u32) -> TransferSpec {
         streams,
         most_streams: streams,
         adapt: false,
+        prior: tune::Prior::default(),
         mode: crate::ModeChoice::Auto,
         sum: None,
         remote_sum: None,
