@@ -143,6 +143,11 @@ pub(crate) enum StorageId {
 }
 
 impl StorageId {
+    /// The query of a URL goes with every request.
+    pub(crate) fn has_query(&self) -> bool {
+        matches!(self, Self::Server(server) if server.query.is_some())
+    }
+
     /// Somebody else keeps the files; a session with it is had over the network.
     pub(crate) fn is_server(&self) -> bool {
         matches!(self, Self::Server(_))

@@ -24,7 +24,7 @@ fn remote(url: &str) -> Result<(Server, Vec<u8>), Failure> {
         other => Err(Failure::new(
             Exit::Usage,
             format!(
-                "{} is not remote: give an ftp: or gsiftp: URL",
+                "{} is not remote: give an ftp:, gsiftp:, http: or https: URL",
                 other.display()
             ),
         )),

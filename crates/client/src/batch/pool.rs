@@ -112,9 +112,10 @@ impl Pool {
         lock(&self.no_rename).insert(id.clone());
     }
 
-    /// Whether files can be stored under a partial name first.
+    /// Whether files can be stored under a partial name first. Not where a URL's query goes with every
+    /// request: a signature is of the one name that it was made for.
     pub(crate) fn renames(&self, id: &StorageId) -> bool {
-        !lock(&self.no_rename).contains(id)
+        !id.has_query() && !lock(&self.no_rename).contains(id)
     }
 }
 
@@ -131,6 +132,20 @@ mod tests {
 
     use super::*;
     use crate::session::fake::{Act, Fake, LONGHAUL, login, login_at_once};
+
+    #[test]
+    fn a_signed_url_is_stored_under_its_own_name() {
+        let pool = Pool::new(Access {
+            timeout: Duration::from_secs(5),
+            foreign_data: false,
+            sync_policy: SyncPolicy::default(),
+        });
+        let id = |url| crate::location::Location::parse(url).unwrap().storage_id();
+        assert!(pool.renames(&id("https://h/f")));
+        assert!(!pool.renames(&id("https://h/f?signature=1")));
+        pool.forbid_rename(&id("https://h/f"));
+        assert!(!pool.renames(&id("https://h/g")));
+    }
 
     #[tokio::test]
     async fn who_is_better_asked_with_care_is_remembered() {
