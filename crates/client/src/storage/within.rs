@@ -18,9 +18,10 @@ const PIECE: u64 = 8 << 20;
 /// Files from this size on are copied by several threads, if nothing else was asked for.
 const LARGE: u64 = 64 << 20;
 /// Most threads, if nothing else was asked for: a few keep a disk or a file server busy.
-const MOST_THREADS: usize = 4;
+const MOST_THREADS: u32 = 4;
 
-/// Copies what `spec` says is missing. Where the whole is missing and the file system can, the copy shares
+/// Copies what `spec` says is missing, by as many threads as it says streams: more than one store their
+/// pieces in any order. Where the whole is missing and the file system can, the copy shares
 /// the source's blocks.
 ///
 /// # Errors
@@ -39,7 +40,7 @@ pub(crate) async fn copy(
     };
     let settings = Settings {
         options: spec.options.clone(),
-        streams: threads(spec),
+        streams: usize::try_from(spec.streams.max(1)).unwrap_or(1),
         sum: spec.sum.filter(|_| spec.have.is_empty()),
         ..Settings::default()
     };
@@ -81,12 +82,11 @@ fn run(
     pull::run(&Files(source), sink, &plan, settings, control)
 }
 
-/// As many as were asked for; else several for a large file.
-fn threads(spec: &TransferSpec) -> usize {
+/// Threads for a file of this size, if no number was asked for: several for a large one.
+pub(crate) fn threads(size: Option<u64>) -> u32 {
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
-    match spec.adapt {
-        true if spec.size.is_some_and(|size| size >= LARGE) => cores.min(MOST_THREADS),
-        true => 1,
-        false => usize::try_from(spec.streams.max(1)).unwrap_or(MOST_THREADS),
+    match size.is_some_and(|size| size >= LARGE) {
+        true => u32::try_from(cores).map_or(MOST_THREADS, |cores| cores.min(MOST_THREADS)),
+        false => 1,
     }
 }

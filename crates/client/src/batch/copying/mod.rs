@@ -297,7 +297,11 @@ impl<'a> FileCopy<'a> {
         let relayed = !begun.reads_here() && begun.stores_there() && !self.passes(sessions);
         let sequential = begun.is_sequential() || relayed;
         let ends = (&*sessions.from, &*sessions.to);
-        let lanes = Lanes::of(self.ctx, begun.span.size, sequential, ends);
+        let size = begun.span.size;
+        let lanes = match begun.reads_here() && !begun.stores_there() {
+            true => Lanes::within(&self.ctx.options, size, sequential),
+            false => Lanes::of(self.ctx, size, sequential, ends),
+        };
         let lanes = *self.lanes.get_or_insert(lanes);
         let identity = Identity {
             source: self.source_identity(begun),
