@@ -90,3 +90,22 @@ pub(crate) fn threads(size: Option<u64>) -> u32 {
         false => 1,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use data::store::file::{FileSink, FileSource};
+
+    use super::*;
+    use crate::storage::conformance::spec;
+
+    #[tokio::test]
+    async fn a_source_that_ends_before_its_size_is_no_whole_copy() {
+        let mut file = tempfile::tempfile().unwrap();
+        std::io::Write::write_all(&mut file, b"short").unwrap();
+        let source = Arc::new(FileSource::new(file, "s").unwrap());
+        let sink = Arc::new(FileSink::new(tempfile::tempfile().unwrap(), "d").unwrap());
+        let announced = spec(Some(10));
+        let failed = copy(source, sink, &announced, &Arc::default()).await;
+        assert_eq!(failed.unwrap_err().exit, Exit::Integrity);
+    }
+}
