@@ -392,11 +392,12 @@ impl Storage for Pipes {
     }
 
     async fn open(&mut self, _path: &[u8]) -> Result<Option<Opened>, Failure> {
-        let path = Path::new("standard input");
+        let name = "standard input";
         let stdin = io::stdin().as_fd().try_clone_to_owned().map(File::from);
-        let source = stdin.and_then(|file| FileSource::new(file, path.to_string_lossy()));
+        let stdin = stdin.map_err(|e| local(Path::new(name), e))?;
+        // A redirected file may have been read in part, and whoever has it goes on after this copy.
         Ok(Some(Opened {
-            source: Arc::new(source.map_err(|e| local(path, e))?),
+            source: Arc::new(FileSource::sequential(stdin, name)),
             facts: None,
         }))
     }
