@@ -53,3 +53,15 @@ fn a_copy_of_standard_input_begins_where_others_have_read_to() {
     assert_eq!(std::fs::read(&copy).unwrap(), b"rest");
     assert_eq!(input.stream_position().unwrap(), 11);
 }
+
+#[test]
+fn a_file_of_the_kernel_that_says_it_is_empty_is_copied_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let copy = dir.path().join("copy");
+    let source = Path::new("/proc/version");
+    cp(source, &copy, Stdio::null(), Stdio::null());
+    assert_eq!(
+        std::fs::read(&copy).unwrap(),
+        std::fs::read(source).unwrap()
+    );
+}

@@ -5,7 +5,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::fs::{FileExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -142,16 +142,27 @@ fn read_directory(path: &Path) -> Result<Vec<Marked>, Failure> {
     Ok(entries)
 }
 
-/// Opens a file to read it; facts only of regular ones, which can be read again.
+/// Opens a file to read it; facts only of regular ones, which can be read again. A file that says it is
+/// empty and is not (proc(5)) is read to its end like a pipe.
 fn open(path: &Path) -> Result<Opened, Failure> {
-    let file = File::open(path).map_err(|e| local(path, e))?;
-    let meta = file.metadata().map_err(|e| local(path, e))?;
-    let facts = meta.is_file().then(|| Facts::of_local(&meta));
-    let source = FileSource::new(file, path.to_string_lossy()).map_err(|e| local(path, e))?;
+    let failed = |e| local(path, e);
+    let file = File::open(path).map_err(failed)?;
+    let meta = file.metadata().map_err(failed)?;
+    let sized = meta.is_file() && (meta.len() > 0 || is_empty(&file).map_err(failed)?);
+    let name = path.to_string_lossy();
+    let source = match sized {
+        true => FileSource::new(file, name).map_err(failed)?,
+        false => FileSource::sequential(file, name),
+    };
     Ok(Opened {
         source: Arc::new(source),
-        facts,
+        facts: sized.then(|| Facts::of_local(&meta)),
     })
+}
+
+/// Whether there is nothing at the beginning of a file.
+fn is_empty(file: &File) -> io::Result<bool> {
+    file.read_at(&mut [0], 0).map(|n| n == 0)
 }
 
 /// Makes a directory whose name is on disk when this returns, or a file in it could be lost with it;
@@ -473,6 +484,22 @@ mod tests {
         fs::write(&file, "x").unwrap();
         assert!(link(Path::new("a"), &file).is_err());
         assert_eq!(fs::read(&file).unwrap(), b"x");
+    }
+
+    #[test]
+    fn a_file_that_says_it_is_empty_and_is_not_is_read_to_its_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        for content in ["", "x"] {
+            fs::write(&path, content).unwrap();
+            assert!(open(&path).unwrap().facts.is_some());
+        }
+        let opened = open(Path::new("/proc/self/status")).unwrap();
+        assert_eq!(opened.facts, None);
+        assert_eq!(opened.source.len().unwrap(), None);
+        let mut name = [0; 5];
+        assert_eq!(opened.source.read_at(0, &mut name).unwrap(), 5);
+        assert_eq!(&name, b"Name:");
     }
 
     #[test]
