@@ -48,6 +48,8 @@ pub(super) async fn copy(
         remote_sum: None,
         begun: Arc::default(),
         marked: Arc::default(),
+        // What the source stands by says nothing of what is stored.
+        said: Arc::default(),
         // One limit, kept where the bytes leave.
         options: data::options::TransferOptions {
             rate: None,

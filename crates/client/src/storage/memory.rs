@@ -42,6 +42,8 @@ struct State {
     breaks: Vec<u64>,
     /// The next stored file has another byte at this offset.
     corrupts: Option<u64>,
+    /// The next file that is fetched comes with another byte at this offset.
+    garbles: Option<u64>,
     /// Bytes that were moved from and to here.
     moved: u64,
 }
@@ -77,6 +79,11 @@ impl Shelf {
     /// Stores the next file with a wrong byte.
     pub(crate) fn corrupt_at(&self, offset: u64) {
         self.state().corrupts = Some(offset);
+    }
+
+    /// Sends the next file with a wrong byte.
+    pub(crate) fn garble_at(&self, offset: u64) {
+        self.state().garbles = Some(offset);
     }
 
     /// Puts a file there.
@@ -157,6 +164,7 @@ impl Memory {
             breaks,
             moved: 0,
             broken: false,
+            wrong: None,
         })))
     }
 }
@@ -170,6 +178,8 @@ struct Passed {
     breaks: u64,
     moved: u64,
     broken: bool,
+    /// Offset of a byte that becomes another one on the way.
+    wrong: Option<u64>,
 }
 
 impl Wire {
@@ -200,6 +210,11 @@ impl Source for Outgoing {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
         let step = buf.len().min(64 << 10);
         let n = self.0.read_at(offset, &mut buf[..step])?;
+        let wrong = self.1.lock().wrong;
+        let wrong = wrong.and_then(|at| usize::try_from(at.checked_sub(offset)?).ok());
+        if let Some(byte) = wrong.and_then(|at| buf[..n].get_mut(at)) {
+            *byte ^= 1;
+        }
         self.1.pass(n).map(|()| n)
     }
 
@@ -357,6 +372,7 @@ impl Storage for Memory {
     ) -> Result<Attempt, Failure> {
         let source = MemorySource::new(self.stored(path)?.bytes, "stored");
         let wire = self.wire();
+        wire.lock().wrong = self.shelf.state().garbles.take();
         let source = Outgoing(source, Arc::clone(&wire));
         let moved = within::copy(Arc::new(source), sink, spec, control).await;
         self.ended(&wire, moved)

@@ -145,6 +145,33 @@ async fn a_wrong_byte_is_found_wherever_it_was_stored() {
 }
 
 #[tokio::test]
+async fn a_byte_that_changes_on_the_way_here_is_found_wherever_it_goes() {
+    let dir = tempfile::tempdir().unwrap();
+    let (from, to, bytes) = shelves("garbled");
+    let here = dir.path().join("f").display().to_string();
+    for destination in ["memory://garbled.to/f", &here] {
+        from.garble_at(4_000_000);
+        let (summary, _) = copy("memory://garbled.from/f", destination, &options()).await;
+        assert_eq!(summary.exit, Exit::Integrity, "{destination}");
+        assert_eq!(to.get("/f"), None);
+    }
+    assert!(!dir.path().join("f").exists());
+    // One that sums nothing is believed.
+    from.make_plain();
+    let (summary, _) = copy(
+        "memory://garbled.from/f",
+        "memory://garbled.to/f",
+        &options(),
+    )
+    .await;
+    assert_eq!(
+        (summary.exit, summary.verified.as_str()),
+        (Exit::Done, "crc32c")
+    );
+    assert!(to.get("/f") == Some(bytes));
+}
+
+#[tokio::test]
 async fn a_place_that_can_do_little_is_told_of_and_gets_its_files_all_the_same() {
     let (_, to, bytes) = shelves("little");
     to.make_plain();
