@@ -83,6 +83,20 @@ async fn a_relay_that_breaks_at_either_end_starts_over_and_never_stores_a_part()
 }
 
 #[tokio::test]
+async fn a_relay_that_breaks_each_time_is_given_up() {
+    let (from, to) = (Shelf::named("vain.from"), Shelf::named("vain.to"));
+    from.put("/f", &content(9, 20 << 20), 1_000_000_000);
+    to.break_after(&[18 << 20; 8]);
+    let once_more = CopyOptions {
+        retries: 1,
+        ..options()
+    };
+    let (summary, _) = copy("memory://vain.from/f", "memory://vain.to/f", &once_more).await;
+    assert_eq!(summary.exit, Exit::Unreachable);
+    assert!(to.moved() <= 2 * (18 << 20), "{}", to.moved());
+}
+
+#[tokio::test]
 async fn a_download_that_breaks_goes_on_from_what_is_here() {
     let dir = tempfile::tempdir().unwrap();
     let (from, _, bytes) = shelves("down");
