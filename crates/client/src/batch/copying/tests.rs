@@ -14,6 +14,18 @@ const LENGTH: usize = 8 << 20;
 #[derive(Default)]
 struct Heard(Mutex<Vec<String>>);
 
+/// The sizes of the files that began to move.
+#[derive(Default)]
+struct Begun(Mutex<Vec<Option<u64>>>);
+
+impl Observer for Begun {
+    fn event(&self, event: Event) {
+        if let Event::Started { bytes, .. } = event {
+            self.0.lock().unwrap().push(bytes);
+        }
+    }
+}
+
 impl Observer for Heard {
     fn event(&self, event: Event) {
         if let Event::Warning(text) = event {
@@ -234,6 +246,29 @@ async fn trees_and_patterns_are_the_same_everywhere() {
     let (summary, _) = copy("memory://trees/up/*.nc", "memory://trees/nc/", &options()).await;
     assert_eq!((summary.exit, summary.files), (Exit::Done, 1));
     assert_eq!(shelf.get("/nc/two.nc").as_deref(), Some(&b"t/two.nc"[..]));
+}
+
+#[tokio::test]
+async fn a_part_is_as_long_as_it_was_asked_for_wherever_it_goes() {
+    let dir = tempfile::tempdir().unwrap();
+    let (from, _, _) = shelves("begun");
+    let here = dir.path().join("here");
+    std::fs::write(&here, from.get("/f").unwrap()).unwrap();
+    let here = here.display().to_string();
+    let there = dir.path().join("there").display().to_string();
+    let part = CopyOptions {
+        offset: Some(1000),
+        length: Some(50_000),
+        ..options()
+    };
+    let begun = Arc::new(Begun::default());
+    for from in ["memory://begun.from/f", &here] {
+        for to in ["memory://begun.to/part", &there] {
+            let observer = Arc::clone(&begun) as Arc<dyn Observer>;
+            crate::copy(&[from.to_owned()], to, &part, observer).await;
+        }
+    }
+    assert_eq!(*begun.0.lock().unwrap(), [Some(50_000); 4]);
 }
 
 #[tokio::test]
