@@ -84,11 +84,12 @@ fn run(
 
 /// Threads for a file of this size, if no number was asked for: several for a large one.
 pub(crate) fn threads(size: Option<u64>) -> u32 {
-    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
-    match size.is_some_and(|size| size >= LARGE) {
-        true => u32::try_from(cores).map_or(MOST_THREADS, |cores| cores.min(MOST_THREADS)),
-        false => 1,
+    // Who asks for the number of cores reads files of the kernel: not for each of many small files.
+    if size.is_none_or(|size| size < LARGE) {
+        return 1;
     }
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    u32::try_from(cores).map_or(MOST_THREADS, |cores| cores.min(MOST_THREADS))
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use crate::error::DataError;
 use crate::job::{Control, Report, Settings};
 use crate::store::{Sink, Source};
 use crate::sum::{Sum, Tap};
-use crate::transfer::Transfer;
+use crate::transfer::{STEP, Transfer};
 
 pub use local::{Files, share};
 
@@ -91,20 +91,33 @@ pub fn run(
     control: &Arc<Control>,
 ) -> Result<Report, DataError> {
     let transfer = Transfer::new(Role::Receiver, settings, control)?;
-    let result = transfer.check().and_then(|()| {
-        checkpoint::beside(&transfer, sink, || {
-            let readers = match &plan.missing {
-                Some(missing) if sink.seekable() => settings.streams.min(pieces(missing, plan)),
-                _ => 1,
-            };
-            let ordered = settings.sum.is_some_and(|a| !a.combines());
-            let view = plan.view.clone().filter(|_| ordered && readers > 1);
-            let (view, origin) = view.map_or((None, 0), |(view, origin)| (Some(view), origin));
-            let sum = Sum::read_back(settings.sum, view, origin);
-            let go_on = || transfer.check().is_ok();
-            sum.beside(go_on, || all(from, (sink, plan), readers, &transfer, &sum))?;
-            Ok(sum.digest())
-        })
+    let moving = || {
+        let readers = match &plan.missing {
+            Some(missing) if sink.seekable() => settings.streams.min(pieces(missing, plan)),
+            _ => 1,
+        };
+        let ordered = settings.sum.is_some_and(|a| !a.combines());
+        let view = plan.view.clone().filter(|_| ordered && readers > 1);
+        let (view, origin) = view.map_or((None, 0), |(view, origin)| (Some(view), origin));
+        let sum = Sum::read_back(settings.sum, view, origin);
+        let go_on = || transfer.check().is_ok();
+        sum.beside(go_on, || all(from, (sink, plan), readers, &transfer, &sum))?;
+        Ok(sum.digest())
+    };
+    let one_step = plan
+        .missing
+        .as_ref()
+        .is_some_and(|m| m.bytes() <= STEP as u64);
+    let result = transfer.check().and_then(|()| match one_step {
+        // A thread for its checkpoints would take longer than such a file: nothing of it is safe before
+        // whoever calls it stored has synced it.
+        true => {
+            if sink.durable() {
+                transfer.control().promise_synced();
+            }
+            moving()
+        }
+        false => checkpoint::beside(&transfer, sink, moving),
     });
     transfer.finish(result)
 }
