@@ -95,6 +95,19 @@ async fn a_relay_that_breaks_at_either_end_starts_over_and_never_stores_a_part()
 }
 
 #[tokio::test]
+async fn an_end_of_a_relay_that_waits_for_its_storage_hears_of_the_other_ones_end() {
+    let (from, to, _) = shelves("silent");
+    from.stall_at(2 << 20);
+    to.break_after(&[1 << 20]);
+    let begun = std::time::Instant::now();
+    let (summary, _) = copy("memory://silent.from/f", "memory://silent.to/f", &options()).await;
+    assert_eq!(summary.exit, Exit::Unreachable);
+    let told = summary.first_failure.unwrap().message;
+    assert!(told.contains("silent.to"), "{told}");
+    assert!(begun.elapsed() < options().transfer.stall);
+}
+
+#[tokio::test]
 async fn a_relay_that_breaks_each_time_is_given_up() {
     let (from, to) = (Shelf::named("vain.from"), Shelf::named("vain.to"));
     from.put("/f", &content(9, 20 << 20), 1_000_000_000);
