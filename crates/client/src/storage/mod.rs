@@ -15,10 +15,12 @@ mod files;
 mod ftp;
 #[cfg(test)]
 pub(crate) mod memory;
+mod pipes;
 pub(crate) mod within;
 
 use contract::Storage;
-use files::{Files, Pipes};
+use files::Files;
+use pipes::Pipes;
 
 /// How sessions with all storages are opened.
 #[derive(Debug, Clone, Copy)]
