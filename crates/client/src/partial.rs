@@ -150,12 +150,13 @@ pub(crate) struct Partial {
 }
 
 impl Target {
-    /// Standard output.
+    /// Standard output, from where it stands: a redirected file may hold somebody else's output already,
+    /// and may get more of it.
     pub(crate) fn stdout() -> Result<Self, Failure> {
         use std::os::fd::AsFd;
         let direct = || -> io::Result<Self> {
             let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
-            let sink = Arc::new(FileSink::new(file, "standard output")?);
+            let sink = Arc::new(FileSink::sequential(file, "standard output"));
             Ok(Self::Direct { sink })
         };
         direct().map_err(|e| Failure::new(Exit::Local, format!("standard output: {e}")))

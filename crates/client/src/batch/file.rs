@@ -88,9 +88,10 @@ async fn existing(ctx: &Context, item: &Item) -> Result<Option<Outcome>, Failure
     let there = match result {
         Ok(entry) => match entry.kind {
             Kind::File => Some(Facts::of(&entry)),
-            // It leads nowhere, and a copy would replace it.
+            // Here it leads nowhere, and a copy would replace it.
             Kind::SymLink => Some(Facts::default()),
-            _ => None,
+            // Whatever a server calls it; a device or pipe of this machine is written to and stays.
+            _ => id.is_server().then(Facts::default),
         },
         Err(failure) if failure.transient => return Err(failure),
         Err(_) => None,

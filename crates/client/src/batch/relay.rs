@@ -48,6 +48,8 @@ pub(super) async fn copy(
         remote_sum: None,
         begun: Arc::default(),
         marked: Arc::default(),
+        // What the source stands by says nothing of what is stored.
+        said: Arc::default(),
         // One limit, kept where the bytes leave.
         options: data::options::TransferOptions {
             rate: None,
@@ -61,8 +63,13 @@ pub(super) async fn copy(
             .storage
             .fetch(from.path, Arc::new(mouth), &fetch_spec, &fetching)
             .await;
-        if fetched.is_ok() {
-            pipe.finish();
+        match fetched {
+            Ok(_) => pipe.finish(),
+            // The other end may wait for its storage, and not for bytes.
+            Err(_) => {
+                pipe.end(Side::Fetching);
+                control.cancel();
+            }
         }
         fetched
     };
@@ -73,9 +80,13 @@ pub(super) async fn copy(
     let store = async {
         let _tells = Tells(Arc::clone(&pipe), Side::Storing);
         let source: Arc<dyn Source> = Arc::new(Spout(Arc::clone(&pipe)));
-        to.storage
-            .store(source, to.path, &store_spec, control)
-            .await
+        let stored = to.storage.store(source, to.path, &store_spec, control);
+        let stored = stored.await;
+        if stored.is_err() {
+            pipe.end(Side::Storing);
+            fetching.cancel();
+        }
+        stored
     };
     let (fetched, stored) = tokio::join!(fetch, store);
     drop(stop);

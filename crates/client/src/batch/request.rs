@@ -11,6 +11,7 @@ use tune::streams::prior;
 use super::Context;
 use crate::answers::Facts;
 use crate::storage::contract::{Capabilities, Storage};
+use crate::storage::within;
 use crate::transfer::{Chunks, TransferSpec};
 use crate::{CopyOptions, Exit, Failure, ModeChoice, Parallelism};
 
@@ -152,6 +153,21 @@ impl Lanes {
                 ModeChoice::Auto => lanes.most == 1 || impossible,
             },
             ..lanes
+        }
+    }
+
+    /// For a copy of `size` bytes from an open file to an open file: its streams are threads.
+    pub(super) fn within(options: &CopyOptions, size: Option<u64>, sequential: bool) -> Self {
+        let threads = match options.parallelism {
+            _ if sequential || options.mode == ModeChoice::Stream => 1,
+            Parallelism::Fixed(n) => n.max(1),
+            Parallelism::Auto | Parallelism::Chunked(_) => within::threads(size),
+        };
+        Self {
+            streams: threads,
+            most: threads,
+            in_order: threads == 1,
+            chunks: None,
         }
     }
 
@@ -340,6 +356,38 @@ mod tests {
             let got = (lanes.streams, lanes.most, lanes.chunks);
             assert_eq!(got, (streams, streams, None));
         }
+    }
+
+    #[test]
+    fn threads_that_share_a_file_do_not_store_it_in_order() {
+        let lanes = |parallelism, mode, sequential| {
+            let options = CopyOptions {
+                parallelism,
+                mode,
+                ..options()
+            };
+            Lanes::within(&options, Some(1 << 30), sequential)
+        };
+        for parallelism in [
+            Parallelism::Auto,
+            Parallelism::Fixed(1),
+            Parallelism::Fixed(3),
+            Parallelism::Chunked(Mode::Mi),
+        ] {
+            let many = lanes(parallelism, ModeChoice::Auto, false);
+            assert_eq!(many.in_order, many.streams == 1, "{many:?}");
+            for one in [
+                lanes(parallelism, ModeChoice::Stream, false),
+                lanes(parallelism, ModeChoice::Extended, true),
+            ] {
+                assert_eq!((one.streams, one.in_order), (1, true));
+            }
+        }
+        assert_eq!(Lanes::within(&options(), Some(1), false).streams, 1);
+        assert_eq!(
+            lanes(Parallelism::Fixed(3), ModeChoice::Auto, false).streams,
+            3
+        );
     }
 
     #[test]

@@ -163,7 +163,7 @@ fn claim(leftover: &Leftover<'_>) -> Result<Claim, &'static str> {
         set.insert(0, length);
         set
     };
-    let size = leftover.identity.size.unwrap_or(u64::MAX);
+    let size = leftover.identity.copied().unwrap_or(u64::MAX);
     match leftover.journal.and_then(journal::load) {
         Some(found) if !found.copy.same_copy(leftover.identity) => {
             Err("the source changed since, or another part was copied")
@@ -377,6 +377,24 @@ mod tests {
         assert_eq!(ranges(&claim), ("0-20".to_owned(), "20-90".to_owned()));
         // Synced bytes that are not there: it is another file.
         assert!(claimed_after_a_reboot(false, 10).is_err());
+    }
+
+    #[test]
+    fn what_is_longer_than_the_part_is_no_part() {
+        let part = Identity {
+            part: Some((10, 20)),
+            ..identity(false)
+        };
+        for (length, fits) in [(20, true), (21, false)] {
+            let claim = claim(&Leftover {
+                identity: &part,
+                length,
+                journal: None,
+                shown: "x",
+                judged: true,
+            });
+            assert_eq!(claim.is_ok(), fits);
+        }
     }
 
     #[test]

@@ -144,6 +144,30 @@ async fn side_work_ends_with_a_failed_main() {
     assert_eq!(alongside(async { Ok(1) }, late).await, Ok((1, 2)));
 }
 
+#[tokio::test]
+async fn what_a_server_has_is_kept_whatever_the_server_calls_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let from = dir.path().join("f");
+    std::fs::write(&from, "hello").unwrap();
+    let there = "250-x\n type=OS.unix=migrated;size=7; /g\n250 End.";
+    let dialogue = [
+        login_with("211-x\n MLST type*;size*;\n SIZE\n211 End."),
+        call("MLST /g", there),
+        call("MLST /g", there),
+        call("QUIT", "221 bye"),
+    ];
+    let fake = Fake::start(dialogue.concat()).await;
+    let keeping = CopyOptions {
+        keep_existing: true,
+        ..options()
+    };
+    let server = &fake.server;
+    let to = format!("ftp://joe:secret@{}:{}/g", server.host, server.port);
+    let summary = run_copy(&[&from.display().to_string()], &to, &keeping).await;
+    assert_eq!((summary.exit, summary.kept), (Exit::Done, 1), "{summary:?}");
+    fake.finish().await;
+}
+
 /// A put of five bytes to `/g` in MODE E, up to the transfer's last word.
 fn extended_put(word: &'static str) -> Vec<Act> {
     [

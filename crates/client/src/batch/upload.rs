@@ -173,8 +173,8 @@ impl<'a> Upload<'a> {
             .clone();
         let moved = self.control.as_ref().map_or(0, |control| control.bytes());
         let all_sent = size.is_some_and(|size| self.standing.have.bytes() + moved >= size);
-        // The server's file may be whole, but a 226 is missing.
-        self.standing.in_vain = all_sent && !self.has_sum;
+        // The server's file may be whole, but a 226 is missing; or the next attempt begins at byte 0.
+        self.standing.in_vain = (all_sent && !self.has_sum) || !self.goes_on;
         self.weigh(&marked, said, size);
     }
 

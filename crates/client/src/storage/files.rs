@@ -1,11 +1,10 @@
-//! The files of this machine as a storage; and its standard input and output.
+//! The files of this machine as a storage.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
-use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::fs::{FileExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -31,7 +30,7 @@ use crate::{Exit, Failure};
 const CONCURRENCY: usize = 128;
 
 /// Of this process's own bytes.
-const HERE: Capabilities = Capabilities {
+pub(super) const HERE: Capabilities = Capabilities {
     ranges: true,
     partial_writes: true,
     restarts: true,
@@ -142,16 +141,27 @@ fn read_directory(path: &Path) -> Result<Vec<Marked>, Failure> {
     Ok(entries)
 }
 
-/// Opens a file to read it; facts only of regular ones, which can be read again.
+/// Opens a file to read it; facts only of regular ones, which can be read again. A file that says it is
+/// empty and is not (proc(5)) is read to its end like a pipe.
 fn open(path: &Path) -> Result<Opened, Failure> {
-    let file = File::open(path).map_err(|e| local(path, e))?;
-    let meta = file.metadata().map_err(|e| local(path, e))?;
-    let facts = meta.is_file().then(|| Facts::of_local(&meta));
-    let source = FileSource::new(file, path.to_string_lossy()).map_err(|e| local(path, e))?;
+    let failed = |e| local(path, e);
+    let file = File::open(path).map_err(failed)?;
+    let meta = file.metadata().map_err(failed)?;
+    let sized = meta.is_file() && (meta.len() > 0 || is_empty(&file).map_err(failed)?);
+    let name = path.to_string_lossy();
+    let source = match sized {
+        true => FileSource::new(file, name).map_err(failed)?,
+        false => FileSource::sequential(file, name),
+    };
     Ok(Opened {
         source: Arc::new(source),
-        facts,
+        facts: sized.then(|| Facts::of_local(&meta)),
     })
+}
+
+/// Whether there is nothing at the beginning of a file.
+fn is_empty(file: &File) -> io::Result<bool> {
+    file.read_at(&mut [0], 0).map(|n| n == 0)
 }
 
 /// Makes a directory whose name is on disk when this returns, or a file in it could be lost with it;
@@ -346,117 +356,6 @@ impl Storage for Files {
     }
 }
 
-/// Standard input and output.
-#[derive(Debug)]
-pub(crate) struct Pipes;
-
-impl Pipes {
-    fn nothing<T>() -> Result<T, Failure> {
-        Err(Failure::new(
-            Exit::Usage,
-            "standard input and output hold no files",
-        ))
-    }
-}
-
-#[async_trait]
-impl Storage for Pipes {
-    fn name(&self) -> &str {
-        "this machine"
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        HERE
-    }
-
-    async fn stat(&mut self, _path: &[u8]) -> Result<RemoteEntry, Failure> {
-        Self::nothing()
-    }
-
-    async fn list(&mut self, _path: &[u8]) -> Result<Vec<Marked>, Failure> {
-        Self::nothing()
-    }
-
-    async fn sums(&mut self, _path: &[u8]) -> Result<Sums, Failure> {
-        Ok(Sums::all())
-    }
-
-    async fn checksum(
-        &mut self,
-        _algorithm: Algorithm,
-        _offset: u64,
-        _length: Option<u64>,
-        _path: &[u8],
-    ) -> Result<String, Failure> {
-        Self::nothing()
-    }
-
-    async fn open(&mut self, _path: &[u8]) -> Result<Option<Opened>, Failure> {
-        let path = Path::new("standard input");
-        let stdin = io::stdin().as_fd().try_clone_to_owned().map(File::from);
-        let source = stdin.and_then(|file| FileSource::new(file, path.to_string_lossy()));
-        Ok(Some(Opened {
-            source: Arc::new(source.map_err(|e| local(path, e))?),
-            facts: None,
-        }))
-    }
-
-    fn target(&mut self, _path: &[u8]) -> Result<Option<Target>, Failure> {
-        Target::stdout().map(Some)
-    }
-
-    async fn fetch(
-        &mut self,
-        path: &[u8],
-        sink: Arc<dyn Sink>,
-        spec: &TransferSpec,
-        control: &Arc<Control>,
-    ) -> Result<Attempt, Failure> {
-        match self.open(path).await? {
-            Some(opened) => within::copy(opened.source, sink, spec, control).await,
-            None => Self::nothing(),
-        }
-    }
-
-    async fn store(
-        &mut self,
-        source: Arc<dyn Source>,
-        path: &[u8],
-        spec: &TransferSpec,
-        control: &Arc<Control>,
-    ) -> Result<Attempt, Failure> {
-        match self.target(path)? {
-            Some(Target::Direct { sink }) => within::copy(source, sink, spec, control).await,
-            _ => Self::nothing(),
-        }
-    }
-
-    async fn make_dir(&mut self, _path: &[u8]) -> Result<bool, Failure> {
-        Self::nothing()
-    }
-
-    async fn remove(&mut self, _path: &[u8]) -> Result<(), Failure> {
-        Self::nothing()
-    }
-
-    async fn remove_tree(&mut self, _path: &[u8]) -> Result<(), Failure> {
-        Self::nothing()
-    }
-
-    async fn rename(
-        &mut self,
-        _from: &[u8],
-        _to: &[u8],
-        _modified: Option<Timestamp>,
-    ) -> Result<(), NotRenamed> {
-        Ok(Self::nothing()?)
-    }
-
-    async fn set_modified(&mut self, _path: &[u8], _time: Timestamp) -> Result<bool, Failure> {
-        Self::nothing()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -472,6 +371,22 @@ mod tests {
         fs::write(&file, "x").unwrap();
         assert!(link(Path::new("a"), &file).is_err());
         assert_eq!(fs::read(&file).unwrap(), b"x");
+    }
+
+    #[test]
+    fn a_file_that_says_it_is_empty_and_is_not_is_read_to_its_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        for content in ["", "x"] {
+            fs::write(&path, content).unwrap();
+            assert!(open(&path).unwrap().facts.is_some());
+        }
+        let opened = open(Path::new("/proc/self/status")).unwrap();
+        assert_eq!(opened.facts, None);
+        assert_eq!(opened.source.len().unwrap(), None);
+        let mut name = [0; 5];
+        assert_eq!(opened.source.read_at(0, &mut name).unwrap(), 5);
+        assert_eq!(&name, b"Name:");
     }
 
     #[test]

@@ -42,6 +42,10 @@ struct State {
     breaks: Vec<u64>,
     /// The next stored file has another byte at this offset.
     corrupts: Option<u64>,
+    /// The next file that is fetched comes with another byte at this offset.
+    garbles: Option<u64>,
+    /// From this offset on nothing comes of the next file that is fetched.
+    stalls: Option<u64>,
     /// Bytes that were moved from and to here.
     moved: u64,
 }
@@ -77,6 +81,16 @@ impl Shelf {
     /// Stores the next file with a wrong byte.
     pub(crate) fn corrupt_at(&self, offset: u64) {
         self.state().corrupts = Some(offset);
+    }
+
+    /// Sends the next file with a wrong byte.
+    pub(crate) fn garble_at(&self, offset: u64) {
+        self.state().garbles = Some(offset);
+    }
+
+    /// Sends the next file up to a byte, and then nothing.
+    pub(crate) fn stall_at(&self, offset: u64) {
+        self.state().stalls = Some(offset);
     }
 
     /// Puts a file there.
@@ -157,6 +171,8 @@ impl Memory {
             breaks,
             moved: 0,
             broken: false,
+            wrong: None,
+            stalls: None,
         })))
     }
 }
@@ -170,6 +186,10 @@ struct Passed {
     breaks: u64,
     moved: u64,
     broken: bool,
+    /// Offset of a byte that becomes another one on the way.
+    wrong: Option<u64>,
+    /// Offset of the first byte that does not come.
+    stalls: Option<u64>,
 }
 
 impl Wire {
@@ -200,6 +220,15 @@ impl Source for Outgoing {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
         let step = buf.len().min(64 << 10);
         let n = self.0.read_at(offset, &mut buf[..step])?;
+        if self.1.lock().stalls.is_some_and(|at| at <= offset) {
+            std::thread::sleep(Duration::from_millis(5));
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let wrong = self.1.lock().wrong;
+        let wrong = wrong.and_then(|at| usize::try_from(at.checked_sub(offset)?).ok());
+        if let Some(byte) = wrong.and_then(|at| buf[..n].get_mut(at)) {
+            *byte ^= 1;
+        }
         self.1.pass(n).map(|()| n)
     }
 
@@ -357,6 +386,8 @@ impl Storage for Memory {
     ) -> Result<Attempt, Failure> {
         let source = MemorySource::new(self.stored(path)?.bytes, "stored");
         let wire = self.wire();
+        wire.lock().wrong = self.shelf.state().garbles.take();
+        wire.lock().stalls = self.shelf.state().stalls.take();
         let source = Outgoing(source, Arc::clone(&wire));
         let moved = within::copy(Arc::new(source), sink, spec, control).await;
         self.ended(&wire, moved)

@@ -17,11 +17,13 @@ mod ftp;
 mod http;
 #[cfg(test)]
 pub(crate) mod memory;
+mod pipes;
 pub(crate) mod within;
 
 use contract::Storage;
-use files::{Files, Pipes};
+use files::Files;
 use http::Http;
+use pipes::Pipes;
 
 /// How sessions with all storages are opened.
 #[derive(Debug, Clone, Copy)]

@@ -18,9 +18,10 @@ const PIECE: u64 = 8 << 20;
 /// Files from this size on are copied by several threads, if nothing else was asked for.
 const LARGE: u64 = 64 << 20;
 /// Most threads, if nothing else was asked for: a few keep a disk or a file server busy.
-const MOST_THREADS: usize = 4;
+const MOST_THREADS: u32 = 4;
 
-/// Copies what `spec` says is missing. Where the whole is missing and the file system can, the copy shares
+/// Copies what `spec` says is missing, by as many threads as it says streams: more than one store their
+/// pieces in any order. Where the whole is missing and the file system can, the copy shares
 /// the source's blocks.
 ///
 /// # Errors
@@ -39,7 +40,7 @@ pub(crate) async fn copy(
     };
     let settings = Settings {
         options: spec.options.clone(),
-        streams: threads(spec),
+        streams: usize::try_from(spec.streams.max(1)).unwrap_or(1),
         sum: spec.sum.filter(|_| spec.have.is_empty()),
         ..Settings::default()
     };
@@ -81,12 +82,31 @@ fn run(
     pull::run(&Files(source), sink, &plan, settings, control)
 }
 
-/// As many as were asked for; else several for a large file.
-fn threads(spec: &TransferSpec) -> usize {
+/// Threads for a file of this size, if no number was asked for: several for a large one.
+pub(crate) fn threads(size: Option<u64>) -> u32 {
+    // Who asks for the number of cores reads files of the kernel: not for each of many small files.
+    if size.is_none_or(|size| size < LARGE) {
+        return 1;
+    }
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
-    match spec.adapt {
-        true if spec.size.is_some_and(|size| size >= LARGE) => cores.min(MOST_THREADS),
-        true => 1,
-        false => usize::try_from(spec.streams.max(1)).unwrap_or(MOST_THREADS),
+    u32::try_from(cores).map_or(MOST_THREADS, |cores| cores.min(MOST_THREADS))
+}
+
+#[cfg(test)]
+mod tests {
+    use data::store::file::{FileSink, FileSource};
+
+    use super::*;
+    use crate::storage::conformance::spec;
+
+    #[tokio::test]
+    async fn a_source_that_ends_before_its_size_is_no_whole_copy() {
+        let mut file = tempfile::tempfile().unwrap();
+        std::io::Write::write_all(&mut file, b"short").unwrap();
+        let source = Arc::new(FileSource::new(file, "s").unwrap());
+        let sink = Arc::new(FileSink::new(tempfile::tempfile().unwrap(), "d").unwrap());
+        let announced = spec(Some(10));
+        let failed = copy(source, sink, &announced, &Arc::default()).await;
+        assert_eq!(failed.unwrap_err().exit, Exit::Integrity);
     }
 }

@@ -162,7 +162,11 @@ pub(crate) fn of_pull(place: &str, doing: &str, error: &DataError, said: &Confir
     {
         return own.clone();
     }
-    let ended = broken(place, doing, error);
+    let mut ended = broken(place, doing, error);
+    if let DataError::Shrunk { .. } = error {
+        // Nobody but this end has looked: what came is not what was announced.
+        ended.failure.exit = Exit::Integrity;
+    }
     said.note(&ended);
     ended.into()
 }

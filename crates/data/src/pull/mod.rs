@@ -24,7 +24,7 @@ use crate::os::wake::Wake;
 use crate::sizing;
 use crate::store::{Sink, Source};
 use crate::sum::{Sum, Tap};
-use crate::transfer::Transfer;
+use crate::transfer::{STEP, Transfer};
 
 pub use local::{Files, share};
 
@@ -125,29 +125,38 @@ pub fn run(
 ) -> Result<Report, DataError> {
     let transfer = Transfer::new(Role::Receiver, settings, control)?;
     let most = plan.missing.as_ref().map(RangeSet::bytes);
-    let receive = || {
-        checkpoint::beside(&transfer, sink, || {
-            let readers = match &plan.missing {
-                Some(missing) if sink.seekable() => settings.streams.min(pieces(missing, plan)),
-                _ => 1,
-            };
-            let ordered = settings.sum.is_some_and(|a| !a.combines());
-            let view = plan.view.clone().filter(|_| ordered && readers > 1);
-            let (view, origin) = view.map_or((None, 0), |(view, origin)| (Some(view), origin));
-            let sum = Sum::read_back(settings.sum, view, origin);
-            let go_on = || transfer.check().is_ok();
-            let work = Work {
-                from,
-                sink,
-                plan,
-                settings,
-                control,
-                transfer: &transfer,
-                sum: &sum,
-            };
-            sum.beside(go_on, || work.all(readers))?;
-            Ok(sum.digest())
-        })
+    let moving = || {
+        let readers = match &plan.missing {
+            Some(missing) if sink.seekable() => settings.streams.min(pieces(missing, plan)),
+            _ => 1,
+        };
+        let ordered = settings.sum.is_some_and(|a| !a.combines());
+        let view = plan.view.clone().filter(|_| ordered && readers > 1);
+        let (view, origin) = view.map_or((None, 0), |(view, origin)| (Some(view), origin));
+        let sum = Sum::read_back(settings.sum, view, origin);
+        let go_on = || transfer.check().is_ok();
+        let work = Work {
+            from,
+            sink,
+            plan,
+            settings,
+            control,
+            transfer: &transfer,
+            sum: &sum,
+        };
+        sum.beside(go_on, || work.all(readers))?;
+        Ok(sum.digest())
+    };
+    let receive = || match most.is_some_and(|bytes| bytes <= STEP as u64) {
+        // A thread for its checkpoints would take longer than such a file: nothing of it is safe before
+        // whoever calls it stored has synced it.
+        true => {
+            if sink.durable() {
+                transfer.control().promise_synced();
+            }
+            moving()
+        }
+        false => checkpoint::beside(&transfer, sink, moving),
     };
     let result = transfer.check().and_then(|()| match from.over_network() {
         true => sizing::beside(&transfer, settings, Role::Receiver, most, receive),

@@ -269,6 +269,22 @@ fn a_file_is_copied_by_the_kernel_or_through_memory_to_the_same_bytes() {
 }
 
 #[test]
+fn what_is_over_in_one_step_is_not_called_safe() {
+    use crate::store::durability::SyncPolicy;
+    use crate::store::file::FileSink;
+
+    let source = MemorySource::new(content(9000), "m");
+    let to = FileSink::new(tempfile::tempfile().unwrap(), "to").unwrap();
+    let sink: Arc<dyn Sink> = Arc::new(to.with_policy(SyncPolicy::File, None));
+    let control = Arc::new(Control::new());
+    let from = Files(Arc::new(source));
+    let plan = plan(Some("0-9000"), 0);
+    run(&from, &sink, &plan, &settings(1, None), &control).unwrap();
+    assert_eq!(control.stored().to_string(), "0-9000");
+    assert!(control.safe().is_empty());
+}
+
+#[test]
 fn what_the_file_system_cannot_share_is_left_as_it_was() {
     let source = MemorySource::new(&b"abc"[..], "m");
     let sink = MemorySink::new(10, "m");

@@ -45,6 +45,8 @@ struct Begun<'a> {
     facts: Facts,
     span: Span,
     receiving: Receiving<'a>,
+    /// The source's sum is that of the bytes which pass this machine: nothing else tells it.
+    sums_what_passes: bool,
 }
 
 /// The sessions of an attempt.
@@ -151,6 +153,7 @@ impl<'a> FileCopy<'a> {
             facts,
             span,
             receiving,
+            sums_what_passes: false,
         })
     }
 
@@ -212,32 +215,34 @@ impl<'a> FileCopy<'a> {
     /// The check that both ends can make.
     async fn choose(
         &self,
-        begun: &Begun<'_>,
+        begun: &mut Begun<'_>,
         source: &Sums,
         sessions: &mut Sessions,
     ) -> Result<Check, Failure> {
         let copy = begun.receiving.sums(&mut *sessions.to).await?;
-        // Bytes that pass here from a storage without checksums are summed on the way.
-        let own = Sums::all();
-        let relayed = !begun.reads_here() && begun.stores_there() && !self.passes(sessions);
-        let source = match relayed {
-            true => &own,
-            false => source,
+        let with = |source: &Sums| {
+            let ends = [
+                Summed {
+                    sums: source,
+                    whole: begun.span.part.is_none(),
+                },
+                Summed {
+                    sums: &copy,
+                    whole: true,
+                },
+            ];
+            choose(self.ctx.options.verify, &ends)
         };
-        let ends = [
-            Summed {
-                sums: source,
-                whole: begun.span.part.is_none(),
-            },
-            Summed {
-                sums: &copy,
-                whole: true,
-            },
-        ];
-        let check = choose(self.ctx.options.verify, &ends)?;
+        let mut check = with(source);
+        // Bytes that pass here from a storage without checksums are summed on the way.
+        let relayed = !begun.reads_here() && begun.stores_there() && !self.passes(sessions);
+        begun.sums_what_passes = relayed && matches!(check, Ok(Check::Size) | Err(_));
+        if begun.sums_what_passes {
+            check = with(&Sums::all());
+        }
         // A pipe cannot be read again, and the sum of what went into it is the source's own.
         let nothing_to_compare = begun.reads_here() && begun.receiving.is_unreadable();
-        Ok(match check {
+        Ok(match check? {
             Check::Sum {
                 required: false, ..
             } if nothing_to_compare => Check::Size,
@@ -297,7 +302,11 @@ impl<'a> FileCopy<'a> {
         let relayed = !begun.reads_here() && begun.stores_there() && !self.passes(sessions);
         let sequential = begun.is_sequential() || relayed;
         let ends = (&*sessions.from, &*sessions.to);
-        let lanes = Lanes::of(self.ctx, begun.span.size, sequential, ends);
+        let size = begun.span.size;
+        let lanes = match begun.reads_here() && !begun.stores_there() {
+            true => Lanes::within(&self.ctx.options, size, sequential),
+            false => Lanes::of(self.ctx, size, sequential, ends),
+        };
         let lanes = *self.lanes.get_or_insert(lanes);
         let identity = Identity {
             source: self.source_identity(begun),

@@ -219,7 +219,8 @@ impl<'a> FileCopy<'a> {
             let facts = self
                 .looks_again(begun, check)
                 .then_some(Question::Facts(path));
-            let sum = sum(path, begun.span.part).filter(|_| sums);
+            let asked = sums && !begun.sums_what_passes;
+            let sum = sum(path, begun.span.part).filter(|_| asked);
             let questions: Vec<_> = sum.into_iter().chain(facts).collect();
             sessions.from.expect(spec, &questions);
         }

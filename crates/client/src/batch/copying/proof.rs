@@ -33,22 +33,28 @@ impl FileCopy<'_> {
         // The bytes that passed are the source's where it was read here, or where nothing else can sum
         // them; the copy's where they were stored here.
         let passed = report.and_then(|report| report.digest.clone());
-        let of_source = begun.reads_here() || begun.stores_there();
-        let (source, copy) = match of_source {
-            true => (passed, None),
-            false => (moved.source_sum.clone(), passed),
+        let relayed = passed.clone().filter(|_| begun.stores_there());
+        let (source, copy) = match (begun.reads_here(), begun.stores_there()) {
+            (true, _) => (passed, None),
+            (false, true) => (passed.filter(|_| begun.sums_what_passes), None),
+            (false, false) => (moved.source_sum.clone(), passed),
         };
         let Sessions { from, to } = sessions;
         let (source, copy) = tokio::join!(
             self.source_sum(begun, &mut **from, algorithm, source),
             self.copy_sum(begun, &mut **to, algorithm, copy)
         );
+        let source = match (source?, relayed) {
+            // It could not sum this file after all.
+            (Err(failure), Some(sum)) if !failure.transient => Ok(sum),
+            (source, _) => source,
+        };
         let comparison = Comparison {
             check,
             shown: &begun.receiving.shown(self.item),
             disputed: begun.receiving.is_disputed(),
         };
-        match comparison.of(algorithm, source?, copy?)? {
+        match comparison.of(algorithm, source, copy?)? {
             Compared::Same => Ok(check.label()),
             Compared::SizeOnly(warning) => {
                 let label = self.by_size(begun, sessions, check, moved).await?;

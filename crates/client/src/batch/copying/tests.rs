@@ -14,6 +14,18 @@ const LENGTH: usize = 8 << 20;
 #[derive(Default)]
 struct Heard(Mutex<Vec<String>>);
 
+/// The sizes of the files that began to move.
+#[derive(Default)]
+struct Begun(Mutex<Vec<Option<u64>>>);
+
+impl Observer for Begun {
+    fn event(&self, event: Event) {
+        if let Event::Started { bytes, .. } = event {
+            self.0.lock().unwrap().push(bytes);
+        }
+    }
+}
+
 impl Observer for Heard {
     fn event(&self, event: Event) {
         if let Event::Warning(text) = event {
@@ -83,6 +95,33 @@ async fn a_relay_that_breaks_at_either_end_starts_over_and_never_stores_a_part()
 }
 
 #[tokio::test]
+async fn an_end_of_a_relay_that_waits_for_its_storage_hears_of_the_other_ones_end() {
+    let (from, to, _) = shelves("silent");
+    from.stall_at(2 << 20);
+    to.break_after(&[1 << 20]);
+    let begun = std::time::Instant::now();
+    let (summary, _) = copy("memory://silent.from/f", "memory://silent.to/f", &options()).await;
+    assert_eq!(summary.exit, Exit::Unreachable);
+    let told = summary.first_failure.unwrap().message;
+    assert!(told.contains("silent.to"), "{told}");
+    assert!(begun.elapsed() < options().transfer.stall);
+}
+
+#[tokio::test]
+async fn a_relay_that_breaks_each_time_is_given_up() {
+    let (from, to) = (Shelf::named("vain.from"), Shelf::named("vain.to"));
+    from.put("/f", &content(9, 20 << 20), 1_000_000_000);
+    to.break_after(&[18 << 20; 8]);
+    let once_more = CopyOptions {
+        retries: 1,
+        ..options()
+    };
+    let (summary, _) = copy("memory://vain.from/f", "memory://vain.to/f", &once_more).await;
+    assert_eq!(summary.exit, Exit::Unreachable);
+    assert!(to.moved() <= 2 * (18 << 20), "{}", to.moved());
+}
+
+#[tokio::test]
 async fn a_download_that_breaks_goes_on_from_what_is_here() {
     let dir = tempfile::tempdir().unwrap();
     let (from, _, bytes) = shelves("down");
@@ -145,6 +184,33 @@ async fn a_wrong_byte_is_found_wherever_it_was_stored() {
 }
 
 #[tokio::test]
+async fn a_byte_that_changes_on_the_way_here_is_found_wherever_it_goes() {
+    let dir = tempfile::tempdir().unwrap();
+    let (from, to, bytes) = shelves("garbled");
+    let here = dir.path().join("f").display().to_string();
+    for destination in ["memory://garbled.to/f", &here] {
+        from.garble_at(4_000_000);
+        let (summary, _) = copy("memory://garbled.from/f", destination, &options()).await;
+        assert_eq!(summary.exit, Exit::Integrity, "{destination}");
+        assert_eq!(to.get("/f"), None);
+    }
+    assert!(!dir.path().join("f").exists());
+    // One that sums nothing is believed.
+    from.make_plain();
+    let (summary, _) = copy(
+        "memory://garbled.from/f",
+        "memory://garbled.to/f",
+        &options(),
+    )
+    .await;
+    assert_eq!(
+        (summary.exit, summary.verified.as_str()),
+        (Exit::Done, "crc32c")
+    );
+    assert!(to.get("/f") == Some(bytes));
+}
+
+#[tokio::test]
 async fn a_place_that_can_do_little_is_told_of_and_gets_its_files_all_the_same() {
     let (_, to, bytes) = shelves("little");
     to.make_plain();
@@ -193,6 +259,29 @@ async fn trees_and_patterns_are_the_same_everywhere() {
     let (summary, _) = copy("memory://trees/up/*.nc", "memory://trees/nc/", &options()).await;
     assert_eq!((summary.exit, summary.files), (Exit::Done, 1));
     assert_eq!(shelf.get("/nc/two.nc").as_deref(), Some(&b"t/two.nc"[..]));
+}
+
+#[tokio::test]
+async fn a_part_is_as_long_as_it_was_asked_for_wherever_it_goes() {
+    let dir = tempfile::tempdir().unwrap();
+    let (from, _, _) = shelves("begun");
+    let here = dir.path().join("here");
+    std::fs::write(&here, from.get("/f").unwrap()).unwrap();
+    let here = here.display().to_string();
+    let there = dir.path().join("there").display().to_string();
+    let part = CopyOptions {
+        offset: Some(1000),
+        length: Some(50_000),
+        ..options()
+    };
+    let begun = Arc::new(Begun::default());
+    for from in ["memory://begun.from/f", &here] {
+        for to in ["memory://begun.to/part", &there] {
+            let observer = Arc::clone(&begun) as Arc<dyn Observer>;
+            crate::copy(&[from.to_owned()], to, &part, observer).await;
+        }
+    }
+    assert_eq!(*begun.0.lock().unwrap(), [Some(50_000); 4]);
 }
 
 #[tokio::test]

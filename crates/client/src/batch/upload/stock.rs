@@ -29,11 +29,11 @@ impl Upload<'_> {
         session.check_path(self.path)?;
         self.has_sum = check.algorithm().is_some();
         if self.prepared {
-            return self.take_stock(identity.size, source, session).await;
+            return self.take_stock(identity.copied(), source, session).await;
         }
         let wanted =
             ctx.options.resume && !self.standing.distrust && self.aside.is_some() && self.goes_on;
-        let size = identity.size;
+        let size = identity.copied();
         let journal = state_journal(&identity.source, &identity.destination);
         let mut length = None;
         let before = journal.as_deref().and_then(journal::load);
