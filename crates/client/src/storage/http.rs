@@ -14,6 +14,8 @@ mod scripted;
 #[cfg(test)]
 mod tests;
 mod upload;
+#[cfg(test)]
+pub(crate) mod webdav;
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};

@@ -22,6 +22,8 @@ pub(crate) mod within;
 use contract::Storage;
 use files::{Files, Pipes};
 use http::Http;
+#[cfg(test)]
+pub(crate) use http::webdav;
 
 /// How sessions with all storages are opened.
 #[derive(Debug, Clone, Copy)]

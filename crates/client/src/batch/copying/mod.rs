@@ -399,3 +399,5 @@ impl<'a> FileCopy<'a> {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod web_tests;

@@ -12,7 +12,7 @@ use super::facts::Seen;
 use super::refusal;
 use crate::{Exit, Failure};
 
-/// HEAD; where that is refused, GET of the first byte; where that is, too, and it may be a directory,
+/// HEAD; where that is refused or tells too little, GET of the first byte; where that is, too, and it may be a directory,
 /// PROPFIND.
 pub(super) fn look(
     caller: &mut Caller,
@@ -34,7 +34,11 @@ pub(super) fn look(
         caller.ask(&ask, Payload::Empty)
     };
     let mut reply = ask("HEAD", &fields, caller)?;
-    if matches!(reply.status(), 400 | 403 | 405 | 501) && !named.is_directory() {
+    // Of an empty file Apache tells no length here.
+    let is_silent = reply.status() == 200
+        && reply.field("content-length").is_none()
+        && reply.field("accept-ranges").is_some();
+    if (is_silent || matches!(reply.status(), 400 | 403 | 405 | 501)) && !named.is_directory() {
         fields.push(("range", "bytes=0-0".to_owned()));
         reply.skip();
         reply = ask("GET", &fields, caller)?;
