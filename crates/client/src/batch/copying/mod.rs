@@ -75,6 +75,20 @@ impl Begun<'_> {
         self.is_pipe() || !self.receiving.is_seekable()
     }
 
+    /// Both ends, of which such checksums can be had.
+    fn summed<'s>(&self, source: &'s Sums, copy: &'s Sums) -> [Summed<'s>; 2] {
+        [
+            Summed {
+                sums: source,
+                whole: self.span.part.is_none(),
+            },
+            Summed {
+                sums: copy,
+                whole: true,
+            },
+        ]
+    }
+
     /// The source as something that can be summed.
     fn source_end<'e>(&self, from: &'e mut dyn Storage, path: &'e [u8]) -> End<'e> {
         let origin = self.span.origin();
@@ -194,7 +208,9 @@ impl<'a> FileCopy<'a> {
             if let Receiving::Here(download) = &begun.receiving {
                 download.check_length(begun.span.size, &self.item.source.display())?;
             }
-            let verified = self.verify(begun, sessions, check, &moved).await;
+            let verified = self
+                .verify(begun, sessions, (check, &source_sums), &moved)
+                .await;
             let label = begun.receiving.judged(verified).await?;
             self.check_source(begun, sessions, check).await?;
             let (modified, again) = (begun.facts.modified, !self.consumed);
@@ -217,24 +233,15 @@ impl<'a> FileCopy<'a> {
         sessions: &mut Sessions,
     ) -> Result<Check, Failure> {
         let copy = begun.receiving.sums(&mut *sessions.to).await?;
-        // Bytes that pass here from a storage without checksums are summed on the way.
-        let own = Sums::all();
+        let wish = self.ctx.options.verify;
+        let both = choose(wish, &begun.summed(source, &copy));
         let relayed = !begun.reads_here() && begun.stores_there() && !self.passes(sessions);
-        let source = match relayed {
-            true => &own,
-            false => source,
-        };
-        let ends = [
-            Summed {
-                sums: source,
-                whole: begun.span.part.is_none(),
-            },
-            Summed {
-                sums: &copy,
-                whole: true,
-            },
-        ];
-        let check = choose(self.ctx.options.verify, &ends)?;
+        let check = match both {
+            Ok(Check::Sum { .. }) => both,
+            // The source tells no sum that the copy has: what passed here has to stand for it.
+            _ if relayed => choose(wish, &begun.summed(&Sums::all(), &copy)),
+            _ => both,
+        }?;
         // A pipe cannot be read again, and the sum of what went into it is the source's own.
         let nothing_to_compare = begun.reads_here() && begun.receiving.is_unreadable();
         Ok(match check {

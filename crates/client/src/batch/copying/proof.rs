@@ -7,37 +7,74 @@ use proto::checksum::Algorithm;
 use super::super::request::extent;
 use super::moving::Moved;
 use super::{Begun, FileCopy, Sessions};
-use crate::storage::contract::Storage;
-use crate::verify::{Check, Compared, Comparison, sum_local};
-use crate::{Exit, Failure};
+use crate::storage::contract::{Storage, Sums};
+use crate::verify::{Check, Compared, Comparison, choose, sum_local};
+use crate::{Exit, Failure, Verify};
 
 /// The label of a copy that shares its source's blocks.
 const SHARED: &str = "reflink";
 
 impl FileCopy<'_> {
-    /// Compares both ends; says what was compared.
+    /// Compares both ends; says what was compared. `sums` can be had of the source.
     pub(super) async fn verify(
         &self,
         begun: &Begun<'_>,
         sessions: &mut Sessions,
-        check: Check,
+        (check, sums): (Check, &Sums),
         moved: &Moved,
     ) -> Result<String, Failure> {
-        let report = moved.report.as_ref();
         let Some(algorithm) = check.algorithm() else {
-            return self.by_size(begun, sessions, check, moved).await;
+            let label = self.by_size(begun, sessions, check, moved).await?;
+            let told = self.told_now(begun, sessions, (check, sums)).await?;
+            return match told.and_then(|told| Some((told, told.algorithm()?))) {
+                Some(told) => {
+                    let unknown = (None, None);
+                    self.by_sum(begun, sessions, told, unknown, moved).await
+                }
+                None => Ok(label),
+            };
         };
+        let report = moved.report.as_ref();
         if report.is_some_and(|report| report.shared) && !check.is_required() {
             return Ok(SHARED.to_owned());
         }
-        // The bytes that passed are the source's where it was read here, or where nothing else can sum
-        // them; the copy's where they were stored here.
+        // The bytes that passed are the source's where it was read here, or where it cannot tell the sum;
+        // the copy's where they were stored here.
         let passed = report.and_then(|report| report.digest.clone());
-        let of_source = begun.reads_here() || begun.stores_there();
-        let (source, copy) = match of_source {
-            true => (passed, None),
+        let [source, _] = begun.summed(sums, sums);
+        let tells = !begun.reads_here() && source.has(algorithm);
+        let known = match begun.stores_there() {
+            true => (passed.filter(|_| !tells), None),
+            false if begun.reads_here() => (passed, None),
             false => (moved.source_sum.clone(), passed),
         };
+        let asked = (check, algorithm);
+        self.by_sum(begun, sessions, asked, known, moved).await
+    }
+
+    /// The check by a sum that the storage tells of the copy only now that it is there.
+    async fn told_now(
+        &self,
+        begun: &Begun<'_>,
+        sessions: &mut Sessions,
+        (check, sums): (Check, &Sums),
+    ) -> Result<Option<Check>, Failure> {
+        if check != Check::Size || !begun.stores_there() || begun.is_pipe() {
+            return Ok(None);
+        }
+        let copy = begun.receiving.sums(&mut *sessions.to).await?;
+        choose(Verify::Auto, &begun.summed(sums, &copy)).map(Some)
+    }
+
+    /// Compares sums; what is known of those of the source and the copy is not asked for.
+    async fn by_sum(
+        &self,
+        begun: &Begun<'_>,
+        sessions: &mut Sessions,
+        (check, algorithm): (Check, Algorithm),
+        (source, copy): (Option<String>, Option<String>),
+        moved: &Moved,
+    ) -> Result<String, Failure> {
         let Sessions { from, to } = sessions;
         let (source, copy) = tokio::join!(
             self.source_sum(begun, &mut **from, algorithm, source),

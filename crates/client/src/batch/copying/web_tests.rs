@@ -151,7 +151,7 @@ async fn what_passes_here_from_and_to_a_web_server_is_verified() {
         let (summary, warnings) =
             copy(&server.url("/f"), &to, &with_streams(streams, retrying())).await;
         assert_eq!(summary.exit, Exit::Done, "{summary:?}");
-        assert_eq!((summary.verified.as_str(), warnings.len()), ("crc32c", 0));
+        assert_eq!((summary.verified.as_str(), warnings.len()), ("sha256", 0));
         assert!(shelf.get(&format!("/{streams}")).as_ref() == Some(&bytes));
     }
     assert_eq!(server.sent(), 2 * LENGTH as u64);
@@ -159,7 +159,38 @@ async fn what_passes_here_from_and_to_a_web_server_is_verified() {
     assert_eq!(summary.exit, Exit::Done, "{summary:?}");
     assert!(server.get("/g") == Some(bytes));
     assert_eq!(server.paths(), ["/f", "/g"], "nothing is left beside it");
-    assert_eq!(summary.verified, "size");
+    assert_eq!(summary.verified, "sha256");
+    server.make_plain();
+    for (from, to, verified) in [
+        (server.url("/f"), "memory://web/plain".to_owned(), "crc32c"),
+        ("memory://web/1".to_owned(), server.url("/plain"), "size"),
+    ] {
+        let (summary, _) = copy(&from, &to, &options()).await;
+        assert_eq!(
+            (summary.exit, summary.verified.as_str()),
+            (Exit::Done, verified)
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_sum_is_found_at_either_end() {
+    let (server, bytes) = server();
+    server.lie();
+    let shelf = Shelf::named("web.lies");
+    shelf.put("/f", &bytes, 1_000_000_000);
+    let dir = tempfile::tempdir().unwrap();
+    let here = dir.path().join("f");
+    std::fs::write(&here, &bytes).unwrap();
+    for (from, to) in [
+        (server.url("/f"), "memory://web.lies/g".to_owned()),
+        ("memory://web.lies/f".to_owned(), server.url("/g")),
+        (here.display().to_string(), server.url("/g")),
+    ] {
+        let (summary, _) = copy(&from, &to, &options()).await;
+        assert_eq!(summary.exit, Exit::Integrity, "{from}: {summary:?}");
+    }
+    assert_eq!((shelf.get("/g"), server.get("/g")), (None, None));
 }
 
 #[tokio::test(flavor = "multi_thread")]
