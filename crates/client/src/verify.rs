@@ -76,7 +76,8 @@ pub(crate) struct Summed<'a> {
 }
 
 impl Summed<'_> {
-    fn has(&self, algorithm: Algorithm) -> bool {
+    /// Whether this sum can be had of the copied bytes.
+    pub(crate) fn has(&self, algorithm: Algorithm) -> bool {
         self.sums.parts.contains(&algorithm) || (self.whole && self.sums.whole.contains(&algorithm))
     }
 }

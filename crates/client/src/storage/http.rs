@@ -6,6 +6,7 @@
 mod agent;
 mod caller;
 mod facts;
+mod look;
 mod ranges;
 mod refusal;
 #[cfg(test)]
@@ -13,19 +14,19 @@ mod scripted;
 #[cfg(test)]
 mod tests;
 mod upload;
+#[cfg(test)]
+pub(crate) mod webdav;
 
-use std::io::Read as _;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use data::dialer::Dialer;
 use data::job::{Control, Report, Settings};
-use data::pull::{self, PullPlan};
 use data::store::{Sink, Source};
 use proto::checksum::Algorithm;
-use proto::http::multistatus::{self, MOST_BYTES};
+use proto::http::multistatus;
 use proto::http::target::Target;
 use proto::listing::{Kind, RemoteEntry};
 use proto::timestamp::Timestamp;
@@ -33,15 +34,13 @@ use proto::timestamp::Timestamp;
 use super::contract::{Capabilities, Storage, Sums};
 use crate::answers::{Marked, NotRenamed, Refused};
 use crate::credentials::Credential;
-use crate::transfer::verdict::of_pull;
 use crate::transfer::{Attempt, TransferSpec};
 use crate::{Exit, Failure};
 use caller::{Ask, Caller, Home, Payload};
 use facts::Seen;
-use ranges::File;
+use look::{look, propfind};
+use ranges::{File, receive};
 
-/// Most bytes that one of several connections is asked for at a time.
-const PIECE: u64 = 32 << 20;
 /// Connections that are kept for the next file.
 const MOST_KEPT: usize = 64;
 
@@ -180,102 +179,6 @@ impl Http {
     }
 }
 
-/// HEAD; where that is refused, GET of the first byte; where that is, too, and it may be a directory,
-/// PROPFIND.
-fn look(caller: &mut Caller, named: &Target, directory: &Target) -> Result<(Seen, Kind), Failure> {
-    let doing = format!("read {named}");
-    let mut fields = vec![
-        ("want-repr-digest", proto::http::digest::WANTED.to_owned()),
-        ("want-digest", proto::http::digest::WANTED_BEFORE.to_owned()),
-    ];
-    let ask = |method, fields: &[(&str, String)], caller: &mut Caller| {
-        let ask = Ask {
-            method,
-            target: named,
-            fields,
-            doing: &doing,
-        };
-        caller.ask(&ask, Payload::Empty)
-    };
-    let mut reply = ask("HEAD", &fields, caller)?;
-    if matches!(reply.status(), 400 | 403 | 405 | 501) && !named.is_directory() {
-        fields.push(("range", "bytes=0-0".to_owned()));
-        reply.skip();
-        reply = ask("GET", &fields, caller)?;
-        // An empty file has no first byte.
-        if reply.status() == 416 {
-            fields.pop();
-            reply = ask("GET", &fields, caller)?;
-        }
-    }
-    let is_directory = named.is_directory() || reply.target.is_directory();
-    match reply.status() {
-        200 | 204 | 206 => {
-            let seen = Seen::of(&reply);
-            reply.skip();
-            let kind = if is_directory { Kind::Dir } else { Kind::File };
-            Ok((seen, kind))
-        }
-        403..=405 if is_directory => {
-            let failure = refusal::of_status(&doing, &reply);
-            let seen = Seen::of(&reply);
-            reply.skip();
-            match propfind(caller, directory, "0") {
-                Ok(_) => Ok((seen, Kind::Dir)),
-                Err(_) => Err(failure),
-            }
-        }
-        _ => Err(refusal::of_status(&doing, &reply)),
-    }
-}
-
-/// The resources that a WebDAV server tells of a collection.
-fn propfind(
-    caller: &mut Caller,
-    target: &Target,
-    depth: &str,
-) -> Result<Vec<multistatus::Resource>, Failure> {
-    let doing = format!("list {target}");
-    let ask = Ask {
-        method: "PROPFIND",
-        target,
-        fields: &[
-            ("depth", depth.to_owned()),
-            ("content-type", "application/xml; charset=utf-8".to_owned()),
-        ],
-        doing: &doing,
-    };
-    let reply = caller.ask(&ask, Payload::Text(multistatus::QUESTION))?;
-    match reply.status() {
-        207 => {}
-        200..=299 | 405 | 501 => {
-            return Err(Failure::new(
-                Exit::Protocol,
-                format!(
-                    "cannot {doing}: the server is no WebDAV server, and HTTP has no other way to list a \
-                     directory; name each file"
-                ),
-            ));
-        }
-        _ => return Err(refusal::of_status(&doing, &reply)),
-    }
-    let mut body = Vec::new();
-    reply
-        .into_body()
-        .take(MOST_BYTES as u64 + 1)
-        .read_to_end(&mut body)
-        .map_err(|e| {
-            let own = caller.dialer.take_failure();
-            refusal::of_error(&doing, &ureq::Error::Io(e), own.as_ref())
-        })?;
-    multistatus::read(&body).map_err(|error| {
-        Failure::new(
-            Exit::Protocol,
-            format!("cannot {doing}: of the server's answer, {error}"),
-        )
-    })
-}
-
 /// Ends the waits of a request that nobody waits for any more.
 struct StopOnDrop(Option<Arc<Dialer>>);
 
@@ -320,58 +223,6 @@ fn attempt(report: Report, spec: &TransferSpec) -> Attempt {
         buffers: spec.options.buffers,
         report,
         ..Attempt::default()
-    }
-}
-
-/// How a file is asked for, and again in one go where the server turns out to send no parts.
-fn receive(
-    mut file: File,
-    sink: &Arc<dyn Sink>,
-    spec: &TransferSpec,
-    settings: &Settings,
-    control: &Arc<Control>,
-) -> (File, Result<Report, Failure>) {
-    let origin = spec.part.map_or(0, |(offset, _)| offset);
-    let part = spec.part.map(|(_, length)| length);
-    let size = spec.size.or(part).or(file.seen.size);
-    let view = sink.reread().map(|view| (view, 0));
-    let mut settings = settings.clone();
-    if file.alone {
-        settings.streams = 1;
-    }
-    loop {
-        let mut have = spec.have.clone();
-        have.extend(&control.stored());
-        let missing = size.map(|size| have.gaps(0, size));
-        let share = missing.as_ref().map_or(0, proto::ranges::RangeSet::bytes);
-        let plan = PullPlan {
-            origin,
-            missing,
-            piece: match settings.streams {
-                1 => u64::MAX,
-                n => (share / n as u64).clamp(ranges::LEAST, PIECE),
-            },
-            view: view.clone(),
-        };
-        let moved = pull::run(&file, sink, &plan, &settings, control);
-        let learned = file.ignores_ranges.load(Ordering::Relaxed) && !file.alone;
-        match moved {
-            Err(_) if learned && !control.cancelled() => {
-                file.alone = true;
-                settings.streams = 1;
-                settings.sum = settings.sum.filter(|_| control.stored().is_empty());
-            }
-            Ok(report) => return (file, Ok(report)),
-            Err(error) => {
-                let failure = of_pull(
-                    &file.home.target.authority(),
-                    &file.doing,
-                    &error,
-                    &spec.said,
-                );
-                return (file, Err(failure));
-            }
-        }
     }
 }
 

@@ -23,6 +23,8 @@ pub(crate) mod within;
 use contract::Storage;
 use files::Files;
 use http::Http;
+#[cfg(test)]
+pub(crate) use http::webdav;
 use pipes::Pipes;
 
 /// How sessions with all storages are opened.

@@ -44,6 +44,18 @@ async fn an_ftp_server_conforms() {
     conformance::check(&mut *named(&format!("ftp://{address}/")).await, b"/").await;
 }
 
+#[tokio::test]
+async fn a_webdav_server_conforms() {
+    let server = webdav::WebDav::start();
+    conformance::check(&mut *named(&server.url("/")).await, b"/").await;
+    // Below a directory, and without what a server need not tell.
+    let plain = webdav::WebDav::start();
+    plain.make_plain();
+    let mut storage = named(&plain.url("/")).await;
+    assert!(storage.make_dir(b"/a place").await.unwrap());
+    conformance::check(&mut *storage, b"/a place").await;
+}
+
 async fn serve(dir: &tempfile::TempDir) -> (SocketAddr, ShutdownHandle) {
     let config = ServerConfig {
         listen: SocketAddr::from(([127, 0, 0, 1], 0)),

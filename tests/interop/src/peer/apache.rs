@@ -16,6 +16,11 @@ pub fn find() -> Result<PathBuf, String> {
 
 /// Serves the store on 127.0.0.1.
 pub fn start(store: &Store) -> Result<Running> {
+    start_with(store, &[], "")
+}
+
+/// The same with further modules (`headers`) and settings for the store's files.
+pub fn start_with(store: &Store, modules: &[&str], further: &str) -> Result<Running> {
     let port = net::free_port()?;
     let own = store.path("apache.d");
     std::fs::create_dir_all(&own)?;
@@ -27,13 +32,14 @@ pub fn start(store: &Store) -> Result<Running> {
         host = net::HOST,
         root = store.root().display(),
     );
-    for module in ["mpm_event", "authz_core", "dav", "dav_fs", "dir"] {
+    let always = ["mpm_event", "authz_core", "dav", "dav_fs", "dir"];
+    for module in always.iter().chain(modules) {
         let file = format!("usr/lib/apache2/modules/mod_{module}.so");
         let file = unpacked("apache2-bin", &file).map_err(anyhow::Error::msg)?;
         settings.push_str(&format!("LoadModule {module}_module {}\n", file.display()));
     }
     settings.push_str(&format!(
-        "User www-data\nGroup www-data\n<Directory {}>\nDav On\nRequire all granted\n</Directory>\n",
+        "User www-data\nGroup www-data\n<Directory {}>\nDav On\nRequire all granted\n{further}</Directory>\n",
         store.root().display()
     ));
     // It serves as an account of its own.

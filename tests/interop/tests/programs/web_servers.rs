@@ -1,18 +1,28 @@
-//! longhaul against nginx and Apache: ranges, sums, TLS with an authority of one's own, WebDAV.
+//! longhaul against nginx and Apache: ranges, sums, kills, relays, refusals, TLS with an authority of one's
+//! own, WebDAV.
 
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use interop::cells::Cells;
+use interop::longhaul::binary::longhaul;
 use interop::longhaul::copy;
 use interop::longhaul::rows::text;
+use interop::longhaul::serve::Serve;
+use interop::longhaul::unfinished::kill_when_safe;
 use interop::matrix::{self, Store};
 use interop::need;
 use interop::peer::nginx::Identity;
-use interop::peer::{apache, nginx};
+use interop::peer::{PASSWORD, apache, nginx};
 use interop::run::Finished;
 use interop::sample;
+
+/// Until what is safe is in the journal: 200 ms, and as much for a busy machine.
+const JOURNAL: Duration = Duration::from_millis(400);
+/// A password file with [`PASSWORD`], whose SHA-1 it is.
+const USERS: &[u8] = b"somebody:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=\n";
 
 /// Copies with these options; how it was verified.
 fn cp(options: &[&str], from: &str, to: &str) -> Result<String> {
@@ -50,7 +60,9 @@ fn apache_gives_takes_and_tells_sums() {
     let url = |path: &str| format!("http://{}/{path}", server.address());
     both_ways("apache", &store, &url);
     let from = url(&format!("src/{}", sample::name(sample::SIZES[1])));
-    assert_eq!(cp(&[], &from, &text(&store.local())).unwrap(), "md5");
+    let local = text(&store.local());
+    assert_eq!(cp(&[], &from, &local).unwrap(), "md5");
+    assert_eq!(cp(&[], &local, &url(&store.upload())).unwrap(), "md5");
 }
 
 fn openssl(folder: &Path, arguments: &[&str]) -> Result<()> {
@@ -125,4 +137,144 @@ fn an_authority_of_ones_own_is_named_in_the_environment() {
         copy::failure(&refused).is_some_and(|why| why.contains("certificate")),
         "{refused:?}"
     );
+}
+
+#[test]
+fn a_killed_get_goes_on_where_it_was() {
+    need!(nginx::find());
+    need!(apache::find());
+    let store = Store::new().unwrap();
+    let source = store.path("src/large");
+    sample::write(&source, sample::LARGE, 105).unwrap();
+    let servers = [nginx::start(&store, None), apache::start(&store)].map(Result::unwrap);
+    let mut cells = Cells::new("kill -9 and --resume");
+    for (server, streams) in servers
+        .iter()
+        .flat_map(|server| [(server, "1"), (server, "4")])
+    {
+        cells.check(format!("-p {streams} from {}", server.address()), || {
+            let to = store.local();
+            let url = format!("http://{}/src/large", server.address());
+            let arguments = ["-p", streams, "--resume", &url, &text(&to)].map(str::to_owned);
+            let slow = ["--limit-rate".to_owned(), "400M".to_owned()];
+            let command = copy::command(&[&slow[..], &arguments].concat())?;
+            let safe = kill_when_safe(command, sample::LARGE / 4, JOURNAL)?;
+            ensure!(!to.exists(), "a part has the name");
+            let resumed = copy::cp(&arguments)?;
+            ensure!(
+                resumed.bytes <= sample::LARGE - safe,
+                "{} bytes moved again, {safe} were safe",
+                resumed.bytes
+            );
+            matrix::arrived(&source, &to)
+        });
+    }
+    cells.finish();
+}
+
+/// The value of Repr-Digest (RFC 9530) of a file.
+fn digest(file: &Path) -> Result<String> {
+    let sums = "openssl dgst -sha256 -binary \"$0\" | openssl base64 -A";
+    let done = Command::new("sh").arg("-c").arg(sums).arg(file).output()?;
+    ensure!(done.status.success(), "openssl: {done:?}");
+    Ok(format!("sha-256=:{}:", String::from_utf8(done.stdout)?))
+}
+
+#[test]
+fn a_digest_of_the_representation_is_compared() {
+    need!(apache::find());
+    let store = Store::new().unwrap();
+    let [right, wrong] = [3, 4].map(|index| sample::name(sample::SIZES[index]));
+    let told = digest(&store.path(&format!("src/{right}"))).unwrap();
+    let settings = [&right, &wrong].map(|name| {
+        format!("<Files {name}>\nContentDigest Off\nHeader set Repr-Digest \"{told}\"\n</Files>\n")
+    });
+    let server = apache::start_with(&store, &["headers"], &settings.concat()).unwrap();
+    let url = |name: &str| format!("http://{}/src/{name}", server.address());
+    for streams in ["1", "4"] {
+        let to = store.local();
+        let verified = cp(&["-p", streams], &url(&right), &text(&to)).unwrap();
+        assert_eq!(verified, "sha256");
+        matrix::arrived(&store.path(&format!("src/{right}")), &to).unwrap();
+        let to = store.local();
+        let refused = copy::run(&["-p", streams, &url(&wrong), &text(&to)]).unwrap();
+        let refused = refused.code(6).unwrap();
+        assert!(!to.exists(), "{refused}");
+    }
+}
+
+#[test]
+fn files_pass_here_between_web_and_ftp_servers() {
+    need!(apache::find());
+    let store = Store::new().unwrap();
+    let web = apache::start(&store).unwrap();
+    let ftp = Serve::anonymous(store.root()).start().unwrap();
+    let http = |path: &str| format!("http://{}/{path}", web.address());
+    let mut cells = Cells::new("relayed");
+    for size in sample::SIZES {
+        for (streams, up) in [("1", false), ("4", false), ("1", true)] {
+            cells.check(
+                format!("{size} bytes, -p {streams}, to the web: {up}"),
+                || {
+                    let (from, to) = (format!("src/{}", sample::name(size)), store.upload());
+                    let verified = match up {
+                        false => cp(&["-p", streams], &http(&from), &ftp.url(&to))?,
+                        true => cp(&["-p", streams], &ftp.url(&from), &http(&to))?,
+                    };
+                    ensure!(verified == "md5", "verified by {verified}");
+                    matrix::arrived(&store.path(&from), &store.path(&to))
+                },
+            );
+        }
+    }
+    cells.finish();
+}
+
+/// Ends with this code and one line on standard error, which says this.
+fn refused(url: &str, to: &Path, code: i32, why: &str) -> Result<()> {
+    let mut command = longhaul()?;
+    command.args(["cp", url]).arg(to);
+    let finished = interop::run::run(&mut command)?.code(code)?;
+    let said = finished.errors();
+    ensure!(said.lines().count() == 1, "not one line: {finished}");
+    ensure!(said.contains(why), "{why:?} is not said: {finished}");
+    ensure!(!to.exists(), "there is a file");
+    Ok(())
+}
+
+#[test]
+fn refusals_take_one_line_and_have_their_code() {
+    need!(apache::find());
+    need!(nginx::find());
+    let store = Store::new().unwrap();
+    let users = store.scratch().file("web-users", USERS).unwrap();
+    let [open, locked] = [1, 2].map(|index| sample::name(sample::SIZES[index]));
+    let settings = format!(
+        "<Files {locked}>\nAuthType Basic\nAuthName store\nAuthUserFile {}\nRequire valid-user\n</Files>\n",
+        users.display()
+    );
+    let modules = ["auth_basic", "authn_core", "authn_file", "authz_user"];
+    let server = apache::start_with(&store, &modules, &settings).unwrap();
+    let url = |login: &str, name: &str| format!("http://{login}{}/src/{name}", server.address());
+    let folder = store.local();
+    std::fs::create_dir_all(&folder).unwrap();
+    let identity = identity(&folder).unwrap();
+    let secure = nginx::start(&store, Some(&identity)).unwrap();
+    let secure = format!("https://{}/src/{open}", secure.address());
+    let mut cells = Cells::new("refused");
+    for (url, code, why) in [
+        (url("", "none"), 4, "no such file"),
+        (url("", &locked), 3, "wants a user and a password"),
+        (
+            url("somebody:wrong@", &locked),
+            3,
+            "wants a user and a password",
+        ),
+        (secure, 5, "certificate is not valid"),
+    ] {
+        cells.check(&url, || refused(&url, &store.local(), code, why));
+    }
+    cells.finish();
+    let login = format!("somebody:{PASSWORD}@");
+    cp(&[], &url(&login, &locked), &text(&store.local())).unwrap();
 }

@@ -77,6 +77,20 @@ impl Begun<'_> {
         self.is_pipe() || !self.receiving.is_seekable()
     }
 
+    /// Both ends, of which such checksums can be had.
+    fn summed<'s>(&self, source: &'s Sums, copy: &'s Sums) -> [Summed<'s>; 2] {
+        [
+            Summed {
+                sums: source,
+                whole: self.span.part.is_none(),
+            },
+            Summed {
+                sums: copy,
+                whole: true,
+            },
+        ]
+    }
+
     /// The source as something that can be summed.
     fn source_end<'e>(&self, from: &'e mut dyn Storage, path: &'e [u8]) -> End<'e> {
         let origin = self.span.origin();
@@ -197,7 +211,9 @@ impl<'a> FileCopy<'a> {
             if let Receiving::Here(download) = &begun.receiving {
                 download.check_length(begun.span.size, &self.item.source.display())?;
             }
-            let verified = self.verify(begun, sessions, check, &moved).await;
+            let verified = self
+                .verify(begun, sessions, (check, &source_sums), &moved)
+                .await;
             let label = begun.receiving.judged(verified).await?;
             self.check_source(begun, sessions, check).await?;
             let (modified, again) = (begun.facts.modified, !self.consumed);
@@ -220,25 +236,13 @@ impl<'a> FileCopy<'a> {
         sessions: &mut Sessions,
     ) -> Result<Check, Failure> {
         let copy = begun.receiving.sums(&mut *sessions.to).await?;
-        let with = |source: &Sums| {
-            let ends = [
-                Summed {
-                    sums: source,
-                    whole: begun.span.part.is_none(),
-                },
-                Summed {
-                    sums: &copy,
-                    whole: true,
-                },
-            ];
-            choose(self.ctx.options.verify, &ends)
-        };
-        let mut check = with(source);
-        // Bytes that pass here from a storage without checksums are summed on the way.
+        let wish = self.ctx.options.verify;
+        let mut check = choose(wish, &begun.summed(source, &copy));
+        // The source tells no sum that the copy has: what passes here has to stand for it.
         let relayed = !begun.reads_here() && begun.stores_there() && !self.passes(sessions);
         begun.sums_what_passes = relayed && matches!(check, Ok(Check::Size) | Err(_));
         if begun.sums_what_passes {
-            check = with(&Sums::all());
+            check = choose(wish, &begun.summed(&Sums::all(), &copy));
         }
         // A pipe cannot be read again, and the sum of what went into it is the source's own.
         let nothing_to_compare = begun.reads_here() && begun.receiving.is_unreadable();
@@ -408,3 +412,5 @@ impl<'a> FileCopy<'a> {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod web_tests;

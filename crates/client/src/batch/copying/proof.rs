@@ -7,45 +7,80 @@ use proto::checksum::Algorithm;
 use super::super::request::extent;
 use super::moving::Moved;
 use super::{Begun, FileCopy, Sessions};
-use crate::storage::contract::Storage;
-use crate::verify::{Check, Compared, Comparison, sum_local};
-use crate::{Exit, Failure};
+use crate::storage::contract::{Storage, Sums};
+use crate::verify::{Check, Compared, Comparison, choose, sum_local};
+use crate::{Exit, Failure, Verify};
 
 /// The label of a copy that shares its source's blocks.
 const SHARED: &str = "reflink";
 
 impl FileCopy<'_> {
-    /// Compares both ends; says what was compared.
+    /// Compares both ends; says what was compared. `sums` can be had of the source.
     pub(super) async fn verify(
         &self,
         begun: &Begun<'_>,
         sessions: &mut Sessions,
-        check: Check,
+        (check, sums): (Check, &Sums),
         moved: &Moved,
     ) -> Result<String, Failure> {
-        let report = moved.report.as_ref();
         let Some(algorithm) = check.algorithm() else {
-            return self.by_size(begun, sessions, check, moved).await;
+            let label = self.by_size(begun, sessions, check, moved).await?;
+            let told = self.told_now(begun, sessions, (check, sums)).await?;
+            return match told.and_then(|told| Some((told, told.algorithm()?))) {
+                Some((told, algorithm)) => {
+                    let (asked, unknown) = ((told, algorithm, None), (None, None));
+                    self.by_sum(begun, sessions, asked, unknown, moved).await
+                }
+                None => Ok(label),
+            };
         };
+        let report = moved.report.as_ref();
         if report.is_some_and(|report| report.shared) && !check.is_required() {
             return Ok(SHARED.to_owned());
         }
-        // The bytes that passed are the source's where it was read here, or where nothing else can sum
-        // them; the copy's where they were stored here.
+        // The bytes that passed are the source's where it was read here, or where it cannot tell the sum;
+        // the copy's where they were stored here.
         let passed = report.and_then(|report| report.digest.clone());
-        let relayed = passed.clone().filter(|_| begun.stores_there());
-        let (source, copy) = match (begun.reads_here(), begun.stores_there()) {
-            (true, _) => (passed, None),
-            (false, true) => (passed.filter(|_| begun.sums_what_passes), None),
-            (false, false) => (moved.source_sum.clone(), passed),
+        let known = match (begun.reads_here(), begun.stores_there()) {
+            (true, _) => (passed.clone(), None),
+            (false, true) => (passed.clone().filter(|_| begun.sums_what_passes), None),
+            (false, false) => (moved.source_sum.clone(), passed.clone()),
         };
+        // A source that cannot sum this file after all.
+        let instead = passed.filter(|_| begun.stores_there());
+        let asked = (check, algorithm, instead);
+        self.by_sum(begun, sessions, asked, known, moved).await
+    }
+
+    /// The check by a sum that the storage tells of the copy only now that it is there.
+    async fn told_now(
+        &self,
+        begun: &Begun<'_>,
+        sessions: &mut Sessions,
+        (check, sums): (Check, &Sums),
+    ) -> Result<Option<Check>, Failure> {
+        if check != Check::Size || !begun.stores_there() || begun.is_pipe() {
+            return Ok(None);
+        }
+        let copy = begun.receiving.sums(&mut *sessions.to).await?;
+        choose(Verify::Auto, &begun.summed(sums, &copy)).map(Some)
+    }
+
+    /// Compares sums; what is known of those of the source and the copy is not asked for.
+    async fn by_sum(
+        &self,
+        begun: &Begun<'_>,
+        sessions: &mut Sessions,
+        (check, algorithm, instead): (Check, Algorithm, Option<String>),
+        (source, copy): (Option<String>, Option<String>),
+        moved: &Moved,
+    ) -> Result<String, Failure> {
         let Sessions { from, to } = sessions;
         let (source, copy) = tokio::join!(
             self.source_sum(begun, &mut **from, algorithm, source),
             self.copy_sum(begun, &mut **to, algorithm, copy)
         );
-        let source = match (source?, relayed) {
-            // It could not sum this file after all.
+        let source = match (source?, instead) {
             (Err(failure), Some(sum)) if !failure.transient => Ok(sum),
             (source, _) => source,
         };

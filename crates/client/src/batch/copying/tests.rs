@@ -9,7 +9,7 @@ use crate::storage::memory::Shelf;
 use crate::{CopyOptions, Event, Exit, Observer, Summary, Verify};
 
 /// Length of a file that takes many steps.
-const LENGTH: usize = 8 << 20;
+pub(super) const LENGTH: usize = 8 << 20;
 
 #[derive(Default)]
 struct Heard(Mutex<Vec<String>>);
@@ -34,7 +34,7 @@ impl Observer for Heard {
     }
 }
 
-async fn copy(from: &str, to: &str, options: &CopyOptions) -> (Summary, Vec<String>) {
+pub(super) async fn copy(from: &str, to: &str, options: &CopyOptions) -> (Summary, Vec<String>) {
     let heard = Arc::new(Heard::default());
     let observer = Arc::clone(&heard) as Arc<dyn Observer>;
     let summary = crate::copy(&[from.to_owned()], to, options, observer).await;
@@ -42,7 +42,7 @@ async fn copy(from: &str, to: &str, options: &CopyOptions) -> (Summary, Vec<Stri
     (summary, warnings)
 }
 
-fn retrying() -> CopyOptions {
+pub(super) fn retrying() -> CopyOptions {
     CopyOptions {
         retries: 3,
         ..options()

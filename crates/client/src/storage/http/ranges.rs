@@ -1,20 +1,26 @@
 //! Ranges of a file, each asked for by a request of its own over a connection that is kept.
 
 use std::io::{self, Read};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
-use data::job::Settings;
-use data::pull::{Duty, Origin, Reader};
+use data::job::{Control, Report, Settings};
+use data::pull::{self, Duty, Origin, PullPlan, Reader};
+use data::store::Sink;
 use proto::http::content_range::ContentRange;
 use proto::http::target::Target;
+use proto::ranges::RangeSet;
 use tune::Evidence;
 
 use super::caller::{Ask, Caller, Home, Payload, Reply};
 use super::facts::Seen;
 use super::refusal;
+use crate::transfer::TransferSpec;
+use crate::transfer::verdict::of_pull;
 use crate::{Exit, Failure};
 
+/// Most bytes that one of several connections is asked for at a time.
+const PIECE: u64 = 32 << 20;
 /// Smallest piece that is worth a request towards the end of a file, bytes.
 pub(super) const LEAST: u64 = 1 << 20;
 
@@ -34,6 +40,58 @@ pub(super) struct File {
     pub(super) ignores_ranges: AtomicBool,
     /// One reader takes all, so that it may skip what comes before.
     pub(super) alone: bool,
+}
+
+/// How a file is asked for, and again in one go where the server turns out to send no parts.
+pub(super) fn receive(
+    mut file: File,
+    sink: &Arc<dyn Sink>,
+    spec: &TransferSpec,
+    settings: &Settings,
+    control: &Arc<Control>,
+) -> (File, Result<Report, Failure>) {
+    let origin = spec.part.map_or(0, |(offset, _)| offset);
+    let part = spec.part.map(|(_, length)| length);
+    let size = spec.size.or(part).or(file.seen.size);
+    let view = sink.reread().map(|view| (view, 0));
+    let mut settings = settings.clone();
+    if file.alone {
+        settings.streams = 1;
+    }
+    loop {
+        let mut have = spec.have.clone();
+        have.extend(&control.stored());
+        let missing = size.map(|size| have.gaps(0, size));
+        let share = missing.as_ref().map_or(0, RangeSet::bytes);
+        let plan = PullPlan {
+            origin,
+            missing,
+            piece: match settings.streams {
+                1 => u64::MAX,
+                n => (share / n as u64).clamp(LEAST, PIECE),
+            },
+            view: view.clone(),
+        };
+        let moved = pull::run(&file, sink, &plan, &settings, control);
+        let learned = file.ignores_ranges.load(Ordering::Relaxed) && !file.alone;
+        match moved {
+            Err(_) if learned && !control.cancelled() => {
+                file.alone = true;
+                settings.streams = 1;
+                settings.sum = settings.sum.filter(|_| control.stored().is_empty());
+            }
+            Ok(report) => return (file, Ok(report)),
+            Err(error) => {
+                let failure = of_pull(
+                    &file.home.target.authority(),
+                    &file.doing,
+                    &error,
+                    &spec.said,
+                );
+                return (file, Err(failure));
+            }
+        }
+    }
 }
 
 impl Origin for File {

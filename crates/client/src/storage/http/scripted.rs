@@ -119,7 +119,8 @@ fn serve(
             return Ok(());
         }
         writer.write_all(&answer)?;
-        if answer.windows(17).any(|w| w == b"Connection: close") {
+        let fields = &answer[..answer.len().min(1024)];
+        if fields.windows(17).any(|w| w == b"Connection: close") {
             return Ok(());
         }
     }
