@@ -9,6 +9,7 @@ mod local;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use proto::ranges::{ByteRange, RangeSet};
 use tune::Evidence;
@@ -247,7 +248,10 @@ impl Work<'_> {
         });
         self.transfer.on_join();
         let done = part(&mut lane);
-        self.transfer.add_stream(&lane.reader.leave());
+        let mut accounts = lane.reader.leave();
+        accounts.store += lane.in_store;
+        accounts.wire += lane.on_wire;
+        self.transfer.add_stream(&accounts);
         self.transfer.on_leave(0);
         done
     }
@@ -264,6 +268,9 @@ struct Lane<'t> {
     buffer: PageBuffer,
     /// The kernel may put the bytes in place: nobody needs to see them.
     unseen: bool,
+    /// How long this thread was in a store, and how long it waited for a network.
+    in_store: Duration,
+    on_wire: Duration,
 }
 
 impl<'t> Lane<'t> {
@@ -279,6 +286,8 @@ impl<'t> Lane<'t> {
             tap: work.sum.tap(),
             buffer: PageBuffer::new(work.transfer.step()),
             unseen: !work.sum.needs_bytes() && sink.seekable(),
+            in_store: Duration::ZERO,
+            on_wire: Duration::ZERO,
         })
     }
 
@@ -337,7 +346,18 @@ impl<'t> Lane<'t> {
         let Self {
             reader, transfer, ..
         } = self;
-        patiently(self.from, transfer, || reader.ask(start, end))
+        let begun = Instant::now();
+        let asked = patiently(self.from, transfer, || reader.ask(start, end));
+        self.waited(begun);
+        asked
+    }
+
+    /// The origin kept this thread since `begun`.
+    fn waited(&mut self, begun: Instant) {
+        match self.from.over_network() {
+            true => self.on_wire += begun.elapsed(),
+            false => self.in_store += begun.elapsed(),
+        }
     }
 
     /// Moves up to `most` bytes to `at` of the store; returns how many, 0 at the end.
@@ -368,7 +388,10 @@ impl<'t> Lane<'t> {
         let written = |e| DataError::write(&**self.sink, e);
         self.sink.begin().map_err(written)?;
         let _hold = self.transfer.clock().hold();
-        match self.reader.hand_over(to, at, len) {
+        let begun = Instant::now();
+        let moved = self.reader.hand_over(to, at, len);
+        self.in_store += begun.elapsed();
+        match moved {
             None => {
                 self.unseen = false;
                 Ok(None)
@@ -389,13 +412,17 @@ impl<'t> Lane<'t> {
             ..
         } = self;
         let buf = &mut buffer.as_mut()[..len];
-        let n = patiently(self.from, transfer, || reader.read(buf))?;
+        let begun = Instant::now();
+        let read = patiently(self.from, transfer, || reader.read(buf));
+        self.waited(begun);
+        let n = read?;
         let bytes = &self.buffer.as_ref()[..n];
         self.tap.pass(at, bytes);
         let _hold = self.transfer.clock().hold();
-        self.sink
-            .write_at(at, bytes)
-            .map_err(|e| DataError::write(&**self.sink, e))?;
+        let begun = Instant::now();
+        let written = self.sink.write_at(at, bytes);
+        self.in_store += begun.elapsed();
+        written.map_err(|e| DataError::write(&**self.sink, e))?;
         Ok(n)
     }
 }

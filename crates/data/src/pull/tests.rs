@@ -205,13 +205,13 @@ fn silence_is_a_stall_and_cancelling_an_abort() {
             Ok(())
         }
         fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
-            std::thread::sleep(std::time::Duration::from_millis(5));
+            std::thread::sleep(Duration::from_millis(5));
             Err(io::ErrorKind::WouldBlock.into())
         }
     }
     let (_, shared) = sink();
     let mut hasty = settings(2, None);
-    hasty.options.stall = std::time::Duration::from_millis(50);
+    hasty.options.stall = Duration::from_millis(50);
     let failed = run(
         &Silent,
         &shared,
@@ -368,4 +368,40 @@ fn readers_that_cannot_begin_leave_their_pieces_to_the_others() {
     whole.update(&busy.0.bytes);
     assert_eq!(digest, Some(whole.finish()));
     assert_eq!(control.stored().to_string(), "0-2000000");
+}
+
+#[test]
+fn time_that_a_network_keeps_a_reader_waiting_is_told() {
+    #[derive(Debug)]
+    struct Far;
+    impl Origin for Far {
+        fn name(&self) -> String {
+            "far".to_owned()
+        }
+        fn reader(&self) -> io::Result<Box<dyn Reader + '_>> {
+            Ok(Box::new(Self))
+        }
+        fn over_network(&self) -> bool {
+            true
+        }
+    }
+    impl Reader for Far {
+        fn ask(&mut self, _: u64, _: Option<u64>) -> io::Result<()> {
+            Ok(())
+        }
+        fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+            std::thread::sleep(Duration::from_millis(5));
+            buf[..100].fill(7);
+            Ok(100)
+        }
+    }
+    let (_, shared) = sink();
+    let plan = plan(Some("0-1000"), 0);
+    let report = run(&Far, &shared, &plan, &settings(1, None), &Arc::default()).unwrap();
+    let evidence = report.evidence;
+    assert!(
+        evidence.wire >= Duration::from_millis(50),
+        "{evidence:?}"
+    );
+    assert!(evidence.store < evidence.wire);
 }

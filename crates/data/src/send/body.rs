@@ -2,7 +2,9 @@
 
 use std::io::{self, Read};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
+use tune::Evidence;
 use tune::limiter::Role;
 
 use crate::dialer::Dialer;
@@ -46,6 +48,7 @@ pub fn run<E: From<DataError>>(
     });
     transfer.on_join();
     let most = extent.length;
+    let accounts = Mutex::new(Evidence::default());
     let sent = sizing::beside(&transfer, settings, Role::Sender, most, || {
         transfer.check()?;
         let mut body = Body {
@@ -54,14 +57,24 @@ pub fn run<E: From<DataError>>(
             done: 0,
             transfer: &transfer,
             tap: sum.tap(),
+            in_store: Duration::ZERO,
+            inside: Duration::ZERO,
         };
+        let begun = Instant::now();
         if let Err(error) = send(&mut body) {
             *locked(&failure) = Some(error);
             transfer.fail(DataError::Aborted);
         }
+        let mut accounts = locked(&accounts);
+        accounts.store = body.in_store;
+        accounts.wire = begun.elapsed().saturating_sub(body.inside);
         transfer.check()
     });
-    transfer.add_stream(&dialer.leave());
+    let (mut of_kernel, of_thread) = (dialer.leave(), locked(&accounts));
+    of_kernel.store += of_thread.store;
+    of_kernel.wire += of_thread.wire;
+    drop(of_thread);
+    transfer.add_stream(&of_kernel);
     transfer.on_leave(0);
     let result = sent.map(|()| sum.digest());
     let failure = locked(&failure).take();
@@ -80,6 +93,9 @@ struct Body<'b> {
     done: u64,
     transfer: &'b Transfer,
     tap: Tap<'b>,
+    /// How long the store was read, and how long the body was at work in all.
+    in_store: Duration,
+    inside: Duration,
 }
 
 impl Body<'_> {
@@ -96,10 +112,10 @@ impl Body<'_> {
         }
         self.transfer.throttle(room)?;
         let at = self.extent.offset.saturating_add(self.done);
-        let n = self
-            .source
-            .read_at(at, &mut buf[..room])
-            .map_err(|e| DataError::read(self.source, e))?;
+        let begun = Instant::now();
+        let read = self.source.read_at(at, &mut buf[..room]);
+        self.in_store += begun.elapsed();
+        let n = read.map_err(|e| DataError::read(self.source, e))?;
         match (n, self.extent.length) {
             (0, Some(expected)) => Err(DataError::Shrunk {
                 what: self.source.name(),
@@ -118,7 +134,10 @@ impl Body<'_> {
 
 impl Read for Body<'_> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        self.next(buf).map_err(|error| {
+        let begun = Instant::now();
+        let next = self.next(buf);
+        self.inside += begun.elapsed();
+        next.map_err(|error| {
             let told = io::Error::other(error.to_string());
             self.transfer.fail(error);
             told
