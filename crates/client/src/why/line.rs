@@ -48,8 +48,8 @@ impl Account {
         };
         line.push_str(&format!("; limited by: {name} ({why})"));
         if !self.evidence.min_rtt.is_zero() {
-            let ms = self.evidence.min_rtt.as_secs_f64() * 1000.0;
-            line.push_str(&format!("; round trip {ms:.1} ms"));
+            let rtt = units::show::time(self.evidence.min_rtt);
+            line.push_str(&format!("; round trip {rtt}"));
         }
         if self.evidence.buffer_bytes > 0 {
             let mib = self.evidence.buffer_bytes as f64 / f64::from(1 << 20);
