@@ -48,7 +48,7 @@ impl Account {
         };
         line.push_str(&format!("; limited by: {name} ({why})"));
         if !self.evidence.min_rtt.is_zero() {
-            let rtt = units::show::time(self.evidence.min_rtt);
+            let rtt = show::time(self.evidence.min_rtt);
             line.push_str(&format!("; round trip {rtt}"));
         }
         if self.evidence.buffer_bytes > 0 {

@@ -399,9 +399,6 @@ fn time_that_a_network_keeps_a_reader_waiting_is_told() {
     let plan = plan(Some("0-1000"), 0);
     let report = run(&Far, &shared, &plan, &settings(1, None), &Arc::default()).unwrap();
     let evidence = report.evidence;
-    assert!(
-        evidence.wire >= Duration::from_millis(50),
-        "{evidence:?}"
-    );
+    assert!(evidence.wire >= Duration::from_millis(50), "{evidence:?}");
     assert!(evidence.store < evidence.wire);
 }
