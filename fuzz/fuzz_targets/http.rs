@@ -1,4 +1,4 @@
-//! What HTTP and WebDAV servers send: nothing panics, and what is taken from it is what can be used.
+//! Bytes of HTTP and WebDAV servers: nothing panics, and what is taken from it is what can be used.
 
 #![no_main]
 

@@ -280,7 +280,7 @@ impl Tree {
 /// The tree that is walked.
 struct Walked<'a> {
     top: &'a [u8],
-    /// What absolute links into the tree begin with.
+    /// Beginning of absolute links into the tree.
     resolved: Vec<u8>,
     links: Links,
 }

@@ -69,7 +69,7 @@ impl Check {
 /// An end of a copy, as far as its checksums go.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Summed<'a> {
-    /// What can be had.
+    /// Checksums that can be had.
     pub(crate) sums: &'a Sums,
     /// The copied bytes are the whole file there.
     pub(crate) whole: bool,

@@ -109,7 +109,7 @@ impl Left {
         self.ranges.is_empty()
     }
 
-    /// What was handed out and not moved is the next part again.
+    /// A range that was handed out and not moved is the next part again.
     pub(crate) fn give_back(&mut self, range: ByteRange) {
         self.bytes += range.len();
         self.ranges.push_front(range);

@@ -56,7 +56,7 @@ struct Work {
     control: Arc<Control>,
     /// Of connections that have ended.
     stats: Evidence,
-    /// What the kernel counted for the open connection before.
+    /// The kernel's counts for the open connection before.
     before: TcpInfo,
     joined: Instant,
 }

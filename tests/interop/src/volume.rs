@@ -50,7 +50,7 @@ pub struct Sharing {
 }
 
 impl Sharing {
-    /// What this takes of the machine.
+    /// Whether this machine can mount one.
     pub fn possible() -> Result<(), String> {
         machine::possible()?;
         let known = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();

@@ -67,7 +67,7 @@ impl<'a> Receiving<'a> {
         }
     }
 
-    /// What has the final name, if `--resume` asks for it to be looked at and it has this size; and
+    /// Facts of the file that has the final name, if `--resume` asks for it to be looked at and it has this size; and
     /// the end that can be summed.
     pub(super) async fn in_place<'e>(
         &self,
@@ -99,7 +99,7 @@ impl<'a> Receiving<'a> {
         }
     }
 
-    /// What has the final name is what was to be copied.
+    /// The file that has the final name is the one that was to be copied.
     pub(super) async fn found_in_place(
         &self,
         ctx: &Context,

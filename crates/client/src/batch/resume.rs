@@ -227,7 +227,7 @@ pub(super) struct Candidate {
 }
 
 impl Candidate {
-    /// What was compared when both are the same: checksums where they are to be had, else size and
+    /// Name of the comparison when both are the same: checksums where they are to be had, else size and
     /// time. `None` when they differ or nothing tells.
     pub(super) async fn compare(
         &self,

@@ -37,13 +37,13 @@ pub(super) struct Upload<'a> {
     replaced: Option<Vec<u8>>,
     /// For messages.
     pub(super) shown: String,
-    /// What is safe there is what the storage told.
+    /// The storage's word says which bytes are safe there.
     pub(super) standing: Standing,
     /// Reported by the server as stored in the running attempt.
     pub(super) marked: Arc<Mutex<RangeSet>>,
     /// Bytes are stored strictly in order: the remote size tells what is there.
     in_order: bool,
-    /// What an attempt left can be gone on with.
+    /// The next attempt can go on from the bytes that the last one left.
     goes_on: bool,
     /// The last attempt, if its bytes came from here.
     control: Option<Arc<Control>>,

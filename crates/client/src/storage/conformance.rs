@@ -1,4 +1,4 @@
-//! What every storage must do, whoever keeps the files.
+//! Checks that every storage must pass, whoever keeps the files.
 
 use std::sync::Arc;
 

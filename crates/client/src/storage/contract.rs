@@ -1,4 +1,4 @@
-//! What every storage does: the contract that the batch copies over.
+//! Duties of every storage: the contract that the batch copies over.
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -74,7 +74,7 @@ impl Sums {
     }
 }
 
-/// What will be asked of a storage when the bytes of a transfer are there.
+/// A question that a storage will be asked when the bytes of a transfer are there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Question<'a> {
     /// [`Storage::checksum`]
@@ -205,7 +205,7 @@ pub(crate) trait Storage: Send + Debug + Any {
         Ok(None)
     }
 
-    /// What to write a file through, where this process can write it itself.
+    /// The target to write a file through, where this process can write it itself.
     ///
     /// # Errors
     /// `Local`.

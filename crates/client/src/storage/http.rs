@@ -162,7 +162,7 @@ impl Http {
         Ok((seen, kind))
     }
 
-    /// What is known of a file, or what is seen now.
+    /// Facts of a file: those seen before, else those of now.
     async fn known(&mut self, path: &[u8]) -> Result<Seen, Failure> {
         if let Some((at, seen)) = &self.seen
             && at == path

@@ -177,7 +177,7 @@ impl Memory {
     }
 }
 
-/// What one transfer moves, up to where it breaks.
+/// The connection of one transfer, up to where it breaks.
 #[derive(Debug)]
 struct Wire(Mutex<Passed>);
 

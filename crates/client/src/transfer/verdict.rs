@@ -155,7 +155,7 @@ pub(super) fn broken(server: &str, doing: &str, error: &DataError) -> Ended {
     }
 }
 
-/// What an error of [`data::pull`] comes to: a reader's own failure is told as it is.
+/// The failure that an error of [`data::pull`] stands for: a reader's own failure is told as it is.
 pub(crate) fn of_pull(place: &str, doing: &str, error: &DataError, said: &Confirmation) -> Failure {
     if let DataError::Read { source, .. } = error
         && let Some(own) = source.get_ref().and_then(|e| e.downcast_ref::<Failure>())

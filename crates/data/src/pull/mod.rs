@@ -37,7 +37,7 @@ pub trait Origin: Send + Sync {
     /// A way to it, for one thread at a time.
     ///
     /// # Errors
-    /// What keeps it from being opened.
+    /// The reason why it cannot be opened.
     fn reader(&self) -> io::Result<Box<dyn Reader + '_>>;
 
     /// Whether the bytes come over connections, that are sized and shown, and that may be refused.
@@ -97,7 +97,7 @@ pub trait Reader: Send {
     }
 }
 
-/// What is to be read, and how it is cut.
+/// Ranges to be read, and how they are cut.
 #[derive(Debug, Clone)]
 pub struct PullPlan {
     /// Offset at the origin of the byte that belongs at 0 in the store.
@@ -171,7 +171,7 @@ fn pieces(missing: &RangeSet, plan: &PullPlan) -> usize {
     usize::try_from(pieces).unwrap_or(usize::MAX)
 }
 
-/// What the readers of one transfer share.
+/// State that the readers of one transfer share.
 struct Work<'w> {
     from: &'w dyn Origin,
     sink: &'w Arc<dyn Sink>,

@@ -26,7 +26,7 @@ pub const WANTED_BEFORE: &str =
 
 /// The checksums of the whole representation that `fields` (lower-case names, values) tell, as lower-case
 /// hex. `partial`: they came with a part of it (206), so that what is of the message is not of the file.
-/// What two fields tell differently is told by none.
+/// A sum that two fields tell differently is told by none.
 pub fn told<'f>(
     fields: impl IntoIterator<Item = (&'f str, &'f str)>,
     partial: bool,
@@ -52,7 +52,7 @@ pub fn told<'f>(
     sums.finish()
 }
 
-/// What is known so far; a contradiction leaves nothing.
+/// Sums known so far; a contradiction leaves nothing.
 #[derive(Default)]
 struct Sums(Vec<(Algorithm, Option<String>)>);
 
@@ -139,7 +139,7 @@ fn is_key(c: char) -> bool {
     c.is_ascii_lowercase() || c.is_ascii_digit() || "_-.*".contains(c)
 }
 
-/// What follows the parameters of a member; commas within strings are theirs.
+/// The rest behind the parameters of a member; commas within strings are theirs.
 fn after_parameters(text: &str) -> &str {
     if !text.starts_with(';') {
         return text;
@@ -173,7 +173,7 @@ fn instance_digests(text: &str) -> impl Iterator<Item = (Algorithm, String)> {
     })
 }
 
-/// What object stores tell: of the object as it is stored.
+/// Sums that object stores tell: of the object as it is stored.
 fn object_store_sums<'f>(
     fields: &[(&'f str, &'f str)],
     value: &dyn Fn(&str) -> Option<&'f str>,

@@ -1,4 +1,4 @@
-//! What HTTP and WebDAV servers tell in header fields and bodies (RFC 9110, RFC 9530, RFC 4918), as values.
+//! Header fields and bodies of HTTP and WebDAV servers (RFC 9110, RFC 9530, RFC 4918), as values.
 
 pub mod content_range;
 pub mod date;

@@ -39,7 +39,7 @@ pub enum MultistatusError {
     TooMany,
 }
 
-/// What the server tells of one resource.
+/// The server's word on one resource.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Resource {
     /// Parts of its path, decoded; the empty one after a last slash is left out.
@@ -193,7 +193,7 @@ impl Element {
     }
 }
 
-/// What has been read of a document.
+/// State of a document that is being read.
 #[derive(Default)]
 struct Document {
     /// Open elements, and how many namespaces were declared outside of each.

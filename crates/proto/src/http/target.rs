@@ -1,4 +1,4 @@
-//! What a request is about: an `http:` or `https:` URL (RFC 9110 §4.2), and where redirects lead (§10.2.2).
+//! The target of a request: an `http:` or `https:` URL (RFC 9110 §4.2), and where redirects lead (§10.2.2).
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ pub struct Target {
     pub port: u16,
     /// Percent-encoded, begins with `/`.
     path: String,
-    /// What follows the `?`, as it is to be sent.
+    /// The query behind the `?`, as it is to be sent.
     query: Option<String>,
 }
 
@@ -265,7 +265,7 @@ fn encode(path: &[u8], out: &mut String) {
     }
 }
 
-/// What is encoded already, but for bytes that must not be in a URL and that servers send all the same.
+/// A text that is encoded already, but for bytes that must not be in a URL and that servers send all the same.
 fn printable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for b in text.bytes() {

@@ -3,7 +3,7 @@
 //! A mechanism that the driver does not offer is refused. For one that it offers, the session says what
 //! comes next, and the driver computes it: [`Action::Secure`] asks, [`super::Outcome::Security`] answers.
 //!
-//! What travels in the clear is never taken for secured. The driver begins no exchange when it has
+//! A command that travels in the clear is never taken for secured. The driver begins no exchange when it has
 //! read more than AUTH ([`SecurityFailure::ReadAhead`]): somebody on the way may have put it there
 //! (the flaw of CVE-2011-0411). In a session whose commands travel in tokens a clear one is refused.
 

@@ -22,7 +22,7 @@ fn module() -> Result<PathBuf, String> {
     )
 }
 
-/// What its TLS shows: PEM files.
+/// Certificate and key of its TLS: PEM files.
 #[derive(Debug, Clone)]
 pub struct Identity {
     /// The server's certificate.

@@ -37,7 +37,7 @@ pub(super) struct FileCopy<'a> {
     consumed: bool,
 }
 
-/// What is known from the first attempt on.
+/// Facts that hold from the first attempt on.
 struct Begun<'a> {
     /// The source, where this process has it open.
     source: Option<Opened>,

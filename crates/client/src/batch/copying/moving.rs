@@ -41,7 +41,7 @@ enum Way {
     Relay,
 }
 
-/// What one transfer brought.
+/// Result of one transfer.
 #[derive(Debug, Default)]
 pub(super) struct Moved {
     /// This end's report; `None` when all was there already.
@@ -331,7 +331,7 @@ async fn length(
     session.as_mut()?.stat(path).await.ok()?.size
 }
 
-/// What is told of a transfer at the end; nothing of what stayed within this machine.
+/// Measurements that are told at the end; nothing of what stayed within this machine.
 fn measured(way: Way, attempt: Attempt, started: Instant) -> Option<Measured> {
     match way {
         Way::Within => None,

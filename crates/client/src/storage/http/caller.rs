@@ -75,7 +75,7 @@ impl Home {
     }
 }
 
-/// What is asked.
+/// A request.
 pub(super) struct Ask<'a> {
     /// `GET`
     pub(super) method: &'a str,

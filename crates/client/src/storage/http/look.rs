@@ -1,4 +1,4 @@
-//! What is at a path: HEAD of one file or directory, PROPFIND of what a directory holds.
+//! Looking at a path: HEAD of one file or directory, PROPFIND of what a directory holds.
 
 use std::io::Read as _;
 

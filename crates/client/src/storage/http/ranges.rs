@@ -122,7 +122,7 @@ impl Origin for File {
     }
 }
 
-/// What is behind is whole after every statement.
+/// The data behind is whole after every statement.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex
         .lock()

@@ -161,7 +161,7 @@ pub(super) fn head(status: &str, fields: &[(&str, &str)], length: usize) -> Vec<
     text.into_bytes()
 }
 
-/// What a good server answers about a file.
+/// Answer of a good server about a file.
 pub(super) fn file(asked: &Asked, body: &[u8], fields: &[(&str, &str)]) -> Vec<u8> {
     let mut all = vec![("Accept-Ranges", "bytes")];
     all.extend_from_slice(fields);

@@ -54,7 +54,7 @@ fn spec(size: Option<u64>, streams: u32) -> TransferSpec {
     }
 }
 
-/// What a fetch brought, and what the control says was stored.
+/// Bytes that a fetch brought, and ranges that the control says were stored.
 async fn fetched(url: &str, spec: &TransferSpec) -> (Result<Attempt, Failure>, Vec<u8>, String) {
     let (mut http, path) = session(url);
     let memory = MemorySink::new(64 << 20, "memory");
