@@ -81,7 +81,7 @@ impl<'a> FileCopy<'a> {
         self.ask_ahead(begun, sessions, &spec, (check, early.is_none()));
         let early = self.sum_early(begun, early);
         self.consumed |= begun.is_pipe();
-        self.show(begun, way, &control);
+        self.show(begun, (way, sessions.to.capabilities().markers), &control);
         if let Receiving::There(upload) = &mut begun.receiving {
             upload.begin(&control, way != Way::Pass);
         }
@@ -264,12 +264,12 @@ impl<'a> FileCopy<'a> {
     }
 
     /// Shows the attempt in the totals.
-    fn show(&self, begun: &mut Begun<'_>, way: Way, control: &Arc<Control>) {
+    fn show(&self, begun: &mut Begun<'_>, (way, markers): (Way, bool), control: &Arc<Control>) {
         let in_order = self.lanes.unwrap_or_default().in_order;
         let have = begun.receiving.have().bytes();
         let shown = match way {
             // A storage that tells nothing until the end.
-            Way::Store if in_order => Safe::acknowledged(control, have),
+            Way::Store if in_order || !markers => Safe::acknowledged(control, have),
             _ => {
                 let (_, state) = begun.receiving.watched(control);
                 Safe::told(move || state().safe.bytes())
