@@ -1,0 +1,458 @@
+//! Where a source or destination is: a local path, standard input/output, or a URL.
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::net::Ipv6Addr;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+use percent_encoding::percent_decode_str;
+
+use crate::credentials::{self, Credential};
+use crate::{Exit, Failure};
+
+/// A GridFTP, FTP or HTTP server as a URL names it.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Server {
+    /// `ftp` or `gsiftp`; `gsiftp` works against servers that allow logins in the clear.
+    pub scheme: Scheme,
+    /// Name or address, without brackets.
+    pub host: String,
+    /// Port (default 21 for ftp, 2811 for gsiftp, 80 for http, 443 for https).
+    pub port: u16,
+    /// Who logs in: from the URL, the environment variable `LONGHAUL_PASSWORD`, or ~/.netrc; else
+    /// anonymous.
+    pub credential: Credential,
+    /// HTTP: what follows the `?` of the URL. It goes with every request to the server, and may be a
+    /// secret (signed URLs): it is never shown.
+    pub query: Option<String>,
+}
+
+/// URL scheme.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Scheme {
+    /// `ftp:`
+    Ftp,
+    /// `gsiftp:`
+    Gsiftp,
+    /// `http:`
+    Http,
+    /// `https:`
+    Https,
+    /// `memory:`
+    #[cfg(test)]
+    Memory,
+}
+
+impl Scheme {
+    /// Two such servers move files between them, and the bytes do not pass this machine.
+    pub(crate) const fn is_ftp(self) -> bool {
+        matches!(self, Self::Ftp | Self::Gsiftp)
+    }
+
+    /// The name before the colon.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ftp => "ftp",
+            Self::Gsiftp => "gsiftp",
+            Self::Http => "http",
+            Self::Https => "https",
+            #[cfg(test)]
+            Self::Memory => "memory",
+        }
+    }
+
+    /// The control port when the URL names none.
+    pub const fn default_port(self) -> u16 {
+        match self {
+            Self::Ftp => 21,
+            Self::Gsiftp => 2811,
+            Self::Http => 80,
+            Self::Https => 443,
+            #[cfg(test)]
+            Self::Memory => 1,
+        }
+    }
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let account = self.credential.account();
+        let account = account.escape_debug();
+        write!(f, "Server({account}@{}:{})", self.host, self.port)
+    }
+}
+
+/// For messages.
+impl std::fmt::Display for StorageId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Here | Self::Pipe => f.write_str("this machine"),
+            Self::Server(server) => server.fmt(f),
+        }
+    }
+}
+
+/// `scheme://[user@]host[:port]`, never with a password.
+impl std::fmt::Display for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}://", self.scheme.name())?;
+        if let Some(name) = self.credential.user() {
+            let mut user = String::new();
+            encode(name.as_bytes(), false, &mut user);
+            write!(f, "{user}@")?;
+        }
+        if self.host.contains(':') {
+            write!(f, "[{}]", self.host)?;
+        } else {
+            f.write_str(&self.host)?;
+        }
+        if self.port != self.scheme.default_port() {
+            write!(f, ":{}", self.port)?;
+        }
+        Ok(())
+    }
+}
+
+/// One end of a copy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Location {
+    /// A local path (also `file:` URLs).
+    Local(PathBuf),
+    /// `-`
+    Pipe,
+    /// A path on a server, percent-decoded bytes. `ftp://h/a` is `/a` (as globus-url-copy and
+    /// real use have it); a trailing `/` is kept: it says "directory".
+    Remote {
+        /// The server.
+        server: Server,
+        /// Absolute path.
+        path: Vec<u8>,
+    },
+}
+
+/// Names the storage that a location is on: whom a session is opened with to reach it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum StorageId {
+    /// This machine's files.
+    Here,
+    /// Standard input and output.
+    Pipe,
+    /// A server, as a user of it.
+    Server(Server),
+}
+
+impl StorageId {
+    /// The query of a URL goes with every request.
+    pub(crate) fn has_query(&self) -> bool {
+        matches!(self, Self::Server(server) if server.query.is_some())
+    }
+
+    /// Somebody else keeps the files; a session with it is had over the network.
+    pub(crate) fn is_server(&self) -> bool {
+        matches!(self, Self::Server(_))
+    }
+}
+
+impl Location {
+    /// The storage that it is on.
+    pub(crate) fn storage_id(&self) -> StorageId {
+        match self {
+            Self::Local(_) => StorageId::Here,
+            Self::Pipe => StorageId::Pipe,
+            Self::Remote { server, .. } => StorageId::Server(server.clone()),
+        }
+    }
+
+    /// Its path there.
+    pub(crate) fn path(&self) -> &[u8] {
+        match self {
+            Self::Local(path) => path.as_os_str().as_bytes(),
+            Self::Pipe => b"",
+            Self::Remote { path, .. } => path,
+        }
+    }
+
+    /// On the same storage, with another path.
+    pub(crate) fn with_path(&self, path: Vec<u8>) -> Self {
+        match self {
+            Self::Local(_) => Self::Local(PathBuf::from(OsString::from_vec(path))),
+            Self::Pipe => Self::Pipe,
+            Self::Remote { server, .. } => Self::Remote {
+                server: server.clone(),
+                path,
+            },
+        }
+    }
+
+    /// Reads a command-line argument. Passwords that the URL does not name come from the
+    /// environment and ~/.netrc.
+    pub fn parse(text: &str) -> Result<Self, Failure> {
+        Self::parse_with(text, &credentials::lookup)
+    }
+
+    /// As [`Location::parse`], with `find` for what the URL leaves open: host and user in,
+    /// credentials out.
+    pub(crate) fn parse_with(
+        text: &str,
+        find: &dyn Fn(&str, Option<&str>) -> Credential,
+    ) -> Result<Self, Failure> {
+        if text == "-" {
+            return Ok(Self::Pipe);
+        }
+        if text.is_empty() {
+            return Err(usage("an empty argument is neither a path nor a URL"));
+        }
+        let Some((scheme, rest)) = split_scheme(text) else {
+            return local(text.as_bytes().to_vec(), text);
+        };
+        match scheme.to_ascii_lowercase().as_str() {
+            "file" => parse_file(rest, text),
+            "ftp" => parse_server(Scheme::Ftp, rest, text, find),
+            "gsiftp" => parse_server(Scheme::Gsiftp, rest, text, find),
+            "http" => parse_server(Scheme::Http, rest, text, find),
+            "https" => parse_server(Scheme::Https, rest, text, find),
+            #[cfg(test)]
+            "memory" => parse_server(Scheme::Memory, rest, text, find),
+            _ if !rest.starts_with("//") => local(text.as_bytes().to_vec(), text),
+            other => Err(usage(format!(
+                "{other}: is not spoken by this version, which knows ftp:, gsiftp:, http:, \
+                 https:, file: and local paths ({})",
+                redact(text)
+            ))),
+        }
+    }
+
+    /// For people; never shows a password.
+    pub fn display(&self) -> String {
+        match self {
+            Self::Local(path) => path.to_string_lossy().into_owned(),
+            Self::Pipe => "-".to_owned(),
+            Self::Remote { server, path } => {
+                let mut text = server.to_string();
+                encode(path, true, &mut text);
+                if server.query.is_some() {
+                    text.push_str("?...");
+                }
+                text
+            }
+        }
+    }
+
+    /// A text that two locations share only if they are the same path of the same account,
+    /// whatever bytes the path has; without password.
+    pub(crate) fn identity(&self) -> String {
+        match self {
+            Self::Local(path) => {
+                let mut text = "file://".to_owned();
+                encode(path.as_os_str().as_bytes(), true, &mut text);
+                text
+            }
+            Self::Pipe | Self::Remote { .. } => self.display(),
+        }
+    }
+}
+
+/// `scheme:rest`, if what is before the first colon is a scheme (RFC 3986 §3.1).
+fn split_scheme(text: &str) -> Option<(&str, &str)> {
+    let (scheme, rest) = text.split_once(':')?;
+    let mut letters = scheme.bytes();
+    let valid = letters.next().is_some_and(|b| b.is_ascii_alphabetic())
+        && letters.all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b));
+    valid.then_some((scheme, rest))
+}
+
+fn local(bytes: Vec<u8>, text: &str) -> Result<Location, Failure> {
+    if bytes.contains(&0) {
+        return Err(usage(format!("path contains a NUL byte ({text:?})")));
+    }
+    Ok(Location::Local(PathBuf::from(OsString::from_vec(bytes))))
+}
+
+/// `file:/p`, `file:///p`, `file://localhost/p` (RFC 8089 §2).
+fn parse_file(rest: &str, text: &str) -> Result<Location, Failure> {
+    let path = match rest.strip_prefix("//") {
+        None => rest,
+        Some(after) => match after.find('/') {
+            Some(0) => after,
+            Some(end) if after[..end].eq_ignore_ascii_case("localhost") => &after[end..],
+            _ => {
+                return Err(usage(format!(
+                    "a file: URL names this machine only: write file:///path ({text})"
+                )));
+            }
+        },
+    };
+    if !path.starts_with('/') {
+        return Err(usage(format!(
+            "a file: URL needs an absolute path: write file:///path ({text})"
+        )));
+    }
+    local(percent_decode_str(path).collect(), text)
+}
+
+fn parse_server(
+    scheme: Scheme,
+    rest: &str,
+    text: &str,
+    find: &dyn Fn(&str, Option<&str>) -> Credential,
+) -> Result<Location, Failure> {
+    let shown = redact(text);
+    let Some(rest) = rest.strip_prefix("//") else {
+        let name = scheme.name();
+        return Err(usage(format!("write {name}://host/path ({shown})")));
+    };
+    let is_http = matches!(scheme, Scheme::Http | Scheme::Https);
+    let (rest, query) = match rest.split_once('?') {
+        Some((rest, query)) if is_http => (rest, query.split('#').next()),
+        _ => (rest, None),
+    };
+    let rest = match rest.split_once('#') {
+        Some((rest, _)) if is_http => rest,
+        _ => rest,
+    };
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let (login, address) = match authority.rsplit_once('@') {
+        Some((login, address)) => (Some(login), address),
+        None => (None, authority),
+    };
+    let (host, port) = parse_address(address, scheme, &shown)?;
+    let path = remote_path(path, &shown)?;
+    let credential = match (scheme, login) {
+        // Anybody on the way could read a password that the user did not put there.
+        (Scheme::Http, None) => Credential::Anonymous,
+        _ => parse_login(login, &host, &shown, find)?,
+    };
+    Ok(Location::Remote {
+        server: Server {
+            scheme,
+            host,
+            port,
+            credential,
+            query: query.map(str::to_owned),
+        },
+        path,
+    })
+}
+
+/// `host`, `host:port`, `[v6]`, `[v6]:port`.
+fn parse_address(text: &str, scheme: Scheme, shown: &str) -> Result<(String, u16), Failure> {
+    let (host, port) = if let Some(rest) = text.strip_prefix('[') {
+        let (host, after) = rest
+            .split_once(']')
+            .ok_or_else(|| usage(format!("the IPv6 address lacks its ] ({shown})")))?;
+        if host.parse::<Ipv6Addr>().is_err() {
+            return Err(usage(format!("[{host}] is no IPv6 address ({shown})")));
+        }
+        match after.strip_prefix(':') {
+            Some(port) => (host, port),
+            None if after.is_empty() => (host, ""),
+            None => return Err(usage(format!("only :port may follow ] ({shown})"))),
+        }
+    } else {
+        text.split_once(':').unwrap_or((text, ""))
+    };
+    let bad = |c: char| c.is_whitespace() || c.is_control() || "[]@\\%?#".contains(c);
+    if host.is_empty() || host.contains(bad) {
+        return Err(usage(format!("the URL names no valid host ({shown})")));
+    }
+    let port = if port.is_empty() {
+        scheme.default_port()
+    } else {
+        port.parse()
+            .ok()
+            .filter(|p| *p != 0)
+            .ok_or_else(|| usage(format!("the port must be 1 to 65535 ({shown})")))?
+    };
+    Ok((host.to_owned(), port))
+}
+
+/// Absolute path bytes with exactly one leading `/`.
+fn remote_path(text: &str, shown: &str) -> Result<Vec<u8>, Failure> {
+    let decoded: Vec<u8> = percent_decode_str(text).collect();
+    if decoded.iter().any(|b| matches!(b, 0 | b'\r' | b'\n')) {
+        return Err(usage(format!(
+            "a path with NUL, CR or LF cannot travel on an FTP control channel ({shown})"
+        )));
+    }
+    let start = decoded
+        .iter()
+        .position(|b| *b != b'/')
+        .unwrap_or(decoded.len());
+    let mut path = vec![b'/'];
+    path.extend_from_slice(&decoded[start..]);
+    Ok(path)
+}
+
+fn parse_login(
+    login: Option<&str>,
+    host: &str,
+    shown: &str,
+    find: &dyn Fn(&str, Option<&str>) -> Credential,
+) -> Result<Credential, Failure> {
+    let decode = |text: &str| {
+        let text = percent_decode_str(text)
+            .decode_utf8()
+            .map_err(|_| usage(format!("user and password must be UTF-8 ({shown})")))?;
+        if text.contains(['\0', '\r', '\n']) {
+            let line = format!("user and password must not contain NUL, CR or LF ({shown})");
+            return Err(usage(line));
+        }
+        Ok(text.into_owned())
+    };
+    let (user, password) = match login.map(|l| l.split_once(':').unwrap_or((l, ""))) {
+        None => (String::new(), None),
+        Some((user, password)) => {
+            let given = login.is_some_and(|l| l.contains(':'));
+            (decode(user)?, given.then(|| decode(password)).transpose()?)
+        }
+    };
+    let named = (!user.is_empty()).then_some(user.as_str());
+    match (named, password) {
+        (Some(_), Some(password)) => Ok(Credential::password(user, password)),
+        (named, _) => Ok(find(host, named)),
+    }
+}
+
+/// Writes bytes so that the text reads back as the same bytes; `/` stays if `path`.
+fn encode(bytes: &[u8], path: bool, out: &mut String) {
+    for &b in bytes {
+        if b.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=".contains(&b) || (path && b == b'/') {
+            out.push(char::from(b));
+        } else {
+            // Writing to a String cannot fail.
+            let _ = write!(out, "%{b:02X}");
+        }
+    }
+}
+
+/// The argument without its password, for messages about arguments that cannot be read.
+fn redact(text: &str) -> String {
+    let is_http = ["http://", "https://"].iter().any(|scheme| {
+        text.get(..scheme.len())
+            .is_some_and(|begin| begin.eq_ignore_ascii_case(scheme))
+    });
+    if is_http && let Some((text, _)) = text.split_once('?') {
+        return format!("{}?...", redact(text));
+    }
+    let Some((scheme, rest)) = text.split_once("://") else {
+        return match text.rsplit_once('@') {
+            Some((_, after)) => format!("...@{after}"),
+            None => text.to_owned(),
+        };
+    };
+    match rest.rsplit_once('@') {
+        Some((login, after)) if login.contains(':') => {
+            let user = login.split(':').next().unwrap_or_default();
+            format!("{scheme}://{user}:...@{after}")
+        }
+        _ => text.to_owned(),
+    }
+}
+
+fn usage(message: impl Into<String>) -> Failure {
+    Failure::new(Exit::Usage, message)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,54 @@
+//! `|1|host|port|nonce|`: the argument of DPRT and what a 229 reply to DPSV shows.
+
+use std::net::SocketAddr;
+
+use super::nonce::Nonce;
+use crate::address::{AddressError, format_eprt, parse_eprt};
+
+/// Where a DRS channel is to be connected to, and what to say there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DrsAddress {
+    /// Host and port; the host must be the data channel's. The port is never 0, and an
+    /// IPv4-mapped address is read as IPv4.
+    pub at: SocketAddr,
+    /// To be said first.
+    pub nonce: Nonce,
+}
+
+impl DrsAddress {
+    /// Reads `|1|host|port|nonce|`: EPRT's argument (RFC 2428 §2, any delimiter) with the nonce as
+    /// a fourth field.
+    ///
+    /// # Errors
+    /// [`AddressError::Protocol`] for a family other than 1 and 2, [`AddressError::Malformed`]
+    /// for anything else that is not of this form.
+    pub fn parse(text: &str) -> Result<Self, AddressError> {
+        let text = text.trim_matches(' ');
+        let delimiter = text.chars().next().ok_or(AddressError::Malformed)?;
+        let (host_port, nonce) = text
+            .strip_suffix(delimiter)
+            .and_then(|text| text.rsplit_once(delimiter))
+            .ok_or(AddressError::Malformed)?;
+        let at = parse_eprt(&format!("{host_port}{delimiter}"))?;
+        let nonce = Nonce::parse(nonce).ok_or(AddressError::Malformed)?;
+        Ok(Self { at, nonce })
+    }
+
+    /// Writes `|1|192.0.2.7|41000|5e0c...|`. Shows the nonce: for the control channel only.
+    pub fn format(&self) -> String {
+        format!("{}{}|", format_eprt(self.at), self.nonce.to_hex())
+    }
+
+    /// Finds the address in the text of a 229 reply to DPSV, between parentheses.
+    ///
+    /// # Errors
+    /// As [`DrsAddress::parse`].
+    pub fn find_in_229(text: &str) -> Result<Self, AddressError> {
+        let (_, after) = text.split_once('(').ok_or(AddressError::Malformed)?;
+        let (inside, _) = after.split_once(')').ok_or(AddressError::Malformed)?;
+        Self::parse(inside)
+    }
+}
+
+#[cfg(test)]
+mod tests;

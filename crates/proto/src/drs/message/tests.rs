@@ -1,0 +1,99 @@
+
+use super::*;
+use proptest::prelude::*;
+
+fn message(timestamp: Duration, size: u64) -> Message {
+    Message { timestamp, size }
+}
+
+#[test]
+fn is_the_papers() {
+    let m = message(Duration::new(12, 345_678_000), 262_144);
+    assert_eq!(m.format(), "SBUF 12.345678 262144");
+    assert_eq!(Message::parse("SBUF 12.345678 262144"), Some(m));
+    assert_eq!(
+        message(Duration::from_micros(7), 65_536).format(),
+        "SBUF 0.000007 65536"
+    );
+}
+
+#[test]
+fn any_precision_of_the_clock_is_read() {
+    for (text, nanos) in [
+        ("1", 1_000_000_000),
+        ("1.5", 1_500_000_000),
+        ("0.000000001", 1),
+        ("0.0000000019999", 1),
+        ("1700000000.25", 1_700_000_000_250_000_000),
+    ] {
+        let read = Message::parse(&format!("sbuf {text} 65536"));
+        assert_eq!(read.unwrap().timestamp, Duration::from_nanos(nanos));
+    }
+}
+
+#[test]
+fn absurd_sizes_are_clamped() {
+    for (text, size) in [
+        ("0", MIN_BUFFER),
+        ("4097", 4097),
+        ("1073741824", MAX_BUFFER),
+        ("18446744073709551616", MAX_BUFFER),
+        ("99999999999999999999999999999999999999", MAX_BUFFER),
+    ] {
+        let read = Message::parse(&format!("SBUF 1.0 {text}"));
+        assert_eq!(read.unwrap().size, size);
+    }
+}
+
+#[test]
+fn nonsense_is_refused() {
+    for line in [
+        "",
+        "SBUF",
+        "SBUF 1.0",
+        "SBUF 1.0 ",
+        "SBUF  1.0 65536",
+        "SBUF 1.0 65536 ",
+        "SBUF 1.0 65536 1",
+        " SBUF 1.0 65536",
+        "SBUF 1. 65536",
+        "SBUF .5 65536",
+        "SBUF 1.0.0 65536",
+        "SBUF -1 65536",
+        "SBUF +1 65536",
+        "SBUF 1e3 65536",
+        "SBUF nan 65536",
+        "SBUF inf 65536",
+        "SBUF 1.0 -65536",
+        "SBUF 1.0 64k",
+        "SBUF 1.0 0x10000",
+        "SBUF 99999999999999999999 65536",
+        "SBUF\t1.0\t65536",
+        "SBUFF 1.0 65536",
+        "DRS 000102030405060708090a0b0c0d0eff",
+    ] {
+        assert_eq!(Message::parse(line), None, "{line:?}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read_and_fits_a_line(
+        seconds: u64,
+        micros in 0u32..1_000_000,
+        size in MIN_BUFFER..=MAX_BUFFER,
+    ) {
+        let sent = message(Duration::new(seconds, micros * 1000), size);
+        let line = sent.format();
+        prop_assert!(line.len() + 2 <= super::super::MAX_LINE);
+        prop_assert_eq!(Message::parse(&line), Some(sent));
+    }
+
+    #[test]
+    fn any_line_is_read_or_refused(line in "\\PC*", near in "SBUF [0-9.+e]{0,30} [0-9.+e]{0,30}") {
+        let _ = Message::parse(&line);
+        if let Some(read) = Message::parse(&near) {
+            prop_assert!((MIN_BUFFER..=MAX_BUFFER).contains(&read.size));
+        }
+    }
+}
