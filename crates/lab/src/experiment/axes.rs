@@ -21,13 +21,13 @@ pub(crate) enum Kind {
     Sim,
 }
 
-/// A value for each [`Mode`].
+/// A value for each [`ChunkTuningMode`].
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ByMode<T> {
-    /// For [`Mode::Full`].
+    /// For [`ChunkTuningMode::Full`].
     pub(crate) full: T,
-    /// For [`Mode::Quick`].
+    /// For [`ChunkTuningMode::Quick`].
     pub(crate) quick: T,
 }
 

@@ -7,7 +7,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use super::process::readable;
 use crate::LabError;
-use crate::net::signals::ending;
+use crate::net::signals::terminating_signals;
 
 /// While it exists, signals that would end this process wait. Dropped, it lets one that came take its effect, so
 /// that the caller's shell sees a program that ended by that signal.
@@ -27,7 +27,7 @@ impl Interrupts {
     pub(crate) fn hold() -> Result<Self, LabError> {
         let failed = |errno| LabError::system("cannot hold signals back", errno);
         let before = SigSet::thread_get_mask().map_err(failed)?;
-        let held = ending();
+        let held = terminating_signals();
         held.thread_block().map_err(failed)?;
         let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
         let pending = SignalFd::with_flags(&held, flags).map_err(failed)?;

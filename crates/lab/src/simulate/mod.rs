@@ -8,7 +8,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use sim::transfer::Streams;
+use sim::transfer::InitialStreams;
 
 use crate::LabError;
 
@@ -36,10 +36,11 @@ pub fn run(request: &SimRequest) -> Result<SimReport, LabError> {
     request.check()?;
     let points = match &request.flows {
         Flows::Counts(counts) => {
-            let fixed: Vec<Streams> = counts.iter().copied().map(Streams::Fixed).collect();
+            let fixed: Vec<InitialStreams> =
+                counts.iter().copied().map(InitialStreams::Fixed).collect();
             points(request, &fixed)
         }
-        Flows::Auto => points(request, &[Streams::Automatic]),
+        Flows::Auto => points(request, &[InitialStreams::Automatic]),
         Flows::Tuned(tuned) => vec![tuned::simulate(request, *tuned)?],
     };
     Ok(SimReport {
@@ -49,7 +50,7 @@ pub fn run(request: &SimRequest) -> Result<SimReport, LabError> {
 }
 
 /// A point for each number of connections, simulated beside each other on all processors.
-fn points(request: &SimRequest, counts: &[Streams]) -> Vec<SimPoint> {
+fn points(request: &SimRequest, counts: &[InitialStreams]) -> Vec<SimPoint> {
     let next = AtomicUsize::new(0);
     let worker = || {
         let mut done = Vec::new();

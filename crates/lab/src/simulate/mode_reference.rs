@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use tune::streams::chunked::{Mode, Parameters};
+use tune::streams::chunked::{ChunkParameters, ChunkTuningMode};
 use units::Rate;
 
 use super::outcome::{Measure, SimPoint};
@@ -35,7 +35,7 @@ pub const COLUMNS: &str = concat!(
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModeReference {
     /// The mode; `None`: one connection.
-    pub mode: Option<Mode>,
+    pub mode: Option<ChunkTuningMode>,
     /// Bottleneck, Mbit/s.
     pub rate_mbps: u64,
     /// Access links, Mbit/s.
@@ -80,7 +80,7 @@ fn reference(record: &CsvRecord<'_>) -> Option<ModeReference> {
     Some(ModeReference {
         mode: match mode.parse::<u32>() {
             Ok(_) => None,
-            Err(_) => Some(Mode::named(mode)?),
+            Err(_) => Some(ChunkTuningMode::parse(mode)?),
         },
         rate_mbps: record.value("rate_mbps")?,
         access_mbps: record.value("access_mbps")?,
@@ -120,9 +120,9 @@ impl ModeReference {
             jitter: Duration::from_micros(self.overhead_us),
             initial_window: Some(2),
             seed: self.seed,
-            autopar: Parameters {
+            autopar: ChunkParameters {
                 eta: self.eta,
-                ..Parameters::default()
+                ..ChunkParameters::default()
             },
             ..SimRequest::default()
         }
@@ -150,7 +150,7 @@ impl ModeReference {
     /// not judged.
     pub fn agrees(&self, ours: &SimPoint) -> bool {
         let bursts = self.delay_ms >= BURST_DELAY_MS;
-        if bursts && self.mode == Some(Mode::Aimd) {
+        if bursts && self.mode == Some(ChunkTuningMode::Aimd) {
             return true;
         }
         let (whole, end) = self.deviations(ours);
@@ -164,10 +164,10 @@ impl ModeReference {
         let ratio = (a / b).max(b / a);
         let close = (a - b).abs() <= 2.0;
         near && match self.mode {
-            Some(Mode::Mi) if self.eta >= NEAR_THING => true,
-            Some(Mode::Mi) | None => ratio <= 2.0,
-            Some(Mode::MiPlus) => close || ratio <= 1.34,
-            Some(Mode::Aimd) => close || ratio <= 2.2,
+            Some(ChunkTuningMode::Mi) if self.eta >= NEAR_THING => true,
+            Some(ChunkTuningMode::Mi) | None => ratio <= 2.0,
+            Some(ChunkTuningMode::MiPlus) => close || ratio <= 1.34,
+            Some(ChunkTuningMode::Aimd) => close || ratio <= 2.2,
         }
     }
 
@@ -178,7 +178,7 @@ impl ModeReference {
         let settled = Measure::Settled.of(ours).unwrap_or_default();
         format!(
             "{:<4} {:>5} {:>5} {:>5} {:>4} {:>5}  {:>8.3} {:>8.3} {:>+6.2}%  {:>8.3} {:>8.3} {:>+6.2}%  {:>3} {:>4}  {:>6.1} {:>6.1}",
-            self.mode.map_or("1", Mode::name),
+            self.mode.map_or("1", ChunkTuningMode::name),
             self.rate_mbps,
             self.delay_ms,
             self.eta,
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn the_table_has_the_papers_setting_for_each_mode() {
         let table = modes().unwrap();
-        for mode in Mode::ALL {
+        for mode in ChunkTuningMode::ALL {
             let base = |r: &&ModeReference| {
                 r.mode == Some(mode) && r.rate_mbps == 100 && r.delay_ms == 10 && r.eta == 0.8
             };
@@ -252,7 +252,7 @@ mod tests {
         let table = modes().unwrap();
         let mi = table
             .iter()
-            .find(|r| r.mode == Some(Mode::Mi) && r.gigabytes == 1.0);
+            .find(|r| r.mode == Some(ChunkTuningMode::Mi) && r.gigabytes == 1.0);
         let reference = mi.unwrap();
         let good = ours(reference);
         assert!(reference.agrees(&good));

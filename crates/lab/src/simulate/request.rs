@@ -4,8 +4,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use sim::link::{Loss, Queue};
-use sim::tcp::{Congestion, HEADERS};
-use tune::streams::chunked::{Mode, Parameters};
+use sim::tcp::{CongestionAlgorithm, HEADERS};
+use tune::streams::chunked::{ChunkParameters, ChunkTuningMode};
 use units::Rate;
 
 use crate::LabError;
@@ -29,7 +29,7 @@ pub(super) const FILE: u64 = 10_000_000_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tuned {
     /// One of the paper's modes: `mi`, `mi+`, `aimd`.
-    Mode(Mode),
+    Mode(ChunkTuningMode),
     /// `probe`: longhaul's own, of chunks from a sender that it cannot look at.
     Probe,
 }
@@ -70,7 +70,7 @@ pub struct SimRequest {
     /// (rounded down to whole segments). The sender's buffer does not limit. Default: 64 KiB.
     pub window: u64,
     /// Congestion control; recovery is by SACK in both. Default: NewReno.
-    pub congestion: Congestion,
+    pub congestion: CongestionAlgorithm,
     /// Initial congestion window, segments. Default: ns-2's 2 for endless connections, and for a
     /// file the 10 of RFC 6928; a file in chunks has the former, as in the paper.
     pub initial_window: Option<u32>,
@@ -93,7 +93,7 @@ pub struct SimRequest {
     /// `overhead_`; order is kept. Default: none.
     pub jitter: Duration,
     /// Parameters of [`Flows::Tuned`]. Default: the paper's.
-    pub autopar: Parameters,
+    pub autopar: ChunkParameters,
     /// Random events repeat with the same seed. Default: 1.
     pub seed: u64,
 }
@@ -109,7 +109,7 @@ impl Default for SimRequest {
             queue: Queue::Packets(1000),
             loss: Loss::Never,
             window: 64 << 10,
-            congestion: Congestion::NewReno,
+            congestion: CongestionAlgorithm::NewReno,
             initial_window: None,
             delayed_ack: false,
             packet: 1500,
@@ -118,7 +118,7 @@ impl Default for SimRequest {
             bytes: None,
             cross_traffic: None,
             jitter: Duration::ZERO,
-            autopar: Parameters::default(),
+            autopar: ChunkParameters::default(),
             seed: 1,
         }
     }
@@ -130,7 +130,7 @@ impl Tuned {
         if name == "probe" {
             return Some(Self::Probe);
         }
-        Mode::named(name).map(Self::Mode)
+        ChunkTuningMode::parse(name).map(Self::Mode)
     }
 
     /// `mi`, `mi+`, `aimd`, `probe`.
@@ -178,7 +178,7 @@ impl SimRequest {
 
     /// Number that longhaul begins with when nobody says (`tune::streams`), on this path and for this file.
     pub fn automatic_flows(&self) -> u32 {
-        let prior = tune::streams::first(self.base_rtt(), self.bytes, BLOCK, u32::MAX);
+        let prior = tune::streams::prior_from_rtt(self.base_rtt(), self.bytes, BLOCK, u32::MAX);
         prior.streams.unwrap_or(1)
     }
 
@@ -220,8 +220,8 @@ impl SimRequest {
 }
 
 /// A congestion control by its name.
-pub(super) fn congestion_named(name: &str) -> Result<Congestion, LabError> {
-    [Congestion::NewReno, Congestion::Cubic]
+pub(super) fn congestion_named(name: &str) -> Result<CongestionAlgorithm, LabError> {
+    [CongestionAlgorithm::NewReno, CongestionAlgorithm::Cubic]
         .into_iter()
         .find(|c| congestion_name(*c) == name)
         .ok_or_else(|| {
@@ -232,10 +232,10 @@ pub(super) fn congestion_named(name: &str) -> Result<Congestion, LabError> {
 }
 
 /// The name in options and results.
-pub(super) const fn congestion_name(congestion: Congestion) -> &'static str {
+pub(super) const fn congestion_name(congestion: CongestionAlgorithm) -> &'static str {
     match congestion {
-        Congestion::NewReno => "newreno",
-        Congestion::Cubic => "cubic",
+        CongestionAlgorithm::NewReno => "newreno",
+        CongestionAlgorithm::Cubic => "cubic",
     }
 }
 
@@ -298,7 +298,7 @@ mod tests {
         assert_eq!("auto".parse::<Flows>().unwrap(), Flows::Auto);
         assert_eq!(
             "mi+".parse::<Flows>().unwrap(),
-            Flows::Tuned(Tuned::Mode(Mode::MiPlus))
+            Flows::Tuned(Tuned::Mode(ChunkTuningMode::MiPlus))
         );
         assert_eq!(
             "probe".parse::<Flows>().unwrap(),

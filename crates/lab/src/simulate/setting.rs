@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use sim::link::{Loss, Queue};
-use tune::streams::chunked::{Mode, Optimum, Parameters, RoundTrips};
+use tune::streams::chunked::{ChunkParameters, ChunkTuningMode, Optimum, RttCommands};
 use units::Rate;
 
 use super::request::{SimRequest, Tuned, congestion_name};
@@ -136,24 +136,29 @@ impl Setting {
 }
 
 /// Who finds the number, in words, with the parameters that it uses.
-fn describe(tuned: Tuned, parameters: &Parameters) -> String {
+fn describe(tuned: Tuned, parameters: &ChunkParameters) -> String {
     let p = parameters;
-    let mut text = format!("{}: N0 {}, at most {}", tuned.name(), p.first, p.most);
+    let mut text = format!(
+        "{}: N0 {}, at most {}",
+        tuned.name(),
+        p.initial_streams,
+        p.max_streams
+    );
     if tuned == Tuned::Probe {
         return text;
     }
     let _ = write!(text, ", eta {}", p.eta);
     let _ = match tuned {
-        Tuned::Mode(Mode::Aimd) => write!(text, ", alpha {}, beta {}", p.alpha, p.beta),
+        Tuned::Mode(ChunkTuningMode::Aimd) => write!(text, ", alpha {}, beta {}", p.alpha, p.beta),
         _ => write!(text, ", gamma {}", p.gamma),
     };
     let delta = p.delta.as_secs_f64();
     let _ = write!(text, ", delta {delta} s, rho {}", p.rho);
-    text.push_str(match p.round_trips {
-        RoundTrips::Flowing => ", round trips while data flows",
-        RoundTrips::Between => ", round trips between chunks",
+    text.push_str(match p.rtt_commands {
+        RttCommands::DuringChunks => ", round trips while data flows",
+        RttCommands::BetweenChunks => ", round trips between chunks",
     });
-    if tuned == Tuned::Mode(Mode::MiPlus) {
+    if tuned == Tuned::Mode(ChunkTuningMode::MiPlus) {
         text.push_str(match p.optimum {
             Optimum::BothTerms => ", optimum of both terms",
             Optimum::SecondTerm => ", optimum of the second term",
@@ -230,7 +235,7 @@ mod tests {
 
     #[test]
     fn whoever_finds_the_number_is_told_with_the_parameters_it_uses() {
-        let parameters = Parameters::parse("rtt=between,optimum=second").unwrap();
+        let parameters = ChunkParameters::parse("rtt=between,optimum=second").unwrap();
         let words = |name: &str| describe(Tuned::named(name).unwrap(), &parameters);
         assert_eq!(words("probe"), "probe: N0 1, at most 256");
         assert!(

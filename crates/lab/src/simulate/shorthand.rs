@@ -5,12 +5,12 @@ use std::time::Duration;
 use serde::Deserialize;
 use sim::link::{Loss, Queue};
 
-use tune::streams::chunked::Parameters;
+use tune::streams::chunked::ChunkParameters;
 use units::{Rate, UnitError};
 
 use super::request::{SimRequest, congestion_named};
 use crate::LabError;
-use crate::topology::{Shorthand, Topology};
+use crate::topology::{NetworkOptions, Topology};
 
 /// How long a file may take if nobody says.
 const PATIENCE: Duration = Duration::from_secs(3600);
@@ -107,7 +107,7 @@ impl SimRequest {
                 let why = "it is for --flows mi, mi+, aimd and probe, which find the number";
                 return Err(named("--autopar", why));
             }
-            request.autopar = Parameters::parse(text).map_err(|e| named("--autopar", e))?;
+            request.autopar = ChunkParameters::parse(text).map_err(|e| named("--autopar", e))?;
         }
         if request.file().is_some() && said.duration.is_none() {
             request.duration = PATIENCE;
@@ -166,13 +166,13 @@ impl SimRequest {
 
 /// As `longhaul lab net` reads it, for a path of this rate and round trip.
 fn queue(text: &str, rate: Rate, rtt: Duration) -> Result<Queue, LabError> {
-    let topology = Topology::from_request(
+    let topology = Topology::from_options(
         None,
-        &Shorthand {
+        &NetworkOptions {
             rate: Some(rate.to_string()),
             rtt: Some(format!("{}ns", rtt.as_nanos())),
             queue: Some(text.to_owned()),
-            ..Shorthand::default()
+            ..NetworkOptions::default()
         },
     )?;
     Ok(topology
@@ -211,7 +211,7 @@ fn named(option: &str, error: impl std::fmt::Display) -> LabError {
 mod tests {
 
     use super::*;
-    use sim::tcp::Congestion;
+    use sim::tcp::CongestionAlgorithm;
 
     use crate::simulate::Flows;
 
@@ -255,7 +255,7 @@ mod tests {
         assert_eq!(request.queue, Queue::Bytes(12_500_000));
         assert_eq!(request.loss, Loss::Independent(0.005));
         assert_eq!(request.window, 1 << 20);
-        assert_eq!(request.congestion, Congestion::Cubic);
+        assert_eq!(request.congestion, CongestionAlgorithm::Cubic);
         assert_eq!(request.initial_window, Some(4));
         assert!(request.delayed_ack);
         assert_eq!(request.packet, 9000);

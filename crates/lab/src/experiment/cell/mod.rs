@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::listening;
 use super::process::{self, Wait};
 use crate::LabError;
-use crate::net::signals::take_all;
+use crate::net::signals::unblock_all;
 
 /// A command line and where it runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -159,7 +159,7 @@ pub(crate) fn run(file: &Path) -> Result<(), LabError> {
 
 fn measure(job: &CellTask) -> Result<(), LabError> {
     let observed = |error| LabError::system("cannot observe the programs", error);
-    take_all()?;
+    unblock_all()?;
     process::adopt_orphans().map_err(observed)?;
     let settings = record(job)?;
     let before = process::ended_children_cpu().map_err(observed)?;

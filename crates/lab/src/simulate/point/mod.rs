@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use sim::link::Conditions;
-use sim::tcp::{Config, HEADERS};
-use sim::transfer::{Streams, Transfer, account};
-use sim::world::{Access, CrossTraffic, FlowSpec, FlowStats, Scenario, Simulation};
-use tune::judge::judge;
+use sim::tcp::{HEADERS, TcpConfig};
+use sim::transfer::{InitialStreams, SimTransfer, evidence};
+use sim::world::{AccessLink, CrossTraffic, FlowSpec, FlowStats, Scenario, Simulation};
+use tune::diagnosis::dominant_limiter;
 use tune::limiter::Limiter;
 use units::Rate;
 
@@ -24,11 +24,11 @@ const TICK: Duration = Duration::from_millis(100);
 const GOLDEN: f64 = 0.618_033_988_749_894_9;
 
 /// Simulates so many connections.
-pub(super) fn simulate(request: &SimRequest, streams: Streams) -> SimPoint {
+pub(super) fn simulate(request: &SimRequest, streams: InitialStreams) -> SimPoint {
     match (request.bytes, streams) {
         (Some(bytes), _) => transfer(request, streams, bytes),
-        (None, Streams::Fixed(flows)) => endless(request, flows),
-        (None, Streams::Automatic) => endless(request, request.automatic_flows()),
+        (None, InitialStreams::Fixed(flows)) => endless(request, flows),
+        (None, InitialStreams::Automatic) => endless(request, request.automatic_flows()),
     }
 }
 
@@ -54,16 +54,16 @@ fn endless(request: &SimRequest, flows: u32) -> SimPoint {
 }
 
 /// A file that the streams share block by block, steered as a real transfer is.
-fn transfer(request: &SimRequest, streams: Streams, bytes: u64) -> SimPoint {
+fn transfer(request: &SimRequest, streams: InitialStreams, bytes: u64) -> SimPoint {
     let mut stream = flow(request);
     stream.tcp.handshake = true;
-    let transfer = Transfer {
+    let transfer = SimTransfer {
         bytes,
         block: BLOCK as u64,
         streams,
         stream,
         tick: TICK,
-        give_up: request.duration,
+        deadline: request.duration,
     };
     let outcome = transfer.run(&scenario(request), |_| None);
     SimPoint {
@@ -80,7 +80,7 @@ fn phase(seed: u64, number: u32) -> f64 {
 }
 
 fn all(simulation: &Simulation) -> Vec<FlowStats> {
-    (0..simulation.flows())
+    (0..simulation.flow_count())
         .map(|flow| simulation.flow(flow))
         .collect()
 }
@@ -100,7 +100,7 @@ pub(super) fn scenario(request: &SimRequest) -> Scenario {
         },
         reverse: back,
         flows: Vec::new(),
-        cross: request
+        cross_traffic: request
             .cross_traffic
             .map(|rate| cross(request, rate))
             .into_iter()
@@ -121,18 +121,18 @@ fn cross(request: &SimRequest, rate: Rate) -> CrossTraffic {
 
 /// A connection.
 pub(super) fn flow(request: &SimRequest) -> FlowSpec {
-    let access = Access {
+    let access = AccessLink {
         rate: Some(request.access_rate),
         delay: request.access_delay,
     };
     FlowSpec {
-        tcp: Config {
+        tcp: TcpConfig {
             mss: request.packet - HEADERS,
             congestion: request.congestion,
             initial_window: request.effective_initial_window(),
             receive_buffer: request.window,
             delayed_ack: request.delayed_ack.then_some(DELAYED_ACK),
-            ..Config::default()
+            ..TcpConfig::default()
         },
         sender_access: access,
         receiver_access: access,
@@ -183,7 +183,7 @@ fn fairness(flows: &[FlowStats]) -> f64 {
 fn limiter(request: &SimRequest, flows: &[FlowStats]) -> Limiter {
     let bytes = flows.iter().map(|f| f.delivered_bytes).sum();
     let streams = u32::try_from(flows.len()).unwrap_or(u32::MAX);
-    judge(&account(
+    dominant_limiter(&evidence(
         flows,
         bytes,
         request.duration,

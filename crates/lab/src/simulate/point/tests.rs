@@ -1,10 +1,10 @@
 use sim::link::{Loss, Queue};
 
 use super::*;
-use sim::tcp::Congestion;
+use sim::tcp::CongestionAlgorithm;
 
 fn fixed(request: &SimRequest, flows: u32) -> SimPoint {
-    simulate(request, Streams::Fixed(flows))
+    simulate(request, InitialStreams::Fixed(flows))
 }
 
 /// A few simulated seconds.
@@ -79,7 +79,7 @@ fn a_file_takes_its_time() {
     let file = SimRequest {
         bytes: Some(12_000_000),
         duration: Duration::from_secs(60),
-        congestion: Congestion::Cubic,
+        congestion: CongestionAlgorithm::Cubic,
         ..brief()
     };
     let p = fixed(&file, 4);
@@ -101,17 +101,17 @@ fn a_file_takes_its_time() {
 #[test]
 fn the_production_rule_says_how_many() {
     let far = brief();
-    assert_eq!(simulate(&far, Streams::Automatic).flows, 4);
+    assert_eq!(simulate(&far, InitialStreams::Automatic).flows, 4);
     let near = SimRequest {
         delay: Duration::from_millis(1),
         ..brief()
     };
-    assert_eq!(simulate(&near, Streams::Automatic).flows, 2);
+    assert_eq!(simulate(&near, InitialStreams::Automatic).flows, 2);
     let two_blocks = SimRequest {
         bytes: Some(2 * BLOCK as u64),
         ..brief()
     };
-    assert_eq!(simulate(&two_blocks, Streams::Automatic).flows, 2);
+    assert_eq!(simulate(&two_blocks, InitialStreams::Automatic).flows, 2);
 }
 
 #[test]

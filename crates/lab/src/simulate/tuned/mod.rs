@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use sim::chunked::{Chunked, Part, Start};
-use tune::streams::chunked::{self, Parameters, Tuner};
+use sim::chunked::{ChunkReport, ChunkedSpec, InitialPath};
+use tune::streams::chunked::{self, ChunkParameters, ChunkTuner};
 
 use super::outcome::{SimChunk, SimPoint};
 use super::point;
@@ -16,10 +16,14 @@ const BLOCK: u64 = 16 << 10;
 /// How often a command measures the round trip while data flows.
 const TICK: Duration = Duration::from_millis(100);
 
-fn tuner(tuned: Tuned, parameters: Parameters, start: Start) -> Box<dyn Tuner> {
+fn tuner(tuned: Tuned, parameters: ChunkParameters, start: InitialPath) -> Box<dyn ChunkTuner> {
     match tuned {
-        Tuned::Mode(mode) => chunked::tuner(mode, parameters, start.window, start.rtt),
-        Tuned::Probe => chunked::probe(parameters.first, parameters.most, start.rtt),
+        Tuned::Mode(mode) => chunked::mode_tuner(mode, parameters, start.window, start.rtt),
+        Tuned::Probe => chunked::probe_tuner(
+            parameters.initial_streams,
+            parameters.max_streams,
+            start.rtt,
+        ),
     }
 }
 
@@ -30,29 +34,29 @@ fn tuner(tuned: Tuned, parameters: Parameters, start: Start) -> Box<dyn Tuner> {
 pub(super) fn simulate(request: &SimRequest, tuned: Tuned) -> Result<SimPoint, LabError> {
     let parameters = request.autopar;
     let mut stream = point::flow(request);
-    stream.tcp.unsent = stream.tcp.mss.into();
-    let transfer = Chunked {
+    stream.tcp.not_sent_lowat = stream.tcp.mss.into();
+    let transfer = ChunkedSpec {
         bytes: request.file().unwrap_or(FILE),
         block: BLOCK,
         stream,
-        round_trips: parameters.round_trips,
+        round_trips: parameters.rtt_commands,
         tick: TICK,
         rho: parameters.rho,
-        give_up: request.duration,
+        deadline: request.duration,
     };
     let outcome = transfer.run(&point::scenario(request), |start| {
         tuner(tuned, parameters, start)
     });
     let limiter = outcome.limited_by.limiter;
-    if outcome.parts.is_empty() {
+    if outcome.chunks.is_empty() {
         return Err(LabError::Usage(format!(
             "--time: not one chunk of the file arrives in {} s, so that no number of connections can be \
              said; give it more time",
             request.duration.as_secs_f64()
         )));
     }
-    let own = outcome.whole_parts().len();
-    let chunks: Vec<SimChunk> = outcome.parts.iter().map(chunk).collect();
+    let own = outcome.full_chunks().len();
+    let chunks: Vec<SimChunk> = outcome.chunks.iter().map(chunk).collect();
     let end = own.checked_sub(1).and_then(|last| chunks.get(last));
     Ok(SimPoint {
         flows: end.map_or(0, |end| end.streams),
@@ -63,7 +67,7 @@ pub(super) fn simulate(request: &SimRequest, tuned: Tuned) -> Result<SimPoint, L
     })
 }
 
-fn chunk(part: &Part) -> SimChunk {
+fn chunk(part: &ChunkReport) -> SimChunk {
     SimChunk {
         time: part.at.as_secs_f64(),
         seconds: part.time.as_secs_f64(),
