@@ -1,4 +1,3 @@
-
 use data::os::TcpInfo;
 use data::os::tcp_info::MemInfo;
 use tune::limiter::Limiter;

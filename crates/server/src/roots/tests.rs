@@ -1,4 +1,3 @@
-
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::symlink;

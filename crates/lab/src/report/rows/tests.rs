@@ -1,4 +1,3 @@
-
 use super::*;
 
 fn found(rows: &[&[usize]]) -> Vec<bool> {

@@ -1,4 +1,3 @@
-
 use super::*;
 
 const RTT: Duration = Duration::from_millis(100);
