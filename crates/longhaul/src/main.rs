@@ -22,6 +22,9 @@ use client::{CopyFailure, Exit};
 use args::{Cli, CpArgs, LogFormat, ServeArgs, Verb};
 use output::log::{LogEscaping, LogWriter};
 use output::{OutputStyle, print_to_stderr};
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 fn main() -> ExitCode {
     // clap exits with 2 on a usage error, which is the contract's code for it.
@@ -167,22 +170,25 @@ fn until_interrupted<T>(future: impl Future<Output = T>) -> Result<Option<T>> {
 
 /// Messages on standard error; `RUST_LOG` overrides the level.
 fn log_to_stderr(format: LogFormat, level: &str) {
-    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
+    let filter = std::env::var("RUST_LOG")
+        .ok()
+        .and_then(|wanted| wanted.parse::<Targets>().ok())
+        .or_else(|| level.parse().ok())
+        .unwrap_or_default();
     let form = match format {
         LogFormat::Text => LogEscaping::Text,
         LogFormat::Json => LogEscaping::Json,
     };
     let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+        .with_max_level(LevelFilter::TRACE)
         .with_target(false)
         // Colours are escape sequences, which the writer lets none through of.
         .with_ansi(false)
         .with_writer(move || LogWriter::new(form, std::io::stderr()));
     // Only the first call in a process wins; there is only one.
     let _ = match format {
-        LogFormat::Text => builder.try_init(),
-        LogFormat::Json => builder.json().try_init(),
+        LogFormat::Text => builder.finish().with(filter).try_init(),
+        LogFormat::Json => builder.json().finish().with(filter).try_init(),
     };
 }
 

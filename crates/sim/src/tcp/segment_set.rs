@@ -81,7 +81,10 @@ impl SegmentSet {
 
     /// Takes out the span that begins at `segment`.
     pub(super) fn take_front(&mut self, segment: u64) -> Option<SegmentRange> {
-        self.spans.pop_front_if(|front| front.start == segment)
+        if self.spans.front()?.start != segment {
+            return None;
+        }
+        self.spans.pop_front()
     }
 
     /// The span that `segment` is in.
