@@ -1,14 +1,14 @@
-//! A small shell over one session, to see how a server takes what the client asks of it:
+//! A small shell over one session, to try how a server reacts to the client's commands:
 //!
 //! ```text
 //! cargo run -p client --example session -- HOST PORT USER PASSWORD COMMAND [ARGUMENT...]
 //! ```
 //!
 //! Commands: `feat`, `ls PATH`, `stat PATH`, `cksum ALGORITHM PATH`, `mkdir PATH`, `rmdir PATH`,
-//! `rm PATH`, `mv FROM TO`, `get PATH FILE [STREAMS [HAVE [OFFSET LENGTH]]]`,
-//! `reuse PATH STREAMS` (several gets and listings in turn), `put FILE PATH [STREAMS [HAVE]]`,
-//! `copy PATH HOST PORT PATH [STREAMS]`.
-//! STREAMS above 1 uses extended block mode; HAVE is a range list such as `0-100`, or `-`.
+//! `rm PATH`, `mv FROM TO`, `get PATH FILE [STREAMS [HAVE [OFFSET LENGTH]]]`, `reuse PATH STREAMS`
+//! (several gets and listings in turn), `put FILE PATH [STREAMS [HAVE]]`, `copy PATH HOST PORT PATH
+//! [STREAMS]`. STREAMS above 1 uses extended block mode; HAVE is a range list such as `0-100`, or
+//! `-`.
 
 #![allow(clippy::print_stdout, reason = "an example talks on standard output")]
 

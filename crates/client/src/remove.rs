@@ -1,4 +1,5 @@
-//! `rm -r`: a tree goes, and nothing outside of it. Links are removed, never followed.
+//! `rm -r`: removes a directory tree and nothing outside of it. Symbolic links are removed, never
+//! followed.
 
 use proto::listing::EntryKind;
 
@@ -7,14 +8,14 @@ use crate::session::links::{SymlinkCheckScope, UnlinkResult, ambiguous_link_fail
 use crate::tree::{MAX_DEPTH, check_name, join};
 use crate::{CopyFailure, Exit};
 
-/// Removes what `top` names: a file, a link, or a directory with everything below.
+/// Removes `top`: a file, a link, or a directory with everything in it.
 pub(crate) async fn remove_tree(
     session: &mut ClientSession,
     top: &[u8],
 ) -> Result<(), CopyFailure> {
     let entry = match session.stat(top).await {
         Ok(entry) => entry,
-        // A link that leads nowhere is invisible on many servers, and can be deleted all the same.
+        // Many servers do not show a dangling link, but DELE removes it.
         Err(missing) if missing.exit == Exit::NotFound => {
             return match session.unlink(top).await? {
                 UnlinkResult::Removed => Ok(()),
@@ -26,6 +27,8 @@ pub(crate) async fn remove_tree(
     if entry.is_symlink() || entry.kind != EntryKind::Dir {
         return session.delete(top).await;
     }
+    // Without reliable facts, `top` may be a link to a directory elsewhere. DELE removes a link and
+    // never a directory, so it is tried first.
     if !session.reports_symlinks() {
         let named = match session.unlink(top).await? {
             UnlinkResult::Unknown => remove_link_by_parent_listing(session, top).await?,
@@ -41,13 +44,14 @@ pub(crate) async fn remove_tree(
     for path in &content.files {
         session.delete(path).await?;
     }
+    // Children before parents: RMD removes only empty directories.
     for directory in content.directories.iter().rev() {
         session.remove_dir(directory).await?;
     }
     session.remove_dir(top).await
 }
 
-/// Looks `top` up in the listing of the directory above; a link is removed.
+/// Looks `top` up in the listing of its parent directory; removes it if it is a link.
 async fn remove_link_by_parent_listing(
     session: &mut ClientSession,
     top: &[u8],
@@ -56,6 +60,7 @@ async fn remove_link_by_parent_listing(
         return Ok(UnlinkResult::Unknown);
     };
     let (above, name) = (&top[..at.max(1)], &top[at + 1..]);
+    // The parent may not be listable; then the entry stays unknown.
     let listed = match session
         .list_with_symlinks(above, SymlinkCheckScope::Everything)
         .await
@@ -75,16 +80,17 @@ async fn remove_link_by_parent_listing(
     }
 }
 
-/// The content of a tree.
+/// The content of a directory tree.
 #[derive(Debug, Default)]
 struct TreeContent {
-    /// Everything that DELE removes, links among them.
+    /// Everything that DELE removes, including links.
     files: Vec<Vec<u8>>,
-    /// Directories below the top, parents first.
+    /// Directories below the top, parents before their children.
     directories: Vec<Vec<u8>>,
 }
 
-/// Finds everything before anything is deleted: what cannot be listed, or may lie outside, stops it.
+/// Lists the whole tree before anything is deleted. An entry that cannot be listed, or may lie
+/// outside the tree, stops the removal.
 async fn collect_content(
     session: &mut ClientSession,
     top: &[u8],
@@ -95,9 +101,11 @@ async fn collect_content(
         let mut listed = session
             .list_with_symlinks(&directory, SymlinkCheckScope::Everything)
             .await?;
+        // Duplicate names of a faulty listing would fail the second DELE.
         listed.sort_by(|a, b| a.entry.name.cmp(&b.entry.name));
         listed.dedup_by(|a, b| a.entry.name == b.entry.name);
         for marked in listed {
+            // A name with `/` or `..` would lead outside the tree.
             check_name(&marked.entry.name)?;
             let path = join(&directory, &marked.entry.name);
             if marked.entry.kind != EntryKind::Dir || marked.entry.is_symlink() {

@@ -1,4 +1,4 @@
-//! The single-file verbs: one session each, no retries.
+//! The single-file commands (ls, stat, rm, mkdir, mv, cksum): one session each, no retries.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::storage::contract::Storage;
 use crate::verify::checksum_local;
 use crate::{CopyFailure, Exit, RemoteEntry, RemoteOptions};
 
-/// A URL's server and path; local paths are for the system's own tools.
+/// A URL's server and path. Local paths are refused: the system's own tools handle those.
 fn parse_remote_url(url: &str) -> Result<(Server, Vec<u8>), CopyFailure> {
     match Location::parse(url)? {
         Location::Remote { server, path } => Ok((server, path)),
@@ -44,7 +44,7 @@ async fn open_storage(
     access.open(&id, SessionOpening::default()).await
 }
 
-/// Without trailing slashes, as servers want names; the root stays.
+/// The path without trailing slashes, which servers expect in names; the root stays `/`.
 fn without_trailing_slash(path: &[u8]) -> &[u8] {
     let end = path.iter().rposition(|b| *b != b'/').map_or(1, |i| i + 1);
     &path[..end]
@@ -69,7 +69,7 @@ pub(crate) async fn list(
     result
 }
 
-/// [`list`], entry by entry in the server's order, in bounded memory.
+/// Like [`list`], entry by entry in the server's order, in bounded memory.
 pub(crate) async fn list_each(
     url: &str,
     options: &RemoteOptions,
@@ -85,6 +85,7 @@ pub(crate) async fn list_each(
         }
         match stat_if_file(&mut *session, &path).await? {
             Some(entry) => {
+                // The visitor's wish to stop is irrelevant after the only entry.
                 let _ = visit(entry);
                 Ok(())
             }
@@ -106,6 +107,7 @@ async fn collect_entries(
     let mut entries = Vec::new();
     let mut keep = |entry| {
         entries.push(entry);
+        // One more than the limit, so that exceeding it is noticed.
         match entries.len() > MAX_LISTED_ENTRIES {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
@@ -122,7 +124,7 @@ async fn collect_entries(
     Ok(entries)
 }
 
-/// A directory's entries, or the entry of a file under its last component.
+/// The entries of a directory, or the entry of a file under its last component.
 async fn list_directory_or_file(
     session: &mut dyn Storage,
     path: &[u8],
@@ -133,7 +135,7 @@ async fn list_directory_or_file(
     }
 }
 
-/// The file at `path` under its last component; `None` for what may be listed.
+/// The entry of the file at `path` under its last component; `None` for a directory.
 async fn stat_if_file(
     session: &mut dyn Storage,
     path: &[u8],
@@ -175,10 +177,12 @@ pub(crate) async fn remove(
     result
 }
 
-/// A file, and what an upload of it left unfinished, if its name had to be replaced by a hash: nobody
-/// else could tell what that is.
+/// Removes a file, and the partial file of an unfinished upload if that has a hash for its name:
+/// nobody else could tell what it belongs to.
 async fn remove_file(session: &mut dyn Storage, path: &[u8]) -> Result<(), CopyFailure> {
     let removed = remove_existing(session, path).await;
+    // Also when the file itself is missing: an upload that never finished leaves only its partial
+    // file.
     let gone = removed
         .as_ref()
         .err()
@@ -188,12 +192,13 @@ async fn remove_file(session: &mut dyn Storage, path: &[u8]) -> Result<(), CopyF
     };
     match (removed, session.remove(&partial).await) {
         (Err(_), Ok(())) => Ok(()),
-        // Most often there is none.
+        // Usually there is no partial file.
         (removed, _) => removed,
     }
 }
 
-/// Servers refuse DELE of a directory with many words, and some with none.
+/// Removes a file. The refusal to remove a directory is explained here, since servers use many
+/// texts for it, and some none.
 async fn remove_existing(session: &mut dyn Storage, path: &[u8]) -> Result<(), CopyFailure> {
     let Err(failure) = session.remove(path).await else {
         return Ok(());
@@ -251,6 +256,7 @@ pub(crate) async fn rename(
 ) -> Result<(), CopyFailure> {
     let (server, from) = parse_remote_url(from)?;
     let (other, to) = parse_remote_url(to)?;
+    // RNFR and RNTO work within one session; the login may differ in spelling.
     if (&server.host, server.port) != (&other.host, other.port) {
         return Err(CopyFailure::new(
             Exit::Usage,
@@ -304,7 +310,7 @@ pub(crate) async fn checksum(
                 .is_err_and(|f| f.exit == Exit::Protocol && !f.transient)
                 && let Err(missing) = session.stat(without_trailing_slash(&path)).await
             {
-                // A server that has no such sum may have no such file either.
+                // A server without this checksum may not have the file either.
                 result = Err(missing);
             }
             session.close().await;

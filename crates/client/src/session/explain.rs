@@ -1,4 +1,5 @@
-//! Reasons that servers do not give, found by looking at the path and its directory.
+//! Finds the reason of a refusal that the server does not explain, by looking at the path and its
+//! directory.
 
 use proto::listing::EntryKind;
 use proto::reply::Reply;
@@ -8,8 +9,8 @@ use super::{ClientSession, display_path};
 use crate::{CopyFailure, Exit};
 
 impl ClientSession {
-    /// The failure for a refusal to make or write something new at `path`: the directory that it
-    /// should be in is looked at where the server says no more than "failed" or "no such file".
+    /// The failure for a refused attempt to create `path`. Where the server says no more than
+    /// "failed" or "no such file", the parent directory is checked.
     pub(crate) async fn explain_create_refusal(
         &mut self,
         path: &[u8],
@@ -18,6 +19,7 @@ impl ClientSession {
     ) -> CopyFailure {
         let plain = replies::refusal_failure(self.name(), doing, reply);
         let silent = replies::gives_no_reason(reply);
+        // An explicit reason needs no search; a lost session cannot be asked.
         if !silent && refusal_cause(reply) != RefusalCause::Missing || !self.control.is_usable() {
             return plain;
         }
@@ -33,14 +35,15 @@ impl ClientSession {
                     display_path(directory)
                 ),
             ),
+            // The directory exists, so permission is the only common cause left.
             Ok(true) if silent => self.permission_failure(doing, reply),
             Err(lost) if lost.transient => lost,
             _ => plain,
         }
     }
 
-    /// The failure for a refusal to read or remove a `path`: of one that is there, most likely this
-    /// user may not.
+    /// The failure for a refused attempt to read or remove `path`. If the path exists, the user
+    /// most likely lacks permission.
     pub(crate) async fn explain_access_refusal(
         &mut self,
         path: &[u8],
@@ -48,6 +51,7 @@ impl ClientSession {
         reply: &Reply,
     ) -> CopyFailure {
         let plain = replies::refusal_failure(self.name(), doing, reply);
+        // vsftpd uses one text for a missing file and for missing permission.
         let silent = replies::gives_no_reason(reply) || replies::hides_existence(reply);
         if !silent || !self.control.is_usable() {
             return plain;
@@ -80,7 +84,7 @@ impl ClientSession {
     }
 }
 
-/// The path without its last component; the root's is the root.
+/// The path without its last component; the parent of the root is the root.
 fn parent_directory(path: &[u8]) -> &[u8] {
     match path.iter().rposition(|b| *b == b'/') {
         Some(0) | None => b"/",

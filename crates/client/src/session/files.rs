@@ -1,4 +1,4 @@
-//! Commands on files and directories that have no data channel.
+//! Commands on files and directories that use no data connection.
 
 use proto::command::{Command, SiteCommand};
 use proto::reply::Reply;
@@ -10,7 +10,7 @@ use crate::answers::{RefusedRenameStep, RenameFailure};
 use crate::{CopyFailure, Exit};
 
 impl ClientSession {
-    /// MKD; `Ok(false)` when it exists already.
+    /// Makes a directory (MKD); `Ok(false)` when it exists.
     ///
     /// # Errors
     /// The server's refusal by its class; `Usage` for a path that FTP cannot express.
@@ -20,12 +20,13 @@ impl ClientSession {
         if reply.is_success() {
             return Ok(true);
         }
-        // Servers do not agree on code or text for "exists" (550, 553, 521; vsftpd gives no
-        // reason at all), so the directory itself is asked.
+        // Servers differ in code and text for an existing directory (550, 553, 521; vsftpd gives no
+        // reason at all), so CWD decides.
         if reply.code != 421 && self.is_directory(path).await? {
             return Ok(false);
         }
         let doing = format!("make directory {}", display_path(path));
+        // An existing file of this name is another common cause without a text.
         if replies::gives_no_reason(&reply) && self.stat(path).await.is_ok() {
             return Err(CopyFailure::new(
                 Exit::Protocol,
@@ -40,7 +41,7 @@ impl ClientSession {
         Err(self.explain_create_refusal(path, &doing, &reply).await)
     }
 
-    /// DELE
+    /// Deletes a file (DELE).
     ///
     /// # Errors
     /// As [`ClientSession::make_dir`].
@@ -51,7 +52,7 @@ impl ClientSession {
         self.check_reply(path, &doing, &reply).await
     }
 
-    /// RMD
+    /// Removes a directory (RMD).
     ///
     /// # Errors
     /// As [`ClientSession::make_dir`].
@@ -62,7 +63,7 @@ impl ClientSession {
         self.check_reply(path, &doing, &reply).await
     }
 
-    /// RNFR, RNTO
+    /// Renames a file (RNFR, RNTO).
     ///
     /// # Errors
     /// As [`ClientSession::make_dir`].
@@ -83,7 +84,7 @@ impl ClientSession {
             .await
     }
 
-    /// Reads the replies to RNFR and RNTO.
+    /// Evaluates the replies to RNFR and RNTO.
     async fn check_rename_replies(
         &mut self,
         (from, to): (&[u8], &[u8]),
@@ -93,6 +94,7 @@ impl ClientSession {
         let doing = format!("rename {} to {}", display_path(from), display_path(to));
         let Some(renamed) = renamed.filter(|_| found.is_intermediate()) else {
             self.check_reply(from, &doing, found).await?;
+            // A refused RNFR is about the old name; the new name was not examined.
             return Err(replies::refusal_failure(self.name(), &doing, found).into());
         };
         if renamed.is_success() {
@@ -104,6 +106,7 @@ impl ClientSession {
                 RefusalCause::Exists | RefusalCause::Other
             );
         Err(RenameFailure {
+            // These codes are used for an existing name, unless the text gives another reason.
             failure: self.explain_create_refusal(to, &doing, renamed).await,
             refused_step: match taken {
                 true => RefusedRenameStep::NewNameMayExist,
@@ -112,8 +115,8 @@ impl ClientSession {
         })
     }
 
-    /// Gives a file its time, where the server has MFMT, and its name: in one flight where that takes
-    /// commands ahead. The time is a courtesy.
+    /// Sets the modification time, where the server has MFMT, and renames the file; in one pipeline
+    /// where supported. A refused MFMT is ignored.
     ///
     /// # Errors
     /// As [`ClientSession::make_dir`].
@@ -124,6 +127,8 @@ impl ClientSession {
         modified: Option<Timestamp>,
     ) -> Result<(), RenameFailure> {
         let modified = modified.filter(|_| self.features().mfmt);
+        // Without pipelining a refused MFMT is noticed before the rename; only a lost session stops
+        // here.
         if !self.planner.supports_pipelining() {
             if let Some(time) = modified
                 && let Err(failure) = self.set_modified(from, time).await
@@ -138,6 +143,7 @@ impl ClientSession {
         let mut flight = Vec::from_iter(modified.map(|time| Command::Mfmt(time, from.to_vec())));
         flight.extend([Command::Rnfr(from.to_vec()), Command::Rnto(to.to_vec())]);
         self.control.send_pipelined(&flight).await?;
+        // The reply to MFMT is read first, and ignored: a missing time does not fail the copy.
         if modified.is_some() {
             self.control.final_reply().await?;
         }
@@ -147,8 +153,8 @@ impl ClientSession {
             .await
     }
 
-    /// Result of a final reply about an existing path. A 550 that gives no reason (vsftpd:
-    /// "Delete operation failed.") leaves open whether there is anything, so that is asked.
+    /// The result of a final reply about an existing path. A 550 without a reason (vsftpd: "Delete
+    /// operation failed.") does not say whether the path exists, so that is checked.
     async fn check_reply(
         &mut self,
         path: &[u8],
@@ -161,7 +167,8 @@ impl ClientSession {
         Err(self.explain_access_refusal(path, doing, reply).await)
     }
 
-    /// MFMT, else SITE UTIME; `Ok(false)` when the server has neither.
+    /// Sets the modification time by MFMT, else SITE UTIME; `Ok(false)` when the server has
+    /// neither.
     ///
     /// # Errors
     /// As [`ClientSession::make_dir`].
@@ -173,6 +180,7 @@ impl ClientSession {
         self.check_path(path)?;
         let features = self.features();
         let mut forms = Vec::new();
+        // Servers without FEAT may still support MFMT.
         if features.mfmt || !features.feat_answered {
             forms.push(Command::Mfmt(time, path.to_vec()));
         }
@@ -182,8 +190,8 @@ impl ClientSession {
             if reply.is_success() {
                 return Ok(true);
             }
-            // vsftpd refuses SITE altogether with 550 "Permission denied": that is a missing
-            // ability too, as far as this is the last resort.
+            // vsftpd refuses every SITE with 550 "Permission denied". SITE UTIME is the last form,
+            // so its refusal counts as a missing feature.
             let is_site = matches!(command, Command::Site(_));
             if !is_site && !replies::is_unsupported(&reply) || reply.code == 421 {
                 let doing = format!("set the time of {}", display_path(path));

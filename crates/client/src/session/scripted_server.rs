@@ -1,4 +1,4 @@
-//! A scripted server for tests: hears lines, says replies, moves data when told.
+//! A scripted FTP server for tests: expects command lines, sends replies, moves data.
 
 use std::net::SocketAddr;
 
@@ -9,32 +9,32 @@ use tokio::task::JoinHandle;
 use crate::Credential;
 use crate::location::{Scheme, Server};
 
-/// One thing the server does.
+/// One step of a script.
 #[derive(Debug, Clone)]
 pub(crate) enum ScriptedAction {
-    /// Sends these bytes, each line as it is plus CR LF.
+    /// Sends this text, each line with CR LF.
     SendLine(&'static str),
-    /// Sends this line again and again until nobody takes it any more.
+    /// Sends this line repeatedly until the connection closes.
     SendLineForever(&'static str),
-    /// Reads one line, which must start with this.
+    /// Reads one line, which must begin with this.
     ExpectLine(&'static str),
-    /// Hears PASV (or EPSV when that is the word) and tells a data port.
+    /// Expects PASV (or EPSV, whichever is named), listens and replies with the port.
     ExpectPassiveAndReply(&'static str),
-    /// Hears PASV (or EPSV when that is the word) and listens, but does not tell yet.
+    /// Expects PASV (or EPSV, whichever is named) and listens, without a reply yet.
     ExpectPassive(&'static str),
-    /// Tells the data port.
+    /// Replies with the address of the data port.
     SendPassiveReply,
     /// Accepts on the data port, sends this and closes.
     SendData(Vec<u8>),
-    /// Accepts on the data port and takes what comes.
+    /// Accepts on the data port and reads to the end.
     ReceiveData,
     /// Accepts on the data port and keeps the connection open.
     AcceptAndHold,
-    /// Connects to where PORT told, sends this and closes.
+    /// Connects to the address of PORT, sends this and closes.
     ConnectAndSendData(Vec<u8>),
-    /// Hears nothing for so long, milliseconds.
+    /// Expects no input for this long, milliseconds.
     ExpectSilence(u64),
-    /// Hears that the client says no more.
+    /// Expects that the client closes its sending side.
     ExpectEof,
     /// Waits, milliseconds.
     Sleep(u64),
@@ -45,7 +45,7 @@ use ScriptedAction::{
     ExpectSilence, ReceiveData, SendData, SendLine, SendLineForever, SendPassiveReply, Sleep,
 };
 
-/// Hears a line and says a reply.
+/// Expects a command and sends a reply.
 pub(crate) fn command_and_reply(line: &'static str, reply: &'static str) -> Vec<ScriptedAction> {
     vec![ExpectLine(line), SendLine(reply)]
 }
@@ -55,7 +55,7 @@ pub(crate) fn login_script() -> Vec<ScriptedAction> {
     login_script_with_feat("500 what?")
 }
 
-/// Greeting and login with a FEAT reply.
+/// Greeting and login with this reply to FEAT.
 pub(crate) fn login_script_with_feat(feat: &'static str) -> Vec<ScriptedAction> {
     let mut acts = vec![SendLine("220 fake")];
     acts.extend(command_and_reply("USER joe", "331 pw"));
@@ -68,8 +68,8 @@ pub(crate) fn login_script_with_feat(feat: &'static str) -> Vec<ScriptedAction> 
     acts
 }
 
-/// Greeting and login of a server that takes commands ahead: all is heard before anything is said.
-/// `questions` are those behind it, which are left to be answered.
+/// Greeting and login of a server that supports pipelining: it reads all commands before it
+/// replies. The replies to `questions`, which the client sends behind them, are left to the caller.
 pub(crate) fn pipelined_login_script(
     feat: &'static str,
     questions: &[&'static str],
@@ -91,12 +91,12 @@ pub(crate) fn pipelined_login_script(
     acts
 }
 
-/// The greeting of a server that takes commands ahead.
+/// The greeting of a server that supports pipelining.
 pub(crate) const LONGHAUL_GREETING: &str = "220 longhaul 0.1.0 GridFTP server ready.";
 
-/// A running script.
+/// A server that plays a script in the background.
 pub(crate) struct ScriptedFtpServer {
-    /// How to reach it.
+    /// Address and login of it.
     pub(crate) server: Server,
     task: JoinHandle<Vec<u8>>,
 }
@@ -107,7 +107,7 @@ impl ScriptedFtpServer {
         Self::start_sessions(vec![acts]).await
     }
 
-    /// Starts a server for so many sessions, one after the other.
+    /// Starts a server for several sessions, one after the other.
     pub(crate) async fn start_sessions(sessions: Vec<Vec<ScriptedAction>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -129,8 +129,8 @@ impl ScriptedFtpServer {
         Self { server, task }
     }
 
-    /// Waits for the end of the script; what came over data connections. Panics if the client did
-    /// not keep to the script.
+    /// Waits for the end of the script and returns the bytes received over data connections. Panics
+    /// if the client did not follow the script.
     pub(crate) async fn finish(self) -> Vec<u8> {
         let limit = std::time::Duration::from_secs(60);
         tokio::time::timeout(limit, self.task)
@@ -143,9 +143,9 @@ impl ScriptedFtpServer {
 struct ScriptedFtpSession {
     control: BufReader<TcpStream>,
     data: Option<TcpListener>,
-    /// PASV or EPSV.
+    /// Which command the passive reply answers: PASV or EPSV.
     asked: &'static str,
-    /// Where PORT told to connect.
+    /// Address from PORT.
     told: Option<SocketAddr>,
     held: Vec<TcpStream>,
     taken: Vec<u8>,
@@ -186,7 +186,7 @@ impl ScriptedFtpSession {
             SendPassiveReply => self.tell().await,
             SendData(bytes) => {
                 let mut data = self.accept().await;
-                // The client may have had enough before the end.
+                // The client may close before it has read everything.
                 let _ = data.write_all(&bytes).await;
             }
             ReceiveData => {

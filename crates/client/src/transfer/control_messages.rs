@@ -1,4 +1,4 @@
-//! Words of the two ends to each other on the control channel while data moves, and at its end.
+//! Contents of replies on the control connection during a transfer and at its end.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -18,18 +18,19 @@ use tune::streams::auto::LimiterVerdict;
 use super::HostRemark;
 use crate::session::ClientSession;
 
-/// Where to keep what preliminary replies tell.
+/// Where the contents of preliminary replies are kept.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ReplySinks<'a> {
     /// Set when the transfer begins.
     pub(crate) started: Option<&'a AtomicBool>,
-    /// Takes the ranges of 111 replies.
+    /// Receives the ranges of 111 replies.
     pub(crate) stored_ranges: Option<&'a Mutex<RangeSet>>,
-    /// Follows the sizes of 126 replies.
+    /// Follows the buffer sizes of 126 replies.
     pub(crate) size_follower: Option<&'a AnnouncedSizeFollower<'a>>,
 }
 
-/// A data side that follows what a server tells that receives with [`BufferSizing::Drs1`].
+/// A sending data side that follows the buffer sizes announced by a server that receives with
+/// [`BufferSizing::Drs1`].
 #[derive(Debug)]
 pub(crate) struct AnnouncedSizeFollower<'a> {
     control: &'a TransferControl,
@@ -38,7 +39,7 @@ pub(crate) struct AnnouncedSizeFollower<'a> {
 }
 
 impl<'a> AnnouncedSizeFollower<'a> {
-    /// That of a transfer in which this end is told sizes.
+    /// The follower of a transfer in which this end is sent sizes; `None` for others.
     pub(super) fn new_if_sending(
         sends: bool,
         settings: &TransferSettings,
@@ -52,7 +53,8 @@ impl<'a> AnnouncedSizeFollower<'a> {
         })
     }
 
-    /// Each wakes the thread that sizes buffers, so that those of a flood are dropped.
+    /// Passes a size on, at a limited rate: each one wakes the thread that sizes buffers, and a
+    /// server could send a flood.
     fn follow_size(&self, bytes: u64) {
         let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
         if pace.try_take(self.begun.elapsed()) {
@@ -62,7 +64,8 @@ impl<'a> AnnouncedSizeFollower<'a> {
 }
 
 impl ReplySinks<'_> {
-    /// Keeps what a preliminary reply says; 112 tells nothing new about a transfer with this end.
+    /// Keeps the content of a preliminary reply. 112 is ignored: this end knows the progress of its
+    /// own transfer.
     pub(super) fn record_reply(self, reply: &Reply) {
         if let Some(begun) = self.started {
             begun.store(true, Ordering::Relaxed);
@@ -76,23 +79,25 @@ impl ReplySinks<'_> {
     }
 }
 
-/// Adds the ranges of a 111 reply; whether they tell of new bytes. A server may send such replies
-/// without end: what comes beyond [`MAX_RANGES`] is left out, and is only sent again after a cut.
+/// Adds the ranges of a 111 reply; returns whether they contain new bytes. A server may send such
+/// replies without end: ranges beyond [`MAX_RANGES`] are dropped, and are only sent again after an
+/// interruption.
 pub(crate) fn add_stored_ranges(marked: &Mutex<RangeSet>, ranges: &RangeSet) -> bool {
     let mut marked = marked.lock().unwrap_or_else(PoisonError::into_inner);
     let before = marked.byte_count();
+    // The limit counts ranges, which is what uses memory.
     if marked.range_count() + ranges.range_count() <= MAX_RANGES {
         marked.extend(ranges);
     }
     marked.byte_count() > before
 }
 
-/// Sizes of this end's receive buffers that the server is to be told (2003 paper §4.2). Only the
-/// newest counts.
+/// Sizes of this end's receive buffers to send to the server (2003 paper §4.2). Only the newest
+/// counts.
 pub(super) struct SizesToAnnounce(Option<watch::Receiver<u64>>);
 
 impl SizesToAnnounce {
-    /// Those of a transfer in which the server is to be told.
+    /// The sizes of a transfer in which the server is sent them; none for others.
     pub(super) fn new_if_receiving(
         sends: bool,
         settings: &TransferSettings,
@@ -101,6 +106,7 @@ impl SizesToAnnounce {
         if settings.options.buffers.sizing != BufferSizing::Drs1 || sends {
             return Self(None);
         }
+        // A watch channel keeps the latest value only, which is the only useful one.
         let (size, sizes) = watch::channel(0);
         control.on_resize(move |bytes| {
             size.send_replace(bytes);
@@ -108,7 +114,7 @@ impl SizesToAnnounce {
         Self(Some(sizes))
     }
 
-    /// The next size, bytes; pends for ever when none will come. Cancel-safe.
+    /// The next size, bytes; pending for ever when none will come. Cancel-safe.
     pub(super) async fn next_size(&mut self) -> u64 {
         if let Some(sizes) = &mut self.0
             && sizes.changed().await.is_ok()
@@ -120,8 +126,8 @@ impl SizesToAnnounce {
 }
 
 impl ClientSession {
-    /// Remark in the server's last reply. Only those that announce `DRS` are known to
-    /// say anything.
+    /// The remark in the server's final reply. Only servers that announce `DRS` are known to send
+    /// one.
     pub(super) fn remark_of_reply(&self, reply: &Reply) -> Option<HostRemark> {
         if self.features().buffer_sizings.is_empty() {
             return None;
@@ -131,7 +137,7 @@ impl ClientSession {
 }
 
 impl HostRemark {
-    /// Remark of this machine; `None`: none.
+    /// The remark of this machine, if any.
     pub(super) fn from_local_report(report: &TransferReport) -> Option<Self> {
         Self {
             host: None,
@@ -141,8 +147,7 @@ impl HostRemark {
         .non_empty()
     }
 
-    /// Remark of `server` in its 226. A limiter that is not known here is taken with the rest as words
-    /// for people.
+    /// The remark of `server` in its 226. An unknown limiter is kept as text for people.
     fn from_reply(server: &str, reply: &Reply) -> Option<Self> {
         let CompletionRemarks {
             limiter: verdict,
@@ -152,6 +157,7 @@ impl HostRemark {
             None => (None, remark),
             Some(Ok(verdict)) => (Some(verdict), remark),
             Some(Err(strange)) => {
+                // A limiter of a newer server version is shown as text.
                 let words = [Some(strange.to_string()), remark];
                 (
                     None,
@@ -190,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_servers_verdict_is_told_from_its_remark() {
+    fn a_226_is_split_into_limiter_and_remark() {
         let text = "Transfer Complete. Limited by receive window, 4 streams, bbr. Raise x.";
         let remark = said(text).unwrap();
         assert_eq!(remark.host.as_deref(), Some("h:2811"));
@@ -204,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limiter_that_is_not_known_here_is_words_for_people() {
+    fn an_unknown_limiter_is_kept_as_text() {
         let remark =
             said("Transfer Complete. Limited by warp core, 4 streams, bbr. Raise x.").unwrap();
         assert_eq!(remark.verdict, None);
@@ -215,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ranges_that_a_server_marks_are_bounded_by_count() {
+    fn the_number_of_stored_ranges_is_bounded() {
         let marked = Mutex::new(RangeSet::new());
         for n in 0..200 {
             let mut ranges = RangeSet::new();
@@ -230,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_says_nothing_has_no_remark() {
+    fn a_226_without_remark_gives_none() {
         assert_eq!(said("Transfer Complete."), None);
         assert_eq!(
             HostRemark::from_local_report(&TransferReport::default()),

@@ -1,4 +1,4 @@
-//! One transfer whose command is sent: data and replies side by side.
+//! A transfer whose command is sent: the data side and the replies run concurrently.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -26,33 +26,33 @@ use crate::session::ClientSession;
 use crate::session::control::{MarkerRateLimit, unreachable_failure};
 use crate::session::replies::{RefusalCause, refusal_cause};
 
-/// Longest wait for the server's own words after the data side failed.
+/// Longest wait for the server's final reply after the data side failed.
 const FINAL_REPLY_AFTER_FAILURE: Duration = Duration::from_secs(10);
-/// Longest wait for the server's word on a data connection that this end closed because it had
-/// enough. Some say nothing more (Pure-FTPd's last line then has code 150): a new session costs
-/// less than waiting for them.
+/// Longest wait for the server's final reply after this end closed the data connection on purpose.
+/// Some servers send nothing more (Pure-FTPd's last line then has code 150): a new session costs
+/// less than the wait.
 const FINAL_REPLY_AFTER_CLOSE: Duration = Duration::from_secs(1);
-/// How long the data side may take to tell why the server lost the data connection: the reason is
-/// often here, and the server's reply is only its echo.
+/// How long the data side may take to report why the server lost the data connection: often the
+/// reason is local and the server's reply only repeats its effect.
 const LOCAL_ERROR_WAIT: Duration = Duration::from_millis(500);
 
-/// Task of this end.
+/// This end's part of a transfer.
 #[derive(Debug)]
 pub(crate) enum LocalTransfer {
-    /// Takes them.
+    /// Receives the file.
     Receive {
-        /// Where to.
+        /// Destination of the bytes.
         sink: Arc<dyn Sink>,
-        /// Offsets.
+        /// Offsets of the bytes.
         plan: ReceivePlan,
-        /// The server goes on past the plan's limit, so that this end closes the connection.
+        /// The server sends beyond the plan's limit, so this end closes the connection.
         server_overruns: bool,
     },
-    /// Gives them.
+    /// Sends the file.
     Send {
-        /// Where from.
+        /// Source of the bytes.
         source: Arc<dyn Source>,
-        /// Ranges.
+        /// Ranges to send.
         plan: SendPlan,
     },
 }
@@ -61,22 +61,22 @@ pub(crate) enum LocalTransfer {
 pub(crate) struct TransferExchange<'a> {
     /// This end's part.
     pub(crate) local_end: LocalTransfer,
-    /// Of the data side.
+    /// Settings of the data side.
     pub(crate) settings: TransferSettings,
-    /// Watched and stopped from outside.
+    /// Counts the bytes and cancels the transfer from outside.
     pub(crate) control: &'a Arc<TransferControl>,
-    /// Takes what preliminary replies tell.
+    /// Receives the contents of preliminary replies.
     pub(crate) reply_sinks: ReplySinks<'a>,
-    /// Where to connect if the told addresses do not answer.
+    /// Addresses to try if the announced ones do not answer.
     pub(crate) alternative: Option<StripeAddresses>,
-    /// Start the data side only when the server begins: connections that it opens wait in the
-    /// listener's queue, and a refusal leaves `control` as it was.
+    /// Start the data side only when the server begins. Connections that the server opens wait in
+    /// the listener's queue until then, and a refusal leaves `control` unchanged.
     pub(crate) wait_for_start: bool,
     /// `read /x`, for messages.
     pub(crate) doing: &'a str,
 }
 
-/// A transfer that ended well.
+/// A transfer that succeeded.
 #[derive(Debug)]
 pub(crate) struct CompletedExchange {
     /// This end's report.
@@ -95,29 +95,29 @@ impl CompletedExchange {
     }
 }
 
-/// Result from the blocking thread.
+/// Result of the blocking thread.
 struct DataResult {
     channel: SessionDataChannel,
     result: Result<TransferReport, DataError>,
-    /// This end had enough and closed the data connection.
+    /// This end had all it wanted and closed the data connection.
     stopped: bool,
-    /// The host of the alternative that was taken.
+    /// The host of the alternative address, if that was used.
     elsewhere: Option<IpAddr>,
 }
 
-/// Where to connect when the first addresses do not answer.
+/// Addresses to try when the first ones do not answer.
 struct AlternativeAddresses {
     targets: StripeAddresses,
-    /// To connect from.
+    /// Local address to connect from.
     local: Option<IpAddr>,
-    /// The DRS channel follows the data.
+    /// The DRS channel, at the host of the data connections.
     drs: Option<Arc<DrsEndpoint>>,
 }
 
 impl ClientSession {
-    /// Moves the bytes while the control connection is read, and gives the verdict of both. After
-    /// a failure the data connections are gone; the session itself survives only when the server
-    /// gave its final reply.
+    /// Moves the bytes while reading the control connection, and combines the results of both.
+    /// After a failure the data connections are closed; the session stays usable only if the server
+    /// sent its final reply.
     pub(crate) async fn exchange(
         &mut self,
         exchange: TransferExchange<'_>,
@@ -146,6 +146,7 @@ impl ClientSession {
             ..told
         };
         let sizes = SizesToAnnounce::new_if_receiving(sends, &settings, control);
+        // Cancels the threads if this future is dropped between here and the end of the race.
         let mut guard = CancelTransferOnDrop(Some(Arc::clone(control)));
         let alternative = alternative.map(|targets| self.alternative_addresses(targets, &settings));
         let data = start_data_side(
@@ -159,6 +160,7 @@ impl ClientSession {
             .run_both_sides(data, answer, control, told, sizes)
             .await;
         guard.0 = None;
+        // SBUF replies may follow the final one; without a final reply the session is lost anyway.
         if matches!(&answer, Some(Ok(_))) {
             self.control.drain_sbuf_replies().await;
         }
@@ -169,7 +171,7 @@ impl ClientSession {
         self.conclude_exchange(moved, answer, doing)
     }
 
-    /// The verdict of both sides, and what stays of the data connections.
+    /// Combines the results of both sides and decides whether the data connections are kept.
     fn conclude_exchange(
         &mut self,
         moved: DataResult,
@@ -194,6 +196,7 @@ impl ClientSession {
         } else {
             self.planner.on_channel_lost();
             if !answered {
+                // The final reply may still arrive later and would be taken for another command's.
                 self.control.abandon();
             }
         }
@@ -214,7 +217,7 @@ impl ClientSession {
         }
     }
 
-    /// The verdict when this end closed the data connection.
+    /// The result when this end closed the data connection.
     fn conclude_early_close(
         &mut self,
         moved: DataResult,
@@ -222,7 +225,7 @@ impl ClientSession {
         doing: &str,
     ) -> Result<CompletedExchange, FailedTransfer> {
         self.planner.on_channel_lost();
-        // An empty part is whole from the start; whether there is a file, the server says.
+        // An empty part is complete from the start; only the server knows whether the file exists.
         if moved
             .result
             .as_ref()
@@ -239,14 +242,15 @@ impl ClientSession {
                 reply.clone(),
             ));
         }
-        // Whatever else the server says of the closed connection (226, 426, 451): it said it.
+        // Any other reply to the closed connection (226, 426, 451) has no meaning.
         moved
             .result
             .map(|report| CompletedExchange::new(report, None))
             .map_err(|error| outcome::data_side_error(self.name(), doing, &error))
     }
 
-    /// The reply that says whether the transfer begins; given back when it is the final one.
+    /// Waits for the reply that says whether the transfer begins. Returns it if it is the final
+    /// one.
     async fn wait_for_start_reply(
         &mut self,
         doing: &str,
@@ -256,7 +260,7 @@ impl ClientSession {
         let Ok(first) = timeout(patience, self.control.next_reply()).await else {
             self.control.abandon();
             let message = format!(
-                "{} did not begin to {doing} within {} s: most likely it cannot connect to this \
+                "{} did not start to {doing} within {} s: most likely it cannot connect to this \
                  machine (a firewall or address translation is between); use --mode s",
                 self.name(),
                 patience.as_secs()
@@ -280,8 +284,8 @@ impl ClientSession {
         }
     }
 
-    /// Waits for both ends of the transfer: the data side's result and the final reply. Each
-    /// one's failure ends the other.
+    /// Waits for both sides: the result of the data side and the final reply. Each side's failure
+    /// ends the other.
     async fn run_both_sides(
         &mut self,
         mut data: JoinHandle<DataResult>,
@@ -291,13 +295,15 @@ impl ClientSession {
         mut sizes: SizesToAnnounce,
     ) -> (Option<DataResult>, Option<Result<Reply, CopyFailure>>) {
         let mut moved: Option<DataResult> = None;
-        // Preliminary replies since the data is through: until then, the data side's own limits end it.
+        // Limits preliminary replies after the data side has ended. Before that, the data side's
+        // own limits end the transfer.
         let mut late = MarkerRateLimit::new();
         loop {
             let reply = match (&moved, &answer) {
                 (Some(_), Some(_)) => return (moved, answer),
                 (None, Some(_)) => {
-                    // Bounded: a failed answer cancelled it, otherwise it stalls out by itself.
+                    // This wait is bounded: after a failed reply the data side is cancelled,
+                    // otherwise it has its own stall timeout.
                     return ((&mut data).await.ok(), answer);
                 }
                 (Some(done), None) => match final_reply_timeout(done, self.control.reply_timeout())
@@ -311,7 +317,7 @@ impl ClientSession {
                             moved = Some(done);
                             continue;
                         }
-                        // The thread is gone, and its data connections with it.
+                        // The thread panicked, and its data connections are closed.
                         Err(_) => return (None, None),
                     },
                     reply = self.control.next_reply() => reply,
@@ -330,12 +336,16 @@ impl ClientSession {
                 }
                 other => {
                     if may_echo_local_failure(&other) && moved.is_none() {
+                        // A 426 may be the server's view of an error on this side, such as a full
+                        // disk; that error is the better message.
                         match timeout(LOCAL_ERROR_WAIT, &mut data).await {
                             Ok(Ok(done)) => moved = Some(done),
                             Ok(Err(_)) => return (None, None),
                             Err(_) => {}
                         }
                     }
+                    // The final reply is a refusal or the session is lost: the data side must not
+                    // wait for more bytes.
                     if !matches!(&other, Ok(reply) if reply.is_success()) {
                         control.cancel();
                     }
@@ -346,8 +356,8 @@ impl ClientSession {
     }
 }
 
-/// How long the final reply is waited for once the data side is done; `None`: not at all, since
-/// the failure is this end's own.
+/// How long to wait for the final reply after the data side has ended; `None` if its failure is
+/// local and a reply adds nothing.
 fn final_reply_timeout(moved: &DataResult, patience: Duration) -> Option<Duration> {
     match &moved.result {
         Ok(_) if moved.stopped => Some(patience.min(FINAL_REPLY_AFTER_CLOSE)),
@@ -358,7 +368,7 @@ fn final_reply_timeout(moved: &DataResult, patience: Duration) -> Option<Duratio
     }
 }
 
-/// Whether a final reply may only say that this end broke the data connection.
+/// Whether a final reply may only report that this end broke the data connection.
 fn may_echo_local_failure(answer: &Result<Reply, CopyFailure>) -> bool {
     matches!(answer, Ok(reply) if !reply.is_success()
         && matches!(refusal_cause(reply), RefusalCause::Lost | RefusalCause::Busy))
@@ -375,6 +385,7 @@ fn start_data_side(
         let (mut channel, mut settings) = (channel, settings);
         let mut result = local_end.run(&mut channel, &settings, &control);
         let mut elsewhere = None;
+        // Only a failed connect is retried: no byte has moved yet, and the sink is unchanged.
         if let (Err(DataError::Connect { .. }), Some(other)) = (&result, alternative) {
             channel =
                 SessionDataChannel::connect_to(other.targets.as_slice().to_vec(), other.local);
@@ -409,8 +420,8 @@ impl LocalTransfer {
         }
     }
 
-    /// The report of a part that is whole although the transfer did not end well: the server went
-    /// on past the part's end.
+    /// The report of a part that arrived completely although the transfer failed, because the
+    /// server sent beyond the end of the part.
     fn completed_part(
         &self,
         result: &Result<TransferReport, DataError>,
@@ -441,7 +452,7 @@ impl LocalTransfer {
     }
 }
 
-/// Stops the blocking side when the transfer's future is dropped: threads do not stop by
+/// Cancels the blocking side when the transfer's future is dropped: threads do not stop by
 /// themselves.
 struct CancelTransferOnDrop(Option<Arc<TransferControl>>);
 

@@ -1,4 +1,4 @@
-//! Server to this machine.
+//! Gets: from a server to this machine.
 
 use std::sync::Arc;
 
@@ -24,11 +24,11 @@ use crate::session::replies::{RefusalCause, refusal_cause};
 use crate::session::{ClientSession, display_path};
 use crate::{CopyFailure, Exit};
 
-/// Agreement with the server before the bytes flow.
+/// Agreement with the server before the transfer.
 struct GetAgreement {
     mode: TransferMode,
     retrieval: RetrievalPlan,
-    /// Data that the transfer builds on, in destination offsets.
+    /// Ranges of the destination that are kept.
     have: RangeSet,
     alternative: Option<StripeAddresses>,
 }
@@ -45,6 +45,7 @@ pub(super) async fn get(
     let mut warnings = Vec::new();
     let first = try_get(session, path, &sink, spec, control, &mut warnings).await;
     let done = match first {
+        // One more attempt in MODE S, where this end opens the connection.
         Err(ended) if session.server_can_connect() && server_could_not_connect(&ended) => {
             session.set_server_cannot_connect();
             try_get(session, path, &sink, spec, control, &mut warnings).await
@@ -65,7 +66,7 @@ pub(super) async fn get(
     }
 }
 
-/// The server tried to open the data connections of a MODE E get and failed before anything moved.
+/// Whether the server failed to open the data connections of a MODE E get before anything moved.
 fn server_could_not_connect(ended: &FailedTransfer) -> bool {
     ended.refused_before_data
         && ended
@@ -95,7 +96,8 @@ async fn try_get(
         server_overruns: agreed.retrieval.overruns,
     };
     let mut settings = negotiation::data_settings(session, agreed.mode, spec, &agreed.have);
-    // It would act on what is sent; a name that only the server has is no error here.
+    // The congestion control acts on sending, so it stays at the system's choice here: a name that
+    // only the server knows is no error.
     settings.options.congestion = CongestionChoice::System;
     let exchange = TransferExchange {
         local_end,
@@ -103,6 +105,7 @@ async fn try_get(
         control,
         reply_sinks: ReplySinks::default(),
         alternative: agreed.alternative.clone(),
+        // In MODE E the server connects, and may fail to: the data side starts after its 150.
         wait_for_start: agreed.mode == TransferMode::Extended,
         doing: &doing,
     };
@@ -159,6 +162,7 @@ async fn agree_on_get(
         {
             PreparationResult::Ready { alternative } => {
                 let mut kept = RangeSet::new();
+                // MODE S keeps exactly the prefix that REST names.
                 kept.insert(0, retrieval.start);
                 return Ok(GetAgreement {
                     mode,
@@ -176,6 +180,7 @@ async fn agree_on_get(
                 mode = TransferMode::Stream;
                 have = negotiation::usable_restart_ranges(mode, &spec.completed_ranges);
             }
+            // Without REST a part cannot begin at its offset.
             PreparationResult::RetryFromZero if spec.part.is_some() => {
                 return Err(no_partial_failure(
                     session.name(),
@@ -203,8 +208,8 @@ fn no_partial_failure(
     }
 }
 
-/// The server's 226 and the end of the stream are not enough: every byte that was announced must
-/// be here.
+/// Checks that every announced byte is here. The server's 226 and the end of the stream do not
+/// prove it.
 fn check_complete(
     server: &str,
     doing: &str,

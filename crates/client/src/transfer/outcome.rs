@@ -1,5 +1,5 @@
-//! Verdict on a transfer, from the data side's result and the server's final reply. A transfer is
-//! whole only when both say so.
+//! Combines the data side's result and the server's final reply. A transfer is complete only when
+//! both say so.
 
 use std::io::ErrorKind;
 
@@ -16,17 +16,17 @@ use crate::{CopyFailure, Exit};
 /// A transfer that failed.
 #[derive(Debug)]
 pub(crate) struct FailedTransfer {
-    /// The failure that the user is told.
+    /// The failure shown to the user.
     pub(crate) failure: CopyFailure,
-    /// The server's refusal, when that is the reason.
+    /// The server's refusal, if that is the reason.
     pub(crate) refusal: Option<Reply>,
     /// The refusal came before the data side was started.
     pub(crate) refused_before_data: bool,
-    /// The server refused what it had sent or taken, or it contradicted itself: the count of bytes
-    /// proves nothing. A lost connection is no such thing.
+    /// The server refused the bytes it sent or received, or it contradicted itself, so the count of
+    /// bytes proves nothing. A lost connection alone does not set this.
     pub(crate) disputed: bool,
-    /// This machine's store refused to be read or written. A full disk of the server's, whose exit code
-    /// is the same, is no such thing.
+    /// Reading or writing this machine's store failed. A full disk at the server, which has the
+    /// same exit code, does not set this.
     pub(crate) store_failed: bool,
 }
 
@@ -43,7 +43,7 @@ impl FailedTransfer {
         Self::from(CopyFailure {
             exit: Exit::Local,
             message: format!(
-                "the thread that was to {doing} at {server} ended unexpectedly; \
+                "the thread for the transfer ({doing} at {server}) ended unexpectedly; \
                  report this with the output above"
             ),
             transient: false,
@@ -69,7 +69,7 @@ impl From<FailedTransfer> for CopyFailure {
     }
 }
 
-/// Whether the failure is this end's own, so that the server's words would add nothing.
+/// Whether the failure is local, so that the server's reply adds nothing.
 pub(crate) fn is_local_error(error: &DataError) -> bool {
     matches!(
         error,
@@ -84,7 +84,7 @@ pub(crate) fn is_local_error(error: &DataError) -> bool {
     )
 }
 
-/// Whether the bytes themselves show that the peer is faulty.
+/// Whether the received bytes show that the peer is faulty.
 fn is_peer_fault(error: &DataError) -> bool {
     match error {
         DataError::OutOfRange { .. } | DataError::Scattered { .. } => true,
@@ -93,7 +93,7 @@ fn is_peer_fault(error: &DataError) -> bool {
     }
 }
 
-/// Weighs both sides. `answer` is the final reply, the loss of the control connection, or `None`
+/// Combines both sides. `answer` is the final reply, the loss of the control connection, or `None`
 /// when it was not waited for.
 pub(crate) fn combine_results(
     server: &str,
@@ -102,11 +102,12 @@ pub(crate) fn combine_results(
     answer: Option<Result<Reply, CopyFailure>>,
 ) -> Result<TransferReport, FailedTransfer> {
     let error = match (moved, answer) {
+        // Success needs both: the data side's result and a 2xx reply.
         (Ok(report), Some(Ok(reply))) if reply.is_success() => return Ok(report),
         (Err(DataError::Aborted), Some(Ok(reply)))
             if !reply.is_success() && refusal_cause(&reply) == RefusalCause::Lost =>
         {
-            // The server lost a data connection whose end has not been seen here.
+            // The server lost a data connection whose end this side has not seen.
             let mut ended = refused_by_server(server, doing, reply);
             ended.disputed = false;
             return Err(ended);
@@ -116,6 +117,7 @@ pub(crate) fn combine_results(
         }
         (Ok(_) | Err(DataError::Aborted), Some(Err(lost))) => return Err(lost.into()),
         (Ok(_), _) => return Err(FailedTransfer::no_data_channel(server, doing)),
+        // A remote refusal with a reason explains the broken data connection.
         (Err(error), Some(Ok(reply))) if !reply.is_success() && !is_local_error(&error) => {
             if refusal_cause(&reply) != RefusalCause::Lost {
                 return Err(refused_by_server(server, doing, reply));
@@ -128,6 +130,8 @@ pub(crate) fn combine_results(
             );
             return Err(ended);
         }
+        // The server reports success although the data connection broke: the two contradict each
+        // other.
         (Err(error), Some(Ok(reply))) if reply.is_success() && !is_local_error(&error) => {
             let mut ended = data_side_error(server, doing, &error);
             ended.disputed = true;
@@ -158,7 +162,7 @@ pub(super) fn data_side_error(server: &str, doing: &str, error: &DataError) -> F
     }
 }
 
-/// The failure that an error of [`data::pull`] stands for: a reader's own failure is told as it is.
+/// The failure for an error of [`data::pull`]. The reader's own failure is passed on unchanged.
 pub(crate) fn pull_failure(
     place: &str,
     doing: &str,
@@ -174,14 +178,14 @@ pub(crate) fn pull_failure(
     }
     let mut ended = data_side_error(place, doing, error);
     if let DataError::Shrunk { .. } = error {
-        // Nobody but this end has looked: what came is not what was announced.
+        // Only this end counted the bytes: what arrived is not what was announced.
         ended.failure.exit = Exit::Integrity;
     }
     said.record_failure(&ended);
     ended.into()
 }
 
-/// The failure that an error of the data side stands for.
+/// The failure for an error of the data side.
 fn data_failure(server: &str, doing: &str, error: &DataError) -> CopyFailure {
     let (exit, hint) = match error {
         DataError::Read { source, .. } | DataError::Write { source, .. } => {
@@ -225,7 +229,7 @@ fn data_failure(server: &str, doing: &str, error: &DataError) -> CopyFailure {
         }
     };
     let message = match exit {
-        // The server has no part in it.
+        // The server is not involved.
         Exit::Local | Exit::Interrupted => format!("{error}; {hint}"),
         _ => format!("{error}: cannot {doing} at {server}; {hint}"),
     };
@@ -236,10 +240,10 @@ fn data_failure(server: &str, doing: &str, error: &DataError) -> CopyFailure {
     }
 }
 
-/// Advice against an error of this machine's store.
+/// Advice for an error of this machine's store.
 fn storage_error_advice(error: &std::io::Error) -> &'static str {
     match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room there and use --resume",
-        _ => "mend that and use --resume",
+        _ => "correct that and use --resume",
     }
 }

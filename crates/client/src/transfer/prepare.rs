@@ -1,4 +1,5 @@
-//! The steps before a transfer with one server, as the planner gives them: flight by flight.
+//! Carries out the steps before a transfer with one server, as the planner orders them, one
+//! pipeline after the other.
 
 use proto::client::{PlanStep, RefusalEffect, TransferRequirements};
 use proto::command::{Command, OptsCommand};
@@ -13,54 +14,54 @@ use crate::session::ClientSession;
 use crate::session::passive::port_command;
 use crate::session::replies::{self, RefusalCause, refusal_cause};
 
-/// Contribution of this end to a data address.
+/// This end's part in agreeing on data addresses.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct LocalDataEnd {
     /// Ports to listen on.
     pub(crate) ports: Option<(u16, u16)>,
-    /// The connections' socket buffers.
+    /// Socket buffers of the data connections.
     pub(crate) buffers: SocketBuffers,
 }
 
-/// How the steps before a transfer went.
+/// Result of the steps before a transfer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PreparationResult {
     /// The transfer command is sent.
     Ready {
-        /// Where to connect if the told addresses do not answer.
+        /// Addresses to try if the announced ones do not answer.
         alternative: Option<StripeAddresses>,
     },
     /// MODE E was refused: plan again in MODE S.
     RetryInStreamMode,
     /// REST was refused: plan again from the first byte.
     RetryFromZero,
-    /// Something was refused that had to be in force when the transfer command behind it came. The
-    /// session is given up: begin it carefully and plan again.
+    /// A setting was refused that the pipelined transfer command depends on. The session is
+    /// abandoned: reopen it without pipelining and plan again.
     RetryWithoutPipelining,
 }
 
-/// How a flight went.
+/// Result of a pipeline.
 #[derive(Debug, Default)]
 pub(crate) struct PipelineResult {
     /// Where the server listens, if it was asked.
     pub(crate) passive_addresses: Option<StripeAddresses>,
-    /// A refusal that asks for another plan.
+    /// Set when a refusal requires another plan.
     pub(crate) replan: Option<PreparationResult>,
 }
 
 impl ClientSession {
-    /// Whether questions can go out behind the transfer command of `spec` ([`ClientSession::pipeline_followups`]). Not
-    /// in chunks, where the next one's command follows; and not where SBUF is sent in between, whose
-    /// answer nothing would tell from theirs.
+    /// Whether commands can be pipelined behind the transfer command of `spec`
+    /// ([`ClientSession::pipeline_followups`]). Not with chunks, where the next chunk's command
+    /// follows; and not with SBUF during the transfer, whose reply could not be told from theirs.
     pub(crate) fn can_pipeline_followups(&self, spec: &TransferSpec) -> bool {
         self.planner.supports_pipelining()
             && spec.chunks.is_none()
             && spec.options.buffers.sizing != BufferSizing::Drs1
     }
 
-    /// Has `questions` asked together with the transfer command of `spec`, which comes next, where that
-    /// can be: their answers come with the transfer's end. Each must be a command that
-    /// [`ClientSession::stat`] or [`ClientSession::checksum`] is to send afterwards, in this order.
+    /// Pipelines `questions` behind the transfer command of `spec`, which comes next, where
+    /// possible. Their replies follow the end of the transfer. Each must be a command that
+    /// [`ClientSession::stat`] or [`ClientSession::checksum`] will send afterwards, in this order.
     pub(crate) fn pipeline_followups(&mut self, spec: &TransferSpec, questions: Vec<Command>) {
         self.followup_commands = match self.can_pipeline_followups(spec) {
             true => questions,
@@ -79,6 +80,7 @@ impl ClientSession {
         let mut alternative = None;
         for flight in self.planner.pipelined_plan(need) {
             let mut here = None;
+            // The listener must exist before PORT names its address.
             if flight.contains(&PlanStep::Connect) {
                 let sizing = self
                     .planner
@@ -101,8 +103,8 @@ impl ClientSession {
         Ok(PreparationResult::Ready { alternative })
     }
 
-    /// Sends a flight and takes the answers to all of it but a transfer command at its end.
-    /// [`PlanStep::Connect`] tells the server to connect to `here`.
+    /// Sends a pipeline and evaluates the replies to all of its commands except a transfer command
+    /// at its end. [`PlanStep::Connect`] tells the server to connect to `here`.
     pub(crate) async fn send_pipeline(
         &mut self,
         flight: &[PlanStep],
@@ -119,12 +121,14 @@ impl ClientSession {
             return Ok(PipelineResult::default());
         }
         let questions = match transfers {
+            // Prefetched commands belong behind the transfer command only.
             true => std::mem::take(&mut self.followup_commands),
             false => Vec::new(),
         };
         self.control
             .send_pipelined_with_prefetch(&commands, &questions)
             .await?;
+        // The transfer command's replies are read with the data, by the exchange.
         let answered = commands.len() - usize::from(transfers);
         let replies = self.read_final_replies(answered, doing).await?;
         let answers: Vec<(&PlanStep, Reply)> = steps.into_iter().zip(replies).collect();
@@ -133,13 +137,13 @@ impl ClientSession {
             _ => self.handle_replies(answers, here, doing, warnings).await,
         };
         if transfers && flown.is_err() {
-            // A transfer that nobody attends to must not go on.
+            // Nobody would read the data of this transfer, so it must not continue.
             self.control.abandon();
         }
         flown
     }
 
-    /// The command of a step; `None` for one that is to be left out.
+    /// The command of a step; `None` for a step that is left out.
     fn step_command(
         &self,
         step: &PlanStep,
@@ -149,6 +153,8 @@ impl ClientSession {
         match step {
             PlanStep::Set(command, _) | PlanStep::Transfer(command) => Some(command.clone()),
             PlanStep::DrsListen => {
+                // DPSV needs the drs policy. In a pipeline its OPTS is not answered yet, so its
+                // presence counts.
                 let agrees = |other: &PlanStep| matches!(other, PlanStep::Set(c, _) if *c == AGREE);
                 let may = self.planner.may_listen_for_drs() || flight.iter().any(agrees);
                 may.then_some(Command::Dpsv)
@@ -158,7 +164,7 @@ impl ClientSession {
         }
     }
 
-    /// So many final replies; after 421 there are no more.
+    /// Reads this many final replies; after 421 no more follow.
     async fn read_final_replies(
         &mut self,
         count: usize,
@@ -175,7 +181,7 @@ impl ClientSession {
         Ok(replies)
     }
 
-    /// The end of a session in which a transfer was begun that is not what was meant.
+    /// Abandons a session in which a transfer began with wrong settings.
     fn abandon_transfer(
         &mut self,
         answers: &[(&PlanStep, Reply)],
@@ -185,6 +191,7 @@ impl ClientSession {
         let full = |(_, reply): &&(&PlanStep, Reply)| {
             is_refused(reply) && refusal_cause(reply) == RefusalCause::Full
         };
+        // A full disk does not change in a new session.
         if let Some((_, reply)) = answers.iter().find(full) {
             return Err(replies::refusal_failure(self.name(), doing, reply));
         }
@@ -218,7 +225,7 @@ impl ClientSession {
                 (PlanStep::DrsListen | PlanStep::Connect | PlanStep::Transfer(_), _) => {}
             }
         }
-        // Last, since it may have to ask again.
+        // Last, since a refused PASV sends another command.
         if let Some(reply) = passive.filter(|_| flown.replan.is_none()) {
             self.data_channel = None;
             flown.passive_addresses = Some(self.handle_passive_reply(reply).await?);
@@ -226,7 +233,7 @@ impl ClientSession {
         Ok(flown)
     }
 
-    /// Takes the answer to a setting; `Some` when its refusal asks for another plan.
+    /// Evaluates the reply to a setting; `Some` when its refusal requires another plan.
     fn handle_setting_reply(
         &mut self,
         command: &Command,
@@ -262,7 +269,7 @@ impl ClientSession {
     }
 }
 
-/// Agreeing on the policy that needs a DRS channel.
+/// The command that agrees on the policy with a DRS channel.
 const AGREE: Command = Command::Opts(OptsCommand::BufferSizing(BufferSizing::Drs));
 
 fn is_refused(reply: &Reply) -> bool {

@@ -1,4 +1,4 @@
-//! This machine to server.
+//! Puts: from this machine to a server.
 
 use std::sync::Arc;
 
@@ -19,10 +19,10 @@ use super::{TransferAttempt, TransferSpec};
 use crate::session::{ClientSession, display_path};
 use crate::{CopyFailure, Exit};
 
-/// Agreement with the server before the bytes flow.
+/// Agreement with the server before the transfer.
 struct PutAgreement {
     mode: TransferMode,
-    /// Data that the transfer builds on, in destination offsets.
+    /// Ranges of the destination that are kept.
     have: RangeSet,
     alternative: Option<StripeAddresses>,
 }
@@ -70,11 +70,14 @@ pub(super) async fn put(
                 failure,
                 refusal: Some(reply),
                 ..
+            // Only a permanent refusal is explained: a transient one may have another cause next
+            // time.
             }) if !failure.transient => {
                 return Err(session.explain_create_refusal(path, &doing, &reply).await);
             }
             Err(ended) => return Err(ended.into()),
         };
+    // The server's 226 does not prove that it got every byte.
     if let Some(expected) = missing.map(|ranges| ranges.byte_count())
         && report.evidence.bytes != expected
     {
@@ -95,7 +98,8 @@ pub(super) async fn put(
     })
 }
 
-/// Bytes of the whole destination: as told, else the rest of the source; `None` for pipes.
+/// Size of the whole destination, bytes: as specified, else the rest of the source; `None` for
+/// pipes.
 fn destination_size(
     source: &Arc<dyn Source>,
     spec: &TransferSpec,
@@ -108,6 +112,7 @@ fn destination_size(
     let offset = spec.part.map_or(0, |(offset, _)| offset);
     let rest = length.map(|n| n.saturating_sub(offset));
     Ok(match (length, spec.size, spec.part) {
+        // A pipe has no length, whatever the caller expects of it.
         (None, ..) => None,
         (_, Some(size), _) => Some(size),
         (_, None, Some((_, length))) => rest.map(|rest| rest.min(length)),
@@ -115,7 +120,7 @@ fn destination_size(
     })
 }
 
-/// Destination ranges as source ranges.
+/// Converts destination ranges to source ranges.
 fn shift_ranges(ranges: Option<&RangeSet>, by: u64) -> RangeSet {
     let mut source = RangeSet::new();
     for r in ranges.iter().flat_map(|set| set.iter()) {
@@ -176,7 +181,8 @@ async fn agree_on_put(
     }
 }
 
-/// REST for a store: what is there is kept (without REST the server truncates).
+/// The restart marker for a store that keeps stored bytes. Without REST the server truncates the
+/// file.
 pub(super) fn store_restart(mode: TransferMode, have: &RangeSet) -> Option<RestartMarker> {
     match mode {
         _ if have.is_empty() => None,

@@ -1,4 +1,4 @@
-//! The end of a third-party transfer: two control connections read side by side.
+//! The end of a third-party transfer: reads the replies of both servers concurrently.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -18,9 +18,10 @@ use crate::session::replies::{
     RefusalCause, display_reply as shown_reply, refusal_cause, refusal_failure,
 };
 
-/// How long the second side may take to notice that the first failed.
+/// How long the second server may take to notice that the first one failed.
 const SECOND_FAILURE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Markers come every 5 s; a time-out shorter than three of them would see stalls where none are.
+/// Least timeout while markers arrive. They arrive every 5 s; less than three intervals would
+/// report stalls where none are.
 const MIN_MARKER_TIMEOUT: Duration = Duration::from_secs(15);
 /// Most stripes whose markers are kept.
 const MAX_STRIPES: usize = proto::stripes::MAX_STRIPES;
@@ -30,19 +31,19 @@ type FinalReplyResult = Result<Reply, CopyFailure>;
 /// Progress by the destination's markers.
 pub(super) struct MarkerProgress<'a> {
     stripes: BTreeMap<u32, u64>,
-    /// Most bytes that 112 markers told of so far.
+    /// The most bytes that 112 markers have reported so far.
     most_reported: u64,
     extent: ExpectedBytes,
     stored_ranges: &'a Mutex<RangeSet>,
     report: &'a (dyn Fn(u64) + Send + Sync),
 }
 
-/// The most that a destination can have stored, whatever it says.
+/// Upper bounds for the bytes that a destination may report.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ExpectedBytes {
-    /// Where the file ends.
+    /// Size of the file.
     pub(super) size: Option<u64>,
-    /// Bytes that are to move.
+    /// Bytes to transfer.
     pub(super) missing: Option<u64>,
 }
 
@@ -61,7 +62,7 @@ impl<'a> MarkerProgress<'a> {
         }
     }
 
-    /// Bytes over all stripes; `None` when no 112 came.
+    /// Sum over all stripes; `None` before the first 112.
     pub(super) fn bytes(&self) -> Option<u64> {
         (!self.stripes.is_empty()).then(|| {
             self.stripes
@@ -70,8 +71,8 @@ impl<'a> MarkerProgress<'a> {
         })
     }
 
-    /// Takes a preliminary reply of the destination; whether it shows that bytes moved: more than
-    /// any before told of.
+    /// Takes a preliminary reply of the destination. Returns whether it reports more bytes than any
+    /// before.
     fn take_marker(&mut self, reply: &Reply) -> bool {
         if let Some(mut ranges) = parse_range_marker(reply) {
             ranges.remove(self.extent.size.unwrap_or(u64::MAX), u64::MAX);
@@ -80,10 +81,12 @@ impl<'a> MarkerProgress<'a> {
         let Some(marker) = PerformanceMarker::from_reply(reply) else {
             return false;
         };
+        // A server that invents stripe numbers must not grow the map without bound.
         if self.stripes.len() < MAX_STRIPES || self.stripes.contains_key(&marker.stripe_index) {
             self.stripes
                 .insert(marker.stripe_index, marker.stripe_bytes);
         }
+        // A server may report more than there is; the caller's progress stays within the file.
         let most = self.extent.missing.unwrap_or(u64::MAX);
         let now = self.bytes().unwrap_or(0).min(most);
         (self.report)(now);
@@ -93,18 +96,18 @@ impl<'a> MarkerProgress<'a> {
     }
 }
 
-/// Two servers at work on one file.
+/// The two servers of a third-party transfer.
 pub(super) struct ServerPair<'a> {
     pub(super) source: &'a mut ClientSession,
     pub(super) sending: &'a str,
     pub(super) destination: &'a mut ClientSession,
     pub(super) receiving: &'a str,
     pub(super) patience: Duration,
-    /// Hears of refusals.
+    /// Records refusals.
     pub(super) confirmation: &'a TransferConfirmation,
 }
 
-/// Which of the two.
+/// The server that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FailedServer {
     Source,
@@ -112,8 +115,8 @@ enum FailedServer {
 }
 
 impl ServerPair<'_> {
-    /// Waits for both final replies and gives what they say of the servers' limits. A side that
-    /// gave none when the other failed is given up.
+    /// Waits for both final replies and returns the servers' remarks about limits. When one server
+    /// fails, the other one's session is abandoned unless it replies in time.
     pub(super) async fn wait_for_replies(
         mut self,
         progress: &mut MarkerProgress<'_>,
@@ -137,11 +140,13 @@ impl ServerPair<'_> {
                 && marker.is_preliminary()
             {
                 let moved = side == FailedServer::Destination && progress.take_marker(marker);
+                // Progress extends the deadline only while neither side has failed.
                 if moved && first.is_none() {
                     deadline = Some(Instant::now() + self.patience.max(MIN_MARKER_TIMEOUT));
                 }
                 let one_is_done = sent.is_some() || received.is_some();
                 if !one_is_done || !late.is_exceeded() {
+                    // Before one side is done, the deadline bounds the markers of both.
                     continue;
                 }
                 reply = Err(self.session(side).control.too_many_markers_failure());
@@ -177,6 +182,7 @@ impl ServerPair<'_> {
         sent: Option<FinalReplyResult>,
         received: Option<FinalReplyResult>,
     ) -> Result<Vec<HostRemark>, CopyFailure> {
+        // A session without a final reply would take that reply for the answer to its next command.
         if !matches!(sent, Some(Ok(_))) {
             self.source.control.abandon();
         }
@@ -228,8 +234,8 @@ impl ServerPair<'_> {
     }
 }
 
-/// The side whose failure is the reason: the first, unless it only noticed that the data
-/// connection broke while the other names why.
+/// The server to blame: the first to fail, unless it only reports a broken data connection and the
+/// other one gives the reason.
 fn failed_server(
     first: FailedServer,
     sent: Option<&FinalReplyResult>,
@@ -247,8 +253,8 @@ fn failed_server(
     }
 }
 
-/// Whether a server refused what was moved. That both only lost the data connection says nothing
-/// against the bytes; that one is done with it and the other is not, does.
+/// Whether a server refused the bytes that were moved. If both only lost the data connection, the
+/// bytes are not in doubt; if one reports success and the other does not, they are.
 fn is_disputed(sent: Option<&FinalReplyResult>, received: Option<&FinalReplyResult>) -> bool {
     let replies = || [sent, received].into_iter().flatten().flatten();
     let refusals = || replies().filter(|reply| !reply.is_success());
@@ -263,7 +269,7 @@ async fn sleep_until_deadline(deadline: Option<Instant>) {
     }
 }
 
-/// The failure of one of two servers, with what the other said.
+/// The failure of one of the two servers, with the reply of the other.
 fn failure_of_server(
     server: &str,
     doing: &str,
@@ -276,7 +282,7 @@ fn failure_of_server(
     };
     if let Some((name, reply)) = other {
         failure.message = format!(
-            "{}; then {name} said: {}",
+            "{}; then {name} replied: {}",
             failure.message,
             shown_reply(reply)
         );
@@ -305,7 +311,7 @@ mod tests {
     };
 
     #[test]
-    fn a_destination_cannot_have_more_than_there_is() {
+    fn markers_beyond_the_file_size_are_clamped() {
         let (marked, told) = (Mutex::default(), Mutex::new(Vec::new()));
         let extent = ExpectedBytes {
             size: Some(10),
@@ -329,12 +335,12 @@ mod tests {
         }
         assert_eq!(*told.lock().unwrap(), [7, 8, 8, 8]);
         assert_eq!(marked.lock().unwrap().to_string(), "0-10");
-        // That it claims more, the end of the transfer judges.
+        // The check at the end of the transfer rejects the excess.
         assert_eq!(progress.bytes(), Some(1 << 40));
     }
 
     #[test]
-    fn markers_that_tell_of_nothing_new_are_no_progress() {
+    fn markers_without_new_bytes_are_no_progress() {
         let marked = Mutex::default();
         let mut progress = MarkerProgress::new(UNKNOWN, &marked, &|_| {});
         let range = |text: &str| Reply::new(111, format!("Range Marker {text}"));

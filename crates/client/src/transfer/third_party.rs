@@ -1,7 +1,7 @@
-//! Server to server: this machine only speaks (RFC 959 §5.2, GFD.20 §3).
+//! Third-party transfers: server to server, controlled from this machine (RFC 959 §5.2, GFD.20 §3).
 //!
-//! The destination listens and the source connects to exactly the address that was told. STOR is
-//! sent without waiting for its 150, which comes only when the source has connected.
+//! The destination listens and the source connects to exactly the address that it announced. STOR
+//! is sent without waiting for its 150, which comes only when the source has connected.
 
 use std::net::SocketAddr;
 
@@ -23,7 +23,7 @@ use super::{TransferAttempt, TransferSpec, negotiation, put};
 use crate::session::{ClientSession, display_path};
 use crate::{CopyFailure, Exit};
 
-/// Settings that both servers were brought to.
+/// Settings agreed with both servers.
 struct ThirdPartyAgreement {
     mode: TransferMode,
     retrieval: RetrievalPlan,
@@ -68,6 +68,7 @@ pub(super) async fn third_party(
     }
     .wait_for_replies(&mut watch)
     .await;
+    // The data connections are between the servers; neither can be used with this machine.
     sides.forget_data_channels();
     let remarks = outcome?;
     let bytes = sides.check_moved_bytes(&agreed, &receiving, watch.bytes())?;
@@ -95,29 +96,30 @@ struct ThirdPartyServers<'a> {
     spec: &'a TransferSpec,
 }
 
-/// Why agreement starts again.
+/// Why the agreement is made again.
 enum RenegotiationReason {
     StreamMode,
     StartOver,
-    /// One of them has no part in the right-sizing that was wanted: each does its own.
+    /// One of the servers does not support the requested right-sizing: each sizes its own buffers.
     WithoutRightSizing,
-    /// The source refused what was sent ahead of its answer.
+    /// The source refused a pipelined command.
     WithoutPipelining,
 }
 
-/// Message to the user when [`Sizing::Drs1`] is wanted between two servers.
-const DRS1_NOT_BETWEEN_SERVERS: &str = "cannot be told buffer sizes on the control channel while another server \
-     receives (the first drsFTP knows no third party); each server sizes its own (--buffer auto)";
+/// Warning when [`BufferSizing::Drs1`] is requested between two servers.
+const DRS1_NOT_BETWEEN_SERVERS: &str = "cannot receive buffer sizes on the control channel while another server \
+     receives (the 2003 drsFTP has no third-party transfers); each server sizes its own (--buffer auto)";
 
 impl ThirdPartyServers<'_> {
-    /// Brings both servers to the same mode, the destination to listen and the source to know
-    /// where, and has them begin.
+    /// Agrees on one mode with both servers, sends the destination's address to the source, and
+    /// starts the transfer.
     async fn agree_and_start(
         &mut self,
         warnings: &mut Vec<String>,
     ) -> Result<ThirdPartyAgreement, CopyFailure> {
         let mut mode = negotiation::transfer_mode(self.source, self.spec, warnings);
         if mode == TransferMode::Extended {
+            // MODE E only if both servers support it.
             mode = negotiation::transfer_mode(self.destination, self.spec, warnings);
         }
         let mut have = negotiation::usable_restart_ranges(mode, &self.spec.completed_ranges);
@@ -159,8 +161,8 @@ impl ThirdPartyServers<'_> {
         }
     }
 
-    /// Who sizes the servers' buffers. Where both must have a part in it, one that has none is
-    /// enough to leave it to each of them.
+    /// Who sizes the servers' buffers. A policy that needs both servers falls back to each server's
+    /// own if one does not support it.
     fn agree_sizing(&mut self, warnings: &mut Vec<String>) -> BufferSizing {
         let wish = self.spec.options.buffers.sizing;
         match wish {
@@ -183,8 +185,8 @@ impl ThirdPartyServers<'_> {
         }
     }
 
-    /// How the source is asked. Nobody can stop it between two servers, so a part that REST alone
-    /// expresses must reach to the end of the file.
+    /// The retrieval commands for the source. Nobody can stop the source between two servers, so a
+    /// part requested by REST alone must reach to the end of the file.
     async fn plan_source_retrieval(
         &mut self,
         mode: TransferMode,
@@ -194,6 +196,7 @@ impl ThirdPartyServers<'_> {
         let Ok(found) = plan_retrieval(self.source.features(), mode, path, part, have) else {
             return Err(self.no_partial());
         };
+        // REST alone has no end: the source sends to the end of the file.
         if let (true, Some((offset, length))) = (found.overruns, part) {
             let size = self.source.stat(path).await?.size;
             if size != offset.checked_add(length) {
@@ -208,7 +211,7 @@ impl ThirdPartyServers<'_> {
             exit: Exit::Protocol,
             message: format!(
                 "cannot copy a part of {} from {} to another server: {PartialRetrievalUnsupported}; copy the whole \
-                 file, or by way of this machine",
+                 file, or copy through this machine",
                 display_path(self.source_path),
                 self.source.name()
             ),
@@ -216,7 +219,7 @@ impl ThirdPartyServers<'_> {
         }
     }
 
-    /// Settings, addresses, and the two transfer commands.
+    /// Sends the settings, the addresses and the two transfer commands.
     async fn set_up_transfer(
         &mut self,
         agreed: &ThirdPartyAgreement,
@@ -245,9 +248,9 @@ impl ThirdPartyServers<'_> {
             .await
     }
 
-    /// The settings of both, and the destination's address: side by side where neither is known for
-    /// anything but taking commands ahead; else the source's first, so that one that refuses costs the
-    /// other nothing.
+    /// Sends the settings of both servers and asks for the destination's address. With pipelining
+    /// on both servers this runs concurrently; otherwise the source goes first, so that its refusal
+    /// costs the destination nothing.
     async fn send_settings_to_both(
         &mut self,
         send: &TransferRequirements,
@@ -260,6 +263,8 @@ impl ThirdPartyServers<'_> {
             let mut more = Vec::new();
             let (source, destination) = tokio::join!(
                 send_settings(self.source, sending, &reading, warnings),
+                // Warnings of the second future go through a list of their own, as `warnings` is
+                // borrowed by the first.
                 send_settings(self.destination, receiving, &writing, &mut more),
             );
             warnings.append(&mut more);
@@ -282,8 +287,8 @@ impl ThirdPartyServers<'_> {
         send_settings(self.destination, receiving, &writing, warnings).await
     }
 
-    /// Each server is told of the other: neither has data connections with hosts that it does not
-    /// know of. A server connects from the address at which it is known here.
+    /// Announces each server to the other: a server may restrict data connections to hosts it
+    /// knows. A server connects from the address at which this machine reaches it.
     async fn announce_data_peers(&mut self) -> Result<(), CopyFailure> {
         let [from, to] = [&*self.source, &*self.destination].map(|s| s.control.peer_addr().ip());
         let (source, destination) = tokio::join!(
@@ -293,7 +298,7 @@ impl ThirdPartyServers<'_> {
         source.and(destination)
     }
 
-    /// Requests to the source and to the destination, for messages.
+    /// The operations of the source and of the destination, for messages.
     fn operation_names(&self) -> (String, String) {
         let (source, destination) = (self.source_path, self.destination_path);
         let reading = format!("read {}", display_path(source));
@@ -301,7 +306,7 @@ impl ThirdPartyServers<'_> {
     }
 
     /// Tells the source where the destination listens for the DRS channel; `false` when one of them
-    /// takes no part in it after all.
+    /// does not take part.
     async fn connect_drs(
         &mut self,
         data: SocketAddr,
@@ -312,16 +317,16 @@ impl ThirdPartyServers<'_> {
         else {
             return Ok(false);
         };
-        // The source connects there only where its data goes.
+        // The source accepts only the host of its data connections.
         let at = SocketAddr::new(data.ip(), told.socket.port());
         let channel = DrsAddress { socket: at, ..told };
         self.source.send_drs_address(channel, warnings).await
     }
 
-    /// Tells the source where to send, and both to begin. The destination's command goes out when the
-    /// source has taken the address: one that refuses leaves nothing behind. Connections that come
-    /// before it wait in the listener's queue, which is known to be long enough where both servers are
-    /// longhaul's; others hear their commands at the same time.
+    /// Sends the destination's address and both transfer commands. STOR follows after the source
+    /// has accepted the address: a refusal leaves nothing behind. Data connections that arrive
+    /// before STOR wait in the listener's queue, which is known to be long enough where both
+    /// servers are longhaul. Otherwise both commands are sent at about the same time.
     async fn start_transfer(
         &mut self,
         send: &TransferRequirements,
@@ -332,6 +337,7 @@ impl ThirdPartyServers<'_> {
         let (reading, writing) = self.operation_names();
         let plan = self.source.planner.plan(send).into_iter();
         let steps: Vec<PlanStep> = plan.filter(needs_data_address).collect();
+        // Without pipelining the replies to PORT and REST are read before RETR is sent.
         let flights = match self.both_support_pipelining() {
             true => vec![steps],
             false => steps.into_iter().map(|step| vec![step]).collect(),
@@ -350,7 +356,7 @@ impl ThirdPartyServers<'_> {
             .send_pipeline(store, None, &writing, warnings)
             .await;
         if begun.is_err() {
-            // The source connects to where nobody listens any more.
+            // The source would connect to an address where nobody listens.
             self.source.control.abandon();
         }
         begun.map(|_| None)
@@ -403,14 +409,14 @@ impl ThirdPartyServers<'_> {
         }
     }
 
-    /// Bytes that are to be moved.
+    /// Bytes to be moved.
     fn expected_bytes(&self, agreed: &ThirdPartyAgreement) -> Option<u64> {
         let size = self.spec.size?;
         Some(agreed.have.gaps(0, size).byte_count())
     }
 
-    /// Bytes moved: by the destination's last marker if it sent any, which must agree with what
-    /// was to be moved.
+    /// Bytes moved: those of the destination's last marker if it sent any, which must agree with
+    /// the expected number.
     fn check_moved_bytes(
         &self,
         agreed: &ThirdPartyAgreement,
@@ -431,13 +437,14 @@ impl ThirdPartyServers<'_> {
     }
 }
 
-/// The end of a plan: the transfer command by itself.
+/// Splits the transfer command off the end of a plan.
 fn split_off_transfer_command(mut steps: Vec<PlanStep>) -> (Vec<PlanStep>, Vec<PlanStep>) {
     let command = steps.split_off(steps.len().saturating_sub(1));
     (steps, command)
 }
 
-/// Whether the source hears this step only when the destination's address is known: it and what must follow it.
+/// Whether the source gets this step only after the destination's address is known: the address
+/// itself and everything that must follow it.
 fn needs_data_address(step: &PlanStep) -> bool {
     matches!(
         step,
@@ -450,7 +457,7 @@ fn agrees_to_drs(session: &ClientSession) -> bool {
     session.planner.agreed_sizing(BufferSizing::Drs) == BufferSizing::Drs
 }
 
-/// Where a server that takes part in it listens for the DRS channel.
+/// Where a server that takes part in right-sizing listens for the DRS channel.
 fn listening_drs_address(session: &ClientSession) -> Option<DrsAddress> {
     match session.planner.drs_address() {
         Some(ServerDrsAddress::Listens(told)) if agrees_to_drs(session) => Some(told),
@@ -458,7 +465,7 @@ fn listening_drs_address(session: &ClientSession) -> Option<DrsAddress> {
     }
 }
 
-/// Result of settings.
+/// Result of sending settings.
 struct SettingsResult {
     again: Option<RenegotiationReason>,
     /// Where the server listens, if it was asked.

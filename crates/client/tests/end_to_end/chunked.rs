@@ -1,5 +1,5 @@
-//! Files in chunks against our own server: one session or two, from what is there already, beside
-//! what is there already.
+//! Transfers in chunks with longhaul's own server: over one session or two, resumed, and into
+//! existing files.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::support::{EndToEndServer, copy, limited, noise, options};
 /// Enough for several chunks.
 const SIZE: usize = 28 << 20;
 
-/// Slow enough for them to take their time: bytes per second of a chunk.
+/// Rate limit of a chunk, bytes per second: low enough that several chunks run.
 const RATE: u64 = 128 << 20;
 
 async fn open(server: &EndToEndServer, path: &str) -> ClientSession {
@@ -87,7 +87,7 @@ async fn get(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_sessions_bring_a_file_together() {
+async fn two_sessions_transfer_one_file() {
     let server = EndToEndServer::start().await;
     let bytes = noise(SIZE);
     server.store("f", &bytes);
@@ -106,7 +106,7 @@ async fn two_sessions_bring_a_file_together() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_with_room_for_one_session_is_left_with_one() {
+async fn a_session_limit_of_one_is_respected() {
     let server = EndToEndServer::with(|config| config.max_sessions = 1).await;
     let bytes = noise(SIZE);
     server.store("f", &bytes);
@@ -121,7 +121,7 @@ async fn a_server_with_room_for_one_session_is_left_with_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_what_is_missing_comes() {
+async fn only_missing_ranges_are_transferred() {
     let server = EndToEndServer::start().await;
     let bytes = noise(SIZE);
     server.store("f", &bytes);
@@ -158,7 +158,7 @@ async fn put(server: &EndToEndServer, spec: &TransferSpec, bytes: &[u8]) -> Tran
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_put_begins_the_file_anew_with_its_first_chunk_only() {
+async fn only_the_first_chunk_of_a_put_truncates_the_file() {
     let server = EndToEndServer::start().await;
     let bytes = noise(SIZE);
     server.store("f", &noise(SIZE + 1000));
@@ -169,7 +169,7 @@ async fn a_put_begins_the_file_anew_with_its_first_chunk_only() {
     let attempt = put(&server, &spec, &bytes).await;
     assert!(server.read("f") == bytes);
     assert_eq!(attempt.report.checksum, sum(&bytes));
-    // What the server told of each chunk counts from the chunk's place.
+    // The ranges reported for each chunk count from the chunk's offset.
     let marked = spec.stored_ranges.lock().unwrap().clone();
     assert!(
         marked.end() <= SIZE as u64 && marked.byte_count() > (SIZE / 2) as u64,
@@ -178,7 +178,7 @@ async fn a_put_begins_the_file_anew_with_its_first_chunk_only() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_put_keeps_what_is_safe() {
+async fn a_put_keeps_completed_ranges() {
     let server = EndToEndServer::start().await;
     let bytes = noise(SIZE);
     let mut there = bytes.clone();
@@ -191,9 +191,9 @@ async fn a_put_keeps_what_is_safe() {
     assert_eq!(attempt.report.evidence.bytes, (SIZE - (19 << 20)) as u64);
 }
 
-/// A part of a source, in chunks, to a destination of its own.
+/// A part of a source is copied in chunks to a whole destination.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_part_comes_in_chunks() {
+async fn a_part_is_transferred_in_chunks() {
     let server = EndToEndServer::start().await;
     let bytes = noise(SIZE);
     server.store("f", &bytes);
@@ -205,7 +205,7 @@ async fn a_part_comes_in_chunks() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn between_servers_chunks_are_told_by_markers() {
+async fn chunks_between_servers_report_progress_by_markers() {
     let (from, to) = (EndToEndServer::start().await, EndToEndServer::start().await);
     let bytes = noise(SIZE);
     from.store("f", &bytes);
@@ -215,7 +215,7 @@ async fn between_servers_chunks_are_told_by_markers() {
         mode(ChunkTuningMode::Mi, RttCommands::DuringChunks),
     ] {
         let spec = spec(chunks, SIZE);
-        // What is there already, and longer, is begun anew.
+        // An existing, longer file is truncated.
         to.store("g", &noise(SIZE + 1000));
         let (mut source, mut destination) = (open(&from, "f").await, open(&to, "f").await);
         let progress = |bytes| {
@@ -240,7 +240,7 @@ async fn between_servers_chunks_are_told_by_markers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_modes_by_their_flag() {
+async fn a_chunked_tuning_mode_is_selected_by_parallelism() {
     let server = EndToEndServer::start().await;
     let here = tempfile::tempdir().unwrap();
     let bytes = noise(SIZE);

@@ -1,4 +1,4 @@
-//! A refusal, or an end without 226, is never outvoted by a length: docs/resume.md promises it.
+//! A refusal, or an end without 226, is never overruled by a length, as docs/resume.md promises.
 
 use std::path::Path;
 use std::sync::atomic::AtomicUsize;
@@ -11,7 +11,7 @@ use crate::support::{EndToEndServer, copy, names, noise, options};
 
 const SIZE: usize = 3 << 20;
 
-/// A server of `/f` that refuses so many transfers when all of their bytes have moved.
+/// A server of `/f` that refuses this many transfers after all of their bytes have moved.
 fn refusing(refusals: usize) -> FaultyServer {
     FaultyServer {
         size: SIZE,
@@ -39,7 +39,7 @@ async fn put(liar: &FaultyServer, from: &Path, options: &CopyOptions) -> CopySum
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_get_that_is_always_refused_at_its_end_fails() {
+async fn a_get_always_refused_at_its_end_fails() {
     let liar = refusing(usize::MAX);
     let here = tempfile::tempdir().unwrap();
     let summary = get(&liar, &here.path().join("f"), &patient(1)).await;
@@ -50,7 +50,7 @@ async fn a_get_that_is_always_refused_at_its_end_fails() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_get_that_is_refused_at_its_end_is_sent_again() {
+async fn a_get_refused_at_its_end_is_repeated() {
     for verify in [VerifyMode::Auto, VerifyMode::None] {
         let liar = refusing(1);
         let here = tempfile::tempdir().unwrap();
@@ -69,7 +69,7 @@ async fn a_get_that_is_refused_at_its_end_is_sent_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_checksum_outvotes_the_refusal_of_a_get() {
+async fn a_checksum_overrules_the_refusal_of_a_get() {
     let bytes = noise(SIZE);
     let mut digest =
         data::checksum::ChecksumHasher::new(proto::checksum::ChecksumAlgorithm::Crc32c);
@@ -88,7 +88,7 @@ async fn a_checksum_outvotes_the_refusal_of_a_get() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_checksum_verify_none_trusts_no_refused_bytes() {
+async fn verify_none_does_not_trust_refused_bytes() {
     let liar = FaultyServer {
         sum: Some("00000000"),
         ..refusing(1)
@@ -104,7 +104,7 @@ async fn without_a_checksum_verify_none_trusts_no_refused_bytes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_resume_after_a_refused_get_starts_over() {
+async fn resuming_a_refused_get_starts_from_zero() {
     let liar = refusing(1);
     let here = tempfile::tempdir().unwrap();
     let to = here.path().join("f");
@@ -123,7 +123,7 @@ async fn a_resume_after_a_refused_get_starts_over() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_get_of_all_bytes_without_a_226_is_sent_again() {
+async fn a_get_of_all_bytes_without_226_is_repeated() {
     let liar = FaultyServer {
         cut_at: Some(SIZE),
         ..refusing(0)
@@ -138,7 +138,7 @@ async fn a_get_of_all_bytes_without_a_226_is_sent_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn puts_that_were_refused_at_their_end_are_sent_again_or_fail() {
+async fn puts_refused_at_their_end_are_repeated_or_fail() {
     let here = tempfile::tempdir().unwrap();
     let from = here.path().join("f");
     let bytes = noise(SIZE);
@@ -164,7 +164,7 @@ async fn puts_that_were_refused_at_their_end_are_sent_again_or_fail() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_resume_after_a_refused_put_starts_over() {
+async fn resuming_a_refused_put_starts_from_zero() {
     let here = tempfile::tempdir().unwrap();
     let from = here.path().join("f");
     std::fs::write(&from, noise(SIZE)).unwrap();
@@ -185,7 +185,7 @@ async fn a_resume_after_a_refused_put_starts_over() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_source_that_refuses_at_its_end_is_asked_again_between_servers() {
+async fn a_source_server_that_refuses_at_its_end_is_asked_again() {
     let liar = refusing(1);
     let server = EndToEndServer::start().await;
     let url = format!("ftp://{}/f", liar.start());
@@ -196,7 +196,7 @@ async fn a_source_that_refuses_at_its_end_is_asked_again_between_servers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_promised_checksum_that_cannot_be_had_fails_what_was_refused() {
+async fn refused_bytes_without_the_announced_checksum_fail() {
     let here = tempfile::tempdir().unwrap();
     let (from, to) = (here.path().join("from"), here.path().join("to"));
     std::fs::write(&from, noise(SIZE)).unwrap();
@@ -216,8 +216,9 @@ async fn a_promised_checksum_that_cannot_be_had_fails_what_was_refused() {
     assert!(!liar.files.lock().unwrap().contains_key("/g"));
 }
 
-/// A put to a server whose connections break when so many bytes have come over them, one after the
-/// other, before any 226. Where it can sum, nobody asks it for the sum of the whole.
+/// A put to a server whose connections break after these numbers of bytes, one after the other,
+/// before any 226. Where the server has checksums, verification is off, so that only resuming uses
+/// them.
 async fn put_cut(cuts: &[usize], sums: bool) -> (CopySummary, FaultyServer) {
     let here = tempfile::tempdir().unwrap();
     let from = here.path().join("f");
@@ -239,7 +240,7 @@ async fn put_cut(cuts: &[usize], sums: bool) -> (CopySummary, FaultyServer) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_end_of_a_put_that_no_226_confirmed_is_sent_again_in_the_same_run() {
+async fn unconfirmed_bytes_of_a_put_are_sent_again_in_the_same_run() {
     let first = SIZE / 2;
     for sums in [false, true] {
         let (summary, liar) = put_cut(&[SIZE], sums).await;
@@ -247,14 +248,14 @@ async fn the_end_of_a_put_that_no_226_confirmed_is_sent_again_in_the_same_run() 
         assert_eq!(summary.bytes, 2 * SIZE as u64);
         assert!(liar.commands("REST").is_empty());
 
-        // What the second attempt brought is all that came without a 226.
+        // Only the second attempt's bytes were stored without a 226.
         let (summary, liar) = put_cut(&[first, SIZE - first], sums).await;
         assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
         assert_eq!(liar.commands("STOR").len(), 3);
         assert_eq!(liar.commands("REST"), vec![format!("REST {first}"); 2]);
         assert!(liar.files.lock().unwrap()["/g"] == noise(SIZE));
 
-        // The last bytes are sent again, and the 226 to that confirms what is there.
+        // The last bytes are sent again, and the 226 to them confirms what is stored.
         let (summary, liar) = put_cut(&[SIZE - 1], sums).await;
         assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
         assert_eq!(liar.commands("REST"), [format!("REST {}", SIZE - 1)]);

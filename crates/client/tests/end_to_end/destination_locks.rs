@@ -1,4 +1,4 @@
-//! One copy at a time writes a destination; the second one is told, or waits.
+//! One copy at a time writes a destination; a second one fails, or waits with `--wait`.
 
 use std::io::Write;
 use std::path::Path;
@@ -32,14 +32,14 @@ fn waiting() -> CopyOptions {
     }
 }
 
-/// Two files of one length that differ in every byte.
+/// Two files of equal length that differ in every byte.
 fn two_contents() -> (Vec<u8>, Vec<u8>) {
     let one = noise(SIZE);
     let other = one.iter().map(|byte| !byte).collect();
     (one, other)
 }
 
-/// A copy of the first content from a pipe, which ends when it is let.
+/// A copy of the first content from a pipe, which ends when the test says so.
 struct PipeCopyInProgress {
     copying: JoinHandle<CopySummary>,
     go_on: mpsc::Sender<()>,
@@ -47,7 +47,7 @@ struct PipeCopyInProgress {
 }
 
 impl PipeCopyInProgress {
-    /// Half of it has come.
+    /// Starts the copy and returns when it has moved half of the file.
     async fn to(to: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let pipe = directory.path().join("pipe");
@@ -112,7 +112,7 @@ fn refused(summary: &CopySummary) {
     assert!(failure.is_some_and(CopyFailure::is_occupied));
 }
 
-/// While something else is copied to `to`, `second` is refused there; then it waits for its turn.
+/// While another copy to `to` runs, `second` is refused; with `--wait` it runs afterwards.
 async fn one_at_a_time(second: &str, to: &str, content: impl Fn() -> Vec<u8>) {
     let (one, other) = two_contents();
     let first = PipeCopyInProgress::to(to).await;
@@ -131,14 +131,14 @@ async fn one_at_a_time(second: &str, to: &str, content: impl Fn() -> Vec<u8>) {
     assert!(content() == other);
 }
 
-/// The second content.
+/// Writes the second content.
 fn plant_other(path: &Path) -> String {
     std::fs::write(path, two_contents().1).unwrap();
     path.display().to_string()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_get_beside_another_copy_to_its_destination_never_mixes() {
+async fn a_get_never_mixes_with_another_copy_to_its_destination() {
     let server = EndToEndServer::start().await;
     plant_other(&server.root().join("g"));
     let here = tempfile::tempdir().unwrap();
@@ -149,7 +149,7 @@ async fn a_get_beside_another_copy_to_its_destination_never_mixes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_local_copies_with_one_destination_never_mix() {
+async fn two_local_copies_to_one_destination_never_mix() {
     let here = tempfile::tempdir().unwrap();
     let from = plant_other(&here.path().join("g"));
     let to = here.path().join("t");
@@ -168,7 +168,7 @@ async fn two_puts_to_one_destination_never_mix() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_copy_between_servers_beside_a_put_to_the_same_file_never_mixes() {
+async fn a_third_party_copy_never_mixes_with_a_put_to_the_same_file() {
     let (from, server) = (EndToEndServer::start().await, EndToEndServer::start().await);
     plant_other(&from.root().join("g"));
     let to = server.user_url("t");
@@ -177,7 +177,7 @@ async fn a_copy_between_servers_beside_a_put_to_the_same_file_never_mixes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_gets_with_one_destination_never_mix() {
+async fn two_gets_to_one_destination_never_mix() {
     let server = EndToEndServer::start().await;
     let (one, _) = two_contents();
     server.store("f", &one);
@@ -194,7 +194,7 @@ async fn two_gets_with_one_destination_never_mix() {
     let (second, _) = begin(&server.url("g"), &to, options());
     let (first, second) = (first.await.unwrap(), second.await.unwrap());
     assert_eq!(first.exit, Exit::Done, "{:?}", first.first_failure);
-    // Refused, or on a machine that took seconds to begin, later and whole.
+    // Refused, or on a slow machine started later and complete.
     if second.exit == Exit::Local {
         refused(&second);
         assert!(std::fs::read(&to).unwrap() == one);
@@ -206,7 +206,7 @@ async fn two_gets_with_one_destination_never_mix() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_waits_with_keep_existing_leaves_alone_what_came_meanwhile() {
+async fn wait_with_keep_existing_keeps_a_file_that_appeared_meanwhile() {
     let server = EndToEndServer::start().await;
     plant_other(&server.root().join("g"));
     let here = tempfile::tempdir().unwrap();
@@ -225,7 +225,7 @@ async fn who_waits_with_keep_existing_leaves_alone_what_came_meanwhile() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cut_leaves_no_stale_lock_and_a_failure_no_empty_file() {
+async fn an_interruption_leaves_no_lock_and_a_failure_no_empty_file() {
     let server = EndToEndServer::start().await;
     server.store("f", &noise(SIZE));
     let here = tempfile::tempdir().unwrap();
@@ -250,7 +250,7 @@ async fn a_cut_leaves_no_stale_lock_and_a_failure_no_empty_file() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_link_in_place_of_the_partial_file_is_not_followed() {
+async fn a_symlink_at_the_partial_name_is_not_followed() {
     let server = EndToEndServer::start().await;
     server.store("f", b"new");
     let here = tempfile::tempdir().unwrap();
@@ -265,7 +265,7 @@ async fn a_link_in_place_of_the_partial_file_is_not_followed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_local_copy_leaves_no_journal_that_tells_of_other_bytes() {
+async fn a_local_copy_removes_a_stale_journal() {
     let here = tempfile::tempdir().unwrap();
     let path = |name: &str| here.path().join(name);
     std::fs::write(path("f"), "new").unwrap();
@@ -278,7 +278,7 @@ async fn a_local_copy_leaves_no_journal_that_tells_of_other_bytes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_local_copy_discards_the_journal_of_a_get_before_it_writes() {
+async fn a_local_copy_discards_a_stale_journal_before_it_writes() {
     let here = tempfile::tempdir().unwrap();
     let path = |name: &str| here.path().join(name);
     std::fs::write(path("t.longhaul-partial"), "of a get").unwrap();
@@ -286,7 +286,7 @@ async fn a_local_copy_discards_the_journal_of_a_get_before_it_writes() {
     let under_way = PipeCopyInProgress::to(path("t").to_str().unwrap()).await;
     assert_eq!(names(here.path()), ["t.longhaul-partial"]);
     under_way.ends().await;
-    // One that cannot be removed would tell of bytes that are gone.
+    // A journal that cannot be removed would describe bytes that are gone.
     std::fs::write(path("t.longhaul-partial"), "of a get").unwrap();
     std::fs::create_dir(path("t.longhaul-journal")).unwrap();
     let from = plant_other(&path("f"));
@@ -296,7 +296,7 @@ async fn a_local_copy_discards_the_journal_of_a_get_before_it_writes() {
     assert_eq!(left, b"of a get");
 }
 
-/// The outcome of a put whose server answers STOR with these refusals first.
+/// The result of a put whose server answers STOR with these refusals first.
 async fn put_to_busy(refusals: &[&'static str], options: &CopyOptions) -> (CopySummary, usize) {
     let liar = FaultyServer {
         busy: Arc::new(std::sync::Mutex::new(refusals.to_vec())),
@@ -311,7 +311,7 @@ async fn put_to_busy(refusals: &[&'static str], options: &CopyOptions) -> (CopyS
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_stores_another_upload_of_the_file_is_not_asked_again() {
+async fn a_concurrent_upload_is_retried_only_with_wait() {
     let busy = ["450 /g: another upload is writing this file"; 2];
     let (summary, stores) = put_to_busy(&busy, &options()).await;
     assert_eq!((summary.exit, stores), (Exit::Local, 1));
@@ -320,7 +320,7 @@ async fn a_server_that_stores_another_upload_of_the_file_is_not_asked_again() {
         message.contains("another upload") && message.contains("--wait"),
         "{message}"
     );
-    // A refusal of somebody else's server may pass, as ever.
+    // A 450 of another program's server is retried.
     let (summary, stores) = put_to_busy(&["450 file busy"], &options()).await;
     assert_eq!((summary.exit, stores), (Exit::Done, 2));
     let (summary, stores) = put_to_busy(&busy, &waiting()).await;
@@ -344,7 +344,7 @@ async fn a_rate_limit_between_two_servers_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn files_at_a_time_share_one_rate_limit() {
+async fn concurrent_files_share_one_rate_limit() {
     let server = EndToEndServer::start().await;
     for name in ["a", "b", "c", "d"] {
         server.store(&format!("d/{name}"), &noise(1 << 20));
@@ -358,12 +358,13 @@ async fn files_at_a_time_share_one_rate_limit() {
     let (summary, _) = copy(&[&server.url("d")], to.to_str().unwrap(), &limited).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!(names(&to), ["a", "b", "c", "d"]);
-    // All but a burst of a tenth of a second waited, whatever else the machine does.
+    // The burst allowance is a tenth of a second; the rest has to wait, however busy the machine
+    // is.
     assert!(summary.seconds > 1.8, "{}", summary.seconds);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_has_a_hash_for_its_partial_name_is_found_finished_and_removed() {
+async fn a_hashed_partial_name_is_resumed_and_removed() {
     let server = EndToEndServer::start().await;
     let here = tempfile::tempdir().unwrap();
     let name = "x".repeat(250);
@@ -379,7 +380,7 @@ async fn what_has_a_hash_for_its_partial_name_is_found_finished_and_removed() {
             .count()
     };
     let cut = || async {
-        // What was cut before lets go of its lock a moment later.
+        // The copy interrupted before may release its lock a moment later.
         let patient = CopyOptions {
             wait: true,
             ..slow()
@@ -411,7 +412,7 @@ async fn what_has_a_hash_for_its_partial_name_is_found_finished_and_removed() {
         .await
         .unwrap();
     assert_eq!(names(&server.root()), Vec::<String>::new());
-    // Of a file that never was whole, too.
+    // A file that was never complete can be removed, too.
     cut().await;
     client::remove(&server.url(&name), false, &remote)
         .await
@@ -425,10 +426,10 @@ async fn what_has_a_hash_for_its_partial_name_is_found_finished_and_removed() {
     assert_eq!(names(&server.root()), Vec::<String>::new());
 }
 
-/// File that was moved out of the way of `x`, and could not be moved back.
+/// A file that was moved out of the way of `x` and could not be moved back.
 const ASIDE: &str = "x.longhaul-partial.old";
 
-/// A tree of two files and one that was moved out of the way, and an unfinished fourth.
+/// A tree of two files and a backup of one, with the partial file and journal of a third.
 fn plant(top: &Path) {
     std::fs::create_dir(top).unwrap();
     for name in ["x", "y", ASIDE, "x.longhaul-partial", "x.longhaul-journal"] {
@@ -437,7 +438,7 @@ fn plant(top: &Path) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unfinished_files_in_a_tree_are_skipped_and_named_and_one_moved_aside_is_copied() {
+async fn partial_files_in_a_tree_are_skipped_and_backups_are_copied() {
     let (server, other) = (EndToEndServer::start().await, EndToEndServer::start().await);
     let here = tempfile::tempdir().unwrap();
     plant(&here.path().join("d"));

@@ -1,4 +1,4 @@
-//! Cut connections, servers that refuse, disks that are full, sources that change.
+//! Interrupted connections, refusing servers, full disks, sources that change.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ use crate::support::{
 };
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cut_get_goes_on_where_it_was() {
+async fn an_interrupted_get_continues_where_it_stopped() {
     let bytes = noise(5 << 20);
     let liar = FaultyServer {
         size: bytes.len(),
@@ -36,12 +36,12 @@ async fn a_cut_get_goes_on_where_it_was() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cut_put_goes_on_where_it_was() {
+async fn an_interrupted_put_continues_where_it_stopped() {
     let bytes = noise(5 << 20);
     let here = tempfile::tempdir().unwrap();
     let from = here.path().join("g");
     std::fs::write(&from, &bytes).unwrap();
-    // Without MODE E at the server, several streams are one.
+    // Without MODE E at the server, several streams are reduced to one.
     for options in [options(), streams(4)] {
         let liar = FaultyServer {
             cut_at: Some(3 << 20),
@@ -59,7 +59,7 @@ async fn a_cut_put_goes_on_where_it_was() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_without_rename_stores_directly_with_one_warning() {
+async fn without_rename_files_are_stored_directly_with_one_warning() {
     let liar = FaultyServer {
         no_rename: true,
         ..FaultyServer::default()
@@ -84,7 +84,7 @@ async fn a_server_without_rename_stores_directly_with_one_warning() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_disk_is_a_local_error() {
+async fn a_full_local_disk_is_a_local_error() {
     let server = EndToEndServer::start().await;
     server.store("f", &noise(1 << 20));
     for options in [options(), streams(4)] {
@@ -97,7 +97,7 @@ async fn a_full_disk_is_a_local_error() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_source_that_changes_meanwhile_is_not_put_in_place() {
+async fn a_source_that_changes_during_the_copy_is_not_put_in_place() {
     let server = EndToEndServer::start().await;
     server.store("f", &noise(6 << 20));
     let here = tempfile::tempdir().unwrap();
@@ -129,7 +129,7 @@ async fn a_source_that_changes_meanwhile_is_not_put_in_place() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pipes_both_ways() {
+async fn pipes_are_read_and_written() {
     let server = EndToEndServer::start().await;
     let bytes = noise(1_500_000);
     server.store("f", &bytes);
@@ -153,7 +153,7 @@ async fn pipes_both_ways() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn traces_and_reasons() {
+async fn a_trace_has_samples_and_the_limiter() {
     let server = EndToEndServer::start().await;
     server.store("f", &noise(6 << 20));
     let here = tempfile::tempdir().unwrap();
@@ -177,7 +177,7 @@ async fn traces_and_reasons() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refused_put_moved_nothing() {
+async fn a_refused_put_reports_no_bytes() {
     let liar = FaultyServer {
         no_store: Some("550 Permission denied"),
         ..FaultyServer::default()
@@ -194,7 +194,7 @@ async fn a_refused_put_moved_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_server_ends_a_put_as_a_full_disk_does_and_is_not_asked_again() {
+async fn a_full_server_disk_ends_a_put_without_retries() {
     let here = tempfile::tempdir().unwrap();
     let from = here.path().join("f");
     std::fs::write(&from, noise(3 << 20)).unwrap();
@@ -230,7 +230,7 @@ async fn a_full_server_ends_a_put_as_a_full_disk_does_and_is_not_asked_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_server_takes_nothing_from_what_a_get_has_here() {
+async fn a_refused_restart_keeps_the_partial_file_of_a_get() {
     let bytes = noise(3 << 20);
     let liar = FaultyServer {
         size: bytes.len(),
@@ -254,7 +254,7 @@ async fn a_full_server_takes_nothing_from_what_a_get_has_here() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_called_safe_is_what_the_server_confirmed() {
+async fn only_bytes_confirmed_by_the_server_count_as_safe() {
     let server = EndToEndServer::start().await;
     let here = tempfile::tempdir().unwrap();
     let from = here.path().join("f");
@@ -273,7 +273,7 @@ async fn what_is_called_safe_is_what_the_server_confirmed() {
         let total = 40 << 20;
         let some = |e: &CopyEvent| matches!(e, CopyEvent::Progress { safe, .. } if (1..total).contains(safe));
         assert!(seen.count(some) > 0, "-p {n}");
-        // Markers come once a second: what has just left is not safe yet.
+        // Markers arrive once a second: bytes just sent are not safe yet.
         let behind = |e: &CopyEvent| matches!(e, CopyEvent::Progress { bytes, safe: 0, .. } if *bytes > 1 << 20);
         assert_eq!(seen.count(behind) > 0, n == 4, "-p {n}");
         let whole = |e: &CopyEvent| matches!(e, CopyEvent::Progress { safe, .. } if *safe == total);
@@ -282,7 +282,7 @@ async fn what_is_called_safe_is_what_the_server_confirmed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stall_between_servers_is_noticed_also_in_stream_mode() {
+async fn a_stall_between_servers_in_stream_mode_is_detected() {
     let bytes = noise(4 << 20);
     let go_on = Arc::new(AtomicBool::new(false));
     let liar = FaultyServer {
@@ -331,7 +331,7 @@ async fn put_over(liar: &FaultyServer) -> client::CopySummary {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn where_rename_does_not_replace_the_old_file_goes_when_the_new_one_has_the_name() {
+async fn an_old_file_that_blocks_rename_is_removed_after_the_new_one_is_named() {
     let liar = FaultyServer {
         no_replace: true,
         ..FaultyServer::default()
@@ -346,8 +346,8 @@ async fn where_rename_does_not_replace_the_old_file_goes_when_the_new_one_has_th
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refused_rename_costs_neither_the_old_file_nor_the_new_one() {
-    // Whatever the reason, and whether or not something has the name.
+async fn a_refused_rename_keeps_the_old_and_the_new_file() {
+    // Whatever the refusal says, and whether or not the name is taken.
     for (no_target, no_replace) in [
         ("553 File exists", true),
         ("550 Rename failed.", true),
@@ -373,7 +373,7 @@ async fn a_refused_rename_costs_neither_the_old_file_nor_the_new_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_an_earlier_copy_moved_out_of_the_way_is_not_replaced() {
+async fn a_backup_of_an_earlier_copy_is_not_replaced() {
     let liar = FaultyServer {
         no_target: Some("553 File exists"),
         ..FaultyServer::default()
@@ -397,7 +397,7 @@ async fn what_an_earlier_copy_moved_out_of_the_way_is_not_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_whole_partial_file_stays_until_the_file_is_stored_under_its_own_name() {
+async fn a_complete_partial_file_is_deleted_after_the_direct_store() {
     let liar = FaultyServer {
         no_rename: true,
         ..FaultyServer::default()
@@ -413,7 +413,7 @@ async fn a_whole_partial_file_stays_until_the_file_is_stored_under_its_own_name(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_came_from_a_pipe_is_kept_where_the_server_does_not_rename() {
+async fn a_put_from_a_pipe_keeps_its_partial_file_without_rename() {
     let liar = FaultyServer {
         no_rename: true,
         ..FaultyServer::default()

@@ -1,4 +1,4 @@
-//! A small plain FTP server with faults to order: what arrives is not what it says, or it breaks.
+//! A small plain FTP server with selectable faults: wrong data, refusals, broken connections.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -6,47 +6,48 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Faults and abilities.
+/// Faults and features of the server.
 #[derive(Clone, Default)]
 pub(crate) struct FaultyServer {
     /// Bytes that every RETR sends, from the offset of REST.
     pub(crate) sent: Vec<u8>,
-    /// Answer of SIZE about the file `/f`.
+    /// Reply to SIZE of the file `/f`.
     pub(crate) size: usize,
-    /// Answer of CKSM CRC32C; without it, there is no CKSM.
+    /// Reply to CKSM CRC32C; without it, there is no CKSM.
     pub(crate) sum: Option<&'static str>,
     /// CKSM is announced and refused.
     pub(crate) no_sum: bool,
-    /// The first data transfer breaks off here, together with its control connection.
+    /// The first data transfer breaks off at this offset, together with its control connection.
     pub(crate) cut_at: Option<usize>,
-    /// Transfers to it that break off in the same way, one after the other, when so many bytes have come.
+    /// Transfers to the server that break off in the same way, one after the other, after this many
+    /// bytes.
     pub(crate) cuts: Arc<Mutex<VecDeque<usize>>>,
-    /// CKSM CRC32C tells the truth about stored files.
+    /// CKSM CRC32C reports the true checksum of stored files.
     pub(crate) sums: bool,
-    /// Names that MLSD tells of the directory `/d`, all of them files of nine bytes; without them,
+    /// Names that MLSD lists in the directory `/d`, all of them files of nine bytes; without them,
     /// there is no MLSD.
     pub(crate) names: Vec<&'static str>,
-    /// RETR sends a quarter, another one once this is set, and then no more.
+    /// RETR sends a quarter, another quarter once this is set, and then nothing.
     pub(crate) stalls: Option<Arc<AtomicBool>>,
-    /// STOR is refused with this, but only when all the bytes have come.
+    /// STOR is refused with this after all bytes have arrived.
     pub(crate) no_store: Option<&'static str>,
-    /// RETR is refused with this where REST came before it.
+    /// RETR after REST is refused with this.
     pub(crate) no_more: Option<&'static str>,
-    /// STOR ends with a refusal when so many bytes have come, however many are to come.
+    /// STOR ends with a refusal after this many bytes.
     pub(crate) full_at: Option<(usize, &'static str)>,
-    /// Refusals that STOR gives first, the last one first.
+    /// Refusals of the next STOR commands, the last one first.
     pub(crate) busy: Arc<Mutex<Vec<&'static str>>>,
-    /// So many transfers are refused when all their bytes have been sent or stored.
+    /// Number of transfers that are refused after all their bytes were sent or stored.
     pub(crate) refusals: Arc<AtomicUsize>,
     /// RNFR is refused.
     pub(crate) no_rename: bool,
-    /// RNTO to a name that is taken is refused with 553.
+    /// RNTO to an existing name is refused with 553.
     pub(crate) no_replace: bool,
     /// RNTO of a partial file is refused with this.
     pub(crate) no_target: Option<&'static str>,
-    /// Stored files, with their paths.
+    /// Stored files by path.
     pub(crate) files: Arc<Mutex<HashMap<String, Vec<u8>>>>,
-    /// Whole command lines.
+    /// Received command lines.
     pub(crate) seen: Arc<Mutex<Vec<String>>>,
 }
 
@@ -77,7 +78,8 @@ impl FaultyServer {
                 };
                 let cuts = liar.cut_at.is_some();
                 let thread = std::thread::spawn(move || talk.run());
-                // One connection at a time while a cut is to come, so that only one is cut.
+                // One connection at a time while an interruption is pending, so that only one is
+                // interrupted.
                 if cuts && thread.join().unwrap_or(true) {
                     liar.cut_at = None;
                 }
@@ -96,7 +98,7 @@ impl FaultyServer {
 }
 
 impl FaultyServerSession {
-    /// Serves until the end; `true` when it was cut.
+    /// Serves until the end; `true` when the transfer was interrupted.
     fn run(mut self) -> bool {
         let lines = BufReader::new(self.control.try_clone().unwrap()).lines();
         self.say("220 here");
@@ -191,7 +193,7 @@ impl FaultyServerSession {
         })
     }
 
-    /// The answer to CKSM: algorithm, offset, length (-1: the rest), path.
+    /// Replies to CKSM: algorithm, offset, length (-1: the rest), path.
     fn sum(&self, argument: &str) -> String {
         let words: Vec<&str> = argument.splitn(4, ' ').collect();
         let files = self.liar.files.lock().unwrap();
@@ -234,7 +236,7 @@ impl FaultyServerSession {
                 std::thread::sleep(std::time::Duration::from_millis(5));
             }
             let _ = data.write_all(&second[..first.len()]);
-            // Whoever receives has had enough.
+            // The receiver closes its side when it times out.
             let _ = data.read_to_end(&mut Vec::new());
             return None;
         }
@@ -242,7 +244,7 @@ impl FaultyServerSession {
         let end = self.liar.cut_at.unwrap_or(self.liar.sent.len());
         let _ = data.write_all(&self.liar.sent[start..end]);
         if self.liar.cut_at.is_some() {
-            // What was sent has arrived when the other end closes, too; then the control connection
+            // The other end closes after it has received everything; then the control connection
             // breaks.
             let _ = data.shutdown(Shutdown::Write);
             let _ = data.read_to_end(&mut Vec::new());
@@ -252,7 +254,7 @@ impl FaultyServerSession {
         Some(self.verdict())
     }
 
-    /// The last word of a transfer.
+    /// The final reply of a transfer.
     fn verdict(&self) -> String {
         let less = |n: usize| n.checked_sub(1);
         let refusals = &self.liar.refusals;

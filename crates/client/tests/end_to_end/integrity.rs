@@ -1,4 +1,4 @@
-//! A server that lies: what arrives is not what it says it sent.
+//! A faulty server: the bytes that arrive are not those it reports.
 
 use client::{CopyEvent, CopyOptions, Exit, VerifyMode};
 use proto::checksum::ChecksumAlgorithm;
@@ -20,7 +20,7 @@ async fn get(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_mismatch_never_gets_the_name() {
+async fn a_checksum_mismatch_leaves_only_the_partial_file() {
     let liar = FaultyServer {
         sent: b"12345678X".to_vec(),
         size: 9,
@@ -36,7 +36,7 @@ async fn a_mismatch_never_gets_the_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_match_does() {
+async fn a_checksum_match_puts_the_file_in_place() {
     let liar = FaultyServer {
         sent: b"123456789".to_vec(),
         size: 9,
@@ -50,7 +50,7 @@ async fn a_match_does() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn too_few_bytes_are_no_success() {
+async fn too_few_bytes_fail() {
     let liar = FaultyServer {
         sent: b"12345".to_vec(),
         size: 9,
@@ -67,7 +67,7 @@ async fn too_few_bytes_are_no_success() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_checksums_the_size_counts() {
+async fn without_checksums_the_size_is_compared() {
     let liar = FaultyServer {
         sent: b"123456789".to_vec(),
         size: 9,
@@ -88,7 +88,7 @@ async fn without_checksums_the_size_counts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn listed_names_stay_below_the_destination() {
+async fn listed_names_cannot_leave_the_destination() {
     let liar = FaultyServer {
         sent: b"123456789".to_vec(),
         names: vec!["good", "../evil", "..", "/tmp/evil", "a/../../evil"],
@@ -104,7 +104,7 @@ async fn listed_names_stay_below_the_destination() {
     };
     let (summary, _) = copy(&[&url], to.to_str().unwrap(), &recursive).await;
     assert_eq!(summary.exit, Exit::Partial, "{:?}", summary.first_failure);
-    // The session drops `..` itself, as a listing may have it.
+    // The session drops `..` itself, since a listing may contain it.
     assert_eq!((summary.files, summary.failed), (1, 3));
     assert_eq!(names(here.path()), ["a"]);
     assert_eq!(names(&here.path().join("a")), ["b"]);

@@ -1,4 +1,4 @@
-//! Who sends says what limited it, and runs the congestion control that was asked for.
+//! The sender reports what limited it, and runs the requested congestion control.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use tune::limiter::Limiter;
 use crate::faulty_server::FaultyServer;
 use crate::support::{EndToEndServer, copy, limited, noise, options, streams};
 
-/// Long enough to be looked at while it moves.
+/// Enough to be sampled while it moves.
 const SIZE: usize = 24 << 20;
 
-/// A server and what its transfer log says.
+/// A server with a transfer log.
 struct LimiterLoggedServer {
     server: EndToEndServer,
     log: PathBuf,
@@ -40,7 +40,7 @@ impl LimiterLoggedServer {
         }
     }
 
-    /// The records of `count` transfers of files.
+    /// The records of `count` file transfers.
     async fn records(&self, count: usize) -> Vec<Value> {
         for _ in 0..3_000 {
             let text = std::fs::read_to_string(&self.log).unwrap_or_default();
@@ -70,7 +70,7 @@ fn running(congestion: CongestionChoice) -> CopyOptions {
     options
 }
 
-/// One of the limiters that a sender on this machine can have.
+/// Whether a sender on this machine can have this limiter.
 fn is_a_senders(limiter: &str) -> bool {
     matches!(
         Limiter::parse(limiter),
@@ -86,7 +86,7 @@ fn is_a_senders(limiter: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_get_is_limited_by_what_the_server_says() {
+async fn a_get_reports_the_limiter_of_the_server() {
     let logged = LimiterLoggedServer::with(|_| {}).await;
     for (n, streams) in [1, 4].into_iter().enumerate() {
         let options = CopyOptions {
@@ -97,7 +97,7 @@ async fn a_get_is_limited_by_what_the_server_says() {
         let record = logged.records(n + 1).await.pop().unwrap();
         let said = record["limiter"].as_str().unwrap();
         assert!(is_a_senders(said), "{record}");
-        // Where the server's window was full, this end may know why.
+        // When the server's receive window was full, this end may know the reason.
         let here = ["store write", "receiver CPU"];
         let why_full = said == "receive window" && here.contains(&summary.limited_by.as_str());
         assert!(
@@ -111,7 +111,7 @@ async fn a_get_is_limited_by_what_the_server_says() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn between_servers_the_sending_one_is_believed() {
+async fn between_servers_the_senders_limiter_is_reported() {
     let (from, to) = (
         LimiterLoggedServer::with(|_| {}).await,
         LimiterLoggedServer::with(|_| {}).await,
@@ -128,9 +128,9 @@ async fn between_servers_the_sending_one_is_believed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rate_limit_here_is_no_fault_of_the_server() {
+async fn a_local_rate_limit_is_reported_as_the_limiter() {
     let logged = LimiterLoggedServer::with(|_| {}).await;
-    // Far below what a disk that others use, too, can do.
+    // Far below what a shared disk can do.
     logged.server.store("f", &noise(4 << 20));
     let slow = CopyOptions {
         transfer: limited(2 << 20),
@@ -141,7 +141,7 @@ async fn a_rate_limit_here_is_no_fault_of_the_server() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_says_nothing_leaves_it_to_this_end() {
+async fn without_a_servers_limiter_the_receiver_reports_its_own() {
     let bytes = noise(5 << 20);
     let liar = FaultyServer {
         size: bytes.len(),
@@ -162,7 +162,7 @@ async fn a_server_that_says_nothing_leaves_it_to_this_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_sends_with_what_the_client_names() {
+async fn a_server_uses_the_requested_congestion_control() {
     let logged =
         LimiterLoggedServer::with(|config| config.transfer.congestion = CongestionChoice::System)
             .await;
@@ -178,7 +178,7 @@ async fn a_server_sends_with_what_the_client_names() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_administrator_keeps_the_congestion_control_to_himself() {
+async fn an_administrator_can_fix_the_congestion_control() {
     let names = data::os::congestion::settable();
     let (Some(own), Some(other)) = (names.first(), names.last()) else {
         return;
@@ -201,7 +201,7 @@ async fn an_administrator_keeps_the_congestion_control_to_himself() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_put_tells_what_it_was_sent_with() {
+async fn a_put_reports_its_congestion_control() {
     let server = EndToEndServer::start().await;
     let here = tempfile::tempdir().unwrap();
     let from = here.path().join("f");
@@ -219,7 +219,7 @@ async fn a_put_tells_what_it_was_sent_with() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_that_nobody_has_is_an_error_only_for_who_sends() {
+async fn an_unknown_congestion_control_fails_only_the_sender() {
     let options = running(CongestionChoice::Named("warpdrive".to_owned()));
     let logged = LimiterLoggedServer::with(|_| {}).await;
     let (_, warnings) = logged.get(&options).await;

@@ -1,5 +1,4 @@
-//! How often a copy waits for a server: each flight of commands costs a round trip, which on a long
-//! path is all that a small file costs.
+//! Number of round trips of a copy. On a long path they are most of the cost of a small file.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -11,10 +10,12 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::support::{EndToEndServer, copy, noise, options, streams};
 
-/// Above what is verified together with the transfer's end, below what is summed over a second session.
+/// Above what is verified together with the transfer's end, below what is checksummed over a second
+/// session.
 const LENGTH: usize = 2 << 20;
 
-/// The control connections to a server, read along: what the client sent before it heard the answer.
+/// A proxy of control connections to a server. It records what the client sends before it gets a
+/// reply.
 struct ControlProxy {
     address: SocketAddr,
     flights: Arc<Mutex<Vec<String>>>,
@@ -39,8 +40,8 @@ impl ControlProxy {
         format!("ftp://alice:secret@{}/{path}", self.address)
     }
 
-    /// The verbs of each flight up to the goodbye, which nobody waits for; without the settings that
-    /// may come and go.
+    /// The verbs of each pipeline up to QUIT, for whose reply nobody waits; without optional
+    /// settings.
     async fn flights(&self) -> Vec<String> {
         for _ in 0..6_000 {
             if self
@@ -64,7 +65,7 @@ impl ControlProxy {
     }
 }
 
-/// A new flight begins with what the client says after the server has spoken.
+/// A new pipeline begins with what the client sends after the server has replied.
 async fn relay(mut client: TcpStream, mut server: TcpStream, flights: Arc<Mutex<Vec<String>>>) {
     let (mut up, mut down) = ([0; 4096], [0; 4096]);
     let mut answered = true;
@@ -81,7 +82,7 @@ async fn relay(mut client: TcpStream, mut server: TcpStream, flights: Arc<Mutex<
             said = server.read(&mut down) => match said {
                 Ok(n) if n > 0 => {
                     answered = true;
-                    // The client may have left.
+                    // The client may have closed the connection.
                     if client.write_all(&down[..n]).await.is_err() {
                         return;
                     }
@@ -130,7 +131,7 @@ async fn put(options: &CopyOptions) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_get_waits_twice() {
+async fn a_get_waits_for_two_round_trips() {
     assert_eq!(
         get(&streams(4)).await,
         [
@@ -151,7 +152,7 @@ async fn a_get_waits_twice() {
 }
 
 #[tokio::test]
-async fn a_put_waits_four_times() {
+async fn a_put_waits_for_four_round_trips() {
     assert_eq!(
         put(&streams(4)).await,
         [
@@ -165,7 +166,7 @@ async fn a_put_waits_four_times() {
 }
 
 #[tokio::test]
-async fn between_servers_each_waits_as_often() {
+async fn a_third_party_copy_takes_as_many_round_trips() {
     let (from, to) = (EndToEndServer::start().await, EndToEndServer::start().await);
     from.store("f", &noise(LENGTH));
     let source = ControlProxy::to(from.address()).await;

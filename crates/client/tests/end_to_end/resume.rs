@@ -1,4 +1,4 @@
-//! Resuming: data that is there is built upon only when it is provably of the same source.
+//! Resuming: stored bytes are kept only when they are provably of the same source.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::support::{EndToEndServer, copy, copy_cut, limited, names, noise, opti
 
 const SIZE: usize = 24 << 20;
 
-/// Slow enough that the cut comes in the middle.
+/// Slow enough that the interruption comes in the middle.
 fn slow(streams: u32) -> CopyOptions {
     CopyOptions {
         transfer: limited(6 << 20),
@@ -26,10 +26,10 @@ fn resume(streams: u32) -> CopyOptions {
     }
 }
 
-/// So many bytes are safe when a copy is cut.
+/// Number of safe bytes at which a copy is interrupted.
 const CUT: u64 = 6 << 20;
 
-/// A get that was cut: a partial file and its journal.
+/// Interrupts a get, which leaves a partial file and its journal.
 async fn cut_get(server: &EndToEndServer, to: &Path, streams: u32) {
     let at = (CUT, &*to.with_extension("longhaul-partial"));
     copy_cut(&server.url("f"), to.to_str().unwrap(), &slow(streams), at).await;
@@ -38,7 +38,7 @@ async fn cut_get(server: &EndToEndServer, to: &Path, streams: u32) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn gets_go_on() {
+async fn interrupted_gets_are_resumed() {
     let server = EndToEndServer::start().await;
     let bytes = noise(SIZE);
     server.store("f", &bytes);
@@ -62,7 +62,7 @@ async fn gets_go_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn puts_go_on() {
+async fn interrupted_puts_are_resumed() {
     let bytes = noise(SIZE);
     let here = tempfile::tempdir().unwrap();
     let from = here.path().join("f");
@@ -87,7 +87,7 @@ async fn puts_go_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_resume_it_starts_over() {
+async fn without_resume_a_copy_starts_from_zero() {
     let server = EndToEndServer::start().await;
     let bytes = noise(SIZE);
     server.store("f", &bytes);
@@ -101,7 +101,7 @@ async fn without_resume_it_starts_over() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_source_that_changed_starts_over_with_a_warning() {
+async fn a_changed_source_starts_from_zero_with_a_warning() {
     let server = EndToEndServer::start().await;
     server.store("f", &noise(SIZE));
     let here = tempfile::tempdir().unwrap();
@@ -127,12 +127,12 @@ async fn a_source_that_changed_starts_over_with_a_warning() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_spoiled_partial_is_found() {
+async fn a_corrupt_partial_file_is_detected() {
     let server = EndToEndServer::start().await;
     let bytes = noise(SIZE);
     server.store("f", &bytes);
-    // Near its end, where the checks look before going on; and at its start, which only the sum
-    // of the whole finds.
+    // A spoiled end is found by the checks before resuming; a spoiled start only by the checksum of
+    // the whole.
     for from_end in [true, false] {
         let here = tempfile::tempdir().unwrap();
         let to = here.path().join("t");
@@ -161,7 +161,7 @@ async fn a_spoiled_partial_is_found() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_foreign_partial_counts_only_by_its_checksum() {
+async fn a_partial_file_without_journal_counts_only_by_checksum() {
     let server = EndToEndServer::start().await;
     let bytes = noise(3 << 20);
     server.store("f", &bytes);
@@ -180,7 +180,7 @@ async fn a_foreign_partial_counts_only_by_its_checksum() {
     assert!(std::fs::read(&to).unwrap() == bytes);
 }
 
-/// A whole copy is compared and left alone.
+/// A complete copy is compared and not transferred again.
 async fn left_alone(from: &str, to: &str) {
     let (summary, seen) = copy(&[from], to, &resume(4)).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
@@ -196,7 +196,7 @@ async fn moved_again(from: &str, to: &str, options: &CopyOptions) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_whole_is_not_moved_again() {
+async fn a_complete_copy_is_not_transferred_again() {
     let (server, other) = (EndToEndServer::start().await, EndToEndServer::start().await);
     let bytes = noise(3 << 20);
     server.store("f", &bytes);
@@ -212,16 +212,16 @@ async fn what_is_whole_is_not_moved_again() {
     for (from, to) in &ends {
         moved_again(from, to, &resume(1)).await;
         left_alone(from, to).await;
-        // Only where it is asked for.
+        // Without --resume it is transferred again.
         moved_again(from, to, &options()).await;
     }
-    // A journal that a kill after the rename left behind is gone, too.
+    // The journal left behind by a kill after the rename is removed, too.
     let journal = here.path().join("t.longhaul-journal");
     std::fs::write(&journal, "x").unwrap();
     left_alone(&ends[0].0, &ends[0].1).await;
     assert_eq!(names(here.path()), ["f", "t"]);
 
-    // The size alone proves nothing.
+    // An equal size proves nothing.
     let changed: Vec<u8> = bytes.iter().map(|b| b ^ 1).collect();
     server.store("f", &changed);
     std::fs::write(from, &changed).unwrap();
@@ -233,14 +233,14 @@ async fn what_is_whole_is_not_moved_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn in_order_the_length_of_the_partial_file_counts() {
+async fn the_length_of_a_sequentially_written_partial_file_counts() {
     let server = EndToEndServer::start().await;
     let bytes = noise(SIZE);
     server.store("f", &bytes);
     let here = tempfile::tempdir().unwrap();
     let to = here.path().join("t");
     cut_get(&server, &to, 1).await;
-    // Written after the last line of the journal, as by a process that was killed.
+    // Bytes written after the last journal entry, as by a process that was killed.
     let partial = here.path().join("t.longhaul-partial");
     std::fs::write(&partial, &bytes[..20 << 20]).unwrap();
     let (summary, seen) = copy(&[&server.url("f")], to.to_str().unwrap(), &resume(1)).await;
@@ -251,14 +251,14 @@ async fn in_order_the_length_of_the_partial_file_counts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_length_of_a_file_with_holes_does_not_count() {
+async fn the_length_of_a_partial_file_with_holes_does_not_count() {
     let server = EndToEndServer::start().await;
     let bytes = noise(SIZE);
     server.store("f", &bytes);
     let here = tempfile::tempdir().unwrap();
     let to = here.path().join("t");
     cut_get(&server, &to, 4).await;
-    // A hole between what is safe and the end, where the checks before going on look.
+    // A hole between the safe bytes and the end, where the checks before resuming look.
     let partial = here.path().join("t.longhaul-partial");
     let mut holey = vec![0; SIZE];
     holey[..1 << 20].copy_from_slice(&bytes[..1 << 20]);
@@ -268,14 +268,14 @@ async fn the_length_of_a_file_with_holes_does_not_count() {
     let text = std::fs::read_to_string(&journal).unwrap();
     let header = text.lines().next().unwrap();
     std::fs::write(&journal, format!("{header}\n{}\n", sealed("0-1048576"))).unwrap();
-    // Now in order, and cut again early: the length of the file still means nothing.
+    // Resumed over one stream and interrupted early: the length of the file still proves nothing.
     let unverified = |options: CopyOptions| CopyOptions {
         verify: client::VerifyMode::None,
         resume: true,
         ..options
     };
     let (url, path) = (server.url("f"), to.to_str().unwrap());
-    // Of what is there, all but the hole is proved.
+    // All but the hole is proven by checksums.
     let early = (11 << 20, &*to.with_extension("longhaul-partial"));
     copy_cut(&url, path, &unverified(slow(1)), early).await;
     let (summary, _) = copy(&[&url], path, &unverified(resume(1))).await;
@@ -284,7 +284,7 @@ async fn the_length_of_a_file_with_holes_does_not_count() {
     assert!(std::fs::read(&to).unwrap() == bytes);
 }
 
-/// Most bytes that a resume with four streams may move when `partial` is there of `bytes`.
+/// Most bytes that a resume over four streams may move when `partial` is stored of `bytes`.
 fn most_to_move(partial: &[u8], bytes: &[u8]) -> u64 {
     let pages = bytes.chunks(4096).zip(partial.chunks(4096));
     let there: usize = pages.filter(|(a, b)| a == b).map(|(a, _)| a.len()).sum();
@@ -294,7 +294,7 @@ fn most_to_move(partial: &[u8], bytes: &[u8]) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bytes_that_a_server_stored_and_did_not_name_are_not_sent_again() {
+async fn stored_bytes_without_a_marker_are_not_sent_again() {
     let bytes = noise(SIZE);
     let here = tempfile::tempdir().unwrap();
     let from = here.path().join("f");
@@ -312,7 +312,7 @@ async fn bytes_that_a_server_stored_and_did_not_name_are_not_sent_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bytes_that_a_killed_get_wrote_and_did_not_note_are_not_fetched_again() {
+async fn bytes_without_a_journal_entry_are_not_fetched_again() {
     let server = EndToEndServer::start().await;
     let bytes = noise(SIZE);
     server.store("f", &bytes);

@@ -1,4 +1,4 @@
-//! `--buffer drs` and `--buffer drs1` against our own server: every way a file can go.
+//! `--buffer drs` and `--buffer drs1` with longhaul's own server, for every kind of copy.
 
 use data::rate::RateLimit;
 use proto::sizing::SocketBuffers;
@@ -12,13 +12,13 @@ use serde_json::Value;
 use crate::faulty_server::FaultyServer;
 use crate::support::{EndToEndServer, copy, copy_cut, names, noise, options};
 
-/// Long enough for sizes to be told.
+/// Enough that buffer sizes are exchanged.
 const SIZE: usize = 24 << 20;
 
-/// Words of a sender that was told a size by its receiver, and by nobody else.
+/// Reason of a sender that follows a size announced by its receiver.
 const FOLLOWED: &str = "the receiver's buffer has this size";
 
-/// On a path without length a transfer may be over before a word gets through.
+/// On loopback a transfer may end before a message arrives.
 const TRIES: usize = 8;
 
 fn sized(sizing: BufferSizing, streams: u32) -> CopyOptions {
@@ -49,13 +49,13 @@ impl SizingLoggedServer {
         }
     }
 
-    /// The record of the last of `files` transfers of files.
+    /// The record of the last of `files` file transfers.
     async fn last(&self, files: usize) -> Value {
         self.sizings(files).await;
         lines(&self.log).pop().unwrap()
     }
 
-    /// Entries of the log on `files` transfers of files: who sized their buffers.
+    /// The `sizing` entries of the log for `files` file transfers.
     async fn sizings(&self, files: usize) -> Vec<String> {
         for _ in 0..3_000 {
             let sizings: Vec<String> = lines(&self.log)
@@ -72,7 +72,7 @@ impl SizingLoggedServer {
     }
 }
 
-/// A file of JSON lines.
+/// Reads a file of JSON lines.
 fn lines(path: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     text.lines()
@@ -96,7 +96,7 @@ fn reasons(trace: &Path) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn gets_and_puts_with_one_stream_and_several() {
+async fn drs_works_for_gets_and_puts_over_one_stream_and_several() {
     let logged = SizingLoggedServer::start().await;
     let server = &logged.server;
     let here = tempfile::tempdir().unwrap();
@@ -121,7 +121,7 @@ async fn gets_and_puts_with_one_stream_and_several() {
             assert_done(&put, sizing);
             assert_eq!(seen.warnings(), Vec::<String>::new());
             assert!(server.read("g") == bytes);
-            // What the server told arrived here and was followed.
+            // The size that the server announced arrived here and was followed.
             let why = reasons(&trace);
             assert!(
                 why.iter().any(|why| why == FOLLOWED),
@@ -137,7 +137,7 @@ async fn gets_and_puts_with_one_stream_and_several() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_receivers_round_trip_is_that_of_the_channel() {
+async fn a_receiver_measures_its_round_trip_on_the_drs_channel() {
     let server = EndToEndServer::start().await;
     let here = tempfile::tempdir().unwrap();
     let trace = here.path().join("trace");
@@ -151,7 +151,7 @@ async fn a_receivers_round_trip_is_that_of_the_channel() {
     for _ in 0..TRIES {
         let (summary, _) = copy(&[&server.url("f")], to.to_str().unwrap(), &options).await;
         assert_done(&summary, BufferSizing::Drs);
-        // Before the first echo it is the handshake's.
+        // Before the first echo, the round trip is that of the handshake.
         why = reasons(&trace);
         if why.iter().any(|why| why.ends_with(" ms, by echo")) {
             return;
@@ -161,7 +161,7 @@ async fn a_receivers_round_trip_is_that_of_the_channel() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn with_drs1_a_server_follows_a_client_that_receives() {
+async fn with_drs1_a_sending_server_follows_the_client() {
     let logged = SizingLoggedServer::start().await;
     let here = tempfile::tempdir().unwrap();
     let trace = here.path().join("trace");
@@ -183,7 +183,7 @@ async fn with_drs1_a_server_follows_a_client_that_receives() {
         assert!(grown, "{:?}", reasons(&trace));
         let record = logged.last(n).await;
         if record["decision"] == FOLLOWED {
-            // Twice the 64 KiB of the beginning, as the kernel counts.
+            // The kernel doubles the initial 64 KiB (socket(7)).
             assert!(record["buffer"].as_u64().unwrap() > 128 << 10, "{record}");
             return;
         }
@@ -192,7 +192,7 @@ async fn with_drs1_a_server_follows_a_client_that_receives() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn between_servers_over_a_channel_of_their_own() {
+async fn two_servers_use_a_drs_channel_between_them() {
     let (a, b) = (
         SizingLoggedServer::start().await,
         SizingLoggedServer::start().await,
@@ -219,7 +219,7 @@ async fn between_servers_over_a_channel_of_their_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn between_servers_the_first_drsftp_is_replaced() {
+async fn between_servers_drs1_is_replaced_by_auto() {
     let (a, b) = (
         SizingLoggedServer::start().await,
         SizingLoggedServer::start().await,
@@ -234,7 +234,7 @@ async fn between_servers_the_first_drsftp_is_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_server_does_its_own_without_agreement() {
+async fn kernel_sizing_between_servers_needs_no_agreement() {
     let (a, b) = (
         SizingLoggedServer::start().await,
         SizingLoggedServer::start().await,
@@ -248,7 +248,7 @@ async fn each_server_does_its_own_without_agreement() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn trees_use_sessions_and_connections_again() {
+async fn trees_reuse_sessions_and_connections() {
     for (sizing, streams) in [
         (BufferSizing::Drs, 1),
         (BufferSizing::Drs, 3),
@@ -290,7 +290,7 @@ async fn trees_use_sessions_and_connections_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn cut_transfers_go_on() {
+async fn interrupted_transfers_are_resumed() {
     let server = EndToEndServer::start().await;
     let bytes = noise(SIZE);
     server.store("f", &bytes);
@@ -322,7 +322,7 @@ async fn cut_transfers_go_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_plain_server_hears_nothing_of_it_also_when_it_is_tried_again() {
+async fn a_plain_server_gets_no_drs_commands_even_on_a_retry() {
     let bytes = noise(5 << 20);
     for sizing in [BufferSizing::Drs, BufferSizing::Drs1] {
         let liar = FaultyServer {

@@ -1,4 +1,4 @@
-//! Single files: get, put, between servers, parts, devices.
+//! Copies of single files: gets, puts, between servers, parts, devices.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,7 +10,7 @@ use crate::support::{EndToEndServer, copy, names, noise, options, streams};
 const SIZES: [usize; 5] = [0, 1, 65_535, 65_536, 3_000_001];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn gets_of_all_sizes_in_both_modes() {
+async fn gets_of_all_sizes_work_in_both_modes() {
     let server = EndToEndServer::start().await;
     let here = tempfile::tempdir().unwrap();
     for (n, options) in [options(), streams(4)].into_iter().enumerate() {
@@ -41,7 +41,7 @@ async fn gets_of_all_sizes_in_both_modes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn puts_of_all_sizes_in_both_modes() {
+async fn puts_of_all_sizes_work_in_both_modes() {
     let server = EndToEndServer::start().await;
     let here = tempfile::tempdir().unwrap();
     let from = here.path().join("ü");
@@ -71,7 +71,7 @@ async fn puts_of_all_sizes_in_both_modes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn between_servers_in_both_modes() {
+async fn third_party_copies_work_in_both_modes() {
     let from = EndToEndServer::start().await;
     let to = EndToEndServer::start().await;
     let bytes = noise(2_000_003);
@@ -88,7 +88,7 @@ async fn between_servers_in_both_modes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn times_travel_both_ways() {
+async fn modification_times_are_kept_both_ways() {
     let server = EndToEndServer::start().await;
     let here = tempfile::tempdir().unwrap();
     let (a, b) = (here.path().join("a"), here.path().join("b"));
@@ -104,7 +104,7 @@ async fn times_travel_both_ways() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn keep_existing_leaves_alone_what_is_there_and_names_what_differs() {
+async fn keep_existing_keeps_files_and_reports_differences() {
     let (server, other) = (EndToEndServer::start().await, EndToEndServer::start().await);
     let here = tempfile::tempdir().unwrap();
     let path = |name: &str| here.path().join(name).display().to_string();
@@ -120,7 +120,7 @@ async fn keep_existing_leaves_alone_what_is_there_and_names_what_differs() {
         (server.user_url("a"), other.user_url("t")),
         (path("a"), path("u")),
     ] {
-        // Nothing is there yet.
+        // The destination does not exist yet.
         let (summary, _) = copy(&[&from], &to, &keep).await;
         assert_eq!((summary.exit, summary.files), (Exit::Done, 1));
         let (summary, seen) = copy(&[&from], &to, &keep).await;
@@ -140,7 +140,7 @@ async fn keep_existing_leaves_alone_what_is_there_and_names_what_differs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn parts() {
+async fn parts_of_files_are_copied_and_bounds_checked() {
     let server = EndToEndServer::start().await;
     let here = tempfile::tempdir().unwrap();
     let bytes = noise(300_000);
@@ -191,7 +191,7 @@ async fn devices_are_written_directly() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_user_asked_is_what_is_compared() {
+async fn files_are_verified_by_the_requested_algorithm() {
     let server = EndToEndServer::start().await;
     server.store("f", &noise(100_000));
     for (wish, label) in [
@@ -210,7 +210,7 @@ async fn what_the_user_asked_is_what_is_compared() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn refusals_have_their_classes() {
+async fn failures_have_their_exit_codes() {
     let server = EndToEndServer::start().await;
     server.store("d/f", b"x");
     let here = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! A server on a port of its own, a recorder of events, options.
+//! A server on a port of its own, an event recorder, options.
 
 use data::options::TransferOptions;
 use data::rate::RateLimit;
@@ -18,7 +18,7 @@ use server::{Shutdown, ShutdownHandle};
 use tokio::sync::Notify;
 use units::splitmix;
 
-/// Longer than anything in these tests takes, on however busy a machine.
+/// Longer than anything in these tests takes, however busy the machine is.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A running server over a directory of its own; it ends with the test's runtime.
@@ -77,17 +77,17 @@ impl EndToEndServer {
         self.directory.path().join("root")
     }
 
-    /// Where it listens.
+    /// The address on which it listens.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// URL for anonymous.
+    /// URL for the anonymous user.
     pub(crate) fn url(&self, path: &str) -> String {
         format!("ftp://{}/{path}", self.address)
     }
 
-    /// URL for a user who may do third-party transfers.
+    /// URL for a user with the right to third-party transfers.
     pub(crate) fn user_url(&self, path: &str) -> String {
         format!("ftp://alice:secret@{}/{path}", self.address)
     }
@@ -103,7 +103,7 @@ impl EndToEndServer {
     }
 }
 
-/// Keeps what happened.
+/// Records events.
 #[derive(Default)]
 pub(crate) struct EventRecorder {
     events: Mutex<Vec<CopyEvent>>,
@@ -156,7 +156,7 @@ fn transfer() -> TransferOptions {
     }
 }
 
-/// At most so many bytes per second.
+/// Options with a rate limit in bytes per second.
 pub(crate) fn limited(rate: u64) -> TransferOptions {
     TransferOptions {
         rate: Some(RateLimit::new(rate)),
@@ -195,7 +195,7 @@ pub(crate) fn streams(n: u32) -> CopyOptions {
     }
 }
 
-/// Copies and gives what happened.
+/// Copies, and returns the summary and the events.
 pub(crate) async fn copy(
     sources: &[&str],
     destination: &str,
@@ -210,7 +210,7 @@ pub(crate) async fn copy(
     (summary, recorder)
 }
 
-/// Waits until something is so, longer than it takes on however busy a machine.
+/// Waits until a condition holds.
 pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
@@ -219,7 +219,7 @@ pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Hears that so many bytes are safe.
+/// Waits until this many bytes are safe.
 struct SafeBytesObserver {
     safe: u64,
     heard: Notify,
@@ -233,8 +233,8 @@ impl CopyObserver for SafeBytesObserver {
     }
 }
 
-/// Starts a copy and drops it once so many bytes are safe, as an interrupted program would; waits
-/// until nobody in this process, which has the server too, has `partial` open.
+/// Starts a copy and drops it once this many bytes are safe, as an interrupted program would. Waits
+/// until nobody in this process, which includes the server, has `partial` open.
 pub(crate) async fn copy_cut(
     source: &str,
     destination: &str,
@@ -261,7 +261,7 @@ pub(crate) async fn copy_cut(
     .await;
 }
 
-/// Bytes without pattern that repeats at block sizes.
+/// Bytes without a pattern that repeats at block sizes.
 pub(crate) fn noise(length: usize) -> Vec<u8> {
     splitmix::bytes(1, length)
 }

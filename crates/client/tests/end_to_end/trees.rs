@@ -1,4 +1,4 @@
-//! Trees, patterns, several sources.
+//! Directory trees, patterns, several sources.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -15,7 +15,7 @@ fn recursive() -> CopyOptions {
     }
 }
 
-/// Four hundred small files, with blanks, UTF-8 and deep folders.
+/// Four hundred small files, with blanks, UTF-8 and deep directories.
 fn plant(top: &Path) {
     for n in 0..400 {
         let directory = match n % 4 {
@@ -51,12 +51,13 @@ fn content(top: &Path) -> Vec<(String, Option<Vec<u8>>)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn names_with_bytes_that_telnet_knows_arrive_as_they_are() {
+async fn names_with_telnet_bytes_arrive_unchanged() {
     let server = EndToEndServer::start().await;
     let here = tempfile::tempdir().unwrap();
     let (from, back) = (here.path().join("tree"), here.path().join("back"));
     fs::create_dir(&from).unwrap();
-    // Each without its 255s, or with half of them, is another one's name, or nobody's.
+    // A server that drops or halves the 255s would turn one name into another, or into an unused
+    // one.
     let names: [&[u8]; 6] = [
         b"a\xff",
         b"a\xff\xff",
@@ -82,7 +83,7 @@ async fn names_with_bytes_that_telnet_knows_arrive_as_they_are() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_small_files_there_and_back() {
+async fn many_small_files_survive_a_round_trip() {
     let server = EndToEndServer::start().await;
     let here = tempfile::tempdir().unwrap();
     let (from, back) = (here.path().join("tree"), here.path().join("back"));
@@ -100,7 +101,7 @@ async fn many_small_files_there_and_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn between_servers() {
+async fn a_tree_is_copied_between_servers() {
     let (a, b) = (EndToEndServer::start().await, EndToEndServer::start().await);
     a.store("t/x y/1", b"one");
     a.store("t/2", b"two");
@@ -111,7 +112,7 @@ async fn between_servers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn patterns_and_several_sources() {
+async fn patterns_and_several_sources_are_copied() {
     let server = EndToEndServer::start().await;
     for name in ["a1", "a2", "b1", ".a3", "x[1]"] {
         server.store(name, name.as_bytes());
@@ -140,7 +141,7 @@ async fn patterns_and_several_sources() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn special_files_are_told_and_left_out() {
+async fn special_files_are_reported_and_skipped() {
     let server = EndToEndServer::start().await;
     let here = tempfile::tempdir().unwrap();
     let top = here.path().join("t");
@@ -155,7 +156,7 @@ async fn special_files_are_told_and_left_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn destination_directories_are_made() {
+async fn destination_directories_are_created() {
     let server = EndToEndServer::start().await;
     let here = tempfile::tempdir().unwrap();
     let from = here.path().join("f");
@@ -169,7 +170,8 @@ async fn destination_directories_are_made() {
     assert_eq!(fs::read(format!("{to}f")).unwrap(), b"x");
 }
 
-/// On the server: `keep/f`, and `t/` with a file, a directory, and links in and out of it.
+/// Makes on the server: `keep/f`, and `t/` with a file, a directory, and links inside and out of
+/// it.
 fn linked(server: &EndToEndServer) {
     use std::os::unix::fs::symlink;
     server.store("keep/f", b"keep");
@@ -195,7 +197,7 @@ async fn removing_a_tree_removes_its_links_and_nothing_outside() {
         .unwrap();
     assert_eq!(names(&server.root()), ["keep"]);
     assert_eq!(server.read("keep/f"), b"keep");
-    // A link that is named itself goes, and what it points to stays; so does one that leads nowhere.
+    // Removing a link removes only the link, also when it is dangling.
     for target in ["keep", "gone"] {
         std::os::unix::fs::symlink(target, server.root().join("l")).unwrap();
         client::remove(&server.url("l"), true, &options)
@@ -207,7 +209,7 @@ async fn removing_a_tree_removes_its_links_and_nothing_outside() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_copied_tree_has_what_links_point_to_only_when_asked() {
+async fn links_are_followed_or_copied_only_when_requested() {
     let server = EndToEndServer::start().await;
     linked(&server);
     let here = tempfile::tempdir().unwrap();
@@ -241,7 +243,7 @@ async fn a_copied_tree_has_what_links_point_to_only_when_asked() {
     assert_eq!(target("same"), Path::new("f"));
     assert_eq!(target("dangling"), Path::new("gone"));
 
-    // And back to a server, twice: a link is replaced by itself.
+    // Copied back to a server twice: an existing link is replaced.
     for _ in 0..2 {
         let from = format!("{}/.", to("copy"));
         let (summary, _) = copy(&[&from], &server.url("back"), &keep).await;

@@ -1,4 +1,4 @@
-//! ls, stat, rm, mkdir, mv, cksum.
+//! The commands ls, stat, rm, mkdir, mv and cksum.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ const OPTIONS: RemoteOptions = RemoteOptions {
 };
 
 #[tokio::test(flavor = "multi_thread")]
-async fn looks_and_changes() {
+async fn single_file_commands_list_and_change_files() {
     let server = EndToEndServer::start().await;
     server.store("d/b", b"12345");
     server.store("d/a x", b"1");
@@ -57,7 +57,7 @@ async fn looks_and_changes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn local_and_remote_sums_agree() {
+async fn local_and_remote_checksums_agree() {
     let server = EndToEndServer::start().await;
     server.store("f", b"123456789");
     let local = server.root().join("f");

@@ -5,7 +5,7 @@ use crate::remove::remove_tree;
 
 const HIDES: &str = "211-x\n MLST type*;size*;\n211 End";
 
-/// The top is a directory, and its MLSD shows this.
+/// Login and a directory `/t` whose MLSD has this text.
 fn top_with(facts: &str) -> Vec<ScriptedAction> {
     script([
         login_script_with_feat(HIDES),
@@ -22,7 +22,7 @@ fn top_with(facts: &str) -> Vec<ScriptedAction> {
 }
 
 #[tokio::test]
-async fn a_link_that_facts_show_as_a_directory_is_removed_and_not_entered() {
+async fn a_link_shown_as_a_directory_is_removed_and_not_entered() {
     let long = b"lrwxrwxrwx 1 u g 7 Nov 20 08:21 out -> ../keep\r\n".to_vec();
     let acts = script([
         top_with("type=dir; out\r\n"),
@@ -41,7 +41,7 @@ async fn a_link_that_facts_show_as_a_directory_is_removed_and_not_entered() {
 }
 
 #[tokio::test]
-async fn what_may_be_a_link_elsewhere_is_not_entered_and_nothing_is_deleted() {
+async fn an_ambiguous_directory_is_not_entered_and_nothing_is_deleted() {
     let acts = script([
         top_with("type=file;size=1; f\r\ntype=dir; d\r\n"),
         vec![
@@ -74,7 +74,7 @@ async fn what_may_be_a_link_elsewhere_is_not_entered_and_nothing_is_deleted() {
 }
 
 #[tokio::test]
-async fn a_link_that_is_named_is_looked_at_where_it_leads() {
+async fn stat_of_a_link_shows_its_target() {
     let acts = script([
         login_script_with_feat(HIDES),
         command_and_reply(

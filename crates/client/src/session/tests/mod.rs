@@ -1,4 +1,4 @@
-//! The session against scripted servers with odd manners.
+//! The session against scripted servers with unusual behaviour.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ async fn opened(acts: Vec<ScriptedAction>) -> (ClientSession, ScriptedFtpServer)
 }
 
 #[tokio::test]
-async fn logs_in_with_many_lines_and_stray_ones() {
+async fn login_accepts_multi_line_and_stray_lines() {
     let acts = script([
         vec![SendLine("220-Welcome\n220-second\nno code here\n220 ready")],
         command_and_reply("USER joe", "331-\n331 Password please"),
@@ -54,13 +54,13 @@ async fn logs_in_with_many_lines_and_stray_ones() {
 }
 
 #[tokio::test]
-async fn a_peer_that_does_not_speak_ftp_is_told_so_at_once() {
+async fn a_peer_that_does_not_speak_ftp_fails_at_once() {
     for (said, shown) in [
         ("SSH-2.0-OpenSSH_9.6", "it said `SSH-2.0-OpenSSH_9.6`"),
         ("999 hi", "it said `999 hi`"),
         ("\u{15}\u{3}\u{1}", "it said `\\x15\\x03\\x01`"),
     ] {
-        // It stays and waits: only what it said can end this, as the patience is an hour.
+        // The server stays connected and the timeout is an hour, so only the text can end this.
         let fake =
             ScriptedFtpServer::start_session(vec![SendLine(said), ScriptedAction::ExpectEof]).await;
         let failure = ClientSession::open(&fake.server, Duration::from_secs(3600)).await;
@@ -72,7 +72,7 @@ async fn a_peer_that_does_not_speak_ftp_is_told_so_at_once() {
 }
 
 #[tokio::test]
-async fn facts_that_are_refused_without_a_reason_are_of_nothing() {
+async fn facts_refused_without_a_reason_mean_not_found() {
     for reply in ["550 MLST", "550 /x: No such file or directory"] {
         let acts = script([
             login_script_with_feat("211-x\n MLST type*;size*;\n211 End"),
@@ -85,7 +85,7 @@ async fn facts_that_are_refused_without_a_reason_are_of_nothing() {
     }
 }
 
-/// The answers of a server without MLST that shows nothing at `path`.
+/// Replies of a server without MLST for a missing path.
 fn nothing_at(cwd: &'static str, size: &'static str) -> Vec<ScriptedAction> {
     [
         command_and_reply(cwd, "550 Failed to change directory."),
@@ -95,7 +95,7 @@ fn nothing_at(cwd: &'static str, size: &'static str) -> Vec<ScriptedAction> {
 }
 
 #[tokio::test]
-async fn a_refusal_to_make_a_directory_names_the_one_that_is_missing() {
+async fn refused_mkd_names_the_missing_parent_directory() {
     let acts = script([
         login_script(),
         command_and_reply("MKD /no/x", "550 Create directory operation failed."),
@@ -111,7 +111,7 @@ async fn a_refusal_to_make_a_directory_names_the_one_that_is_missing() {
 }
 
 #[tokio::test]
-async fn a_refusal_without_a_reason_of_what_is_there_is_one_of_permission() {
+async fn an_unexplained_refusal_of_an_existing_file_means_permission() {
     let acts = script([
         login_script(),
         command_and_reply("DELE /a", "550 Delete operation failed."),
@@ -126,7 +126,7 @@ async fn a_refusal_without_a_reason_of_what_is_there_is_one_of_permission() {
 }
 
 #[tokio::test]
-async fn a_login_without_password_sends_none() {
+async fn a_login_without_password_sends_no_pass() {
     let acts = script([
         vec![SendLine("220 hi")],
         command_and_reply("USER joe", "230 in already"),
@@ -138,7 +138,7 @@ async fn a_login_without_password_sends_none() {
 }
 
 #[tokio::test]
-async fn refused_logins_say_why() {
+async fn refused_logins_give_the_reason() {
     let table: &[(&'static str, &str, Exit, bool)] = &[
         (
             "530 Login incorrect.",
@@ -173,7 +173,7 @@ async fn refused_logins_say_why() {
 }
 
 #[tokio::test]
-async fn unusable_greetings() {
+async fn unusable_greetings_fail_with_their_class() {
     let busy = open_on(vec![SendLine("421 Service busy")])
         .await
         .unwrap_err();
@@ -189,7 +189,7 @@ async fn unusable_greetings() {
 }
 
 #[tokio::test]
-async fn a_silent_server_runs_into_the_time_out() {
+async fn a_silent_server_runs_into_the_timeout() {
     let fake = ScriptedFtpServer::start_session(vec![ScriptedAction::ExpectEof]).await;
     let failure = ClientSession::open(&fake.server, Duration::from_millis(200))
         .await
@@ -199,7 +199,7 @@ async fn a_silent_server_runs_into_the_time_out() {
 }
 
 #[tokio::test]
-async fn hosts_that_are_not_there() {
+async fn refused_connections_and_unknown_hosts_are_not_retried() {
     let server = |host: &str, port| Server {
         scheme: Scheme::Ftp,
         host: host.to_owned(),
@@ -207,7 +207,7 @@ async fn hosts_that_are_not_there() {
         credential: Credential::password("joe", "secret"),
         query: None,
     };
-    // Bound and not listening: nobody else can get the port and answer there.
+    // Bound but not listening: nobody else can take the port and answer there.
     let deaf = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     let any_port = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
     deaf.bind(&any_port.into()).unwrap();
@@ -231,7 +231,7 @@ async fn hosts_that_are_not_there() {
 }
 
 #[tokio::test]
-async fn names_that_no_line_can_carry_are_refused_before_anything_is_sent() {
+async fn names_with_line_breaks_are_refused_before_anything_is_sent() {
     let (mut session, fake) = opened(login_script()).await;
     for path in [&b"/a\nDELE /b"[..], b"/a\rb", b"/a\0b", b""] {
         let failure = session.delete(path).await.unwrap_err();
@@ -250,7 +250,7 @@ async fn names_that_no_line_can_carry_are_refused_before_anything_is_sent() {
 }
 
 #[tokio::test]
-async fn stat_on_a_plain_server() {
+async fn stat_works_without_mlst() {
     let acts = script([
         login_script(),
         command_and_reply("CWD /d/f", "550 Failed to change directory."),
@@ -274,7 +274,7 @@ async fn stat_on_a_plain_server() {
 }
 
 #[tokio::test]
-async fn mkdir_of_a_directory_that_is_there() {
+async fn mkdir_reports_an_existing_directory() {
     let acts = script([
         login_script(),
         command_and_reply("MKD /d", "550 Create directory operation failed."),
@@ -296,7 +296,7 @@ async fn mkdir_of_a_directory_that_is_there() {
 const NO_SUCH_FILE: &str = "500-Command failed\n500 No such file or directory";
 
 #[tokio::test]
-async fn a_damaged_sum_is_asked_for_again_and_never_means_that_there_is_none() {
+async fn a_damaged_checksum_reply_is_requested_again() {
     let feat = "211-x\n CKSM CRC32C:1;\n211 End.";
     let question = "CKSM CRC32C 0 -1 /f";
     let acts = script([
@@ -324,7 +324,7 @@ async fn a_damaged_sum_is_asked_for_again_and_never_means_that_there_is_none() {
     fake.finish().await;
 }
 
-/// A sum that takes longer than the client is patient, with markers on the way.
+/// A checksum that takes longer than the reply timeout, with markers in between.
 async fn long_sum() -> Result<(String, ClientSession, ScriptedFtpServer), CopyFailure> {
     let feat = "211-x\n CKSM CRC32C:1;MD5:2;\n211 End.";
     let marker = "113-Status Marker\n Timestamp: 1.0\n Bytes Processed: 5\n113 End.";
@@ -353,7 +353,7 @@ async fn long_sum() -> Result<(String, ClientSession, ScriptedFtpServer), CopyFa
 }
 
 #[tokio::test]
-async fn checksum_markers_keep_a_long_sum_alive() {
+async fn checksum_markers_restart_the_reply_timeout() {
     let mut tries = 0;
     let (sum, mut session, fake) = loop {
         match long_sum().await {
@@ -378,7 +378,7 @@ async fn checksum_markers_keep_a_long_sum_alive() {
 }
 
 #[tokio::test]
-async fn listing_by_ls_with_hidden_names() {
+async fn list_shows_names_that_begin_with_a_dot() {
     let text = b"total 8\r\n\
         drwxr-xr-x    2 0 0  4096 Nov 20 08:21 .\r\n\
         drwxr-xr-x    2 0 0  4096 Nov 20 08:21 ..\r\n\
@@ -410,7 +410,7 @@ async fn listing_by_ls_with_hidden_names() {
 }
 
 #[tokio::test]
-async fn listing_by_names_when_nothing_else_is_known() {
+async fn nlst_is_used_when_list_is_unsupported() {
     let acts = script([
         login_script(),
         command_and_reply("CWD /d", "250 ok"),
@@ -450,7 +450,7 @@ async fn listing_by_names_when_nothing_else_is_known() {
 }
 
 #[tokio::test]
-async fn epsv_when_pasv_is_refused() {
+async fn epsv_follows_a_refused_pasv() {
     let acts = script([
         login_script_with_feat("211-x\n MLST type*;size*;\n211 End"),
         command_and_reply("PASV", "500 no PASV here"),
@@ -479,7 +479,7 @@ async fn epsv_when_pasv_is_refused() {
 }
 
 #[tokio::test]
-async fn a_bare_550_is_settled_by_looking() {
+async fn an_unexplained_550_is_resolved_by_stat() {
     let (mut session, fake) = opened(script([
         login_script(),
         command_and_reply("DELE /gone", "550 Delete operation failed."),
@@ -508,7 +508,7 @@ async fn a_bare_550_is_settled_by_looking() {
 }
 
 #[tokio::test]
-async fn data_connections_go_to_the_server_itself_unless_others_are_allowed() {
+async fn data_connections_use_the_servers_host_unless_foreign_hosts_are_allowed() {
     let (mut session, _fake) = opened(login_script()).await;
     let other = "192.0.2.1:4000".parse().unwrap();
     let mut warnings = Vec::new();
@@ -522,7 +522,7 @@ async fn data_connections_go_to_the_server_itself_unless_others_are_allowed() {
 }
 
 #[tokio::test]
-async fn a_server_that_wants_to_know_is_told_once_of_the_other_host_of_its_data() {
+async fn datapeer_is_announced_once_per_host() {
     let feat = "211-Features\n DATAPEER\n211 End";
     let acts = script([
         login_script_with_feat(feat),
@@ -531,7 +531,7 @@ async fn a_server_that_wants_to_know_is_told_once_of_the_other_host_of_its_data(
         command_and_reply("NOOP", "200 ok"),
     ]);
     let (mut session, fake) = opened(acts).await;
-    // This machine may connect anyway.
+    // The last two are hosts of this machine, which needs no announcement.
     for host in [
         "192.0.2.1",
         "::ffff:192.0.2.1",

@@ -1,4 +1,4 @@
-//! Servers that take commands ahead: several of them in one flight, and what can go wrong with that.
+//! Pipelined commands, and their failures.
 
 use super::super::SessionOpening;
 use super::super::scripted_server::{LONGHAUL_GREETING, pipelined_login_script};
@@ -22,7 +22,7 @@ async fn looking(
 }
 
 #[tokio::test]
-async fn login_and_first_question_are_one_flight() {
+async fn login_and_first_stat_are_one_pipeline() {
     let acts = script([
         pipelined_login_script(FEAT, &["MLST /f"]),
         vec![SendLine(FACTS)],
@@ -31,14 +31,14 @@ async fn login_and_first_question_are_one_flight() {
     let (session, fake) = looking(acts).await;
     let mut session = session.unwrap();
     assert_eq!(session.stat(b"/f").await.unwrap().size, Some(7));
-    // The answer serves once.
+    // A prefetched reply is used once.
     let gone = session.stat(b"/f").await.unwrap_err();
     assert_eq!(gone.exit, Exit::NotFound);
     fake.finish().await;
 }
 
 #[tokio::test]
-async fn an_answer_that_nobody_fetches_is_not_taken_for_another() {
+async fn an_unused_prefetched_reply_is_not_taken_for_another() {
     let acts = script([
         pipelined_login_script(FEAT, &["MLST /f"]),
         vec![SendLine(FACTS)],
@@ -55,7 +55,7 @@ async fn an_answer_that_nobody_fetches_is_not_taken_for_another() {
 }
 
 #[tokio::test]
-async fn sums_of_ranges_are_asked_for_in_one_flight() {
+async fn range_checksums_are_requested_in_one_pipeline() {
     let ranges = [(0, 8), (8, 4)];
     let acts = script([
         pipelined_login_script(FEAT, &["MLST /f"]),
@@ -79,7 +79,7 @@ async fn sums_of_ranges_are_asked_for_in_one_flight() {
         .checksums(ChecksumAlgorithm::Crc32c, &ranges, b"/f")
         .await;
     assert_eq!(sums.unwrap(), ["0000000a", "0000000b"]);
-    // A refusal leaves no answer behind that another question would take for its own.
+    // A refusal leaves no reply behind that another command would take for its own.
     let refused = session
         .checksums(ChecksumAlgorithm::Crc32c, &ranges, b"/f")
         .await;
@@ -88,9 +88,9 @@ async fn sums_of_ranges_are_asked_for_in_one_flight() {
     fake.finish().await;
 }
 
-/// Whoever comes next would take the late answer for its own.
+/// A later command would take the late reply for its own.
 #[tokio::test]
-async fn a_wait_that_is_given_up_makes_the_session_useless_rather_than_wrong() {
+async fn a_cancelled_wait_makes_the_session_unusable() {
     let acts = script([
         pipelined_login_script(FEAT, &["MLST /f"]),
         vec![Sleep(60_000)],
@@ -105,7 +105,7 @@ async fn a_wait_that_is_given_up_makes_the_session_useless_rather_than_wrong() {
 }
 
 #[tokio::test]
-async fn a_path_that_no_line_can_carry_is_not_asked_ahead() {
+async fn a_path_with_a_line_break_is_not_prefetched() {
     let fake = ScriptedFtpServer::start_session(pipelined_login_script(FEAT, &[])).await;
     let opening = SessionOpening {
         avoid_pipelining: false,
@@ -117,9 +117,9 @@ async fn a_path_that_no_line_can_carry_is_not_asked_ahead() {
     fake.finish().await;
 }
 
-/// The same words as when each command waits for its answer, whatever the rest of the flight comes to.
+/// The messages are the same as without pipelining, whatever the replies to the later commands.
 #[tokio::test]
-async fn refused_logins_say_why_as_ever() {
+async fn refused_pipelined_logins_give_the_reason() {
     let not_in = "211-x\n PARALLEL\n211 End.\n530 log in\n530 log in";
     let table: &[(&[&'static str], &str, Exit, bool)] = &[
         (
@@ -159,7 +159,7 @@ async fn refused_logins_say_why_as_ever() {
 }
 
 #[tokio::test]
-async fn a_user_without_password_is_in_whatever_is_said_to_it() {
+async fn a_user_without_password_is_logged_in_despite_503_to_pass() {
     let mut acts = vec![SendLine(LONGHAUL_GREETING)];
     acts.extend(["USER", "PASS", "FEAT", "SITE", "TYPE"].map(ExpectLine));
     acts.extend([SendLine("230 in\n503 in already"), SendLine(FEAT)]);
@@ -169,9 +169,9 @@ async fn a_user_without_password_is_in_whatever_is_said_to_it() {
     fake.finish().await;
 }
 
-/// Something between that reads along, and gives up on what it does not expect.
+/// A middlebox that follows the dialogue and closes what it does not expect.
 #[tokio::test]
-async fn a_connection_that_ends_over_the_flight_is_made_again_with_care() {
+async fn a_connection_lost_during_the_pipelined_login_is_retried_without_pipelining() {
     let mut careful = login_script_with_feat(FEAT);
     careful[0] = SendLine(LONGHAUL_GREETING);
     careful.extend(command_and_reply("MLST /f", FACTS));
@@ -187,9 +187,9 @@ async fn a_connection_that_ends_over_the_flight_is_made_again_with_care() {
 }
 
 #[tokio::test]
-async fn goodbye_needs_no_answer() {
+async fn quit_waits_for_no_reply() {
     let mut shortest = Duration::MAX;
-    // A busy machine may delay one, not each.
+    // A busy machine may delay one run, but not all.
     for _ in 0..3 {
         let acts = script([
             pipelined_login_script(FEAT, &[]),
@@ -205,7 +205,7 @@ async fn goodbye_needs_no_answer() {
 }
 
 #[tokio::test]
-async fn time_and_name_are_given_in_one_flight() {
+async fn time_and_name_are_set_in_one_pipeline() {
     let time = proto::timestamp::Timestamp::parse("20240102030405");
     let flight = |answers| {
         let mut acts = vec![ExpectLine("MFMT 20240102030405 /a"), ExpectLine("RNFR /a")];
@@ -243,7 +243,7 @@ async fn time_and_name_are_given_in_one_flight() {
 }
 
 #[tokio::test]
-async fn a_server_that_leaves_in_a_flight_is_quoted() {
+async fn a_421_within_a_pipeline_is_quoted() {
     let mut acts = pipelined_login_script(FEAT, &[]);
     acts.extend([
         ExpectLine("MFMT"),
@@ -265,7 +265,7 @@ async fn a_server_that_leaves_in_a_flight_is_quoted() {
 }
 
 #[tokio::test]
-async fn nothing_goes_out_behind_auth_before_its_answer() {
+async fn nothing_is_pipelined_behind_auth() {
     let mut acts = pipelined_login_script(FEAT, &[]);
     acts.push(ExpectEof);
     let (mut session, fake) = opened(acts).await;

@@ -1,10 +1,10 @@
-//! Servers that begin to answer and never end.
+//! Servers that send preliminary replies without end.
 
 use super::*;
 use crate::session::control::MAX_PRELIMINARY_REPLIES;
 
-/// Outcome of such an answer in a session whose patience is an hour: neither that nor the end of the
-/// connection ends it.
+/// Runs a command that never gets a final reply, in a session with a reply timeout of an hour: only
+/// the limit on preliminary replies can end it.
 async fn endless<T>(
     asked: Vec<ScriptedAction>,
     ask: impl AsyncFnOnce(&mut ClientSession) -> Result<T, CopyFailure>,
@@ -21,7 +21,7 @@ async fn endless<T>(
 }
 
 #[tokio::test]
-async fn preliminary_replies_without_end_are_no_answer() {
+async fn endless_preliminary_replies_fail_the_command() {
     let asked = vec![
         ExpectLine("DELE /a"),
         ScriptedAction::SendLineForever("150 x"),
@@ -33,7 +33,7 @@ async fn preliminary_replies_without_end_are_no_answer() {
 }
 
 #[tokio::test]
-async fn markers_without_end_are_no_checksum() {
+async fn endless_markers_fail_the_checksum() {
     let acts = script([
         login_script_with_feat("211-x\n CKSM CRC32:1;\n211 End"),
         command_and_reply("OPTS", "200 ok"),
@@ -50,7 +50,7 @@ async fn markers_without_end_are_no_checksum() {
 }
 
 #[tokio::test]
-async fn a_few_preliminary_replies_are_no_harm() {
+async fn preliminary_replies_up_to_the_limit_are_accepted() {
     let few = String::leak(["150 x"].repeat(MAX_PRELIMINARY_REPLIES).join("\n"));
     let acts = script([
         login_script(),

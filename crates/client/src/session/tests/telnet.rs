@@ -5,7 +5,7 @@ use super::*;
 const GLOBUS: &str = "220 h GridFTP Server 13.20 (gcc64, 1560187294-0) [Globus Toolkit 6.0] ready.";
 
 #[tokio::test]
-async fn a_name_that_globus_would_change_is_refused_and_nothing_is_sent() {
+async fn a_name_with_0xff_is_refused_for_globus_before_anything_is_sent() {
     let mut acts = login_script();
     acts[0] = SendLine(GLOBUS);
     acts.extend(command_and_reply("DELE /ok", "250 gone"));

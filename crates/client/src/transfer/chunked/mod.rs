@@ -1,9 +1,10 @@
-//! One file in chunks, each a transfer of its own with its own number of streams: the only way to
-//! change that number where the sender is somebody else's, or where the 2008 modes are asked for.
+//! Transfers one file in chunks, each with its own number of streams. Where another program sends,
+//! this is the only way to change that number; the tuning modes of the 2008 paper require it.
 //!
-//! A chunk is asked for by ERET P and stored by ESTO A (GFD.20 §3.5, §3.6), in extended block mode;
-//! connections are kept from one to the next while their number stays (§3.4.3). The whole is one
-//! transfer to the caller: its [`TransferControl`] counts all chunks, what an attempt made safe stays safe.
+//! A chunk is requested by ERET P and stored by ESTO A (GFD.20 §3.5, §3.6), in extended block mode.
+//! Connections are kept from one chunk to the next while their number stays the same (§3.4.3). For
+//! the caller it is one transfer: its [`Control`] counts all chunks, and the ranges that a failed
+//! attempt stored stay valid.
 
 mod chunk_queue;
 mod chunk_session;
@@ -37,19 +38,19 @@ use crate::session::ClientSession;
 /// How a transfer is cut into chunks.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Chunking {
-    /// One after the other over one session, by a mode of 2008.
+    /// One chunk after the other over one session, by a tuning mode of the 2008 paper.
     Mode(ChunkTuningMode, ChunkParameters),
-    /// Two at a time over a session each, so that the path never drains between them; their number
-    /// of streams by the goodput that they reach.
+    /// Two chunks at a time over one session each, so that the path never drains between them. The
+    /// number of streams follows the goodput they reach.
     Probe,
 }
 
-/// Server to this machine. MODE S: the server listens; MODE E: this end listens, on
+/// Receives a file from a server. MODE S: the server listens. MODE E: this end listens, on
 /// `spec.data_ports`, and the server opens the connections.
 ///
 /// # Errors
 /// The server's refusal by its class; `Local` for the sink's errors; `Integrity` when the server
-/// confirmed a transfer that did not bring all of `spec.size`; `Unreachable` (transient) for lost
+/// confirmed the transfer and bytes of `spec.size` are missing; `Unreachable` (transient) for lost
 /// connections: what arrived is in `control`.
 pub async fn get(
     session: &mut ClientSession,
@@ -61,6 +62,7 @@ pub async fn get(
     let mut warnings = Vec::new();
     let extended = spec.chunks.is_some()
         && session.features().eret
+        // Chunks arrive out of order with two sessions, so the sink must be seekable.
         && sink.is_seekable()
         && negotiation::get_mode(session, spec, &mut warnings) == Wire::Extended;
     let Some((chunks, missing)) = chunk_plan(spec).filter(|_| extended) else {
@@ -75,8 +77,8 @@ pub async fn get(
     transfer_in_chunks(lane, chunks, missing, spec, control, &|_| {}).await
 }
 
-/// This machine to server; the server listens. `control.bytes()` counts what was handed to the
-/// kernel; what the server reported as stored is in `spec.marked`.
+/// Sends a file to a server, which listens. `control.bytes()` counts the bytes handed to the
+/// kernel; the ranges that the server reported as stored are in `spec.stored_ranges`.
 ///
 /// # Errors
 /// The server's refusal by its class; `Local` for the source's errors; `Integrity` when the server
@@ -104,13 +106,14 @@ pub async fn put(
     transfer_in_chunks(lane, chunks, missing, spec, control, &|_| {}).await
 }
 
-/// Server to server. Progress arrives by 112 markers (MODE E) in `progress`, bytes so far;
-/// MODE S transfers are silent until they end, so that the caller has to look for a stall there.
+/// Transfers a file from one server to another. In MODE E the 112 markers report progress to
+/// `progress`, in bytes so far. MODE S transfers report nothing until they end, so the caller has
+/// to detect a stall.
 ///
 /// # Errors
 /// The refusal of the side that failed first, by its class; `Integrity` when both confirmed a
-/// transfer whose last marker tells another length; `Unreachable` (transient) for lost
-/// connections: what the destination reported as stored is in `spec.marked`.
+/// transfer and the last marker reports another length; `Unreachable` (transient) for lost
+/// connections: the ranges that the destination reported as stored are in `spec.stored_ranges`.
 pub async fn third_party(
     source: &mut ClientSession,
     source_path: &[u8],
@@ -120,6 +123,7 @@ pub async fn third_party(
     progress: &(dyn Fn(u64) + Send + Sync),
 ) -> Result<TransferAttempt, CopyFailure> {
     let mut warnings = Vec::new();
+    // Both sides must speak MODE E: ESTO needs offsets, which only MODE E blocks carry.
     let extended = spec.chunks.is_some()
         && source.features().eret
         && destination.features().esto
@@ -145,13 +149,15 @@ pub async fn third_party(
         to: HeldSession::Borrowed(destination),
         to_path: destination_path.into(),
     });
-    // The chunks' controls count nothing: the bytes do not pass here.
+    // This control counts nothing, since the bytes do not pass this machine.
     let control = Arc::new(TransferControl::new());
     transfer_in_chunks(lane, chunks, missing, spec, &control, progress).await
 }
 
-/// Plan for what is missing, if it is to come in chunks: its size must be known.
+/// The chunking and the missing ranges, if the transfer is to run in chunks. The size must be
+/// known.
 fn chunk_plan(spec: &TransferSpec) -> Option<(Chunking, RangeSet)> {
+    // An unknown size cannot be divided; an empty rest needs no chunks.
     let missing = spec.completed_ranges.gaps(0, spec.size?);
     Some((spec.chunks?, missing)).filter(|(_, missing)| !missing.is_empty())
 }
@@ -188,8 +194,8 @@ async fn transfer_in_chunks<'a>(
     crew.transfer(lane, sessions > 1).await
 }
 
-/// A tuner of the paper, and where its round trips come from. The first is asked for at once, for
-/// the size of the first chunk (eq. 14).
+/// A tuner of the 2008 paper, and the source of its round trips. The first round trip is sampled
+/// here, for the size of the first chunk (eq. 14).
 async fn chunk_tuner_of_2008(
     session: &mut ClientSession,
     mode: ChunkTuningMode,
@@ -197,7 +203,7 @@ async fn chunk_tuner_of_2008(
     spec: &TransferSpec,
 ) -> (Box<dyn ChunkTuner>, RttSource) {
     let trips = SharedRttAverage::new(parameters.rho);
-    // One that does not answer is told of by the chunk's own command.
+    // A session that does not answer here fails again in the chunk's own command.
     trips.sample(session).await;
     let window = spec.options.buffers.pinned_bytes().unwrap_or(0);
     let tuner = policy::mode_tuner(mode, parameters, window, trips.average());

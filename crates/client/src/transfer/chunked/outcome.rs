@@ -1,4 +1,4 @@
-//! Outcome of the chunks of a file, as one attempt.
+//! Adds up the chunks of a file to one attempt.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,22 +11,22 @@ use tune::Evidence;
 
 use crate::transfer::TransferAttempt;
 
-/// The attempts at a file's chunks, added up.
+/// Sum over the attempts at a file's chunks.
 #[derive(Debug, Default)]
 pub(super) struct ChunkTotals {
     attempt: TransferAttempt,
-    /// Sums of chunks: where in the destination they begin, how long they are.
+    /// Checksums of chunks: offset in the destination, length, checksum.
     chunk_checksums: Vec<(u64, u64, String)>,
     /// Streams of each session's last chunk.
     streams_by_session: BTreeMap<u32, u64>,
-    /// A chunk came without a sum.
+    /// At least one chunk has no checksum.
     checksum_missing: bool,
-    /// One chunk at least was not in MODE E.
+    /// At least one chunk used MODE S.
     stream_mode_used: bool,
 }
 
 impl ChunkTotals {
-    /// Session number `session` has brought the chunk that belongs to these bytes of the destination.
+    /// Adds a chunk that session number `session` has stored in this range of the destination.
     pub(super) fn add_chunk(&mut self, session: u32, range: ByteRange, chunk: TransferAttempt) {
         let TransferAttempt {
             report,
@@ -39,6 +39,7 @@ impl ChunkTotals {
         let all = &mut self.attempt;
         self.stream_mode_used |= !extended;
         self.streams_by_session.insert(session, streams);
+        // Sessions run side by side: the streams of each one's last chunk are open together.
         let open = self.streams_by_session.values().sum();
         all.streams = all.streams.max(open);
         all.buffers = buffers;
@@ -54,14 +55,15 @@ impl ChunkTotals {
         }
         let whole = &mut all.report.evidence;
         whole.add_transfer(&report.evidence);
-        // Of all sessions, side by side.
+        // The sessions run side by side, so their streams add up.
         whole.streams = all.streams.max(whole.streams);
         whole.peak_streams = all.streams.max(whole.peak_streams);
         whole.final_streams = open;
         all.report.remark = report.remark.or(all.report.remark.take());
     }
 
-    /// The whole, `elapsed` after it began; `sum`: what its chunks were summed with.
+    /// The whole attempt, `elapsed` after it started. `sum` is the algorithm of the chunks'
+    /// checksums.
     pub(super) fn finish(
         mut self,
         stored: RangeSet,
@@ -72,6 +74,7 @@ impl ChunkTotals {
             .filter(|_| !self.checksum_missing)
             .and_then(|algorithm| {
                 self.chunk_checksums.sort_unstable();
+                // Checksums can be combined only if the chunks cover the file from 0 without gaps.
                 let from_the_start = self
                     .chunk_checksums
                     .first()
@@ -138,7 +141,7 @@ mod tests {
     const SUMS: [&str; 2] = ["03da0195", "06280204"];
 
     #[test]
-    fn chunks_add_up_in_whatever_order_they_end() {
+    fn chunks_add_up_in_any_order() {
         let mut outcome = ChunkTotals::default();
         outcome.add_chunk(1, range(4, 9), chunk(5, Some(SUMS[1])));
         outcome.add_chunk(0, range(0, 4), chunk(4, Some(SUMS[0])));
@@ -160,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sum_needs_every_byte() {
+    fn a_whole_checksum_needs_every_byte() {
         let mut gap = ChunkTotals::default();
         gap.add_chunk(0, range(0, 4), chunk(4, Some(SUMS[0])));
         gap.add_chunk(0, range(5, 10), chunk(5, Some(SUMS[1])));
@@ -175,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn one_plain_chunk_makes_it_plain() {
+    fn one_chunk_in_stream_mode_clears_extended_mode() {
         let mut outcome = ChunkTotals::default();
         outcome.add_chunk(0, range(0, 4), chunk(4, None));
         let plain = TransferAttempt {

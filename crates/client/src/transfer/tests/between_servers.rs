@@ -1,4 +1,4 @@
-//! Server to server.
+//! Third-party transfers.
 
 use super::*;
 
@@ -48,7 +48,7 @@ fn five() -> TransferSpec {
 }
 
 #[tokio::test]
-async fn both_must_confirm() {
+async fn a_third_party_transfer_needs_both_confirmations() {
     let (mut a, first) = opened(source(vec![SendLine("150 go"), SendLine("226 sent")])).await;
     let (mut b, second) = opened(destination(vec![
         SendLine("150 go"),
@@ -63,7 +63,7 @@ async fn both_must_confirm() {
 }
 
 #[tokio::test]
-async fn the_side_that_failed_first_is_named() {
+async fn the_server_that_failed_first_is_named() {
     let (mut a, _first) = opened(source(vec![SendLine("550 No such file or directory")])).await;
     let (mut b, _second) = opened(destination(vec![Sleep(100), SendLine("425 nobody came")])).await;
     let (outcome, _) = copy(&mut a, &mut b, &five()).await;
@@ -74,7 +74,7 @@ async fn the_side_that_failed_first_is_named() {
 }
 
 #[tokio::test]
-async fn the_reason_counts_more_than_the_broken_connection() {
+async fn a_reason_is_reported_before_a_broken_connection() {
     let (mut a, _first) = opened(source(vec![SendLine("426 broken pipe")])).await;
     let (mut b, _second) = opened(destination(vec![
         Sleep(100),
@@ -88,7 +88,7 @@ async fn the_reason_counts_more_than_the_broken_connection() {
 }
 
 #[tokio::test]
-async fn a_refusal_of_either_server_disputes_what_was_moved() {
+async fn a_refusal_by_either_server_disputes_the_bytes() {
     for (sent, stored, disputed) in [
         ("226 sent", "451 Local error", true),
         ("451 Local error", "226 stored", true),
@@ -109,7 +109,7 @@ async fn a_refusal_of_either_server_disputes_what_was_moved() {
 }
 
 #[tokio::test]
-async fn a_side_that_sends_markers_without_end_is_given_up_when_the_other_is_done() {
+async fn endless_markers_after_the_other_side_ended_fail_the_transfer() {
     const MARKERS: &str = "111 Range Marker 0-3";
     for endless in [EndlessMarkersFrom::Source, EndlessMarkersFrom::Destination] {
         let acts = |side, done| match side == endless {
@@ -133,7 +133,7 @@ async fn a_side_that_sends_markers_without_end_is_given_up_when_the_other_is_don
 }
 
 #[tokio::test]
-async fn a_source_that_refuses_frees_the_destination() {
+async fn a_refusing_source_abandons_the_destination_session() {
     let (mut a, _first) = opened(source(vec![SendLine("550 No such file")])).await;
     let (mut b, _second) = opened(destination(vec![ScriptedAction::ExpectEof])).await;
     let (outcome, _) = copy(&mut a, &mut b, &five()).await;
@@ -142,7 +142,7 @@ async fn a_source_that_refuses_frees_the_destination() {
 }
 
 #[tokio::test]
-async fn markers_tell_progress_and_length() {
+async fn markers_report_progress_and_a_wrong_length_fails() {
     const MARKER: &str = "112-Perf Marker\n Timestamp:  1.0\n Stripe Index: 0\n \
         Stripe Bytes Transferred: 3\n Total Stripe Count: 1\n112 End.";
     let (mut a, _first) = opened(vec![
@@ -168,14 +168,14 @@ async fn markers_tell_progress_and_length() {
     let mut spec = five();
     spec.streams = 4;
     let (outcome, seen) = copy(&mut a, &mut b, &spec).await;
-    // Both confirm, but the last marker tells fewer bytes than the file has.
+    // Both confirm, but the last marker reports fewer bytes than the file has.
     assert_eq!(outcome.unwrap_err().exit, Exit::Integrity);
     assert_eq!(seen, [3]);
     assert_eq!(spec.stored_ranges.lock().unwrap().to_string(), "0-3");
 }
 
 #[tokio::test]
-async fn one_side_without_extended_mode_brings_both_to_stream_mode() {
+async fn one_server_without_mode_e_puts_both_in_stream_mode() {
     let (mut a, first) = opened(vec![
         login_script_with_feat(GRIDFTP),
         command_and_reply("MODE E", "200 ok"),

@@ -1,9 +1,9 @@
-//! Endings: refusals, final replies that lie or do not come, lost connections.
+//! Failures: refusals, false or missing final replies, lost connections.
 
 use super::*;
 
 #[tokio::test]
-async fn an_early_refusal_stops_the_data_side_and_leaves_the_session() {
+async fn an_early_refusal_stops_the_data_side_and_keeps_the_session() {
     let (mut session, fake) = opened(vec![
         login_script(),
         vec![ExpectPassiveAndReply("PASV"), ExpectLine("RETR /f")],
@@ -19,7 +19,7 @@ async fn an_early_refusal_stops_the_data_side_and_leaves_the_session() {
 }
 
 #[tokio::test]
-async fn whole_only_when_the_server_says_so() {
+async fn a_get_succeeds_only_with_226() {
     let (mut session, fake) = opened(vec![
         login_script(),
         vec![
@@ -48,7 +48,7 @@ async fn whole_only_when_the_server_says_so() {
     fake.finish().await;
 }
 
-/// Whether what arrived of `/f` counts without a checksum.
+/// Whether the received bytes of `/f` are disputed.
 async fn disputed(bytes: &[u8], word: &'static str) -> bool {
     let (mut session, fake) = opened(vec![
         login_script(),
@@ -82,7 +82,7 @@ fn block(descriptor: u8, payload: &[u8], offset: u64) -> Vec<u8> {
     bytes
 }
 
-/// A MODE E get of five bytes that come in one connection, which then ends.
+/// A MODE E get of five bytes over one connection, which then closes.
 async fn extended(blocks: Vec<u8>, word: &'static str) -> (CopyFailure, TransferSpec) {
     let (mut session, _fake) = opened(vec![
         login_script_with_feat(GRIDFTP),
@@ -105,7 +105,7 @@ async fn extended(blocks: Vec<u8>, word: &'static str) -> (CopyFailure, Transfer
 }
 
 #[tokio::test]
-async fn a_226_beside_a_missing_eod_or_eof_disputes_the_data() {
+async fn a_226_without_eod_or_eof_disputes_the_data() {
     let end_without_eof = block(8, b"hello", 0);
     for blocks in [block(0, b"hello", 0), end_without_eof] {
         let (failure, spec) = extended(blocks, "226 done").await;
@@ -114,14 +114,14 @@ async fn a_226_beside_a_missing_eod_or_eof_disputes_the_data() {
 }
 
 #[tokio::test]
-async fn a_lost_data_connection_says_nothing_against_what_came() {
+async fn a_lost_data_connection_does_not_dispute_received_bytes() {
     let (failure, spec) = extended(block(0, b"hel", 0), "426 Connection closed").await;
     assert_eq!((failure.exit, failure.transient), (Exit::Unreachable, true));
     assert!(!spec.confirmation.was_refused());
 }
 
 #[tokio::test]
-async fn a_short_file_is_no_success() {
+async fn a_short_file_fails() {
     let (mut session, fake) = opened(vec![
         login_script(),
         vec![
@@ -141,7 +141,7 @@ async fn a_short_file_is_no_success() {
 }
 
 #[tokio::test]
-async fn a_file_that_grew_is_no_success() {
+async fn a_grown_file_fails() {
     let (mut session, _fake) = opened(vec![
         login_script(),
         vec![
@@ -176,7 +176,7 @@ async fn a_lost_control_connection_ends_the_data_side() {
 }
 
 #[tokio::test]
-async fn data_that_stalls_runs_into_the_time_out() {
+async fn stalled_data_runs_into_the_timeout() {
     let (mut session, _fake) = opened(vec![
         login_script(),
         vec![
@@ -196,7 +196,7 @@ async fn data_that_stalls_runs_into_the_time_out() {
 }
 
 #[tokio::test]
-async fn a_dropped_transfer_makes_the_session_useless_rather_than_wrong() {
+async fn a_dropped_transfer_makes_the_session_unusable() {
     let (mut session, _fake) = opened(vec![
         login_script(),
         vec![
@@ -218,7 +218,7 @@ async fn a_dropped_transfer_makes_the_session_useless_rather_than_wrong() {
 }
 
 #[tokio::test]
-async fn a_server_that_sends_preliminary_replies_without_end_does_not_hold_the_client() {
+async fn endless_preliminary_replies_fail_the_transfer() {
     let fake = ScriptedFtpServer::start_session(
         [
             login_script(),

@@ -1,4 +1,4 @@
-//! Single attempts against scripted servers with odd manners.
+//! Single attempts against scripted servers with unusual behaviour.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -105,7 +105,7 @@ async fn a_put_into_a_missing_directory_names_the_directory() {
     fake.finish().await;
 }
 
-/// A disk that takes its time to say that it is full.
+/// A full disk that reports its error slowly.
 #[derive(Debug)]
 struct FullDiskSink;
 
@@ -129,7 +129,7 @@ impl data::store::Sink for FullDiskSink {
 }
 
 #[tokio::test]
-async fn a_full_disk_here_counts_more_than_what_the_server_says_of_it() {
+async fn a_full_local_disk_is_reported_before_the_servers_reply() {
     let (mut session, _fake) = opened(vec![
         login_script(),
         vec![
@@ -158,7 +158,7 @@ async fn a_full_disk_here_counts_more_than_what_the_server_says_of_it() {
 }
 
 #[tokio::test]
-async fn puts_in_stream_mode() {
+async fn puts_in_stream_mode_start_and_restart() {
     let (mut session, fake) = opened(vec![
         login_script(),
         vec![
@@ -194,7 +194,7 @@ async fn puts_in_stream_mode() {
 }
 
 #[tokio::test]
-async fn a_full_disk_at_the_server_is_named() {
+async fn a_full_disk_at_the_server_is_reported() {
     let (mut session, _fake) = opened(vec![
         login_script(),
         vec![
@@ -216,7 +216,7 @@ async fn a_full_disk_at_the_server_is_named() {
 }
 
 #[tokio::test]
-async fn extended_mode_sends_blocks_and_collects_markers() {
+async fn a_mode_e_put_collects_range_markers() {
     let (mut session, fake) = opened(vec![
         login_script_with_feat(GRIDFTP),
         command_and_reply("MODE E", "200 ok"),
@@ -244,7 +244,7 @@ async fn extended_mode_sends_blocks_and_collects_markers() {
 }
 
 #[tokio::test]
-async fn a_missing_extended_mode_is_said_once() {
+async fn a_missing_mode_e_is_warned_of_once() {
     let acts = |mode: &'static str| {
         let mut acts = vec![login_script_with_feat(GRIDFTP)];
         if !mode.is_empty() {
@@ -271,7 +271,7 @@ async fn a_missing_extended_mode_is_said_once() {
 }
 
 #[tokio::test]
-async fn a_server_that_cannot_connect_back_sends_in_stream_mode() {
+async fn a_server_that_cannot_connect_sends_in_stream_mode() {
     let (mut session, fake) = opened(vec![
         login_script_with_feat(GRIDFTP),
         command_and_reply("MODE E", "200 ok"),
@@ -300,7 +300,7 @@ async fn a_server_that_cannot_connect_back_sends_in_stream_mode() {
     fake.finish().await;
 }
 
-/// Outcome of a transfer in MODE E whose server says nothing after RETR.
+/// Result of a MODE E transfer whose server is silent after RETR.
 async fn with_a_server_that_says_nothing() -> Result<CopyFailure, CopyFailure> {
     let fake = ScriptedFtpServer::start_session(
         [
@@ -321,9 +321,9 @@ async fn with_a_server_that_says_nothing() -> Result<CopyFailure, CopyFailure> {
 }
 
 #[tokio::test]
-async fn a_server_that_cannot_connect_back_and_says_nothing_is_understood() {
+async fn a_silent_server_after_retr_is_taken_for_unable_to_connect() {
     let mut failures = Vec::new();
-    // A busy machine may be out of patience before, but not every time.
+    // A busy machine may time out earlier, but not every time.
     for _ in 0..5 {
         let failure = match with_a_server_that_says_nothing().await {
             Ok(failure) | Err(failure) => failure,

@@ -1,9 +1,9 @@
-//! Parts of files: what is missing, or all that is wanted.
+//! Partial transfers: restarts, and parts of files.
 
 use super::*;
 
 #[tokio::test]
-async fn resume_goes_on_after_what_is_there() {
+async fn resume_continues_after_the_stored_bytes() {
     let (mut session, fake) = opened(vec![
         login_script(),
         vec![
@@ -27,7 +27,7 @@ async fn resume_goes_on_after_what_is_there() {
 }
 
 #[tokio::test]
-async fn a_server_without_rest_starts_over() {
+async fn a_server_without_rest_starts_from_zero() {
     let (mut session, fake) = opened(vec![
         login_script(),
         vec![
@@ -54,7 +54,7 @@ async fn a_server_without_rest_starts_over() {
 }
 
 #[tokio::test]
-async fn a_part_by_rest_stops_where_it_ends() {
+async fn a_part_by_rest_is_cut_off_at_its_end() {
     let (mut session, fake) = opened(vec![
         login_script(),
         vec![
@@ -80,7 +80,7 @@ async fn a_part_by_rest_stops_where_it_ends() {
 }
 
 #[tokio::test]
-async fn a_part_is_whole_also_when_the_server_says_no_last_word() {
+async fn a_part_is_complete_without_a_final_reply() {
     let (mut session, _fake) = opened(vec![
         login_script(),
         vec![
@@ -102,12 +102,12 @@ async fn a_part_is_whole_also_when_the_server_says_no_last_word() {
     assert_eq!(attempt.unwrap().report.evidence.bytes, 99_999);
     assert_eq!(control.bytes(), 99_999);
     assert_eq!(memory.take(), vec![7; 99_999]);
-    // Whatever it says later would be taken for the answer to another command.
+    // A later reply would be taken for the answer to another command.
     assert!(!session.is_usable());
 }
 
 #[tokio::test]
-async fn an_empty_part_of_a_missing_file_is_a_refusal() {
+async fn an_empty_part_of_a_missing_file_is_refused() {
     let (mut session, _fake) = opened(vec![
         login_script(),
         vec![
@@ -125,7 +125,7 @@ async fn an_empty_part_of_a_missing_file_is_a_refusal() {
 }
 
 #[tokio::test]
-async fn part_of_a_source_becomes_the_whole_destination() {
+async fn a_part_of_a_source_becomes_the_whole_destination() {
     let (mut session, fake) = opened(vec![
         login_script(),
         vec![

@@ -1,5 +1,4 @@
-//! Servers that take commands ahead: settings, transfer command and what is asked afterwards in as few
-//! flights as can be, and refusals among them.
+//! Transfers with servers that support pipelining: few round trips, and refusals within a pipeline.
 
 use proto::checksum::ChecksumAlgorithm;
 use proto::command::Command;
@@ -18,7 +17,8 @@ const FLIGHT: [ScriptedAction; 4] = [
     ExpectLine("RETR /f"),
 ];
 
-/// `hello` over one connection, which is all there are: header, bytes, EOF with the count.
+/// `hello` over one connection as MODE E blocks: header, data, then EOF with the number of EODs
+/// (GFD.20 §3.4).
 fn hello() -> Vec<u8> {
     let header = |flags: u8, count: u64, offset: u64| {
         let mut bytes = vec![flags];
@@ -37,7 +37,7 @@ fn four() -> TransferSpec {
     }
 }
 
-/// Questions of the batch after a get.
+/// The commands that the batch sends after a get.
 fn questions(session: &ClientSession) -> Vec<Command> {
     let mut questions = session.checksum_commands(ChecksumAlgorithm::Crc32c, 0, None, b"/f");
     questions.extend(session.stat_commands(b"/f"));
@@ -51,7 +51,7 @@ const ASKED: [ScriptedAction; 3] = [
 ];
 
 #[tokio::test]
-async fn a_get_is_one_flight_and_its_verification_comes_with_its_end() {
+async fn a_get_is_one_pipeline_with_its_verification() {
     let (mut session, fake) = opened(vec![
         pipelined_login_script(FEAT, &[]),
         FLIGHT.into(),
@@ -81,9 +81,10 @@ async fn a_get_is_one_flight_and_its_verification_comes_with_its_end() {
     fake.finish().await;
 }
 
-/// In chunks another command follows the first; SBUF's answer could not be told from theirs.
+/// With chunks another transfer command follows; the reply to SBUF could not be told from the
+/// others.
 #[tokio::test]
-async fn not_every_transfer_is_asked_about_ahead() {
+async fn followups_are_not_pipelined_with_drs1_or_without_pipelining() {
     let (mut session, fake) = opened(vec![pipelined_login_script(FEAT, &[])]).await;
     let (mut careful, other) = opened(vec![login_script_with_feat(FEAT)]).await;
     let mut told = spec();
@@ -100,7 +101,7 @@ async fn not_every_transfer_is_asked_about_ahead() {
 }
 
 #[tokio::test]
-async fn a_refused_transfer_leaves_the_session_in_step() {
+async fn a_refused_transfer_keeps_replies_and_commands_aligned() {
     let (mut session, fake) = opened(vec![
         pipelined_login_script(FEAT, &[]),
         FLIGHT.into(),
@@ -119,7 +120,7 @@ async fn a_refused_transfer_leaves_the_session_in_step() {
     fake.finish().await;
 }
 
-/// A login that is done with care although the greeting is longhaul's.
+/// A login without pipelining, although the greeting is longhaul's.
 fn careful_login() -> Vec<ScriptedAction> {
     let mut acts = login_script_with_feat(FEAT);
     acts[0] = SendLine(LONGHAUL_GREETING);
@@ -127,12 +128,12 @@ fn careful_login() -> Vec<ScriptedAction> {
 }
 
 #[tokio::test]
-async fn a_transfer_with_other_settings_than_asked_for_is_given_up_and_made_with_care() {
+async fn a_transfer_with_a_refused_setting_is_repeated_without_pipelining() {
     let fake = ScriptedFtpServer::start_sessions(vec![
         [
             pipelined_login_script(FEAT, &[]),
             FLIGHT.into(),
-            // In stream mode: what must not be taken for the file's blocks.
+            // In stream mode: these bytes must not be taken for MODE E blocks.
             vec![ConnectAndSendData(b"hello".to_vec())],
             vec![SendLine("504 no such mode\n200 ok\n200 ok\n150 go")],
         ]
@@ -161,7 +162,7 @@ async fn a_transfer_with_other_settings_than_asked_for_is_given_up_and_made_with
 }
 
 #[tokio::test]
-async fn a_refused_address_is_told_in_its_other_form() {
+async fn eprt_follows_a_refused_port() {
     let fake = ScriptedFtpServer::start_sessions(vec![
         [
             pipelined_login_script(FEAT, &[]),
@@ -187,7 +188,7 @@ async fn a_refused_address_is_told_in_its_other_form() {
 }
 
 #[tokio::test]
-async fn a_courtesy_that_is_refused_costs_a_warning_and_no_more() {
+async fn a_refused_optional_setting_only_warns() {
     let (mut session, fake) = opened(vec![
         pipelined_login_script(FEAT, &[]),
         FLIGHT.into(),
@@ -202,7 +203,7 @@ async fn a_courtesy_that_is_refused_costs_a_warning_and_no_more() {
 }
 
 #[tokio::test]
-async fn the_end_of_a_session_in_a_flight_is_told_as_such() {
+async fn a_421_within_a_pipeline_is_reported() {
     let (mut session, _fake) = opened(vec![
         pipelined_login_script(FEAT, &[]),
         FLIGHT.into(),
@@ -216,7 +217,7 @@ async fn the_end_of_a_session_in_a_flight_is_told_as_such() {
 }
 
 #[tokio::test]
-async fn a_store_is_two_flights_and_its_sum_comes_with_its_end() {
+async fn a_put_is_two_pipelines_with_its_checksum() {
     let (mut session, fake) = opened(vec![
         pipelined_login_script(FEAT, &[]),
         vec![
@@ -259,9 +260,9 @@ async fn a_store_is_two_flights_and_its_sum_comes_with_its_end() {
     fake.finish().await;
 }
 
-/// STOR would cut the file; so nothing is stored before every setting is known to be in force.
+/// STOR would truncate the file, so nothing is stored before every setting is known to be in force.
 #[tokio::test]
-async fn a_store_whose_mode_is_refused_goes_on_in_the_other() {
+async fn a_put_falls_back_to_stream_mode_in_the_same_session() {
     let (mut session, fake) = opened(vec![
         pipelined_login_script(FEAT, &[]),
         vec![
@@ -292,7 +293,7 @@ async fn a_store_whose_mode_is_refused_goes_on_in_the_other() {
 }
 
 #[tokio::test]
-async fn a_restart_that_is_refused_destroys_nothing() {
+async fn a_refused_restart_sends_no_stor() {
     let (mut session, fake) = opened(vec![
         pipelined_login_script(FEAT, &[]),
         vec![
@@ -316,7 +317,7 @@ async fn a_restart_that_is_refused_destroys_nothing() {
 }
 
 #[tokio::test]
-async fn epsv_follows_when_pasv_is_refused_among_others() {
+async fn epsv_follows_a_refused_pasv_in_a_pipeline() {
     let (mut session, fake) = opened(vec![
         pipelined_login_script(FEAT, &[]),
         vec![
@@ -362,7 +363,7 @@ fn sending(rest: Vec<ScriptedAction>) -> Vec<ScriptedAction> {
     acts
 }
 
-/// The outcome, and the sessions, which are still open.
+/// The result, and the sessions, which are still open.
 async fn pass(
     from: &ScriptedFtpServer,
     to: &ScriptedFtpServer,
@@ -375,7 +376,7 @@ async fn pass(
 }
 
 #[tokio::test]
-async fn between_two_such_servers_each_hears_two_flights() {
+async fn a_third_party_transfer_takes_two_pipelines_per_server() {
     let from =
         ScriptedFtpServer::start_session(sending(vec![SendLine("200 ok\n150 go\n226 sent")])).await;
     let to = ScriptedFtpServer::start_session(receiving(vec![
@@ -389,9 +390,10 @@ async fn between_two_such_servers_each_hears_two_flights() {
     to.finish().await;
 }
 
-/// As one may whose administrator lets nobody send to other hosts: nothing is stored there for nothing.
+/// For example where the administrator forbids transfers to other hosts: the destination must not
+/// store anything.
 #[tokio::test]
-async fn a_source_that_refuses_the_address_is_asked_again_with_care() {
+async fn a_source_that_refuses_port_is_retried_without_pipelining() {
     let from = ScriptedFtpServer::start_sessions(vec![
         sending(vec![SendLine("500 not to others\n425 no address")]),
         [
@@ -403,7 +405,7 @@ async fn a_source_that_refuses_the_address_is_asked_again_with_care() {
         .concat(),
     ])
     .await;
-    // A destination that takes commands ahead stays in the mode that it was told.
+    // The destination stays in the mode it was set to.
     let again = vec![
         ExpectPassiveAndReply("PASV"),
         ExpectLine("ALLO 5"),

@@ -1,4 +1,4 @@
-//! Dynamic right-sizing: what is asked of whom, and what a refusal costs.
+//! Dynamic right-sizing: which server is asked for what, and the effect of a refusal.
 
 use std::net::IpAddr;
 
@@ -31,7 +31,7 @@ fn got(bytes: &[u8]) -> Vec<ScriptedAction> {
 }
 
 #[tokio::test]
-async fn a_stock_server_hears_nothing_new_and_the_user_is_told_once() {
+async fn a_stock_server_gets_no_drs_commands_and_the_user_one_warning() {
     for sizing in [BufferSizing::Drs, BufferSizing::Drs1] {
         let acts = vec![
             login_script_with_feat(GRIDFTP),
@@ -55,7 +55,7 @@ async fn a_stock_server_hears_nothing_new_and_the_user_is_told_once() {
 }
 
 #[tokio::test]
-async fn one_that_offers_it_hears_nothing_when_it_is_not_wanted() {
+async fn a_drs_server_gets_no_opts_drs_unless_the_policy_changes() {
     let (mut session, fake) = opened(vec![
         login_script_with_feat(DRS),
         got(b"hello"),
@@ -80,7 +80,7 @@ async fn one_that_offers_it_hears_nothing_when_it_is_not_wanted() {
 }
 
 #[tokio::test]
-async fn a_policy_that_is_refused_after_all_costs_a_warning() {
+async fn a_refused_policy_falls_back_to_auto_with_one_warning() {
     let (mut session, fake) = opened(vec![
         login_script_with_feat(DRS),
         command_and_reply("OPTS DRS drs", "501 not today"),
@@ -100,7 +100,7 @@ async fn a_policy_that_is_refused_after_all_costs_a_warning() {
 }
 
 #[tokio::test]
-async fn a_channel_that_is_refused_or_told_in_no_known_form_is_done_without() {
+async fn a_refused_or_malformed_drs_channel_is_omitted() {
     for reply in [
         "500 what?",
         "502 not here",
@@ -126,7 +126,7 @@ async fn a_channel_that_is_refused_or_told_in_no_known_form_is_done_without() {
 }
 
 #[tokio::test]
-async fn a_channel_that_cannot_be_had_now_is_asked_for_again() {
+async fn a_transiently_refused_drs_channel_is_requested_again() {
     let told = format!("229 Entering DRS Passive Mode (|1|127.0.0.1|9|{NONCE}|)").leak();
     let (mut session, fake) = opened(vec![
         login_script_with_feat(DRS),
@@ -147,7 +147,7 @@ async fn a_channel_that_cannot_be_had_now_is_asked_for_again() {
 }
 
 #[tokio::test]
-async fn the_channel_goes_where_the_data_goes_whatever_host_is_told() {
+async fn the_drs_channel_uses_the_host_of_the_data() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let told = format!("229 Entering DRS Passive Mode (|1|192.0.2.9|{port}|{NONCE}|)").leak();
@@ -179,18 +179,18 @@ async fn the_channel_goes_where_the_data_goes_whatever_host_is_told() {
     assert_eq!(line[..], *format!("DRS {NONCE}\r\n").as_bytes());
     fake.finish().await;
     let endpoint = session.drs_endpoint().unwrap();
-    // From the control connection's address: servers compare the two.
+    // From the control connection's address, since servers compare the two.
     let bound = matches!(*endpoint, DrsEndpoint::Connecting { local: Some(ip), .. } if ip == from.parse::<IpAddr>().unwrap());
     assert!(bound, "{endpoint:?}");
 }
 
 #[tokio::test]
-async fn a_channel_that_leads_nowhere_does_not_hurt() {
-    // Nobody listens there; the address is asked for once a session.
+async fn an_unreachable_drs_channel_does_not_fail_the_transfer() {
+    // Nobody listens there. The address is requested once per session.
     let nowhere = format!("229 Entering DRS Passive Mode (|1|127.0.0.1|9|{NONCE}|)").leak();
     let (mut session, fake) = opened(vec![
         login_script_with_feat(DRS),
-        // Both are sent before either is answered: a round trip less.
+        // Both are sent before either is answered, which saves a round trip.
         vec![
             ExpectLine("OPTS DRS drs"),
             ExpectLine("DPSV"),
@@ -215,7 +215,7 @@ async fn a_channel_that_leads_nowhere_does_not_hurt() {
 }
 
 #[tokio::test]
-async fn sizes_of_a_receiving_server_are_no_final_reply() {
+async fn a_126_reply_is_not_a_final_reply() {
     let (mut session, fake) = opened(vec![
         login_script_with_feat(DRS),
         command_and_reply("OPTS DRS drs1", "200 ok"),
@@ -240,7 +240,7 @@ async fn sizes_of_a_receiving_server_are_no_final_reply() {
     assert_eq!(fake.finish().await, b"bytes");
 }
 
-/// Says two sizes into a transfer; the second comes too late for it.
+/// Sends two sizes during a transfer; the second one is too late.
 async fn tell_sizes(session: &mut ClientSession) {
     let control = &mut session.control;
     control.send(&Command::Retr(b"/f".to_vec())).await.unwrap();
@@ -253,7 +253,7 @@ async fn tell_sizes(session: &mut ClientSession) {
 }
 
 #[tokio::test]
-async fn answers_to_sizes_that_cross_the_end_are_left_out() {
+async fn late_replies_to_sbuf_are_discarded() {
     let (mut session, fake) = opened(vec![
         login_script_with_feat(DRS),
         vec![
@@ -274,7 +274,7 @@ async fn answers_to_sizes_that_cross_the_end_are_left_out() {
 }
 
 #[tokio::test]
-async fn a_session_whose_place_is_not_found_is_not_used_again() {
+async fn a_session_without_257_to_pwd_is_abandoned() {
     let (mut session, fake) = opened(vec![
         login_script_with_feat(DRS),
         vec![
@@ -298,7 +298,7 @@ async fn a_session_whose_place_is_not_found_is_not_used_again() {
 }
 
 #[tokio::test]
-async fn what_a_server_says_of_its_limits_counts_only_where_it_is_known_to() {
+async fn remarks_are_read_only_from_servers_that_announce_drs() {
     const REMARK: &str = "226 Transfer Complete. Raise net.ipv4.tcp_wmem.";
     for (features, remarks) in [(DRS, 1), (GRIDFTP, 0)] {
         let (mut session, fake) = opened(vec![
@@ -365,7 +365,7 @@ async fn pass_on(
 }
 
 #[tokio::test]
-async fn between_servers_the_destination_listens_and_the_source_is_told() {
+async fn between_servers_the_destination_listens_and_the_source_connects() {
     // The host is that of the data, whatever the server says.
     let told = format!("229 Entering DRS Passive Mode (|1|192.0.2.9|41000|{NONCE}|)").leak();
     let passed_on = format!("DPRT |1|127.0.0.1|41000|{NONCE}|\r\n").leak();
@@ -382,7 +382,7 @@ async fn between_servers_the_destination_listens_and_the_source_is_told() {
 }
 
 #[tokio::test]
-async fn between_servers_each_does_its_own_when_there_is_no_channel() {
+async fn between_servers_each_sizes_its_own_without_a_drs_channel() {
     let told = format!("229 Entering DRS Passive Mode (|1|192.0.2.9|41000|{NONCE}|)").leak();
     let passed_on = format!("DPRT |1|127.0.0.1|41000|{NONCE}|\r\n").leak();
     let both = || {
@@ -421,7 +421,7 @@ async fn between_servers_each_does_its_own_when_there_is_no_channel() {
 }
 
 #[tokio::test]
-async fn between_servers_both_must_offer_it() {
+async fn between_servers_both_must_announce_drs() {
     for (from, to) in [(GRIDFTP, DRS), (DRS, GRIDFTP)] {
         let source = between(from, Vec::new(), false);
         let destination = between(to, Vec::new(), true);
@@ -432,7 +432,7 @@ async fn between_servers_both_must_offer_it() {
 }
 
 #[tokio::test]
-async fn between_servers_a_late_refusal_is_taken_back_at_the_other() {
+async fn between_servers_one_refusal_resets_the_other_to_auto() {
     let source = between(
         DRS,
         vec![
@@ -452,11 +452,14 @@ async fn between_servers_a_late_refusal_is_taken_back_at_the_other() {
 }
 
 #[tokio::test]
-async fn between_servers_the_first_drsftp_is_declined_here() {
+async fn between_servers_drs1_is_replaced_by_auto() {
     let source = between(DRS, Vec::new(), false);
     let destination = between(DRS, Vec::new(), true);
     let (buffers, warnings) = pass_on(BufferSizing::Drs1, source, destination).await;
     assert_eq!(buffers, SocketBuffers::sized_by(BufferSizing::Auto));
     assert_eq!(warnings.len(), 1, "{warnings:?}");
-    assert!(warnings[0].contains("no third party"), "{warnings:?}");
+    assert!(
+        warnings[0].contains("no third-party transfers"),
+        "{warnings:?}"
+    );
 }

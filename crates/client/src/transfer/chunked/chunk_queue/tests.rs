@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Asks for these chunks, the last one again and again, and keeps what it is told.
+/// Asks for these chunks, the last one repeatedly, and records the results it is given.
 struct ScriptedChunkTuner {
     chunks: VecDeque<(u32, u64)>,
     told: Arc<Mutex<Vec<Option<ChunkResult>>>>,
@@ -61,7 +61,7 @@ fn seen(seconds: u64, moved: u64) -> ChunkProgress {
     }
 }
 
-/// Start, end and streams of the next piece.
+/// Start, end and streams of the next range.
 fn take(
     work: &mut ChunkQueue,
     session: u32,
@@ -72,7 +72,7 @@ fn take(
 }
 
 #[test]
-fn one_session_moves_chunk_after_chunk_and_tells_their_time() {
+fn one_session_moves_chunks_in_turn_and_reports_their_times() {
     let (mut work, told) = work(&[(0, 1_000)], &[(1, 300), (2, 600)], 1);
     let order = work.next_range(0, seen(0, 0)).unwrap();
     assert_eq!(order.decision, Some((1, "scripted".to_owned())));
@@ -83,7 +83,7 @@ fn one_session_moves_chunk_after_chunk_and_tells_their_time() {
     work.range_done(&order.assignment, 1, Duration::from_secs(3), seen(3, 300));
     let (piece, what) = take(&mut work, 0, seen(4, 300));
     assert_eq!(what, (300, 900, 2));
-    // Fewer streams came than were asked for.
+    // Fewer streams were opened than requested.
     work.range_done(&piece, 1, Duration::from_secs(2), seen(6, 900));
     assert_eq!(take(&mut work, 0, seen(6, 900)).1, (900, 1_000, 2));
     assert!(work.next_range(0, seen(7, 1_000)).is_none() && !work.has_more());
@@ -101,7 +101,7 @@ fn one_session_moves_chunk_after_chunk_and_tells_their_time() {
 }
 
 #[test]
-fn a_chunk_with_a_gap_is_one_chunk() {
+fn a_chunk_with_a_gap_counts_as_one_chunk() {
     let (mut work, told) = work(&[(0, 100), (500, 700)], &[(1, 250), (1, 50)], 1);
     for (at, wanted) in [(1, (0, 100, 1)), (2, (500, 650, 1)), (3, (650, 700, 1))] {
         let (piece, what) = take(&mut work, 0, seen(at, 0));
@@ -118,7 +118,7 @@ fn two_sessions_share_a_chunk_and_its_streams() {
     const MIB: u64 = 1 << 20;
     let (mut work, told) = work(&[(0, 1_000 * MIB)], &[(3, 20 * MIB), (6, 60 * MIB)], 2);
     assert_eq!(take(&mut work, 0, seen(0, 0)).1, (0, 10 * MIB, 2));
-    // Measured from when both are at it, until they have moved most of a chunk together.
+    // Measured from the start of the second session until both have moved most of a chunk together.
     let mut next = |session, seconds, mib| take(&mut work, session, seen(seconds, mib * MIB)).1;
     assert_eq!(next(1, 2, 8), (10 * MIB, 20 * MIB, 1));
     assert_eq!(next(0, 3, 13), (20 * MIB, 30 * MIB, 2));
@@ -130,10 +130,10 @@ fn two_sessions_share_a_chunk_and_its_streams() {
 }
 
 #[test]
-fn nothing_is_told_of_a_chunk_before_all_sessions_are_at_it() {
+fn a_chunk_is_measured_only_after_all_sessions_started_it() {
     const MIB: u64 = 1 << 20;
     let (mut work, told) = work(&[(0, 1_000 * MIB)], &[(2, 8 * MIB), (4, 8 * MIB)], 2);
-    // The other session takes long to open: the pieces grow.
+    // The other session takes long to open, so the ranges grow.
     let mut lengths = Vec::new();
     for at in 0..4 {
         let (_, (start, end, streams)) = take(&mut work, 0, seen(at, at * 10 * MIB));
@@ -149,7 +149,7 @@ fn nothing_is_told_of_a_chunk_before_all_sessions_are_at_it() {
 }
 
 #[test]
-fn each_session_has_a_stream_at_least() {
+fn each_session_has_at_least_one_stream() {
     let (mut work, _) = work(&[(0, 1 << 30)], &[(1, 1 << 25)], 2);
     let order = work.next_range(0, seen(0, 0)).unwrap();
     assert_eq!(order.decision.unwrap().0, 2);
@@ -158,7 +158,7 @@ fn each_session_has_a_stream_at_least() {
 }
 
 #[test]
-fn towards_the_end_pieces_shrink() {
+fn ranges_shrink_towards_the_end() {
     const MIB: u64 = 1 << 20;
     let (mut work, _) = work(&[(0, 40 * MIB)], &[(2, 1 << 40)], 2);
     let mut lengths = Vec::new();
@@ -172,7 +172,7 @@ fn towards_the_end_pieces_shrink() {
 }
 
 #[test]
-fn a_session_that_cannot_begin_leaves_its_piece_and_its_streams() {
+fn a_returned_range_and_its_streams_go_to_the_other_session() {
     let (mut work, _) = work(&[(0, 1 << 30)], &[(4, 1 << 25)], 2);
     take(&mut work, 0, seen(0, 0));
     let (piece, what) = take(&mut work, 1, seen(0, 0));
@@ -183,7 +183,7 @@ fn a_session_that_cannot_begin_leaves_its_piece_and_its_streams() {
 }
 
 #[test]
-fn without_streams_the_rest_is_one_piece() {
+fn without_extended_mode_the_rest_is_one_range() {
     let (mut work, _) = work(&[(0, 1_000)], &[(4, 10)], 2);
     take(&mut work, 0, seen(0, 0));
     work.stop_chunking();
@@ -192,7 +192,8 @@ fn without_streams_the_rest_is_one_piece() {
 }
 
 proptest! {
-    /// Whatever the tuner wants and whoever asks: every missing byte is handed out once.
+    /// Whatever the tuner chooses and whichever session asks, every missing byte is handed out
+    /// once.
     #[test]
     fn every_byte_is_handed_out_once(
         missing in prop::collection::vec((0_u64..1 << 32, 1_u64..1 << 28), 1..6),

@@ -1,4 +1,4 @@
-//! A file's chunks, moved by one session or two.
+//! Moves the chunks of a file over one session or two.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,48 +17,48 @@ use super::rtt_sampling::{RttProbeSession, SharedRttAverage};
 use crate::CopyFailure;
 use crate::transfer::{TransferAttempt, TransferSpec};
 
-/// How often what destination servers tell of a chunk is told of the whole.
+/// How often stored ranges reported for a chunk are added to those of the whole file.
 const MARKER_FORWARD_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Where commands are sent whose answers give R.
+/// Where R, the average round trip of the 2008 paper, comes from.
 pub(super) enum RttSource {
-    /// Nowhere: the path's own round trip does.
+    /// Not sampled: the round-trip time of the path is used.
     Known(Duration),
-    /// On the session that moves the chunks, before each of them.
+    /// From commands on the session that moves the chunks, before each chunk.
     BetweenChunks(SharedRttAverage),
-    /// On a session of their own, while data flows.
+    /// From commands on a separate session while data flows.
     WhileDataFlows(SharedRttAverage, RttProbeSession),
 }
 
-/// A file on its way in chunks.
+/// A transfer in chunks, and the state its sessions share.
 pub(super) struct ChunkSessions<'a> {
     /// The whole transfer.
     pub(super) spec: &'a TransferSpec,
-    /// Counts all chunks.
+    /// Counts the bytes of all chunks.
     pub(super) control: &'a Arc<TransferControl>,
-    /// Hears of bytes that do not pass here.
+    /// Gets the bytes of third-party transfers, which do not pass this machine.
     pub(super) progress: &'a (dyn Fn(u64) + Send + Sync),
     pub(super) rtt_source: RttSource,
     started: Instant,
-    /// A chunk has arrived.
+    /// Notified when a chunk has ended.
     chunk_done: Notify,
     state: Mutex<ChunkSessionsState>,
 }
 
-/// State that the sessions of a crew share.
+/// State that the sessions share.
 struct ChunkSessionsState {
     queue: ChunkQueue,
     total: ChunkTotals,
     /// W of the chunk that ended last, bytes.
     window: u64,
-    /// Bytes between servers, by session: of ended chunks and of the running one.
+    /// Third-party bytes by session: of ended chunks and of the running one.
     third_party_bytes: BTreeMap<u32, (u64, u64)>,
-    /// A chunk is in the destination, so that none begins the file anew.
+    /// A chunk has been stored, so that later ones do not truncate the file.
     file_started: bool,
 }
 
 impl<'a> ChunkSessions<'a> {
-    /// To do `work`.
+    /// A transfer of the ranges in the queue.
     pub(super) fn new(
         spec: &'a TransferSpec,
         control: &'a Arc<TransferControl>,
@@ -82,7 +82,8 @@ impl<'a> ChunkSessions<'a> {
         }
     }
 
-    /// Moves everything by `first`, and by another session beside it if `two`. Dropping it stops both.
+    /// Transfers everything over `first`, and over a second session if `two`. Dropping the future
+    /// stops both.
     pub(super) async fn transfer(
         self,
         mut first: Box<dyn ChunkSession + 'a>,
@@ -101,24 +102,26 @@ impl<'a> ChunkSessions<'a> {
             };
             let opened = tokio::select! {
                 opened = another => opened,
-                // One that takes long to come is not waited for.
+                // The first session may finish before the second one is open.
                 () = done.notified() => return Ok(()),
             };
             let Ok(mut second) = opened else {
-                // Most likely it is at its bound of sessions: one has to do.
+                // Most likely the server is at its session limit: one session has to do.
                 self.lock().queue.remove_session();
                 return Ok(());
             };
             if second.stores_at_server() && self.spec.completed_ranges.is_empty() {
-                // The first chunk begins the file anew, which must not happen to others.
+                // The first chunk truncates the file, which must not happen after others are
+                // stored.
                 self.chunk_done.notified().await;
             }
             let ended = self.move_ranges(&mut *second, 1).await;
             second.close().await;
             ended
         };
+        // The first failure drops the other future, which closes its session.
         tokio::try_join!(alone, beside)?;
-        // What the second session gave back.
+        // Ranges that the second session returned are left.
         while self.lock().queue.has_more() {
             self.move_ranges(&mut *first, 0).await?;
         }
@@ -135,7 +138,7 @@ impl<'a> ChunkSessions<'a> {
         Ok(state.total.finish(stored, elapsed, self.spec.checksum))
     }
 
-    /// Moves pieces by one session until none is left.
+    /// Moves ranges over one session until none is left.
     async fn move_ranges(
         &self,
         lane: &mut (dyn ChunkSession + '_),
@@ -151,7 +154,7 @@ impl<'a> ChunkSessions<'a> {
             let control = Arc::new(TransferControl::part_of(self.control, piece.range.start));
             let spec = self.chunk_spec(&piece);
             let begun = Instant::now();
-            // What a server's markers tell may be anything.
+            // A server's markers may report any number of bytes.
             let most = piece.range.len();
             let progress = |bytes: u64| self.note_third_party_bytes(session, bytes.min(most));
             let moving = lane.transfer_chunk(&spec, &control, &progress);
@@ -160,8 +163,8 @@ impl<'a> ChunkSessions<'a> {
                     let time = lane.response_time(&control, begun);
                     self.range_done(session, &piece, attempt, time);
                 }
-                // The first session can do it: this one could not even begin, or it is between servers,
-                // where nobody here knows, and stores the same bytes again at worst.
+                // The first session can move the range instead: either nothing of it moved here, or
+                // it is a third-party transfer, which at worst stores the same bytes again.
                 Err(_) if session > 0 && control.bytes() == 0 && !self.control.is_cancelled() => {
                     self.return_range(session, &piece);
                     return Ok(());
@@ -171,7 +174,7 @@ impl<'a> ChunkSessions<'a> {
         }
     }
 
-    /// The next piece for a session; a new chunk is told of.
+    /// The next range for a session. The decision for a new chunk is recorded.
     fn next_range(&self, session: u32) -> Option<RangeAssignment> {
         let seen = self.progress_now();
         let QueuedRange {
@@ -205,13 +208,13 @@ impl<'a> ChunkSessions<'a> {
         }
     }
 
-    /// How the attempt at a piece is to be made.
+    /// The specification of the transfer of one range.
     fn chunk_spec(&self, piece: &RangeAssignment) -> TransferSpec {
         let whole = self.spec;
         let (start, length) = (piece.range.start, piece.range.len());
         let origin = whole.part.map_or(0, |(offset, _)| offset);
         let mut state = self.lock();
-        // The file begins anew with its first chunk, unless something of it is to be kept.
+        // The first chunk truncates the file, unless a part of the file is kept.
         let anew = start == 0 && !state.file_started;
         state.file_started = true;
         TransferSpec {
@@ -228,7 +231,8 @@ impl<'a> ChunkSessions<'a> {
         }
     }
 
-    /// Waits for a chunk, and meanwhile tells of the whole what the destination server tells of it.
+    /// Waits for a chunk, and meanwhile adds the ranges that the destination reports to those of
+    /// the whole file.
     async fn forward_markers(
         &self,
         chunk: &TransferSpec,
@@ -240,7 +244,7 @@ impl<'a> ChunkSessions<'a> {
             let told = std::mem::take(&mut *lock_ignoring_poison(&chunk.stored_ranges));
             let mut marked = lock_ignoring_poison(&self.spec.stored_ranges);
             for range in told.iter() {
-                // Whatever a server says of other chunks, it was asked for this one.
+                // Markers may report other chunks' bytes; only this chunk's count.
                 let at = |offset: u64| start.saturating_add(offset.min(length));
                 marked.insert(at(range.start), at(range.end));
             }
@@ -263,11 +267,13 @@ impl<'a> ChunkSessions<'a> {
         time: Duration,
     ) {
         let mut state = self.lock();
-        // The kernel's account of a buffer is twice what a window can be.
+        // The kernel doubles SO_SNDBUF and SO_RCVBUF for its own bookkeeping (socket(7)), so half
+        // of the value can be window.
         let own = attempt.report.evidence.buffer_bytes / 2;
         state.window = self.spec.options.buffers.pinned_bytes().unwrap_or(own);
         let bytes = state.third_party_bytes.entry(session).or_default();
         *bytes = (bytes.0 + bytes.1, 0);
+        // The lock is released before `seen`, which takes it again.
         drop(state);
         let seen = self.progress_now();
         let mut state = self.lock();
@@ -286,7 +292,7 @@ impl<'a> ChunkSessions<'a> {
     fn return_range(&self, session: u32, piece: &RangeAssignment) {
         let mut state = self.lock();
         state.queue.return_range(piece);
-        // What markers told of it will be told again.
+        // The bytes that its markers reported will be reported again.
         if let Some((_, running)) = state.third_party_bytes.get_mut(&session) {
             *running = 0;
         }
@@ -305,7 +311,7 @@ impl<'a> ChunkSessions<'a> {
     }
 }
 
-/// The data, whole after every statement.
+/// Locks the mutex even after a panic elsewhere: the data is consistent after every statement.
 fn lock_ignoring_poison<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
