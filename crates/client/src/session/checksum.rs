@@ -35,8 +35,8 @@ impl ClientSession {
             self.request_checksum_markers().await?;
         }
         let first = self.request_checksum(&line).await?;
-        if let Some(sum) = checksum_in_reply(algorithm, &first) {
-            return Ok(sum);
+        if let Some(checksum) = checksum_in_reply(algorithm, &first) {
+            return Ok(checksum);
         }
         let second = self.request_checksum(&line).await?;
         checksum_in_reply(algorithm, &second)
@@ -54,23 +54,23 @@ impl ClientSession {
         ranges: &[(u64, u64)],
         path: &[u8],
     ) -> Result<Vec<String>, CopyFailure> {
-        let mut sums = Vec::with_capacity(ranges.len());
+        let mut checksums = Vec::with_capacity(ranges.len());
         if !self.supports_pipelining() || !self.features().checksum_algorithms.contains(&algorithm)
         {
             for (offset, length) in ranges {
-                let sum = self.checksum(algorithm, *offset, Some(*length), path);
-                sums.push(sum.await?);
+                let checksum = self.checksum(algorithm, *offset, Some(*length), path);
+                checksums.push(checksum.await?);
             }
-            return Ok(sums);
+            return Ok(checksums);
         }
         self.check_path(path)?;
         self.request_checksum_markers().await?;
-        let questions: Vec<Command> = ranges
+        let commands: Vec<Command> = ranges
             .iter()
             .map(|(offset, length)| cksm_command(algorithm, *offset, Some(*length), path))
             .collect();
         // All requests are sent before the first reply is read, which saves a round trip per range.
-        self.control.send_pipelined(&questions).await?;
+        self.control.send_pipelined(&commands).await?;
         let mut replies = Vec::with_capacity(ranges.len());
         for _ in ranges {
             // All replies are read even if one is a refusal: an unread reply would be taken for the
@@ -78,10 +78,12 @@ impl ClientSession {
             replies.push(self.control.final_reply_with_markers().await?);
         }
         for reply in &replies {
-            let sum = checksum_in_reply(algorithm, reply);
-            sums.push(sum.ok_or_else(|| self.missing_checksum_failure(algorithm, path, reply))?);
+            let checksum = checksum_in_reply(algorithm, reply);
+            checksums.push(
+                checksum.ok_or_else(|| self.missing_checksum_failure(algorithm, path, reply))?,
+            );
         }
-        Ok(sums)
+        Ok(checksums)
     }
 
     /// The commands that [`ClientSession::checksum`] will send, for sending them ahead. Empty where
@@ -97,8 +99,8 @@ impl ClientSession {
             return Vec::new();
         }
         let markers = (!self.checksum_markers_requested).then_some(REQUEST_MARKERS);
-        let sum = cksm_command(algorithm, offset, length, path);
-        markers.into_iter().chain([sum]).collect()
+        let checksum = cksm_command(algorithm, offset, length, path);
+        markers.into_iter().chain([checksum]).collect()
     }
 
     async fn request_checksum(&mut self, line: &[u8]) -> Result<Reply, CopyFailure> {
@@ -119,9 +121,9 @@ impl ClientSession {
             return Ok(cksm_command(algorithm, offset, length, path).encode());
         }
         // XCRC and its kin sum whole files only.
-        let whole = offset == 0 && length.is_none();
+        let is_whole_file = offset == 0 && length.is_none();
         let verb = x_checksum_verb(algorithm)
-            .filter(|_| whole && features.x_checksum_algorithms.contains(&algorithm))
+            .filter(|_| is_whole_file && features.x_checksum_algorithms.contains(&algorithm))
             .ok_or_else(|| self.unsupported_checksum_failure(algorithm))?;
         Ok([verb.as_bytes(), b" ", path].concat())
     }
@@ -144,8 +146,8 @@ impl ClientSession {
         reply: &Reply,
     ) -> CopyFailure {
         if !reply.is_success() {
-            let doing = format!("compute {} of {}", algorithm.name(), display_path(path));
-            return replies::refusal_failure(self.name(), &doing, reply);
+            let operation = format!("compute {} of {}", algorithm.name(), display_path(path));
+            return replies::refusal_failure(self.name(), &operation, reply);
         }
         CopyFailure::transient(
             Exit::Integrity,
@@ -209,16 +211,17 @@ fn checksum_in_reply(algorithm: ChecksumAlgorithm, reply: &Reply) -> Option<Stri
 /// The checksum in a reply's text: the first word that is hex of the right length. Some servers
 /// drop leading zeros of 32-bit checksums.
 fn find_checksum_hex(algorithm: ChecksumAlgorithm, text: &str) -> Option<String> {
-    let full = algorithm.hex_len();
+    let full_length = algorithm.hex_len();
     let is_checksum = |word: &&str| {
         // Only 32-bit checksums are shortened; a short word would match too much text otherwise.
-        let right_length = word.len() == full || (full == 8 && (1..8).contains(&word.len()));
+        let right_length =
+            word.len() == full_length || (full_length == 8 && (1..8).contains(&word.len()));
         right_length && word.bytes().all(|b| b.is_ascii_hexdigit())
     };
     let word = text
         .split(|c: char| c.is_whitespace() || c == '"')
         .find(is_checksum)?;
-    Some(format!("{:0>full$}", word.to_ascii_lowercase()))
+    Some(format!("{:0>full_length$}", word.to_ascii_lowercase()))
 }
 
 #[cfg(test)]

@@ -14,10 +14,10 @@ impl ClientSession {
     pub(crate) async fn explain_create_refusal(
         &mut self,
         path: &[u8],
-        doing: &str,
+        operation: &str,
         reply: &Reply,
     ) -> CopyFailure {
-        let plain = replies::refusal_failure(self.name(), doing, reply);
+        let plain = replies::refusal_failure(self.name(), operation, reply);
         let silent = replies::gives_no_reason(reply);
         // An explicit reason needs no search; a lost session cannot be asked.
         if !silent && refusal_cause(reply) != RefusalCause::Missing || !self.control.is_usable() {
@@ -27,7 +27,7 @@ impl ClientSession {
         match self.is_directory(directory).await {
             Ok(false) => self.failure_with_reason(
                 Exit::NotFound,
-                doing,
+                operation,
                 reply,
                 &format!(
                     "there is no directory {} that this user can enter: make it first \
@@ -36,7 +36,7 @@ impl ClientSession {
                 ),
             ),
             // The directory exists, so permission is the only common cause left.
-            Ok(true) if silent => self.permission_failure(doing, reply),
+            Ok(true) if silent => self.permission_failure(operation, reply),
             Err(lost) if lost.transient => lost,
             _ => plain,
         }
@@ -47,10 +47,10 @@ impl ClientSession {
     pub(crate) async fn explain_access_refusal(
         &mut self,
         path: &[u8],
-        doing: &str,
+        operation: &str,
         reply: &Reply,
     ) -> CopyFailure {
-        let plain = replies::refusal_failure(self.name(), doing, reply);
+        let plain = replies::refusal_failure(self.name(), operation, reply);
         // vsftpd uses one text for a missing file and for missing permission.
         let silent = replies::gives_no_reason(reply) || replies::hides_existence(reply);
         if !silent || !self.control.is_usable() {
@@ -60,27 +60,30 @@ impl ClientSession {
             Err(missing) if missing.exit == Exit::NotFound => {
                 replies::not_found_failure(self.name(), &display_path(path), reply)
             }
-            Ok(entry) if entry.kind == EntryKind::File => self.permission_failure(doing, reply),
+            Ok(entry) if entry.kind == EntryKind::File => self.permission_failure(operation, reply),
             Err(lost) if lost.transient => lost,
             _ => plain,
         }
     }
 
-    fn permission_failure(&self, doing: &str, reply: &Reply) -> CopyFailure {
+    fn permission_failure(&self, operation: &str, reply: &Reply) -> CopyFailure {
         let why = "it gives no reason, so most likely this user may not: log in as one who may, or \
                    ask the server's administrator";
-        self.failure_with_reason(Exit::Refused, doing, reply, why)
+        self.failure_with_reason(Exit::Refused, operation, reply, why)
     }
 
     fn failure_with_reason(
         &self,
         exit: Exit,
-        doing: &str,
+        operation: &str,
         reply: &Reply,
         why: &str,
     ) -> CopyFailure {
-        let (server, said) = (self.name(), replies::display_reply(reply));
-        CopyFailure::new(exit, format!("{server} refused to {doing}: {said}; {why}"))
+        let (server, reply_text) = (self.name(), replies::display_reply(reply));
+        CopyFailure::new(
+            exit,
+            format!("{server} refused to {operation}: {reply_text}; {why}"),
+        )
     }
 }
 

@@ -25,20 +25,20 @@ impl ClientSession {
         if reply.code != 421 && self.is_directory(path).await? {
             return Ok(false);
         }
-        let doing = format!("make directory {}", display_path(path));
+        let operation = format!("make directory {}", display_path(path));
         // An existing file of this name is another common cause without a text.
         if replies::gives_no_reason(&reply) && self.stat(path).await.is_ok() {
             return Err(CopyFailure::new(
                 Exit::Protocol,
                 format!(
-                    "{} refused to {doing}: {}; a file of that name exists already: choose another \
+                    "{} refused to {operation}: {}; a file of that name exists already: choose another \
                      name, or remove it first",
                     self.name(),
                     replies::display_reply(&reply)
                 ),
             ));
         }
-        Err(self.explain_create_refusal(path, &doing, &reply).await)
+        Err(self.explain_create_refusal(path, &operation, &reply).await)
     }
 
     /// Deletes a file (DELE).
@@ -47,9 +47,9 @@ impl ClientSession {
     /// As [`ClientSession::make_dir`].
     pub async fn delete(&mut self, path: &[u8]) -> Result<(), CopyFailure> {
         self.check_path(path)?;
-        let doing = format!("delete {}", display_path(path));
+        let operation = format!("delete {}", display_path(path));
         let reply = self.control.call(&Command::Dele(path.to_vec())).await?;
-        self.check_reply(path, &doing, &reply).await
+        self.check_reply(path, &operation, &reply).await
     }
 
     /// Removes a directory (RMD).
@@ -58,9 +58,9 @@ impl ClientSession {
     /// As [`ClientSession::make_dir`].
     pub async fn remove_dir(&mut self, path: &[u8]) -> Result<(), CopyFailure> {
         self.check_path(path)?;
-        let doing = format!("remove directory {}", display_path(path));
+        let operation = format!("remove directory {}", display_path(path));
         let reply = self.control.call(&Command::Rmd(path.to_vec())).await?;
-        self.check_reply(path, &doing, &reply).await
+        self.check_reply(path, &operation, &reply).await
     }
 
     /// Renames a file (RNFR, RNTO).
@@ -68,19 +68,21 @@ impl ClientSession {
     /// # Errors
     /// As [`ClientSession::make_dir`].
     pub async fn rename(&mut self, from: &[u8], to: &[u8]) -> Result<(), CopyFailure> {
-        let renamed = self.rename_step_by_step(from, to).await;
-        renamed.map_err(|refused| refused.failure)
+        let rnto_reply = self.rename_step_by_step(from, to).await;
+        rnto_reply.map_err(|refused| refused.failure)
     }
 
     async fn rename_step_by_step(&mut self, from: &[u8], to: &[u8]) -> Result<(), RenameFailure> {
         self.check_path(from)?;
         self.check_path(to)?;
-        let found = self.control.call(&Command::Rnfr(from.to_vec())).await?;
-        if !found.is_intermediate() {
-            return self.check_rename_replies((from, to), &found, None).await;
+        let rnfr_reply = self.control.call(&Command::Rnfr(from.to_vec())).await?;
+        if !rnfr_reply.is_intermediate() {
+            return self
+                .check_rename_replies((from, to), &rnfr_reply, None)
+                .await;
         }
-        let renamed = self.control.call(&Command::Rnto(to.to_vec())).await?;
-        self.check_rename_replies((from, to), &found, Some(&renamed))
+        let rnto_reply = self.control.call(&Command::Rnto(to.to_vec())).await?;
+        self.check_rename_replies((from, to), &rnfr_reply, Some(&rnto_reply))
             .await
     }
 
@@ -88,27 +90,29 @@ impl ClientSession {
     async fn check_rename_replies(
         &mut self,
         (from, to): (&[u8], &[u8]),
-        found: &Reply,
-        renamed: Option<&Reply>,
+        rnfr_reply: &Reply,
+        rnto_reply: Option<&Reply>,
     ) -> Result<(), RenameFailure> {
-        let doing = format!("rename {} to {}", display_path(from), display_path(to));
-        let Some(renamed) = renamed.filter(|_| found.is_intermediate()) else {
-            self.check_reply(from, &doing, found).await?;
+        let operation = format!("rename {} to {}", display_path(from), display_path(to));
+        let Some(rnto_reply) = rnto_reply.filter(|_| rnfr_reply.is_intermediate()) else {
+            self.check_reply(from, &operation, rnfr_reply).await?;
             // A refused RNFR is about the old name; the new name was not examined.
-            return Err(replies::refusal_failure(self.name(), &doing, found).into());
+            return Err(replies::refusal_failure(self.name(), &operation, rnfr_reply).into());
         };
-        if renamed.is_success() {
+        if rnto_reply.is_success() {
             return Ok(());
         }
-        let taken = matches!(renamed.code, 521 | 550 | 553)
+        let may_exist = matches!(rnto_reply.code, 521 | 550 | 553)
             && matches!(
-                refusal_cause(renamed),
+                refusal_cause(rnto_reply),
                 RefusalCause::Exists | RefusalCause::Other
             );
         Err(RenameFailure {
             // These codes are used for an existing name, unless the text gives another reason.
-            failure: self.explain_create_refusal(to, &doing, renamed).await,
-            refused_step: match taken {
+            failure: self
+                .explain_create_refusal(to, &operation, rnto_reply)
+                .await,
+            refused_step: match may_exist {
                 true => RefusedRenameStep::NewNameMayExist,
                 false => RefusedRenameStep::RntoRefused,
             },
@@ -140,16 +144,16 @@ impl ClientSession {
         }
         self.check_path(from)?;
         self.check_path(to)?;
-        let mut flight = Vec::from_iter(modified.map(|time| Command::Mfmt(time, from.to_vec())));
-        flight.extend([Command::Rnfr(from.to_vec()), Command::Rnto(to.to_vec())]);
-        self.control.send_pipelined(&flight).await?;
+        let mut pipeline = Vec::from_iter(modified.map(|time| Command::Mfmt(time, from.to_vec())));
+        pipeline.extend([Command::Rnfr(from.to_vec()), Command::Rnto(to.to_vec())]);
+        self.control.send_pipelined(&pipeline).await?;
         // The reply to MFMT is read first, and ignored: a missing time does not fail the copy.
         if modified.is_some() {
             self.control.final_reply().await?;
         }
-        let found = self.control.final_reply().await?;
-        let renamed = self.control.final_reply().await?;
-        self.check_rename_replies((from, to), &found, Some(&renamed))
+        let rnfr_reply = self.control.final_reply().await?;
+        let rnto_reply = self.control.final_reply().await?;
+        self.check_rename_replies((from, to), &rnfr_reply, Some(&rnto_reply))
             .await
     }
 
@@ -158,13 +162,13 @@ impl ClientSession {
     async fn check_reply(
         &mut self,
         path: &[u8],
-        doing: &str,
+        operation: &str,
         reply: &Reply,
     ) -> Result<(), CopyFailure> {
         if reply.is_success() {
             return Ok(());
         }
-        Err(self.explain_access_refusal(path, doing, reply).await)
+        Err(self.explain_access_refusal(path, operation, reply).await)
     }
 
     /// Sets the modification time by MFMT, else SITE UTIME; `Ok(false)` when the server has
@@ -179,13 +183,13 @@ impl ClientSession {
     ) -> Result<bool, CopyFailure> {
         self.check_path(path)?;
         let features = self.features();
-        let mut forms = Vec::new();
+        let mut commands = Vec::new();
         // Servers without FEAT may still support MFMT.
         if features.mfmt || !features.feat_answered {
-            forms.push(Command::Mfmt(time, path.to_vec()));
+            commands.push(Command::Mfmt(time, path.to_vec()));
         }
-        forms.push(Command::Site(SiteCommand::Utime(time, path.to_vec())));
-        for command in forms {
+        commands.push(Command::Site(SiteCommand::Utime(time, path.to_vec())));
+        for command in commands {
             let reply = self.control.call(&command).await?;
             if reply.is_success() {
                 return Ok(true);
@@ -194,8 +198,8 @@ impl ClientSession {
             // so its refusal counts as a missing feature.
             let is_site = matches!(command, Command::Site(_));
             if !is_site && !replies::is_unsupported(&reply) || reply.code == 421 {
-                let doing = format!("set the time of {}", display_path(path));
-                return Err(replies::refusal_failure(self.name(), &doing, &reply));
+                let operation = format!("set the time of {}", display_path(path));
+                return Err(replies::refusal_failure(self.name(), &operation, &reply));
             }
         }
         Ok(false)

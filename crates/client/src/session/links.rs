@@ -35,9 +35,9 @@ impl ClientSession {
     /// Whether MLST facts identify links: FEAT lists a starred `UNIX.slink`. Elsewhere a link to a
     /// directory may look like a directory (pyftpdlib).
     pub(crate) fn reports_symlinks(&self) -> bool {
-        let starred = |line: &String| {
-            let line = line.to_ascii_lowercase();
-            line.starts_with("mlst ") && line.contains("unix.slink*")
+        let starred = |list_entry: &String| {
+            let list_entry = list_entry.to_ascii_lowercase();
+            list_entry.starts_with("mlst ") && list_entry.contains("unix.slink*")
         };
         self.features().mlst && self.features().lines.iter().any(starred)
     }
@@ -66,20 +66,20 @@ impl ClientSession {
                 .map(SymlinkCheckedEntry::from_list)
                 .collect());
         }
-        let all = scrutiny == SymlinkCheckScope::Everything;
+        let check_all = scrutiny == SymlinkCheckScope::Everything;
         // Without directories no link can lead out of the tree, which saves the LIST.
-        if !all && !entries.iter().any(|entry| entry.kind == EntryKind::Dir) {
+        if !check_all && !entries.iter().any(|entry| entry.kind == EntryKind::Dir) {
             return Ok(entries
                 .into_iter()
                 .map(SymlinkCheckedEntry::from_mlsd)
                 .collect());
         }
-        let long = match self.list_by_list_command(path).await {
+        let list_entries = match self.list_by_list_command(path).await {
             // LIST may be refused although MLSD works; then directories stay uncertain.
             Err(failure) if failure.transient => return Err(failure),
-            long => long.unwrap_or_default(),
+            list_entries => list_entries.unwrap_or_default(),
         };
-        Ok(merge_listings(entries, long, all))
+        Ok(merge_listings(entries, list_entries, check_all))
     }
 
     /// Sends DELE for a path that may be a link. DELE removes a link and never a directory.
@@ -92,8 +92,8 @@ impl ClientSession {
         if reply.is_success() {
             return Ok(UnlinkResult::Removed);
         }
-        let doing = format!("delete {}", display_path(path));
-        let failure = replies::refusal_failure(self.name(), &doing, &reply);
+        let operation = format!("delete {}", display_path(path));
+        let failure = replies::refusal_failure(self.name(), &operation, &reply);
         match refusal_cause(&reply) {
             _ if failure.transient => Err(failure),
             RefusalCause::Directory => Ok(UnlinkResult::IsDirectory),
@@ -128,8 +128,8 @@ impl ClientSession {
             None => Ok(true),
             Some(reply) if replies::is_unsupported(&reply) => Ok(false),
             Some(reply) => {
-                let doing = format!("make the link {}", display_path(link));
-                Err(replies::refusal_failure(self.name(), &doing, &reply))
+                let operation = format!("make the link {}", display_path(link));
+                Err(replies::refusal_failure(self.name(), &operation, &reply))
             }
         }
     }
@@ -213,24 +213,26 @@ impl SymlinkCheckedEntry {
     }
 }
 
-/// Entries of MLSD, with links as LIST shows them; with `all`, also entries that only LIST shows.
+/// Entries of MLSD, with links as LIST shows them; with `check_all`, also entries that only LIST shows.
 fn merge_listings(
     entries: Vec<ListedEntry>,
-    long: Vec<ListedEntry>,
-    all: bool,
+    list_entries: Vec<ListedEntry>,
+    check_all: bool,
 ) -> Vec<SymlinkCheckedEntry> {
-    let mut long: HashMap<Vec<u8>, ListedEntry> = long
+    let mut list_entries: HashMap<Vec<u8>, ListedEntry> = list_entries
         .into_iter()
         .map(|entry| (entry.name.clone(), entry))
         .collect();
     let mut found = Vec::with_capacity(entries.len());
     for mut entry in entries {
-        let line = long.remove(&entry.name);
-        let is_dir = line
-            .as_ref()
-            .is_some_and(|line| line.kind == EntryKind::Dir && line.mode.is_some());
-        if let Some(line) = line.filter(|line| line.kind == EntryKind::SymLink) {
-            entry.link_target = Some(line.link_target.unwrap_or_default());
+        let list_entry = list_entries.remove(&entry.name);
+        let is_dir = list_entry.as_ref().is_some_and(|list_entry| {
+            list_entry.kind == EntryKind::Dir && list_entry.mode.is_some()
+        });
+        if let Some(list_entry) =
+            list_entry.filter(|list_entry| list_entry.kind == EntryKind::SymLink)
+        {
+            entry.link_target = Some(list_entry.link_target.unwrap_or_default());
         }
         let certain = entry.kind != EntryKind::Dir || entry.is_symlink() || is_dir;
         found.push(SymlinkCheckedEntry {
@@ -238,11 +240,11 @@ fn merge_listings(
             is_certain: certain,
         });
     }
-    if all {
+    if check_all {
         // The order of a HashMap is random; listings are compared in tests and by users.
-        let mut alone: Vec<ListedEntry> = long.into_values().collect();
-        alone.sort_by(|a, b| a.name.cmp(&b.name));
-        found.extend(alone.into_iter().map(SymlinkCheckedEntry::from_list));
+        let mut list_only: Vec<ListedEntry> = list_entries.into_values().collect();
+        list_only.sort_by(|a, b| a.name.cmp(&b.name));
+        found.extend(list_only.into_iter().map(SymlinkCheckedEntry::from_list));
     }
     found
 }
@@ -270,18 +272,18 @@ mod tests {
             link_target: Some(b"../keep".to_vec()),
             ..entry("out", EntryKind::SymLink, Some(0o777))
         };
-        let long = vec![
+        let list_entries = vec![
             entry("real", EntryKind::Dir, Some(0o755)),
             link,
             entry("dangling", EntryKind::SymLink, Some(0o777)),
         ];
-        let marked = merge_listings(facts.clone(), long.clone(), true);
-        let told: Vec<(&[u8], bool, bool)> = marked
+        let marked = merge_listings(facts.clone(), list_entries.clone(), true);
+        let checked: Vec<(&[u8], bool, bool)> = marked
             .iter()
             .map(|m| (m.entry.name.as_slice(), m.entry.is_symlink(), m.is_certain))
             .collect();
         assert_eq!(
-            told,
+            checked,
             [
                 (&b"real"[..], false, true),
                 (b"out", true, true),
@@ -290,7 +292,7 @@ mod tests {
                 (b"dangling", true, true),
             ]
         );
-        assert_eq!(merge_listings(facts, long, false).len(), 4);
+        assert_eq!(merge_listings(facts, list_entries, false).len(), 4);
     }
 
     #[test]

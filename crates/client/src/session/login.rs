@@ -56,7 +56,7 @@ pub(super) async fn log_in_pipelined(
     questions: &[Command],
 ) -> Result<CommandPlanner, CopyFailure> {
     let (name, password) = server.credential.user_and_password()?;
-    let flight = [
+    let pipeline = [
         Command::User(name.to_owned()),
         Command::Pass(password),
         Command::Feat,
@@ -64,7 +64,7 @@ pub(super) async fn log_in_pipelined(
         IMAGE,
     ];
     control
-        .send_pipelined_with_prefetch(&flight, questions)
+        .send_pipelined_with_prefetch(&pipeline, questions)
         .await?;
     let user = control.final_reply().await?;
     if user.code != 331 && !user.is_success() {
@@ -90,10 +90,10 @@ fn finish_login(
     reply: &Reply,
 ) -> Result<CommandPlanner, CopyFailure> {
     if !reply.is_success() {
-        let doing = "transfer bytes unchanged (TYPE I)";
+        let operation = "transfer bytes unchanged (TYPE I)";
         return Err(super::replies::refusal_failure(
             control.name(),
-            doing,
+            operation,
             reply,
         ));
     }

@@ -103,9 +103,9 @@ impl ClientSession {
             return Ok(session);
         }
         // The path of the first MLST is part of the pipeline, so it must fit on a line.
-        let look = opening.first_path.filter(|path| check_path(path).is_ok());
-        let questions: Vec<Command> = look.map(mlst_command).into_iter().collect();
-        match login::log_in_pipelined(&mut control, server, &questions).await {
+        let first_path = opening.first_path.filter(|path| check_path(path).is_ok());
+        let prefetch: Vec<Command> = first_path.map(mlst_command).into_iter().collect();
+        match login::log_in_pipelined(&mut control, server, &prefetch).await {
             Ok(dialogue) => Ok(Self::from_connection(control, dialogue, server, handshake)),
             Err(_) if control.connection_was_lost() => {
                 let careful = SessionOpening {
@@ -176,15 +176,15 @@ impl ClientSession {
     /// # Errors
     /// As [`ClientSession::open`]; a server at its session limit refuses with 421.
     pub fn open_another(&self) -> impl Future<Output = Result<Self, CopyFailure>> + Send + use<> {
-        let (server, patience) = (self.server.clone(), self.control.reply_timeout());
+        let (server, reply_timeout) = (self.server.clone(), self.control.reply_timeout());
         let opening = SessionOpening {
             avoid_pipelining: self.avoids_pipelining,
             first_path: None,
         };
-        let foreign = self.allow_foreign_data;
+        let allow_foreign = self.allow_foreign_data;
         async move {
-            let mut session = Self::open_with(&server, patience, opening).await?;
-            session.allow_foreign_data = foreign;
+            let mut session = Self::open_with(&server, reply_timeout, opening).await?;
+            session.allow_foreign_data = allow_foreign;
             Ok(session)
         }
     }
@@ -312,9 +312,9 @@ fn check_path(path: &[u8]) -> Result<(), CopyFailure> {
 
 fn check_credential(server: &Server) -> Result<(), CopyFailure> {
     // CR LF in a login would let a URL inject commands.
-    let broken = |text: &[u8]| text.iter().any(|b| matches!(b, b'\r' | b'\n' | 0));
+    let has_line_break = |text: &[u8]| text.iter().any(|b| matches!(b, b'\r' | b'\n' | 0));
     let (user, password) = server.credential.user_and_password()?;
-    if broken(user.as_bytes()) || broken(&password.0) {
+    if has_line_break(user.as_bytes()) || has_line_break(&password.0) {
         return Err(usage_error(
             "user name or password contains a line break or NUL, which FTP cannot express"
                 .to_owned(),

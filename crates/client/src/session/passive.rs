@@ -59,7 +59,7 @@ impl ClientSession {
         &mut self,
         reply: Reply,
     ) -> Result<StripeAddresses, CopyFailure> {
-        let (second, order) = match self.passive_preference {
+        let (second, preference) = match self.passive_preference {
             PassivePreference::PasvFirst => (
                 Command::Epsv(EpsvArgument::Any),
                 PassivePreference::EpsvFirst,
@@ -69,10 +69,10 @@ impl ClientSession {
         };
         // Only a permanent refusal: after 4xx the same command may succeed later.
         if reply.code / 100 == 5 {
-            let again = self.control.call(&second).await?;
-            if again.is_success() {
-                self.passive_preference = order;
-                return self.parse_passive_reply(&again);
+            let second_reply = self.control.call(&second).await?;
+            if second_reply.is_success() {
+                self.passive_preference = preference;
+                return self.parse_passive_reply(&second_reply);
             }
         }
         self.parse_passive_reply(&reply)
@@ -104,36 +104,42 @@ impl ClientSession {
             })
     }
 
-    fn complete_passive_address(&self, told: PassiveAddress) -> SocketAddr {
+    fn complete_passive_address(&self, announced: PassiveAddress) -> SocketAddr {
         let unspecified = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
-        self.fill_unspecified_host(SocketAddr::new(told.ip.unwrap_or(unspecified), told.port))
+        self.fill_unspecified_host(SocketAddr::new(
+            announced.ip.unwrap_or(unspecified),
+            announced.port,
+        ))
     }
 
     /// The address, with the control connection's host where the reply has none.
-    fn fill_unspecified_host(&self, told: SocketAddr) -> SocketAddr {
+    fn fill_unspecified_host(&self, announced: SocketAddr) -> SocketAddr {
         let peer = self.control.peer_addr().ip().to_canonical();
-        match told.ip().is_unspecified() {
-            true => SocketAddr::new(peer, told.port()),
-            false => told,
+        match announced.ip().is_unspecified() {
+            true => SocketAddr::new(peer, announced.port()),
+            false => announced,
         }
     }
 
-    /// The address to use for data connections when the server announced `told`. Only the port is
+    /// The address to use for data connections when the server announced `announced`. Only the port is
     /// taken from it unless it names the server's own host or other hosts are allowed: a server
     /// behind NAT may announce an unreachable address, and a malicious one may direct its clients
     /// at others (RFC 2577 §3).
     pub(crate) fn checked_data_address(
         &mut self,
-        told: SocketAddr,
+        announced: SocketAddr,
         warnings: &mut Vec<String>,
     ) -> SocketAddr {
-        let peer = SocketAddr::new(self.control.peer_addr().ip().to_canonical(), told.port());
-        if self.allow_foreign_data || is_same_host(told.ip(), peer.ip()) {
-            return told;
+        let peer = SocketAddr::new(
+            self.control.peer_addr().ip().to_canonical(),
+            announced.port(),
+        );
+        if self.allow_foreign_data || is_same_host(announced.ip(), peer.ip()) {
+            return announced;
         }
         // Servers behind NAT commonly announce a private address. That needs no warning; a
         // reachable foreign address does.
-        if by_reachability(told, peer).0 == told {
+        if by_reachability(announced, peer).0 == announced {
             self.warn_once(warnings, FOREIGN_ADDRESS_IGNORED);
         }
         peer
@@ -142,10 +148,10 @@ impl ClientSession {
     /// [`ClientSession::checked_data_address`] for all stripes.
     pub(crate) fn checked_data_addresses(
         &mut self,
-        told: &StripeAddresses,
+        announced: &StripeAddresses,
         warnings: &mut Vec<String>,
     ) -> StripeAddresses {
-        told.map(|address| self.checked_data_address(address, warnings))
+        announced.map(|address| self.checked_data_address(address, warnings))
     }
 
     /// Announces the other host of the data connections to a server that restricts data connections
@@ -172,19 +178,21 @@ impl ClientSession {
     /// only its neighbours reach.
     pub(crate) fn prepare_data_connections(
         &mut self,
-        told: &StripeAddresses,
+        announced: &StripeAddresses,
         warnings: &mut Vec<String>,
     ) -> Option<StripeAddresses> {
-        let told = self.checked_data_addresses(told, warnings);
+        let announced = self.checked_data_addresses(announced, warnings);
         let host = self.control.peer_addr().ip().to_canonical();
-        let both = |told: SocketAddr| by_reachability(told, SocketAddr::new(host, told.port()));
-        let first = told.map(|told| both(told).0);
-        let second = told.map(|told| both(told).1);
+        let ordered = |announced: SocketAddr| {
+            by_reachability(announced, SocketAddr::new(host, announced.port()))
+        };
+        let first = announced.map(|announced| ordered(announced).0);
+        let second = announced.map(|announced| ordered(announced).1);
         self.data_host = Some(first.first().ip());
-        let local = self.local_address_for(first.first().ip());
+        let failure = self.local_address_for(first.first().ip());
         self.data_channel = Some(SessionDataChannel::connect_to(
             first.as_slice().to_vec(),
-            local,
+            failure,
         ));
         (first != second).then_some(second)
     }
@@ -214,7 +222,7 @@ impl ClientSession {
         ports: Option<(u16, u16)>,
         buffers: SocketBuffers,
     ) -> Result<StripeAddresses, CopyFailure> {
-        let local = |reason: String| CopyFailure {
+        let failure = |reason: String| CopyFailure {
             exit: Exit::Local,
             message: format!(
                 "cannot listen for data connections: {reason}; check --data-ports, or use --mode s"
@@ -233,10 +241,10 @@ impl ClientSession {
         // The old listener is closed first: its port may be the only one allowed.
         self.data_channel = None;
         let channel =
-            SessionDataChannel::listen(&options).map_err(|error| local(error.to_string()))?;
+            SessionDataChannel::listen(&options).map_err(|error| failure(error.to_string()))?;
         let address = channel
             .local_addr()
-            .ok_or_else(|| local("the listener has no address".to_owned()))?;
+            .ok_or_else(|| failure("the listener has no address".to_owned()))?;
         self.data_channel = Some(channel);
         self.data_host = None;
         Ok(StripeAddresses::single(address))
@@ -259,8 +267,8 @@ impl ClientSession {
         if reply.is_success() {
             return Ok(());
         }
-        let doing = format!("connect to {} (PORT, EPRT)", addresses.first());
-        Err(replies::refusal_failure(self.name(), &doing, &reply))
+        let operation = format!("connect to {} (PORT, EPRT)", addresses.first());
+        Err(replies::refusal_failure(self.name(), &operation, &reply))
     }
 }
 
@@ -274,19 +282,19 @@ pub(crate) fn port_command(addresses: &StripeAddresses) -> Command {
     }
 }
 
-/// Two addresses in the order to try them: `told` first, unless it is less reachable than the
+/// Two addresses in the order to try them: `announced` first, unless it is less reachable than the
 /// control connection's.
-fn by_reachability(told: SocketAddr, peer: SocketAddr) -> (SocketAddr, SocketAddr) {
-    if reachability(told.ip()) < reachability(peer.ip()) {
-        (peer, told)
+fn by_reachability(announced: SocketAddr, peer: SocketAddr) -> (SocketAddr, SocketAddr) {
+    if reachability(announced.ip()) < reachability(peer.ip()) {
+        (peer, announced)
     } else {
-        (told, peer)
+        (announced, peer)
     }
 }
 
-/// Whether `peer` most likely cannot connect to `local`: a public host to a private address.
-pub(super) fn is_behind_nat(local: IpAddr, peer: IpAddr) -> bool {
-    reachability(peer.to_canonical()) == 2 && reachability(local.to_canonical()) < 2
+/// Whether `peer` most likely cannot connect to `failure`: a public host to a private address.
+pub(super) fn is_behind_nat(failure: IpAddr, peer: IpAddr) -> bool {
+    reachability(peer.to_canonical()) == 2 && reachability(failure.to_canonical()) < 2
 }
 
 /// From how far an address can be reached: 0 this host, 1 a private network, 2 anywhere.
@@ -326,11 +334,11 @@ mod tests {
             ("9.9.9.9:5", "8.8.8.8:5", "9.9.9.9:5"),
             ("[fd00::1]:5", "[2001:db8::1]:5", "[2001:db8::1]:5"),
         ];
-        for (told, peer, first) in table {
+        for (announced, peer, first) in table {
             assert_eq!(
-                by_reachability(addr(told), addr(peer)).0,
+                by_reachability(addr(announced), addr(peer)).0,
                 addr(first),
-                "{told}"
+                "{announced}"
             );
         }
     }
@@ -351,7 +359,7 @@ mod tests {
         let only = StripeAddresses::single;
         assert_eq!(port_command(&only(v4)), Command::Port(v4));
         assert_eq!(port_command(&only(v6)), Command::Eprt(v6));
-        let both = StripeAddresses::new(vec![v4, v6]).unwrap();
-        assert_eq!(port_command(&both), Command::Spor(both.clone()));
+        let ordered = StripeAddresses::new(vec![v4, v6]).unwrap();
+        assert_eq!(port_command(&ordered), Command::Spor(ordered.clone()));
     }
 }

@@ -134,9 +134,9 @@ pub(crate) fn refusal_cause(reply: &Reply) -> RefusalCause {
     }
 }
 
-/// The failure for a refusal. `doing` names the operation in the infinitive, with the path: `read
+/// The failure for a refusal. `operation` names the operation in the infinitive, with the path: `read
 /// /data/x`.
-pub(crate) fn refusal_failure(server: &str, doing: &str, reply: &Reply) -> CopyFailure {
+pub(crate) fn refusal_failure(server: &str, operation: &str, reply: &Reply) -> CopyFailure {
     let (exit, transient, hint) = match refusal_cause(reply) {
         RefusalCause::Missing => (Exit::NotFound, false, "check the path"),
         RefusalCause::Exists => (
@@ -173,7 +173,7 @@ pub(crate) fn refusal_failure(server: &str, doing: &str, reply: &Reply) -> CopyF
     CopyFailure {
         exit,
         message: format!(
-            "{server} refused to {doing}: {}; {hint}",
+            "{server} refused to {operation}: {}; {hint}",
             display_reply(reply)
         ),
         transient,

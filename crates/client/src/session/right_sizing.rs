@@ -20,14 +20,14 @@ const DRS_CHANNEL_UNAVAILABLE: &str =
     "opens no DRS channel; each end sizes its buffers alone (--buffer auto does without)";
 
 impl ClientSession {
-    /// Who sizes buffers when `wish` is requested. Warns once if the server does not support it.
+    /// Agrees with the server on who sizes buffers. Warns once if it does not support `requested`.
     pub(crate) fn negotiate_sizing(
         &mut self,
-        wish: BufferSizing,
+        requested: BufferSizing,
         warnings: &mut Vec<String>,
     ) -> BufferSizing {
-        let agreed = self.planner.agreed_sizing(wish);
-        if agreed != wish {
+        let agreed = self.planner.agreed_sizing(requested);
+        if agreed != requested {
             self.warn_once(warnings, RIGHT_SIZING_UNSUPPORTED);
         }
         agreed
@@ -37,11 +37,11 @@ impl ClientSession {
     /// a refusal the transfer runs without one. The host in the reply is ignored: the channel goes
     /// to the host of the data connections.
     pub(crate) fn handle_dpsv_reply(&mut self, reply: &Reply, warnings: &mut Vec<String>) {
-        let told = match reply.is_success() {
+        let announced = match reply.is_success() {
             true => DrsAddress::find_in_229(&reply.text()).ok(),
             false => None,
         };
-        match told {
+        match announced {
             Some(address) => self
                 .planner
                 .set_drs_address(ServerDrsAddress::Listens(address)),
@@ -56,14 +56,14 @@ impl ClientSession {
         address: DrsAddress,
         warnings: &mut Vec<String>,
     ) -> Result<bool, CopyFailure> {
-        let end = ServerDrsAddress::Connects(address);
-        if self.planner.drs_address() == Some(end) {
+        let server_end = ServerDrsAddress::Connects(address);
+        if self.planner.drs_address() == Some(server_end) {
             return Ok(true);
         }
         let command = Command::Dprt(address);
         let reply = self.control.call(&command).await?;
         if reply.is_success() {
-            self.planner.set_drs_address(end);
+            self.planner.set_drs_address(server_end);
         } else {
             self.give_up_drs_channel(&command, &reply, warnings);
         }
@@ -94,10 +94,13 @@ impl ClientSession {
 
     /// This end of the DRS channel for data connections with `host`.
     pub(crate) fn drs_endpoint_at(&self, host: IpAddr) -> Option<Arc<DrsEndpoint>> {
-        let Some(ServerDrsAddress::Listens(told)) = self.planner.drs_address() else {
+        let Some(ServerDrsAddress::Listens(announced)) = self.planner.drs_address() else {
             return None;
         };
-        let endpoint = DrsEndpoint::connect(SocketAddr::new(host, told.socket.port()), told.nonce);
+        let endpoint = DrsEndpoint::connect(
+            SocketAddr::new(host, announced.socket.port()),
+            announced.nonce,
+        );
         // The channel belongs to the data connections, and the server accepts it only from the
         // client's own address.
         Some(Arc::new(match self.local_address_for(host) {

@@ -57,15 +57,15 @@ pub(crate) fn login_script() -> Vec<ScriptedAction> {
 
 /// Greeting and login with this reply to FEAT.
 pub(crate) fn login_script_with_feat(feat: &'static str) -> Vec<ScriptedAction> {
-    let mut acts = vec![SendLine("220 fake")];
-    acts.extend(command_and_reply("USER joe", "331 pw"));
-    acts.extend(command_and_reply("PASS secret", "230 in"));
-    acts.extend(command_and_reply("FEAT", feat));
+    let mut actions = vec![SendLine("220 fake")];
+    actions.extend(command_and_reply("USER joe", "331 pw"));
+    actions.extend(command_and_reply("PASS secret", "230 in"));
+    actions.extend(command_and_reply("FEAT", feat));
     if feat.contains("PARALLEL") {
-        acts.extend(command_and_reply("SITE CLIENTINFO", "250 ok"));
+        actions.extend(command_and_reply("SITE CLIENTINFO", "250 ok"));
     }
-    acts.extend(command_and_reply("TYPE I", "200 ok"));
-    acts
+    actions.extend(command_and_reply("TYPE I", "200 ok"));
+    actions
 }
 
 /// Greeting and login of a server that supports pipelining: it reads all commands before it
@@ -81,14 +81,14 @@ pub(crate) fn pipelined_login_script(
         "SITE CLIENTINFO",
         "TYPE I",
     ];
-    let mut acts = vec![SendLine(LONGHAUL_GREETING)];
-    acts.extend(lines.iter().chain(questions).map(|line| ExpectLine(line)));
-    acts.extend([
+    let mut actions = vec![SendLine(LONGHAUL_GREETING)];
+    actions.extend(lines.iter().chain(questions).map(|line| ExpectLine(line)));
+    actions.extend([
         SendLine("331 pw\n230 in"),
         SendLine(feat),
         SendLine("250 ok\n200 ok"),
     ]);
-    acts
+    actions
 }
 
 /// The greeting of a server that supports pipelining.
@@ -103,8 +103,8 @@ pub(crate) struct ScriptedFtpServer {
 
 impl ScriptedFtpServer {
     /// Starts a server for one session. It closes when the script ends.
-    pub(crate) async fn start_session(acts: Vec<ScriptedAction>) -> Self {
-        Self::start_sessions(vec![acts]).await
+    pub(crate) async fn start_session(actions: Vec<ScriptedAction>) -> Self {
+        Self::start_sessions(vec![actions]).await
     }
 
     /// Starts a server for several sessions, one after the other.
@@ -113,9 +113,9 @@ impl ScriptedFtpServer {
         let port = listener.local_addr().unwrap().port();
         let task = tokio::spawn(async move {
             let mut taken = Vec::new();
-            for acts in sessions {
+            for actions in sessions {
                 let (stream, _) = listener.accept().await.unwrap();
-                taken.append(&mut ScriptedFtpSession::new(stream).play(acts).await);
+                taken.append(&mut ScriptedFtpSession::new(stream).play(actions).await);
             }
             taken
         });
@@ -163,8 +163,8 @@ impl ScriptedFtpSession {
         }
     }
 
-    async fn play(mut self, acts: Vec<ScriptedAction>) -> Vec<u8> {
-        for act in acts {
+    async fn play(mut self, actions: Vec<ScriptedAction>) -> Vec<u8> {
+        for act in actions {
             self.act(act).await;
         }
         self.taken

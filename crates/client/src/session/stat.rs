@@ -159,8 +159,8 @@ impl ClientSession {
     ) -> Result<Option<Reply>, CopyFailure> {
         let reply = self.control.call(&Command::Cwd(path.to_vec())).await?;
         if reply.code == 421 {
-            let doing = format!("enter {}", display_path(path));
-            return Err(replies::refusal_failure(self.name(), &doing, &reply));
+            let operation = format!("enter {}", display_path(path));
+            return Err(replies::refusal_failure(self.name(), &operation, &reply));
         }
         Ok((!reply.is_success()).then_some(reply))
     }

@@ -41,11 +41,11 @@ pub(crate) struct AnnouncedSizeFollower<'a> {
 impl<'a> AnnouncedSizeFollower<'a> {
     /// The follower of a transfer in which this end is sent sizes; `None` for others.
     pub(super) fn new_if_sending(
-        sends: bool,
+        is_sender: bool,
         settings: &TransferSettings,
         control: &'a TransferControl,
     ) -> Option<Self> {
-        let follows = settings.options.buffers.sizing == BufferSizing::Drs1 && sends;
+        let follows = settings.options.buffers.sizing == BufferSizing::Drs1 && is_sender;
         follows.then(|| Self {
             control,
             pace: Mutex::new(sizing::announced_size_limiter()),
@@ -99,11 +99,11 @@ pub(super) struct SizesToAnnounce(Option<watch::Receiver<u64>>);
 impl SizesToAnnounce {
     /// The sizes of a transfer in which the server is sent them; none for others.
     pub(super) fn new_if_receiving(
-        sends: bool,
+        is_sender: bool,
         settings: &TransferSettings,
         control: &TransferControl,
     ) -> Self {
-        if settings.options.buffers.sizing != BufferSizing::Drs1 || sends {
+        if settings.options.buffers.sizing != BufferSizing::Drs1 || is_sender {
             return Self(None);
         }
         // A watch channel keeps the latest value only, which is the only useful one.
@@ -156,9 +156,9 @@ impl HostRemark {
         let (verdict, text) = match verdict.map(|told| known_limiter(&told).ok_or(told)) {
             None => (None, remark),
             Some(Ok(verdict)) => (Some(verdict), remark),
-            Some(Err(strange)) => {
+            Some(Err(unknown)) => {
                 // A limiter of a newer server version is shown as text.
-                let words = [Some(strange.to_string()), remark];
+                let words = [Some(unknown.to_string()), remark];
                 (
                     None,
                     Some(words.into_iter().flatten().collect::<Vec<_>>().join(" ")),
@@ -191,14 +191,14 @@ fn known_limiter(told: &remark::LimiterReport) -> Option<LimiterVerdict> {
 mod tests {
     use super::*;
 
-    fn said(text: &str) -> Option<HostRemark> {
+    fn remark_in(text: &str) -> Option<HostRemark> {
         HostRemark::from_reply("h:2811", &Reply::new(226, text))
     }
 
     #[test]
     fn a_226_is_split_into_limiter_and_remark() {
         let text = "Transfer Complete. Limited by receive window, 4 streams, bbr. Raise x.";
-        let remark = said(text).unwrap();
+        let remark = remark_in(text).unwrap();
         assert_eq!(remark.host.as_deref(), Some("h:2811"));
         assert_eq!(remark.text.as_deref(), Some("Raise x."));
         let verdict = remark.verdict.unwrap();
@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn an_unknown_limiter_is_kept_as_text() {
         let remark =
-            said("Transfer Complete. Limited by warp core, 4 streams, bbr. Raise x.").unwrap();
+            remark_in("Transfer Complete. Limited by warp core, 4 streams, bbr. Raise x.").unwrap();
         assert_eq!(remark.verdict, None);
         assert_eq!(
             remark.text.as_deref(),
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_226_without_remark_gives_none() {
-        assert_eq!(said("Transfer Complete."), None);
+        assert_eq!(remark_in("Transfer Complete."), None);
         assert_eq!(
             HostRemark::from_local_report(&TransferReport::default()),
             None

@@ -29,7 +29,7 @@ struct GetAgreement {
     mode: TransferMode,
     retrieval: RetrievalPlan,
     /// Ranges of the destination that are kept.
-    have: RangeSet,
+    kept_ranges: RangeSet,
     alternative: Option<StripeAddresses>,
 }
 
@@ -46,7 +46,7 @@ pub(super) async fn get(
     let first = try_get(session, path, &sink, spec, control, &mut warnings).await;
     let done = match first {
         // One more attempt in MODE S, where this end opens the connection.
-        Err(ended) if session.server_can_connect() && server_could_not_connect(&ended) => {
+        Err(failed) if session.server_can_connect() && server_could_not_connect(&failed) => {
             session.set_server_cannot_connect();
             try_get(session, path, &sink, spec, control, &mut warnings).await
         }
@@ -59,17 +59,19 @@ pub(super) async fn get(
             refusal: Some(reply),
             ..
         }) if failure.exit == Exit::NotFound => {
-            let doing = format!("read {}", display_path(path));
-            Err(session.explain_access_refusal(path, &doing, &reply).await)
+            let operation = format!("read {}", display_path(path));
+            Err(session
+                .explain_access_refusal(path, &operation, &reply)
+                .await)
         }
-        Err(ended) => Err(ended.into()),
+        Err(failed) => Err(failed.into()),
     }
 }
 
 /// Whether the server failed to open the data connections of a MODE E get before anything moved.
-fn server_could_not_connect(ended: &FailedTransfer) -> bool {
-    ended.refused_before_data
-        && ended
+fn server_could_not_connect(failed: &FailedTransfer) -> bool {
+    failed.refused_before_data
+        && failed
             .refusal
             .as_ref()
             .is_some_and(|reply| reply.code != 421 && refusal_cause(reply) == RefusalCause::Lost)
@@ -83,19 +85,20 @@ async fn try_get(
     control: &Arc<TransferControl>,
     warnings: &mut Vec<String>,
 ) -> Result<TransferAttempt, FailedTransfer> {
-    let doing = format!("read {}", display_path(path));
-    let agreed = agree_on_get(session, path, spec, &doing, warnings).await?;
+    let operation = format!("read {}", display_path(path));
+    let agreement = agree_on_get(session, path, spec, &operation, warnings).await?;
     let size = spec.size.or(spec.part.map(|(_, length)| length));
     let local_end = LocalTransfer::Receive {
         sink: Arc::clone(sink),
         plan: ReceivePlan {
             origin: spec.destination_offset.unwrap_or(0),
-            stream_start: agreed.retrieval.start,
+            stream_start: agreement.retrieval.start,
             limit: size,
         },
-        server_overruns: agreed.retrieval.overruns,
+        server_overruns: agreement.retrieval.overruns,
     };
-    let mut settings = negotiation::data_settings(session, agreed.mode, spec, &agreed.have);
+    let mut settings =
+        negotiation::data_settings(session, agreement.mode, spec, &agreement.kept_ranges);
     // The congestion control acts on sending, so it stays at the system's choice here: a name that
     // only the server knows is no error.
     settings.options.congestion = CongestionChoice::System;
@@ -104,17 +107,17 @@ async fn try_get(
         settings,
         control,
         reply_sinks: ReplySinks::default(),
-        alternative: agreed.alternative.clone(),
+        alternative: agreement.alternative.clone(),
         // In MODE E the server connects, and may fail to: the data side starts after its 150.
-        wait_for_start: agreed.mode == TransferMode::Extended,
-        doing: &doing,
+        wait_for_start: agreement.mode == TransferMode::Extended,
+        operation: &operation,
     };
     let done = session.exchange(exchange).await;
     let CompletedExchange { report, remarks } =
-        done.inspect_err(|ended| spec.confirmation.record_failure(ended))?;
-    check_complete(session.name(), &doing, &agreed, size, &report)?;
+        done.inspect_err(|failed| spec.confirmation.record_failure(failed))?;
+    check_complete(session.name(), &operation, &agreement, size, &report)?;
     Ok(TransferAttempt {
-        extended_mode: agreed.mode == TransferMode::Extended,
+        extended_mode: agreement.mode == TransferMode::Extended,
         streams: report.evidence.streams.max(1),
         buffers: negotiation::agreed_buffers(session, spec),
         remarks,
@@ -127,11 +130,11 @@ async fn agree_on_get(
     session: &mut ClientSession,
     path: &[u8],
     spec: &TransferSpec,
-    doing: &str,
+    operation: &str,
     warnings: &mut Vec<String>,
 ) -> Result<GetAgreement, CopyFailure> {
     let mut mode = negotiation::get_mode(session, spec, warnings);
-    let mut have = negotiation::usable_restart_ranges(mode, &spec.completed_ranges);
+    let mut kept_ranges = negotiation::usable_restart_ranges(mode, &spec.completed_ranges);
     let sizing = session.negotiate_sizing(spec.options.buffers.sizing, warnings);
     negotiation::warn_of_ignored_congestion_control(session, spec, warnings);
     let ends = LocalDataEnd {
@@ -139,8 +142,8 @@ async fn agree_on_get(
         buffers: spec.options.buffers,
     };
     loop {
-        let retrieval = plan_retrieval(session.features(), mode, path, spec.part, &have)
-            .map_err(|error| no_partial_failure(session.name(), doing, &error))?;
+        let retrieval = plan_retrieval(session.features(), mode, path, spec.part, &kept_ranges)
+            .map_err(|error| no_partial_failure(session.name(), operation, &error))?;
         let mut need = TransferRequirements {
             direction: TransferDirection::Send,
             mode,
@@ -157,19 +160,19 @@ async fn agree_on_get(
         };
         need.connections_reusable = negotiation::has_reusable_connections(session, &need, false);
         match session
-            .prepare_transfer(&need, &ends, doing, warnings)
+            .prepare_transfer(&need, &ends, operation, warnings)
             .await?
         {
             PreparationResult::Ready { alternative } => {
-                let mut kept = RangeSet::new();
+                let mut prefix = RangeSet::new();
                 // MODE S keeps exactly the prefix that REST names.
-                kept.insert(0, retrieval.start);
+                prefix.insert(0, retrieval.start);
                 return Ok(GetAgreement {
                     mode,
-                    have: if mode == TransferMode::Stream {
-                        kept
+                    kept_ranges: if mode == TransferMode::Stream {
+                        prefix
                     } else {
-                        have
+                        kept_ranges
                     },
                     retrieval,
                     alternative,
@@ -178,17 +181,17 @@ async fn agree_on_get(
             PreparationResult::RetryInStreamMode => {
                 session.warn_once(warnings, negotiation::EXTENDED_MODE_UNAVAILABLE);
                 mode = TransferMode::Stream;
-                have = negotiation::usable_restart_ranges(mode, &spec.completed_ranges);
+                kept_ranges = negotiation::usable_restart_ranges(mode, &spec.completed_ranges);
             }
             // Without REST a part cannot begin at its offset.
             PreparationResult::RetryFromZero if spec.part.is_some() => {
                 return Err(no_partial_failure(
                     session.name(),
-                    doing,
+                    operation,
                     &PartialRetrievalUnsupported,
                 ));
             }
-            PreparationResult::RetryFromZero => have = RangeSet::new(),
+            PreparationResult::RetryFromZero => kept_ranges = RangeSet::new(),
             PreparationResult::RetryWithoutPipelining => {
                 session.reopen_without_pipelining().await?;
             }
@@ -198,12 +201,12 @@ async fn agree_on_get(
 
 fn no_partial_failure(
     server: &str,
-    doing: &str,
+    operation: &str,
     error: &PartialRetrievalUnsupported,
 ) -> CopyFailure {
     CopyFailure {
         exit: Exit::Protocol,
-        message: format!("cannot {doing} in part at {server}: {error}; copy the whole file"),
+        message: format!("cannot {operation} in part at {server}: {error}; copy the whole file"),
         transient: false,
     }
 }
@@ -212,21 +215,21 @@ fn no_partial_failure(
 /// prove it.
 fn check_complete(
     server: &str,
-    doing: &str,
-    agreed: &GetAgreement,
+    operation: &str,
+    agreement: &GetAgreement,
     size: Option<u64>,
     report: &TransferReport,
 ) -> Result<(), CopyFailure> {
     let Some(size) = size else { return Ok(()) };
-    let mut all = agreed.have.clone();
+    let mut all = agreement.kept_ranges.clone();
     all.extend(&report.stored);
     if all.contains(0, size) {
         return Ok(());
     }
-    let expected = agreed.have.gaps(0, size).byte_count();
+    let expected = agreement.kept_ranges.gaps(0, size).byte_count();
     Err(negotiation::incomplete_failure(
         server,
-        doing,
+        operation,
         report.evidence.bytes,
         expected,
     ))

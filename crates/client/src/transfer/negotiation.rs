@@ -56,8 +56,8 @@ pub(super) fn transfer_mode(
         return TransferMode::Stream;
     }
     // `--mode e` is tried even if FEAT does not announce MODE E.
-    let asked = spec.mode == ModeChoice::Extended && !session.planner.is_extended_mode_refused();
-    if session.planner.may_use_extended_mode() || asked {
+    let explicit = spec.mode == ModeChoice::Extended && !session.planner.is_extended_mode_refused();
+    if session.planner.may_use_extended_mode() || explicit {
         return TransferMode::Extended;
     }
     session.warn_once(warnings, EXTENDED_MODE_UNAVAILABLE);
@@ -74,13 +74,13 @@ pub(super) fn store_command(spec: &TransferSpec, path: &[u8]) -> Command {
 }
 
 /// The part of `spec.completed_ranges` that a restart marker in this mode can express.
-pub(super) fn usable_restart_ranges(mode: TransferMode, have: &RangeSet) -> RangeSet {
+pub(super) fn usable_restart_ranges(mode: TransferMode, ranges: &RangeSet) -> RangeSet {
     match mode {
-        TransferMode::Extended => longest_ranges(have),
+        TransferMode::Extended => longest_ranges(ranges),
         TransferMode::Stream => {
             let mut prefix = RangeSet::new();
             // MODE S restarts at one offset, so only the prefix counts.
-            prefix.insert(0, have.prefix_len());
+            prefix.insert(0, ranges.prefix_len());
             prefix
         }
     }
@@ -131,8 +131,8 @@ pub(super) fn warn_of_ignored_congestion_control(
 
 /// The buffer settings after agreement with the server.
 pub(super) fn agreed_buffers(session: &ClientSession, spec: &TransferSpec) -> SocketBuffers {
-    let wish = spec.options.buffers;
-    wish.with_sizing(session.planner.agreed_sizing(wish.sizing))
+    let requested = spec.options.buffers;
+    requested.with_sizing(session.planner.agreed_sizing(requested.sizing))
 }
 
 /// Data connections that a server may open to this end at a time: the maximum of `-p`.
@@ -143,7 +143,7 @@ pub(super) fn data_settings(
     session: &ClientSession,
     mode: TransferMode,
     spec: &TransferSpec,
-    have: &RangeSet,
+    ranges: &RangeSet,
 ) -> TransferSettings {
     let buffers = agreed_buffers(session, spec);
     TransferSettings {
@@ -163,7 +163,7 @@ pub(super) fn data_settings(
         adapt: spec.adapt,
         prior: spec.prior.clone(),
         // A checksum on the way covers only what this attempt moves.
-        checksum: spec.checksum.filter(|_| have.is_empty()),
+        checksum: spec.checksum.filter(|_| ranges.is_empty()),
         connect_timeout: spec.options.stall,
         drs: session
             .drs_endpoint()
@@ -193,14 +193,14 @@ pub(super) fn has_reusable_connections(
 /// The failure for a transfer that both sides report complete although bytes are missing.
 pub(super) fn incomplete_failure(
     server: &str,
-    doing: &str,
+    operation: &str,
     moved: u64,
     expected: u64,
 ) -> CopyFailure {
     CopyFailure {
         exit: Exit::Integrity,
         message: format!(
-            "{server} reported the transfer to {doing} complete, but {moved} of {expected} bytes \
+            "{server} reported the transfer to {operation} complete, but {moved} of {expected} bytes \
              moved: the file changed meanwhile, or the connection was cut unnoticed; copy it again"
         ),
         transient: false,

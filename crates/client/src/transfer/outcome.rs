@@ -31,19 +31,21 @@ pub(crate) struct FailedTransfer {
 }
 
 impl FailedTransfer {
-    pub(crate) fn no_data_channel(server: &str, doing: &str) -> Self {
+    pub(crate) fn no_data_channel(server: &str, operation: &str) -> Self {
         Self::from(CopyFailure {
             exit: Exit::Protocol,
-            message: format!("no data connection is prepared to {doing} at {server}; try again"),
+            message: format!(
+                "no data connection is prepared to {operation} at {server}; try again"
+            ),
             transient: true,
         })
     }
 
-    pub(crate) fn data_thread_lost(server: &str, doing: &str) -> Self {
+    pub(crate) fn data_thread_lost(server: &str, operation: &str) -> Self {
         Self::from(CopyFailure {
             exit: Exit::Local,
             message: format!(
-                "the thread for the transfer ({doing} at {server}) ended unexpectedly; \
+                "the thread for the transfer ({operation} at {server}) ended unexpectedly; \
                  report this with the output above"
             ),
             transient: false,
@@ -64,8 +66,8 @@ impl From<CopyFailure> for FailedTransfer {
 }
 
 impl From<FailedTransfer> for CopyFailure {
-    fn from(ended: FailedTransfer) -> Self {
-        ended.failure
+    fn from(failed: FailedTransfer) -> Self {
+        failed.failure
     }
 }
 
@@ -93,59 +95,59 @@ fn is_peer_fault(error: &DataError) -> bool {
     }
 }
 
-/// Combines both sides. `answer` is the final reply, the loss of the control connection, or `None`
+/// Combines both sides. `final_reply` is the final reply, the loss of the control connection, or `None`
 /// when it was not waited for.
 pub(crate) fn combine_results(
     server: &str,
-    doing: &str,
-    moved: Result<TransferReport, DataError>,
-    answer: Option<Result<Reply, CopyFailure>>,
+    operation: &str,
+    data_result: Result<TransferReport, DataError>,
+    final_reply: Option<Result<Reply, CopyFailure>>,
 ) -> Result<TransferReport, FailedTransfer> {
-    let error = match (moved, answer) {
+    let error = match (data_result, final_reply) {
         // Success needs both: the data side's result and a 2xx reply.
         (Ok(report), Some(Ok(reply))) if reply.is_success() => return Ok(report),
         (Err(DataError::Aborted), Some(Ok(reply)))
             if !reply.is_success() && refusal_cause(&reply) == RefusalCause::Lost =>
         {
             // The server lost a data connection whose end this side has not seen.
-            let mut ended = refused_by_server(server, doing, reply);
-            ended.disputed = false;
-            return Err(ended);
+            let mut failed = refused_by_server(server, operation, reply);
+            failed.disputed = false;
+            return Err(failed);
         }
         (Ok(_) | Err(DataError::Aborted), Some(Ok(reply))) if !reply.is_success() => {
-            return Err(refused_by_server(server, doing, reply));
+            return Err(refused_by_server(server, operation, reply));
         }
         (Ok(_) | Err(DataError::Aborted), Some(Err(lost))) => return Err(lost.into()),
-        (Ok(_), _) => return Err(FailedTransfer::no_data_channel(server, doing)),
+        (Ok(_), _) => return Err(FailedTransfer::no_data_channel(server, operation)),
         // A remote refusal with a reason explains the broken data connection.
         (Err(error), Some(Ok(reply))) if !reply.is_success() && !is_local_error(&error) => {
             if refusal_cause(&reply) != RefusalCause::Lost {
-                return Err(refused_by_server(server, doing, reply));
+                return Err(refused_by_server(server, operation, reply));
             }
-            let mut ended = data_side_error(server, doing, &error);
-            ended.failure.message = format!(
+            let mut failed = data_side_error(server, operation, &error);
+            failed.failure.message = format!(
                 "{} ({server}: {})",
-                ended.failure.message,
+                failed.failure.message,
                 display_reply(&reply)
             );
-            return Err(ended);
+            return Err(failed);
         }
         // The server reports success although the data connection broke: the two contradict each
         // other.
         (Err(error), Some(Ok(reply))) if reply.is_success() && !is_local_error(&error) => {
-            let mut ended = data_side_error(server, doing, &error);
-            ended.disputed = true;
-            return Err(ended);
+            let mut failed = data_side_error(server, operation, &error);
+            failed.disputed = true;
+            return Err(failed);
         }
         (Err(error), _) => error,
     };
-    Err(data_side_error(server, doing, &error))
+    Err(data_side_error(server, operation, &error))
 }
 
 /// A transfer that the server refused.
-pub(super) fn refused_by_server(server: &str, doing: &str, reply: Reply) -> FailedTransfer {
+pub(super) fn refused_by_server(server: &str, operation: &str, reply: Reply) -> FailedTransfer {
     FailedTransfer {
-        failure: refusal_failure(server, doing, &reply),
+        failure: refusal_failure(server, operation, &reply),
         refusal: Some(reply),
         refused_before_data: false,
         disputed: true,
@@ -154,39 +156,39 @@ pub(super) fn refused_by_server(server: &str, doing: &str, reply: Reply) -> Fail
 }
 
 /// A failure of the data side.
-pub(super) fn data_side_error(server: &str, doing: &str, error: &DataError) -> FailedTransfer {
+pub(super) fn data_side_error(server: &str, operation: &str, error: &DataError) -> FailedTransfer {
     FailedTransfer {
         disputed: is_peer_fault(error),
         store_failed: matches!(error, DataError::Read { .. } | DataError::Write { .. }),
-        ..data_failure(server, doing, error).into()
+        ..data_failure(server, operation, error).into()
     }
 }
 
 /// The failure for an error of [`data::pull`]. The reader's own failure is passed on unchanged.
 pub(crate) fn pull_failure(
     place: &str,
-    doing: &str,
+    operation: &str,
     error: &DataError,
-    said: &TransferConfirmation,
+    confirmation: &TransferConfirmation,
 ) -> CopyFailure {
     if let DataError::Read { source, .. } = error
-        && let Some(own) = source
+        && let Some(own_failure) = source
             .get_ref()
             .and_then(|e| e.downcast_ref::<CopyFailure>())
     {
-        return own.clone();
+        return own_failure.clone();
     }
-    let mut ended = data_side_error(place, doing, error);
+    let mut failed = data_side_error(place, operation, error);
     if let DataError::Shrunk { .. } = error {
         // Only this end counted the bytes: what arrived is not what was announced.
-        ended.failure.exit = Exit::Integrity;
+        failed.failure.exit = Exit::Integrity;
     }
-    said.record_failure(&ended);
-    ended.into()
+    confirmation.record_failure(&failed);
+    failed.into()
 }
 
 /// The failure for an error of the data side.
-fn data_failure(server: &str, doing: &str, error: &DataError) -> CopyFailure {
+fn data_failure(server: &str, operation: &str, error: &DataError) -> CopyFailure {
     let (exit, hint) = match error {
         DataError::Read { source, .. } | DataError::Write { source, .. } => {
             (Exit::Local, storage_error_advice(source))
@@ -202,12 +204,12 @@ fn data_failure(server: &str, doing: &str, error: &DataError) -> CopyFailure {
         ),
         DataError::NoPeer { .. } => {
             return unreachable_failure(format!(
-                "{error}: cannot {doing} at {server}; if a firewall is between, use --mode s"
+                "{error}: cannot {operation} at {server}; if a firewall is between, use --mode s"
             ));
         }
         DataError::HostNotAllowed { .. } => {
             return unreachable_failure(format!(
-                "{error}: cannot {doing} at {server}; use --mode s, or let the server's other hosts \
+                "{error}: cannot {operation} at {server}; use --mode s, or let the server's other hosts \
                  connect with --allow-foreign-data-address"
             ));
         }
@@ -224,14 +226,14 @@ fn data_failure(server: &str, doing: &str, error: &DataError) -> CopyFailure {
         | DataError::Wire { .. }
         | DataError::Stalled { .. } => {
             return unreachable_failure(format!(
-                "{error}: cannot {doing} at {server}; try again, with --resume"
+                "{error}: cannot {operation} at {server}; try again, with --resume"
             ));
         }
     };
     let message = match exit {
         // The server is not involved.
         Exit::Local | Exit::Interrupted => format!("{error}; {hint}"),
-        _ => format!("{error}: cannot {doing} at {server}; {hint}"),
+        _ => format!("{error}: cannot {operation} at {server}; {hint}"),
     };
     CopyFailure {
         exit,

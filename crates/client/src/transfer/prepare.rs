@@ -59,12 +59,12 @@ impl ClientSession {
             && spec.options.buffers.sizing != BufferSizing::Drs1
     }
 
-    /// Pipelines `questions` behind the transfer command of `spec`, which comes next, where
+    /// Pipelines `followups` behind the transfer command of `spec`, which comes next, where
     /// possible. Their replies follow the end of the transfer. Each must be a command that
     /// [`ClientSession::stat`] or [`ClientSession::checksum`] will send afterwards, in this order.
-    pub(crate) fn pipeline_followups(&mut self, spec: &TransferSpec, questions: Vec<Command>) {
+    pub(crate) fn pipeline_followups(&mut self, spec: &TransferSpec, followups: Vec<Command>) {
         self.followup_commands = match self.can_pipeline_followups(spec) {
-            true => questions,
+            true => followups,
             false => Vec::new(),
         };
     }
@@ -72,95 +72,102 @@ impl ClientSession {
     /// Carries out the steps up to and including the transfer command.
     pub(crate) async fn prepare_transfer(
         &mut self,
-        need: &TransferRequirements,
-        ends: &LocalDataEnd,
-        doing: &str,
+        requirements: &TransferRequirements,
+        local_end: &LocalDataEnd,
+        operation: &str,
         warnings: &mut Vec<String>,
     ) -> Result<PreparationResult, CopyFailure> {
         let mut alternative = None;
-        for flight in self.planner.pipelined_plan(need) {
-            let mut here = None;
+        for pipeline in self.planner.pipelined_plan(requirements) {
+            let mut local_addresses = None;
             // The listener must exist before PORT names its address.
-            if flight.contains(&PlanStep::Connect) {
+            if pipeline.contains(&PlanStep::Connect) {
                 let sizing = self
                     .planner
-                    .agreed_sizing(need.buffer_sizing.unwrap_or_default());
-                here = Some(self.listen_for_data(ends.ports, ends.buffers.with_sizing(sizing))?);
+                    .agreed_sizing(requirements.buffer_sizing.unwrap_or_default());
+                local_addresses = Some(
+                    self.listen_for_data(local_end.ports, local_end.buffers.with_sizing(sizing))?,
+                );
             }
-            let flown = self
-                .send_pipeline(&flight, here.as_ref(), doing, warnings)
+            let result = self
+                .send_pipeline(&pipeline, local_addresses.as_ref(), operation, warnings)
                 .await?;
-            if let Some(other) = flown.replan {
-                return Ok(other);
+            if let Some(replan) = result.replan {
+                return Ok(replan);
             }
-            if let Some(told) = &flown.passive_addresses {
-                alternative = self.prepare_data_connections(told, warnings);
+            if let Some(announced) = &result.passive_addresses {
+                alternative = self.prepare_data_connections(announced, warnings);
             }
-            if here.or(flown.passive_addresses).is_some() {
-                self.planner.on_address_given(need);
+            if local_addresses.or(result.passive_addresses).is_some() {
+                self.planner.on_address_given(requirements);
             }
         }
         Ok(PreparationResult::Ready { alternative })
     }
 
     /// Sends a pipeline and evaluates the replies to all of its commands except a transfer command
-    /// at its end. [`PlanStep::Connect`] tells the server to connect to `here`.
+    /// at its end. [`PlanStep::Connect`] tells the server to connect to `local_addresses`.
     pub(crate) async fn send_pipeline(
         &mut self,
-        flight: &[PlanStep],
-        here: Option<&StripeAddresses>,
-        doing: &str,
+        pipeline: &[PlanStep],
+        local_addresses: Option<&StripeAddresses>,
+        operation: &str,
         warnings: &mut Vec<String>,
     ) -> Result<PipelineResult, CopyFailure> {
-        let (steps, commands): (Vec<&PlanStep>, Vec<Command>) = flight
+        let (steps, commands): (Vec<&PlanStep>, Vec<Command>) = pipeline
             .iter()
-            .filter_map(|step| Some((step, self.step_command(step, flight, here)?)))
+            .filter_map(|step| Some((step, self.step_command(step, pipeline, local_addresses)?)))
             .unzip();
-        let transfers = matches!(flight.last(), Some(PlanStep::Transfer(_)));
+        let has_transfer = matches!(pipeline.last(), Some(PlanStep::Transfer(_)));
         if commands.is_empty() {
             return Ok(PipelineResult::default());
         }
-        let questions = match transfers {
+        let followups = match has_transfer {
             // Prefetched commands belong behind the transfer command only.
             true => std::mem::take(&mut self.followup_commands),
             false => Vec::new(),
         };
         self.control
-            .send_pipelined_with_prefetch(&commands, &questions)
+            .send_pipelined_with_prefetch(&commands, &followups)
             .await?;
         // The transfer command's replies are read with the data, by the exchange.
-        let answered = commands.len() - usize::from(transfers);
-        let replies = self.read_final_replies(answered, doing).await?;
+        let answered = commands.len() - usize::from(has_transfer);
+        let replies = self.read_final_replies(answered, operation).await?;
         let answers: Vec<(&PlanStep, Reply)> = steps.into_iter().zip(replies).collect();
-        let flown = match transfers {
-            true if has_fatal_refusal(&answers) => self.abandon_transfer(&answers, doing),
-            _ => self.handle_replies(answers, here, doing, warnings).await,
+        let result = match has_transfer {
+            true if has_fatal_refusal(&answers) => self.abandon_transfer(&answers, operation),
+            _ => {
+                self.handle_replies(answers, local_addresses, operation, warnings)
+                    .await
+            }
         };
-        if transfers && flown.is_err() {
+        if has_transfer && result.is_err() {
             // Nobody would read the data of this transfer, so it must not continue.
             self.control.abandon();
         }
-        flown
+        result
     }
 
     /// The command of a step; `None` for a step that is left out.
     fn step_command(
         &self,
         step: &PlanStep,
-        flight: &[PlanStep],
-        here: Option<&StripeAddresses>,
+        pipeline: &[PlanStep],
+        local_addresses: Option<&StripeAddresses>,
     ) -> Option<Command> {
         match step {
             PlanStep::Set(command, _) | PlanStep::Transfer(command) => Some(command.clone()),
             PlanStep::DrsListen => {
                 // DPSV needs the drs policy. In a pipeline its OPTS is not answered yet, so its
                 // presence counts.
-                let agrees = |other: &PlanStep| matches!(other, PlanStep::Set(c, _) if *c == AGREE);
-                let may = self.planner.may_listen_for_drs() || flight.iter().any(agrees);
-                may.then_some(Command::Dpsv)
+                let is_drs_option =
+                    |replan: &PlanStep| matches!(replan, PlanStep::Set(c, _) if *c == AGREE_ON_DRS);
+                let allowed =
+                    self.planner.may_listen_for_drs() || pipeline.iter().any(is_drs_option);
+                allowed.then_some(Command::Dpsv)
             }
             PlanStep::Listen => Some(self.passive_command()),
-            PlanStep::Connect => here.map(port_command),
+            PlanStep::Connect => local_addresses.map(port_command),
         }
     }
 
@@ -168,13 +175,13 @@ impl ClientSession {
     async fn read_final_replies(
         &mut self,
         count: usize,
-        doing: &str,
+        operation: &str,
     ) -> Result<Vec<Reply>, CopyFailure> {
         let mut replies = Vec::with_capacity(count);
         while replies.len() < count {
             let reply = self.control.final_reply().await?;
             if reply.code == 421 {
-                return Err(replies::refusal_failure(self.name(), doing, &reply));
+                return Err(replies::refusal_failure(self.name(), operation, &reply));
             }
             replies.push(reply);
         }
@@ -185,15 +192,15 @@ impl ClientSession {
     fn abandon_transfer(
         &mut self,
         answers: &[(&PlanStep, Reply)],
-        doing: &str,
+        operation: &str,
     ) -> Result<PipelineResult, CopyFailure> {
         self.control.abandon();
-        let full = |(_, reply): &&(&PlanStep, Reply)| {
+        let is_full = |(_, reply): &&(&PlanStep, Reply)| {
             is_refused(reply) && refusal_cause(reply) == RefusalCause::Full
         };
         // A full disk does not change in a new session.
-        if let Some((_, reply)) = answers.iter().find(full) {
-            return Err(replies::refusal_failure(self.name(), doing, reply));
+        if let Some((_, reply)) = answers.iter().find(is_full) {
+            return Err(replies::refusal_failure(self.name(), operation, reply));
         }
         Ok(PipelineResult {
             passive_addresses: None,
@@ -204,33 +211,35 @@ impl ClientSession {
     async fn handle_replies(
         &mut self,
         answers: Vec<(&PlanStep, Reply)>,
-        here: Option<&StripeAddresses>,
-        doing: &str,
+        local_addresses: Option<&StripeAddresses>,
+        operation: &str,
         warnings: &mut Vec<String>,
     ) -> Result<PipelineResult, CopyFailure> {
-        let mut flown = PipelineResult::default();
+        let mut result = PipelineResult::default();
         let mut passive = None;
         for (step, reply) in answers {
-            match (step, here) {
+            match (step, local_addresses) {
                 (PlanStep::Set(command, refusal), _) => {
-                    let again =
-                        self.handle_setting_reply(command, &reply, *refusal, doing, warnings)?;
-                    flown.replan = flown.replan.or(again);
+                    let replan =
+                        self.handle_setting_reply(command, &reply, *refusal, operation, warnings)?;
+                    result.replan = result.replan.or(replan);
                 }
                 (PlanStep::DrsListen, _) if self.planner.may_listen_for_drs() => {
                     self.handle_dpsv_reply(&reply, warnings);
                 }
                 (PlanStep::Listen, _) => passive = Some(reply),
-                (PlanStep::Connect, Some(here)) => self.handle_active_reply(here, reply).await?,
+                (PlanStep::Connect, Some(local_addresses)) => {
+                    self.handle_active_reply(local_addresses, reply).await?
+                }
                 (PlanStep::DrsListen | PlanStep::Connect | PlanStep::Transfer(_), _) => {}
             }
         }
         // Last, since a refused PASV sends another command.
-        if let Some(reply) = passive.filter(|_| flown.replan.is_none()) {
+        if let Some(reply) = passive.filter(|_| result.replan.is_none()) {
             self.data_channel = None;
-            flown.passive_addresses = Some(self.handle_passive_reply(reply).await?);
+            result.passive_addresses = Some(self.handle_passive_reply(reply).await?);
         }
-        Ok(flown)
+        Ok(result)
     }
 
     /// Evaluates the reply to a setting; `Some` when its refusal requires another plan.
@@ -239,7 +248,7 @@ impl ClientSession {
         command: &Command,
         reply: &Reply,
         refusal: RefusalEffect,
-        doing: &str,
+        operation: &str,
         warnings: &mut Vec<String>,
     ) -> Result<Option<PreparationResult>, CopyFailure> {
         if !is_refused(reply) {
@@ -250,13 +259,13 @@ impl ClientSession {
             refusal_cause(reply),
             RefusalCause::Full | RefusalCause::Lost
         ) {
-            return Err(replies::refusal_failure(self.name(), doing, reply));
+            return Err(replies::refusal_failure(self.name(), operation, reply));
         }
         self.planner.on_refused(command);
         match refusal {
             RefusalEffect::Fatal => {
-                let doing = format!("{doing} ({})", command.verb());
-                Err(replies::refusal_failure(self.name(), &doing, reply))
+                let operation = format!("{operation} ({})", command.verb());
+                Err(replies::refusal_failure(self.name(), &operation, reply))
             }
             RefusalEffect::FallBackToStreamMode => Ok(Some(PreparationResult::RetryInStreamMode)),
             RefusalEffect::RestartFromZero => Ok(Some(PreparationResult::RetryFromZero)),
@@ -270,13 +279,13 @@ impl ClientSession {
 }
 
 /// The command that agrees on the policy with a DRS channel.
-const AGREE: Command = Command::Opts(OptsCommand::BufferSizing(BufferSizing::Drs));
+const AGREE_ON_DRS: Command = Command::Opts(OptsCommand::BufferSizing(BufferSizing::Drs));
 
 fn is_refused(reply: &Reply) -> bool {
     !reply.is_success() && !reply.is_intermediate()
 }
 
 fn has_fatal_refusal(answers: &[(&PlanStep, Reply)]) -> bool {
-    let refuses = |(step, reply): &(&PlanStep, Reply)| step.must_succeed() && is_refused(reply);
-    answers.iter().any(refuses)
+    let is_fatal = |(step, reply): &(&PlanStep, Reply)| step.must_succeed() && is_refused(reply);
+    answers.iter().any(is_fatal)
 }

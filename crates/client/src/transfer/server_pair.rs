@@ -32,10 +32,10 @@ type FinalReplyResult = Result<Reply, CopyFailure>;
 pub(super) struct MarkerProgress<'a> {
     stripes: BTreeMap<u32, u64>,
     /// The most bytes that 112 markers have reported so far.
-    most_reported: u64,
-    extent: ExpectedBytes,
+    max_reported: u64,
+    expected: ExpectedBytes,
     stored_ranges: &'a Mutex<RangeSet>,
-    report: &'a (dyn Fn(u64) + Send + Sync),
+    on_progress: &'a (dyn Fn(u64) + Send + Sync),
 }
 
 /// Upper bounds for the bytes that a destination may report.
@@ -49,16 +49,16 @@ pub(super) struct ExpectedBytes {
 
 impl<'a> MarkerProgress<'a> {
     pub(super) fn new(
-        extent: ExpectedBytes,
+        expected: ExpectedBytes,
         marked: &'a Mutex<RangeSet>,
-        report: &'a (dyn Fn(u64) + Send + Sync),
+        on_progress: &'a (dyn Fn(u64) + Send + Sync),
     ) -> Self {
         Self {
             stripes: BTreeMap::new(),
-            most_reported: 0,
-            extent,
+            max_reported: 0,
+            expected,
             stored_ranges: marked,
-            report,
+            on_progress,
         }
     }
 
@@ -75,7 +75,7 @@ impl<'a> MarkerProgress<'a> {
     /// before.
     fn take_marker(&mut self, reply: &Reply) -> bool {
         if let Some(mut ranges) = parse_range_marker(reply) {
-            ranges.remove(self.extent.size.unwrap_or(u64::MAX), u64::MAX);
+            ranges.remove(self.expected.size.unwrap_or(u64::MAX), u64::MAX);
             return add_stored_ranges(self.stored_ranges, &ranges);
         }
         let Some(marker) = PerformanceMarker::from_reply(reply) else {
@@ -87,11 +87,11 @@ impl<'a> MarkerProgress<'a> {
                 .insert(marker.stripe_index, marker.stripe_bytes);
         }
         // A server may report more than there is; the caller's progress stays within the file.
-        let most = self.extent.missing.unwrap_or(u64::MAX);
-        let now = self.bytes().unwrap_or(0).min(most);
-        (self.report)(now);
-        let moved = now > self.most_reported;
-        self.most_reported = self.most_reported.max(now);
+        let limit = self.expected.missing.unwrap_or(u64::MAX);
+        let now = self.bytes().unwrap_or(0).min(limit);
+        (self.on_progress)(now);
+        let moved = now > self.max_reported;
+        self.max_reported = self.max_reported.max(now);
         moved
     }
 }
@@ -102,14 +102,14 @@ pub(super) struct ServerPair<'a> {
     pub(super) sending: &'a str,
     pub(super) destination: &'a mut ClientSession,
     pub(super) receiving: &'a str,
-    pub(super) patience: Duration,
+    pub(super) stall_timeout: Duration,
     /// Records refusals.
     pub(super) confirmation: &'a TransferConfirmation,
 }
 
 /// The server that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum FailedServer {
+enum SourceOrDestination {
     Source,
     Destination,
 }
@@ -121,85 +121,87 @@ impl ServerPair<'_> {
         mut self,
         progress: &mut MarkerProgress<'_>,
     ) -> Result<Vec<HostRemark>, CopyFailure> {
-        let mut sent: Option<FinalReplyResult> = None;
-        let mut received: Option<FinalReplyResult> = None;
-        let mut first: Option<FailedServer> = None;
+        let mut source_reply: Option<FinalReplyResult> = None;
+        let mut destination_reply: Option<FinalReplyResult> = None;
+        let mut first_failure: Option<SourceOrDestination> = None;
         let mut deadline: Option<Instant> = None;
-        let mut late = MarkerRateLimit::new();
-        while sent.is_none() || received.is_none() {
-            let (side, mut reply) = tokio::select! {
-                reply = self.source.control.next_reply(), if sent.is_none() => {
-                    (FailedServer::Source, reply)
+        let mut marker_rate = MarkerRateLimit::new();
+        while source_reply.is_none() || destination_reply.is_none() {
+            let (server, mut reply) = tokio::select! {
+                reply = self.source.control.next_reply(), if source_reply.is_none() => {
+                    (SourceOrDestination::Source, reply)
                 }
-                reply = self.destination.control.next_reply(), if received.is_none() => {
-                    (FailedServer::Destination, reply)
+                reply = self.destination.control.next_reply(), if destination_reply.is_none() => {
+                    (SourceOrDestination::Destination, reply)
                 }
                 () = sleep_until_deadline(deadline) => break,
             };
             if let Ok(marker) = &reply
                 && marker.is_preliminary()
             {
-                let moved = side == FailedServer::Destination && progress.take_marker(marker);
+                let moved =
+                    server == SourceOrDestination::Destination && progress.take_marker(marker);
                 // Progress extends the deadline only while neither side has failed.
-                if moved && first.is_none() {
-                    deadline = Some(Instant::now() + self.patience.max(MIN_MARKER_TIMEOUT));
+                if moved && first_failure.is_none() {
+                    deadline = Some(Instant::now() + self.stall_timeout.max(MIN_MARKER_TIMEOUT));
                 }
-                let one_is_done = sent.is_some() || received.is_some();
-                if !one_is_done || !late.is_exceeded() {
+                let one_is_done = source_reply.is_some() || destination_reply.is_some();
+                if !one_is_done || !marker_rate.is_exceeded() {
                     // Before one side is done, the deadline bounds the markers of both.
                     continue;
                 }
-                reply = Err(self.session(side).control.too_many_markers_failure());
+                reply = Err(self.session(server).control.too_many_markers_failure());
             }
-            let good = matches!(&reply, Ok(reply) if reply.is_success());
-            let wait = if good {
-                self.patience
+            let succeeded = matches!(&reply, Ok(reply) if reply.is_success());
+            let timeout = if succeeded {
+                self.stall_timeout
             } else {
                 SECOND_FAILURE_TIMEOUT
             };
-            deadline = Some(Instant::now() + wait);
-            if !good && first.is_none() {
-                first = Some(side);
+            deadline = Some(Instant::now() + timeout);
+            if !succeeded && first_failure.is_none() {
+                first_failure = Some(server);
             }
-            match side {
-                FailedServer::Source => sent = Some(reply),
-                FailedServer::Destination => received = Some(reply),
+            match server {
+                SourceOrDestination::Source => source_reply = Some(reply),
+                SourceOrDestination::Destination => destination_reply = Some(reply),
             }
         }
-        self.conclude(first, sent, received)
+        self.conclude(first_failure, source_reply, destination_reply)
     }
 
-    fn session(&mut self, side: FailedServer) -> &mut ClientSession {
-        match side {
-            FailedServer::Source => self.source,
-            FailedServer::Destination => self.destination,
+    fn session(&mut self, server: SourceOrDestination) -> &mut ClientSession {
+        match server {
+            SourceOrDestination::Source => self.source,
+            SourceOrDestination::Destination => self.destination,
         }
     }
 
     fn conclude(
         self,
-        first: Option<FailedServer>,
-        sent: Option<FinalReplyResult>,
-        received: Option<FinalReplyResult>,
+        first_failure: Option<SourceOrDestination>,
+        source_reply: Option<FinalReplyResult>,
+        destination_reply: Option<FinalReplyResult>,
     ) -> Result<Vec<HostRemark>, CopyFailure> {
         // A session without a final reply would take that reply for the answer to its next command.
-        if !matches!(sent, Some(Ok(_))) {
+        if !matches!(source_reply, Some(Ok(_))) {
             self.source.control.abandon();
         }
-        if !matches!(received, Some(Ok(_))) {
+        if !matches!(destination_reply, Some(Ok(_))) {
             self.destination.control.abandon();
         }
         let (source, destination) = (self.source.name(), self.destination.name());
-        let Some(first) = first else {
-            let silent = match (&sent, &received) {
-                (Some(sent), Some(received)) => {
-                    let sent = sent
+        let Some(first_failure) = first_failure else {
+            let message = match (&source_reply, &destination_reply) {
+                (Some(source_reply), Some(destination_reply)) => {
+                    let source_reply = source_reply
                         .as_ref()
                         .ok()
                         .and_then(|r| self.source.remark_of_reply(r));
-                    let received = received.as_ref().ok();
-                    let received = received.and_then(|r| self.destination.remark_of_reply(r));
-                    return Ok(sent.into_iter().chain(received).collect());
+                    let destination_reply = destination_reply.as_ref().ok();
+                    let destination_reply =
+                        destination_reply.and_then(|r| self.destination.remark_of_reply(r));
+                    return Ok(source_reply.into_iter().chain(destination_reply).collect());
                 }
                 (None, Some(_)) => format!("{source} did not finish to {}", self.sending),
                 (Some(_), None) => format!("{destination} did not finish to {}", self.receiving),
@@ -209,19 +211,35 @@ impl ServerPair<'_> {
                 ),
             };
             return Err(unreachable_failure(format!(
-                "{silent} within {} s; try again, with --resume",
-                self.patience.as_secs()
+                "{message} within {} s; try again, with --resume",
+                self.stall_timeout.as_secs()
             )));
         };
-        if is_disputed(sent.as_ref(), received.as_ref()) {
+        if is_disputed(source_reply.as_ref(), destination_reply.as_ref()) {
             self.confirmation.mark_refused();
         }
-        let first = failed_server(first, sent.as_ref(), received.as_ref());
-        let (name, doing, answer, other_name, other) = match first {
-            FailedServer::Source => (source, self.sending, sent, destination, received),
-            FailedServer::Destination => (destination, self.receiving, received, source, sent),
+        let first_failure = failed_server(
+            first_failure,
+            source_reply.as_ref(),
+            destination_reply.as_ref(),
+        );
+        let (name, operation, reply, other_name, other) = match first_failure {
+            SourceOrDestination::Source => (
+                source,
+                self.sending,
+                source_reply,
+                destination,
+                destination_reply,
+            ),
+            SourceOrDestination::Destination => (
+                destination,
+                self.receiving,
+                destination_reply,
+                source,
+                source_reply,
+            ),
         };
-        let Some(answer) = answer else {
+        let Some(reply) = reply else {
             return Err(unreachable_failure(format!(
                 "lost {name}; try again, with --resume"
             )));
@@ -230,33 +248,47 @@ impl ServerPair<'_> {
             Some(Ok(reply)) if !reply.is_success() => Some((other_name, reply)),
             _ => None,
         };
-        Err(failure_of_server(name, doing, answer, other))
+        Err(failure_of_server(name, operation, reply, other))
     }
 }
 
 /// The server to blame: the first to fail, unless it only reports a broken data connection and the
 /// other one gives the reason.
 fn failed_server(
-    first: FailedServer,
-    sent: Option<&FinalReplyResult>,
-    received: Option<&FinalReplyResult>,
-) -> FailedServer {
-    let (mine, others, other) = match first {
-        FailedServer::Source => (sent, received, FailedServer::Destination),
-        FailedServer::Destination => (received, sent, FailedServer::Source),
+    first_failure: SourceOrDestination,
+    source_reply: Option<&FinalReplyResult>,
+    destination_reply: Option<&FinalReplyResult>,
+) -> SourceOrDestination {
+    let (mine, others, other) = match first_failure {
+        SourceOrDestination::Source => (
+            source_reply,
+            destination_reply,
+            SourceOrDestination::Destination,
+        ),
+        SourceOrDestination::Destination => {
+            (destination_reply, source_reply, SourceOrDestination::Source)
+        }
     };
-    let names_reason = |answer: Option<&FinalReplyResult>| matches!(answer, Some(Ok(r)) if !r.is_success() && refusal_cause(r) != RefusalCause::Lost);
+    let names_reason = |reply: Option<&FinalReplyResult>| matches!(reply, Some(Ok(r)) if !r.is_success() && refusal_cause(r) != RefusalCause::Lost);
     if !names_reason(mine) && names_reason(others) {
         other
     } else {
-        first
+        first_failure
     }
 }
 
 /// Whether a server refused the bytes that were moved. If both only lost the data connection, the
 /// bytes are not in doubt; if one reports success and the other does not, they are.
-fn is_disputed(sent: Option<&FinalReplyResult>, received: Option<&FinalReplyResult>) -> bool {
-    let replies = || [sent, received].into_iter().flatten().flatten();
+fn is_disputed(
+    source_reply: Option<&FinalReplyResult>,
+    destination_reply: Option<&FinalReplyResult>,
+) -> bool {
+    let replies = || {
+        [source_reply, destination_reply]
+            .into_iter()
+            .flatten()
+            .flatten()
+    };
     let refusals = || replies().filter(|reply| !reply.is_success());
     let refused = refusals().any(|reply| refusal_cause(reply) != RefusalCause::Lost);
     refused || (refusals().count() > 0 && replies().any(Reply::is_success))
@@ -272,12 +304,12 @@ async fn sleep_until_deadline(deadline: Option<Instant>) {
 /// The failure of one of the two servers, with the reply of the other.
 fn failure_of_server(
     server: &str,
-    doing: &str,
-    answer: Result<Reply, CopyFailure>,
+    operation: &str,
+    reply: Result<Reply, CopyFailure>,
     other: Option<(&str, &Reply)>,
 ) -> CopyFailure {
-    let mut failure = match answer {
-        Ok(reply) => refusal_failure(server, doing, &reply),
+    let mut failure = match reply {
+        Ok(reply) => refusal_failure(server, operation, &reply),
         Err(lost) => lost,
     };
     if let Some((name, reply)) = other {
@@ -312,13 +344,13 @@ mod tests {
 
     #[test]
     fn markers_beyond_the_file_size_are_clamped() {
-        let (marked, told) = (Mutex::default(), Mutex::new(Vec::new()));
-        let extent = ExpectedBytes {
+        let (marked, reported) = (Mutex::default(), Mutex::new(Vec::new()));
+        let expected = ExpectedBytes {
             size: Some(10),
             missing: Some(8),
         };
-        let report = |bytes| told.lock().unwrap().push(bytes);
-        let mut progress = MarkerProgress::new(extent, &marked, &report);
+        let on_progress = |bytes| reported.lock().unwrap().push(bytes);
+        let mut progress = MarkerProgress::new(expected, &marked, &on_progress);
         let range = |text: &str| Reply::new(111, format!("Range Marker {text}"));
         let markers = [
             (performance(7), true),
@@ -333,7 +365,7 @@ mod tests {
         for (marker, moved) in markers {
             assert_eq!(progress.take_marker(&marker), moved, "{marker:?}");
         }
-        assert_eq!(*told.lock().unwrap(), [7, 8, 8, 8]);
+        assert_eq!(*reported.lock().unwrap(), [7, 8, 8, 8]);
         assert_eq!(marked.lock().unwrap().to_string(), "0-10");
         // The check at the end of the transfer rejects the excess.
         assert_eq!(progress.bytes(), Some(1 << 40));

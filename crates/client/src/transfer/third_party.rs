@@ -27,7 +27,7 @@ use crate::{CopyFailure, Exit};
 struct ThirdPartyAgreement {
     mode: TransferMode,
     retrieval: RetrievalPlan,
-    have: RangeSet,
+    kept_ranges: RangeSet,
     sizing: BufferSizing,
 }
 
@@ -43,35 +43,35 @@ pub(super) async fn third_party(
     source.check_path(source_path)?;
     destination.check_path(destination_path)?;
     let mut warnings = Vec::new();
-    let mut sides = ThirdPartyServers {
+    let mut servers = ThirdPartyServers {
         source,
         source_path,
         destination,
         destination_path,
         spec,
     };
-    let agreed = sides.agree_and_start(&mut warnings).await?;
+    let agreement = servers.agree_and_start(&mut warnings).await?;
     let sending = format!("send {}", display_path(source_path));
     let receiving = format!("write {}", display_path(destination_path));
-    let extent = ExpectedBytes {
+    let expected = ExpectedBytes {
         size: spec.size,
-        missing: sides.expected_bytes(&agreed),
+        missing: servers.expected_bytes(&agreement),
     };
-    let mut watch = MarkerProgress::new(extent, &spec.stored_ranges, progress);
+    let mut marker_progress = MarkerProgress::new(expected, &spec.stored_ranges, progress);
     let outcome = ServerPair {
-        source: sides.source,
+        source: servers.source,
         sending: &sending,
-        destination: sides.destination,
+        destination: servers.destination,
         receiving: &receiving,
-        patience: spec.options.stall,
+        stall_timeout: spec.options.stall,
         confirmation: &spec.confirmation,
     }
-    .wait_for_replies(&mut watch)
+    .wait_for_replies(&mut marker_progress)
     .await;
     // The data connections are between the servers; neither can be used with this machine.
-    sides.forget_data_channels();
+    servers.forget_data_channels();
     let remarks = outcome?;
-    let bytes = sides.check_moved_bytes(&agreed, &receiving, watch.bytes())?;
+    let bytes = servers.check_moved_bytes(&agreement, &receiving, marker_progress.bytes())?;
     Ok(TransferAttempt {
         report: TransferReport {
             evidence: tune::Evidence {
@@ -80,9 +80,9 @@ pub(super) async fn third_party(
             },
             ..TransferReport::default()
         },
-        extended_mode: agreed.mode == TransferMode::Extended,
-        streams: u64::from(negotiation::stream_range(source, agreed.mode, spec).start),
-        buffers: spec.options.buffers.with_sizing(agreed.sizing),
+        extended_mode: agreement.mode == TransferMode::Extended,
+        streams: u64::from(negotiation::stream_range(source, agreement.mode, spec).start),
+        buffers: spec.options.buffers.with_sizing(agreement.sizing),
         remarks,
         warnings,
     })
@@ -99,7 +99,7 @@ struct ThirdPartyServers<'a> {
 /// Why the agreement is made again.
 enum RenegotiationReason {
     StreamMode,
-    StartOver,
+    RestartFromZero,
     /// One of the servers does not support the requested right-sizing: each sizes its own buffers.
     WithoutRightSizing,
     /// The source refused a pipelined command.
@@ -122,40 +122,41 @@ impl ThirdPartyServers<'_> {
             // MODE E only if both servers support it.
             mode = negotiation::transfer_mode(self.destination, self.spec, warnings);
         }
-        let mut have = negotiation::usable_restart_ranges(mode, &self.spec.completed_ranges);
+        let mut kept_ranges = negotiation::usable_restart_ranges(mode, &self.spec.completed_ranges);
         let mut sizing = self.agree_sizing(warnings);
         negotiation::warn_of_ignored_congestion_control(self.source, self.spec, warnings);
         loop {
-            let retrieval = self.plan_source_retrieval(mode, &have).await?;
+            let retrieval = self.plan_source_retrieval(mode, &kept_ranges).await?;
             let mut kept = RangeSet::new();
             kept.insert(0, retrieval.start);
-            let agreed = ThirdPartyAgreement {
+            let agreement = ThirdPartyAgreement {
                 mode,
-                have: if mode == TransferMode::Stream {
+                kept_ranges: if mode == TransferMode::Stream {
                     kept
                 } else {
-                    have
+                    kept_ranges
                 },
                 retrieval,
                 sizing,
             };
-            match self.set_up_transfer(&agreed, warnings).await? {
-                None => return Ok(agreed),
+            match self.set_up_transfer(&agreement, warnings).await? {
+                None => return Ok(agreement),
                 Some(RenegotiationReason::StreamMode) => {
                     mode = TransferMode::Stream;
-                    have = negotiation::usable_restart_ranges(mode, &self.spec.completed_ranges);
+                    kept_ranges =
+                        negotiation::usable_restart_ranges(mode, &self.spec.completed_ranges);
                 }
-                Some(RenegotiationReason::StartOver) if self.spec.part.is_some() => {
-                    return Err(self.no_partial());
+                Some(RenegotiationReason::RestartFromZero) if self.spec.part.is_some() => {
+                    return Err(self.partial_copy_failure());
                 }
-                Some(RenegotiationReason::StartOver) => have = RangeSet::new(),
+                Some(RenegotiationReason::RestartFromZero) => kept_ranges = RangeSet::new(),
                 Some(RenegotiationReason::WithoutRightSizing) => {
                     sizing = BufferSizing::Auto;
-                    have = agreed.have;
+                    kept_ranges = agreement.kept_ranges;
                 }
                 Some(RenegotiationReason::WithoutPipelining) => {
                     self.source.reopen_without_pipelining().await?;
-                    have = agreed.have;
+                    kept_ranges = agreement.kept_ranges;
                 }
             }
         }
@@ -164,16 +165,16 @@ impl ThirdPartyServers<'_> {
     /// Who sizes the servers' buffers. A policy that needs both servers falls back to each server's
     /// own if one does not support it.
     fn agree_sizing(&mut self, warnings: &mut Vec<String>) -> BufferSizing {
-        let wish = self.spec.options.buffers.sizing;
-        match wish {
-            BufferSizing::Auto | BufferSizing::Kernel => wish,
+        let requested = self.spec.options.buffers.sizing;
+        match requested {
+            BufferSizing::Auto | BufferSizing::Kernel => requested,
             BufferSizing::Drs1 => {
                 self.source.warn_once(warnings, DRS1_NOT_BETWEEN_SERVERS);
                 BufferSizing::Auto
             }
             BufferSizing::Drs => {
-                let source = self.source.negotiate_sizing(wish, warnings);
-                let destination = self.destination.negotiate_sizing(wish, warnings);
+                let source = self.source.negotiate_sizing(requested, warnings);
+                let destination = self.destination.negotiate_sizing(requested, warnings);
                 let refused = self.source.planner.is_drs_connecting_refused()
                     || self.destination.planner.is_drs_listening_refused();
                 if source == destination && !refused {
@@ -190,23 +191,23 @@ impl ThirdPartyServers<'_> {
     async fn plan_source_retrieval(
         &mut self,
         mode: TransferMode,
-        have: &RangeSet,
+        kept_ranges: &RangeSet,
     ) -> Result<RetrievalPlan, CopyFailure> {
         let (path, part) = (self.source_path, self.spec.part);
-        let Ok(found) = plan_retrieval(self.source.features(), mode, path, part, have) else {
-            return Err(self.no_partial());
+        let Ok(plan) = plan_retrieval(self.source.features(), mode, path, part, kept_ranges) else {
+            return Err(self.partial_copy_failure());
         };
         // REST alone has no end: the source sends to the end of the file.
-        if let (true, Some((offset, length))) = (found.overruns, part) {
+        if let (true, Some((offset, length))) = (plan.overruns, part) {
             let size = self.source.stat(path).await?.size;
             if size != offset.checked_add(length) {
-                return Err(self.no_partial());
+                return Err(self.partial_copy_failure());
             }
         }
-        Ok(found)
+        Ok(plan)
     }
 
-    fn no_partial(&self) -> CopyFailure {
+    fn partial_copy_failure(&self) -> CopyFailure {
         CopyFailure {
             exit: Exit::Protocol,
             message: format!(
@@ -222,29 +223,29 @@ impl ThirdPartyServers<'_> {
     /// Sends the settings, the addresses and the two transfer commands.
     async fn set_up_transfer(
         &mut self,
-        agreed: &ThirdPartyAgreement,
+        agreement: &ThirdPartyAgreement,
         warnings: &mut Vec<String>,
     ) -> Result<Option<RenegotiationReason>, CopyFailure> {
-        let send = self.send_requirements(agreed);
+        let source_requirements = self.send_requirements(agreement);
         self.announce_data_peers().await?;
-        let (settings, store) = split_off_transfer_command(
+        let (settings, store_steps) = split_off_transfer_command(
             self.destination
                 .planner
-                .plan(&self.receive_requirements(agreed)),
+                .plan(&self.receive_requirements(agreement)),
         );
-        let set = self
-            .send_settings_to_both(&send, settings, warnings)
+        let result = self
+            .send_settings_to_both(&source_requirements, settings, warnings)
             .await?;
-        let (None, Some(told)) = (&set.again, &set.told) else {
-            return Ok(set.again);
+        let (None, Some(announced)) = (&result.reason, &result.announced) else {
+            return Ok(result.reason);
         };
-        let addresses = self.destination.checked_data_addresses(told, warnings);
+        let addresses = self.destination.checked_data_addresses(announced, warnings);
         let host = addresses.first();
         self.source.announce_data_peer(host.ip()).await?;
-        if agreed.sizing == BufferSizing::Drs && !self.connect_drs(host, warnings).await? {
+        if agreement.sizing == BufferSizing::Drs && !self.connect_drs(host, warnings).await? {
             return Ok(Some(RenegotiationReason::WithoutRightSizing));
         }
-        self.start_transfer(&send, &store, &addresses, warnings)
+        self.start_transfer(&source_requirements, &store_steps, &addresses, warnings)
             .await
     }
 
@@ -253,35 +254,42 @@ impl ThirdPartyServers<'_> {
     /// costs the destination nothing.
     async fn send_settings_to_both(
         &mut self,
-        send: &TransferRequirements,
+        source_requirements: &TransferRequirements,
         receiving: Vec<PlanStep>,
         warnings: &mut Vec<String>,
     ) -> Result<SettingsResult, CopyFailure> {
         let (reading, writing) = self.operation_names();
-        let sending = self.source.planner.setting_steps(send);
+        let sending = self.source.planner.setting_steps(source_requirements);
         if self.both_support_pipelining() {
-            let mut more = Vec::new();
+            let mut destination_warnings = Vec::new();
             let (source, destination) = tokio::join!(
                 send_settings(self.source, sending, &reading, warnings),
                 // Warnings of the second future go through a list of their own, as `warnings` is
                 // borrowed by the first.
-                send_settings(self.destination, receiving, &writing, &mut more),
+                send_settings(
+                    self.destination,
+                    receiving,
+                    &writing,
+                    &mut destination_warnings
+                ),
             );
-            warnings.append(&mut more);
+            warnings.append(&mut destination_warnings);
             let (source, destination) = (source?, destination?);
             return Ok(SettingsResult {
-                again: source.again.or(destination.again),
+                reason: source.reason.or(destination.reason),
                 ..destination
             });
         }
         let source = send_settings(self.source, sending, &reading, warnings).await?;
-        if source.again.is_some() {
+        if source.reason.is_some() {
             return Ok(source);
         }
-        if send.buffer_sizing == Some(BufferSizing::Drs) && !agrees_to_drs(self.source) {
+        if source_requirements.buffer_sizing == Some(BufferSizing::Drs)
+            && !agrees_to_drs(self.source)
+        {
             return Ok(SettingsResult {
-                again: Some(RenegotiationReason::WithoutRightSizing),
-                told: None,
+                reason: Some(RenegotiationReason::WithoutRightSizing),
+                announced: None,
             });
         }
         send_settings(self.destination, receiving, &writing, warnings).await
@@ -312,14 +320,17 @@ impl ThirdPartyServers<'_> {
         data: SocketAddr,
         warnings: &mut Vec<String>,
     ) -> Result<bool, CopyFailure> {
-        let Some(told) =
+        let Some(announced) =
             listening_drs_address(self.destination).filter(|_| agrees_to_drs(self.source))
         else {
             return Ok(false);
         };
         // The source accepts only the host of its data connections.
-        let at = SocketAddr::new(data.ip(), told.socket.port());
-        let channel = DrsAddress { socket: at, ..told };
+        let at = SocketAddr::new(data.ip(), announced.socket.port());
+        let channel = DrsAddress {
+            socket: at,
+            ..announced
+        };
         self.source.send_drs_address(channel, warnings).await
     }
 
@@ -329,37 +340,37 @@ impl ThirdPartyServers<'_> {
     /// servers are longhaul. Otherwise both commands are sent at about the same time.
     async fn start_transfer(
         &mut self,
-        send: &TransferRequirements,
-        store: &[PlanStep],
+        source_requirements: &TransferRequirements,
+        store_steps: &[PlanStep],
         addresses: &StripeAddresses,
         warnings: &mut Vec<String>,
     ) -> Result<Option<RenegotiationReason>, CopyFailure> {
         let (reading, writing) = self.operation_names();
-        let plan = self.source.planner.plan(send).into_iter();
+        let plan = self.source.planner.plan(source_requirements).into_iter();
         let steps: Vec<PlanStep> = plan.filter(needs_data_address).collect();
         // Without pipelining the replies to PORT and REST are read before RETR is sent.
-        let flights = match self.both_support_pipelining() {
+        let pipelines = match self.both_support_pipelining() {
             true => vec![steps],
             false => steps.into_iter().map(|step| vec![step]).collect(),
         };
-        for flight in flights {
-            let flown = self
+        for pipeline in pipelines {
+            let result = self
                 .source
-                .send_pipeline(&flight, Some(addresses), &reading, warnings);
-            let again = flown.await?.replan;
-            if again.is_some() {
-                return Ok(renegotiation_reason(self.source, again, warnings));
+                .send_pipeline(&pipeline, Some(addresses), &reading, warnings);
+            let reason = result.await?.replan;
+            if reason.is_some() {
+                return Ok(renegotiation_reason(self.source, reason, warnings));
             }
         }
-        let begun = self
+        let stor_result = self
             .destination
-            .send_pipeline(store, None, &writing, warnings)
+            .send_pipeline(store_steps, None, &writing, warnings)
             .await;
-        if begun.is_err() {
+        if stor_result.is_err() {
             // The source would connect to an address where nobody listens.
             self.source.control.abandon();
         }
-        begun.map(|_| None)
+        stor_result.map(|_| None)
     }
 
     fn both_support_pipelining(&self) -> bool {
@@ -368,37 +379,37 @@ impl ThirdPartyServers<'_> {
             .all(|session| session.planner.supports_pipelining())
     }
 
-    fn receive_requirements(&self, agreed: &ThirdPartyAgreement) -> TransferRequirements {
+    fn receive_requirements(&self, agreement: &ThirdPartyAgreement) -> TransferRequirements {
         TransferRequirements {
             direction: TransferDirection::Receive,
-            mode: agreed.mode,
+            mode: agreement.mode,
             streams: ParallelismRange::fixed(1),
             congestion_control: None,
             buffer: self.spec.options.buffers.pinned_bytes(),
-            buffer_sizing: Some(agreed.sizing),
+            buffer_sizing: Some(agreement.sizing),
             announced_size: self.spec.size,
             store_checksum: self.spec.server_checksum,
-            restart: put::store_restart(agreed.mode, &agreed.have),
+            restart: put::store_restart(agreement.mode, &agreement.kept_ranges),
             server_listens: true,
             connections_reusable: false,
             command: negotiation::store_command(self.spec, self.destination_path),
         }
     }
 
-    fn send_requirements(&self, agreed: &ThirdPartyAgreement) -> TransferRequirements {
+    fn send_requirements(&self, agreement: &ThirdPartyAgreement) -> TransferRequirements {
         TransferRequirements {
             direction: TransferDirection::Send,
-            mode: agreed.mode,
-            streams: negotiation::stream_range(self.source, agreed.mode, self.spec),
+            mode: agreement.mode,
+            streams: negotiation::stream_range(self.source, agreement.mode, self.spec),
             congestion_control: negotiation::requested_congestion_control(self.spec),
             buffer: self.spec.options.buffers.pinned_bytes(),
-            buffer_sizing: Some(agreed.sizing),
+            buffer_sizing: Some(agreement.sizing),
             announced_size: None,
             store_checksum: None,
-            restart: agreed.retrieval.restart.clone(),
+            restart: agreement.retrieval.restart.clone(),
             server_listens: false,
             connections_reusable: false,
-            command: agreed.retrieval.verb.clone(),
+            command: agreement.retrieval.verb.clone(),
         }
     }
 
@@ -410,29 +421,29 @@ impl ThirdPartyServers<'_> {
     }
 
     /// Bytes to be moved.
-    fn expected_bytes(&self, agreed: &ThirdPartyAgreement) -> Option<u64> {
+    fn expected_bytes(&self, agreement: &ThirdPartyAgreement) -> Option<u64> {
         let size = self.spec.size?;
-        Some(agreed.have.gaps(0, size).byte_count())
+        Some(agreement.kept_ranges.gaps(0, size).byte_count())
     }
 
     /// Bytes moved: those of the destination's last marker if it sent any, which must agree with
     /// the expected number.
     fn check_moved_bytes(
         &self,
-        agreed: &ThirdPartyAgreement,
+        agreement: &ThirdPartyAgreement,
         receiving: &str,
-        marked: Option<u64>,
+        reported: Option<u64>,
     ) -> Result<u64, CopyFailure> {
-        match (marked, self.expected_bytes(agreed)) {
-            (Some(marked), Some(expected)) if marked != expected => {
+        match (reported, self.expected_bytes(agreement)) {
+            (Some(reported), Some(expected)) if reported != expected => {
                 Err(negotiation::incomplete_failure(
                     self.destination.name(),
                     receiving,
-                    marked,
+                    reported,
                     expected,
                 ))
             }
-            (marked, expected) => Ok(marked.or(expected).unwrap_or(0)),
+            (reported, expected) => Ok(reported.or(expected).unwrap_or(0)),
         }
     }
 }
@@ -460,39 +471,42 @@ fn agrees_to_drs(session: &ClientSession) -> bool {
 /// Where a server that takes part in right-sizing listens for the DRS channel.
 fn listening_drs_address(session: &ClientSession) -> Option<DrsAddress> {
     match session.planner.drs_address() {
-        Some(ServerDrsAddress::Listens(told)) if agrees_to_drs(session) => Some(told),
+        Some(ServerDrsAddress::Listens(announced)) if agrees_to_drs(session) => Some(announced),
         _ => None,
     }
 }
 
 /// Result of sending settings.
 struct SettingsResult {
-    again: Option<RenegotiationReason>,
+    reason: Option<RenegotiationReason>,
     /// Where the server listens, if it was asked.
-    told: Option<StripeAddresses>,
+    announced: Option<StripeAddresses>,
 }
 
 async fn send_settings(
     session: &mut ClientSession,
     steps: Vec<PlanStep>,
-    doing: &str,
+    operation: &str,
     warnings: &mut Vec<String>,
 ) -> Result<SettingsResult, CopyFailure> {
-    let mut told = None;
-    for flight in session.planner.group_for_pipelining(steps) {
-        let flown = session
-            .send_pipeline(&flight, None, doing, warnings)
+    let mut announced = None;
+    for pipeline in session.planner.group_for_pipelining(steps) {
+        let result = session
+            .send_pipeline(&pipeline, None, operation, warnings)
             .await?;
-        told = told.or(flown.passive_addresses);
-        let mut again = renegotiation_reason(session, flown.replan, warnings);
-        if flight.contains(&PlanStep::DrsListen) && listening_drs_address(session).is_none() {
-            again = again.or(Some(RenegotiationReason::WithoutRightSizing));
+        announced = announced.or(result.passive_addresses);
+        let mut reason = renegotiation_reason(session, result.replan, warnings);
+        if pipeline.contains(&PlanStep::DrsListen) && listening_drs_address(session).is_none() {
+            reason = reason.or(Some(RenegotiationReason::WithoutRightSizing));
         }
-        if again.is_some() {
-            return Ok(SettingsResult { again, told });
+        if reason.is_some() {
+            return Ok(SettingsResult { reason, announced });
         }
     }
-    Ok(SettingsResult { again: None, told })
+    Ok(SettingsResult {
+        reason: None,
+        announced,
+    })
 }
 
 fn renegotiation_reason(
@@ -506,7 +520,7 @@ fn renegotiation_reason(
             session.warn_once(warnings, negotiation::EXTENDED_MODE_UNAVAILABLE);
             Some(RenegotiationReason::StreamMode)
         }
-        PreparationResult::RetryFromZero => Some(RenegotiationReason::StartOver),
+        PreparationResult::RetryFromZero => Some(RenegotiationReason::RestartFromZero),
         PreparationResult::RetryWithoutPipelining => Some(RenegotiationReason::WithoutPipelining),
     }
 }

@@ -14,7 +14,7 @@ use proto::checksum::ChecksumAlgorithm;
 use proto::ranges::RangeSet;
 use tune::streams::chunked::{ChunkParameters, ChunkTuningMode, RttCommands};
 
-use crate::support::{EndToEndServer, copy, limited, noise, options};
+use crate::support::{EndToEndServer, copy, options, random_bytes, rate_limited};
 
 /// Enough for several chunks.
 const SIZE: usize = 28 << 20;
@@ -45,7 +45,7 @@ fn spec(chunks: Chunking, size: usize) -> TransferSpec {
         mode: ModeChoice::Auto,
         checksum: Some(ChecksumAlgorithm::Crc32c),
         server_checksum: None,
-        options: limited(RATE),
+        options: rate_limited(RATE),
         started: Arc::default(),
         stored_ranges: Arc::new(Mutex::new(RangeSet::new())),
         confirmation: Arc::default(),
@@ -89,7 +89,7 @@ async fn get(
 #[tokio::test(flavor = "multi_thread")]
 async fn two_sessions_transfer_one_file() {
     let server = EndToEndServer::start().await;
-    let bytes = noise(SIZE);
+    let bytes = random_bytes(SIZE);
     server.store("f", &bytes);
     let (attempt, got, control) = get(&server, &spec(Chunking::Probe, SIZE), &[]).await;
     assert!(got == bytes);
@@ -108,7 +108,7 @@ async fn two_sessions_transfer_one_file() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_limit_of_one_is_respected() {
     let server = EndToEndServer::with(|config| config.max_sessions = 1).await;
-    let bytes = noise(SIZE);
+    let bytes = random_bytes(SIZE);
     server.store("f", &bytes);
     for chunks in [
         Chunking::Probe,
@@ -123,7 +123,7 @@ async fn a_session_limit_of_one_is_respected() {
 #[tokio::test(flavor = "multi_thread")]
 async fn only_missing_ranges_are_transferred() {
     let server = EndToEndServer::start().await;
-    let bytes = noise(SIZE);
+    let bytes = random_bytes(SIZE);
     server.store("f", &bytes);
     for chunks in [
         Chunking::Probe,
@@ -160,8 +160,8 @@ async fn put(server: &EndToEndServer, spec: &TransferSpec, bytes: &[u8]) -> Tran
 #[tokio::test(flavor = "multi_thread")]
 async fn only_the_first_chunk_of_a_put_truncates_the_file() {
     let server = EndToEndServer::start().await;
-    let bytes = noise(SIZE);
-    server.store("f", &noise(SIZE + 1000));
+    let bytes = random_bytes(SIZE);
+    server.store("f", &random_bytes(SIZE + 1000));
     let spec = spec(
         mode(ChunkTuningMode::MiPlus, RttCommands::DuringChunks),
         SIZE,
@@ -180,7 +180,7 @@ async fn only_the_first_chunk_of_a_put_truncates_the_file() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_put_keeps_completed_ranges() {
     let server = EndToEndServer::start().await;
-    let bytes = noise(SIZE);
+    let bytes = random_bytes(SIZE);
     let mut there = bytes.clone();
     there[..1 << 20].fill(0);
     server.store("f", &there);
@@ -195,7 +195,7 @@ async fn a_put_keeps_completed_ranges() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_part_is_transferred_in_chunks() {
     let server = EndToEndServer::start().await;
-    let bytes = noise(SIZE);
+    let bytes = random_bytes(SIZE);
     server.store("f", &bytes);
     let (offset, length) = (3_000_001, 24_000_000);
     let mut spec = spec(Chunking::Probe, length);
@@ -207,7 +207,7 @@ async fn a_part_is_transferred_in_chunks() {
 #[tokio::test(flavor = "multi_thread")]
 async fn chunks_between_servers_report_progress_by_markers() {
     let (from, to) = (EndToEndServer::start().await, EndToEndServer::start().await);
-    let bytes = noise(SIZE);
+    let bytes = random_bytes(SIZE);
     from.store("f", &bytes);
     let told = std::sync::atomic::AtomicU64::new(0);
     for chunks in [
@@ -216,7 +216,7 @@ async fn chunks_between_servers_report_progress_by_markers() {
     ] {
         let spec = spec(chunks, SIZE);
         // An existing, longer file is truncated.
-        to.store("g", &noise(SIZE + 1000));
+        to.store("g", &random_bytes(SIZE + 1000));
         let (mut source, mut destination) = (open(&from, "f").await, open(&to, "f").await);
         let progress = |bytes| {
             told.fetch_max(bytes, std::sync::atomic::Ordering::Relaxed);
@@ -242,11 +242,11 @@ async fn chunks_between_servers_report_progress_by_markers() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_chunked_tuning_mode_is_selected_by_parallelism() {
     let server = EndToEndServer::start().await;
-    let here = tempfile::tempdir().unwrap();
-    let bytes = noise(SIZE);
+    let workdir = tempfile::tempdir().unwrap();
+    let bytes = random_bytes(SIZE);
     server.store("f", &bytes);
-    let to = here.path().join("to");
-    let trace = here.path().join("trace");
+    let to = workdir.path().join("to");
+    let trace = workdir.path().join("trace");
     let options = CopyOptions {
         parallelism: Parallelism::Chunked(ChunkTuningMode::Mi),
         autopar: ChunkParameters {
@@ -254,7 +254,7 @@ async fn a_chunked_tuning_mode_is_selected_by_parallelism() {
             delta: Duration::from_millis(100),
             ..ChunkParameters::default()
         },
-        transfer: limited(RATE),
+        transfer: rate_limited(RATE),
         trace: Some(trace.clone()),
         ..options()
     };

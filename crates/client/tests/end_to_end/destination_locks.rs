@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 
 use crate::faulty_server::FaultyServer;
 use crate::support::{
-    EndToEndServer, EventRecorder, copy, copy_cut, limited, names, noise, options,
+    EndToEndServer, EventRecorder, copy, copy_cut, file_names, options, random_bytes, rate_limited,
 };
 
 const SIZE: usize = 4 << 20;
@@ -19,7 +19,7 @@ const SIZE: usize = 4 << 20;
 /// Takes seconds for a file of [`SIZE`] bytes.
 fn slow() -> CopyOptions {
     CopyOptions {
-        transfer: limited(2 << 20),
+        transfer: rate_limited(2 << 20),
         parallelism: Parallelism::Fixed(2),
         ..options()
     }
@@ -34,7 +34,7 @@ fn waiting() -> CopyOptions {
 
 /// Two files of equal length that differ in every byte.
 fn two_contents() -> (Vec<u8>, Vec<u8>) {
-    let one = noise(SIZE);
+    let one = random_bytes(SIZE);
     let other = one.iter().map(|byte| !byte).collect();
     (one, other)
 }
@@ -65,8 +65,8 @@ impl PipeCopyInProgress {
             }
         });
         let source = pipe.display().to_string();
-        let (copying, seen) = begin(&source, to, options());
-        seen.until(is_moving).await;
+        let (copying, events) = begin(&source, to, options());
+        events.wait_until(is_moving).await;
         Self {
             copying,
             go_on,
@@ -87,10 +87,10 @@ fn begin(
     to: &str,
     options: CopyOptions,
 ) -> (JoinHandle<CopySummary>, Arc<EventRecorder>) {
-    let seen = Arc::new(EventRecorder::default());
-    let (sources, to, observer) = ([from.to_owned()], to.to_owned(), Arc::clone(&seen));
+    let events = Arc::new(EventRecorder::default());
+    let (sources, to, observer) = ([from.to_owned()], to.to_owned(), Arc::clone(&events));
     let copying = async move { client::copy(&sources, &to, &options, observer).await };
-    (tokio::spawn(copying), seen)
+    (tokio::spawn(copying), events)
 }
 
 fn is_moving(event: &CopyEvent) -> bool {
@@ -116,15 +116,15 @@ fn refused(summary: &CopySummary) {
 async fn one_at_a_time(second: &str, to: &str, content: impl Fn() -> Vec<u8>) {
     let (one, other) = two_contents();
     let first = PipeCopyInProgress::to(to).await;
-    let (summary, seen) = copy(&[second], to, &options()).await;
+    let (summary, events) = copy(&[second], to, &options()).await;
     refused(&summary);
-    assert_eq!(seen.count(|e| matches!(e, CopyEvent::Retrying { .. })), 0);
+    assert_eq!(events.count(|e| matches!(e, CopyEvent::Retrying { .. })), 0);
     first.ends().await;
     assert!(content() == one);
 
     let first = PipeCopyInProgress::to(to).await;
-    let (waiting, seen) = begin(second, to, waiting());
-    seen.until(is_waiting).await;
+    let (waiting, events) = begin(second, to, waiting());
+    events.wait_until(is_waiting).await;
     first.ends().await;
     let summary = waiting.await.unwrap();
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
@@ -141,30 +141,30 @@ fn plant_other(path: &Path) -> String {
 async fn a_get_never_mixes_with_another_copy_to_its_destination() {
     let server = EndToEndServer::start().await;
     plant_other(&server.root().join("g"));
-    let here = tempfile::tempdir().unwrap();
-    let to = here.path().join("t");
+    let workdir = tempfile::tempdir().unwrap();
+    let to = workdir.path().join("t");
     let content = || std::fs::read(&to).unwrap();
     one_at_a_time(&server.url("g"), to.to_str().unwrap(), content).await;
-    assert_eq!(names(here.path()), ["t"]);
+    assert_eq!(file_names(workdir.path()), ["t"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_local_copies_to_one_destination_never_mix() {
-    let here = tempfile::tempdir().unwrap();
-    let from = plant_other(&here.path().join("g"));
-    let to = here.path().join("t");
+    let workdir = tempfile::tempdir().unwrap();
+    let from = plant_other(&workdir.path().join("g"));
+    let to = workdir.path().join("t");
     let content = || std::fs::read(&to).unwrap();
     one_at_a_time(&from, to.to_str().unwrap(), content).await;
-    assert_eq!(names(here.path()), ["g", "t"]);
+    assert_eq!(file_names(workdir.path()), ["g", "t"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_puts_to_one_destination_never_mix() {
     let server = EndToEndServer::start().await;
-    let here = tempfile::tempdir().unwrap();
-    let from = plant_other(&here.path().join("g"));
+    let workdir = tempfile::tempdir().unwrap();
+    let from = plant_other(&workdir.path().join("g"));
     one_at_a_time(&from, &server.url("t"), || server.read("t")).await;
-    assert_eq!(names(&server.root()), ["t"]);
+    assert_eq!(file_names(&server.root()), ["t"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -173,7 +173,7 @@ async fn a_third_party_copy_never_mixes_with_a_put_to_the_same_file() {
     plant_other(&from.root().join("g"));
     let to = server.user_url("t");
     one_at_a_time(&from.user_url("g"), &to, || server.read("t")).await;
-    assert_eq!(names(&server.root()), ["t"]);
+    assert_eq!(file_names(&server.root()), ["t"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -182,10 +182,10 @@ async fn two_gets_to_one_destination_never_mix() {
     let (one, _) = two_contents();
     server.store("f", &one);
     plant_other(&server.root().join("g"));
-    let here = tempfile::tempdir().unwrap();
-    let to = here.path().join("t").display().to_string();
-    let (first, seen) = begin(&server.url("f"), &to, slow());
-    seen.until(is_moving).await;
+    let workdir = tempfile::tempdir().unwrap();
+    let to = workdir.path().join("t").display().to_string();
+    let (first, events) = begin(&server.url("f"), &to, slow());
+    events.wait_until(is_moving).await;
     let partial = std::fs::File::open(format!("{to}.longhaul-partial")).unwrap();
     assert_eq!(
         take_write_lock(&partial, WriteLockKind::Exclusive).unwrap(),
@@ -202,22 +202,22 @@ async fn two_gets_to_one_destination_never_mix() {
         assert_eq!(second.exit, Exit::Done, "{:?}", second.first_failure);
         assert!(std::fs::read(&to).unwrap() == two_contents().1);
     }
-    assert_eq!(names(here.path()), ["t"]);
+    assert_eq!(file_names(workdir.path()), ["t"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn wait_with_keep_existing_keeps_a_file_that_appeared_meanwhile() {
     let server = EndToEndServer::start().await;
     plant_other(&server.root().join("g"));
-    let here = tempfile::tempdir().unwrap();
-    let to = here.path().join("t").display().to_string();
+    let workdir = tempfile::tempdir().unwrap();
+    let to = workdir.path().join("t").display().to_string();
     let first = PipeCopyInProgress::to(&to).await;
     let keep = CopyOptions {
         keep_existing: true,
         ..waiting()
     };
-    let (waiting, seen) = begin(&server.url("g"), &to, keep);
-    seen.until(is_waiting).await;
+    let (waiting, events) = begin(&server.url("g"), &to, keep);
+    events.wait_until(is_waiting).await;
     first.ends().await;
     let summary = waiting.await.unwrap();
     assert_eq!((summary.exit, summary.kept), (Exit::Done, 1));
@@ -227,10 +227,10 @@ async fn wait_with_keep_existing_keeps_a_file_that_appeared_meanwhile() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_interruption_leaves_no_lock_and_a_failure_no_empty_file() {
     let server = EndToEndServer::start().await;
-    server.store("f", &noise(SIZE));
-    let here = tempfile::tempdir().unwrap();
-    let to = here.path().join("t").display().to_string();
-    let partial = here.path().join("t.longhaul-partial");
+    server.store("f", &random_bytes(SIZE));
+    let workdir = tempfile::tempdir().unwrap();
+    let to = workdir.path().join("t").display().to_string();
+    let partial = workdir.path().join("t.longhaul-partial");
     copy_cut(&server.url("f"), &to, &slow(), (1 << 20, &partial)).await;
     let resumed = CopyOptions {
         resume: true,
@@ -241,23 +241,23 @@ async fn an_interruption_leaves_no_lock_and_a_failure_no_empty_file() {
     let nowhere = "ftp://127.0.0.1:1/f";
     let (summary, _) = copy(
         &[nowhere],
-        here.path().join("n").to_str().unwrap(),
+        workdir.path().join("n").to_str().unwrap(),
         &options(),
     )
     .await;
     assert_eq!(summary.exit, Exit::Unreachable);
-    assert_eq!(names(here.path()), ["t"]);
+    assert_eq!(file_names(workdir.path()), ["t"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_symlink_at_the_partial_name_is_not_followed() {
     let server = EndToEndServer::start().await;
     server.store("f", b"new");
-    let here = tempfile::tempdir().unwrap();
-    let victim = here.path().join("victim");
+    let workdir = tempfile::tempdir().unwrap();
+    let victim = workdir.path().join("victim");
     std::fs::write(&victim, "kept").unwrap();
-    std::os::unix::fs::symlink(&victim, here.path().join("t.longhaul-partial")).unwrap();
-    let to = here.path().join("t");
+    std::os::unix::fs::symlink(&victim, workdir.path().join("t.longhaul-partial")).unwrap();
+    let to = workdir.path().join("t");
     let (summary, _) = copy(&[&server.url("f")], to.to_str().unwrap(), &options()).await;
     assert_eq!(summary.exit, Exit::Local);
     assert_eq!(std::fs::read(&victim).unwrap(), b"kept");
@@ -266,25 +266,25 @@ async fn a_symlink_at_the_partial_name_is_not_followed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_local_copy_removes_a_stale_journal() {
-    let here = tempfile::tempdir().unwrap();
-    let path = |name: &str| here.path().join(name);
+    let workdir = tempfile::tempdir().unwrap();
+    let path = |name: &str| workdir.path().join(name);
     std::fs::write(path("f"), "new").unwrap();
     std::fs::write(path("t.longhaul-partial"), "of a get").unwrap();
     std::fs::write(path("t.longhaul-journal"), "of a get").unwrap();
     let shown = |name: &str| path(name).display().to_string();
     let (summary, _) = copy(&[&shown("f")], &shown("t"), &options()).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
-    assert_eq!(names(here.path()), ["f", "t"]);
+    assert_eq!(file_names(workdir.path()), ["f", "t"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_local_copy_discards_a_stale_journal_before_it_writes() {
-    let here = tempfile::tempdir().unwrap();
-    let path = |name: &str| here.path().join(name);
+    let workdir = tempfile::tempdir().unwrap();
+    let path = |name: &str| workdir.path().join(name);
     std::fs::write(path("t.longhaul-partial"), "of a get").unwrap();
     std::fs::write(path("t.longhaul-journal"), "of a get").unwrap();
     let under_way = PipeCopyInProgress::to(path("t").to_str().unwrap()).await;
-    assert_eq!(names(here.path()), ["t.longhaul-partial"]);
+    assert_eq!(file_names(workdir.path()), ["t.longhaul-partial"]);
     under_way.ends().await;
     // A journal that cannot be removed would describe bytes that are gone.
     std::fs::write(path("t.longhaul-partial"), "of a get").unwrap();
@@ -298,22 +298,22 @@ async fn a_local_copy_discards_a_stale_journal_before_it_writes() {
 
 /// The result of a put whose server answers STOR with these refusals first.
 async fn put_to_busy(refusals: &[&'static str], options: &CopyOptions) -> (CopySummary, usize) {
-    let liar = FaultyServer {
-        busy: Arc::new(std::sync::Mutex::new(refusals.to_vec())),
+    let faulty = FaultyServer {
+        store_refusals: Arc::new(std::sync::Mutex::new(refusals.to_vec())),
         ..FaultyServer::default()
     };
-    let here = tempfile::tempdir().unwrap();
-    let from = here.path().join("f");
+    let workdir = tempfile::tempdir().unwrap();
+    let from = workdir.path().join("f");
     std::fs::write(&from, "content").unwrap();
-    let url = format!("ftp://{}/g", liar.start());
+    let url = format!("ftp://{}/g", faulty.start());
     let (summary, _) = copy(&[from.to_str().unwrap()], &url, options).await;
-    (summary, liar.commands("STOR").len())
+    (summary, faulty.commands("STOR").len())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_concurrent_upload_is_retried_only_with_wait() {
-    let busy = ["450 /g: another upload is writing this file"; 2];
-    let (summary, stores) = put_to_busy(&busy, &options()).await;
+    let store_refusals = ["450 /g: another upload is writing this file"; 2];
+    let (summary, stores) = put_to_busy(&store_refusals, &options()).await;
     assert_eq!((summary.exit, stores), (Exit::Local, 1));
     let message = summary.first_failure.unwrap().message;
     assert!(
@@ -323,7 +323,7 @@ async fn a_concurrent_upload_is_retried_only_with_wait() {
     // A 450 of another program's server is retried.
     let (summary, stores) = put_to_busy(&["450 file busy"], &options()).await;
     assert_eq!((summary.exit, stores), (Exit::Done, 2));
-    let (summary, stores) = put_to_busy(&busy, &waiting()).await;
+    let (summary, stores) = put_to_busy(&store_refusals, &waiting()).await;
     assert_eq!(
         (summary.exit, stores),
         (Exit::Done, 3),
@@ -335,29 +335,29 @@ async fn a_concurrent_upload_is_retried_only_with_wait() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rate_limit_between_two_servers_is_refused() {
     let (from, to) = (EndToEndServer::start().await, EndToEndServer::start().await);
-    from.store("f", &noise(1000));
+    from.store("f", &random_bytes(1000));
     let (summary, _) = copy(&[&from.user_url("f")], &to.user_url("g"), &slow()).await;
     assert_eq!(summary.exit, Exit::Usage);
     let message = summary.first_failure.unwrap().message;
     assert!(message.contains("--limit-rate"), "{message}");
-    assert_eq!(names(&to.root()), Vec::<String>::new());
+    assert_eq!(file_names(&to.root()), Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_files_share_one_rate_limit() {
     let server = EndToEndServer::start().await;
     for name in ["a", "b", "c", "d"] {
-        server.store(&format!("d/{name}"), &noise(1 << 20));
+        server.store(&format!("d/{name}"), &random_bytes(1 << 20));
     }
-    let here = tempfile::tempdir().unwrap();
-    let limited = CopyOptions {
+    let workdir = tempfile::tempdir().unwrap();
+    let rate_limited = CopyOptions {
         recursive: true,
         ..slow()
     };
-    let to = here.path().join("t");
-    let (summary, _) = copy(&[&server.url("d")], to.to_str().unwrap(), &limited).await;
+    let to = workdir.path().join("t");
+    let (summary, _) = copy(&[&server.url("d")], to.to_str().unwrap(), &rate_limited).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
-    assert_eq!(names(&to), ["a", "b", "c", "d"]);
+    assert_eq!(file_names(&to), ["a", "b", "c", "d"]);
     // The burst allowance is a tenth of a second; the rest has to wait, however busy the machine
     // is.
     assert!(summary.seconds > 1.8, "{}", summary.seconds);
@@ -366,15 +366,15 @@ async fn concurrent_files_share_one_rate_limit() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hashed_partial_name_is_resumed_and_removed() {
     let server = EndToEndServer::start().await;
-    let here = tempfile::tempdir().unwrap();
+    let workdir = tempfile::tempdir().unwrap();
     let name = "x".repeat(250);
-    let from = here.path().join("f");
-    std::fs::write(&from, noise(SIZE)).unwrap();
+    let from = workdir.path().join("f");
+    std::fs::write(&from, random_bytes(SIZE)).unwrap();
     let from = from.to_str().unwrap();
     let url = server.url(&name);
     let left = || {
-        let names = names(&server.root());
-        names
+        let file_names = file_names(&server.root());
+        file_names
             .iter()
             .filter(|n| n.ends_with(".longhaul-partial"))
             .count()
@@ -385,8 +385,8 @@ async fn a_hashed_partial_name_is_resumed_and_removed() {
             wait: true,
             ..slow()
         };
-        let (copying, seen) = begin(from, &url, patient);
-        seen.until(is_moving).await;
+        let (copying, events) = begin(from, &url, patient);
+        events.wait_until(is_moving).await;
         while left() == 0 {
             tokio::task::yield_now().await;
         }
@@ -402,7 +402,7 @@ async fn a_hashed_partial_name_is_resumed_and_removed() {
     };
     let (summary, _) = copy(&[from], &server.url(&name), &resumed).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
-    assert_eq!(names(&server.root()), [name.as_str()]);
+    assert_eq!(file_names(&server.root()), [name.as_str()]);
     cut().await;
     assert_eq!(left(), 1);
     let remote = client::RemoteOptions {
@@ -411,19 +411,19 @@ async fn a_hashed_partial_name_is_resumed_and_removed() {
     client::remove(&server.url(&name), false, &remote)
         .await
         .unwrap();
-    assert_eq!(names(&server.root()), Vec::<String>::new());
+    assert_eq!(file_names(&server.root()), Vec::<String>::new());
     // A file that was never complete can be removed, too.
     cut().await;
     client::remove(&server.url(&name), false, &remote)
         .await
         .unwrap();
-    assert_eq!(names(&server.root()), Vec::<String>::new());
+    assert_eq!(file_names(&server.root()), Vec::<String>::new());
     let missing = client::remove(&server.url(&name), false, &remote).await;
     assert_eq!(missing.unwrap_err().exit, Exit::NotFound);
     let long = server.url(&"x".repeat(256));
     let (summary, _) = copy(&[from], &long, &options()).await;
     assert_eq!(summary.exit, Exit::Usage);
-    assert_eq!(names(&server.root()), Vec::<String>::new());
+    assert_eq!(file_names(&server.root()), Vec::<String>::new());
 }
 
 /// A file that was moved out of the way of `x` and could not be moved back.
@@ -440,11 +440,11 @@ fn plant(top: &Path) {
 #[tokio::test(flavor = "multi_thread")]
 async fn partial_files_in_a_tree_are_skipped_and_backups_are_copied() {
     let (server, other) = (EndToEndServer::start().await, EndToEndServer::start().await);
-    let here = tempfile::tempdir().unwrap();
-    plant(&here.path().join("d"));
+    let workdir = tempfile::tempdir().unwrap();
+    plant(&workdir.path().join("d"));
     plant(&server.root().join("d"));
-    let local = here.path().join("d").display().to_string();
-    let back = here.path().join("back").display().to_string();
+    let local = workdir.path().join("d").display().to_string();
+    let back = workdir.path().join("back").display().to_string();
     let recursive = CopyOptions {
         recursive: true,
         ..options()
@@ -453,17 +453,17 @@ async fn partial_files_in_a_tree_are_skipped_and_backups_are_copied() {
         (local.clone(), server.url("t")),
         (server.url("d"), back.clone()),
         (server.user_url("d"), other.user_url("t")),
-        (local, here.path().join("here").display().to_string()),
+        (local, workdir.path().join("here").display().to_string()),
     ] {
-        let (summary, seen) = copy(&[&from], &to, &recursive).await;
+        let (summary, events) = copy(&[&from], &to, &recursive).await;
         assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
         assert_eq!((summary.files, summary.skipped), (3, 2));
         let named = |e: &CopyEvent| {
             matches!(e, CopyEvent::Skipped { source, reason }
                 if source.contains("x.longhaul-") && reason.contains("unfinished"))
         };
-        assert_eq!(seen.count(named), 2);
+        assert_eq!(events.count(named), 2);
     }
-    assert_eq!(names(Path::new(&back)), ["x", ASIDE, "y"]);
-    assert_eq!(names(&server.root().join("t")), ["x", ASIDE, "y"]);
+    assert_eq!(file_names(Path::new(&back)), ["x", ASIDE, "y"]);
+    assert_eq!(file_names(&server.root().join("t")), ["x", ASIDE, "y"]);
 }

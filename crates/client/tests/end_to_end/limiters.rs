@@ -10,7 +10,7 @@ use server::config::ServerConfig;
 use tune::limiter::Limiter;
 
 use crate::faulty_server::FaultyServer;
-use crate::support::{EndToEndServer, copy, limited, noise, options, streams};
+use crate::support::{EndToEndServer, copy, options, random_bytes, rate_limited, streams};
 
 /// Enough to be sampled while it moves.
 const SIZE: usize = 24 << 20;
@@ -32,7 +32,7 @@ impl LimiterLoggedServer {
             change(config);
         })
         .await;
-        server.store("f", &noise(SIZE));
+        server.store("f", &random_bytes(SIZE));
         Self {
             server,
             log,
@@ -56,11 +56,11 @@ impl LimiterLoggedServer {
     }
 
     async fn get(&self, options: &CopyOptions) -> (CopySummary, Vec<String>) {
-        let here = tempfile::tempdir().unwrap();
-        let to = here.path().join("f");
-        let (summary, seen) = copy(&[&self.server.url("f")], to.to_str().unwrap(), options).await;
+        let workdir = tempfile::tempdir().unwrap();
+        let to = workdir.path().join("f");
+        let (summary, events) = copy(&[&self.server.url("f")], to.to_str().unwrap(), options).await;
         assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
-        (summary, seen.warnings())
+        (summary, events.warnings())
     }
 }
 
@@ -95,13 +95,14 @@ async fn a_get_reports_the_limiter_of_the_server() {
         };
         let (summary, _) = logged.get(&options).await;
         let record = logged.records(n + 1).await.pop().unwrap();
-        let said = record["limiter"].as_str().unwrap();
-        assert!(is_a_senders(said), "{record}");
+        let reported = record["limiter"].as_str().unwrap();
+        assert!(is_a_senders(reported), "{record}");
         // When the server's receive window was full, this end may know the reason.
-        let here = ["store write", "receiver CPU"];
-        let why_full = said == "receive window" && here.contains(&summary.limited_by.as_str());
+        let workdir = ["store write", "receiver CPU"];
+        let why_full =
+            reported == "receive window" && workdir.contains(&summary.limited_by.as_str());
         assert!(
-            summary.limited_by == said || why_full,
+            summary.limited_by == reported || why_full,
             "{record}: {summary:?}"
         );
         let control = record["congestion"].as_str().unwrap();
@@ -131,9 +132,9 @@ async fn between_servers_the_senders_limiter_is_reported() {
 async fn a_local_rate_limit_is_reported_as_the_limiter() {
     let logged = LimiterLoggedServer::with(|_| {}).await;
     // Far below what a shared disk can do.
-    logged.server.store("f", &noise(4 << 20));
+    logged.server.store("f", &random_bytes(4 << 20));
     let slow = CopyOptions {
-        transfer: limited(2 << 20),
+        transfer: rate_limited(2 << 20),
         ..streams(2)
     };
     let (summary, _) = logged.get(&slow).await;
@@ -142,15 +143,15 @@ async fn a_local_rate_limit_is_reported_as_the_limiter() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_servers_limiter_the_receiver_reports_its_own() {
-    let bytes = noise(5 << 20);
-    let liar = FaultyServer {
+    let bytes = random_bytes(5 << 20);
+    let faulty = FaultyServer {
         size: bytes.len(),
         sent: bytes,
         ..FaultyServer::default()
     };
-    let here = tempfile::tempdir().unwrap();
-    let url = format!("ftp://{}/f", liar.start());
-    let to = here.path().join("f");
+    let workdir = tempfile::tempdir().unwrap();
+    let url = format!("ftp://{}/f", faulty.start());
+    let to = workdir.path().join("f");
     let (summary, _) = copy(
         &[&url],
         to.to_str().unwrap(),
@@ -203,9 +204,9 @@ async fn an_administrator_can_fix_the_congestion_control() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_put_reports_its_congestion_control() {
     let server = EndToEndServer::start().await;
-    let here = tempfile::tempdir().unwrap();
-    let from = here.path().join("f");
-    std::fs::write(&from, noise(SIZE)).unwrap();
+    let workdir = tempfile::tempdir().unwrap();
+    let from = workdir.path().join("f");
+    std::fs::write(&from, random_bytes(SIZE)).unwrap();
     for name in data::os::congestion::settable() {
         let options = running(CongestionChoice::Named(name.clone()));
         let (summary, _) = copy(&[from.to_str().unwrap()], &server.url("g"), &options).await;
@@ -226,9 +227,9 @@ async fn an_unknown_congestion_control_fails_only_the_sender() {
     assert_eq!(warnings.len(), 1, "{warnings:?}");
     assert!(warnings[0].contains("--cc"), "{warnings:?}");
     let server = EndToEndServer::start().await;
-    let here = tempfile::tempdir().unwrap();
-    let from = here.path().join("f");
-    std::fs::write(&from, noise(SIZE)).unwrap();
+    let workdir = tempfile::tempdir().unwrap();
+    let from = workdir.path().join("f");
+    std::fs::write(&from, random_bytes(SIZE)).unwrap();
     let (summary, _) = copy(&[from.to_str().unwrap()], &server.url("g"), &options).await;
     let failure = summary.first_failure.unwrap();
     assert!(failure.message.contains("this system permits"), "{failure}");

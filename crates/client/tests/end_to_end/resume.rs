@@ -5,14 +5,16 @@ use std::time::Duration;
 
 use client::{CopyOptions, Exit, Parallelism};
 
-use crate::support::{EndToEndServer, copy, copy_cut, limited, names, noise, options};
+use crate::support::{
+    EndToEndServer, copy, copy_cut, file_names, options, random_bytes, rate_limited,
+};
 
 const SIZE: usize = 24 << 20;
 
 /// Slow enough that the interruption comes in the middle.
 fn slow(streams: u32) -> CopyOptions {
     CopyOptions {
-        transfer: limited(6 << 20),
+        transfer: rate_limited(6 << 20),
         parallelism: Parallelism::Fixed(streams),
         ..options()
     }
@@ -33,20 +35,20 @@ const CUT: u64 = 6 << 20;
 async fn cut_get(server: &EndToEndServer, to: &Path, streams: u32) {
     let at = (CUT, &*to.with_extension("longhaul-partial"));
     copy_cut(&server.url("f"), to.to_str().unwrap(), &slow(streams), at).await;
-    let there = names(to.parent().unwrap());
+    let there = file_names(to.parent().unwrap());
     assert_eq!(there, ["t.longhaul-journal", "t.longhaul-partial"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn interrupted_gets_are_resumed() {
     let server = EndToEndServer::start().await;
-    let bytes = noise(SIZE);
+    let bytes = random_bytes(SIZE);
     server.store("f", &bytes);
     for streams in [1, 4] {
-        let here = tempfile::tempdir().unwrap();
-        let to = here.path().join("t");
+        let workdir = tempfile::tempdir().unwrap();
+        let to = workdir.path().join("t");
         cut_get(&server, &to, streams).await;
-        let (summary, seen) =
+        let (summary, events) =
             copy(&[&server.url("f")], to.to_str().unwrap(), &resume(streams)).await;
         assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
         assert!(
@@ -54,45 +56,45 @@ async fn interrupted_gets_are_resumed() {
             "{}",
             summary.bytes
         );
-        assert_eq!(seen.warnings(), Vec::<String>::new());
+        assert_eq!(events.warnings(), Vec::<String>::new());
         assert_eq!(summary.verified, "crc32c");
         assert!(std::fs::read(&to).unwrap() == bytes);
-        assert_eq!(names(here.path()), ["t"]);
+        assert_eq!(file_names(workdir.path()), ["t"]);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn interrupted_puts_are_resumed() {
-    let bytes = noise(SIZE);
-    let here = tempfile::tempdir().unwrap();
-    let from = here.path().join("f");
+    let bytes = random_bytes(SIZE);
+    let workdir = tempfile::tempdir().unwrap();
+    let from = workdir.path().join("f");
     std::fs::write(&from, &bytes).unwrap();
     for streams in [1, 4] {
         let server = EndToEndServer::start().await;
         let (from, to) = (from.to_str().unwrap(), server.url("t"));
         let partial = server.root().join("t.longhaul-partial");
         copy_cut(from, &to, &slow(streams), (CUT, &partial)).await;
-        assert_eq!(names(&server.root()), ["t.longhaul-partial"]);
-        let (summary, seen) = copy(&[from], &to, &resume(streams)).await;
+        assert_eq!(file_names(&server.root()), ["t.longhaul-partial"]);
+        let (summary, events) = copy(&[from], &to, &resume(streams)).await;
         assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
         assert!(
             summary.bytes > 0 && summary.bytes < 20 << 20,
             "{}",
             summary.bytes
         );
-        assert_eq!(seen.warnings(), Vec::<String>::new());
+        assert_eq!(events.warnings(), Vec::<String>::new());
         assert!(server.read("t") == bytes);
-        assert_eq!(names(&server.root()), ["t"]);
+        assert_eq!(file_names(&server.root()), ["t"]);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_resume_a_copy_starts_from_zero() {
     let server = EndToEndServer::start().await;
-    let bytes = noise(SIZE);
+    let bytes = random_bytes(SIZE);
     server.store("f", &bytes);
-    let here = tempfile::tempdir().unwrap();
-    let to = here.path().join("t");
+    let workdir = tempfile::tempdir().unwrap();
+    let to = workdir.path().join("t");
     cut_get(&server, &to, 1).await;
     let (summary, _) = copy(&[&server.url("f")], to.to_str().unwrap(), &options()).await;
     assert_eq!(summary.exit, Exit::Done);
@@ -103,11 +105,11 @@ async fn without_resume_a_copy_starts_from_zero() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_changed_source_starts_from_zero_with_a_warning() {
     let server = EndToEndServer::start().await;
-    server.store("f", &noise(SIZE));
-    let here = tempfile::tempdir().unwrap();
-    let to = here.path().join("t");
+    server.store("f", &random_bytes(SIZE));
+    let workdir = tempfile::tempdir().unwrap();
+    let to = workdir.path().join("t");
     cut_get(&server, &to, 1).await;
-    let changed: Vec<u8> = noise(SIZE).into_iter().map(|b| b ^ 1).collect();
+    let changed: Vec<u8> = random_bytes(SIZE).into_iter().map(|b| b ^ 1).collect();
     server.store("f", &changed);
     let late = std::time::SystemTime::now() + Duration::from_secs(100);
     let file = std::fs::File::options()
@@ -115,13 +117,13 @@ async fn a_changed_source_starts_from_zero_with_a_warning() {
         .open(server.root().join("f"))
         .unwrap();
     file.set_modified(late).unwrap();
-    let (summary, seen) = copy(&[&server.url("f")], to.to_str().unwrap(), &resume(1)).await;
+    let (summary, events) = copy(&[&server.url("f")], to.to_str().unwrap(), &resume(1)).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!(summary.bytes, SIZE as u64);
     assert!(
-        seen.warnings()[0].contains("starting over"),
+        events.warnings()[0].contains("starting over"),
         "{:?}",
-        seen.warnings()
+        events.warnings()
     );
     assert!(std::fs::read(&to).unwrap() == changed);
 }
@@ -129,15 +131,15 @@ async fn a_changed_source_starts_from_zero_with_a_warning() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_corrupt_partial_file_is_detected() {
     let server = EndToEndServer::start().await;
-    let bytes = noise(SIZE);
+    let bytes = random_bytes(SIZE);
     server.store("f", &bytes);
     // A spoiled end is found by the checks before resuming; a spoiled start only by the checksum of
     // the whole.
     for from_end in [true, false] {
-        let here = tempfile::tempdir().unwrap();
-        let to = here.path().join("t");
+        let workdir = tempfile::tempdir().unwrap();
+        let to = workdir.path().join("t");
         cut_get(&server, &to, 1).await;
-        let partial = here.path().join("t.longhaul-partial");
+        let partial = workdir.path().join("t.longhaul-partial");
         let mut spoiled = std::fs::read(&partial).unwrap();
         let last = spoiled.len() - 1;
         let range = if from_end {
@@ -149,12 +151,15 @@ async fn a_corrupt_partial_file_is_detected() {
             *byte ^= 0x55;
         }
         std::fs::write(&partial, spoiled).unwrap();
-        let (summary, seen) = copy(&[&server.url("f")], to.to_str().unwrap(), &resume(1)).await;
+        let (summary, events) = copy(&[&server.url("f")], to.to_str().unwrap(), &resume(1)).await;
         assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
         assert!(
-            seen.warnings().iter().any(|w| w.contains("starting over")),
+            events
+                .warnings()
+                .iter()
+                .any(|w| w.contains("starting over")),
             "{:?}",
-            seen.warnings()
+            events.warnings()
         );
         assert!(std::fs::read(&to).unwrap() == bytes);
     }
@@ -163,30 +168,30 @@ async fn a_corrupt_partial_file_is_detected() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_partial_file_without_journal_counts_only_by_checksum() {
     let server = EndToEndServer::start().await;
-    let bytes = noise(3 << 20);
+    let bytes = random_bytes(3 << 20);
     server.store("f", &bytes);
-    let here = tempfile::tempdir().unwrap();
-    let to = here.path().join("t");
-    let partial = here.path().join("t.longhaul-partial");
+    let workdir = tempfile::tempdir().unwrap();
+    let to = workdir.path().join("t");
+    let partial = workdir.path().join("t.longhaul-partial");
     std::fs::write(&partial, &bytes[..2 << 20]).unwrap();
     let (summary, _) = copy(&[&server.url("f")], to.to_str().unwrap(), &resume(1)).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!(summary.bytes, 1 << 20);
     std::fs::write(&partial, vec![0; 2 << 20]).unwrap();
-    let (summary, seen) = copy(&[&server.url("f")], to.to_str().unwrap(), &resume(1)).await;
+    let (summary, events) = copy(&[&server.url("f")], to.to_str().unwrap(), &resume(1)).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!(summary.bytes, 3 << 20);
-    assert_eq!(seen.warnings().len(), 1);
+    assert_eq!(events.warnings().len(), 1);
     assert!(std::fs::read(&to).unwrap() == bytes);
 }
 
 /// A complete copy is compared and not transferred again.
 async fn left_alone(from: &str, to: &str) {
-    let (summary, seen) = copy(&[from], to, &resume(4)).await;
+    let (summary, events) = copy(&[from], to, &resume(4)).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!((summary.bytes, summary.files), (0, 1));
     assert_eq!(summary.verified, "crc32c");
-    assert_eq!(seen.warnings(), Vec::<String>::new());
+    assert_eq!(events.warnings(), Vec::<String>::new());
 }
 
 async fn moved_again(from: &str, to: &str, options: &CopyOptions) {
@@ -198,10 +203,10 @@ async fn moved_again(from: &str, to: &str, options: &CopyOptions) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_complete_copy_is_not_transferred_again() {
     let (server, other) = (EndToEndServer::start().await, EndToEndServer::start().await);
-    let bytes = noise(3 << 20);
+    let bytes = random_bytes(3 << 20);
     server.store("f", &bytes);
-    let here = tempfile::tempdir().unwrap();
-    let (from, to) = (here.path().join("f"), here.path().join("t"));
+    let workdir = tempfile::tempdir().unwrap();
+    let (from, to) = (workdir.path().join("f"), workdir.path().join("t"));
     std::fs::write(&from, &bytes).unwrap();
     let (from, to) = (from.to_str().unwrap(), to.to_str().unwrap());
     let ends = [
@@ -216,10 +221,10 @@ async fn a_complete_copy_is_not_transferred_again() {
         moved_again(from, to, &options()).await;
     }
     // The journal left behind by a kill after the rename is removed, too.
-    let journal = here.path().join("t.longhaul-journal");
+    let journal = workdir.path().join("t.longhaul-journal");
     std::fs::write(&journal, "x").unwrap();
     left_alone(&ends[0].0, &ends[0].1).await;
-    assert_eq!(names(here.path()), ["f", "t"]);
+    assert_eq!(file_names(workdir.path()), ["f", "t"]);
 
     // An equal size proves nothing.
     let changed: Vec<u8> = bytes.iter().map(|b| b ^ 1).collect();
@@ -235,36 +240,36 @@ async fn a_complete_copy_is_not_transferred_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_length_of_a_sequentially_written_partial_file_counts() {
     let server = EndToEndServer::start().await;
-    let bytes = noise(SIZE);
+    let bytes = random_bytes(SIZE);
     server.store("f", &bytes);
-    let here = tempfile::tempdir().unwrap();
-    let to = here.path().join("t");
+    let workdir = tempfile::tempdir().unwrap();
+    let to = workdir.path().join("t");
     cut_get(&server, &to, 1).await;
     // Bytes written after the last journal entry, as by a process that was killed.
-    let partial = here.path().join("t.longhaul-partial");
+    let partial = workdir.path().join("t.longhaul-partial");
     std::fs::write(&partial, &bytes[..20 << 20]).unwrap();
-    let (summary, seen) = copy(&[&server.url("f")], to.to_str().unwrap(), &resume(1)).await;
+    let (summary, events) = copy(&[&server.url("f")], to.to_str().unwrap(), &resume(1)).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!(summary.bytes, 4 << 20);
-    assert_eq!(seen.warnings(), Vec::<String>::new());
+    assert_eq!(events.warnings(), Vec::<String>::new());
     assert!(std::fs::read(&to).unwrap() == bytes);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_length_of_a_partial_file_with_holes_does_not_count() {
     let server = EndToEndServer::start().await;
-    let bytes = noise(SIZE);
+    let bytes = random_bytes(SIZE);
     server.store("f", &bytes);
-    let here = tempfile::tempdir().unwrap();
-    let to = here.path().join("t");
+    let workdir = tempfile::tempdir().unwrap();
+    let to = workdir.path().join("t");
     cut_get(&server, &to, 4).await;
     // A hole between the safe bytes and the end, where the checks before resuming look.
-    let partial = here.path().join("t.longhaul-partial");
+    let partial = workdir.path().join("t.longhaul-partial");
     let mut holey = vec![0; SIZE];
     holey[..1 << 20].copy_from_slice(&bytes[..1 << 20]);
     holey[16 << 20..].copy_from_slice(&bytes[16 << 20..]);
     std::fs::write(&partial, &holey).unwrap();
-    let journal = here.path().join("t.longhaul-journal");
+    let journal = workdir.path().join("t.longhaul-journal");
     let text = std::fs::read_to_string(&journal).unwrap();
     let header = text.lines().next().unwrap();
     std::fs::write(&journal, format!("{header}\n{}\n", sealed("0-1048576"))).unwrap();
@@ -295,32 +300,32 @@ fn most_to_move(partial: &[u8], bytes: &[u8]) -> u64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stored_bytes_without_a_marker_are_not_sent_again() {
-    let bytes = noise(SIZE);
-    let here = tempfile::tempdir().unwrap();
-    let from = here.path().join("f");
+    let bytes = random_bytes(SIZE);
+    let workdir = tempfile::tempdir().unwrap();
+    let from = workdir.path().join("f");
     std::fs::write(&from, &bytes).unwrap();
     let server = EndToEndServer::start().await;
     let (from, to) = (from.to_str().unwrap(), server.url("t"));
     let partial = server.root().join("t.longhaul-partial");
     copy_cut(from, &to, &slow(4), (CUT, &partial)).await;
     let most = most_to_move(&std::fs::read(&partial).unwrap(), &bytes);
-    let (summary, seen) = copy(&[from], &to, &resume(4)).await;
+    let (summary, events) = copy(&[from], &to, &resume(4)).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert!(summary.bytes <= most, "{} of {most}", summary.bytes);
-    assert_eq!(seen.warnings(), Vec::<String>::new());
+    assert_eq!(events.warnings(), Vec::<String>::new());
     assert!(server.read("t") == bytes);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn bytes_without_a_journal_entry_are_not_fetched_again() {
     let server = EndToEndServer::start().await;
-    let bytes = noise(SIZE);
+    let bytes = random_bytes(SIZE);
     server.store("f", &bytes);
     for noted in [Some("0-1048576"), None] {
-        let here = tempfile::tempdir().unwrap();
-        let to = here.path().join("t");
+        let workdir = tempfile::tempdir().unwrap();
+        let to = workdir.path().join("t");
         cut_get(&server, &to, 4).await;
-        let journal = here.path().join("t.longhaul-journal");
+        let journal = workdir.path().join("t.longhaul-journal");
         let text = std::fs::read_to_string(&journal).unwrap();
         match noted {
             Some(noted) => {
@@ -329,12 +334,12 @@ async fn bytes_without_a_journal_entry_are_not_fetched_again() {
             }
             None => std::fs::remove_file(&journal).unwrap(),
         }
-        let partial = std::fs::read(here.path().join("t.longhaul-partial")).unwrap();
+        let partial = std::fs::read(workdir.path().join("t.longhaul-partial")).unwrap();
         let most = most_to_move(&partial, &bytes);
-        let (summary, seen) = copy(&[&server.url("f")], to.to_str().unwrap(), &resume(4)).await;
+        let (summary, events) = copy(&[&server.url("f")], to.to_str().unwrap(), &resume(4)).await;
         assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
         assert!(summary.bytes <= most, "{} of {most}", summary.bytes);
-        assert_eq!(seen.warnings(), Vec::<String>::new());
+        assert_eq!(events.warnings(), Vec::<String>::new());
         assert!(std::fs::read(&to).unwrap() == bytes);
     }
 }

@@ -10,7 +10,7 @@ use proto::sizing::BufferSizing;
 use serde_json::Value;
 
 use crate::faulty_server::FaultyServer;
-use crate::support::{EndToEndServer, copy, copy_cut, names, noise, options};
+use crate::support::{EndToEndServer, copy, copy_cut, file_names, options, random_bytes};
 
 /// Enough that buffer sizes are exchanged.
 const SIZE: usize = 24 << 20;
@@ -99,27 +99,27 @@ fn reasons(trace: &Path) -> Vec<String> {
 async fn drs_works_for_gets_and_puts_over_one_stream_and_several() {
     let logged = SizingLoggedServer::start().await;
     let server = &logged.server;
-    let here = tempfile::tempdir().unwrap();
-    let bytes = noise(SIZE);
+    let workdir = tempfile::tempdir().unwrap();
+    let bytes = random_bytes(SIZE);
     server.store("f", &bytes);
-    let trace = here.path().join("trace");
+    let trace = workdir.path().join("trace");
     for sizing in [BufferSizing::Drs, BufferSizing::Drs1] {
         for streams in [1, 4] {
             let options = CopyOptions {
                 trace: Some(trace.clone()),
                 ..sized(sizing, streams)
             };
-            let to = here.path().join("to");
-            let (get, seen) = copy(&[&server.url("f")], to.to_str().unwrap(), &options).await;
+            let to = workdir.path().join("to");
+            let (get, events) = copy(&[&server.url("f")], to.to_str().unwrap(), &options).await;
             assert_done(&get, sizing);
-            assert_eq!(seen.warnings(), Vec::<String>::new());
+            assert_eq!(events.warnings(), Vec::<String>::new());
             assert!(std::fs::read(&to).unwrap() == bytes);
             let why = reasons(&trace);
             assert!(!why.is_empty(), "{sizing:?} over {streams}: no decision");
 
-            let (put, seen) = copy(&[to.to_str().unwrap()], &server.url("g"), &options).await;
+            let (put, events) = copy(&[to.to_str().unwrap()], &server.url("g"), &options).await;
             assert_done(&put, sizing);
-            assert_eq!(seen.warnings(), Vec::<String>::new());
+            assert_eq!(events.warnings(), Vec::<String>::new());
             assert!(server.read("g") == bytes);
             // The size that the server announced arrived here and was followed.
             let why = reasons(&trace);
@@ -139,14 +139,14 @@ async fn drs_works_for_gets_and_puts_over_one_stream_and_several() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_receiver_measures_its_round_trip_on_the_drs_channel() {
     let server = EndToEndServer::start().await;
-    let here = tempfile::tempdir().unwrap();
-    let trace = here.path().join("trace");
-    server.store("f", &noise(SIZE));
+    let workdir = tempfile::tempdir().unwrap();
+    let trace = workdir.path().join("trace");
+    server.store("f", &random_bytes(SIZE));
     let options = CopyOptions {
         trace: Some(trace.clone()),
         ..sized(BufferSizing::Drs, 1)
     };
-    let to = here.path().join("to");
+    let to = workdir.path().join("to");
     let mut why = Vec::new();
     for _ in 0..TRIES {
         let (summary, _) = copy(&[&server.url("f")], to.to_str().unwrap(), &options).await;
@@ -163,14 +163,14 @@ async fn a_receiver_measures_its_round_trip_on_the_drs_channel() {
 #[tokio::test(flavor = "multi_thread")]
 async fn with_drs1_a_sending_server_follows_the_client() {
     let logged = SizingLoggedServer::start().await;
-    let here = tempfile::tempdir().unwrap();
-    let trace = here.path().join("trace");
-    logged.server.store("f", &noise(SIZE));
+    let workdir = tempfile::tempdir().unwrap();
+    let trace = workdir.path().join("trace");
+    logged.server.store("f", &random_bytes(SIZE));
     let options = CopyOptions {
         trace: Some(trace.clone()),
         ..sized(BufferSizing::Drs1, 1)
     };
-    let to = here.path().join("to");
+    let to = workdir.path().join("to");
     for n in 1..=TRIES {
         let url = logged.server.url("f");
         let (summary, _) = copy(&[&url], to.to_str().unwrap(), &options).await;
@@ -197,16 +197,16 @@ async fn two_servers_use_a_drs_channel_between_them() {
         SizingLoggedServer::start().await,
         SizingLoggedServer::start().await,
     );
-    let bytes = noise(SIZE);
+    let bytes = random_bytes(SIZE);
     a.server.store("f", &bytes);
     let mut followed = false;
     for n in 1..=TRIES {
         let streams = if n % 2 == 0 { 4 } else { 1 };
         let (from, to) = (a.server.user_url("f"), b.server.user_url("g"));
-        let (summary, seen) = copy(&[&from], &to, &sized(BufferSizing::Drs, streams)).await;
+        let (summary, events) = copy(&[&from], &to, &sized(BufferSizing::Drs, streams)).await;
         assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
         assert_eq!(summary.buffer, "drs");
-        assert_eq!(seen.warnings(), Vec::<String>::new());
+        assert_eq!(events.warnings(), Vec::<String>::new());
         assert!(b.server.read("g") == bytes);
         assert_eq!(a.sizings(n).await, vec!["drs"; n]);
         assert_eq!(b.sizings(n).await, vec!["drs"; n]);
@@ -224,12 +224,12 @@ async fn between_servers_drs1_is_replaced_by_auto() {
         SizingLoggedServer::start().await,
         SizingLoggedServer::start().await,
     );
-    a.server.store("f", &noise(100_000));
+    a.server.store("f", &random_bytes(100_000));
     let (from, to) = (a.server.user_url("f"), b.server.user_url("g"));
-    let (summary, seen) = copy(&[&from], &to, &sized(BufferSizing::Drs1, 1)).await;
+    let (summary, events) = copy(&[&from], &to, &sized(BufferSizing::Drs1, 1)).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!(summary.buffer, "auto");
-    assert_eq!(seen.warnings().len(), 1, "{:?}", seen.warnings());
+    assert_eq!(events.warnings().len(), 1, "{:?}", events.warnings());
     assert_eq!(a.sizings(1).await, ["auto"]);
 }
 
@@ -239,7 +239,7 @@ async fn kernel_sizing_between_servers_needs_no_agreement() {
         SizingLoggedServer::start().await,
         SizingLoggedServer::start().await,
     );
-    a.server.store("f", &noise(100_000));
+    a.server.store("f", &random_bytes(100_000));
     let (from, to) = (a.server.user_url("f"), b.server.user_url("g"));
     let (summary, _) = copy(&[&from], &to, &sized(BufferSizing::Kernel, 1)).await;
     assert_eq!((summary.exit, summary.buffer), (Exit::Done, "kernel"));
@@ -256,10 +256,10 @@ async fn trees_reuse_sessions_and_connections() {
     ] {
         let logged = SizingLoggedServer::start().await;
         let server = &logged.server;
-        let here = tempfile::tempdir().unwrap();
+        let workdir = tempfile::tempdir().unwrap();
         for n in 0..12 {
             let size = if n % 3 == 0 { 2 << 20 } else { 1_000 * n };
-            server.store(&format!("tree/{}/{n}", n % 2), &noise(size));
+            server.store(&format!("tree/{}/{n}", n % 2), &random_bytes(size));
         }
         let options = CopyOptions {
             recursive: true,
@@ -271,7 +271,7 @@ async fn trees_reuse_sessions_and_connections() {
             },
             ..sized(sizing, streams)
         };
-        let to = here.path().join("tree");
+        let to = workdir.path().join("tree");
         let (get, _) = copy(&[&server.url("tree")], to.to_str().unwrap(), &options).await;
         assert_done(&get, sizing);
         let (put, _) = copy(&[to.to_str().unwrap()], &server.url("back"), &options).await;
@@ -292,15 +292,15 @@ async fn trees_reuse_sessions_and_connections() {
 #[tokio::test(flavor = "multi_thread")]
 async fn interrupted_transfers_are_resumed() {
     let server = EndToEndServer::start().await;
-    let bytes = noise(SIZE);
+    let bytes = random_bytes(SIZE);
     server.store("f", &bytes);
     for (sizing, streams) in [
         (BufferSizing::Drs, 1),
         (BufferSizing::Drs, 4),
         (BufferSizing::Drs1, 1),
     ] {
-        let here = tempfile::tempdir().unwrap();
-        let to = here.path().join("t");
+        let workdir = tempfile::tempdir().unwrap();
+        let to = workdir.path().join("t");
         let mut slow = sized(sizing, streams);
         slow.transfer.rate = Some(RateLimit::new(6 << 20));
         let cut = (6 << 20, &*to.with_extension("longhaul-partial"));
@@ -317,35 +317,35 @@ async fn interrupted_transfers_are_resumed() {
             summary.bytes
         );
         assert!(std::fs::read(&to).unwrap() == bytes);
-        assert_eq!(names(here.path()), ["t"]);
+        assert_eq!(file_names(workdir.path()), ["t"]);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_plain_server_gets_no_drs_commands_even_on_a_retry() {
-    let bytes = noise(5 << 20);
+    let bytes = random_bytes(5 << 20);
     for sizing in [BufferSizing::Drs, BufferSizing::Drs1] {
-        let liar = FaultyServer {
+        let faulty = FaultyServer {
             size: bytes.len(),
             sent: bytes.clone(),
             cut_at: Some(3 << 20),
             ..FaultyServer::default()
         };
-        let here = tempfile::tempdir().unwrap();
-        let to = here.path().join("f");
-        let url = format!("ftp://{}/f", liar.start());
-        let (summary, seen) = copy(&[&url], to.to_str().unwrap(), &sized(sizing, 1)).await;
+        let workdir = tempfile::tempdir().unwrap();
+        let to = workdir.path().join("f");
+        let url = format!("ftp://{}/f", faulty.start());
+        let (summary, events) = copy(&[&url], to.to_str().unwrap(), &sized(sizing, 1)).await;
         assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
         assert_eq!(summary.buffer, "auto");
         assert!(std::fs::read(&to).unwrap() == bytes);
-        let warnings = seen.warnings();
+        let warnings = events.warnings();
         let about: Vec<_> = warnings
             .iter()
             .filter(|w| w.contains("does not offer"))
             .collect();
         assert_eq!(about.len(), 1, "{warnings:?}");
         for verb in ["OPTS", "DPSV", "DPRT", "SBUF"] {
-            assert_eq!(liar.commands(verb), Vec::<String>::new());
+            assert_eq!(faulty.commands(verb), Vec::<String>::new());
         }
     }
 }

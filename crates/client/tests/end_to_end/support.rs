@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 use units::splitmix;
 
 /// Longer than anything in these tests takes, however busy the machine is.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A running server over a directory of its own; it ends with the test's runtime.
 pub(crate) struct EndToEndServer {
@@ -121,7 +121,7 @@ impl EventRecorder {
     }
 
     /// Waits for an event.
-    pub(crate) async fn until(&self, wanted: impl Fn(&CopyEvent) -> bool) {
+    pub(crate) async fn wait_until(&self, wanted: impl Fn(&CopyEvent) -> bool) {
         loop {
             let news = self.news.notified();
             if self.count(&wanted) > 0 {
@@ -157,7 +157,7 @@ fn transfer() -> TransferOptions {
 }
 
 /// Options with a rate limit in bytes per second.
-pub(crate) fn limited(rate: u64) -> TransferOptions {
+pub(crate) fn rate_limited(rate: u64) -> TransferOptions {
     TransferOptions {
         rate: Some(RateLimit::new(rate)),
         ..transfer()
@@ -204,17 +204,17 @@ pub(crate) async fn copy(
     let recorder = Arc::new(EventRecorder::default());
     let sources: Vec<String> = sources.iter().map(|s| (*s).to_owned()).collect();
     let copying = client::copy(&sources, destination, options, recorder.clone());
-    let summary = tokio::time::timeout(PATIENCE, copying)
+    let summary = tokio::time::timeout(TIMEOUT, copying)
         .await
         .expect("a copy that hangs");
     (summary, recorder)
 }
 
 /// Waits until a condition holds.
-pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) async fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
-        assert!(begun.elapsed() < PATIENCE, "it never comes to this: {what}");
+        assert!(begun.elapsed() < TIMEOUT, "it never comes to this: {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -254,7 +254,7 @@ pub(crate) async fn copy_cut(
     }
     let is_partial =
         |fd: std::fs::DirEntry| std::fs::read_link(fd.path()).is_ok_and(|p| p == partial);
-    until("the partial file is closed", || {
+    wait_until("the partial file is closed", || {
         let open = std::fs::read_dir("/proc/self/fd").unwrap();
         !open.flatten().any(is_partial)
     })
@@ -262,16 +262,16 @@ pub(crate) async fn copy_cut(
 }
 
 /// Bytes without a pattern that repeats at block sizes.
-pub(crate) fn noise(length: usize) -> Vec<u8> {
+pub(crate) fn random_bytes(length: usize) -> Vec<u8> {
     splitmix::bytes(1, length)
 }
 
 /// Names in a directory, sorted.
-pub(crate) fn names(directory: &Path) -> Vec<String> {
-    let mut names: Vec<String> = std::fs::read_dir(directory)
+pub(crate) fn file_names(directory: &Path) -> Vec<String> {
+    let mut file_names: Vec<String> = std::fs::read_dir(directory)
         .unwrap()
         .map(|e| e.unwrap().file_name().to_string_lossy().into_owned())
         .collect();
-    names.sort();
-    names
+    file_names.sort();
+    file_names
 }

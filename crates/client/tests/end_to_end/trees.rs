@@ -6,7 +6,7 @@ use std::path::Path;
 
 use client::{CopyEvent, CopyOptions, Exit};
 
-use crate::support::{EndToEndServer, copy, names, options};
+use crate::support::{EndToEndServer, copy, file_names, options};
 
 fn recursive() -> CopyOptions {
     CopyOptions {
@@ -53,12 +53,12 @@ fn content(top: &Path) -> Vec<(String, Option<Vec<u8>>)> {
 #[tokio::test(flavor = "multi_thread")]
 async fn names_with_telnet_bytes_arrive_unchanged() {
     let server = EndToEndServer::start().await;
-    let here = tempfile::tempdir().unwrap();
-    let (from, back) = (here.path().join("tree"), here.path().join("back"));
+    let workdir = tempfile::tempdir().unwrap();
+    let (from, back) = (workdir.path().join("tree"), workdir.path().join("back"));
     fs::create_dir(&from).unwrap();
     // A server that drops or halves the 255s would turn one name into another, or into an unused
     // one.
-    let names: [&[u8]; 6] = [
+    let file_names: [&[u8]; 6] = [
         b"a\xff",
         b"a\xff\xff",
         b"a\xff\xff\xff\xff",
@@ -67,7 +67,7 @@ async fn names_with_telnet_bytes_arrive_unchanged() {
         b"\xff\xfaq",
     ];
     let bytes = |name: &[u8]| std::ffi::OsStr::from_bytes(name).to_owned();
-    for name in names {
+    for name in file_names {
         fs::write(from.join(bytes(name)), name).unwrap();
     }
     let (summary, _) = copy(&[from.to_str().unwrap()], &server.url("t"), &recursive()).await;
@@ -75,8 +75,8 @@ async fn names_with_telnet_bytes_arrive_unchanged() {
     let (summary, _) = copy(&[&server.url("t")], back.to_str().unwrap(), &recursive()).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     for top in [server.root().join("t"), back] {
-        assert_eq!(fs::read_dir(&top).unwrap().count(), names.len());
-        for name in names {
+        assert_eq!(fs::read_dir(&top).unwrap().count(), file_names.len());
+        for name in file_names {
             assert_eq!(fs::read(top.join(bytes(name))).unwrap(), name, "{name:?}");
         }
     }
@@ -85,8 +85,8 @@ async fn names_with_telnet_bytes_arrive_unchanged() {
 #[tokio::test(flavor = "multi_thread")]
 async fn many_small_files_survive_a_round_trip() {
     let server = EndToEndServer::start().await;
-    let here = tempfile::tempdir().unwrap();
-    let (from, back) = (here.path().join("tree"), here.path().join("back"));
+    let workdir = tempfile::tempdir().unwrap();
+    let (from, back) = (workdir.path().join("tree"), workdir.path().join("back"));
     fs::create_dir(&from).unwrap();
     plant(&from);
     let began = std::time::Instant::now();
@@ -117,11 +117,11 @@ async fn patterns_and_several_sources_are_copied() {
     for name in ["a1", "a2", "b1", ".a3", "x[1]"] {
         server.store(name, name.as_bytes());
     }
-    let here = tempfile::tempdir().unwrap();
-    let to = here.path().to_str().unwrap();
+    let workdir = tempfile::tempdir().unwrap();
+    let to = workdir.path().to_str().unwrap();
     let (summary, _) = copy(&[&server.url("a*")], to, &options()).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
-    assert_eq!(names(here.path()), ["a1", "a2"]);
+    assert_eq!(file_names(workdir.path()), ["a1", "a2"]);
     let (summary, _) = copy(
         &[&server.url("x%5B1%5D"), &server.url("b1")],
         to,
@@ -129,22 +129,22 @@ async fn patterns_and_several_sources_are_copied() {
     )
     .await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
-    assert_eq!(names(here.path()), ["a1", "a2", "b1", "x[1]"]);
+    assert_eq!(file_names(workdir.path()), ["a1", "a2", "b1", "x[1]"]);
     let (summary, _) = copy(&[&server.url("z*")], to, &options()).await;
     assert_eq!(summary.exit, Exit::NotFound);
     let (summary, _) = copy(&[&server.url("a*")], &format!("{to}/one"), &options()).await;
     assert_eq!(summary.exit, Exit::Usage);
     let missing = server.url("missing");
-    let (summary, seen) = copy(&[&server.url("a1"), &missing], to, &options()).await;
+    let (summary, events) = copy(&[&server.url("a1"), &missing], to, &options()).await;
     assert_eq!(summary.exit, Exit::Partial);
-    assert_eq!(seen.count(|e| matches!(e, CopyEvent::Failed { .. })), 1);
+    assert_eq!(events.count(|e| matches!(e, CopyEvent::Failed { .. })), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn special_files_are_reported_and_skipped() {
     let server = EndToEndServer::start().await;
-    let here = tempfile::tempdir().unwrap();
-    let top = here.path().join("t");
+    let workdir = tempfile::tempdir().unwrap();
+    let top = workdir.path().join("t");
     fs::create_dir(&top).unwrap();
     fs::write(top.join("f"), "x").unwrap();
     std::os::unix::fs::symlink("/", top.join("link")).unwrap();
@@ -152,19 +152,19 @@ async fn special_files_are_reported_and_skipped() {
     let (summary, _) = copy(&[top.to_str().unwrap()], &server.url("t"), &recursive()).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!((summary.files, summary.skipped), (1, 2));
-    assert_eq!(names(&server.root().join("t")), ["f"]);
+    assert_eq!(file_names(&server.root().join("t")), ["f"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn destination_directories_are_created() {
     let server = EndToEndServer::start().await;
-    let here = tempfile::tempdir().unwrap();
-    let from = here.path().join("f");
+    let workdir = tempfile::tempdir().unwrap();
+    let from = workdir.path().join("f");
     fs::write(&from, "x").unwrap();
     let (summary, _) = copy(&[from.to_str().unwrap()], &server.url("n/e/w/"), &options()).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!(server.read("n/e/w/f"), b"x");
-    let to = format!("{}/n/e/w/", here.path().display());
+    let to = format!("{}/n/e/w/", workdir.path().display());
     let (summary, _) = copy(&[&server.url("n/e/w/f")], &to, &options()).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!(fs::read(format!("{to}f")).unwrap(), b"x");
@@ -195,7 +195,7 @@ async fn removing_a_tree_removes_its_links_and_nothing_outside() {
     client::remove(&server.url("t"), true, &options)
         .await
         .unwrap();
-    assert_eq!(names(&server.root()), ["keep"]);
+    assert_eq!(file_names(&server.root()), ["keep"]);
     assert_eq!(server.read("keep/f"), b"keep");
     // Removing a link removes only the link, also when it is dangling.
     for target in ["keep", "gone"] {
@@ -203,7 +203,7 @@ async fn removing_a_tree_removes_its_links_and_nothing_outside() {
         client::remove(&server.url("l"), true, &options)
             .await
             .unwrap();
-        assert_eq!(names(&server.root()), ["keep"]);
+        assert_eq!(file_names(&server.root()), ["keep"]);
     }
     assert_eq!(server.read("keep/f"), b"keep");
 }
@@ -212,33 +212,36 @@ async fn removing_a_tree_removes_its_links_and_nothing_outside() {
 async fn links_are_followed_or_copied_only_when_requested() {
     let server = EndToEndServer::start().await;
     linked(&server);
-    let here = tempfile::tempdir().unwrap();
+    let workdir = tempfile::tempdir().unwrap();
     let with = |links| CopyOptions {
         links,
         ..recursive()
     };
-    let to = |name: &str| here.path().join(name).display().to_string();
-    let skipped = here.path().join("skip");
-    let (summary, seen) = copy(&[&server.url("t")], &to("skip"), &recursive()).await;
+    let to = |name: &str| workdir.path().join(name).display().to_string();
+    let skipped = workdir.path().join("skip");
+    let (summary, events) = copy(&[&server.url("t")], &to("skip"), &recursive()).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!((summary.files, summary.skipped), (3, 4));
-    assert_eq!(names(&skipped), [" lead ", "f", "sub"]);
+    assert_eq!(file_names(&skipped), [" lead ", "f", "sub"]);
     let told = |e: &CopyEvent| matches!(e, CopyEvent::Skipped { reason, .. } if reason.contains("--links"));
-    assert_eq!(seen.count(told), 4, "one notice a link");
+    assert_eq!(events.count(told), 4, "one notice a link");
 
-    let followed = here.path().join("follow");
+    let followed = workdir.path().join("follow");
     let follow = with(client::SymlinkPolicy::Follow);
     let (summary, _) = copy(&[&server.url("t")], &to("follow"), &follow).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
-    assert_eq!(names(&followed), [" lead ", "f", "out", "same", "sub"]);
+    assert_eq!(file_names(&followed), [" lead ", "f", "out", "same", "sub"]);
     assert_eq!(fs::read(followed.join("out/f")).unwrap(), b"keep");
     assert_eq!(fs::read(followed.join("same")).unwrap(), b"1");
 
-    let copied = here.path().join("copy");
+    let copied = workdir.path().join("copy");
     let keep = with(client::SymlinkPolicy::Copy);
     let (summary, _) = copy(&[&server.url("t")], &to("copy"), &keep).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
-    assert_eq!(names(&copied), [" lead ", "dangling", "f", "same", "sub"]);
+    assert_eq!(
+        file_names(&copied),
+        [" lead ", "dangling", "f", "same", "sub"]
+    );
     let target = |name: &str| fs::read_link(copied.join(name)).unwrap();
     assert_eq!(target("same"), Path::new("f"));
     assert_eq!(target("dangling"), Path::new("gone"));

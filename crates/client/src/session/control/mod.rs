@@ -68,28 +68,31 @@ impl ClientControlConnection {
     /// handshake.
     pub(crate) async fn connect(
         server: &Server,
-        patience: Duration,
+        reply_timeout: Duration,
     ) -> Result<(Self, Duration), CopyFailure> {
         let name = display_name(server);
         let mut reason = String::from("the name has no address");
         // A refusal (RST) is final: most likely nothing listens there.
-        let mut refused = true;
+        let mut all_refused = true;
         // A name with several addresses may have some that do not answer.
-        for address in resolve(server, &name, patience).await? {
+        for address in resolve(server, &name, reply_timeout).await? {
             let start = Instant::now();
-            match timeout(patience, ControlTransport::connect(address)).await {
+            match timeout(reply_timeout, ControlTransport::connect(address)).await {
                 Ok(Ok(transport)) => {
                     let handshake = start.elapsed();
-                    return Ok((Self::from_transport(transport, name, patience)?, handshake));
+                    return Ok((
+                        Self::from_transport(transport, name, reply_timeout)?,
+                        handshake,
+                    ));
                 }
                 Ok(Err(error)) => {
                     // Only if every address refused is it pointless to try again.
-                    refused &= error.kind() == std::io::ErrorKind::ConnectionRefused;
+                    all_refused &= error.kind() == std::io::ErrorKind::ConnectionRefused;
                     reason = format!("{error}");
                 }
                 Err(_) => {
-                    refused = false;
-                    reason = format!("no answer in {} s", patience.as_secs());
+                    all_refused = false;
+                    reason = format!("no answer in {} s", reply_timeout.as_secs());
                 }
             }
             // The address is shown only where it differs from the name that the user typed.
@@ -102,14 +105,14 @@ impl ClientControlConnection {
             message: format!(
                 "cannot connect to {name}: {reason}; check host and port, and that the server runs"
             ),
-            transient: !refused,
+            transient: !all_refused,
         })
     }
 
     fn from_transport(
         transport: ControlTransport,
         name: String,
-        patience: Duration,
+        reply_timeout: Duration,
     ) -> Result<Self, CopyFailure> {
         let broken = |error: std::io::Error| {
             unreachable_failure(format!("lost {name} at once: {error}; try again"))
@@ -131,7 +134,7 @@ impl ClientControlConnection {
             name,
             peer,
             local,
-            reply_timeout: patience,
+            reply_timeout,
             unusable: false,
             closing_reply: None,
             connection_lost: false,
@@ -286,8 +289,8 @@ impl ClientControlConnection {
         let mut text = text;
         // RFC 854: 255 as data is sent as IAC IAC.
         if self.iac_handling == IacHandling::Doubled && text.contains(&IAC) {
-            let twice = |byte: &u8| std::iter::repeat_n(*byte, 1 + usize::from(*byte == IAC));
-            escaped = text.iter().flat_map(twice).collect();
+            let doubled = |byte: &u8| std::iter::repeat_n(*byte, 1 + usize::from(*byte == IAC));
+            escaped = text.iter().flat_map(doubled).collect();
             text = &escaped;
         }
         match timeout(self.reply_timeout, self.transport.write_all(text)).await {
@@ -329,10 +332,10 @@ impl ClientControlConnection {
                 return Ok(reply);
             }
             if self.unusable {
-                let farewell = self.closing_reply.clone();
-                return Err(
-                    self.unusable_failure(farewell.as_deref().unwrap_or("it was given up before"))
-                );
+                let closing_reply = self.closing_reply.clone();
+                return Err(self.unusable_failure(
+                    closing_reply.as_deref().unwrap_or("it was given up before"),
+                ));
             }
             match self.transport.read(&mut buffer).await {
                 Ok(0) => return Err(self.connection_lost_failure("the server closed it")),
@@ -453,14 +456,14 @@ impl ClientControlConnection {
 async fn resolve(
     server: &Server,
     name: &str,
-    patience: Duration,
+    reply_timeout: Duration,
 ) -> Result<Vec<SocketAddr>, CopyFailure> {
     let lookup = tokio::net::lookup_host((server.host.as_str(), server.port));
-    let reason = match timeout(patience, lookup).await {
+    let reason = match timeout(reply_timeout, lookup).await {
         // A name that cannot be resolved is final: trying again rarely helps.
         Ok(Ok(addresses)) => return Ok(addresses.collect()),
         Ok(Err(error)) => error.to_string(),
-        Err(_) => format!("no answer in {} s", patience.as_secs()),
+        Err(_) => format!("no answer in {} s", reply_timeout.as_secs()),
     };
     Err(CopyFailure {
         exit: Exit::Unreachable,

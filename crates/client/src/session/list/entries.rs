@@ -174,8 +174,8 @@ impl Sink for EntrySink {
     }
 }
 
-fn record_excess(state: &mut EntrySinkState, what: String) -> io::Error {
-    state.excess = Some(what);
+fn record_excess(state: &mut EntrySinkState, limit: String) -> io::Error {
+    state.excess = Some(limit);
     io::ErrorKind::FileTooLarge.into()
 }
 
@@ -197,7 +197,7 @@ mod tests {
 
     use super::*;
 
-    const WIDE: ListingLimits = ListingLimits {
+    const NO_LIMITS: ListingLimits = ListingLimits {
         bytes: 1 << 30,
         lines: 1 << 20,
     };
@@ -211,16 +211,19 @@ mod tests {
     fn lines_are_parsed_across_chunk_and_line_ending_variants() {
         let text = b"type=cdir; .\r\ntype=file; a\r\ntotal 3\n\r\ntype=dir; b c\r\r\nnonsense\ntype=file; \xffd";
         for size in [1, 2, 7, text.len()] {
-            let (sink, _entries) = sink(WIDE);
+            let (sink, _entries) = sink(NO_LIMITS);
             let mut offset = 0;
             for piece in text.chunks(size) {
                 sink.write_at(offset, piece).unwrap();
                 offset += piece.len() as u64;
             }
-            let (entries, seen) = sink.finish();
+            let (entries, counts) = sink.finish();
             let names: Vec<&[u8]> = entries.iter().map(|e| e.name.as_slice()).collect();
             assert_eq!(names, [&b"a"[..], b"b c", b"\xffd"]);
-            assert_eq!((seen.lines, seen.entries, seen.unrecognized), (6, 3, 1));
+            assert_eq!(
+                (counts.lines, counts.entries, counts.unrecognized),
+                (6, 3, 1)
+            );
         }
     }
 
@@ -228,31 +231,37 @@ mod tests {
     fn listings_are_limited_in_lines_bytes_and_line_length() {
         let cases: [(ListingLimits, Vec<u8>, &str); 3] = [
             (
-                ListingLimits { lines: 3, ..WIDE },
+                ListingLimits {
+                    lines: 3,
+                    ..NO_LIMITS
+                },
                 b"type=file; x\n".repeat(9),
                 "more than 3 entries",
             ),
             (
-                ListingLimits { bytes: 5, ..WIDE },
+                ListingLimits {
+                    bytes: 5,
+                    ..NO_LIMITS
+                },
                 b"\n".repeat(6),
                 "more than 5 bytes",
             ),
             (
-                WIDE,
+                NO_LIMITS,
                 vec![b'x'; MAX_LINE + 1],
                 "a line of more than 65536 bytes",
             ),
         ];
-        for (bounds, text, said) in cases {
+        for (bounds, text, message) in cases {
             let (sink, _entries) = sink(bounds);
             sink.write_at(0, &text).unwrap_err();
-            assert_eq!(sink.exceeded_limit().as_deref(), Some(said));
+            assert_eq!(sink.exceeded_limit().as_deref(), Some(message));
         }
     }
 
     #[test]
     fn a_large_listing_waits_for_its_reader() {
-        let (sink, mut entries) = sink(WIDE);
+        let (sink, mut entries) = sink(NO_LIMITS);
         let writer = std::thread::spawn(move || {
             let lines = b"type=file; name\n".repeat(1000);
             for n in 0..1000 {
@@ -270,7 +279,7 @@ mod tests {
 
     #[test]
     fn a_closed_receiver_ends_the_transfer() {
-        let (sink, entries) = sink(WIDE);
+        let (sink, entries) = sink(NO_LIMITS);
         drop(entries);
         let error = sink
             .write_at(0, &b"type=file; x\n".repeat(BATCH_ENTRIES))

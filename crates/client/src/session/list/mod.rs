@@ -88,13 +88,13 @@ impl ClientSession {
         self.check_path(path)?;
         if self.features().mlst {
             let command = Command::Mlsd(Some(path.to_vec()));
-            let fetch = ListingRequest {
+            let request = ListingRequest {
                 path,
                 command,
                 parse: parse_mlsx,
                 bounds,
             };
-            if let ListingResult::Complete(_) = self.fetch_listing(fetch, visit).await? {
+            if let ListingResult::Complete(_) = self.fetch_listing(request, visit).await? {
                 return Ok(());
             }
         }
@@ -126,28 +126,28 @@ impl ClientSession {
         visit: &mut EntryVisitor<'_>,
     ) -> Result<(), CopyFailure> {
         if let Some(reply) = self.change_directory(path).await? {
-            let doing = format!("list {}", display_path(path));
-            return Err(replies::refusal_failure(self.name(), &doing, &reply));
+            let operation = format!("list {}", display_path(path));
+            return Err(replies::refusal_failure(self.name(), &operation, &reply));
         }
         // vsftpd hides names that begin with a dot unless `-a` is given. A server that takes `-a`
         // for a name lists nothing or refuses; then LIST without an argument follows.
         for argument in [Some(b"-a".to_vec()), None] {
             let last = argument.is_none();
             let mut visited = false;
-            let mut noting = |entry| {
+            let mut tracking = |entry| {
                 visited = true;
                 visit(entry)
             };
-            let fetch = ListingRequest {
+            let request = ListingRequest {
                 path,
                 command: Command::List(argument),
                 parse: parse_ls,
                 bounds,
             };
-            match self.fetch_listing(fetch, &mut noting).await {
-                Ok(ListingResult::Complete(seen)) if last || seen.lines > 0 => {
+            match self.fetch_listing(request, &mut tracking).await {
+                Ok(ListingResult::Complete(counts)) if last || counts.lines > 0 => {
                     // Lines came but none was understood: NLST has a format without columns.
-                    if seen.entries == 0 && seen.unrecognized > 0 {
+                    if counts.entries == 0 && counts.unrecognized > 0 {
                         break;
                     }
                     return Ok(());
@@ -174,13 +174,13 @@ impl ClientSession {
             names.push(entry.name);
             ControlFlow::Continue(())
         };
-        let fetch = ListingRequest {
+        let request = ListingRequest {
             path,
             command: Command::Nlst(None),
             parse: parse_nlst_line,
             bounds: IN_MEMORY_LIMITS,
         };
-        let ListingResult::Complete(_) = self.fetch_listing(fetch, &mut keep).await? else {
+        let ListingResult::Complete(_) = self.fetch_listing(request, &mut keep).await? else {
             return Err(CopyFailure {
                 exit: Exit::Protocol,
                 message: format!(
@@ -214,21 +214,21 @@ impl ClientSession {
 
     async fn fetch_listing(
         &mut self,
-        fetch: ListingRequest<'_>,
+        request: ListingRequest<'_>,
         visit: &mut EntryVisitor<'_>,
     ) -> Result<ListingResult, CopyFailure> {
-        let need = listing_requirements(fetch.command);
-        let doing = format!("list {}", display_path(fetch.path));
+        let need = listing_requirements(request.command);
+        let operation = format!("list {}", display_path(request.path));
         let mut warnings = Vec::new();
         let prepared = self
-            .prepare_transfer(&need, &LocalDataEnd::default(), &doing, &mut warnings)
+            .prepare_transfer(&need, &LocalDataEnd::default(), &operation, &mut warnings)
             .await?;
         let PreparationResult::Ready { alternative } = prepared else {
             return Ok(ListingResult::Unsupported);
         };
         // A bounded queue: a slow visitor slows the transfer down.
         let (sender, batches) = mpsc::channel(QUEUED_BATCHES);
-        let sink = Arc::new(EntrySink::new(fetch.parse, fetch.bounds, sender));
+        let sink = Arc::new(EntrySink::new(request.parse, request.bounds, sender));
         let exchange = TransferExchange {
             local_end: LocalTransfer::Receive {
                 sink: Arc::clone(&sink) as Arc<_>,
@@ -244,20 +244,20 @@ impl ClientSession {
             reply_sinks: ReplySinks::default(),
             alternative,
             wait_for_start: false,
-            doing: &doing,
+            operation: &operation,
         };
-        let (came, enough) = self.visit_entries(exchange, batches, &sink, visit).await;
-        match came {
-            Ok(seen) => Ok(ListingResult::Complete(seen)),
+        let (received, visitor_stopped) = self.visit_entries(exchange, batches, &sink, visit).await;
+        match received {
+            Ok(counts) => Ok(ListingResult::Complete(counts)),
             // The visitor stopped: the closed data connection is not a failure.
-            Err(_) if enough => Ok(ListingResult::Complete(ListingLineCounts::default())),
+            Err(_) if visitor_stopped => Ok(ListingResult::Complete(ListingLineCounts::default())),
             Err(ended) => match (sink.exceeded_limit(), ended.refusal) {
                 (Some(excess), _) => Err(CopyFailure::new(
                     Exit::Protocol,
                     format!(
                         "{}: its listing of {} has {excess}",
                         self.name(),
-                        display_path(fetch.path)
+                        display_path(request.path)
                     ),
                 )),
                 (_, Some(reply)) if replies::is_unsupported(&reply) => {
@@ -282,11 +282,11 @@ impl ClientSession {
         sink: &EntrySink,
         visit: &mut EntryVisitor<'_>,
     ) -> (Result<ListingLineCounts, FailedTransfer>, bool) {
-        let mut enough = false;
+        let mut visitor_stopped = false;
         let mut take = |batch: Vec<ListedEntry>| {
             let mut entries = batch.into_iter();
-            enough = enough || entries.any(|entry| visit(entry).is_break());
-            enough
+            visitor_stopped = visitor_stopped || entries.any(|entry| visit(entry).is_break());
+            visitor_stopped
         };
         // Boxed because an exchange is large and the select below polls it in place.
         let mut exchange = Box::pin(self.exchange(exchange));
@@ -307,11 +307,11 @@ impl ClientSession {
             while let Ok(batch) = batches.try_recv() {
                 take(batch);
             }
-            let (rest, seen) = sink.finish();
+            let (rest, counts) = sink.finish();
             take(rest);
-            seen
+            counts
         });
-        (done, enough)
+        (done, visitor_stopped)
     }
 }
 
@@ -355,12 +355,12 @@ fn is_empty_directory_reply(verb: &Command, reply: &proto::reply::Reply) -> bool
         && reply.text().to_lowercase().contains("no files")
 }
 
-fn listing_settings(patience: Duration) -> TransferSettings {
+fn listing_settings(reply_timeout: Duration) -> TransferSettings {
     TransferSettings {
         options: TransferOptions {
             io: IoMethod::Copy,
             block: 64 << 10,
-            stall: patience,
+            stall: reply_timeout,
             ..TransferOptions::default()
         },
         mode: TransferMode::Stream,
@@ -372,7 +372,7 @@ fn listing_settings(patience: Duration) -> TransferSettings {
         adapt: false,
         prior: Prior::default(),
         checksum: None,
-        connect_timeout: patience,
+        connect_timeout: reply_timeout,
         drs: None,
         close_after: false,
     }

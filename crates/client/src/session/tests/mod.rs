@@ -18,26 +18,26 @@ mod pipelining;
 mod preliminary;
 mod telnet;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn script<const N: usize>(parts: [Vec<ScriptedAction>; N]) -> Vec<ScriptedAction> {
     parts.into_iter().flatten().collect()
 }
 
-async fn open_on(acts: Vec<ScriptedAction>) -> Result<ClientSession, CopyFailure> {
-    let fake = ScriptedFtpServer::start_session(acts).await;
-    ClientSession::open(&fake.server, PATIENCE).await
+async fn open_on(actions: Vec<ScriptedAction>) -> Result<ClientSession, CopyFailure> {
+    let peer = ScriptedFtpServer::start_session(actions).await;
+    ClientSession::open(&peer.server, TIMEOUT).await
 }
 
-async fn opened(acts: Vec<ScriptedAction>) -> (ClientSession, ScriptedFtpServer) {
-    let fake = ScriptedFtpServer::start_session(acts).await;
-    let session = ClientSession::open(&fake.server, PATIENCE).await.unwrap();
-    (session, fake)
+async fn opened(actions: Vec<ScriptedAction>) -> (ClientSession, ScriptedFtpServer) {
+    let peer = ScriptedFtpServer::start_session(actions).await;
+    let session = ClientSession::open(&peer.server, TIMEOUT).await.unwrap();
+    (session, peer)
 }
 
 #[tokio::test]
 async fn login_accepts_multi_line_and_stray_lines() {
-    let acts = script([
+    let actions = script([
         vec![SendLine("220-Welcome\n220-second\nno code here\n220 ready")],
         command_and_reply("USER joe", "331-\n331 Password please"),
         vec![
@@ -47,10 +47,10 @@ async fn login_accepts_multi_line_and_stray_lines() {
         command_and_reply("FEAT", "211-Features\n SIZE\n MLST type*;\n211 End"),
         command_and_reply("TYPE I", "200 ok"),
     ]);
-    let (session, fake) = opened(acts).await;
+    let (session, peer) = opened(actions).await;
     assert!(session.features().feat_answered && session.features().mlst);
     assert!(session.rtt() > Duration::ZERO);
-    fake.finish().await;
+    peer.finish().await;
 }
 
 #[tokio::test]
@@ -61,9 +61,9 @@ async fn a_peer_that_does_not_speak_ftp_fails_at_once() {
         ("\u{15}\u{3}\u{1}", "it said `\\x15\\x03\\x01`"),
     ] {
         // The server stays connected and the timeout is an hour, so only the text can end this.
-        let fake =
+        let peer =
             ScriptedFtpServer::start_session(vec![SendLine(said), ScriptedAction::ExpectEof]).await;
-        let failure = ClientSession::open(&fake.server, Duration::from_secs(3600)).await;
+        let failure = ClientSession::open(&peer.server, Duration::from_secs(3600)).await;
         let failure = failure.unwrap_err();
         assert_eq!((failure.exit, failure.transient), (Exit::Protocol, false));
         assert!(failure.message.contains("does not speak FTP"), "{failure}");
@@ -74,11 +74,11 @@ async fn a_peer_that_does_not_speak_ftp_fails_at_once() {
 #[tokio::test]
 async fn facts_refused_without_a_reason_mean_not_found() {
     for reply in ["550 MLST", "550 /x: No such file or directory"] {
-        let acts = script([
+        let actions = script([
             login_script_with_feat("211-x\n MLST type*;size*;\n211 End"),
             command_and_reply("MLST /x", reply),
         ]);
-        let (mut session, _fake) = opened(acts).await;
+        let (mut session, _fake) = opened(actions).await;
         let failure = session.stat(b"/x").await.unwrap_err();
         assert_eq!(failure.exit, Exit::NotFound);
         assert!(failure.message.contains("has no /x"), "{failure}");
@@ -96,45 +96,45 @@ fn nothing_at(cwd: &'static str, size: &'static str) -> Vec<ScriptedAction> {
 
 #[tokio::test]
 async fn refused_mkd_names_the_missing_parent_directory() {
-    let acts = script([
+    let actions = script([
         login_script(),
         command_and_reply("MKD /no/x", "550 Create directory operation failed."),
         command_and_reply("CWD /no/x", "550 Failed to change directory."),
         nothing_at("CWD /no/x", "SIZE /no/x"),
         command_and_reply("CWD /no\r", "550 Failed to change directory."),
     ]);
-    let (mut session, fake) = opened(acts).await;
+    let (mut session, peer) = opened(actions).await;
     let failure = session.make_dir(b"/no/x").await.unwrap_err();
     assert_eq!(failure.exit, Exit::NotFound);
     assert!(failure.message.contains("no directory /no "), "{failure}");
-    fake.finish().await;
+    peer.finish().await;
 }
 
 #[tokio::test]
 async fn an_unexplained_refusal_of_an_existing_file_means_permission() {
-    let acts = script([
+    let actions = script([
         login_script(),
         command_and_reply("DELE /a", "550 Delete operation failed."),
         command_and_reply("CWD /a", "550 Failed to change directory."),
         command_and_reply("SIZE /a", "213 5"),
         command_and_reply("MDTM /a", "500 what?"),
     ]);
-    let (mut session, fake) = opened(acts).await;
+    let (mut session, peer) = opened(actions).await;
     let failure = session.delete(b"/a").await.unwrap_err();
     assert_eq!((failure.exit, failure.transient), (Exit::Refused, false));
-    fake.finish().await;
+    peer.finish().await;
 }
 
 #[tokio::test]
 async fn a_login_without_password_sends_no_pass() {
-    let acts = script([
+    let actions = script([
         vec![SendLine("220 hi")],
         command_and_reply("USER joe", "230 in already"),
         command_and_reply("FEAT", "500 what?"),
         command_and_reply("TYPE I", "200 ok"),
     ]);
-    let (_session, fake) = opened(acts).await;
-    fake.finish().await;
+    let (_session, peer) = opened(actions).await;
+    peer.finish().await;
 }
 
 #[tokio::test]
@@ -162,11 +162,11 @@ async fn refused_logins_give_the_reason() {
         ("421 too many", "try again later", Exit::Unreachable, true),
     ];
     for (reply, words, exit, transient) in table {
-        let acts = script([
+        let actions = script([
             vec![SendLine("220 hi")],
             command_and_reply("USER joe", reply),
         ]);
-        let failure = open_on(acts).await.unwrap_err();
+        let failure = open_on(actions).await.unwrap_err();
         assert!(failure.message.contains(words), "{failure}");
         assert_eq!((failure.exit, failure.transient), (*exit, *transient));
     }
@@ -190,8 +190,8 @@ async fn unusable_greetings_fail_with_their_class() {
 
 #[tokio::test]
 async fn a_silent_server_runs_into_the_timeout() {
-    let fake = ScriptedFtpServer::start_session(vec![ScriptedAction::ExpectEof]).await;
-    let failure = ClientSession::open(&fake.server, Duration::from_millis(200))
+    let peer = ScriptedFtpServer::start_session(vec![ScriptedAction::ExpectEof]).await;
+    let failure = ClientSession::open(&peer.server, Duration::from_millis(200))
         .await
         .unwrap_err();
     assert_eq!((failure.exit, failure.transient), (Exit::Unreachable, true));
@@ -212,7 +212,7 @@ async fn refused_connections_and_unknown_hosts_are_not_retried() {
     let any_port = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
     deaf.bind(&any_port.into()).unwrap();
     let port = deaf.local_addr().unwrap().as_socket().unwrap().port();
-    let refused = ClientSession::open(&server("127.0.0.1", port), PATIENCE)
+    let refused = ClientSession::open(&server("127.0.0.1", port), TIMEOUT)
         .await
         .unwrap_err();
     assert_eq!(
@@ -221,7 +221,7 @@ async fn refused_connections_and_unknown_hosts_are_not_retried() {
     );
     assert!(refused.message.contains("cannot connect"), "{refused}");
 
-    let unknown = ClientSession::open(&server("no-such-host.invalid", 21), PATIENCE)
+    let unknown = ClientSession::open(&server("no-such-host.invalid", 21), TIMEOUT)
         .await
         .unwrap_err();
     assert_eq!(
@@ -232,26 +232,26 @@ async fn refused_connections_and_unknown_hosts_are_not_retried() {
 
 #[tokio::test]
 async fn names_with_line_breaks_are_refused_before_anything_is_sent() {
-    let (mut session, fake) = opened(login_script()).await;
+    let (mut session, peer) = opened(login_script()).await;
     for path in [&b"/a\nDELE /b"[..], b"/a\rb", b"/a\0b", b""] {
         let failure = session.delete(path).await.unwrap_err();
         assert_eq!(failure.exit, Exit::Usage);
     }
-    fake.finish().await;
+    peer.finish().await;
     let mut server = ScriptedFtpServer::start_session(login_script())
         .await
         .server;
     let unspoken = Credential::Token("secret".into());
     for credential in [Credential::password("joe\r\nDELE x", "secret"), unspoken] {
         server.credential = credential;
-        let failure = ClientSession::open(&server, PATIENCE).await.unwrap_err();
+        let failure = ClientSession::open(&server, TIMEOUT).await.unwrap_err();
         assert_eq!(failure.exit, Exit::Usage);
     }
 }
 
 #[tokio::test]
 async fn stat_works_without_mlst() {
-    let acts = script([
+    let actions = script([
         login_script(),
         command_and_reply("CWD /d/f", "550 Failed to change directory."),
         command_and_reply("SIZE /d/f", "213 42"),
@@ -261,7 +261,7 @@ async fn stat_works_without_mlst() {
         command_and_reply("CWD /none", "550 Failed to change directory."),
         command_and_reply("SIZE /none", "550 Could not get file size."),
     ]);
-    let (mut session, fake) = opened(acts).await;
+    let (mut session, peer) = opened(actions).await;
     let file = session.stat(b"/d/f").await.unwrap();
     assert_eq!((file.name.as_slice(), file.size), (&b"f"[..], Some(42)));
     assert!(file.modified.is_some());
@@ -270,12 +270,12 @@ async fn stat_works_without_mlst() {
         session.stat(b"/none").await.unwrap_err().exit,
         Exit::NotFound
     );
-    fake.finish().await;
+    peer.finish().await;
 }
 
 #[tokio::test]
 async fn mkdir_reports_an_existing_directory() {
-    let acts = script([
+    let actions = script([
         login_script(),
         command_and_reply("MKD /d", "550 Create directory operation failed."),
         command_and_reply("CWD /d", "250 ok"),
@@ -283,14 +283,14 @@ async fn mkdir_reports_an_existing_directory() {
         command_and_reply("CWD /e", "550 Failed to change directory."),
         command_and_reply("MKD /f", "257 \"/f\" created"),
     ]);
-    let (mut session, fake) = opened(acts).await;
+    let (mut session, peer) = opened(actions).await;
     assert!(!session.make_dir(b"/d").await.unwrap());
     assert_eq!(
         session.make_dir(b"/e").await.unwrap_err().exit,
         Exit::Refused
     );
     assert!(session.make_dir(b"/f").await.unwrap());
-    fake.finish().await;
+    peer.finish().await;
 }
 
 const NO_SUCH_FILE: &str = "500-Command failed\n500 No such file or directory";
@@ -299,7 +299,7 @@ const NO_SUCH_FILE: &str = "500-Command failed\n500 No such file or directory";
 async fn a_damaged_checksum_reply_is_requested_again() {
     let feat = "211-x\n CKSM CRC32C:1;\n211 End.";
     let question = "CKSM CRC32C 0 -1 /f";
-    let acts = script([
+    let actions = script([
         login_script_with_feat(feat),
         command_and_reply("OPTS CKSM Markers=", "200 ok"),
         command_and_reply(question, "213 8Nbe7658"),
@@ -309,7 +309,7 @@ async fn a_damaged_checksum_reply_is_requested_again() {
         command_and_reply(question, "213 8Nbe7658"),
         command_and_reply(question, "213 x"),
     ]);
-    let (mut session, fake) = opened(acts).await;
+    let (mut session, peer) = opened(actions).await;
     for _ in 0..2 {
         let sum = session
             .checksum(ChecksumAlgorithm::Crc32c, 0, None, b"/f")
@@ -321,14 +321,14 @@ async fn a_damaged_checksum_reply_is_requested_again() {
         .await
         .unwrap_err();
     assert_eq!((failure.exit, failure.transient), (Exit::Integrity, true));
-    fake.finish().await;
+    peer.finish().await;
 }
 
 /// A checksum that takes longer than the reply timeout, with markers in between.
 async fn long_sum() -> Result<(String, ClientSession, ScriptedFtpServer), CopyFailure> {
     let feat = "211-x\n CKSM CRC32C:1;MD5:2;\n211 End.";
     let marker = "113-Status Marker\n Timestamp: 1.0\n Bytes Processed: 5\n113 End.";
-    let acts = script([
+    let actions = script([
         login_script_with_feat(feat),
         command_and_reply("OPTS CKSM Markers=", "200 ok"),
         vec![ExpectLine("CKSM CRC32C 0 -1 /f")],
@@ -343,19 +343,19 @@ async fn long_sum() -> Result<(String, ClientSession, ScriptedFtpServer), CopyFa
         command_and_reply("CKSM MD5 0 5 /f", NO_SUCH_FILE),
         command_and_reply("CKSM MD5 0 5 /f", NO_SUCH_FILE),
     ]);
-    let fake = ScriptedFtpServer::start_session(acts).await;
-    let patience = Duration::from_millis(400);
-    let mut session = ClientSession::open(&fake.server, patience).await?;
+    let peer = ScriptedFtpServer::start_session(actions).await;
+    let reply_timeout = Duration::from_millis(400);
+    let mut session = ClientSession::open(&peer.server, reply_timeout).await?;
     let sum = session
         .checksum(ChecksumAlgorithm::Crc32c, 0, None, b"/f")
         .await?;
-    Ok((sum, session, fake))
+    Ok((sum, session, peer))
 }
 
 #[tokio::test]
 async fn checksum_markers_restart_the_reply_timeout() {
     let mut tries = 0;
-    let (sum, mut session, fake) = loop {
+    let (sum, mut session, peer) = loop {
         match long_sum().await {
             Ok(long) => break long,
             // A busy machine may delay a marker, but not every time.
@@ -374,7 +374,7 @@ async fn checksum_markers_restart_the_reply_timeout() {
         .await
         .unwrap_err();
     assert_eq!(cannot.exit, Exit::Protocol);
-    fake.finish().await;
+    peer.finish().await;
 }
 
 #[tokio::test]
@@ -384,7 +384,7 @@ async fn list_shows_names_that_begin_with_a_dot() {
         drwxr-xr-x    2 0 0  4096 Nov 20 08:21 ..\r\n\
         -rw-r--r--    1 0 0     7 Nov 20 08:21 .hidden\r\n\
         -rw-r--r--    1 0 0    42 Nov 20 08:21 a b\r\n";
-    let acts = script([
+    let actions = script([
         login_script(),
         command_and_reply("CWD /d", "250 ok"),
         vec![
@@ -394,7 +394,7 @@ async fn list_shows_names_that_begin_with_a_dot() {
         ],
         vec![SendData(text.to_vec()), SendLine("226 done")],
     ]);
-    let (mut session, fake) = opened(acts).await;
+    let (mut session, peer) = opened(actions).await;
     let names: Vec<_> = session
         .list(b"/d")
         .await
@@ -406,12 +406,12 @@ async fn list_shows_names_that_begin_with_a_dot() {
         names,
         [(b".hidden".to_vec(), Some(7)), (b"a b".to_vec(), Some(42))]
     );
-    fake.finish().await;
+    peer.finish().await;
 }
 
 #[tokio::test]
 async fn nlst_is_used_when_list_is_unsupported() {
-    let acts = script([
+    let actions = script([
         login_script(),
         command_and_reply("CWD /d", "250 ok"),
         vec![
@@ -436,7 +436,7 @@ async fn nlst_is_used_when_list_is_unsupported() {
         command_and_reply("CWD /d/g", "250 ok"),
         command_and_reply("MDTM /d/g", "502 no"),
     ]);
-    let (mut session, fake) = opened(acts).await;
+    let (mut session, peer) = opened(actions).await;
     let entries = session.list(b"/d").await.unwrap();
     let kinds: Vec<_> = entries
         .iter()
@@ -446,12 +446,12 @@ async fn nlst_is_used_when_list_is_unsupported() {
         kinds,
         [(&b"f"[..], EntryKind::File), (b"g", EntryKind::Dir)]
     );
-    fake.finish().await;
+    peer.finish().await;
 }
 
 #[tokio::test]
 async fn epsv_follows_a_refused_pasv() {
-    let acts = script([
+    let actions = script([
         login_script_with_feat("211-x\n MLST type*;size*;\n211 End"),
         command_and_reply("PASV", "500 no PASV here"),
         vec![
@@ -469,18 +469,18 @@ async fn epsv_follows_a_refused_pasv() {
         ],
         vec![SendLine("550 /e: No such file or directory")],
     ]);
-    let (mut session, fake) = opened(acts).await;
+    let (mut session, peer) = opened(actions).await;
     let entries = session.list(b"/d").await.unwrap();
     assert_eq!(entries.len(), 1);
     assert_eq!(entries[0].name, b"x;y z");
     let failure = session.list(b"/e").await.unwrap_err();
     assert_eq!(failure.exit, Exit::NotFound);
-    fake.finish().await;
+    peer.finish().await;
 }
 
 #[tokio::test]
 async fn an_unexplained_550_is_resolved_by_stat() {
-    let (mut session, fake) = opened(script([
+    let (mut session, peer) = opened(script([
         login_script(),
         command_and_reply("DELE /gone", "550 Delete operation failed."),
         command_and_reply("CWD /gone", "550 Failed to change directory."),
@@ -504,7 +504,7 @@ async fn an_unexplained_550_is_resolved_by_stat() {
     assert_eq!(told.exit, Exit::Refused, "{told}");
     let gone = session.rename(b"/gone", b"/new").await.unwrap_err();
     assert_eq!(gone.exit, Exit::NotFound, "{gone}");
-    fake.finish().await;
+    peer.finish().await;
 }
 
 #[tokio::test]
@@ -524,13 +524,13 @@ async fn data_connections_use_the_servers_host_unless_foreign_hosts_are_allowed(
 #[tokio::test]
 async fn datapeer_is_announced_once_per_host() {
     let feat = "211-Features\n DATAPEER\n211 End";
-    let acts = script([
+    let actions = script([
         login_script_with_feat(feat),
         command_and_reply("SITE DATAPEER 192.0.2.1", "200 ok"),
         command_and_reply("SITE DATAPEER 192.0.2.2", "501 no"),
         command_and_reply("NOOP", "200 ok"),
     ]);
-    let (mut session, fake) = opened(acts).await;
+    let (mut session, peer) = opened(actions).await;
     // The last two are hosts of this machine, which needs no announcement.
     for host in [
         "192.0.2.1",
@@ -544,5 +544,5 @@ async fn datapeer_is_announced_once_per_host() {
     }
     let noop = proto::command::Command::Noop;
     assert!(session.control.call(&noop).await.unwrap().is_success());
-    fake.finish().await;
+    peer.finish().await;
 }

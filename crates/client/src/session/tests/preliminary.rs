@@ -9,10 +9,10 @@ async fn endless<T>(
     asked: Vec<ScriptedAction>,
     ask: impl AsyncFnOnce(&mut ClientSession) -> Result<T, CopyFailure>,
 ) {
-    let fake = ScriptedFtpServer::start_session(asked).await;
-    let opening = ClientSession::open(&fake.server, Duration::from_secs(3600));
+    let peer = ScriptedFtpServer::start_session(asked).await;
+    let opening = ClientSession::open(&peer.server, Duration::from_secs(3600));
     let mut session = opening.await.unwrap();
-    let answer = tokio::time::timeout(PATIENCE, ask(&mut session)).await;
+    let answer = tokio::time::timeout(TIMEOUT, ask(&mut session)).await;
     let failure = answer.expect("it waits for ever").err().unwrap();
     assert_eq!((failure.exit, failure.transient), (Exit::Protocol, false));
     assert!(failure.message.contains("preliminary replies"), "{failure}");
@@ -34,7 +34,7 @@ async fn endless_preliminary_replies_fail_the_command() {
 
 #[tokio::test]
 async fn endless_markers_fail_the_checksum() {
-    let acts = script([
+    let actions = script([
         login_script_with_feat("211-x\n CKSM CRC32:1;\n211 End"),
         command_and_reply("OPTS", "200 ok"),
         vec![
@@ -42,7 +42,7 @@ async fn endless_markers_fail_the_checksum() {
             ScriptedAction::SendLineForever("113 x"),
         ],
     ]);
-    endless(acts, async |session| {
+    endless(actions, async |session| {
         let sum = session.checksum(ChecksumAlgorithm::Crc32, 0, None, b"/a");
         sum.await
     })
@@ -52,11 +52,11 @@ async fn endless_markers_fail_the_checksum() {
 #[tokio::test]
 async fn preliminary_replies_up_to_the_limit_are_accepted() {
     let few = String::leak(["150 x"].repeat(MAX_PRELIMINARY_REPLIES).join("\n"));
-    let acts = script([
+    let actions = script([
         login_script(),
         vec![ExpectLine("DELE /a"), SendLine(few), SendLine("250 gone")],
     ]);
-    let (mut session, fake) = opened(acts).await;
+    let (mut session, peer) = opened(actions).await;
     session.delete(b"/a").await.unwrap();
-    fake.finish().await;
+    peer.finish().await;
 }

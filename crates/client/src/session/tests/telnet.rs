@@ -6,10 +6,10 @@ const GLOBUS: &str = "220 h GridFTP Server 13.20 (gcc64, 1560187294-0) [Globus T
 
 #[tokio::test]
 async fn a_name_with_0xff_is_refused_for_globus_before_anything_is_sent() {
-    let mut acts = login_script();
-    acts[0] = SendLine(GLOBUS);
-    acts.extend(command_and_reply("DELE /ok", "250 gone"));
-    let (mut session, fake) = opened(acts).await;
+    let mut actions = login_script();
+    actions[0] = SendLine(GLOBUS);
+    actions.extend(command_and_reply("DELE /ok", "250 gone"));
+    let (mut session, peer) = opened(actions).await;
     let dir = session.make_dir(b"/a\xffb").await.map(drop);
     let gone = session.delete(b"/a\xff").await;
     let facts = session.stat(b"/\xff\xff/b").await.map(drop);
@@ -21,5 +21,5 @@ async fn a_name_with_0xff_is_refused_for_globus_before_anything_is_sent() {
         assert_eq!(failure.message.lines().count(), 1);
     }
     session.delete(b"/ok").await.unwrap();
-    fake.finish().await;
+    peer.finish().await;
 }

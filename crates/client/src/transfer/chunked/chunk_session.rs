@@ -89,11 +89,11 @@ impl HeldSession<'_> {
 /// Closes these sessions concurrently.
 fn close_all<const N: usize>(sessions: [Option<ClientSession>; N]) -> BoxedFuture<'static, ()> {
     // Each QUIT may wait for a reply, so they run concurrently.
-    let mut goodbyes = tokio::task::JoinSet::new();
+    let mut closing = tokio::task::JoinSet::new();
     for session in sessions.into_iter().flatten() {
-        goodbyes.spawn(session.close());
+        closing.spawn(session.close());
     }
-    Box::pin(async move { while goodbyes.join_next().await.is_some() {} })
+    Box::pin(async move { while closing.join_next().await.is_some() {} })
 }
 
 /// A chunk session between a server and this machine.
@@ -128,14 +128,14 @@ impl ChunkSession for DirectChunkSession<'_> {
 
     fn open_another(&self) -> OpeningFuture<Box<dyn ChunkSession>> {
         let (session, path) = (self.session.open_another(), Arc::clone(&self.path));
-        let here = self.local_store.clone();
+        let local_store = self.local_store.clone();
         Box::pin(async move {
-            let lane: Box<dyn ChunkSession> = Box::new(DirectChunkSession {
+            let opened: Box<dyn ChunkSession> = Box::new(DirectChunkSession {
                 session: HeldSession::Owned(Box::new(session.await?)),
                 path,
-                local_store: here,
+                local_store,
             });
-            Ok(lane)
+            Ok(opened)
         })
     }
 
@@ -149,12 +149,12 @@ impl ChunkSession for DirectChunkSession<'_> {
 
     /// The data side of a get starts with the server's 150, one round trip after the command.
     fn response_time(&self, control: &TransferControl, begun: Instant) -> Duration {
-        let answered = match self.local_store {
+        let command_rtt = match self.local_store {
             LocalStore::Sink(_) => self.session.rtt(),
             LocalStore::Source(_) => Duration::ZERO,
         };
         match control.started_at() {
-            Some(data) => data.elapsed() + answered,
+            Some(data) => data.elapsed() + command_rtt,
             None => begun.elapsed(),
         }
     }
@@ -181,8 +181,8 @@ impl ChunkSession for ThirdPartyChunkSession<'_> {
     ) -> BoxedFuture<'s, Result<TransferAttempt, CopyFailure>> {
         let (from, to) = (&mut self.from, &mut self.to);
         let (from_path, to_path) = (&self.from_path, &self.to_path);
-        let passing = third_party::third_party(from, from_path, to, to_path, spec, progress);
-        Box::pin(passing)
+        let transfer = third_party::third_party(from, from_path, to, to_path, spec, progress);
+        Box::pin(transfer)
     }
 
     fn open_another(&self) -> OpeningFuture<Box<dyn ChunkSession>> {
@@ -190,13 +190,13 @@ impl ChunkSession for ThirdPartyChunkSession<'_> {
         let (from_path, to_path) = (Arc::clone(&self.from_path), Arc::clone(&self.to_path));
         Box::pin(async move {
             let (from, to) = tokio::try_join!(from, to)?;
-            let lane: Box<dyn ChunkSession> = Box::new(ThirdPartyChunkSession {
+            let opened: Box<dyn ChunkSession> = Box::new(ThirdPartyChunkSession {
                 from: HeldSession::Owned(Box::new(from)),
                 from_path,
                 to: HeldSession::Owned(Box::new(to)),
                 to_path,
             });
-            Ok(lane)
+            Ok(opened)
         })
     }
 

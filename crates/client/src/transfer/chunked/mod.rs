@@ -69,12 +69,12 @@ pub async fn get(
         let attempt = get_whole(session, path, sink, spec, control).await;
         return attempt.map(|attempt| with_warnings(attempt, warnings));
     };
-    let lane = Box::new(DirectChunkSession {
+    let chunk_session = Box::new(DirectChunkSession {
         session: HeldSession::Borrowed(session),
         path: path.into(),
         local_store: LocalStore::Sink(sink),
     });
-    transfer_in_chunks(lane, chunks, missing, spec, control, &|_| {}).await
+    transfer_in_chunks(chunk_session, chunks, missing, spec, control, &|_| {}).await
 }
 
 /// Sends a file to a server, which listens. `control.bytes()` counts the bytes handed to the
@@ -98,12 +98,12 @@ pub async fn put(
         let attempt = put_whole(session, source, path, spec, control).await;
         return attempt.map(|attempt| with_warnings(attempt, warnings));
     };
-    let lane = Box::new(DirectChunkSession {
+    let chunk_session = Box::new(DirectChunkSession {
         session: HeldSession::Borrowed(session),
         path: path.into(),
         local_store: LocalStore::Source(source),
     });
-    transfer_in_chunks(lane, chunks, missing, spec, control, &|_| {}).await
+    transfer_in_chunks(chunk_session, chunks, missing, spec, control, &|_| {}).await
 }
 
 /// Transfers a file from one server to another. In MODE E the 112 markers report progress to
@@ -143,7 +143,7 @@ pub async fn third_party(
             .await
             .map(|attempt| with_warnings(attempt, warnings));
     };
-    let lane = Box::new(ThirdPartyChunkSession {
+    let chunk_session = Box::new(ThirdPartyChunkSession {
         from: HeldSession::Borrowed(source),
         from_path: source_path.into(),
         to: HeldSession::Borrowed(destination),
@@ -151,7 +151,7 @@ pub async fn third_party(
     });
     // This control counts nothing, since the bytes do not pass this machine.
     let control = Arc::new(TransferControl::new());
-    transfer_in_chunks(lane, chunks, missing, spec, &control, progress).await
+    transfer_in_chunks(chunk_session, chunks, missing, spec, &control, progress).await
 }
 
 /// The chunking and the missing ranges, if the transfer is to run in chunks. The size must be
@@ -171,7 +171,7 @@ fn with_warnings(mut attempt: TransferAttempt, mut warnings: Vec<String>) -> Tra
 }
 
 async fn transfer_in_chunks<'a>(
-    mut lane: Box<dyn ChunkSession + 'a>,
+    mut chunk_session: Box<dyn ChunkSession + 'a>,
     chunks: Chunking,
     missing: RangeSet,
     spec: &'a TransferSpec,
@@ -180,18 +180,19 @@ async fn transfer_in_chunks<'a>(
 ) -> Result<TransferAttempt, CopyFailure> {
     let (tuner, trips, sessions) = match chunks {
         Chunking::Mode(mode, parameters) => {
-            let (tuner, trips) = chunk_tuner_of_2008(lane.session(), mode, parameters, spec).await;
+            let (tuner, trips) =
+                chunk_tuner_of_2008(chunk_session.session(), mode, parameters, spec).await;
             (tuner, trips, 1)
         }
         Chunking::Probe => {
-            let rtt = lane.session().rtt();
+            let rtt = chunk_session.session().rtt();
             let tuner = policy::probe_tuner_with_min(2, spec.streams, spec.max_streams, rtt);
             (tuner, RttSource::Known(rtt), 2)
         }
     };
-    let work = ChunkQueue::new(missing, tuner, sessions);
-    let crew = ChunkSessions::new(spec, control, progress, (work, trips));
-    crew.transfer(lane, sessions > 1).await
+    let queue = ChunkQueue::new(missing, tuner, sessions);
+    let chunk_sessions = ChunkSessions::new(spec, control, progress, (queue, trips));
+    chunk_sessions.transfer(chunk_session, sessions > 1).await
 }
 
 /// A tuner of the 2008 paper, and the source of its round trips. The first round trip is sampled

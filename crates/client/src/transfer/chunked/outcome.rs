@@ -36,41 +36,42 @@ impl ChunkTotals {
             remarks,
             warnings,
         } = chunk;
-        let all = &mut self.attempt;
+        let total = &mut self.attempt;
         self.stream_mode_used |= !extended;
         self.streams_by_session.insert(session, streams);
         // Sessions run side by side: the streams of each one's last chunk are open together.
-        let open = self.streams_by_session.values().sum();
-        all.streams = all.streams.max(open);
-        all.buffers = buffers;
+        let open_streams = self.streams_by_session.values().sum();
+        total.streams = total.streams.max(open_streams);
+        total.buffers = buffers;
         for remark in remarks {
-            if !all.remarks.contains(&remark) {
-                all.remarks.push(remark);
+            if !total.remarks.contains(&remark) {
+                total.remarks.push(remark);
             }
         }
-        all.warnings.extend(warnings);
+        total.warnings.extend(warnings);
         match report.checksum {
-            Some(sum) => self.chunk_checksums.push((range.start, range.len(), sum)),
+            Some(checksum) => self
+                .chunk_checksums
+                .push((range.start, range.len(), checksum)),
             None => self.checksum_missing = true,
         }
-        let whole = &mut all.report.evidence;
-        whole.add_transfer(&report.evidence);
-        // The sessions run side by side, so their streams add up.
-        whole.streams = all.streams.max(whole.streams);
-        whole.peak_streams = all.streams.max(whole.peak_streams);
-        whole.final_streams = open;
-        all.report.remark = report.remark.or(all.report.remark.take());
+        let evidence = &mut total.report.evidence;
+        evidence.add_transfer(&report.evidence);
+        evidence.streams = total.streams.max(evidence.streams);
+        evidence.peak_streams = total.streams.max(evidence.peak_streams);
+        evidence.final_streams = open_streams;
+        total.report.remark = report.remark.or(total.report.remark.take());
     }
 
-    /// The whole attempt, `elapsed` after it started. `sum` is the algorithm of the chunks'
-    /// checksums.
+    /// The whole attempt, `elapsed` after it started. `algorithm` is that of the
+    /// chunks' checksums.
     pub(super) fn finish(
         mut self,
         stored: RangeSet,
         elapsed: Duration,
-        sum: Option<ChecksumAlgorithm>,
+        algorithm: Option<ChecksumAlgorithm>,
     ) -> TransferAttempt {
-        let digest = sum
+        let checksum = algorithm
             .filter(|_| !self.checksum_missing)
             .and_then(|algorithm| {
                 self.chunk_checksums.sort_unstable();
@@ -82,20 +83,20 @@ impl ChunkTotals {
                 let gapless = self
                     .chunk_checksums
                     .windows(2)
-                    .all(|w| w[0].0 + w[0].1 == w[1].0);
-                let pieces = self
+                    .all(|pair| pair[0].0 + pair[0].1 == pair[1].0);
+                let checksums = self
                     .chunk_checksums
                     .iter()
-                    .map(|(_, length, sum)| (sum.as_str(), *length));
+                    .map(|(_, length, checksum)| (checksum.as_str(), *length));
                 (from_the_start && gapless)
-                    .then(|| combine_checksums(algorithm, pieces))
+                    .then(|| combine_checksums(algorithm, checksums))
                     .flatten()
             });
         TransferAttempt {
             extended_mode: !self.stream_mode_used,
             report: TransferReport {
                 stored,
-                checksum: digest,
+                checksum,
                 evidence: Evidence {
                     elapsed,
                     ..self.attempt.report.evidence
@@ -111,7 +112,7 @@ impl ChunkTotals {
 mod tests {
     use super::*;
 
-    fn chunk(bytes: u64, sum: Option<&str>) -> TransferAttempt {
+    fn chunk(bytes: u64, checksum: Option<&str>) -> TransferAttempt {
         TransferAttempt {
             report: TransferReport {
                 evidence: Evidence {
@@ -119,7 +120,7 @@ mod tests {
                     congestion_control: Some("cubic".to_owned()),
                     ..Evidence::default()
                 },
-                checksum: sum.map(str::to_owned),
+                checksum: checksum.map(str::to_owned),
                 ..TransferReport::default()
             },
             extended_mode: true,
@@ -133,8 +134,8 @@ mod tests {
     }
 
     fn finish(outcome: ChunkTotals) -> TransferAttempt {
-        let sum = Some(ChecksumAlgorithm::Adler32);
-        outcome.finish(RangeSet::new(), Duration::from_secs(1), sum)
+        let checksum = Some(ChecksumAlgorithm::Adler32);
+        outcome.finish(RangeSet::new(), Duration::from_secs(1), checksum)
     }
 
     /// Adler-32 of `Wiki` and of `pedia`.
@@ -145,19 +146,19 @@ mod tests {
         let mut outcome = ChunkTotals::default();
         outcome.add_chunk(1, range(4, 9), chunk(5, Some(SUMS[1])));
         outcome.add_chunk(0, range(0, 4), chunk(4, Some(SUMS[0])));
-        let whole = finish(outcome);
+        let evidence = finish(outcome);
         // Two sessions side by side.
         assert_eq!(
             (
-                whole.report.evidence.bytes,
-                whole.streams,
-                whole.extended_mode
+                evidence.report.evidence.bytes,
+                evidence.streams,
+                evidence.extended_mode
             ),
             (9, 9, true)
         );
-        assert_eq!(whole.report.checksum.as_deref(), Some("11e60398"));
+        assert_eq!(evidence.report.checksum.as_deref(), Some("11e60398"));
         assert_eq!(
-            whole.report.evidence.congestion_control.as_deref(),
+            evidence.report.evidence.congestion_control.as_deref(),
             Some("cubic")
         );
     }

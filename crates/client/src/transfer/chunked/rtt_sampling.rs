@@ -70,7 +70,7 @@ pub(super) struct RttProbeSession {
 impl RttProbeSession {
     /// Opens the session and samples in the background. If the server refuses the session, it is
     /// not tried again.
-    pub(super) fn start(session: OpeningFuture<ClientSession>, trips: SharedRttAverage) -> Self {
+    pub(super) fn start(session: OpeningFuture<ClientSession>, average: SharedRttAverage) -> Self {
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(async move {
             let Ok(mut session) = session.await else {
@@ -78,7 +78,7 @@ impl RttProbeSession {
             };
             tokio::select! {
                 _ = stopped => {}
-                () = sample_until_failure(&mut session, &trips) => {}
+                () = sample_until_failure(&mut session, &average) => {}
             }
             session.close().await;
         });
@@ -105,13 +105,13 @@ impl Drop for RttProbeSession {
     }
 }
 
-async fn sample_until_failure(session: &mut ClientSession, trips: &SharedRttAverage) {
+async fn sample_until_failure(session: &mut ClientSession, average: &SharedRttAverage) {
     let mut timer = tokio::time::interval(SAMPLE_INTERVAL);
     // After a delay, missed ticks are not made up: a burst of commands would distort the samples.
     timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         timer.tick().await;
-        if !trips.sample(session).await {
+        if !average.sample(session).await {
             return;
         }
     }

@@ -112,19 +112,19 @@ async fn a_refusal_by_either_server_disputes_the_bytes() {
 async fn endless_markers_after_the_other_side_ended_fail_the_transfer() {
     const MARKERS: &str = "111 Range Marker 0-3";
     for endless in [EndlessMarkersFrom::Source, EndlessMarkersFrom::Destination] {
-        let acts = |side, done| match side == endless {
+        let actions = |side, done| match side == endless {
             true => vec![SendLine("150 go"), ScriptedAction::SendLineForever(MARKERS)],
             false => vec![SendLine("150 go"), SendLine(done)],
         };
-        let (mut a, _first) = opened(source(acts(EndlessMarkersFrom::Source, "226 sent"))).await;
-        let (mut b, _second) = opened(destination(acts(
+        let (mut a, _first) = opened(source(actions(EndlessMarkersFrom::Source, "226 sent"))).await;
+        let (mut b, _second) = opened(destination(actions(
             EndlessMarkersFrom::Destination,
             "226 stored",
         )))
         .await;
         let mut spec = five();
         spec.options.stall = Duration::from_secs(3600);
-        let copying = tokio::time::timeout(PATIENCE, copy(&mut a, &mut b, &spec)).await;
+        let copying = tokio::time::timeout(TIMEOUT, copy(&mut a, &mut b, &spec)).await;
         let failure = copying.expect("it waits for ever").0.unwrap_err();
         assert_eq!(failure.exit, Exit::Protocol, "{failure}");
         assert!(failure.message.contains("preliminary replies"), "{failure}");

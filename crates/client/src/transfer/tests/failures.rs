@@ -4,7 +4,7 @@ use super::*;
 
 #[tokio::test]
 async fn an_early_refusal_stops_the_data_side_and_keeps_the_session() {
-    let (mut session, fake) = opened(vec![
+    let (mut session, peer) = opened(vec![
         login_script(),
         vec![ExpectPassiveAndReply("PASV"), ExpectLine("RETR /f")],
         vec![Sleep(50), SendLine("550 /f: No such file or directory")],
@@ -15,12 +15,12 @@ async fn an_early_refusal_stops_the_data_side_and_keeps_the_session() {
     assert_eq!((failure.exit, failure.transient), (Exit::NotFound, false));
     assert!(failure.message.contains("No such file"), "{failure}");
     session.delete(b"/g").await.unwrap();
-    fake.finish().await;
+    peer.finish().await;
 }
 
 #[tokio::test]
 async fn a_get_succeeds_only_with_226() {
-    let (mut session, fake) = opened(vec![
+    let (mut session, peer) = opened(vec![
         login_script(),
         vec![
             ExpectPassiveAndReply("PASV"),
@@ -45,31 +45,31 @@ async fn a_get_succeeds_only_with_226() {
     assert_eq!(memory.take(), b"hello");
     let failure = fetch(&mut session, &memory, &spec()).await.unwrap_err();
     assert_eq!((failure.exit, failure.transient), (Exit::Unreachable, true));
-    fake.finish().await;
+    peer.finish().await;
 }
 
 /// Whether the received bytes of `/f` are disputed.
-async fn disputed(bytes: &[u8], word: &'static str) -> bool {
-    let (mut session, fake) = opened(vec![
+async fn disputed(bytes: &[u8], final_reply: &'static str) -> bool {
+    let (mut session, peer) = opened(vec![
         login_script(),
         vec![
             ExpectPassiveAndReply("PASV"),
             ExpectLine("RETR /f"),
             SendLine("150 go"),
         ],
-        vec![SendData(bytes.to_vec()), SendLine(word)],
+        vec![SendData(bytes.to_vec()), SendLine(final_reply)],
     ])
     .await;
     let spec = spec();
     fetch(&mut session, &sink(), &spec).await.unwrap_err();
-    fake.finish().await;
+    peer.finish().await;
     spec.confirmation.was_refused()
 }
 
 #[tokio::test]
 async fn a_refusal_after_the_data_disputes_it() {
-    for word in ["451 Local error", "426 cut", "550 Read error", "421 bye"] {
-        assert!(disputed(b"hello", word).await, "{word}");
+    for final_reply in ["451 Local error", "426 cut", "550 Read error", "421 bye"] {
+        assert!(disputed(b"hello", final_reply).await, "{final_reply}");
     }
 }
 
@@ -83,7 +83,7 @@ fn block(descriptor: u8, payload: &[u8], offset: u64) -> Vec<u8> {
 }
 
 /// A MODE E get of five bytes over one connection, which then closes.
-async fn extended(blocks: Vec<u8>, word: &'static str) -> (CopyFailure, TransferSpec) {
+async fn extended(blocks: Vec<u8>, final_reply: &'static str) -> (CopyFailure, TransferSpec) {
     let (mut session, _fake) = opened(vec![
         login_script_with_feat(GRIDFTP),
         command_and_reply("MODE E", "200 ok"),
@@ -94,7 +94,7 @@ async fn extended(blocks: Vec<u8>, word: &'static str) -> (CopyFailure, Transfer
             SendLine("150 go"),
             ScriptedAction::ConnectAndSendData(blocks),
         ],
-        vec![SendLine(word)],
+        vec![SendLine(final_reply)],
     ])
     .await;
     let mut spec = spec();
@@ -122,7 +122,7 @@ async fn a_lost_data_connection_does_not_dispute_received_bytes() {
 
 #[tokio::test]
 async fn a_short_file_fails() {
-    let (mut session, fake) = opened(vec![
+    let (mut session, peer) = opened(vec![
         login_script(),
         vec![
             ExpectPassiveAndReply("PASV"),
@@ -137,7 +137,7 @@ async fn a_short_file_fails() {
     let failure = fetch(&mut session, &sink(), &spec).await.unwrap_err();
     assert_eq!(failure.exit, Exit::Integrity);
     assert!(failure.message.contains("3 of 5"), "{failure}");
-    fake.finish().await;
+    peer.finish().await;
 }
 
 #[tokio::test]
@@ -219,7 +219,7 @@ async fn a_dropped_transfer_makes_the_session_unusable() {
 
 #[tokio::test]
 async fn endless_preliminary_replies_fail_the_transfer() {
-    let fake = ScriptedFtpServer::start_session(
+    let peer = ScriptedFtpServer::start_session(
         [
             login_script(),
             vec![
@@ -237,12 +237,12 @@ async fn endless_preliminary_replies_fail_the_transfer() {
         .concat(),
     )
     .await;
-    let opening = ClientSession::open(&fake.server, Duration::from_secs(3600));
+    let opening = ClientSession::open(&peer.server, Duration::from_secs(3600));
     let mut session = opening.await.unwrap();
     let mut spec = spec();
     spec.options.stall = Duration::from_secs(3600);
     let storing = store(&mut session, b"hello", &spec);
-    let ended = tokio::time::timeout(PATIENCE, storing).await;
+    let ended = tokio::time::timeout(TIMEOUT, storing).await;
     let failure = ended.expect("it waits for ever").unwrap_err();
     assert_eq!((failure.exit, failure.transient), (Exit::Protocol, false));
     assert!(failure.message.contains("preliminary replies"), "{failure}");

@@ -4,7 +4,7 @@ use super::*;
 
 #[tokio::test]
 async fn resume_continues_after_the_stored_bytes() {
-    let (mut session, fake) = opened(vec![
+    let (mut session, peer) = opened(vec![
         login_script(),
         vec![
             ExpectPassiveAndReply("PASV"),
@@ -23,12 +23,12 @@ async fn resume_continues_after_the_stored_bytes() {
     let attempt = fetch(&mut session, &memory, &spec).await.unwrap();
     assert_eq!(attempt.report.evidence.bytes, 2);
     assert_eq!(memory.take(), b"hello");
-    fake.finish().await;
+    peer.finish().await;
 }
 
 #[tokio::test]
 async fn a_server_without_rest_starts_from_zero() {
-    let (mut session, fake) = opened(vec![
+    let (mut session, peer) = opened(vec![
         login_script(),
         vec![
             ExpectPassiveAndReply("PASV"),
@@ -50,12 +50,12 @@ async fn a_server_without_rest_starts_from_zero() {
     let attempt = fetch(&mut session, &memory, &spec).await.unwrap();
     assert_eq!(attempt.report.evidence.bytes, 5);
     assert_eq!(memory.take(), b"hello");
-    fake.finish().await;
+    peer.finish().await;
 }
 
 #[tokio::test]
 async fn a_part_by_rest_is_cut_off_at_its_end() {
-    let (mut session, fake) = opened(vec![
+    let (mut session, peer) = opened(vec![
         login_script(),
         vec![
             ExpectPassiveAndReply("PASV"),
@@ -76,7 +76,7 @@ async fn a_part_by_rest_is_cut_off_at_its_end() {
     assert_eq!(memory.take(), vec![7; 1000]);
     assert!(session.is_usable());
     session.delete(b"/g").await.unwrap();
-    fake.finish().await;
+    peer.finish().await;
 }
 
 #[tokio::test]
@@ -126,7 +126,7 @@ async fn an_empty_part_of_a_missing_file_is_refused() {
 
 #[tokio::test]
 async fn a_part_of_a_source_becomes_the_whole_destination() {
-    let (mut session, fake) = opened(vec![
+    let (mut session, peer) = opened(vec![
         login_script(),
         vec![
             ExpectPassiveAndReply("PASV"),
@@ -144,5 +144,5 @@ async fn a_part_of_a_source_becomes_the_whole_destination() {
     let mut spec = spec();
     spec.part = Some((2, 4));
     store(&mut session, b"0123456789", &spec).await.unwrap();
-    assert_eq!(fake.finish().await, b"2345");
+    assert_eq!(peer.finish().await, b"2345");
 }

@@ -52,7 +52,7 @@ const ASKED: [ScriptedAction; 3] = [
 
 #[tokio::test]
 async fn a_get_is_one_pipeline_with_its_verification() {
-    let (mut session, fake) = opened(vec![
+    let (mut session, peer) = opened(vec![
         pipelined_login_script(FEAT, &[]),
         FLIGHT.into(),
         ASKED.into(),
@@ -78,14 +78,14 @@ async fn a_get_is_one_pipeline_with_its_verification() {
     assert_eq!(sum.unwrap(), "9a71bb4c");
     assert_eq!(session.stat(b"/f").await.unwrap().size, Some(5));
     assert!(session.is_usable());
-    fake.finish().await;
+    peer.finish().await;
 }
 
 /// With chunks another transfer command follows; the reply to SBUF could not be told from the
 /// others.
 #[tokio::test]
 async fn followups_are_not_pipelined_with_drs1_or_without_pipelining() {
-    let (mut session, fake) = opened(vec![pipelined_login_script(FEAT, &[])]).await;
+    let (mut session, peer) = opened(vec![pipelined_login_script(FEAT, &[])]).await;
     let (mut careful, other) = opened(vec![login_script_with_feat(FEAT)]).await;
     let mut told = spec();
     told.options.buffers.sizing = proto::sizing::BufferSizing::Drs1;
@@ -96,13 +96,13 @@ async fn followups_are_not_pipelined_with_drs1_or_without_pipelining() {
     assert_eq!(asked(&mut session, &spec()), 3);
     assert_eq!(asked(&mut session, &told), 0);
     assert_eq!(asked(&mut careful, &spec()), 0);
-    fake.finish().await;
+    peer.finish().await;
     other.finish().await;
 }
 
 #[tokio::test]
 async fn a_refused_transfer_keeps_replies_and_commands_aligned() {
-    let (mut session, fake) = opened(vec![
+    let (mut session, peer) = opened(vec![
         pipelined_login_script(FEAT, &[]),
         FLIGHT.into(),
         ASKED.into(),
@@ -117,19 +117,19 @@ async fn a_refused_transfer_keeps_replies_and_commands_aligned() {
     let failure = fetch(&mut session, &sink(), &four()).await.unwrap_err();
     assert_eq!(failure.exit, Exit::NotFound);
     session.delete(b"/g").await.unwrap();
-    fake.finish().await;
+    peer.finish().await;
 }
 
 /// A login without pipelining, although the greeting is longhaul's.
 fn careful_login() -> Vec<ScriptedAction> {
-    let mut acts = login_script_with_feat(FEAT);
-    acts[0] = SendLine(LONGHAUL_GREETING);
-    acts
+    let mut actions = login_script_with_feat(FEAT);
+    actions[0] = SendLine(LONGHAUL_GREETING);
+    actions
 }
 
 #[tokio::test]
 async fn a_transfer_with_a_refused_setting_is_repeated_without_pipelining() {
-    let fake = ScriptedFtpServer::start_sessions(vec![
+    let peer = ScriptedFtpServer::start_sessions(vec![
         [
             pipelined_login_script(FEAT, &[]),
             FLIGHT.into(),
@@ -152,18 +152,18 @@ async fn a_transfer_with_a_refused_setting_is_repeated_without_pipelining() {
         .concat(),
     ])
     .await;
-    let mut session = ClientSession::open(&fake.server, PATIENCE).await.unwrap();
+    let mut session = ClientSession::open(&peer.server, TIMEOUT).await.unwrap();
     let memory = sink();
     let attempt = fetch(&mut session, &memory, &four()).await.unwrap();
     assert!(!attempt.extended_mode && session.avoids_pipelining());
     assert_eq!(memory.take(), b"hello");
     session.delete(b"/g").await.unwrap();
-    fake.finish().await;
+    peer.finish().await;
 }
 
 #[tokio::test]
 async fn eprt_follows_a_refused_port() {
-    let fake = ScriptedFtpServer::start_sessions(vec![
+    let peer = ScriptedFtpServer::start_sessions(vec![
         [
             pipelined_login_script(FEAT, &[]),
             FLIGHT.into(),
@@ -181,15 +181,15 @@ async fn eprt_follows_a_refused_port() {
         .concat(),
     ])
     .await;
-    let mut session = ClientSession::open(&fake.server, PATIENCE).await.unwrap();
+    let mut session = ClientSession::open(&peer.server, TIMEOUT).await.unwrap();
     let failure = fetch(&mut session, &sink(), &four()).await.unwrap_err();
     assert_eq!(failure.exit, Exit::NotFound);
-    fake.finish().await;
+    peer.finish().await;
 }
 
 #[tokio::test]
 async fn a_refused_optional_setting_only_warns() {
-    let (mut session, fake) = opened(vec![
+    let (mut session, peer) = opened(vec![
         pipelined_login_script(FEAT, &[]),
         FLIGHT.into(),
         vec![SendLine("200 E\n501 what streams?\n200 ok\n150 go")],
@@ -199,7 +199,7 @@ async fn a_refused_optional_setting_only_warns() {
     let attempt = fetch(&mut session, &sink(), &four()).await.unwrap();
     assert!(attempt.extended_mode);
     assert_eq!(attempt.warnings.len(), 1, "{:?}", attempt.warnings);
-    fake.finish().await;
+    peer.finish().await;
 }
 
 #[tokio::test]
@@ -218,7 +218,7 @@ async fn a_421_within_a_pipeline_is_reported() {
 
 #[tokio::test]
 async fn a_put_is_two_pipelines_with_its_checksum() {
-    let (mut session, fake) = opened(vec![
+    let (mut session, peer) = opened(vec![
         pipelined_login_script(FEAT, &[]),
         vec![
             ExpectLine("MODE E"),
@@ -257,13 +257,13 @@ async fn a_put_is_two_pipelines_with_its_checksum() {
         .checksum(ChecksumAlgorithm::Crc32c, 0, None, b"/f")
         .await;
     assert_eq!(sum.unwrap(), "9a71bb4c");
-    fake.finish().await;
+    peer.finish().await;
 }
 
 /// STOR would truncate the file, so nothing is stored before every setting is known to be in force.
 #[tokio::test]
 async fn a_put_falls_back_to_stream_mode_in_the_same_session() {
-    let (mut session, fake) = opened(vec![
+    let (mut session, peer) = opened(vec![
         pipelined_login_script(FEAT, &[]),
         vec![
             ExpectLine("MODE E"),
@@ -289,12 +289,12 @@ async fn a_put_falls_back_to_stream_mode_in_the_same_session() {
     .await;
     let attempt = store(&mut session, b"hello", &four()).await.unwrap();
     assert!(!attempt.extended_mode && !session.avoids_pipelining());
-    assert_eq!(fake.finish().await, b"hello");
+    assert_eq!(peer.finish().await, b"hello");
 }
 
 #[tokio::test]
 async fn a_refused_restart_sends_no_stor() {
-    let (mut session, fake) = opened(vec![
+    let (mut session, peer) = opened(vec![
         pipelined_login_script(FEAT, &[]),
         vec![
             ExpectLine("MODE E"),
@@ -313,12 +313,12 @@ async fn a_refused_restart_sends_no_stor() {
     let mut spec = four();
     spec.completed_ranges.insert(0, 2);
     store(&mut session, b"hello", &spec).await.unwrap_err();
-    fake.finish().await;
+    peer.finish().await;
 }
 
 #[tokio::test]
 async fn epsv_follows_a_refused_pasv_in_a_pipeline() {
-    let (mut session, fake) = opened(vec![
+    let (mut session, peer) = opened(vec![
         pipelined_login_script(FEAT, &[]),
         vec![
             ExpectLine("PASV"),
@@ -335,32 +335,32 @@ async fn epsv_follows_a_refused_pasv_in_a_pipeline() {
     ])
     .await;
     store(&mut session, b"hello", &spec()).await.unwrap();
-    assert_eq!(fake.finish().await, b"hello");
+    assert_eq!(peer.finish().await, b"hello");
 }
 
 fn receiving(rest: Vec<ScriptedAction>) -> Vec<ScriptedAction> {
-    let flight = [
+    let pipeline = [
         ExpectLine("MODE E"),
         ExpectPassive("PASV"),
         ExpectLine("ALLO 5"),
         SendLine("200 E"),
     ];
-    let mut acts = [pipelined_login_script(FEAT, &[]), flight.into()].concat();
-    acts.extend([SendPassiveReply, SendLine("200 ok")]);
-    acts.extend(rest);
-    acts
+    let mut actions = [pipelined_login_script(FEAT, &[]), pipeline.into()].concat();
+    actions.extend([SendPassiveReply, SendLine("200 ok")]);
+    actions.extend(rest);
+    actions
 }
 
 fn sending(rest: Vec<ScriptedAction>) -> Vec<ScriptedAction> {
-    let flight = [
+    let pipeline = [
         ExpectLine("MODE E"),
         ExpectLine("OPTS RETR"),
         SendLine("200 E\n200 ok"),
     ];
-    let mut acts = [pipelined_login_script(FEAT, &[]), flight.into()].concat();
-    acts.extend([ExpectLine("PORT 127,0,0,1,"), ExpectLine("RETR /s")]);
-    acts.extend(rest);
-    acts
+    let mut actions = [pipelined_login_script(FEAT, &[]), pipeline.into()].concat();
+    actions.extend([ExpectLine("PORT 127,0,0,1,"), ExpectLine("RETR /s")]);
+    actions.extend(rest);
+    actions
 }
 
 /// The result, and the sessions, which are still open.
@@ -368,8 +368,8 @@ async fn pass(
     from: &ScriptedFtpServer,
     to: &ScriptedFtpServer,
 ) -> (Result<TransferAttempt, CopyFailure>, [ClientSession; 2]) {
-    let mut source = ClientSession::open(&from.server, PATIENCE).await.unwrap();
-    let mut destination = ClientSession::open(&to.server, PATIENCE).await.unwrap();
+    let mut source = ClientSession::open(&from.server, TIMEOUT).await.unwrap();
+    let mut destination = ClientSession::open(&to.server, TIMEOUT).await.unwrap();
     let (from, to) = (&mut source, &mut destination);
     let passed = third_party(from, b"/s", to, b"/d", &four(), &|_| ()).await;
     (passed, [source, destination])

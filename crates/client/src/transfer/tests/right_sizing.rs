@@ -33,12 +33,12 @@ fn got(bytes: &[u8]) -> Vec<ScriptedAction> {
 #[tokio::test]
 async fn a_stock_server_gets_no_drs_commands_and_the_user_one_warning() {
     for sizing in [BufferSizing::Drs, BufferSizing::Drs1] {
-        let acts = vec![
+        let actions = vec![
             login_script_with_feat(GRIDFTP),
             got(b"hello"),
             got(b"hello"),
         ];
-        let (mut session, fake) = opened(acts).await;
+        let (mut session, peer) = opened(actions).await;
         let attempt = fetch(&mut session, &sink(), &sized(sizing)).await.unwrap();
         assert_eq!(attempt.buffers, SocketBuffers::sized_by(BufferSizing::Auto));
         let [warning] = attempt.warnings.as_slice() else {
@@ -50,13 +50,13 @@ async fn a_stock_server_gets_no_drs_commands_and_the_user_one_warning() {
         );
         let again = fetch(&mut session, &sink(), &sized(sizing)).await.unwrap();
         assert_eq!(again.warnings, Vec::<String>::new());
-        fake.finish().await;
+        peer.finish().await;
     }
 }
 
 #[tokio::test]
 async fn a_drs_server_gets_no_opts_drs_unless_the_policy_changes() {
-    let (mut session, fake) = opened(vec![
+    let (mut session, peer) = opened(vec![
         login_script_with_feat(DRS),
         got(b"hello"),
         command_and_reply("OPTS DRS kernel", "200 ok"),
@@ -76,12 +76,12 @@ async fn a_drs_server_gets_no_opts_drs_unless_the_policy_changes() {
         assert_eq!(attempt.buffers, SocketBuffers::sized_by(sizing));
         assert_eq!(attempt.warnings, Vec::<String>::new());
     }
-    fake.finish().await;
+    peer.finish().await;
 }
 
 #[tokio::test]
 async fn a_refused_policy_falls_back_to_auto_with_one_warning() {
-    let (mut session, fake) = opened(vec![
+    let (mut session, peer) = opened(vec![
         login_script_with_feat(DRS),
         command_and_reply("OPTS DRS drs", "501 not today"),
         command_and_reply("DPSV", "503 not without it"),
@@ -96,7 +96,7 @@ async fn a_refused_policy_falls_back_to_auto_with_one_warning() {
         assert_eq!(attempt.buffers, SocketBuffers::sized_by(BufferSizing::Auto));
         assert_eq!(attempt.warnings.len(), warnings, "{:?}", attempt.warnings);
     }
-    fake.finish().await;
+    peer.finish().await;
 }
 
 #[tokio::test]
@@ -106,7 +106,7 @@ async fn a_refused_or_malformed_drs_channel_is_omitted() {
         "502 not here",
         "229 Entering DRS Passive Mode (|||5|)",
     ] {
-        let (mut session, fake) = opened(vec![
+        let (mut session, peer) = opened(vec![
             login_script_with_feat(DRS),
             command_and_reply("OPTS DRS drs", "200 ok"),
             command_and_reply("DPSV", reply),
@@ -121,14 +121,14 @@ async fn a_refused_or_malformed_drs_channel_is_omitted() {
             assert_eq!(attempt.buffers, SocketBuffers::sized_by(BufferSizing::Drs));
             assert_eq!(attempt.warnings.len(), warnings, "{:?}", attempt.warnings);
         }
-        fake.finish().await;
+        peer.finish().await;
     }
 }
 
 #[tokio::test]
 async fn a_transiently_refused_drs_channel_is_requested_again() {
     let told = format!("229 Entering DRS Passive Mode (|1|127.0.0.1|9|{NONCE}|)").leak();
-    let (mut session, fake) = opened(vec![
+    let (mut session, peer) = opened(vec![
         login_script_with_feat(DRS),
         command_and_reply("OPTS DRS drs", "200 ok"),
         command_and_reply("DPSV", "425 no port"),
@@ -143,7 +143,7 @@ async fn a_transiently_refused_drs_channel_is_requested_again() {
             .unwrap();
         assert_eq!(attempt.warnings.len(), warnings, "{:?}", attempt.warnings);
     }
-    fake.finish().await;
+    peer.finish().await;
 }
 
 #[tokio::test]
@@ -151,7 +151,7 @@ async fn the_drs_channel_uses_the_host_of_the_data() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let told = format!("229 Entering DRS Passive Mode (|1|192.0.2.9|{port}|{NONCE}|)").leak();
-    let (mut session, fake) = opened(vec![
+    let (mut session, peer) = opened(vec![
         login_script_with_feat(DRS),
         command_and_reply("OPTS DRS drs", "200 ok"),
         command_and_reply("DPSV", told),
@@ -177,7 +177,7 @@ async fn the_drs_channel_uses_the_host_of_the_data() {
     attempt.unwrap();
     assert_eq!(from, "127.0.0.1");
     assert_eq!(line[..], *format!("DRS {NONCE}\r\n").as_bytes());
-    fake.finish().await;
+    peer.finish().await;
     let endpoint = session.drs_endpoint().unwrap();
     // From the control connection's address, since servers compare the two.
     let bound = matches!(*endpoint, DrsEndpoint::Connecting { local: Some(ip), .. } if ip == from.parse::<IpAddr>().unwrap());
@@ -188,7 +188,7 @@ async fn the_drs_channel_uses_the_host_of_the_data() {
 async fn an_unreachable_drs_channel_does_not_fail_the_transfer() {
     // Nobody listens there. The address is requested once per session.
     let nowhere = format!("229 Entering DRS Passive Mode (|1|127.0.0.1|9|{NONCE}|)").leak();
-    let (mut session, fake) = opened(vec![
+    let (mut session, peer) = opened(vec![
         login_script_with_feat(DRS),
         // Both are sent before either is answered, which saves a round trip.
         vec![
@@ -211,12 +211,12 @@ async fn an_unreachable_drs_channel_does_not_fail_the_transfer() {
     let attempt = fetch(&mut session, &sink(), &spec).await.unwrap();
     assert_eq!(attempt.warnings, Vec::<String>::new());
     store(&mut session, b"bytes", &spec).await.unwrap();
-    assert_eq!(fake.finish().await, b"bytes");
+    assert_eq!(peer.finish().await, b"bytes");
 }
 
 #[tokio::test]
 async fn a_126_reply_is_not_a_final_reply() {
-    let (mut session, fake) = opened(vec![
+    let (mut session, peer) = opened(vec![
         login_script_with_feat(DRS),
         command_and_reply("OPTS DRS drs1", "200 ok"),
         vec![
@@ -237,7 +237,7 @@ async fn a_126_reply_is_not_a_final_reply() {
         .await
         .unwrap();
     assert_eq!(attempt.buffers, SocketBuffers::sized_by(BufferSizing::Drs1));
-    assert_eq!(fake.finish().await, b"bytes");
+    assert_eq!(peer.finish().await, b"bytes");
 }
 
 /// Sends two sizes during a transfer; the second one is too late.
@@ -254,7 +254,7 @@ async fn tell_sizes(session: &mut ClientSession) {
 
 #[tokio::test]
 async fn late_replies_to_sbuf_are_discarded() {
-    let (mut session, fake) = opened(vec![
+    let (mut session, peer) = opened(vec![
         login_script_with_feat(DRS),
         vec![
             ExpectLine("RETR /f"),
@@ -270,12 +270,12 @@ async fn late_replies_to_sbuf_are_discarded() {
     tell_sizes(&mut session).await;
     assert!(session.is_usable());
     session.delete(b"/g").await.unwrap();
-    fake.finish().await;
+    peer.finish().await;
 }
 
 #[tokio::test]
 async fn a_session_without_257_to_pwd_is_abandoned() {
-    let (mut session, fake) = opened(vec![
+    let (mut session, peer) = opened(vec![
         login_script_with_feat(DRS),
         vec![
             ExpectLine("RETR /f"),
@@ -294,14 +294,14 @@ async fn a_session_without_257_to_pwd_is_abandoned() {
     tell_sizes(&mut session).await;
     assert!(!session.is_usable());
     assert!(session.delete(b"/g").await.unwrap_err().transient);
-    fake.finish().await;
+    peer.finish().await;
 }
 
 #[tokio::test]
 async fn remarks_are_read_only_from_servers_that_announce_drs() {
     const REMARK: &str = "226 Transfer Complete. Raise net.ipv4.tcp_wmem.";
     for (features, remarks) in [(DRS, 1), (GRIDFTP, 0)] {
-        let (mut session, fake) = opened(vec![
+        let (mut session, peer) = opened(vec![
             login_script_with_feat(features),
             vec![
                 ExpectPassiveAndReply("PASV"),
@@ -317,7 +317,7 @@ async fn remarks_are_read_only_from_servers_that_announce_drs() {
             assert_eq!(remark.host.as_deref(), Some(session.name()));
             assert_eq!(remark.text.as_deref(), Some("Raise net.ipv4.tcp_wmem."));
         }
-        fake.finish().await;
+        peer.finish().await;
     }
 }
 
@@ -327,9 +327,9 @@ fn between(
     before: Vec<Vec<ScriptedAction>>,
     receives: bool,
 ) -> Vec<Vec<ScriptedAction>> {
-    let mut acts = vec![login_script_with_feat(features)];
-    acts.extend(before);
-    acts.push(match receives {
+    let mut actions = vec![login_script_with_feat(features)];
+    actions.extend(before);
+    actions.push(match receives {
         true => vec![
             ExpectPassiveAndReply("PASV"),
             ExpectLine("ALLO 5"),
@@ -342,8 +342,8 @@ fn between(
         ]
         .concat(),
     });
-    acts.push(vec![SendLine("150 go"), SendLine("226 done")]);
-    acts
+    actions.push(vec![SendLine("150 go"), SendLine("226 done")]);
+    actions
 }
 
 async fn pass_on(

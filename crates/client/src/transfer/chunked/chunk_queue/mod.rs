@@ -82,11 +82,11 @@ impl RunningChunk {
     /// Whether the next range belongs to the next chunk. One session hands out exactly the chunk's
     /// bytes. Several sessions continue until together they have moved about as many bytes, so that
     /// the measurement belongs to this chunk.
-    fn is_complete(&self, sessions: u32, seen: ChunkProgress) -> bool {
+    fn is_complete(&self, sessions: u32, progress: ChunkProgress) -> bool {
         if sessions == 1 {
             return self.assigned >= self.bytes;
         }
-        let together = seen.moved.saturating_sub(self.measured_from.moved);
+        let together = progress.moved.saturating_sub(self.measured_from.moved);
         // Three quarters: the sessions' ranges do not end at the same moment.
         self.has_all_sessions(sessions) && together >= self.bytes / 4 * 3
     }
@@ -106,25 +106,29 @@ impl ChunkQueue {
     }
 
     /// The next range for session number `session`; `None` when nothing is left.
-    pub(super) fn next_range(&mut self, session: u32, seen: ChunkProgress) -> Option<QueuedRange> {
+    pub(super) fn next_range(
+        &mut self,
+        session: u32,
+        progress: ChunkProgress,
+    ) -> Option<QueuedRange> {
         let gap = self.missing.iter().next()?;
         let sessions = self.session_count;
-        let mut decided = None;
+        let mut decision = None;
         if self
             .chunk
-            .is_none_or(|chunk| chunk.is_complete(sessions, seen))
+            .is_none_or(|chunk| chunk.is_complete(sessions, progress))
         {
-            decided = Some(self.begin_chunk(seen));
+            decision = Some(self.begin_chunk(progress));
         }
         let left = self.missing.byte_count();
         let number = self.chunk_count;
         let chunk = self.chunk.as_mut()?;
         if chunk.session_bits & (1 << session) == 0 {
             chunk.session_bits |= 1 << session;
-            chunk.measured_from = seen;
+            chunk.measured_from = progress;
         }
         // Ranges grow until the other sessions start, so that a lone session sends few commands.
-        let alone = if chunk.has_all_sessions(sessions) {
+        let lone_minimum = if chunk.has_all_sessions(sessions) {
             0
         } else {
             chunk.assigned
@@ -135,13 +139,13 @@ impl ChunkQueue {
             // time.
             n => {
                 let share = |bytes: u64| bytes / u64::from(n);
-                let piece = share(chunk.bytes).max(alone);
-                piece.min(share(left).max(min_tail_bytes(seen)))
+                let assignment = share(chunk.bytes).max(lone_minimum);
+                assignment.min(share(left).max(min_tail_bytes(progress)))
             }
         };
         let length = wanted.min(gap.len()).max(1);
         chunk.assigned = chunk.assigned.saturating_add(length);
-        let piece = RangeAssignment {
+        let assignment = RangeAssignment {
             range: ByteRange {
                 start: gap.start,
                 end: gap.start + length,
@@ -149,16 +153,17 @@ impl ChunkQueue {
             streams: stream_share(chunk.streams, sessions, session),
             chunk_number: number,
         };
-        self.missing.remove(piece.range.start, piece.range.end);
+        self.missing
+            .remove(assignment.range.start, assignment.range.end);
         Some(QueuedRange {
-            assignment: piece,
-            decision: decided,
+            assignment,
+            decision,
         })
     }
 
     /// Asks the tuner for the next chunk.
-    fn begin_chunk(&mut self, seen: ChunkProgress) -> (u32, String) {
-        let last = self.measure_chunk(seen);
+    fn begin_chunk(&mut self, progress: ChunkProgress) -> (u32, String) {
+        let last = self.measure_chunk(progress);
         let Chunk { streams, bytes } = self.tuner.next(last.as_ref());
         // Each session needs at least one stream.
         let streams = streams.max(self.session_count);
@@ -168,7 +173,7 @@ impl ChunkQueue {
             bytes,
             assigned: 0,
             session_bits: 0,
-            measured_from: seen,
+            measured_from: progress,
         });
         (streams, self.tuner.reason())
     }
@@ -176,7 +181,7 @@ impl ChunkQueue {
     /// Measurement of the running chunk. With one session: the response times of its commands. With
     /// several: the bytes moved since the last of them started with it, as they do not pause
     /// between chunks.
-    fn measure_chunk(&mut self, seen: ChunkProgress) -> Option<ChunkResult> {
+    fn measure_chunk(&mut self, progress: ChunkProgress) -> Option<ChunkResult> {
         if self.session_count == 1 {
             // Taken, so that a chunk without a completed range has no measurement.
             return self.last_chunk.take().map(|(_, chunk)| chunk);
@@ -184,24 +189,24 @@ impl ChunkQueue {
         let chunk = self.chunk?;
         Some(ChunkResult {
             streams: chunk.streams,
-            bytes: seen.moved.saturating_sub(chunk.measured_from.moved),
-            time: seen.at.saturating_sub(chunk.measured_from.at),
-            window: seen.window,
-            rtt: seen.rtt,
+            bytes: progress.moved.saturating_sub(chunk.measured_from.moved),
+            time: progress.at.saturating_sub(chunk.measured_from.at),
+            window: progress.window,
+            rtt: progress.rtt,
         })
     }
 
     /// Records that a range has arrived over `streams` streams, its command answered after `time`.
     pub(super) fn range_done(
         &mut self,
-        piece: &RangeAssignment,
+        assignment: &RangeAssignment,
         streams: u32,
         time: Duration,
-        seen: ChunkProgress,
+        progress: ChunkProgress,
     ) {
-        let bytes = piece.range.len();
+        let bytes = assignment.range.len();
         let (bytes, time) = match &self.last_chunk {
-            Some((chunk, before)) if *chunk == piece.chunk_number => {
+            Some((chunk, before)) if *chunk == assignment.chunk_number => {
                 (before.bytes + bytes, before.time + time)
             }
             _ => (bytes, time),
@@ -210,15 +215,16 @@ impl ChunkQueue {
             streams,
             bytes,
             time,
-            window: seen.window,
-            rtt: seen.rtt,
+            window: progress.window,
+            rtt: progress.rtt,
         };
-        self.last_chunk = Some((piece.chunk_number, chunk));
+        self.last_chunk = Some((assignment.chunk_number, chunk));
     }
 
     /// Takes back a range that a session could not start with, and counts one session fewer.
-    pub(super) fn return_range(&mut self, piece: &RangeAssignment) {
-        self.missing.insert(piece.range.start, piece.range.end);
+    pub(super) fn return_range(&mut self, assignment: &RangeAssignment) {
+        self.missing
+            .insert(assignment.range.start, assignment.range.end);
         self.remove_session();
     }
 
@@ -248,10 +254,10 @@ fn stream_share(streams: u32, sessions: u32, session: u32) -> u32 {
 }
 
 /// The smallest range that is worth a command at the rate so far, bytes.
-fn min_tail_bytes(seen: ChunkProgress) -> u64 {
+fn min_tail_bytes(progress: ChunkProgress) -> u64 {
     // Four round trips or 200 ms, whichever is longer, hide the time of a command.
-    let span = TAIL_DURATION.max(seen.rtt * 4).as_secs_f64();
-    let rate = seen.moved as f64 / seen.at.as_secs_f64();
+    let span = TAIL_DURATION.max(progress.rtt * 4).as_secs_f64();
+    let rate = progress.moved as f64 / progress.at.as_secs_f64();
     let bytes = if rate.is_finite() { rate * span } else { 0.0 };
     #[allow(
         clippy::cast_possible_truncation,

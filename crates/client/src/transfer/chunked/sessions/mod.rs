@@ -63,17 +63,17 @@ impl<'a> ChunkSessions<'a> {
         spec: &'a TransferSpec,
         control: &'a Arc<TransferControl>,
         progress: &'a (dyn Fn(u64) + Send + Sync),
-        (work, trips): (ChunkQueue, RttSource),
+        (queue, rtt): (ChunkQueue, RttSource),
     ) -> Self {
         Self {
             spec,
             control,
             progress,
-            rtt_source: trips,
+            rtt_source: rtt,
             started: Instant::now(),
             chunk_done: Notify::new(),
             state: Mutex::new(ChunkSessionsState {
-                queue: work,
+                queue,
                 total: ChunkTotals::default(),
                 window: spec.options.buffers.pinned_bytes().unwrap_or(0),
                 third_party_bytes: BTreeMap::new(),
@@ -82,28 +82,28 @@ impl<'a> ChunkSessions<'a> {
         }
     }
 
-    /// Transfers everything over `first`, and over a second session if `two`. Dropping the future
+    /// Transfers everything over `first`, and over a second session if `use_second_session`. Dropping the future
     /// stops both.
     pub(super) async fn transfer(
         self,
         mut first: Box<dyn ChunkSession + 'a>,
-        two: bool,
+        use_second_session: bool,
     ) -> Result<TransferAttempt, CopyFailure> {
-        let another = two.then(|| first.open_another());
-        let done = Notify::new();
-        let alone = async {
+        let opening = use_second_session.then(|| first.open_another());
+        let first_finished = Notify::new();
+        let first_session = async {
             let ended = self.move_ranges(&mut *first, 0).await;
-            done.notify_one();
+            first_finished.notify_one();
             ended
         };
-        let beside = async {
-            let Some(another) = another else {
+        let second_session = async {
+            let Some(opening) = opening else {
                 return Ok(());
             };
             let opened = tokio::select! {
-                opened = another => opened,
+                opened = opening => opened,
                 // The first session may finish before the second one is open.
-                () = done.notified() => return Ok(()),
+                () = first_finished.notified() => return Ok(()),
             };
             let Ok(mut second) = opened else {
                 // Most likely the server is at its session limit: one session has to do.
@@ -120,17 +120,17 @@ impl<'a> ChunkSessions<'a> {
             ended
         };
         // The first failure drops the other future, which closes its session.
-        tokio::try_join!(alone, beside)?;
+        tokio::try_join!(first_session, second_session)?;
         // Ranges that the second session returned are left.
         while self.lock().queue.has_more() {
             self.move_ranges(&mut *first, 0).await?;
         }
         let Self {
-            rtt_source: trips,
+            rtt_source: rtt,
             state,
             ..
         } = self;
-        if let RttSource::WhileDataFlows(_, pulse) = trips {
+        if let RttSource::WhileDataFlows(_, pulse) = rtt {
             pulse.stop();
         }
         let state = state.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -141,32 +141,38 @@ impl<'a> ChunkSessions<'a> {
     /// Moves ranges over one session until none is left.
     async fn move_ranges(
         &self,
-        lane: &mut (dyn ChunkSession + '_),
+        chunk_session: &mut (dyn ChunkSession + '_),
         session: u32,
     ) -> Result<(), CopyFailure> {
         loop {
-            if let RttSource::BetweenChunks(trips) = &self.rtt_source {
-                trips.sample(lane.session()).await;
+            if let RttSource::BetweenChunks(rtt) = &self.rtt_source {
+                rtt.sample(chunk_session.session()).await;
             }
-            let Some(piece) = self.next_range(session) else {
+            let Some(assignment) = self.next_range(session) else {
                 return Ok(());
             };
-            let control = Arc::new(TransferControl::part_of(self.control, piece.range.start));
-            let spec = self.chunk_spec(&piece);
+            let control = Arc::new(TransferControl::part_of(
+                self.control,
+                assignment.range.start,
+            ));
+            let spec = self.chunk_spec(&assignment);
             let begun = Instant::now();
             // A server's markers may report any number of bytes.
-            let most = piece.range.len();
-            let progress = |bytes: u64| self.note_third_party_bytes(session, bytes.min(most));
-            let moving = lane.transfer_chunk(&spec, &control, &progress);
-            match self.forward_markers(&spec, piece.range.start, moving).await {
+            let length = assignment.range.len();
+            let progress = |bytes: u64| self.note_third_party_bytes(session, bytes.min(length));
+            let moving = chunk_session.transfer_chunk(&spec, &control, &progress);
+            match self
+                .forward_markers(&spec, assignment.range.start, moving)
+                .await
+            {
                 Ok(attempt) => {
-                    let time = lane.response_time(&control, begun);
-                    self.range_done(session, &piece, attempt, time);
+                    let response_time = chunk_session.response_time(&control, begun);
+                    self.range_done(session, &assignment, attempt, response_time);
                 }
                 // The first session can move the range instead: either nothing of it moved here, or
                 // it is a third-party transfer, which at worst stores the same bytes again.
                 Err(_) if session > 0 && control.bytes() == 0 && !self.control.is_cancelled() => {
-                    self.return_range(session, &piece);
+                    self.return_range(session, &assignment);
                     return Ok(());
                 }
                 Err(failure) => return Err(failure),
@@ -176,20 +182,20 @@ impl<'a> ChunkSessions<'a> {
 
     /// The next range for a session. The decision for a new chunk is recorded.
     fn next_range(&self, session: u32) -> Option<RangeAssignment> {
-        let seen = self.progress_now();
+        let now = self.progress_now();
         let QueuedRange {
-            assignment: piece,
-            decision: decided,
-        } = self.lock().queue.next_range(session, seen)?;
-        if let Some((streams, reason)) = decided {
+            assignment,
+            decision,
+        } = self.lock().queue.next_range(session, now)?;
+        if let Some((streams, reason)) = decision {
             self.control.note_stream_decision(TransferDecision {
-                at: seen.at,
+                at: now.at,
                 setting: Some(TransferSetting::Streams(streams)),
                 limiter: Limiter::Unknown,
                 reason,
             });
         }
-        Some(piece)
+        Some(assignment)
     }
 
     fn progress_now(&self) -> ChunkProgress {
@@ -201,30 +207,28 @@ impl<'a> ChunkSessions<'a> {
             window: state.window,
             rtt: match &self.rtt_source {
                 RttSource::Known(rtt) => *rtt,
-                RttSource::BetweenChunks(trips) | RttSource::WhileDataFlows(trips, _) => {
-                    trips.average()
-                }
+                RttSource::BetweenChunks(rtt) | RttSource::WhileDataFlows(rtt, _) => rtt.average(),
             },
         }
     }
 
     /// The specification of the transfer of one range.
-    fn chunk_spec(&self, piece: &RangeAssignment) -> TransferSpec {
+    fn chunk_spec(&self, assignment: &RangeAssignment) -> TransferSpec {
         let whole = self.spec;
-        let (start, length) = (piece.range.start, piece.range.len());
+        let (start, length) = (assignment.range.start, assignment.range.len());
         let origin = whole.part.map_or(0, |(offset, _)| offset);
         let mut state = self.lock();
         // The first chunk truncates the file, unless a part of the file is kept.
-        let anew = start == 0 && !state.file_started;
+        let truncates = start == 0 && !state.file_started;
         state.file_started = true;
         TransferSpec {
             size: Some(length),
             part: Some((origin.saturating_add(start), length)),
-            destination_offset: (!anew).then_some(start),
+            destination_offset: (!truncates).then_some(start),
             chunks: None,
             completed_ranges: RangeSet::new(),
-            streams: piece.streams,
-            max_streams: piece.streams.max(2),
+            streams: assignment.streams,
+            max_streams: assignment.streams.max(2),
             server_checksum: None,
             stored_ranges: Arc::default(),
             ..whole.clone()
@@ -240,10 +244,10 @@ impl<'a> ChunkSessions<'a> {
         moving: impl Future<Output = Result<TransferAttempt, CopyFailure>>,
     ) -> Result<TransferAttempt, CopyFailure> {
         let length = chunk.size.unwrap_or(0);
-        let tell = || {
-            let told = std::mem::take(&mut *lock_ignoring_poison(&chunk.stored_ranges));
+        let forward = || {
+            let reported = std::mem::take(&mut *lock_ignoring_poison(&chunk.stored_ranges));
             let mut marked = lock_ignoring_poison(&self.spec.stored_ranges);
-            for range in told.iter() {
+            for range in reported.iter() {
                 // Markers may report other chunks' bytes; only this chunk's count.
                 let at = |offset: u64| start.saturating_add(offset.min(length));
                 marked.insert(at(range.start), at(range.end));
@@ -252,7 +256,7 @@ impl<'a> ChunkSessions<'a> {
         tokio::pin!(moving);
         loop {
             let ended = tokio::time::timeout(MARKER_FORWARD_INTERVAL, &mut moving).await;
-            tell();
+            forward();
             if let Ok(ended) = ended {
                 return ended;
             }
@@ -262,36 +266,43 @@ impl<'a> ChunkSessions<'a> {
     fn range_done(
         &self,
         session: u32,
-        piece: &RangeAssignment,
+        assignment: &RangeAssignment,
         attempt: TransferAttempt,
-        time: Duration,
+        response_time: Duration,
     ) {
         let mut state = self.lock();
         // The kernel doubles SO_SNDBUF and SO_RCVBUF for its own bookkeeping (socket(7)), so half
         // of the value can be window.
-        let own = attempt.report.evidence.buffer_bytes / 2;
-        state.window = self.spec.options.buffers.pinned_bytes().unwrap_or(own);
+        let own_window = attempt.report.evidence.buffer_bytes / 2;
+        state.window = self
+            .spec
+            .options
+            .buffers
+            .pinned_bytes()
+            .unwrap_or(own_window);
         let bytes = state.third_party_bytes.entry(session).or_default();
         *bytes = (bytes.0 + bytes.1, 0);
-        // The lock is released before `seen`, which takes it again.
+        // The lock is released before `now`, which takes it again.
         drop(state);
-        let seen = self.progress_now();
+        let now = self.progress_now();
         let mut state = self.lock();
         let streams = u32::try_from(attempt.streams).unwrap_or(u32::MAX);
-        state.queue.range_done(piece, streams, time, seen);
+        state
+            .queue
+            .range_done(assignment, streams, response_time, now);
         if !attempt.extended_mode {
             state.queue.stop_chunking();
         }
-        state.total.add_chunk(session, piece.range, attempt);
+        state.total.add_chunk(session, assignment.range, attempt);
         self.spec
             .confirmation
-            .confirm_range(piece.range.start, piece.range.end);
+            .confirm_range(assignment.range.start, assignment.range.end);
         self.chunk_done.notify_one();
     }
 
-    fn return_range(&self, session: u32, piece: &RangeAssignment) {
+    fn return_range(&self, session: u32, assignment: &RangeAssignment) {
         let mut state = self.lock();
-        state.queue.return_range(piece);
+        state.queue.return_range(assignment);
         // The bytes that its markers reported will be reported again.
         if let Some((_, running)) = state.third_party_bytes.get_mut(&session) {
             *running = 0;
