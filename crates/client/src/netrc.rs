@@ -40,7 +40,7 @@ pub(crate) fn parse(text: &str) -> (Vec<NetrcEntry>, Option<String>) {
         }
     }
     if !matches!(tokens, NetrcExpectedToken::Keyword) {
-        fault.get_or_insert_with(|| "its last word lacks a value".to_owned());
+        fault.get_or_insert_with(|| "the last word has no value".to_owned());
     }
     (entries, fault)
 }

@@ -30,22 +30,22 @@ pub(crate) async fn remove_tree(
     // Without reliable facts, `top` may be a link to a directory elsewhere. DELE removes a link and
     // never a directory, so it is tried first.
     if !session.reports_symlinks() {
-        let named = match session.unlink(top).await? {
+        let unlinked = match session.unlink(top).await? {
             UnlinkResult::Unknown => remove_link_by_parent_listing(session, top).await?,
             clear => clear,
         };
-        match named {
+        match unlinked {
             UnlinkResult::Removed => return Ok(()),
             UnlinkResult::IsDirectory => {}
             UnlinkResult::Unknown => return Err(ambiguous_link_failure(session.name(), top)),
         }
     }
-    let content = collect_content(session, top).await?;
-    for path in &content.files {
+    let tree = collect_content(session, top).await?;
+    for path in &tree.files {
         session.delete(path).await?;
     }
     // Children before parents: RMD removes only empty directories.
-    for directory in content.directories.iter().rev() {
+    for directory in tree.directories.iter().rev() {
         session.remove_dir(directory).await?;
     }
     session.remove_dir(top).await
@@ -59,21 +59,24 @@ async fn remove_link_by_parent_listing(
     let Some(at) = top.iter().rposition(|b| *b == b'/') else {
         return Ok(UnlinkResult::Unknown);
     };
-    let (above, name) = (&top[..at.max(1)], &top[at + 1..]);
+    let (parent, name) = (&top[..at.max(1)], &top[at + 1..]);
     // The parent may not be listable; then the entry stays unknown.
     let listed = match session
-        .list_with_symlinks(above, SymlinkCheckScope::Everything)
+        .list_with_symlinks(parent, SymlinkCheckScope::Everything)
         .await
     {
         Err(failure) if failure.transient => return Err(failure),
         listed => listed.unwrap_or_default(),
     };
-    match listed.into_iter().find(|marked| marked.entry.name == name) {
-        Some(marked) if marked.entry.is_symlink() => {
+    match listed
+        .into_iter()
+        .find(|checked| checked.entry.name == name)
+    {
+        Some(checked) if checked.entry.is_symlink() => {
             session.delete(top).await?;
             Ok(UnlinkResult::Removed)
         }
-        Some(marked) if marked.is_certain && marked.entry.kind == EntryKind::Dir => {
+        Some(checked) if checked.is_certain && checked.entry.kind == EntryKind::Dir => {
             Ok(UnlinkResult::IsDirectory)
         }
         _ => Ok(UnlinkResult::Unknown),
@@ -95,7 +98,7 @@ async fn collect_content(
     session: &mut ClientSession,
     top: &[u8],
 ) -> Result<TreeContent, CopyFailure> {
-    let mut content = TreeContent::default();
+    let mut tree = TreeContent::default();
     let mut pending = vec![(top.to_vec(), 0)];
     while let Some((directory, depth)) = pending.pop() {
         let mut listed = session
@@ -104,19 +107,19 @@ async fn collect_content(
         // Duplicate names of a faulty listing would fail the second DELE.
         listed.sort_by(|a, b| a.entry.name.cmp(&b.entry.name));
         listed.dedup_by(|a, b| a.entry.name == b.entry.name);
-        for marked in listed {
+        for checked in listed {
             // A name with `/` or `..` would lead outside the tree.
-            check_name(&marked.entry.name)?;
-            let path = join(&directory, &marked.entry.name);
-            if marked.entry.kind != EntryKind::Dir || marked.entry.is_symlink() {
-                content.files.push(path);
+            check_name(&checked.entry.name)?;
+            let path = join(&directory, &checked.entry.name);
+            if checked.entry.kind != EntryKind::Dir || checked.entry.is_symlink() {
+                tree.files.push(path);
                 continue;
             }
             if depth >= MAX_DEPTH {
                 let why = format!("more than {MAX_DEPTH} directories deep: a loop of links?");
                 return Err(CopyFailure::new(Exit::Protocol, why));
             }
-            if !marked.is_certain {
+            if !checked.is_certain {
                 match session.unlink(&path).await? {
                     UnlinkResult::Removed => continue,
                     UnlinkResult::IsDirectory => {}
@@ -125,9 +128,9 @@ async fn collect_content(
                     }
                 }
             }
-            content.directories.push(path.clone());
+            tree.directories.push(path.clone());
             pending.push((path, depth + 1));
         }
     }
-    Ok(content)
+    Ok(tree)
 }

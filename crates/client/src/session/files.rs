@@ -68,8 +68,8 @@ impl ClientSession {
     /// # Errors
     /// As [`ClientSession::make_dir`].
     pub async fn rename(&mut self, from: &[u8], to: &[u8]) -> Result<(), CopyFailure> {
-        let rnto_reply = self.rename_step_by_step(from, to).await;
-        rnto_reply.map_err(|refused| refused.failure)
+        let result = self.rename_step_by_step(from, to).await;
+        result.map_err(|refused| refused.failure)
     }
 
     async fn rename_step_by_step(&mut self, from: &[u8], to: &[u8]) -> Result<(), RenameFailure> {
@@ -102,13 +102,13 @@ impl ClientSession {
         if rnto_reply.is_success() {
             return Ok(());
         }
+        // These codes are used for an existing name, unless the text gives another reason.
         let may_exist = matches!(rnto_reply.code, 521 | 550 | 553)
             && matches!(
                 refusal_cause(rnto_reply),
                 RefusalCause::Exists | RefusalCause::Other
             );
         Err(RenameFailure {
-            // These codes are used for an existing name, unless the text gives another reason.
             failure: self
                 .explain_create_refusal(to, &operation, rnto_reply)
                 .await,

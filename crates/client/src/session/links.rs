@@ -35,9 +35,9 @@ impl ClientSession {
     /// Whether MLST facts identify links: FEAT lists a starred `UNIX.slink`. Elsewhere a link to a
     /// directory may look like a directory (pyftpdlib).
     pub(crate) fn reports_symlinks(&self) -> bool {
-        let starred = |list_entry: &String| {
-            let list_entry = list_entry.to_ascii_lowercase();
-            list_entry.starts_with("mlst ") && list_entry.contains("unix.slink*")
+        let starred = |line: &String| {
+            let line = line.to_ascii_lowercase();
+            line.starts_with("mlst ") && line.contains("unix.slink*")
         };
         self.features().mlst && self.features().lines.iter().any(starred)
     }
@@ -50,7 +50,7 @@ impl ClientSession {
     pub(crate) async fn list_with_symlinks(
         &mut self,
         path: &[u8],
-        scrutiny: SymlinkCheckScope,
+        scope: SymlinkCheckScope,
     ) -> Result<Vec<SymlinkCheckedEntry>, CopyFailure> {
         let entries = self.list(path).await?;
         if self.reports_symlinks() {
@@ -66,7 +66,7 @@ impl ClientSession {
                 .map(SymlinkCheckedEntry::from_list)
                 .collect());
         }
-        let check_all = scrutiny == SymlinkCheckScope::Everything;
+        let check_all = scope == SymlinkCheckScope::Everything;
         // Without directories no link can lead out of the tree, which saves the LIST.
         if !check_all && !entries.iter().any(|entry| entry.kind == EntryKind::Dir) {
             return Ok(entries
@@ -115,16 +115,16 @@ impl ClientSession {
     ) -> Result<bool, CopyFailure> {
         self.check_path(target)?;
         self.check_path(link)?;
-        let mut refused = self.try_make_link(target, absolute, link).await?;
+        let mut refusal = self.try_make_link(target, absolute, link).await?;
         // DELE only what is a link: a file or directory of that name stays.
-        if let Some(reply) = &refused
+        if let Some(reply) = &refusal
             && !replies::is_unsupported(reply)
             && self.stat(link).await.is_ok_and(|entry| entry.is_symlink())
         {
             self.delete(link).await?;
-            refused = self.try_make_link(target, absolute, link).await?;
+            refusal = self.try_make_link(target, absolute, link).await?;
         }
-        match refused {
+        match refusal {
             None => Ok(true),
             Some(reply) if replies::is_unsupported(&reply) => Ok(false),
             Some(reply) => {
@@ -149,8 +149,7 @@ impl ClientSession {
                 return Ok(Some(reply).filter(|reply| !reply.is_success()));
             }
         }
-        // SITE SYMLINKFROM resolves against the server's current directory, so the path is
-        // absolute.
+        // globus takes the target as a path of the server, not relative to the link.
         let from = Command::Site(SiteCommand::SymlinkFrom(absolute.to_vec()));
         let reply = self.control.call(&from).await?;
         if !reply.is_intermediate() {
@@ -171,9 +170,9 @@ impl ClientSession {
         let target = link.link_target.clone().unwrap_or_default();
         // SymLink here means that the server still shows the link itself.
         match self.stat_without_mlst(path).await {
-            Ok(there) if there.kind != EntryKind::SymLink => Ok(ListedEntry {
+            Ok(target_facts) if target_facts.kind != EntryKind::SymLink => Ok(ListedEntry {
                 link_target: Some(target),
-                ..there
+                ..target_facts
             }),
             Err(failure) if failure.transient => Err(failure),
             Ok(_) | Err(_) => Ok(link),
@@ -187,7 +186,8 @@ pub(crate) fn ambiguous_link_failure(server: &str, path: &[u8]) -> CopyFailure {
         Exit::Refused,
         format!(
             "{server} does not show whether {0} is a directory or a link to one elsewhere, and refuses \
-             to delete it as a link: nothing in it was deleted; check it on the server and remove it there",
+             to delete it as a link: nothing in it was deleted; check it on the server and remove it \
+             there",
             display_path(path)
         ),
     )
@@ -205,15 +205,13 @@ impl SymlinkCheckedEntry {
     /// From LIST. A line with a mode column shows links by its first letter.
     fn from_list(entry: ListedEntry) -> Self {
         // Without a mode column (DOS style listings) a link cannot be told from a directory.
-        let certain = entry.kind != EntryKind::Dir || entry.mode.is_some();
-        Self {
-            entry,
-            is_certain: certain,
-        }
+        let is_certain = entry.kind != EntryKind::Dir || entry.mode.is_some();
+        Self { entry, is_certain }
     }
 }
 
-/// Entries of MLSD, with links as LIST shows them; with `check_all`, also entries that only LIST shows.
+/// Entries of MLSD, with links as LIST shows them; with `check_all`, also entries that only LIST
+/// shows.
 fn merge_listings(
     entries: Vec<ListedEntry>,
     list_entries: Vec<ListedEntry>,
@@ -234,11 +232,8 @@ fn merge_listings(
         {
             entry.link_target = Some(list_entry.link_target.unwrap_or_default());
         }
-        let certain = entry.kind != EntryKind::Dir || entry.is_symlink() || is_dir;
-        found.push(SymlinkCheckedEntry {
-            entry,
-            is_certain: certain,
-        });
+        let is_certain = entry.kind != EntryKind::Dir || entry.is_symlink() || is_dir;
+        found.push(SymlinkCheckedEntry { entry, is_certain });
     }
     if check_all {
         // The order of a HashMap is random; listings are compared in tests and by users.
@@ -277,8 +272,8 @@ mod tests {
             link,
             entry("dangling", EntryKind::SymLink, Some(0o777)),
         ];
-        let marked = merge_listings(facts.clone(), list_entries.clone(), true);
-        let checked: Vec<(&[u8], bool, bool)> = marked
+        let merged = merge_listings(facts.clone(), list_entries.clone(), true);
+        let checked: Vec<(&[u8], bool, bool)> = merged
             .iter()
             .map(|m| (m.entry.name.as_slice(), m.entry.is_symlink(), m.is_certain))
             .collect();

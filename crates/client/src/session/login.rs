@@ -47,13 +47,13 @@ pub(super) async fn log_in(
     finish_login(control, features, &reply)
 }
 
-/// The same commands in one pipeline, followed by `questions`, for a server that supports
+/// The same commands in one pipeline, followed by `prefetch`, for a server that supports
 /// pipelining. The password is sent before the server asks for it; a future security exchange has
 /// to be complete by then.
 pub(super) async fn log_in_pipelined(
     control: &mut ClientControlConnection,
     server: &Server,
-    questions: &[Command],
+    prefetch: &[Command],
 ) -> Result<CommandPlanner, CopyFailure> {
     let (name, password) = server.credential.user_and_password()?;
     let pipeline = [
@@ -64,7 +64,7 @@ pub(super) async fn log_in_pipelined(
         IMAGE,
     ];
     control
-        .send_pipelined_with_prefetch(&pipeline, questions)
+        .send_pipelined_with_prefetch(&pipeline, prefetch)
         .await?;
     let user = control.final_reply().await?;
     if user.code != 331 && !user.is_success() {
@@ -97,9 +97,9 @@ fn finish_login(
             reply,
         ));
     }
-    let mut dialogue = CommandPlanner::new(features);
-    dialogue.on_accepted(&IMAGE);
-    Ok(dialogue)
+    let mut planner = CommandPlanner::new(features);
+    planner.on_accepted(&IMAGE);
+    Ok(planner)
 }
 
 async fn authenticate(

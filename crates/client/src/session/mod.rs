@@ -93,12 +93,13 @@ impl ClientSession {
     ) -> Result<Self, CopyFailure> {
         // Checked before connecting, so that a bad login costs no connection.
         check_credential(server)?;
-        let (mut control, handshake) = ClientControlConnection::connect(server, timeout).await?;
+        let (mut control, handshake_rtt) =
+            ClientControlConnection::connect(server, timeout).await?;
         let greeting = login::read_greeting(&mut control).await?;
         control.set_iac_handling(IacHandling::from_greeting(&greeting));
         if opening.avoid_pipelining || !supports_pipelining(&greeting) {
-            let dialogue = login::log_in(&mut control, server).await?;
-            let mut session = Self::from_connection(control, dialogue, server, handshake);
+            let planner = login::log_in(&mut control, server).await?;
+            let mut session = Self::from_connection(control, planner, server, handshake_rtt);
             session.avoids_pipelining = opening.avoid_pipelining;
             return Ok(session);
         }
@@ -106,14 +107,19 @@ impl ClientSession {
         let first_path = opening.first_path.filter(|path| check_path(path).is_ok());
         let prefetch: Vec<Command> = first_path.map(mlst_command).into_iter().collect();
         match login::log_in_pipelined(&mut control, server, &prefetch).await {
-            Ok(dialogue) => Ok(Self::from_connection(control, dialogue, server, handshake)),
+            Ok(planner) => Ok(Self::from_connection(
+                control,
+                planner,
+                server,
+                handshake_rtt,
+            )),
             Err(_) if control.connection_was_lost() => {
-                let careful = SessionOpening {
+                let without_pipelining = SessionOpening {
                     avoid_pipelining: true,
                     ..opening
                 };
                 // Boxed: an async function cannot contain itself.
-                Box::pin(Self::open_with(server, timeout, careful)).await
+                Box::pin(Self::open_with(server, timeout, without_pipelining)).await
             }
             Err(failure) => Err(failure),
         }
@@ -121,9 +127,9 @@ impl ClientSession {
 
     fn from_connection(
         control: ClientControlConnection,
-        dialogue: CommandPlanner,
+        planner: CommandPlanner,
         server: &Server,
-        handshake: Duration,
+        handshake_rtt: Duration,
     ) -> Self {
         Self {
             server: server.clone(),
@@ -133,11 +139,11 @@ impl ClientSession {
                 control.peer_addr().ip(),
             ),
             control,
-            planner: dialogue,
+            planner,
             data_channel: None,
             data_host: None,
             given_warnings: HashSet::new(),
-            handshake_rtt: handshake,
+            handshake_rtt,
             checksum_markers_requested: false,
             followup_commands: Vec::new(),
             allow_foreign_data: false,
@@ -154,12 +160,17 @@ impl ClientSession {
         // Nothing unread on the old connection can be trusted, so it is abandoned rather than
         // closed with QUIT.
         self.control.abandon();
-        let careful = SessionOpening {
+        let without_pipelining = SessionOpening {
             avoid_pipelining: true,
             first_path: None,
         };
-        let fresh = Self::open_with(&self.server, self.control.reply_timeout(), careful).await?;
-        let before = std::mem::replace(self, fresh);
+        let reopened = Self::open_with(
+            &self.server,
+            self.control.reply_timeout(),
+            without_pipelining,
+        )
+        .await?;
+        let before = std::mem::replace(self, reopened);
         self.given_warnings = before.given_warnings;
         self.server_can_connect = before.server_can_connect;
         self.allow_foreign_data = before.allow_foreign_data;
@@ -198,13 +209,13 @@ impl ClientSession {
     /// minimum (tcpi_min_rtt), at most the duration of the TCP handshake.
     pub fn rtt(&self) -> Duration {
         // A min_rtt of 0 means that the kernel has no sample yet.
-        let kernel = tcp_info::tcp_info(self.control.transport().as_fd())
+        let kernel_min = tcp_info::tcp_info(self.control.transport().as_fd())
             .map(|info| Duration::from_micros(u64::from(info.min_rtt_us)))
             .unwrap_or_default();
-        if kernel.is_zero() {
+        if kernel_min.is_zero() {
             self.handshake_rtt
         } else {
-            kernel.min(self.handshake_rtt)
+            kernel_min.min(self.handshake_rtt)
         }
     }
 

@@ -327,7 +327,7 @@ mod tests {
     #[test]
     fn the_more_reachable_address_is_tried_first() {
         let table = [
-            // told, control peer, first
+            // announced, control peer, first
             ("192.168.1.5:5", "8.8.8.8:5", "8.8.8.8:5"),
             ("127.0.0.1:5", "10.0.0.2:5", "10.0.0.2:5"),
             ("10.0.0.9:5", "10.0.0.2:5", "10.0.0.9:5"),

@@ -146,7 +146,7 @@ struct ScriptedFtpSession {
     /// Which command the passive reply answers: PASV or EPSV.
     asked: &'static str,
     /// Address from PORT.
-    told: Option<SocketAddr>,
+    port_argument: Option<SocketAddr>,
     held: Vec<TcpStream>,
     taken: Vec<u8>,
 }
@@ -157,7 +157,7 @@ impl ScriptedFtpSession {
             control: BufReader::new(stream),
             data: None,
             asked: "",
-            told: None,
+            port_argument: None,
             held: Vec::new(),
             taken: Vec::new(),
         }
@@ -177,13 +177,13 @@ impl ScriptedFtpSession {
                 let lines = [line, "\r\n"].concat().repeat(1000);
                 while self.control.write_all(lines.as_bytes()).await.is_ok() {}
             }
-            ExpectLine(expected) => self.hear(expected).await,
+            ExpectLine(expected) => self.expect_line(expected).await,
             ExpectPassiveAndReply(verb) => {
                 self.open(verb).await;
-                self.tell().await;
+                self.send_passive_reply().await;
             }
             ExpectPassive(verb) => self.open(verb).await,
-            SendPassiveReply => self.tell().await,
+            SendPassiveReply => self.send_passive_reply().await,
             SendData(bytes) => {
                 let mut data = self.accept().await;
                 // The client may close before it has read everything.
@@ -198,13 +198,15 @@ impl ScriptedFtpSession {
                 self.held.push(data);
             }
             ConnectAndSendData(bytes) => {
-                let mut data = TcpStream::connect(self.told.unwrap()).await.unwrap();
+                let mut data = TcpStream::connect(self.port_argument.unwrap())
+                    .await
+                    .unwrap();
                 data.write_all(&bytes).await.unwrap();
             }
             ExpectSilence(ms) => {
                 let limit = std::time::Duration::from_millis(ms);
-                let heard = tokio::time::timeout(limit, self.control.fill_buf()).await;
-                assert!(heard.is_err(), "heard {heard:?}");
+                let received = tokio::time::timeout(limit, self.control.fill_buf()).await;
+                assert!(received.is_err(), "received {received:?}");
             }
             ExpectEof => assert!(self.control.fill_buf().await.unwrap().is_empty()),
             Sleep(ms) => tokio::time::sleep(std::time::Duration::from_millis(ms)).await,
@@ -217,27 +219,27 @@ impl ScriptedFtpSession {
         self.control.write_all(&bytes).await.unwrap();
     }
 
-    async fn hear(&mut self, expected: &str) {
+    async fn expect_line(&mut self, expected: &str) {
         let mut line = Vec::new();
         self.control.read_until(b'\n', &mut line).await.unwrap();
         let line = String::from_utf8_lossy(&line).into_owned();
         assert!(
             line.starts_with(expected) && line.ends_with("\r\n"),
-            "expected {expected:?}, heard {line:?}"
+            "expected {expected:?}, got {line:?}"
         );
         if let Some(numbers) = line.trim_end().strip_prefix("PORT ") {
-            self.told = Some(address(numbers));
+            self.port_argument = Some(address(numbers));
         }
     }
 
     async fn open(&mut self, verb: &'static str) {
-        self.hear(verb).await;
+        self.expect_line(verb).await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         self.data = Some(listener);
         self.asked = verb;
     }
 
-    async fn tell(&mut self) {
+    async fn send_passive_reply(&mut self) {
         let address = self.data.as_ref().unwrap().local_addr().unwrap();
         let text = if self.asked == "PASV" {
             format!("227 Entering Passive Mode ({})", six_numbers(address))

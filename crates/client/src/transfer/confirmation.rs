@@ -24,11 +24,11 @@ impl TransferConfirmation {
     }
 
     /// Records how an exchange failed.
-    pub(super) fn record_failure(&self, ended: &FailedTransfer) {
-        if ended.disputed {
+    pub(super) fn record_failure(&self, failed: &FailedTransfer) {
+        if failed.disputed {
             self.mark_refused();
         }
-        if ended.store_failed {
+        if failed.store_failed {
             self.store_failed.store(true, Ordering::Relaxed);
         }
     }

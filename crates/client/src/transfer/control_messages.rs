@@ -34,8 +34,8 @@ pub(crate) struct ReplySinks<'a> {
 #[derive(Debug)]
 pub(crate) struct AnnouncedSizeFollower<'a> {
     control: &'a TransferControl,
-    pace: Mutex<MessageRateLimiter>,
-    begun: Instant,
+    rate_limit: Mutex<MessageRateLimiter>,
+    started: Instant,
 }
 
 impl<'a> AnnouncedSizeFollower<'a> {
@@ -45,19 +45,22 @@ impl<'a> AnnouncedSizeFollower<'a> {
         settings: &TransferSettings,
         control: &'a TransferControl,
     ) -> Option<Self> {
-        let follows = settings.options.buffers.sizing == BufferSizing::Drs1 && is_sender;
-        follows.then(|| Self {
+        let follower = settings.options.buffers.sizing == BufferSizing::Drs1 && is_sender;
+        follower.then(|| Self {
             control,
-            pace: Mutex::new(sizing::announced_size_limiter()),
-            begun: Instant::now(),
+            rate_limit: Mutex::new(sizing::announced_size_limiter()),
+            started: Instant::now(),
         })
     }
 
     /// Passes a size on, at a limited rate: each one wakes the thread that sizes buffers, and a
     /// server could send a flood.
     fn follow_size(&self, bytes: u64) {
-        let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
-        if pace.try_take(self.begun.elapsed()) {
+        let mut rate_limit = self
+            .rate_limit
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if rate_limit.try_take(self.started.elapsed()) {
             self.control.follow_peer_size(bytes);
         }
     }
@@ -67,14 +70,15 @@ impl ReplySinks<'_> {
     /// Keeps the content of a preliminary reply. 112 is ignored: this end knows the progress of its
     /// own transfer.
     pub(super) fn record_reply(self, reply: &Reply) {
-        if let Some(begun) = self.started {
-            begun.store(true, Ordering::Relaxed);
+        if let Some(started) = self.started {
+            started.store(true, Ordering::Relaxed);
         }
-        if let (Some(marked), Some(ranges)) = (self.stored_ranges, parse_range_marker(reply)) {
-            add_stored_ranges(marked, &ranges);
+        if let (Some(stored), Some(ranges)) = (self.stored_ranges, parse_range_marker(reply)) {
+            add_stored_ranges(stored, &ranges);
         }
-        if let (Some(follows), Some(bytes)) = (self.size_follower, parse_buffer_size_reply(reply)) {
-            follows.follow_size(bytes);
+        if let (Some(follower), Some(bytes)) = (self.size_follower, parse_buffer_size_reply(reply))
+        {
+            follower.follow_size(bytes);
         }
     }
 }
@@ -82,14 +86,14 @@ impl ReplySinks<'_> {
 /// Adds the ranges of a 111 reply; returns whether they contain new bytes. A server may send such
 /// replies without end: ranges beyond [`MAX_RANGES`] are dropped, and are only sent again after an
 /// interruption.
-pub(crate) fn add_stored_ranges(marked: &Mutex<RangeSet>, ranges: &RangeSet) -> bool {
-    let mut marked = marked.lock().unwrap_or_else(PoisonError::into_inner);
-    let before = marked.byte_count();
+pub(crate) fn add_stored_ranges(stored: &Mutex<RangeSet>, ranges: &RangeSet) -> bool {
+    let mut stored = stored.lock().unwrap_or_else(PoisonError::into_inner);
+    let before = stored.byte_count();
     // The limit counts ranges, which is what uses memory.
-    if marked.range_count() + ranges.range_count() <= MAX_RANGES {
-        marked.extend(ranges);
+    if stored.range_count() + ranges.range_count() <= MAX_RANGES {
+        stored.extend(ranges);
     }
-    marked.byte_count() > before
+    stored.byte_count() > before
 }
 
 /// Sizes of this end's receive buffers to send to the server (2003 paper §4.2). Only the newest
@@ -153,15 +157,21 @@ impl HostRemark {
             limiter: verdict,
             remark,
         } = CompletionRemarks::from_reply(reply);
-        let (verdict, text) = match verdict.map(|told| known_limiter(&told).ok_or(told)) {
+        let (verdict, text) = match verdict.map(|report| known_limiter(&report).ok_or(report)) {
             None => (None, remark),
             Some(Ok(verdict)) => (Some(verdict), remark),
             Some(Err(unknown)) => {
                 // A limiter of a newer server version is shown as text.
-                let words = [Some(unknown.to_string()), remark];
+                let text_parts = [Some(unknown.to_string()), remark];
                 (
                     None,
-                    Some(words.into_iter().flatten().collect::<Vec<_>>().join(" ")),
+                    Some(
+                        text_parts
+                            .into_iter()
+                            .flatten()
+                            .collect::<Vec<_>>()
+                            .join(" "),
+                    ),
                 )
             }
         };
@@ -178,11 +188,11 @@ impl HostRemark {
     }
 }
 
-fn known_limiter(told: &remark::LimiterReport) -> Option<LimiterVerdict> {
+fn known_limiter(report: &remark::LimiterReport) -> Option<LimiterVerdict> {
     Some(LimiterVerdict {
-        limiter: Limiter::parse(told.limiter())?,
-        streams: told.streams(),
-        congestion_control: told.congestion_control().to_owned(),
+        limiter: Limiter::parse(report.limiter())?,
+        streams: report.streams(),
+        congestion_control: report.congestion_control().to_owned(),
         remedy: None,
     })
 }
@@ -222,16 +232,16 @@ mod tests {
 
     #[test]
     fn the_number_of_stored_ranges_is_bounded() {
-        let marked = Mutex::new(RangeSet::new());
+        let stored = Mutex::new(RangeSet::new());
         for n in 0..200 {
             let mut ranges = RangeSet::new();
             for m in 0..1000 {
                 let start = (n * 1000 + m) * 10;
                 ranges.insert(start, start + 5);
             }
-            add_stored_ranges(&marked, &ranges);
+            add_stored_ranges(&stored, &ranges);
         }
-        let kept = marked.lock().unwrap().range_count();
+        let kept = stored.lock().unwrap().range_count();
         assert!((MAX_RANGES - 1000..=MAX_RANGES).contains(&kept), "{kept}");
     }
 

@@ -134,10 +134,10 @@ impl ClientSession {
             control,
             reply_sinks,
             alternative,
-            wait_for_start: await_start,
+            wait_for_start,
             operation,
         } = exchange;
-        let final_reply = if await_start {
+        let final_reply = if wait_for_start {
             self.wait_for_start_reply(operation, reply_sinks).await?
         } else {
             None
@@ -279,10 +279,10 @@ impl ClientSession {
             Ok(reply) if reply.is_success() => Ok(Some(Ok(reply))),
             Ok(reply) => {
                 self.planner.on_channel_lost();
-                let mut ended = outcome::refused_by_server(self.name(), operation, reply);
-                ended.refused_before_data = true;
-                ended.disputed = false;
-                Err(ended)
+                let mut failed = outcome::refused_by_server(self.name(), operation, reply);
+                failed.refused_before_data = true;
+                failed.disputed = false;
+                Err(failed)
             }
             Err(lost) => Err(lost.into()),
         }

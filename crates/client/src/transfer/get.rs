@@ -44,7 +44,7 @@ pub(super) async fn get(
     session.check_path(path)?;
     let mut warnings = Vec::new();
     let first = try_get(session, path, &sink, spec, control, &mut warnings).await;
-    let done = match first {
+    let attempt = match first {
         // One more attempt in MODE S, where this end opens the connection.
         Err(failed) if session.server_can_connect() && server_could_not_connect(&failed) => {
             session.set_server_cannot_connect();
@@ -52,8 +52,11 @@ pub(super) async fn get(
         }
         other => other,
     };
-    match done {
-        Ok(done) => Ok(TransferAttempt { warnings, ..done }),
+    match attempt {
+        Ok(attempt) => Ok(TransferAttempt {
+            warnings,
+            ..attempt
+        }),
         Err(FailedTransfer {
             failure,
             refusal: Some(reply),
@@ -112,9 +115,9 @@ async fn try_get(
         wait_for_start: agreement.mode == TransferMode::Extended,
         operation: &operation,
     };
-    let done = session.exchange(exchange).await;
+    let result = session.exchange(exchange).await;
     let CompletedExchange { report, remarks } =
-        done.inspect_err(|failed| spec.confirmation.record_failure(failed))?;
+        result.inspect_err(|failed| spec.confirmation.record_failure(failed))?;
     check_complete(session.name(), &operation, &agreement, size, &report)?;
     Ok(TransferAttempt {
         extended_mode: agreement.mode == TransferMode::Extended,
@@ -137,14 +140,14 @@ async fn agree_on_get(
     let mut kept_ranges = negotiation::usable_restart_ranges(mode, &spec.completed_ranges);
     let sizing = session.negotiate_sizing(spec.options.buffers.sizing, warnings);
     negotiation::warn_of_ignored_congestion_control(session, spec, warnings);
-    let ends = LocalDataEnd {
+    let data_end = LocalDataEnd {
         ports: spec.data_ports,
         buffers: spec.options.buffers,
     };
     loop {
         let retrieval = plan_retrieval(session.features(), mode, path, spec.part, &kept_ranges)
             .map_err(|error| no_partial_failure(session.name(), operation, &error))?;
-        let mut need = TransferRequirements {
+        let mut requirements = TransferRequirements {
             direction: TransferDirection::Send,
             mode,
             streams: negotiation::stream_range(session, mode, spec),
@@ -158,9 +161,10 @@ async fn agree_on_get(
             connections_reusable: false,
             command: retrieval.verb.clone(),
         };
-        need.connections_reusable = negotiation::has_reusable_connections(session, &need, false);
+        requirements.connections_reusable =
+            negotiation::has_reusable_connections(session, &requirements, false);
         match session
-            .prepare_transfer(&need, &ends, operation, warnings)
+            .prepare_transfer(&requirements, &data_end, operation, warnings)
             .await?
         {
             PreparationResult::Ready { alternative } => {

@@ -1,7 +1,7 @@
 //! One attempt to transfer one file over one session, or over two sessions of a third-party
 //! transfer.
 //!
-//! The bytes of a failed attempt are in the shared [`data::job::Control`] (gets) or in
+//! The bytes of a failed attempt are in the shared [`data::job::TransferControl`] (gets) or in
 //! [`TransferSpec::stored_ranges`] (puts and third-party transfers, from the server's 111 markers).
 //! [`TransferSpec::confirmation`] says whether the peers confirmed them. The batch decides which of
 //! them the next attempt keeps.

@@ -69,18 +69,18 @@ pub(super) fn transfer_mode(
 pub(super) fn store_command(spec: &TransferSpec, path: &[u8]) -> Command {
     match spec.destination_offset {
         None => Command::Stor(path.to_vec()),
-        Some(place) => Command::Esto(place, path.to_vec()),
+        Some(offset) => Command::Esto(offset, path.to_vec()),
     }
 }
 
 /// The part of `spec.completed_ranges` that a restart marker in this mode can express.
-pub(super) fn usable_restart_ranges(mode: TransferMode, ranges: &RangeSet) -> RangeSet {
+pub(super) fn usable_restart_ranges(mode: TransferMode, kept_ranges: &RangeSet) -> RangeSet {
     match mode {
-        TransferMode::Extended => longest_ranges(ranges),
+        TransferMode::Extended => longest_ranges(kept_ranges),
         TransferMode::Stream => {
             let mut prefix = RangeSet::new();
             // MODE S restarts at one offset, so only the prefix counts.
-            prefix.insert(0, ranges.prefix_len());
+            prefix.insert(0, kept_ranges.prefix_len());
             prefix
         }
     }
@@ -143,7 +143,7 @@ pub(super) fn data_settings(
     session: &ClientSession,
     mode: TransferMode,
     spec: &TransferSpec,
-    ranges: &RangeSet,
+    kept_ranges: &RangeSet,
 ) -> TransferSettings {
     let buffers = agreed_buffers(session, spec);
     TransferSettings {
@@ -163,7 +163,7 @@ pub(super) fn data_settings(
         adapt: spec.adapt,
         prior: spec.prior.clone(),
         // A checksum on the way covers only what this attempt moves.
-        checksum: spec.checksum.filter(|_| ranges.is_empty()),
+        checksum: spec.checksum.filter(|_| kept_ranges.is_empty()),
         connect_timeout: spec.options.stall,
         drs: session
             .drs_endpoint()
@@ -176,14 +176,14 @@ fn to_usize(streams: u32) -> usize {
     usize::try_from(streams).unwrap_or(usize::MAX)
 }
 
-/// Whether the data connections of the last transfer can be used again for `need`.
+/// Whether the data connections of the last transfer can be used again for these requirements.
 pub(super) fn has_reusable_connections(
     session: &ClientSession,
-    need: &TransferRequirements,
+    requirements: &TransferRequirements,
     sending: bool,
 ) -> bool {
     // MODE S closes the data connection at the end of each file (RFC 959 §3.4.1).
-    need.mode == TransferMode::Extended
+    requirements.mode == TransferMode::Extended
         && session
             .data_channel
             .as_ref()

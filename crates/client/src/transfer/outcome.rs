@@ -95,8 +95,8 @@ fn is_peer_fault(error: &DataError) -> bool {
     }
 }
 
-/// Combines both sides. `final_reply` is the final reply, the loss of the control connection, or `None`
-/// when it was not waited for.
+/// Combines both sides. `final_reply` is the reply itself, the loss of the control connection, or
+/// `None` when it was not waited for.
 pub(crate) fn combine_results(
     server: &str,
     operation: &str,
@@ -166,7 +166,7 @@ pub(super) fn data_side_error(server: &str, operation: &str, error: &DataError) 
 
 /// The failure for an error of [`data::pull`]. The reader's own failure is passed on unchanged.
 pub(crate) fn pull_failure(
-    place: &str,
+    storage: &str,
     operation: &str,
     error: &DataError,
     confirmation: &TransferConfirmation,
@@ -178,7 +178,7 @@ pub(crate) fn pull_failure(
     {
         return own_failure.clone();
     }
-    let mut failed = data_side_error(place, operation, error);
+    let mut failed = data_side_error(storage, operation, error);
     if let DataError::Shrunk { .. } = error {
         // Only this end counted the bytes: what arrived is not what was announced.
         failed.failure.exit = Exit::Integrity;

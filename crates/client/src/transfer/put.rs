@@ -62,20 +62,22 @@ pub(super) async fn put(
         wait_for_start: false,
         operation: &operation,
     };
-    let done = session.exchange(exchange).await;
-    let CompletedExchange { report, remarks } = match done.inspect_err(|failed| spec.confirmation.record_failure(failed)) {
-            Ok(done) => done,
-            Err(FailedTransfer {
-                failure,
-                refusal: Some(reply),
-                ..
-            // Only a permanent refusal is explained: a transient one may have another cause next
-            // time.
-            }) if !failure.transient => {
-                return Err(session.explain_create_refusal(path, &operation, &reply).await);
-            }
-            Err(failed) => return Err(failed.into()),
-        };
+    let result = session.exchange(exchange).await;
+    let result = result.inspect_err(|failed| spec.confirmation.record_failure(failed));
+    let CompletedExchange { report, remarks } = match result {
+        Ok(completed) => completed,
+        // Only a permanent refusal is explained: a transient one may have another cause next time.
+        Err(FailedTransfer {
+            failure,
+            refusal: Some(reply),
+            ..
+        }) if !failure.transient => {
+            return Err(session
+                .explain_create_refusal(path, &operation, &reply)
+                .await);
+        }
+        Err(failed) => return Err(failed.into()),
+    };
     // The server's 226 does not prove that it got every byte.
     if let Some(expected) = missing.map(|ranges| ranges.byte_count())
         && report.evidence.bytes != expected
@@ -109,13 +111,13 @@ fn destination_size(
         transient: false,
     })?;
     let offset = spec.part.map_or(0, |(offset, _)| offset);
-    let rest = length.map(|n| n.saturating_sub(offset));
+    let remaining = length.map(|n| n.saturating_sub(offset));
     Ok(match (length, spec.size, spec.part) {
         // A pipe has no length, whatever the caller expects of it.
         (None, ..) => None,
         (_, Some(size), _) => Some(size),
-        (_, None, Some((_, length))) => rest.map(|rest| rest.min(length)),
-        (_, None, None) => rest,
+        (_, None, Some((_, length))) => remaining.map(|remaining| remaining.min(length)),
+        (_, None, None) => remaining,
     })
 }
 
@@ -143,7 +145,7 @@ async fn agree_on_put(
     let mut kept_ranges = negotiation::usable_restart_ranges(mode, &spec.completed_ranges);
     let sizing = session.negotiate_sizing(spec.options.buffers.sizing, warnings);
     loop {
-        let mut need = TransferRequirements {
+        let mut requirements = TransferRequirements {
             direction: TransferDirection::Receive,
             mode,
             streams: negotiation::stream_range(session, mode, spec),
@@ -157,10 +159,11 @@ async fn agree_on_put(
             connections_reusable: false,
             command: negotiation::store_command(spec, path),
         };
-        need.connections_reusable = negotiation::has_reusable_connections(session, &need, true);
-        let ends = LocalDataEnd::default();
+        requirements.connections_reusable =
+            negotiation::has_reusable_connections(session, &requirements, true);
+        let data_end = LocalDataEnd::default();
         match session
-            .prepare_transfer(&need, &ends, operation, warnings)
+            .prepare_transfer(&requirements, &data_end, operation, warnings)
             .await?
         {
             PreparationResult::Ready { alternative } => {

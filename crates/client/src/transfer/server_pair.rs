@@ -14,9 +14,7 @@ use super::{HostRemark, TransferConfirmation};
 use crate::CopyFailure;
 use crate::session::ClientSession;
 use crate::session::control::{MarkerRateLimit, unreachable_failure};
-use crate::session::replies::{
-    RefusalCause, display_reply as shown_reply, refusal_cause, refusal_failure,
-};
+use crate::session::replies::{RefusalCause, display_reply, refusal_cause, refusal_failure};
 
 /// How long the second server may take to notice that the first one failed.
 const SECOND_FAILURE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -50,14 +48,14 @@ pub(super) struct ExpectedBytes {
 impl<'a> MarkerProgress<'a> {
     pub(super) fn new(
         expected: ExpectedBytes,
-        marked: &'a Mutex<RangeSet>,
+        stored_ranges: &'a Mutex<RangeSet>,
         on_progress: &'a (dyn Fn(u64) + Send + Sync),
     ) -> Self {
         Self {
             stripes: BTreeMap::new(),
             max_reported: 0,
             expected,
-            stored_ranges: marked,
+            stored_ranges,
             on_progress,
         }
     }
@@ -107,7 +105,7 @@ pub(super) struct ServerPair<'a> {
     pub(super) confirmation: &'a TransferConfirmation,
 }
 
-/// The server that failed.
+/// One of the two servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SourceOrDestination {
     Source,
@@ -147,7 +145,7 @@ impl ServerPair<'_> {
                 }
                 let one_is_done = source_reply.is_some() || destination_reply.is_some();
                 if !one_is_done || !marker_rate.is_exceeded() {
-                    // Before one side is done, the deadline bounds the markers of both.
+                    // Markers are limited only after one side is done: before that they show progress.
                     continue;
                 }
                 reply = Err(self.session(server).control.too_many_markers_failure());
@@ -194,14 +192,12 @@ impl ServerPair<'_> {
         let Some(first_failure) = first_failure else {
             let message = match (&source_reply, &destination_reply) {
                 (Some(source_reply), Some(destination_reply)) => {
-                    let source_reply = source_reply
-                        .as_ref()
-                        .ok()
-                        .and_then(|r| self.source.remark_of_reply(r));
-                    let destination_reply = destination_reply.as_ref().ok();
-                    let destination_reply =
-                        destination_reply.and_then(|r| self.destination.remark_of_reply(r));
-                    return Ok(source_reply.into_iter().chain(destination_reply).collect());
+                    let remark = |session: &ClientSession, reply: &FinalReplyResult| {
+                        reply.as_ref().ok().and_then(|r| session.remark_of_reply(r))
+                    };
+                    let from_source = remark(self.source, source_reply);
+                    let from_destination = remark(self.destination, destination_reply);
+                    return Ok(from_source.into_iter().chain(from_destination).collect());
                 }
                 (None, Some(_)) => format!("{source} did not finish to {}", self.sending),
                 (Some(_), None) => format!("{destination} did not finish to {}", self.receiving),
@@ -316,7 +312,7 @@ fn failure_of_server(
         failure.message = format!(
             "{}; then {name} replied: {}",
             failure.message,
-            shown_reply(reply)
+            display_reply(reply)
         );
     }
     failure

@@ -172,8 +172,8 @@ impl ClientControlConnection {
     }
 
     /// Sets how a byte 255 is sent from here on.
-    pub(crate) fn set_iac_handling(&mut self, telnet: IacHandling) {
-        self.iac_handling = telnet;
+    pub(crate) fn set_iac_handling(&mut self, handling: IacHandling) {
+        self.iac_handling = handling;
     }
 
     /// Whether the server can receive this name unchanged: see [`proto::client::IacHandling`].
@@ -217,11 +217,11 @@ impl ClientControlConnection {
     fn check_ready_to_send(&mut self) -> Result<(), CopyFailure> {
         if self.unusable {
             return Err(
-                self.unusable_failure("the control connection was given up after a failure")
+                self.unusable_failure("the control connection was abandoned after a failure")
             );
         }
         if self.outstanding_replies > 0 {
-            return Err(self.unusable_failure("an earlier command was given up before its answer"));
+            return Err(self.unusable_failure("an earlier command was abandoned before its reply"));
         }
         Ok(())
     }
@@ -244,7 +244,7 @@ impl ClientControlConnection {
         // apply.
         if self.unusable {
             return Err(
-                self.unusable_failure("the control connection was given up after a failure")
+                self.unusable_failure("the control connection was abandoned after a failure")
             );
         }
         let command = Command::Sbuf(bytes);
@@ -261,11 +261,11 @@ impl ClientControlConnection {
             return;
         }
         // Every SBUF may have a reply, and PWD has one.
-        let most = self.unanswered_sbuf + 1;
+        let max_replies = self.unanswered_sbuf + 1;
         if self.send(&Command::Pwd).await.is_err() {
             return;
         }
-        for _ in 0..most {
+        for _ in 0..max_replies {
             match self.final_reply().await {
                 Ok(reply) if reply.code == 257 => {
                     self.unanswered_sbuf = 0;
@@ -304,7 +304,7 @@ impl ClientControlConnection {
     fn discard_unsolicited_replies(&mut self) -> Result<(), CopyFailure> {
         // Such a reply may have been read together with the last expected one.
         while let Some(reply) = self.received_replies.pop_front() {
-            tracing::debug!(server = %self.name, code = reply.code, text = %reply.for_log(), "reply nobody asked for");
+            tracing::debug!(server = %self.name, code = reply.code, text = %reply.for_log(), "unsolicited reply");
             if reply.code == 421 {
                 return Err(self.unusable_failure(&super::replies::display_reply(&reply)));
             }
@@ -317,8 +317,8 @@ impl ClientControlConnection {
         let mut buffer = vec![0; READ_SIZE];
         loop {
             if let Some(reply) = self.received_replies.pop_front() {
-                // A late 200 answers SBUF, not the current command.
                 tracing::debug!(server = %self.name, code = reply.code, text = %reply.for_log(), "reply");
+                // A late 200 answers SBUF, not the current command.
                 if reply.code == 200 && self.unanswered_sbuf > 0 {
                     continue;
                 }
@@ -334,12 +334,14 @@ impl ClientControlConnection {
             if self.unusable {
                 let closing_reply = self.closing_reply.clone();
                 return Err(self.unusable_failure(
-                    closing_reply.as_deref().unwrap_or("it was given up before"),
+                    closing_reply
+                        .as_deref()
+                        .unwrap_or("it was abandoned before"),
                 ));
             }
             match self.transport.read(&mut buffer).await {
                 Ok(0) => return Err(self.connection_lost_failure("the server closed it")),
-                // The buffer is local, so a cancelled read loses no data.
+                // No await follows before the bytes are parsed, so cancelling loses none.
                 Ok(n) => self.parse_received(&buffer[..n])?,
                 Err(error) => return Err(self.connection_lost_failure(&error.to_string())),
             }
@@ -411,7 +413,7 @@ impl ClientControlConnection {
         self.too_many_replies_failure(MAX_MARKER_BURST as usize)
     }
 
-    /// Abandons the connection after more than `most` preliminary replies.
+    /// Abandons the connection after more than `limit` preliminary replies.
     fn too_many_replies_failure(&mut self, limit: usize) -> CopyFailure {
         self.unusable = true;
         CopyFailure::new(
@@ -460,11 +462,11 @@ async fn resolve(
 ) -> Result<Vec<SocketAddr>, CopyFailure> {
     let lookup = tokio::net::lookup_host((server.host.as_str(), server.port));
     let reason = match timeout(reply_timeout, lookup).await {
-        // A name that cannot be resolved is final: trying again rarely helps.
         Ok(Ok(addresses)) => return Ok(addresses.collect()),
         Ok(Err(error)) => error.to_string(),
         Err(_) => format!("no answer in {} s", reply_timeout.as_secs()),
     };
+    // A name that cannot be resolved is final: trying again rarely helps.
     Err(CopyFailure {
         exit: Exit::Unreachable,
         message: format!("cannot find the address of {name}: {reason}; check the host name"),

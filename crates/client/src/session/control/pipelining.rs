@@ -57,7 +57,7 @@ impl ClientControlConnection {
         let found = self
             .prefetched_commands
             .iter()
-            .position(|asked| asked == line);
+            .position(|prefetched| prefetched == line);
         self.discard_prefetched_replies(found.unwrap_or(self.prefetched_commands.len()))
             .await?;
         Ok(self.prefetched_commands.pop_front().is_some())

@@ -30,7 +30,7 @@ pub(super) struct ListingLimits {
 #[derive(Debug)]
 pub(super) struct EntrySink {
     parse: ListingLineParser,
-    bounds: ListingLimits,
+    limits: ListingLimits,
     entries: mpsc::Sender<Vec<ListedEntry>>,
     state: Mutex<EntrySinkState>,
 }
@@ -60,12 +60,12 @@ impl EntrySink {
     /// Passes entries on to `entries`.
     pub(super) fn new(
         parse: ListingLineParser,
-        bounds: ListingLimits,
+        limits: ListingLimits,
         entries: mpsc::Sender<Vec<ListedEntry>>,
     ) -> Self {
         Self {
             parse,
-            bounds,
+            limits,
             entries,
             state: Mutex::default(),
         }
@@ -106,8 +106,8 @@ impl EntrySink {
                 self.take_line(state, &line);
             }
             // Lines, not entries: a listing of unparsable lines is bounded, too.
-            if state.counts.lines > self.bounds.lines {
-                let lines = self.bounds.lines;
+            if state.counts.lines > self.limits.lines {
+                let lines = self.limits.lines;
                 return Err(record_excess(state, format!("more than {lines} entries")));
             }
             if state.batch.len() >= BATCH_ENTRIES {
@@ -155,8 +155,8 @@ impl Sink for EntrySink {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         state.offset += buf.len() as u64;
-        if state.offset > self.bounds.bytes {
-            let bytes = self.bounds.bytes;
+        if state.offset > self.limits.bytes {
+            let bytes = self.limits.bytes;
             return Err(record_excess(
                 &mut state,
                 format!("more than {bytes} bytes"),
@@ -202,9 +202,9 @@ mod tests {
         lines: 1 << 20,
     };
 
-    fn sink(bounds: ListingLimits) -> (EntrySink, mpsc::Receiver<Vec<ListedEntry>>) {
+    fn sink(limits: ListingLimits) -> (EntrySink, mpsc::Receiver<Vec<ListedEntry>>) {
         let (sender, receiver) = mpsc::channel(1);
-        (EntrySink::new(parse_mlsx, bounds, sender), receiver)
+        (EntrySink::new(parse_mlsx, limits, sender), receiver)
     }
 
     #[test]
@@ -252,8 +252,8 @@ mod tests {
                 "a line of more than 65536 bytes",
             ),
         ];
-        for (bounds, text, message) in cases {
-            let (sink, _entries) = sink(bounds);
+        for (limits, text, message) in cases {
+            let (sink, _entries) = sink(limits);
             sink.write_at(0, &text).unwrap_err();
             assert_eq!(sink.exceeded_limit().as_deref(), Some(message));
         }

@@ -82,7 +82,7 @@ impl ClientSession {
     async fn list_with(
         &mut self,
         path: &[u8],
-        bounds: ListingLimits,
+        limits: ListingLimits,
         visit: &mut EntryVisitor<'_>,
     ) -> Result<(), CopyFailure> {
         self.check_path(path)?;
@@ -92,13 +92,13 @@ impl ClientSession {
                 path,
                 command,
                 parse: parse_mlsx,
-                bounds,
+                limits,
             };
             if let ListingResult::Complete(_) = self.fetch_listing(request, visit).await? {
                 return Ok(());
             }
         }
-        self.list_without_mlsd(path, bounds, visit).await
+        self.list_without_mlsd(path, limits, visit).await
     }
 
     /// Entries by LIST, else NLST, even if the server has MLSD. Limits as for
@@ -122,7 +122,7 @@ impl ClientSession {
     async fn list_without_mlsd(
         &mut self,
         path: &[u8],
-        bounds: ListingLimits,
+        limits: ListingLimits,
         visit: &mut EntryVisitor<'_>,
     ) -> Result<(), CopyFailure> {
         if let Some(reply) = self.change_directory(path).await? {
@@ -142,7 +142,7 @@ impl ClientSession {
                 path,
                 command: Command::List(argument),
                 parse: parse_ls,
-                bounds,
+                limits,
             };
             match self.fetch_listing(request, &mut tracking).await {
                 Ok(ListingResult::Complete(counts)) if last || counts.lines > 0 => {
@@ -170,7 +170,7 @@ impl ClientSession {
         visit: &mut EntryVisitor<'_>,
     ) -> Result<(), CopyFailure> {
         let mut names = Vec::new();
-        let mut keep = |entry: ListedEntry| {
+        let mut collect_name = |entry: ListedEntry| {
             names.push(entry.name);
             ControlFlow::Continue(())
         };
@@ -178,9 +178,10 @@ impl ClientSession {
             path,
             command: Command::Nlst(None),
             parse: parse_nlst_line,
-            bounds: IN_MEMORY_LIMITS,
+            limits: IN_MEMORY_LIMITS,
         };
-        let ListingResult::Complete(_) = self.fetch_listing(request, &mut keep).await? else {
+        let ListingResult::Complete(_) = self.fetch_listing(request, &mut collect_name).await?
+        else {
             return Err(CopyFailure {
                 exit: Exit::Protocol,
                 message: format!(
@@ -192,13 +193,13 @@ impl ClientSession {
             });
         };
         for name in names {
-            let mut full = path.to_vec();
-            if !full.ends_with(b"/") {
-                full.push(b'/');
+            let mut full_path = path.to_vec();
+            if !full_path.ends_with(b"/") {
+                full_path.push(b'/');
             }
-            full.extend_from_slice(&name);
+            full_path.extend_from_slice(&name);
             // Boxed, since stat may itself list the parent directory.
-            match Box::pin(self.stat(&full)).await {
+            match Box::pin(self.stat(&full_path)).await {
                 Ok(entry) => {
                     if visit(entry).is_break() {
                         return Ok(());
@@ -217,18 +218,23 @@ impl ClientSession {
         request: ListingRequest<'_>,
         visit: &mut EntryVisitor<'_>,
     ) -> Result<ListingResult, CopyFailure> {
-        let need = listing_requirements(request.command);
+        let requirements = listing_requirements(request.command);
         let operation = format!("list {}", display_path(request.path));
         let mut warnings = Vec::new();
-        let prepared = self
-            .prepare_transfer(&need, &LocalDataEnd::default(), &operation, &mut warnings)
+        let preparation = self
+            .prepare_transfer(
+                &requirements,
+                &LocalDataEnd::default(),
+                &operation,
+                &mut warnings,
+            )
             .await?;
-        let PreparationResult::Ready { alternative } = prepared else {
+        let PreparationResult::Ready { alternative } = preparation else {
             return Ok(ListingResult::Unsupported);
         };
         // A bounded queue: a slow visitor slows the transfer down.
         let (sender, batches) = mpsc::channel(QUEUED_BATCHES);
-        let sink = Arc::new(EntrySink::new(request.parse, request.bounds, sender));
+        let sink = Arc::new(EntrySink::new(request.parse, request.limits, sender));
         let exchange = TransferExchange {
             local_end: LocalTransfer::Receive {
                 sink: Arc::clone(&sink) as Arc<_>,
@@ -251,7 +257,7 @@ impl ClientSession {
             Ok(counts) => Ok(ListingResult::Complete(counts)),
             // The visitor stopped: the closed data connection is not a failure.
             Err(_) if visitor_stopped => Ok(ListingResult::Complete(ListingLineCounts::default())),
-            Err(ended) => match (sink.exceeded_limit(), ended.refusal) {
+            Err(failed) => match (sink.exceeded_limit(), failed.refusal) {
                 (Some(excess), _) => Err(CopyFailure::new(
                     Exit::Protocol,
                     format!(
@@ -265,11 +271,12 @@ impl ClientSession {
                 }
                 // Some servers refuse NLST of an empty directory.
                 (_, Some(reply))
-                    if reply.code == 550 && is_empty_directory_reply(&need.command, &reply) =>
+                    if reply.code == 550
+                        && is_empty_directory_reply(&requirements.command, &reply) =>
                 {
                     Ok(ListingResult::Complete(ListingLineCounts::default()))
                 }
-                _ => Err(ended.failure),
+                _ => Err(failed.failure),
             },
         }
     }
@@ -283,35 +290,35 @@ impl ClientSession {
         visit: &mut EntryVisitor<'_>,
     ) -> (Result<ListingLineCounts, FailedTransfer>, bool) {
         let mut visitor_stopped = false;
-        let mut take = |batch: Vec<ListedEntry>| {
+        let mut visit_batch = |batch: Vec<ListedEntry>| {
             let mut entries = batch.into_iter();
             visitor_stopped = visitor_stopped || entries.any(|entry| visit(entry).is_break());
             visitor_stopped
         };
         // Boxed because an exchange is large and the select below polls it in place.
         let mut exchange = Box::pin(self.exchange(exchange));
-        let done = loop {
+        let result = loop {
             tokio::select! {
                 // Entries first, so that a finished exchange does not end the loop with entries in
                 // the queue.
                 biased;
                 Some(batch) = batches.recv() => {
-                    if take(batch) {
+                    if visit_batch(batch) {
                         batches.close();
                     }
                 }
-                done = &mut exchange => break done,
+                result = &mut exchange => break result,
             }
         };
-        let done = done.map(|_| {
+        let result = result.map(|_| {
             while let Ok(batch) = batches.try_recv() {
-                take(batch);
+                visit_batch(batch);
             }
-            let (rest, counts) = sink.finish();
-            take(rest);
+            let (last_batch, counts) = sink.finish();
+            visit_batch(last_batch);
             counts
         });
-        (done, visitor_stopped)
+        (result, visitor_stopped)
     }
 }
 
@@ -320,7 +327,7 @@ struct ListingRequest<'a> {
     path: &'a [u8],
     command: Command,
     parse: ListingLineParser,
-    bounds: ListingLimits,
+    limits: ListingLimits,
 }
 
 /// Listings use MODE S whatever the session's transfers use, since every server supports it.

@@ -38,10 +38,10 @@ pub(super) trait ChunkSession: Send {
     /// The session for RTT samples: that of the sending server, where there is one.
     fn session(&mut self) -> &mut ClientSession;
 
-    /// Duration of the chunk's command, which ends now and was sent at `begun`. `control` counted
+    /// Duration of the chunk's command, which ends now and was sent at `sent_at`. `control` counted
     /// the chunk's bytes.
-    fn response_time(&self, control: &TransferControl, begun: Instant) -> Duration {
-        control.started_at().unwrap_or(begun).elapsed()
+    fn response_time(&self, control: &TransferControl, sent_at: Instant) -> Duration {
+        control.started_at().unwrap_or(sent_at).elapsed()
     }
 
     /// Closes the sessions that were opened for the transfer.
@@ -148,14 +148,14 @@ impl ChunkSession for DirectChunkSession<'_> {
     }
 
     /// The data side of a get starts with the server's 150, one round trip after the command.
-    fn response_time(&self, control: &TransferControl, begun: Instant) -> Duration {
+    fn response_time(&self, control: &TransferControl, sent_at: Instant) -> Duration {
         let command_rtt = match self.local_store {
             LocalStore::Sink(_) => self.session.rtt(),
             LocalStore::Source(_) => Duration::ZERO,
         };
         match control.started_at() {
-            Some(data) => data.elapsed() + command_rtt,
-            None => begun.elapsed(),
+            Some(data_start) => data_start.elapsed() + command_rtt,
+            None => sent_at.elapsed(),
         }
     }
 

@@ -1,9 +1,10 @@
 //! Transfers one file in chunks, each with its own number of streams. Where another program sends,
-//! this is the only way to change that number; the tuning modes of the 2008 paper require it.
+//! this is the only way to change that number; the tuning modes of Ito, Ohsaki and Imase (2008) are
+//! defined on chunks.
 //!
 //! A chunk is requested by ERET P and stored by ESTO A (GFD.20 §3.5, §3.6), in extended block mode.
 //! Connections are kept from one chunk to the next while their number stays the same (§3.4.3). For
-//! the caller it is one transfer: its [`Control`] counts all chunks, and the ranges that a failed
+//! the caller it is one transfer: its [`TransferControl`] counts all chunks, and the ranges that a failed
 //! attempt stored stay valid.
 
 mod chunk_queue;
@@ -16,10 +17,10 @@ use std::sync::Arc;
 
 use data::job::TransferControl;
 use data::store::{Sink, Source};
-use proto::command::TransferMode as Wire;
+use proto::command::TransferMode;
 use proto::ranges::RangeSet;
 use tune::streams::chunked::{
-    self as policy, ChunkParameters, ChunkTuner, ChunkTuningMode, RttCommands as When,
+    ChunkParameters, ChunkTuner, ChunkTuningMode, RttCommands, mode_tuner, probe_tuner_with_min,
 };
 
 use self::chunk_queue::ChunkQueue;
@@ -28,9 +29,6 @@ use self::chunk_session::{
 };
 use self::rtt_sampling::{RttProbeSession, SharedRttAverage};
 use self::sessions::{ChunkSessions, RttSource};
-use super::get::get as get_whole;
-use super::put::put as put_whole;
-use super::third_party::third_party as pass_whole;
 use super::{TransferAttempt, TransferSpec, negotiation};
 use crate::CopyFailure;
 use crate::session::ClientSession;
@@ -64,9 +62,9 @@ pub async fn get(
         && session.features().eret
         // Chunks arrive out of order with two sessions, so the sink must be seekable.
         && sink.is_seekable()
-        && negotiation::get_mode(session, spec, &mut warnings) == Wire::Extended;
-    let Some((chunks, missing)) = chunk_plan(spec).filter(|_| extended) else {
-        let attempt = get_whole(session, path, sink, spec, control).await;
+        && negotiation::get_mode(session, spec, &mut warnings) == TransferMode::Extended;
+    let Some((chunking, missing)) = chunk_plan(spec).filter(|_| extended) else {
+        let attempt = super::get::get(session, path, sink, spec, control).await;
         return attempt.map(|attempt| with_warnings(attempt, warnings));
     };
     let chunk_session = Box::new(DirectChunkSession {
@@ -74,7 +72,7 @@ pub async fn get(
         path: path.into(),
         local_store: LocalStore::Sink(sink),
     });
-    transfer_in_chunks(chunk_session, chunks, missing, spec, control, &|_| {}).await
+    transfer_in_chunks(chunk_session, chunking, missing, spec, control, &|_| {}).await
 }
 
 /// Sends a file to a server, which listens. `control.bytes()` counts the bytes handed to the
@@ -93,9 +91,9 @@ pub async fn put(
     let mut warnings = Vec::new();
     let extended = spec.chunks.is_some()
         && session.features().esto
-        && negotiation::transfer_mode(session, spec, &mut warnings) == Wire::Extended;
-    let Some((chunks, missing)) = chunk_plan(spec).filter(|_| extended) else {
-        let attempt = put_whole(session, source, path, spec, control).await;
+        && negotiation::transfer_mode(session, spec, &mut warnings) == TransferMode::Extended;
+    let Some((chunking, missing)) = chunk_plan(spec).filter(|_| extended) else {
+        let attempt = super::put::put(session, source, path, spec, control).await;
         return attempt.map(|attempt| with_warnings(attempt, warnings));
     };
     let chunk_session = Box::new(DirectChunkSession {
@@ -103,7 +101,7 @@ pub async fn put(
         path: path.into(),
         local_store: LocalStore::Source(source),
     });
-    transfer_in_chunks(chunk_session, chunks, missing, spec, control, &|_| {}).await
+    transfer_in_chunks(chunk_session, chunking, missing, spec, control, &|_| {}).await
 }
 
 /// Transfers a file from one server to another. In MODE E the 112 markers report progress to
@@ -127,11 +125,11 @@ pub async fn third_party(
     let extended = spec.chunks.is_some()
         && source.features().eret
         && destination.features().esto
-        && [&mut *source, &mut *destination]
-            .into_iter()
-            .all(|end| negotiation::transfer_mode(end, spec, &mut warnings) == Wire::Extended);
-    let Some((chunks, missing)) = chunk_plan(spec).filter(|_| extended) else {
-        let attempt = pass_whole(
+        && [&mut *source, &mut *destination].into_iter().all(|end| {
+            negotiation::transfer_mode(end, spec, &mut warnings) == TransferMode::Extended
+        });
+    let Some((chunking, missing)) = chunk_plan(spec).filter(|_| extended) else {
+        let attempt = super::third_party::third_party(
             source,
             source_path,
             destination,
@@ -151,7 +149,7 @@ pub async fn third_party(
     });
     // This control counts nothing, since the bytes do not pass this machine.
     let control = Arc::new(TransferControl::new());
-    transfer_in_chunks(chunk_session, chunks, missing, spec, &control, progress).await
+    transfer_in_chunks(chunk_session, chunking, missing, spec, &control, progress).await
 }
 
 /// The chunking and the missing ranges, if the transfer is to run in chunks. The size must be
@@ -172,26 +170,26 @@ fn with_warnings(mut attempt: TransferAttempt, mut warnings: Vec<String>) -> Tra
 
 async fn transfer_in_chunks<'a>(
     mut chunk_session: Box<dyn ChunkSession + 'a>,
-    chunks: Chunking,
+    chunking: Chunking,
     missing: RangeSet,
     spec: &'a TransferSpec,
     control: &'a Arc<TransferControl>,
     progress: &'a (dyn Fn(u64) + Send + Sync),
 ) -> Result<TransferAttempt, CopyFailure> {
-    let (tuner, trips, sessions) = match chunks {
+    let (tuner, rtt_source, sessions) = match chunking {
         Chunking::Mode(mode, parameters) => {
-            let (tuner, trips) =
+            let (tuner, rtt_source) =
                 chunk_tuner_of_2008(chunk_session.session(), mode, parameters, spec).await;
-            (tuner, trips, 1)
+            (tuner, rtt_source, 1)
         }
         Chunking::Probe => {
             let rtt = chunk_session.session().rtt();
-            let tuner = policy::probe_tuner_with_min(2, spec.streams, spec.max_streams, rtt);
+            let tuner = probe_tuner_with_min(2, spec.streams, spec.max_streams, rtt);
             (tuner, RttSource::Known(rtt), 2)
         }
     };
     let queue = ChunkQueue::new(missing, tuner, sessions);
-    let chunk_sessions = ChunkSessions::new(spec, control, progress, (queue, trips));
+    let chunk_sessions = ChunkSessions::new(spec, control, progress, (queue, rtt_source));
     chunk_sessions.transfer(chunk_session, sessions > 1).await
 }
 
@@ -203,17 +201,17 @@ async fn chunk_tuner_of_2008(
     parameters: ChunkParameters,
     spec: &TransferSpec,
 ) -> (Box<dyn ChunkTuner>, RttSource) {
-    let trips = SharedRttAverage::new(parameters.rho);
+    let average = SharedRttAverage::new(parameters.rho);
     // A session that does not answer here fails again in the chunk's own command.
-    trips.sample(session).await;
+    average.sample(session).await;
     let window = spec.options.buffers.pinned_bytes().unwrap_or(0);
-    let tuner = policy::mode_tuner(mode, parameters, window, trips.average());
-    let trips = match parameters.rtt_commands {
-        When::BetweenChunks => RttSource::BetweenChunks(trips),
-        When::DuringChunks => {
-            let pulse = RttProbeSession::start(Box::pin(session.open_another()), trips.clone());
-            RttSource::WhileDataFlows(trips, pulse)
+    let tuner = mode_tuner(mode, parameters, window, average.average());
+    let rtt_source = match parameters.rtt_commands {
+        RttCommands::BetweenChunks => RttSource::BetweenChunks(average),
+        RttCommands::DuringChunks => {
+            let probe = RttProbeSession::start(Box::pin(session.open_another()), average.clone());
+            RttSource::WhileDataFlows(average, probe)
         }
     };
-    (tuner, trips)
+    (tuner, rtt_source)
 }

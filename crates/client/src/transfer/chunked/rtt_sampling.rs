@@ -42,8 +42,8 @@ impl SharedRttAverage {
             return false;
         }
         let sample = sent.elapsed();
-        // A sample that includes a retransmission timeout is no round trip (Karn's algorithm, RFC
-        // 6298 §3). With such samples the MI mode does not converge.
+        // A sample that includes a retransmission is no round trip (Karn's algorithm, RFC 6298 §3).
+        // With such samples the MI mode does not converge.
         if total_retransmits(session) == before {
             self.lock().on_sample(sample);
         }

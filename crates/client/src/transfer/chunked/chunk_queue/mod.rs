@@ -139,8 +139,8 @@ impl ChunkQueue {
             // time.
             n => {
                 let share = |bytes: u64| bytes / u64::from(n);
-                let assignment = share(chunk.bytes).max(lone_minimum);
-                assignment.min(share(left).max(min_tail_bytes(progress)))
+                let length = share(chunk.bytes).max(lone_minimum);
+                length.min(share(left).max(min_tail_bytes(progress)))
             }
         };
         let length = wanted.min(gap.len()).max(1);

@@ -63,13 +63,13 @@ impl<'a> ChunkSessions<'a> {
         spec: &'a TransferSpec,
         control: &'a Arc<TransferControl>,
         progress: &'a (dyn Fn(u64) + Send + Sync),
-        (queue, rtt): (ChunkQueue, RttSource),
+        (queue, rtt_source): (ChunkQueue, RttSource),
     ) -> Self {
         Self {
             spec,
             control,
             progress,
-            rtt_source: rtt,
+            rtt_source,
             started: Instant::now(),
             chunk_done: Notify::new(),
             state: Mutex::new(ChunkSessionsState {
@@ -82,8 +82,8 @@ impl<'a> ChunkSessions<'a> {
         }
     }
 
-    /// Transfers everything over `first`, and over a second session if `use_second_session`. Dropping the future
-    /// stops both.
+    /// Transfers everything over `first`, and over a second session if `use_second_session`.
+    /// Dropping the future stops both.
     pub(super) async fn transfer(
         self,
         mut first: Box<dyn ChunkSession + 'a>,
@@ -126,12 +126,10 @@ impl<'a> ChunkSessions<'a> {
             self.move_ranges(&mut *first, 0).await?;
         }
         let Self {
-            rtt_source: rtt,
-            state,
-            ..
+            rtt_source, state, ..
         } = self;
-        if let RttSource::WhileDataFlows(_, pulse) = rtt {
-            pulse.stop();
+        if let RttSource::WhileDataFlows(_, probe) = rtt_source {
+            probe.stop();
         }
         let state = state.into_inner().unwrap_or_else(PoisonError::into_inner);
         let (stored, elapsed) = (self.control.stored(), self.started.elapsed());
@@ -145,8 +143,8 @@ impl<'a> ChunkSessions<'a> {
         session: u32,
     ) -> Result<(), CopyFailure> {
         loop {
-            if let RttSource::BetweenChunks(rtt) = &self.rtt_source {
-                rtt.sample(chunk_session.session()).await;
+            if let RttSource::BetweenChunks(average) = &self.rtt_source {
+                average.sample(chunk_session.session()).await;
             }
             let Some(assignment) = self.next_range(session) else {
                 return Ok(());
@@ -156,7 +154,7 @@ impl<'a> ChunkSessions<'a> {
                 assignment.range.start,
             ));
             let spec = self.chunk_spec(&assignment);
-            let begun = Instant::now();
+            let sent_at = Instant::now();
             // A server's markers may report any number of bytes.
             let length = assignment.range.len();
             let progress = |bytes: u64| self.note_third_party_bytes(session, bytes.min(length));
@@ -166,7 +164,7 @@ impl<'a> ChunkSessions<'a> {
                 .await
             {
                 Ok(attempt) => {
-                    let response_time = chunk_session.response_time(&control, begun);
+                    let response_time = chunk_session.response_time(&control, sent_at);
                     self.range_done(session, &assignment, attempt, response_time);
                 }
                 // The first session can move the range instead: either nothing of it moved here, or
@@ -200,14 +198,16 @@ impl<'a> ChunkSessions<'a> {
 
     fn progress_now(&self) -> ChunkProgress {
         let state = self.lock();
-        let elsewhere: u64 = state.third_party_bytes.values().map(|(a, b)| a + b).sum();
+        let third_party: u64 = state.third_party_bytes.values().map(|(a, b)| a + b).sum();
         ChunkProgress {
             at: self.started.elapsed(),
-            moved: self.control.bytes() + elsewhere,
+            moved: self.control.bytes() + third_party,
             window: state.window,
             rtt: match &self.rtt_source {
                 RttSource::Known(rtt) => *rtt,
-                RttSource::BetweenChunks(rtt) | RttSource::WhileDataFlows(rtt, _) => rtt.average(),
+                RttSource::BetweenChunks(average) | RttSource::WhileDataFlows(average, _) => {
+                    average.average()
+                }
             },
         }
     }
@@ -246,11 +246,11 @@ impl<'a> ChunkSessions<'a> {
         let length = chunk.size.unwrap_or(0);
         let forward = || {
             let reported = std::mem::take(&mut *lock_ignoring_poison(&chunk.stored_ranges));
-            let mut marked = lock_ignoring_poison(&self.spec.stored_ranges);
+            let mut stored = lock_ignoring_poison(&self.spec.stored_ranges);
             for range in reported.iter() {
                 // Markers may report other chunks' bytes; only this chunk's count.
                 let at = |offset: u64| start.saturating_add(offset.min(length));
-                marked.insert(at(range.start), at(range.end));
+                stored.insert(at(range.start), at(range.end));
             }
         };
         tokio::pin!(moving);
@@ -282,7 +282,7 @@ impl<'a> ChunkSessions<'a> {
             .unwrap_or(own_window);
         let bytes = state.third_party_bytes.entry(session).or_default();
         *bytes = (bytes.0 + bytes.1, 0);
-        // The lock is released before `now`, which takes it again.
+        // Released here, since `progress_now` takes the lock, too.
         drop(state);
         let now = self.progress_now();
         let mut state = self.lock();

@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 
 use data::job::TransferReport;
 use proto::client::{
-    PartialRetrievalUnsupported, PlanStep, RetrievalPlan, ServerDrsAddress, TransferDirection,
-    TransferRequirements, plan_retrieval,
+    PartialRetrievalUnsupported, PlanStep, RetrievalPlan, TransferDirection, TransferRequirements,
+    plan_retrieval,
 };
 use proto::command::{Command, TransferMode};
 use proto::drs::DrsAddress;
@@ -17,7 +17,12 @@ use proto::sizing::BufferSizing;
 use proto::streams::ParallelismRange;
 use proto::stripes::StripeAddresses;
 
-use super::prepare::PreparationResult;
+mod settings;
+
+use self::settings::{
+    RenegotiationReason, SettingsResult, agrees_to_drs, listening_drs_address,
+    renegotiation_reason, send_settings,
+};
 use super::server_pair::{ExpectedBytes, MarkerProgress, ServerPair};
 use super::{TransferAttempt, TransferSpec, negotiation, put};
 use crate::session::{ClientSession, display_path};
@@ -94,16 +99,6 @@ struct ThirdPartyServers<'a> {
     destination: &'a mut ClientSession,
     destination_path: &'a [u8],
     spec: &'a TransferSpec,
-}
-
-/// Why the agreement is made again.
-enum RenegotiationReason {
-    StreamMode,
-    RestartFromZero,
-    /// One of the servers does not support the requested right-sizing: each sizes its own buffers.
-    WithoutRightSizing,
-    /// The source refused a pipelined command.
-    WithoutPipelining,
 }
 
 /// Warning when [`BufferSizing::Drs1`] is requested between two servers.
@@ -461,66 +456,4 @@ fn needs_data_address(step: &PlanStep) -> bool {
         step,
         PlanStep::Connect | PlanStep::Set(Command::Rest(_), _) | PlanStep::Transfer(_)
     )
-}
-
-/// Whether a server takes part in right-sizing by a DRS channel, as far as it has been asked.
-fn agrees_to_drs(session: &ClientSession) -> bool {
-    session.planner.agreed_sizing(BufferSizing::Drs) == BufferSizing::Drs
-}
-
-/// Where a server that takes part in right-sizing listens for the DRS channel.
-fn listening_drs_address(session: &ClientSession) -> Option<DrsAddress> {
-    match session.planner.drs_address() {
-        Some(ServerDrsAddress::Listens(announced)) if agrees_to_drs(session) => Some(announced),
-        _ => None,
-    }
-}
-
-/// Result of sending settings.
-struct SettingsResult {
-    reason: Option<RenegotiationReason>,
-    /// Where the server listens, if it was asked.
-    announced: Option<StripeAddresses>,
-}
-
-async fn send_settings(
-    session: &mut ClientSession,
-    steps: Vec<PlanStep>,
-    operation: &str,
-    warnings: &mut Vec<String>,
-) -> Result<SettingsResult, CopyFailure> {
-    let mut announced = None;
-    for pipeline in session.planner.group_for_pipelining(steps) {
-        let result = session
-            .send_pipeline(&pipeline, None, operation, warnings)
-            .await?;
-        announced = announced.or(result.passive_addresses);
-        let mut reason = renegotiation_reason(session, result.replan, warnings);
-        if pipeline.contains(&PlanStep::DrsListen) && listening_drs_address(session).is_none() {
-            reason = reason.or(Some(RenegotiationReason::WithoutRightSizing));
-        }
-        if reason.is_some() {
-            return Ok(SettingsResult { reason, announced });
-        }
-    }
-    Ok(SettingsResult {
-        reason: None,
-        announced,
-    })
-}
-
-fn renegotiation_reason(
-    session: &mut ClientSession,
-    refused: Option<PreparationResult>,
-    warnings: &mut Vec<String>,
-) -> Option<RenegotiationReason> {
-    match refused? {
-        PreparationResult::Ready { .. } => None,
-        PreparationResult::RetryInStreamMode => {
-            session.warn_once(warnings, negotiation::EXTENDED_MODE_UNAVAILABLE);
-            Some(RenegotiationReason::StreamMode)
-        }
-        PreparationResult::RetryFromZero => Some(RenegotiationReason::RestartFromZero),
-        PreparationResult::RetryWithoutPipelining => Some(RenegotiationReason::WithoutPipelining),
-    }
 }
