@@ -98,9 +98,9 @@ pub(crate) fn find_credential(host: &str, user: Option<&str>) -> Credential {
     let variable = std::env::var(PASSWORD_VARIABLE).ok();
     let netrc = || {
         let read = read_netrc(&std::env::home_dir()?.join(".netrc"));
-        if let Some(trouble) = read.problem {
+        if let Some(problem) = read.problem {
             // Only the first problem is kept: one warning per run is enough.
-            NETRC_PROBLEM.get_or_init(|| trouble);
+            NETRC_PROBLEM.get_or_init(|| problem);
         }
         Some(read.entries)
     };
@@ -153,9 +153,9 @@ struct NetrcContents {
 
 /// Reads the file. A file with passwords is ignored if others may read it or another user owns it.
 fn read_netrc(path: &Path) -> NetrcContents {
-    let shown = path.display();
-    let ignored = |why: String| NetrcContents {
-        problem: Some(format!("{shown} is ignored: {why}")),
+    let display_path = path.display();
+    let ignored = |reason: String| NetrcContents {
+        problem: Some(format!("{display_path} is ignored: {reason}")),
         ..NetrcContents::default()
     };
     let meta = match std::fs::metadata(path) {
@@ -164,17 +164,17 @@ fn read_netrc(path: &Path) -> NetrcContents {
         Err(e) => return ignored(format!("{e}; make it readable for yourself alone")),
     };
     // The effective user decides, as for every other file access of this process.
-    let me = rustix::process::geteuid().as_raw();
-    if meta.uid() != me && meta.uid() != 0 {
+    let effective_uid = rustix::process::geteuid().as_raw();
+    if meta.uid() != effective_uid && meta.uid() != 0 {
         return ignored(format!(
-            "it belongs to user {}, not to you; make it yours (chown {me} {shown})",
+            "it belongs to user {}, not to you; make it yours (chown {effective_uid} {display_path})",
             meta.uid()
         ));
     }
-    // curl and ftp(1) ignore a .netrc with such permissions, too.
+    // ftp(1) refuses a .netrc with such permissions, too (netrc(5)).
     if meta.mode() & 0o077 != 0 {
         return ignored(format!(
-            "others may read it; keep it to yourself (chmod 600 {shown})"
+            "others may read it; keep it to yourself (chmod 600 {display_path})"
         ));
     }
     let text = match std::fs::read(path).map(String::from_utf8) {
@@ -182,10 +182,10 @@ fn read_netrc(path: &Path) -> NetrcContents {
         Ok(Err(_)) => return ignored("it is not UTF-8 text; rewrite it as UTF-8".to_owned()),
         Err(e) => return ignored(format!("{e}; make it readable for yourself alone")),
     };
-    let (entries, fault) = netrc::parse(&text);
+    let (entries, problem) = netrc::parse(&text);
     NetrcContents {
         entries,
-        problem: fault.map(|fault| format!("{shown}: {fault}; correct that line")),
+        problem: problem.map(|problem| format!("{display_path}: {problem}; correct that line")),
     }
 }
 
@@ -260,10 +260,13 @@ mod tests {
     fn debug_output_hides_secrets() {
         let login = Credential::password("joe", "hush");
         let token = Credential::Token("hush".into());
-        let shown = format!("{login:?} {token:?}");
-        assert!(shown.contains("joe") && !shown.contains("hush"), "{shown}");
+        let display_path = format!("{login:?} {token:?}");
+        assert!(
+            display_path.contains("joe") && !display_path.contains("hush"),
+            "{display_path}"
+        );
         let bytes = format!("{:?}", b"hush");
-        assert!(!shown.contains(&bytes), "{shown}");
+        assert!(!display_path.contains(&bytes), "{display_path}");
     }
 
     /// Reads a file with this text and these permissions.
@@ -281,9 +284,9 @@ mod tests {
     fn netrc_readable_by_others_is_ignored_with_a_message() {
         let open = read(RECORD, 0o644);
         assert!(open.entries.is_empty());
-        let trouble = open.problem.unwrap();
-        assert!(trouble.contains("others may read it"), "{trouble}");
-        assert!(trouble.contains("chmod 600 /"), "{trouble}");
+        let problem = open.problem.unwrap();
+        assert!(problem.contains("others may read it"), "{problem}");
+        assert!(problem.contains("chmod 600 /"), "{problem}");
         let closed = read(RECORD, 0o600);
         assert_eq!((closed.entries.len(), closed.problem), (1, None));
     }
@@ -294,9 +297,9 @@ mod tests {
         assert!(binary.problem.unwrap().contains("UTF-8"));
         let misspelt = read(b"machine h\n login bob\n pasword secret", 0o600);
         assert_eq!(misspelt.entries.len(), 1);
-        let trouble = misspelt.problem.unwrap();
-        assert!(trouble.contains("line 3: a word"), "{trouble}");
-        assert!(!trouble.contains("secret"));
+        let problem = misspelt.problem.unwrap();
+        assert!(problem.contains("line 3: a word"), "{problem}");
+        assert!(!problem.contains("secret"));
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(read_netrc(&dir.path().join("none")).problem, None);
         assert!(read_netrc(dir.path()).problem.is_some());

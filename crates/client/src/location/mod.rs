@@ -305,10 +305,12 @@ fn parse_server(
     find: &dyn Fn(&str, Option<&str>) -> Credential,
 ) -> Result<Location, CopyFailure> {
     // Parsed before the login is known, so the password has to be removed from messages.
-    let shown = redact(text);
+    let display_text = redact(text);
     let Some(rest) = rest.strip_prefix("//") else {
         let name = scheme.name();
-        return Err(usage_error(format!("write {name}://host/path ({shown})")));
+        return Err(usage_error(format!(
+            "write {name}://host/path ({display_text})"
+        )));
     };
     // `?` and `#` are legal in FTP file names, so only HTTP URLs are split there.
     let is_http = matches!(scheme, Scheme::Http | Scheme::Https);
@@ -326,13 +328,13 @@ fn parse_server(
         Some((login, address)) => (Some(login), address),
         None => (None, authority),
     };
-    let (host, port) = parse_address(address, scheme, &shown)?;
-    let path = remote_path(path, &shown)?;
+    let (host, port) = parse_address(address, scheme, &display_text)?;
+    let path = remote_path(path, &display_text)?;
     let credential = match (scheme, login) {
         // The login of an `http:` request travels in clear, so only one that the user typed is
         // sent.
         (Scheme::Http, None) => Credential::Anonymous,
-        _ => parse_login(login, &host, &shown, find)?,
+        _ => parse_login(login, &host, &display_text, find)?,
     };
     Ok(Location::Remote {
         server: Server {
@@ -347,29 +349,37 @@ fn parse_server(
 }
 
 /// `host`, `host:port`, `[v6]`, `[v6]:port`.
-fn parse_address(text: &str, scheme: Scheme, shown: &str) -> Result<(String, u16), CopyFailure> {
+fn parse_address(
+    text: &str,
+    scheme: Scheme,
+    display_text: &str,
+) -> Result<(String, u16), CopyFailure> {
     let (host, port) = if let Some(rest) = text.strip_prefix('[') {
         let (host, after) = rest
             .split_once(']')
-            .ok_or_else(|| usage_error(format!("the IPv6 address lacks its ] ({shown})")))?;
+            .ok_or_else(|| usage_error(format!("the IPv6 address lacks its ] ({display_text})")))?;
         if host.parse::<Ipv6Addr>().is_err() {
             return Err(usage_error(format!(
-                "[{host}] is no IPv6 address ({shown})"
+                "[{host}] is no IPv6 address ({display_text})"
             )));
         }
         match after.strip_prefix(':') {
             Some(port) => (host, port),
             None if after.is_empty() => (host, ""),
-            None => return Err(usage_error(format!("only :port may follow ] ({shown})"))),
+            None => {
+                return Err(usage_error(format!(
+                    "only :port may follow ] ({display_text})"
+                )));
+            }
         }
     } else {
         text.split_once(':').unwrap_or((text, ""))
     };
     // These would break the command line, or show a typing error in the authority.
-    let bad = |c: char| c.is_whitespace() || c.is_control() || "[]@\\%?#".contains(c);
-    if host.is_empty() || host.contains(bad) {
+    let is_forbidden = |c: char| c.is_whitespace() || c.is_control() || "[]@\\%?#".contains(c);
+    if host.is_empty() || host.contains(is_forbidden) {
         return Err(usage_error(format!(
-            "the URL names no valid host ({shown})"
+            "the URL names no valid host ({display_text})"
         )));
     }
     let port = if port.is_empty() {
@@ -378,19 +388,19 @@ fn parse_address(text: &str, scheme: Scheme, shown: &str) -> Result<(String, u16
         port.parse()
             .ok()
             .filter(|p| *p != 0)
-            .ok_or_else(|| usage_error(format!("the port must be 1 to 65535 ({shown})")))?
+            .ok_or_else(|| usage_error(format!("the port must be 1 to 65535 ({display_text})")))?
     };
     Ok((host.to_owned(), port))
 }
 
 /// Decodes a URL path into absolute path bytes with exactly one leading `/`.
-fn remote_path(text: &str, shown: &str) -> Result<Vec<u8>, CopyFailure> {
+fn remote_path(text: &str, display_text: &str) -> Result<Vec<u8>, CopyFailure> {
     let decoded: Vec<u8> = percent_decode_str(text).collect();
     // RFC 959 §5.3.1 ends a command line with CR LF, so no path can contain either; NUL ends C
     // strings.
     if decoded.iter().any(|b| matches!(b, 0 | b'\r' | b'\n')) {
         return Err(usage_error(format!(
-            "a path with NUL, CR or LF cannot travel on an FTP control channel ({shown})"
+            "a path with NUL, CR or LF cannot travel on an FTP control channel ({display_text})"
         )));
     }
     let start = decoded
@@ -405,16 +415,16 @@ fn remote_path(text: &str, shown: &str) -> Result<Vec<u8>, CopyFailure> {
 fn parse_login(
     login: Option<&str>,
     host: &str,
-    shown: &str,
+    display_text: &str,
     find: &dyn Fn(&str, Option<&str>) -> Credential,
 ) -> Result<Credential, CopyFailure> {
     let decode = |text: &str| {
-        let text = percent_decode_str(text)
-            .decode_utf8()
-            .map_err(|_| usage_error(format!("user and password must be UTF-8 ({shown})")))?;
+        let text = percent_decode_str(text).decode_utf8().map_err(|_| {
+            usage_error(format!("user and password must be UTF-8 ({display_text})"))
+        })?;
         // The login travels in USER and PASS lines.
         if text.contains(['\0', '\r', '\n']) {
-            let line = format!("user and password must not contain NUL, CR or LF ({shown})");
+            let line = format!("user and password must not contain NUL, CR or LF ({display_text})");
             return Err(usage_error(line));
         }
         Ok(text.into_owned())
@@ -423,14 +433,17 @@ fn parse_login(
         None => (String::new(), None),
         Some((user, password)) => {
             // `user:@host` gives an empty password, `user@host` none.
-            let given = login.is_some_and(|l| l.contains(':'));
-            (decode(user)?, given.then(|| decode(password)).transpose()?)
+            let has_password = login.is_some_and(|l| l.contains(':'));
+            (
+                decode(user)?,
+                has_password.then(|| decode(password)).transpose()?,
+            )
         }
     };
-    let named = (!user.is_empty()).then_some(user.as_str());
-    match (named, password) {
+    let user_name = (!user.is_empty()).then_some(user.as_str());
+    match (user_name, password) {
         (Some(_), Some(password)) => Ok(Credential::password(user, password)),
-        (named, _) => Ok(find(host, named)),
+        (user_name, _) => Ok(find(host, user_name)),
     }
 }
 

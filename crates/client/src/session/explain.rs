@@ -17,11 +17,13 @@ impl ClientSession {
         operation: &str,
         reply: &Reply,
     ) -> CopyFailure {
-        let plain = replies::refusal_failure(self.name(), operation, reply);
-        let silent = replies::gives_no_reason(reply);
+        let unexplained = replies::refusal_failure(self.name(), operation, reply);
+        let has_no_reason = replies::gives_no_reason(reply);
         // An explicit reason needs no search; a lost session cannot be asked.
-        if !silent && refusal_cause(reply) != RefusalCause::Missing || !self.control.is_usable() {
-            return plain;
+        if !has_no_reason && refusal_cause(reply) != RefusalCause::Missing
+            || !self.control.is_usable()
+        {
+            return unexplained;
         }
         let directory = parent_directory(path);
         match self.is_directory(directory).await {
@@ -36,9 +38,9 @@ impl ClientSession {
                 ),
             ),
             // The directory exists, so permission is the only common cause left.
-            Ok(true) if silent => self.permission_failure(operation, reply),
+            Ok(true) if has_no_reason => self.permission_failure(operation, reply),
             Err(lost) if lost.transient => lost,
-            _ => plain,
+            _ => unexplained,
         }
     }
 
@@ -50,11 +52,11 @@ impl ClientSession {
         operation: &str,
         reply: &Reply,
     ) -> CopyFailure {
-        let plain = replies::refusal_failure(self.name(), operation, reply);
+        let unexplained = replies::refusal_failure(self.name(), operation, reply);
         // vsftpd uses one text for a missing file and for missing permission.
-        let silent = replies::gives_no_reason(reply) || replies::hides_existence(reply);
-        if !silent || !self.control.is_usable() {
-            return plain;
+        let has_no_reason = replies::gives_no_reason(reply) || replies::hides_existence(reply);
+        if !has_no_reason || !self.control.is_usable() {
+            return unexplained;
         }
         match self.stat(path).await {
             Err(missing) if missing.exit == Exit::NotFound => {
@@ -62,14 +64,14 @@ impl ClientSession {
             }
             Ok(entry) if entry.kind == EntryKind::File => self.permission_failure(operation, reply),
             Err(lost) if lost.transient => lost,
-            _ => plain,
+            _ => unexplained,
         }
     }
 
     fn permission_failure(&self, operation: &str, reply: &Reply) -> CopyFailure {
-        let why = "it gives no reason, so most likely this user may not: log in as one who may, or \
+        let advice = "it gives no reason, so most likely the user lacks permission: log in as another user, or \
                    ask the server's administrator";
-        self.failure_with_reason(Exit::Refused, operation, reply, why)
+        self.failure_with_reason(Exit::Refused, operation, reply, advice)
     }
 
     fn failure_with_reason(
@@ -77,12 +79,12 @@ impl ClientSession {
         exit: Exit,
         operation: &str,
         reply: &Reply,
-        why: &str,
+        advice: &str,
     ) -> CopyFailure {
         let (server, reply_text) = (self.name(), replies::display_reply(reply));
         CopyFailure::new(
             exit,
-            format!("{server} refused to {operation}: {reply_text}; {why}"),
+            format!("{server} refused to {operation}: {reply_text}; {advice}"),
         )
     }
 }

@@ -121,10 +121,10 @@ impl ClientSession {
         }
     }
 
-    /// The address to use for data connections when the server announced `announced`. Only the port is
-    /// taken from it unless it names the server's own host or other hosts are allowed: a server
-    /// behind NAT may announce an unreachable address, and a malicious one may direct its clients
-    /// at others (RFC 2577 §3).
+    /// The address to use for data connections, given the one that the server announced. Only its
+    /// port is used, unless its host is the server's own or other hosts are allowed: a server behind
+    /// NAT may announce an unreachable address, and a malicious one may direct its clients at others
+    /// (RFC 2577 §3).
     pub(crate) fn checked_data_address(
         &mut self,
         announced: SocketAddr,
@@ -183,16 +183,15 @@ impl ClientSession {
     ) -> Option<StripeAddresses> {
         let announced = self.checked_data_addresses(announced, warnings);
         let host = self.control.peer_addr().ip().to_canonical();
-        let ordered = |announced: SocketAddr| {
-            by_reachability(announced, SocketAddr::new(host, announced.port()))
-        };
-        let first = announced.map(|announced| ordered(announced).0);
-        let second = announced.map(|announced| ordered(announced).1);
+        let ordered =
+            |address: SocketAddr| by_reachability(address, SocketAddr::new(host, address.port()));
+        let first = announced.map(|address| ordered(address).0);
+        let second = announced.map(|address| ordered(address).1);
         self.data_host = Some(first.first().ip());
-        let failure = self.local_address_for(first.first().ip());
+        let local = self.local_address_for(first.first().ip());
         self.data_channel = Some(SessionDataChannel::connect_to(
             first.as_slice().to_vec(),
-            failure,
+            local,
         ));
         (first != second).then_some(second)
     }
@@ -292,9 +291,9 @@ fn by_reachability(announced: SocketAddr, peer: SocketAddr) -> (SocketAddr, Sock
     }
 }
 
-/// Whether `peer` most likely cannot connect to `failure`: a public host to a private address.
-pub(super) fn is_behind_nat(failure: IpAddr, peer: IpAddr) -> bool {
-    reachability(peer.to_canonical()) == 2 && reachability(failure.to_canonical()) < 2
+/// Whether `peer` most likely cannot connect to `local`: a public host to a private address.
+pub(super) fn is_behind_nat(local: IpAddr, peer: IpAddr) -> bool {
+    reachability(peer.to_canonical()) == 2 && reachability(local.to_canonical()) < 2
 }
 
 /// From how far an address can be reached: 0 this host, 1 a private network, 2 anywhere.

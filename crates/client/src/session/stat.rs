@@ -70,7 +70,6 @@ impl ClientSession {
         &mut self,
         path: &[u8],
     ) -> Result<ListedEntry, CopyFailure> {
-        // Some servers report a SIZE for directories, so CWD decides first.
         if self.change_directory(path).await?.is_none() {
             return Ok(listed_entry(
                 path,
@@ -140,7 +139,7 @@ impl ClientSession {
 
     async fn modification_time(&mut self, path: &[u8]) -> Result<Option<Timestamp>, CopyFailure> {
         let features = self.features();
-        // An announced feature list without MDTM saves a round trip per file.
+        // FEAT without MDTM saves a round trip per file.
         if features.feat_answered && !features.mdtm {
             return Ok(None);
         }

@@ -73,11 +73,11 @@ fn sum(bytes: &[u8]) -> Option<String> {
 async fn get(
     server: &EndToEndServer,
     spec: &TransferSpec,
-    there: &[u8],
+    stored: &[u8],
 ) -> (TransferAttempt, Vec<u8>, TransferControl) {
     let mut session = open(server, "f").await;
     let sink = MemorySink::new(SIZE, "memory");
-    data::store::Sink::write_at(&sink, 0, there).unwrap();
+    data::store::Sink::write_at(&sink, 0, stored).unwrap();
     let control = Arc::new(TransferControl::new());
     let into = Arc::new(sink.clone());
     let attempt = transfer::get(&mut session, b"/f", into, spec, &control);
@@ -91,8 +91,8 @@ async fn two_sessions_transfer_one_file() {
     let server = EndToEndServer::start().await;
     let bytes = random_bytes(SIZE);
     server.store("f", &bytes);
-    let (attempt, got, control) = get(&server, &spec(Chunking::Probe, SIZE), &[]).await;
-    assert!(got == bytes);
+    let (attempt, received, control) = get(&server, &spec(Chunking::Probe, SIZE), &[]).await;
+    assert!(received == bytes);
     assert_eq!(
         (attempt.extended_mode, attempt.report.evidence.bytes),
         (true, SIZE as u64)
@@ -114,8 +114,8 @@ async fn a_session_limit_of_one_is_respected() {
         Chunking::Probe,
         mode(ChunkTuningMode::Mi, RttCommands::DuringChunks),
     ] {
-        let (attempt, got, _) = get(&server, &spec(chunks, SIZE), &[]).await;
-        assert!(got == bytes);
+        let (attempt, received, _) = get(&server, &spec(chunks, SIZE), &[]).await;
+        assert!(received == bytes);
         assert_eq!(attempt.report.checksum, sum(&bytes));
     }
 }
@@ -131,15 +131,15 @@ async fn only_missing_ranges_are_transferred() {
     ] {
         let mut spec = spec(chunks, SIZE);
         spec.checksum = None;
-        let mut there = bytes.clone();
+        let mut stored = bytes.clone();
         for (start, end) in [(0, 5 << 20), (15 << 20, 16 << 20), (SIZE - 7, SIZE)] {
             spec.completed_ranges.insert(start as u64, end as u64);
         }
         for gap in spec.completed_ranges.gaps(0, SIZE as u64).iter() {
-            there[usize::try_from(gap.start).unwrap()..usize::try_from(gap.end).unwrap()].fill(0);
+            stored[usize::try_from(gap.start).unwrap()..usize::try_from(gap.end).unwrap()].fill(0);
         }
-        let (attempt, got, _) = get(&server, &spec, &there).await;
-        assert!(got == bytes);
+        let (attempt, received, _) = get(&server, &spec, &stored).await;
+        assert!(received == bytes);
         assert_eq!(
             attempt.report.evidence.bytes,
             SIZE as u64 - spec.completed_ranges.byte_count()
@@ -181,9 +181,9 @@ async fn only_the_first_chunk_of_a_put_truncates_the_file() {
 async fn a_put_keeps_completed_ranges() {
     let server = EndToEndServer::start().await;
     let bytes = random_bytes(SIZE);
-    let mut there = bytes.clone();
-    there[..1 << 20].fill(0);
-    server.store("f", &there);
+    let mut stored = bytes.clone();
+    stored[..1 << 20].fill(0);
+    server.store("f", &stored);
     let mut spec = spec(mode(ChunkTuningMode::Mi, RttCommands::DuringChunks), SIZE);
     spec.completed_ranges.insert(1 << 20, 20 << 20);
     let attempt = put(&server, &spec, &bytes).await;
@@ -200,8 +200,8 @@ async fn a_part_is_transferred_in_chunks() {
     let (offset, length) = (3_000_001, 24_000_000);
     let mut spec = spec(Chunking::Probe, length);
     spec.part = Some((offset as u64, length as u64));
-    let (_, got, _) = get(&server, &spec, &[]).await;
-    assert!(got == bytes[offset..offset + length]);
+    let (_, received, _) = get(&server, &spec, &[]).await;
+    assert!(received == bytes[offset..offset + length]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -209,7 +209,7 @@ async fn chunks_between_servers_report_progress_by_markers() {
     let (from, to) = (EndToEndServer::start().await, EndToEndServer::start().await);
     let bytes = random_bytes(SIZE);
     from.store("f", &bytes);
-    let told = std::sync::atomic::AtomicU64::new(0);
+    let reported = std::sync::atomic::AtomicU64::new(0);
     for chunks in [
         Chunking::Probe,
         mode(ChunkTuningMode::Mi, RttCommands::DuringChunks),
@@ -219,7 +219,7 @@ async fn chunks_between_servers_report_progress_by_markers() {
         to.store("g", &random_bytes(SIZE + 1000));
         let (mut source, mut destination) = (open(&from, "f").await, open(&to, "f").await);
         let progress = |bytes| {
-            told.fetch_max(bytes, std::sync::atomic::Ordering::Relaxed);
+            reported.fetch_max(bytes, std::sync::atomic::Ordering::Relaxed);
         };
         let attempt = transfer::third_party(
             &mut source,
@@ -233,7 +233,7 @@ async fn chunks_between_servers_report_progress_by_markers() {
         assert_eq!(attempt.report.evidence.bytes, SIZE as u64);
         assert!(to.read("g") == bytes);
         assert_eq!(
-            told.swap(0, std::sync::atomic::Ordering::Relaxed),
+            reported.swap(0, std::sync::atomic::Ordering::Relaxed),
             SIZE as u64
         );
     }

@@ -294,18 +294,18 @@ async fn a_stall_between_servers_in_stream_mode_is_detected() {
     };
     let server = EndToEndServer::start().await;
     let url = format!("ftp://{}/f", faulty.start());
-    let mut impatient = CopyOptions {
+    let mut short_stall = CopyOptions {
         retries: 0,
         ..streams(1)
     };
-    impatient.transfer.stall = Duration::from_secs(5);
+    short_stall.transfer.stall = Duration::from_secs(5);
     let events = Arc::new(EventRecorder::default());
     let quarter =
         |e: &CopyEvent| matches!(e, CopyEvent::Progress { bytes, .. } if *bytes == 1 << 20);
     let (from, to) = ([url], server.user_url("g"));
-    let copying = client::copy(&from, &to, &impatient, events.clone());
+    let copying = client::copy(&from, &to, &short_stall, events.clone());
     let going_on = async {
-        wait_until("a quarter is told", || events.count(quarter) > 0).await;
+        wait_until("a quarter is reported", || events.count(quarter) > 0).await;
         go_on.store(true, Ordering::SeqCst);
     };
     let (summary, ()) = tokio::join!(copying, going_on);

@@ -68,7 +68,7 @@ impl FaultyServer {
         let mut faults = self.clone();
         std::thread::spawn(move || {
             for control in listener.incoming().flatten() {
-                let talk = FaultyServerSession {
+                let session = FaultyServerSession {
                     faults: faults.clone(),
                     control,
                     passive: None,
@@ -77,10 +77,10 @@ impl FaultyServer {
                     from: String::new(),
                 };
                 let cuts = faults.cut_at.is_some();
-                let thread = std::thread::spawn(move || talk.run());
+                let handle = std::thread::spawn(move || session.run());
                 // One connection at a time while an interruption is pending, so that only one is
                 // interrupted.
-                if cuts && thread.join().unwrap_or(true) {
+                if cuts && handle.join().unwrap_or(true) {
                     faults.cut_at = None;
                 }
             }

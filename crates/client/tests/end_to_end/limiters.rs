@@ -211,11 +211,11 @@ async fn a_put_reports_its_congestion_control() {
         let options = running(CongestionChoice::Named(name.clone()));
         let (summary, _) = copy(&[from.to_str().unwrap()], &server.url("g"), &options).await;
         assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
-        let told = format!(
+        let expected = format!(
             " over 2 streams ({name}); limited by: {}",
             summary.limited_by
         );
-        assert!(summary.why.contains(&told), "{}", summary.why);
+        assert!(summary.why.contains(&expected), "{}", summary.why);
     }
 }
 

@@ -56,8 +56,8 @@ impl ControlProxy {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         let pipelines = self.pipelines.lock().unwrap();
-        let verbs = |flight: &String| {
-            let verbs = flight.lines().filter_map(|line| line.split(' ').next());
+        let verbs = |pipeline: &String| {
+            let verbs = pipeline.lines().filter_map(|line| line.split(' ').next());
             let kept = verbs.filter(|verb| !matches!(*verb, "OPTS" | "TREV"));
             kept.collect::<Vec<_>>().join(" ")
         };
@@ -93,11 +93,11 @@ async fn relay(mut client: TcpStream, mut server: TcpStream, pipelines: Arc<Mute
     }
 }
 
-fn note(pipelines: &Mutex<Vec<String>>, said: &[u8], anew: bool) {
+fn note(pipelines: &Mutex<Vec<String>>, said: &[u8], starts_pipeline: bool) {
     let text = String::from_utf8_lossy(said);
     let mut pipelines = pipelines.lock().unwrap();
     match pipelines.last_mut() {
-        Some(flight) if !anew => flight.push_str(&text),
+        Some(pipeline) if !starts_pipeline => pipeline.push_str(&text),
         _ => pipelines.push(text.into_owned()),
     }
 }

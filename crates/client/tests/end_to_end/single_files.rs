@@ -194,13 +194,13 @@ async fn devices_are_written_directly() {
 async fn files_are_verified_by_the_requested_algorithm() {
     let server = EndToEndServer::start().await;
     server.store("f", &random_bytes(100_000));
-    for (wish, label) in [
+    for (requested, label) in [
         (VerifyMode::None, "none"),
         (VerifyMode::With(ChecksumAlgorithm::Sha256), "sha256"),
         (VerifyMode::With(ChecksumAlgorithm::Blake3), "blake3"),
     ] {
         let wished = CopyOptions {
-            verify: wish,
+            verify: requested,
             ..options()
         };
         let (summary, _) = copy(&[&server.url("f")], "/dev/null", &wished).await;

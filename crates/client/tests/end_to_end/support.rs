@@ -59,16 +59,16 @@ impl EndToEndServer {
         };
         change(&mut config);
         let (handle, shutdown) = Shutdown::manual();
-        let (tell, told) = tokio::sync::oneshot::channel();
+        let (ready_sender, ready_receiver) = tokio::sync::oneshot::channel();
         tokio::spawn(async move {
             let ready = |address| {
-                let _ = tell.send(address);
+                let _ = ready_sender.send(address);
             };
             server::serve(config, ready, shutdown).await.unwrap();
         });
         Self {
             directory,
-            address: told.await.unwrap(),
+            address: ready_receiver.await.unwrap(),
             _shutdown: handle,
         }
     }
@@ -107,7 +107,7 @@ impl EndToEndServer {
 #[derive(Default)]
 pub(crate) struct EventRecorder {
     events: Mutex<Vec<CopyEvent>>,
-    news: Notify,
+    changed: Notify,
 }
 
 impl EventRecorder {
@@ -123,11 +123,11 @@ impl EventRecorder {
     /// Waits for an event.
     pub(crate) async fn wait_until(&self, wanted: impl Fn(&CopyEvent) -> bool) {
         loop {
-            let news = self.news.notified();
+            let changed = self.changed.notified();
             if self.count(&wanted) > 0 {
                 return;
             }
-            news.await;
+            changed.await;
         }
     }
 
@@ -144,7 +144,7 @@ impl EventRecorder {
 impl CopyObserver for EventRecorder {
     fn on_event(&self, event: CopyEvent) {
         self.events.lock().unwrap().push(event);
-        self.news.notify_waiters();
+        self.changed.notify_waiters();
     }
 }
 
@@ -211,10 +211,13 @@ pub(crate) async fn copy(
 }
 
 /// Waits until a condition holds.
-pub(crate) async fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < TIMEOUT, "it never comes to this: {what}");
+pub(crate) async fn wait_until(condition: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(
+            start.elapsed() < TIMEOUT,
+            "timed out waiting until {condition}"
+        );
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -222,13 +225,13 @@ pub(crate) async fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 /// Waits until this many bytes are safe.
 struct SafeBytesObserver {
     safe: u64,
-    heard: Notify,
+    reached: Notify,
 }
 
 impl CopyObserver for SafeBytesObserver {
     fn on_event(&self, event: CopyEvent) {
         if matches!(event, CopyEvent::Progress { safe, .. } if safe >= self.safe) {
-            self.heard.notify_one();
+            self.reached.notify_one();
         }
     }
 }
@@ -242,14 +245,14 @@ pub(crate) async fn copy_cut(
     (safe, partial): (u64, &Path),
 ) {
     let sources = [source.to_owned()];
-    let arrived = Arc::new(SafeBytesObserver {
+    let observer = Arc::new(SafeBytesObserver {
         safe,
-        heard: Notify::new(),
+        reached: Notify::new(),
     });
-    let copying = client::copy(&sources, destination, options, arrived.clone());
+    let copying = client::copy(&sources, destination, options, observer.clone());
     tokio::select! {
         biased;
-        () = arrived.heard.notified() => {}
+        () = observer.reached.notified() => {}
         ended = copying => panic!("ended before it was cut: {ended:?}"),
     }
     let is_partial =

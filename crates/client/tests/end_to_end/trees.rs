@@ -223,8 +223,8 @@ async fn links_are_followed_or_copied_only_when_requested() {
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!((summary.files, summary.skipped), (3, 4));
     assert_eq!(file_names(&skipped), [" lead ", "f", "sub"]);
-    let told = |e: &CopyEvent| matches!(e, CopyEvent::Skipped { reason, .. } if reason.contains("--links"));
-    assert_eq!(events.count(told), 4, "one notice a link");
+    let mentions_links = |e: &CopyEvent| matches!(e, CopyEvent::Skipped { reason, .. } if reason.contains("--links"));
+    assert_eq!(events.count(mentions_links), 4, "one notice a link");
 
     let followed = workdir.path().join("follow");
     let follow = with(client::SymlinkPolicy::Follow);

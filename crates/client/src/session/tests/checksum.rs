@@ -22,10 +22,10 @@ async fn a_damaged_checksum_reply_is_requested_again() {
     ]);
     let (mut session, peer) = opened(actions).await;
     for _ in 0..2 {
-        let sum = session
+        let checksum = session
             .checksum(ChecksumAlgorithm::Crc32c, 0, None, b"/f")
             .await;
-        assert_eq!(sum.unwrap(), "8bbe7658");
+        assert_eq!(checksum.unwrap(), "8bbe7658");
     }
     let failure = session
         .checksum(ChecksumAlgorithm::Crc32c, 0, None, b"/f")
@@ -36,7 +36,7 @@ async fn a_damaged_checksum_reply_is_requested_again() {
 }
 
 /// A checksum that takes longer than the reply timeout, with markers in between.
-async fn long_sum() -> Result<(String, ClientSession, ScriptedFtpServer), CopyFailure> {
+async fn long_checksum() -> Result<(String, ClientSession, ScriptedFtpServer), CopyFailure> {
     let feat = "211-x\n CKSM CRC32C:1;MD5:2;\n211 End.";
     let marker = "113-Status Marker\n Timestamp: 1.0\n Bytes Processed: 5\n113 End.";
     let actions = script([
@@ -57,24 +57,24 @@ async fn long_sum() -> Result<(String, ClientSession, ScriptedFtpServer), CopyFa
     let peer = ScriptedFtpServer::start_session(actions).await;
     let reply_timeout = Duration::from_millis(400);
     let mut session = ClientSession::open(&peer.server, reply_timeout).await?;
-    let sum = session
+    let checksum = session
         .checksum(ChecksumAlgorithm::Crc32c, 0, None, b"/f")
         .await?;
-    Ok((sum, session, peer))
+    Ok((checksum, session, peer))
 }
 
 #[tokio::test]
 async fn checksum_markers_restart_the_reply_timeout() {
     let mut tries = 0;
-    let (sum, mut session, peer) = loop {
-        match long_sum().await {
+    let (checksum, mut session, peer) = loop {
+        match long_checksum().await {
             Ok(long) => break long,
             // A busy machine may delay a marker, but not every time.
             Err(failure) => assert!(tries < 5, "{failure}"),
         }
         tries += 1;
     };
-    assert_eq!(sum, "00abcdef");
+    assert_eq!(checksum, "00abcdef");
     let failure = session
         .checksum(ChecksumAlgorithm::Md5, 0, Some(5), b"/f")
         .await

@@ -312,15 +312,15 @@ async fn an_unexplained_550_is_resolved_by_stat() {
         command_and_reply("SIZE /gone", "550 Could not get file size."),
     ]))
     .await;
-    let gone = session.delete(b"/gone").await.unwrap_err();
-    assert_eq!(gone.exit, Exit::NotFound, "{gone}");
-    assert!(gone.message.contains("Delete operation"), "{gone}");
+    let missing = session.delete(b"/gone").await.unwrap_err();
+    assert_eq!(missing.exit, Exit::NotFound, "{missing}");
+    assert!(missing.message.contains("Delete operation"), "{missing}");
     let kept = session.delete(b"/kept").await.unwrap_err();
     assert_eq!(kept.exit, Exit::Refused, "{kept}");
-    let told = session.delete(b"/told").await.unwrap_err();
-    assert_eq!(told.exit, Exit::Refused, "{told}");
-    let gone = session.rename(b"/gone", b"/new").await.unwrap_err();
-    assert_eq!(gone.exit, Exit::NotFound, "{gone}");
+    let denied = session.delete(b"/told").await.unwrap_err();
+    assert_eq!(denied.exit, Exit::Refused, "{denied}");
+    let missing = session.rename(b"/gone", b"/new").await.unwrap_err();
+    assert_eq!(missing.exit, Exit::NotFound, "{missing}");
     peer.finish().await;
 }
 

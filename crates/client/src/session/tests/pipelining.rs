@@ -32,8 +32,8 @@ async fn login_and_first_stat_are_one_pipeline() {
     let mut session = session.unwrap();
     assert_eq!(session.stat(b"/f").await.unwrap().size, Some(7));
     // A prefetched reply is used once.
-    let gone = session.stat(b"/f").await.unwrap_err();
-    assert_eq!(gone.exit, Exit::NotFound);
+    let missing = session.stat(b"/f").await.unwrap_err();
+    assert_eq!(missing.exit, Exit::NotFound);
     peer.finish().await;
 }
 
@@ -75,10 +75,10 @@ async fn range_checksums_are_requested_in_one_pipeline() {
     ]);
     let (session, peer) = looking(actions).await;
     let mut session = session.unwrap();
-    let sums = session
+    let checksums = session
         .checksums(ChecksumAlgorithm::Crc32c, &ranges, b"/f")
         .await;
-    assert_eq!(sums.unwrap(), ["0000000a", "0000000b"]);
+    assert_eq!(checksums.unwrap(), ["0000000a", "0000000b"]);
     // A refusal leaves no reply behind that another command would take for its own.
     let refused = session
         .checksums(ChecksumAlgorithm::Crc32c, &ranges, b"/f")
@@ -172,12 +172,12 @@ async fn a_user_without_password_is_logged_in_despite_503_to_pass() {
 /// A middlebox that follows the dialogue and closes what it does not expect.
 #[tokio::test]
 async fn a_connection_lost_during_the_pipelined_login_is_retried_without_pipelining() {
-    let mut careful = login_script_with_feat(FEAT);
-    careful[0] = SendLine(LONGHAUL_GREETING);
-    careful.extend(command_and_reply("MLST /f", FACTS));
+    let mut without_pipelining = login_script_with_feat(FEAT);
+    without_pipelining[0] = SendLine(LONGHAUL_GREETING);
+    without_pipelining.extend(command_and_reply("MLST /f", FACTS));
     let peer = ScriptedFtpServer::start_sessions(vec![
         vec![SendLine(LONGHAUL_GREETING), ExpectLine("USER joe")],
-        careful,
+        without_pipelining,
     ])
     .await;
     let mut session = ClientSession::open(&peer.server, TIMEOUT).await.unwrap();

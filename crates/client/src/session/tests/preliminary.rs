@@ -43,8 +43,8 @@ async fn endless_markers_fail_the_checksum() {
         ],
     ]);
     endless(actions, async |session| {
-        let sum = session.checksum(ChecksumAlgorithm::Crc32, 0, None, b"/a");
-        sum.await
+        let checksum = session.checksum(ChecksumAlgorithm::Crc32, 0, None, b"/a");
+        checksum.await
     })
     .await;
 }

@@ -11,10 +11,10 @@ async fn a_name_with_0xff_is_refused_for_globus_before_anything_is_sent() {
     actions.extend(command_and_reply("DELE /ok", "250 gone"));
     let (mut session, peer) = opened(actions).await;
     let dir = session.make_dir(b"/a\xffb").await.map(drop);
-    let gone = session.delete(b"/a\xff").await;
+    let missing = session.delete(b"/a\xff").await;
     let facts = session.stat(b"/\xff\xff/b").await.map(drop);
     let named = session.rename(b"/a", b"/a\xff").await;
-    for refused in [dir, gone, facts, named] {
+    for refused in [dir, missing, facts, named] {
         let failure = refused.unwrap_err();
         assert_eq!((failure.exit, failure.transient), (Exit::Usage, false));
         assert!(failure.message.contains("the byte 0xFF"), "{failure}");

@@ -72,10 +72,10 @@ async fn a_get_is_one_pipeline_with_its_verification() {
     let attempt = fetch(&mut session, &memory, &four()).await.unwrap();
     assert!(attempt.extended_mode);
     assert_eq!(memory.take(), b"hello");
-    let sum = session
+    let checksum = session
         .checksum(ChecksumAlgorithm::Crc32c, 0, None, b"/f")
         .await;
-    assert_eq!(sum.unwrap(), "9a71bb4c");
+    assert_eq!(checksum.unwrap(), "9a71bb4c");
     assert_eq!(session.stat(b"/f").await.unwrap().size, Some(5));
     assert!(session.is_usable());
     peer.finish().await;
@@ -86,7 +86,7 @@ async fn a_get_is_one_pipeline_with_its_verification() {
 #[tokio::test]
 async fn followups_are_not_pipelined_with_drs1_or_without_pipelining() {
     let (mut session, peer) = opened(vec![pipelined_login_script(FEAT, &[])]).await;
-    let (mut careful, other) = opened(vec![login_script_with_feat(FEAT)]).await;
+    let (mut without_pipelining, other) = opened(vec![login_script_with_feat(FEAT)]).await;
     let mut told = spec();
     told.options.buffers.sizing = proto::sizing::BufferSizing::Drs1;
     let asked = |session: &mut ClientSession, spec: &TransferSpec| {
@@ -95,7 +95,7 @@ async fn followups_are_not_pipelined_with_drs1_or_without_pipelining() {
     };
     assert_eq!(asked(&mut session, &spec()), 3);
     assert_eq!(asked(&mut session, &told), 0);
-    assert_eq!(asked(&mut careful, &spec()), 0);
+    assert_eq!(asked(&mut without_pipelining, &spec()), 0);
     peer.finish().await;
     other.finish().await;
 }
@@ -253,10 +253,10 @@ async fn a_put_is_two_pipelines_with_its_checksum() {
     spec.mode = ModeChoice::Extended;
     let attempt = store(&mut session, b"hello", &spec).await.unwrap();
     assert!(attempt.extended_mode);
-    let sum = session
+    let checksum = session
         .checksum(ChecksumAlgorithm::Crc32c, 0, None, b"/f")
         .await;
-    assert_eq!(sum.unwrap(), "9a71bb4c");
+    assert_eq!(checksum.unwrap(), "9a71bb4c");
     peer.finish().await;
 }
 

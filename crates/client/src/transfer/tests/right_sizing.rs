@@ -127,13 +127,13 @@ async fn a_refused_or_malformed_drs_channel_is_omitted() {
 
 #[tokio::test]
 async fn a_transiently_refused_drs_channel_is_requested_again() {
-    let told = format!("229 Entering DRS Passive Mode (|1|127.0.0.1|9|{NONCE}|)").leak();
+    let address_reply = format!("229 Entering DRS Passive Mode (|1|127.0.0.1|9|{NONCE}|)").leak();
     let (mut session, peer) = opened(vec![
         login_script_with_feat(DRS),
         command_and_reply("OPTS DRS drs", "200 ok"),
         command_and_reply("DPSV", "425 no port"),
         got(b"hello"),
-        command_and_reply("DPSV", told),
+        command_and_reply("DPSV", address_reply),
         got(b"hello"),
     ])
     .await;
@@ -150,11 +150,12 @@ async fn a_transiently_refused_drs_channel_is_requested_again() {
 async fn the_drs_channel_uses_the_host_of_the_data() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    let told = format!("229 Entering DRS Passive Mode (|1|192.0.2.9|{port}|{NONCE}|)").leak();
+    let address_reply =
+        format!("229 Entering DRS Passive Mode (|1|192.0.2.9|{port}|{NONCE}|)").leak();
     let (mut session, peer) = opened(vec![
         login_script_with_feat(DRS),
         command_and_reply("OPTS DRS drs", "200 ok"),
-        command_and_reply("DPSV", told),
+        command_and_reply("DPSV", address_reply),
         vec![
             ExpectPassiveAndReply("PASV"),
             ExpectLine("RETR /f"),
@@ -367,7 +368,8 @@ async fn pass_on(
 #[tokio::test]
 async fn between_servers_the_destination_listens_and_the_source_connects() {
     // The host is that of the data, whatever the server says.
-    let told = format!("229 Entering DRS Passive Mode (|1|192.0.2.9|41000|{NONCE}|)").leak();
+    let address_reply =
+        format!("229 Entering DRS Passive Mode (|1|192.0.2.9|41000|{NONCE}|)").leak();
     let passed_on = format!("DPRT |1|127.0.0.1|41000|{NONCE}|\r\n").leak();
     let drs = || command_and_reply("OPTS DRS drs", "200 ok");
     let source = between(
@@ -375,7 +377,11 @@ async fn between_servers_the_destination_listens_and_the_source_connects() {
         vec![drs(), command_and_reply(passed_on, "200 ok")],
         false,
     );
-    let destination = between(DRS, vec![drs(), command_and_reply("DPSV", told)], true);
+    let destination = between(
+        DRS,
+        vec![drs(), command_and_reply("DPSV", address_reply)],
+        true,
+    );
     let (buffers, warnings) = pass_on(BufferSizing::Drs, source, destination).await;
     assert_eq!(buffers, SocketBuffers::sized_by(BufferSizing::Drs));
     assert_eq!(warnings, Vec::<String>::new());
@@ -383,7 +389,8 @@ async fn between_servers_the_destination_listens_and_the_source_connects() {
 
 #[tokio::test]
 async fn between_servers_each_sizes_its_own_without_a_drs_channel() {
-    let told = format!("229 Entering DRS Passive Mode (|1|192.0.2.9|41000|{NONCE}|)").leak();
+    let address_reply =
+        format!("229 Entering DRS Passive Mode (|1|192.0.2.9|41000|{NONCE}|)").leak();
     let passed_on = format!("DPRT |1|127.0.0.1|41000|{NONCE}|\r\n").leak();
     let both = || {
         [
@@ -412,7 +419,7 @@ async fn between_servers_each_sizes_its_own_without_a_drs_channel() {
             ExpectLine("ALLO 5"),
             SendLine("200 ok"),
         ];
-        let before = vec![drs, command_and_reply("DPSV", told), address, auto];
+        let before = vec![drs, command_and_reply("DPSV", address_reply), address, auto];
         let destination = between(DRS, before, true);
         let (buffers, warnings) = pass_on(BufferSizing::Drs, source, destination).await;
         assert_eq!(buffers, SocketBuffers::sized_by(BufferSizing::Auto));

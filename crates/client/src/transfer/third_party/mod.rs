@@ -93,6 +93,7 @@ pub(super) async fn third_party(
     })
 }
 
+/// The two servers of a transfer, until both have their transfer commands.
 struct ThirdPartyServers<'a> {
     source: &'a mut ClientSession,
     source_path: &'a [u8],
@@ -122,12 +123,12 @@ impl ThirdPartyServers<'_> {
         negotiation::warn_of_ignored_congestion_control(self.source, self.spec, warnings);
         loop {
             let retrieval = self.plan_source_retrieval(mode, &kept_ranges).await?;
-            let mut kept = RangeSet::new();
-            kept.insert(0, retrieval.start);
+            let mut prefix = RangeSet::new();
+            prefix.insert(0, retrieval.start);
             let agreement = ThirdPartyAgreement {
                 mode,
                 kept_ranges: if mode == TransferMode::Stream {
-                    kept
+                    prefix
                 } else {
                     kept_ranges
                 },
