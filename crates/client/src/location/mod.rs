@@ -355,12 +355,14 @@ fn parse_address(
     display_text: &str,
 ) -> Result<(String, u16), CopyFailure> {
     let (host, port) = if let Some(rest) = text.strip_prefix('[') {
-        let (host, after) = rest
-            .split_once(']')
-            .ok_or_else(|| usage_error(format!("the IPv6 address lacks its ] ({display_text})")))?;
+        let (host, after) = rest.split_once(']').ok_or_else(|| {
+            usage_error(format!(
+                "the IPv6 address has no closing ] ({display_text})"
+            ))
+        })?;
         if host.parse::<Ipv6Addr>().is_err() {
             return Err(usage_error(format!(
-                "[{host}] is no IPv6 address ({display_text})"
+                "[{host}] is not an IPv6 address ({display_text})"
             )));
         }
         match after.strip_prefix(':') {
@@ -400,7 +402,7 @@ fn remote_path(text: &str, display_text: &str) -> Result<Vec<u8>, CopyFailure> {
     // strings.
     if decoded.iter().any(|b| matches!(b, 0 | b'\r' | b'\n')) {
         return Err(usage_error(format!(
-            "a path with NUL, CR or LF cannot travel on an FTP control channel ({display_text})"
+            "a path with NUL, CR or LF cannot be sent over an FTP control connection ({display_text})"
         )));
     }
     let start = decoded

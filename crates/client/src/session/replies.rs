@@ -99,9 +99,9 @@ const OCCUPIED: [&str; 1] = ["another upload"];
 /// the system's error strings than on codes.
 pub(crate) fn refusal_cause(reply: &Reply) -> RefusalCause {
     let text = lowercase_text(reply);
-    let says = |words: &[&str]| words.iter().any(|w| text.contains(w));
+    let contains_any = |words: &[&str]| words.iter().any(|w| text.contains(w));
     match reply.code {
-        426 | 450 if says(&OCCUPIED) => return RefusalCause::Occupied,
+        426 | 450 if contains_any(&OCCUPIED) => return RefusalCause::Occupied,
         421 => return RefusalCause::Lost,
         452 | 552 => return RefusalCause::Full,
         430 | 530 | 532 | 534 => return RefusalCause::Denied,
@@ -110,20 +110,20 @@ pub(crate) fn refusal_cause(reply: &Reply) -> RefusalCause {
     }
     // Full is checked before Missing and Denied, since "not allowed: quota exceeded" is about
     // space.
-    if says(&FULL) {
+    if contains_any(&FULL) {
         RefusalCause::Full
-    } else if says(&MISSING) {
+    } else if contains_any(&MISSING) {
         RefusalCause::Missing
-    } else if says(&EXISTS) {
+    } else if contains_any(&EXISTS) {
         RefusalCause::Exists
-    } else if says(&DIRECTORY) {
+    } else if contains_any(&DIRECTORY) {
         RefusalCause::Directory
-    } else if says(&DENIED) {
+    } else if contains_any(&DENIED) {
         RefusalCause::Denied
-    } else if matches!(reply.code, 425 | 426) || says(&LOST) {
+    } else if matches!(reply.code, 425 | 426) || contains_any(&LOST) {
         RefusalCause::Lost
-    // 4xx with "not empty" (RMD) does not pass by itself.
     } else if text.contains("not empty") {
+        // A 4xx to RMD of a directory that is not empty does not go away by itself.
         RefusalCause::Other
     } else if reply.is_transient_error() {
         RefusalCause::Busy
@@ -134,8 +134,7 @@ pub(crate) fn refusal_cause(reply: &Reply) -> RefusalCause {
     }
 }
 
-/// The failure for a refusal. `operation` names the operation in the infinitive, with the path: `read
-/// /data/x`.
+/// The failure for a refusal. `operation` is in the infinitive, with the path: `read /data/x`.
 pub(crate) fn refusal_failure(server: &str, operation: &str, reply: &Reply) -> CopyFailure {
     let (exit, transient, hint) = match refusal_cause(reply) {
         RefusalCause::Missing => (Exit::NotFound, false, "check the path"),
@@ -199,7 +198,7 @@ pub(crate) fn not_found_failure(server: &str, path: &str, reply: &Reply) -> Copy
     CopyFailure {
         exit: Exit::NotFound,
         message: format!(
-            "{server} shows no {path} ({}); check the path",
+            "{server} has no {path} ({}); check the path",
             display_reply(reply)
         ),
         transient: false,

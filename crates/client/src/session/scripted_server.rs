@@ -69,10 +69,10 @@ pub(crate) fn login_script_with_feat(feat: &'static str) -> Vec<ScriptedAction> 
 }
 
 /// Greeting and login of a server that supports pipelining: it reads all commands before it
-/// replies. The replies to `questions`, which the client sends behind them, are left to the caller.
+/// replies. The replies to `prefetched`, which the client sends behind them, are left to the caller.
 pub(crate) fn pipelined_login_script(
     feat: &'static str,
-    questions: &[&'static str],
+    prefetched: &[&'static str],
 ) -> Vec<ScriptedAction> {
     let lines = [
         "USER joe",
@@ -82,7 +82,7 @@ pub(crate) fn pipelined_login_script(
         "TYPE I",
     ];
     let mut actions = vec![SendLine(LONGHAUL_GREETING)];
-    actions.extend(lines.iter().chain(questions).map(|line| ExpectLine(line)));
+    actions.extend(lines.iter().chain(prefetched).map(|line| ExpectLine(line)));
     actions.extend([
         SendLine("331 pw\n230 in"),
         SendLine(feat),
@@ -112,12 +112,12 @@ impl ScriptedFtpServer {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let task = tokio::spawn(async move {
-            let mut taken = Vec::new();
+            let mut received = Vec::new();
             for actions in sessions {
                 let (stream, _) = listener.accept().await.unwrap();
-                taken.append(&mut ScriptedFtpSession::new(stream).play(actions).await);
+                received.append(&mut ScriptedFtpSession::new(stream).play(actions).await);
             }
-            taken
+            received
         });
         let server = Server {
             scheme: Scheme::Ftp,
@@ -144,11 +144,11 @@ struct ScriptedFtpSession {
     control: BufReader<TcpStream>,
     data: Option<TcpListener>,
     /// Which command the passive reply answers: PASV or EPSV.
-    asked: &'static str,
+    passive_verb: &'static str,
     /// Address from PORT.
     port_argument: Option<SocketAddr>,
-    held: Vec<TcpStream>,
-    taken: Vec<u8>,
+    held_connections: Vec<TcpStream>,
+    received: Vec<u8>,
 }
 
 impl ScriptedFtpSession {
@@ -156,10 +156,10 @@ impl ScriptedFtpSession {
         Self {
             control: BufReader::new(stream),
             data: None,
-            asked: "",
+            passive_verb: "",
             port_argument: None,
-            held: Vec::new(),
-            taken: Vec::new(),
+            held_connections: Vec::new(),
+            received: Vec::new(),
         }
     }
 
@@ -167,22 +167,22 @@ impl ScriptedFtpSession {
         for act in actions {
             self.act(act).await;
         }
-        self.taken
+        self.received
     }
 
     async fn act(&mut self, act: ScriptedAction) {
         match act {
-            SendLine(text) => self.say(text).await,
+            SendLine(text) => self.send_reply(text).await,
             SendLineForever(line) => {
                 let lines = [line, "\r\n"].concat().repeat(1000);
                 while self.control.write_all(lines.as_bytes()).await.is_ok() {}
             }
             ExpectLine(expected) => self.expect_line(expected).await,
             ExpectPassiveAndReply(verb) => {
-                self.open(verb).await;
+                self.listen_for_data(verb).await;
                 self.send_passive_reply().await;
             }
-            ExpectPassive(verb) => self.open(verb).await,
+            ExpectPassive(verb) => self.listen_for_data(verb).await,
             SendPassiveReply => self.send_passive_reply().await,
             SendData(bytes) => {
                 let mut data = self.accept().await;
@@ -191,11 +191,11 @@ impl ScriptedFtpSession {
             }
             ReceiveData => {
                 let mut data = self.accept().await;
-                data.read_to_end(&mut self.taken).await.unwrap();
+                data.read_to_end(&mut self.received).await.unwrap();
             }
             AcceptAndHold => {
                 let data = self.accept().await;
-                self.held.push(data);
+                self.held_connections.push(data);
             }
             ConnectAndSendData(bytes) => {
                 let mut data = TcpStream::connect(self.port_argument.unwrap())
@@ -213,7 +213,7 @@ impl ScriptedFtpSession {
         }
     }
 
-    async fn say(&mut self, text: &str) {
+    async fn send_reply(&mut self, text: &str) {
         let mut bytes = text.replace('\n', "\r\n").into_bytes();
         bytes.extend_from_slice(b"\r\n");
         self.control.write_all(&bytes).await.unwrap();
@@ -232,24 +232,24 @@ impl ScriptedFtpSession {
         }
     }
 
-    async fn open(&mut self, verb: &'static str) {
+    async fn listen_for_data(&mut self, verb: &'static str) {
         self.expect_line(verb).await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         self.data = Some(listener);
-        self.asked = verb;
+        self.passive_verb = verb;
     }
 
     async fn send_passive_reply(&mut self) {
         let address = self.data.as_ref().unwrap().local_addr().unwrap();
-        let text = if self.asked == "PASV" {
-            format!("227 Entering Passive Mode ({})", six_numbers(address))
+        let text = if self.passive_verb == "PASV" {
+            format!("227 Entering Passive Mode ({})", port_argument_of(address))
         } else {
             format!(
                 "229 Entering Extended Passive Mode (|||{}|)",
                 address.port()
             )
         };
-        self.say(&text).await;
+        self.send_reply(&text).await;
     }
 
     async fn accept(&mut self) -> TcpStream {
@@ -263,7 +263,7 @@ fn address(numbers: &str) -> SocketAddr {
     SocketAddr::from(([a, b, c, d], u16::from_be_bytes([high, low])))
 }
 
-fn six_numbers(address: SocketAddr) -> String {
+fn port_argument_of(address: SocketAddr) -> String {
     let port = address.port();
     format!("127,0,0,1,{},{}", port >> 8, port & 255)
 }

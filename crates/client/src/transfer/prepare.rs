@@ -229,7 +229,7 @@ impl ClientSession {
                 }
                 (PlanStep::Listen, _) => passive = Some(reply),
                 (PlanStep::Connect, Some(local_addresses)) => {
-                    self.handle_active_reply(local_addresses, reply).await?
+                    self.handle_active_reply(local_addresses, reply).await?;
                 }
                 (PlanStep::DrsListen | PlanStep::Connect | PlanStep::Transfer(_), _) => {}
             }

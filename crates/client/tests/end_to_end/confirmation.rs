@@ -125,7 +125,7 @@ async fn resuming_a_refused_get_starts_from_zero() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_get_of_all_bytes_without_226_is_repeated() {
     let faulty = FaultyServer {
-        cut_at: Some(SIZE),
+        interrupt_at: Some(SIZE),
         ..refusing(0)
     };
     let workdir = tempfile::tempdir().unwrap();
@@ -143,13 +143,13 @@ async fn puts_refused_at_their_end_are_repeated_or_fail() {
     let from = workdir.path().join("f");
     let bytes = random_bytes(SIZE);
     std::fs::write(&from, &bytes).unwrap();
-    for (refusals, cut_at, exit) in [
+    for (refusals, interrupt_at, exit) in [
         (1, None, Exit::Done),
         (2, None, Exit::Unreachable),
         (0, Some(SIZE), Exit::Done),
     ] {
         let faulty = FaultyServer {
-            cut_at,
+            interrupt_at,
             ..refusing(refusals)
         };
         let summary = put(&faulty, &from, &patient(1)).await;
@@ -219,12 +219,15 @@ async fn refused_bytes_without_the_announced_checksum_fail() {
 /// A put to a server whose connections break after these numbers of bytes, one after the other,
 /// before any 226. Where the server has checksums, verification is off, so that only resuming uses
 /// them.
-async fn put_cut(cuts: &[usize], true_checksums: bool) -> (CopySummary, FaultyServer) {
+async fn put_with_interruptions(
+    interruptions: &[usize],
+    true_checksums: bool,
+) -> (CopySummary, FaultyServer) {
     let workdir = tempfile::tempdir().unwrap();
     let from = workdir.path().join("f");
     std::fs::write(&from, random_bytes(SIZE)).unwrap();
     let faulty = FaultyServer {
-        cuts: Arc::new(Mutex::new(cuts.iter().copied().collect())),
+        interruptions: Arc::new(Mutex::new(interruptions.iter().copied().collect())),
         true_checksums,
         ..refusing(0)
     };
@@ -243,20 +246,21 @@ async fn put_cut(cuts: &[usize], true_checksums: bool) -> (CopySummary, FaultySe
 async fn unconfirmed_bytes_of_a_put_are_sent_again_in_the_same_run() {
     let first = SIZE / 2;
     for true_checksums in [false, true] {
-        let (summary, faulty) = put_cut(&[SIZE], true_checksums).await;
+        let (summary, faulty) = put_with_interruptions(&[SIZE], true_checksums).await;
         assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
         assert_eq!(summary.bytes, 2 * SIZE as u64);
         assert!(faulty.commands("REST").is_empty());
 
         // Only the second attempt's bytes were stored without a 226.
-        let (summary, faulty) = put_cut(&[first, SIZE - first], true_checksums).await;
+        let (summary, faulty) =
+            put_with_interruptions(&[first, SIZE - first], true_checksums).await;
         assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
         assert_eq!(faulty.commands("STOR").len(), 3);
         assert_eq!(faulty.commands("REST"), vec![format!("REST {first}"); 2]);
         assert!(faulty.files.lock().unwrap()["/g"] == random_bytes(SIZE));
 
         // The last bytes are sent again, and the 226 to them confirms what is stored.
-        let (summary, faulty) = put_cut(&[SIZE - 1], true_checksums).await;
+        let (summary, faulty) = put_with_interruptions(&[SIZE - 1], true_checksums).await;
         assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
         assert_eq!(faulty.commands("REST"), [format!("REST {}", SIZE - 1)]);
         assert!(faulty.files.lock().unwrap()["/g"] == random_bytes(SIZE));

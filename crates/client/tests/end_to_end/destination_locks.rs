@@ -11,7 +11,8 @@ use tokio::task::JoinHandle;
 
 use crate::faulty_server::FaultyServer;
 use crate::support::{
-    EndToEndServer, EventRecorder, copy, copy_cut, file_names, options, random_bytes, rate_limited,
+    EndToEndServer, EventRecorder, copy, copy_and_interrupt, file_names, options, random_bytes,
+    rate_limited,
 };
 
 const SIZE: usize = 4 << 20;
@@ -231,7 +232,7 @@ async fn an_interruption_leaves_no_lock_and_a_failure_no_empty_file() {
     let workdir = tempfile::tempdir().unwrap();
     let to = workdir.path().join("t").display().to_string();
     let partial = workdir.path().join("t.longhaul-partial");
-    copy_cut(&server.url("f"), &to, &slow(), (1 << 20, &partial)).await;
+    copy_and_interrupt(&server.url("f"), &to, &slow(), (1 << 20, &partial)).await;
     let resumed = CopyOptions {
         resume: true,
         ..options()
@@ -379,7 +380,7 @@ async fn a_hashed_partial_name_is_resumed_and_removed() {
             .filter(|n| n.ends_with(".longhaul-partial"))
             .count()
     };
-    let cut = || async {
+    let start_and_interrupt = || async {
         // The copy interrupted before may release its lock a moment later.
         let patient = CopyOptions {
             wait: true,
@@ -393,7 +394,7 @@ async fn a_hashed_partial_name_is_resumed_and_removed() {
         copying.abort();
         assert!(copying.await.is_err());
     };
-    cut().await;
+    start_and_interrupt().await;
     assert_eq!(left(), 1);
     let resumed = CopyOptions {
         resume: true,
@@ -403,7 +404,7 @@ async fn a_hashed_partial_name_is_resumed_and_removed() {
     let (summary, _) = copy(&[from], &server.url(&name), &resumed).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!(file_names(&server.root()), [name.as_str()]);
-    cut().await;
+    start_and_interrupt().await;
     assert_eq!(left(), 1);
     let remote = client::RemoteOptions {
         timeout: Duration::from_secs(60),
@@ -413,7 +414,7 @@ async fn a_hashed_partial_name_is_resumed_and_removed() {
         .unwrap();
     assert_eq!(file_names(&server.root()), Vec::<String>::new());
     // A file that was never complete can be removed, too.
-    cut().await;
+    start_and_interrupt().await;
     client::remove(&server.url(&name), false, &remote)
         .await
         .unwrap();

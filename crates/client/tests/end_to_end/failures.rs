@@ -18,7 +18,7 @@ async fn an_interrupted_get_continues_where_it_stopped() {
     let faulty = FaultyServer {
         size: bytes.len(),
         sent: bytes.clone(),
-        cut_at: Some(3 << 20),
+        interrupt_at: Some(3 << 20),
         ..FaultyServer::default()
     };
     let workdir = tempfile::tempdir().unwrap();
@@ -45,7 +45,7 @@ async fn an_interrupted_put_continues_where_it_stopped() {
     // Without MODE E at the server, several streams are reduced to one.
     for options in [options(), streams(4)] {
         let faulty = FaultyServer {
-            cut_at: Some(3 << 20),
+            interrupt_at: Some(3 << 20),
             ..FaultyServer::default()
         };
         let url = format!("ftp://{}/g", faulty.start());
@@ -236,7 +236,7 @@ async fn a_refused_restart_keeps_the_partial_file_of_a_get() {
     let faulty = FaultyServer {
         size: bytes.len(),
         sent: bytes.clone(),
-        cut_at: Some(1 << 20),
+        interrupt_at: Some(1 << 20),
         refuse_restart_with: Some("552 Requested file action aborted: exceeded storage allocation"),
         ..FaultyServer::default()
     };

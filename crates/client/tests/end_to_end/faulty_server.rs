@@ -18,10 +18,10 @@ pub(crate) struct FaultyServer {
     /// CKSM is announced and refused.
     pub(crate) refuse_checksum: bool,
     /// The first data transfer breaks off at this offset, together with its control connection.
-    pub(crate) cut_at: Option<usize>,
+    pub(crate) interrupt_at: Option<usize>,
     /// Transfers to the server that break off in the same way, one after the other, after this many
     /// bytes.
-    pub(crate) cuts: Arc<Mutex<VecDeque<usize>>>,
+    pub(crate) interruptions: Arc<Mutex<VecDeque<usize>>>,
     /// CKSM CRC32C reports the true checksum of stored files.
     pub(crate) true_checksums: bool,
     /// Names that MLSD lists in the directory `/d`, all of them files of nine bytes; without them,
@@ -57,7 +57,7 @@ struct FaultyServerSession {
     control: TcpStream,
     passive: Option<TcpListener>,
     active: Option<SocketAddr>,
-    rest: usize,
+    restart_offset: usize,
     from: String,
 }
 
@@ -73,15 +73,15 @@ impl FaultyServer {
                     control,
                     passive: None,
                     active: None,
-                    rest: 0,
+                    restart_offset: 0,
                     from: String::new(),
                 };
-                let cuts = faults.cut_at.is_some();
+                let interrupts = faults.interrupt_at.is_some();
                 let handle = std::thread::spawn(move || session.run());
                 // One connection at a time while an interruption is pending, so that only one is
                 // interrupted.
-                if cuts && handle.join().unwrap_or(true) {
-                    faults.cut_at = None;
+                if interrupts && handle.join().unwrap_or(true) {
+                    faults.interrupt_at = None;
                 }
             }
         });
@@ -102,23 +102,23 @@ impl FaultyServerSession {
     /// Serves until the end; `true` when the transfer was interrupted.
     fn run(mut self) -> bool {
         let lines = BufReader::new(self.control.try_clone().unwrap()).lines();
-        self.say("220 here");
+        self.send_reply("220 here");
         for line in lines.map_while(Result::ok) {
             self.faults.received.lock().unwrap().push(line.clone());
             let (verb, argument) = line.split_once(' ').unwrap_or((&line, ""));
-            match self.answer(&verb.to_uppercase(), argument) {
-                Some(reply) => self.say(&reply),
+            match self.reply_to(&verb.to_uppercase(), argument) {
+                Some(reply) => self.send_reply(&reply),
                 None => return true,
             }
         }
         false
     }
 
-    fn say(&mut self, reply: &str) {
+    fn send_reply(&mut self, reply: &str) {
         let _ = self.control.write_all(format!("{reply}\r\n").as_bytes());
     }
 
-    fn answer(&mut self, verb: &str, argument: &str) -> Option<String> {
+    fn reply_to(&mut self, verb: &str, argument: &str) -> Option<String> {
         let stored = |path: &str| self.faults.files.lock().unwrap().get(path).map(Vec::len);
         Some(match verb {
             "USER" => "331 word".to_owned(),
@@ -137,13 +137,13 @@ impl FaultyServerSession {
             }
             "TYPE" | "MODE" | "OPTS" | "ALLO" => "200 fine".to_owned(),
             "MLST" if argument == "/d" => "250-is\r\n type=dir; /d\r\n250 end".to_owned(),
-            "MLSD" => self.list(),
+            "MLSD" => self.send_listing(),
             "SIZE" if argument == "/f" => format!("213 {}", self.faults.size),
             "SIZE" => {
                 stored(argument).map_or("550 No such file".to_owned(), |n| format!("213 {n}"))
             }
             "CKSM" if self.faults.refuse_checksum => "500 cannot sum".to_owned(),
-            "CKSM" if self.faults.true_checksums => self.sum(argument),
+            "CKSM" if self.faults.true_checksums => self.cksm_reply(argument),
             "CKSM" => format!("213 {}", self.faults.sum.unwrap_or_default()),
             "PASV" => {
                 let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -158,18 +158,18 @@ impl FaultyServerSession {
                 "200 there".to_owned()
             }
             "REST" => {
-                self.rest = argument.parse().unwrap();
+                self.restart_offset = argument.parse().unwrap();
                 "350 on".to_owned()
             }
-            "RETR" if self.rest > 0 && self.faults.refuse_restart_with.is_some() => {
-                self.rest = 0;
+            "RETR" if self.restart_offset > 0 && self.faults.refuse_restart_with.is_some() => {
+                self.restart_offset = 0;
                 self.faults
                     .refuse_restart_with
                     .unwrap_or_default()
                     .to_owned()
             }
-            "RETR" => return self.send(),
-            "STOR" => return self.take(argument),
+            "RETR" => return self.send_file(),
+            "STOR" => return self.receive_file(argument),
             "RNFR" if self.faults.refuse_rename => "550 Permission denied".to_owned(),
             "RNFR" => {
                 argument.clone_into(&mut self.from);
@@ -200,14 +200,14 @@ impl FaultyServerSession {
     }
 
     /// Replies to CKSM: algorithm, offset, length (-1: the rest), path.
-    fn sum(&self, argument: &str) -> String {
-        let words: Vec<&str> = argument.splitn(4, ' ').collect();
+    fn cksm_reply(&self, argument: &str) -> String {
+        let arguments: Vec<&str> = argument.splitn(4, ' ').collect();
         let files = self.faults.files.lock().unwrap();
-        let Some(file) = files.get(words[3]) else {
+        let Some(file) = files.get(arguments[3]) else {
             return "550 No such file".to_owned();
         };
-        let start: usize = words[1].parse().unwrap();
-        let end = words[2]
+        let start: usize = arguments[1].parse().unwrap();
+        let end = arguments[2]
             .parse()
             .map_or(file.len(), |length: usize| start + length);
         let mut digest =
@@ -216,25 +216,25 @@ impl FaultyServerSession {
         format!("213 {}", digest.finish())
     }
 
-    fn list(&mut self) -> String {
-        let mut data = self.data();
+    fn send_listing(&mut self) -> String {
+        let mut data = self.open_data();
         for name in &self.faults.listed_names {
             let _ = data.write_all(format!("type=file;size=9; {name}\r\n").as_bytes());
         }
         "226 done".to_owned()
     }
 
-    fn data(&mut self) -> TcpStream {
+    fn open_data(&mut self) -> TcpStream {
         let data = match self.active.take() {
             Some(address) => TcpStream::connect(address).unwrap(),
             None => self.passive.take().unwrap().accept().unwrap().0,
         };
-        self.say("150 comes");
+        self.send_reply("150 comes");
         data
     }
 
-    fn send(&mut self) -> Option<String> {
-        let mut data = self.data();
+    fn send_file(&mut self) -> Option<String> {
+        let mut data = self.open_data();
         if let Some(go_on) = &self.faults.stall_release {
             let (first, second) = self.faults.sent.split_at(self.faults.sent.len() / 4);
             let _ = data.write_all(first);
@@ -246,10 +246,10 @@ impl FaultyServerSession {
             let _ = data.read_to_end(&mut Vec::new());
             return None;
         }
-        let start = std::mem::take(&mut self.rest);
-        let end = self.faults.cut_at.unwrap_or(self.faults.sent.len());
+        let start = std::mem::take(&mut self.restart_offset);
+        let end = self.faults.interrupt_at.unwrap_or(self.faults.sent.len());
         let _ = data.write_all(&self.faults.sent[start..end]);
-        if self.faults.cut_at.is_some() {
+        if self.faults.interrupt_at.is_some() {
             // The other end closes after it has received everything; then the control connection
             // breaks.
             let _ = data.shutdown(Shutdown::Write);
@@ -257,11 +257,11 @@ impl FaultyServerSession {
             return None;
         }
         drop(data);
-        Some(self.verdict())
+        Some(self.final_reply())
     }
 
     /// The final reply of a transfer.
-    fn verdict(&self) -> String {
+    fn final_reply(&self) -> String {
         let less = |n: usize| n.checked_sub(1);
         let refusals = &self.faults.refusals;
         match refusals.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less) {
@@ -270,7 +270,7 @@ impl FaultyServerSession {
         }
     }
 
-    fn take(&mut self, path: &str) -> Option<String> {
+    fn receive_file(&mut self, path: &str) -> Option<String> {
         if let Some(refusal) = self.faults.store_refusals.lock().unwrap().pop() {
             return Some(refusal.to_owned());
         }
@@ -279,16 +279,17 @@ impl FaultyServerSession {
             let _ = data.read_to_end(&mut Vec::new());
             return Some(refusal.to_owned());
         }
-        let mut data = self.data();
+        let mut data = self.open_data();
         if let Some((most, refusal)) = self.faults.full_at {
             let _ = data.take(most as u64).read_to_end(&mut Vec::new());
             return Some(refusal.to_owned());
         }
-        let start = std::mem::take(&mut self.rest);
+        let start = std::mem::take(&mut self.restart_offset);
         let mut bytes = Vec::new();
-        let cut = self.faults.cut_at;
-        let cut = cut.or_else(|| self.faults.cuts.lock().unwrap().pop_front());
-        match cut {
+        let interrupted_at = self.faults.interrupt_at;
+        let interrupted_at =
+            interrupted_at.or_else(|| self.faults.interruptions.lock().unwrap().pop_front());
+        match interrupted_at {
             Some(end) => drop(data.take(end as u64).read_to_end(&mut bytes)),
             None => drop(data.read_to_end(&mut bytes)),
         }
@@ -297,6 +298,6 @@ impl FaultyServerSession {
         file.truncate(start);
         file.extend(bytes);
         drop(files);
-        cut.is_none().then(|| self.verdict())
+        interrupted_at.is_none().then(|| self.final_reply())
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use client::{CopyOptions, Exit, Parallelism};
 
 use crate::support::{
-    EndToEndServer, copy, copy_cut, file_names, options, random_bytes, rate_limited,
+    EndToEndServer, copy, copy_and_interrupt, file_names, options, random_bytes, rate_limited,
 };
 
 const SIZE: usize = 24 << 20;
@@ -29,12 +29,12 @@ fn resume(streams: u32) -> CopyOptions {
 }
 
 /// Number of safe bytes at which a copy is interrupted.
-const CUT: u64 = 6 << 20;
+const INTERRUPT_AT: u64 = 6 << 20;
 
 /// Interrupts a get, which leaves a partial file and its journal.
-async fn cut_get(server: &EndToEndServer, to: &Path, streams: u32) {
-    let at = (CUT, &*to.with_extension("longhaul-partial"));
-    copy_cut(&server.url("f"), to.to_str().unwrap(), &slow(streams), at).await;
+async fn interrupted_get(server: &EndToEndServer, to: &Path, streams: u32) {
+    let at = (INTERRUPT_AT, &*to.with_extension("longhaul-partial"));
+    copy_and_interrupt(&server.url("f"), to.to_str().unwrap(), &slow(streams), at).await;
     let there = file_names(to.parent().unwrap());
     assert_eq!(there, ["t.longhaul-journal", "t.longhaul-partial"]);
 }
@@ -47,7 +47,7 @@ async fn interrupted_gets_are_resumed() {
     for streams in [1, 4] {
         let workdir = tempfile::tempdir().unwrap();
         let to = workdir.path().join("t");
-        cut_get(&server, &to, streams).await;
+        interrupted_get(&server, &to, streams).await;
         let (summary, events) =
             copy(&[&server.url("f")], to.to_str().unwrap(), &resume(streams)).await;
         assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
@@ -73,7 +73,7 @@ async fn interrupted_puts_are_resumed() {
         let server = EndToEndServer::start().await;
         let (from, to) = (from.to_str().unwrap(), server.url("t"));
         let partial = server.root().join("t.longhaul-partial");
-        copy_cut(from, &to, &slow(streams), (CUT, &partial)).await;
+        copy_and_interrupt(from, &to, &slow(streams), (INTERRUPT_AT, &partial)).await;
         assert_eq!(file_names(&server.root()), ["t.longhaul-partial"]);
         let (summary, events) = copy(&[from], &to, &resume(streams)).await;
         assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
@@ -95,7 +95,7 @@ async fn without_resume_a_copy_starts_from_zero() {
     server.store("f", &bytes);
     let workdir = tempfile::tempdir().unwrap();
     let to = workdir.path().join("t");
-    cut_get(&server, &to, 1).await;
+    interrupted_get(&server, &to, 1).await;
     let (summary, _) = copy(&[&server.url("f")], to.to_str().unwrap(), &options()).await;
     assert_eq!(summary.exit, Exit::Done);
     assert_eq!(summary.bytes, SIZE as u64);
@@ -108,7 +108,7 @@ async fn a_changed_source_starts_from_zero_with_a_warning() {
     server.store("f", &random_bytes(SIZE));
     let workdir = tempfile::tempdir().unwrap();
     let to = workdir.path().join("t");
-    cut_get(&server, &to, 1).await;
+    interrupted_get(&server, &to, 1).await;
     let changed: Vec<u8> = random_bytes(SIZE).into_iter().map(|b| b ^ 1).collect();
     server.store("f", &changed);
     let late = std::time::SystemTime::now() + Duration::from_secs(100);
@@ -138,7 +138,7 @@ async fn a_corrupt_partial_file_is_detected() {
     for from_end in [true, false] {
         let workdir = tempfile::tempdir().unwrap();
         let to = workdir.path().join("t");
-        cut_get(&server, &to, 1).await;
+        interrupted_get(&server, &to, 1).await;
         let partial = workdir.path().join("t.longhaul-partial");
         let mut spoiled = std::fs::read(&partial).unwrap();
         let last = spoiled.len() - 1;
@@ -244,7 +244,7 @@ async fn the_length_of_a_sequentially_written_partial_file_counts() {
     server.store("f", &bytes);
     let workdir = tempfile::tempdir().unwrap();
     let to = workdir.path().join("t");
-    cut_get(&server, &to, 1).await;
+    interrupted_get(&server, &to, 1).await;
     // Bytes written after the last journal entry, as by a process that was killed.
     let partial = workdir.path().join("t.longhaul-partial");
     std::fs::write(&partial, &bytes[..20 << 20]).unwrap();
@@ -262,7 +262,7 @@ async fn the_length_of_a_partial_file_with_holes_does_not_count() {
     server.store("f", &bytes);
     let workdir = tempfile::tempdir().unwrap();
     let to = workdir.path().join("t");
-    cut_get(&server, &to, 4).await;
+    interrupted_get(&server, &to, 4).await;
     // A hole between the safe bytes and the end, where the checks before resuming look.
     let partial = workdir.path().join("t.longhaul-partial");
     let mut holey = vec![0; SIZE];
@@ -282,7 +282,7 @@ async fn the_length_of_a_partial_file_with_holes_does_not_count() {
     let (url, path) = (server.url("f"), to.to_str().unwrap());
     // All but the hole is proven by checksums.
     let early = (11 << 20, &*to.with_extension("longhaul-partial"));
-    copy_cut(&url, path, &unverified(slow(1)), early).await;
+    copy_and_interrupt(&url, path, &unverified(slow(1)), early).await;
     let (summary, _) = copy(&[&url], path, &unverified(resume(1))).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert!(summary.bytes > 4 << 20, "{}", summary.bytes);
@@ -307,7 +307,7 @@ async fn stored_bytes_without_a_marker_are_not_sent_again() {
     let server = EndToEndServer::start().await;
     let (from, to) = (from.to_str().unwrap(), server.url("t"));
     let partial = server.root().join("t.longhaul-partial");
-    copy_cut(from, &to, &slow(4), (CUT, &partial)).await;
+    copy_and_interrupt(from, &to, &slow(4), (INTERRUPT_AT, &partial)).await;
     let most = most_to_move(&std::fs::read(&partial).unwrap(), &bytes);
     let (summary, events) = copy(&[from], &to, &resume(4)).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
@@ -324,7 +324,7 @@ async fn bytes_without_a_journal_entry_are_not_fetched_again() {
     for noted in [Some("0-1048576"), None] {
         let workdir = tempfile::tempdir().unwrap();
         let to = workdir.path().join("t");
-        cut_get(&server, &to, 4).await;
+        interrupted_get(&server, &to, 4).await;
         let journal = workdir.path().join("t.longhaul-journal");
         let text = std::fs::read_to_string(&journal).unwrap();
         match noted {

@@ -10,7 +10,7 @@ use proto::sizing::BufferSizing;
 use serde_json::Value;
 
 use crate::faulty_server::FaultyServer;
-use crate::support::{EndToEndServer, copy, copy_cut, file_names, options, random_bytes};
+use crate::support::{EndToEndServer, copy, copy_and_interrupt, file_names, options, random_bytes};
 
 /// Enough that buffer sizes are exchanged.
 const SIZE: usize = 24 << 20;
@@ -303,8 +303,8 @@ async fn interrupted_transfers_are_resumed() {
         let to = workdir.path().join("t");
         let mut slow = sized(sizing, streams);
         slow.transfer.rate = Some(RateLimit::new(6 << 20));
-        let cut = (6 << 20, &*to.with_extension("longhaul-partial"));
-        copy_cut(&server.url("f"), to.to_str().unwrap(), &slow, cut).await;
+        let interruption = (6 << 20, &*to.with_extension("longhaul-partial"));
+        copy_and_interrupt(&server.url("f"), to.to_str().unwrap(), &slow, interruption).await;
         let resume = CopyOptions {
             resume: true,
             ..sized(sizing, streams)
@@ -328,7 +328,7 @@ async fn a_plain_server_gets_no_drs_commands_even_on_a_retry() {
         let faulty = FaultyServer {
             size: bytes.len(),
             sent: bytes.clone(),
-            cut_at: Some(3 << 20),
+            interrupt_at: Some(3 << 20),
             ..FaultyServer::default()
         };
         let workdir = tempfile::tempdir().unwrap();

@@ -238,7 +238,7 @@ impl CopyObserver for SafeBytesObserver {
 
 /// Starts a copy and drops it once this many bytes are safe, as an interrupted program would. Waits
 /// until nobody in this process, which includes the server, has `partial` open.
-pub(crate) async fn copy_cut(
+pub(crate) async fn copy_and_interrupt(
     source: &str,
     destination: &str,
     options: &CopyOptions,
@@ -253,7 +253,7 @@ pub(crate) async fn copy_cut(
     tokio::select! {
         biased;
         () = observer.reached.notified() => {}
-        ended = copying => panic!("ended before it was cut: {ended:?}"),
+        ended = copying => panic!("ended before it was interrupted: {ended:?}"),
     }
     let is_partial =
         |fd: std::fs::DirEntry| std::fs::read_link(fd.path()).is_ok_and(|p| p == partial);

@@ -20,7 +20,7 @@ async fn a_damaged_checksum_reply_is_requested_again() {
         command_and_reply(question, "213 8Nbe7658"),
         command_and_reply(question, "213 x"),
     ]);
-    let (mut session, peer) = opened(actions).await;
+    let (mut session, peer) = open_session(actions).await;
     for _ in 0..2 {
         let checksum = session
             .checksum(ChecksumAlgorithm::Crc32c, 0, None, b"/f")

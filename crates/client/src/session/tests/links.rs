@@ -35,7 +35,7 @@ async fn a_link_shown_as_a_directory_is_removed_and_not_entered() {
         command_and_reply("DELE /t/out", "250 gone"),
         command_and_reply("RMD /t", "250 gone"),
     ]);
-    let (mut session, peer) = opened(actions).await;
+    let (mut session, peer) = open_session(actions).await;
     remove_tree(&mut session, b"/t").await.unwrap();
     peer.finish().await;
 }
@@ -62,7 +62,7 @@ async fn an_ambiguous_directory_is_not_entered_and_nothing_is_deleted() {
         command_and_reply("DELE /t/d", "550 Delete operation failed."),
         vec![ScriptedAction::ExpectEof],
     ]);
-    let (mut session, peer) = opened(actions).await;
+    let (mut session, peer) = open_session(actions).await;
     let failure = remove_tree(&mut session, b"/t").await.unwrap_err();
     assert_eq!(failure.exit, Exit::Refused);
     assert!(
@@ -90,7 +90,7 @@ async fn stat_of_a_link_shows_its_target() {
         command_and_reply("CWD /gone", "550 no directory"),
         command_and_reply("SIZE /gone", "550 No such file or directory"),
     ]);
-    let (mut session, peer) = opened(actions).await;
+    let (mut session, peer) = open_session(actions).await;
     let there = session.stat(b"/l").await.unwrap();
     assert_eq!((there.kind, there.size), (EntryKind::File, Some(5000)));
     assert!(there.is_symlink());

@@ -19,7 +19,7 @@ async fn list_shows_names_that_begin_with_a_dot() {
         ],
         vec![SendData(text.to_vec()), SendLine("226 done")],
     ]);
-    let (mut session, peer) = opened(actions).await;
+    let (mut session, peer) = open_session(actions).await;
     let names: Vec<_> = session
         .list(b"/d")
         .await
@@ -61,7 +61,7 @@ async fn nlst_is_used_when_list_is_unsupported() {
         command_and_reply("CWD /d/g", "250 ok"),
         command_and_reply("MDTM /d/g", "502 no"),
     ]);
-    let (mut session, peer) = opened(actions).await;
+    let (mut session, peer) = open_session(actions).await;
     let entries = session.list(b"/d").await.unwrap();
     let kinds: Vec<_> = entries
         .iter()
@@ -94,7 +94,7 @@ async fn epsv_follows_a_refused_pasv() {
         ],
         vec![SendLine("550 /e: No such file or directory")],
     ]);
-    let (mut session, peer) = opened(actions).await;
+    let (mut session, peer) = open_session(actions).await;
     let entries = session.list(b"/d").await.unwrap();
     assert_eq!(entries.len(), 1);
     assert_eq!(entries[0].name, b"x;y z");

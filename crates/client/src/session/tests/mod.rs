@@ -26,12 +26,12 @@ fn script<const N: usize>(parts: [Vec<ScriptedAction>; N]) -> Vec<ScriptedAction
     parts.into_iter().flatten().collect()
 }
 
-async fn open_on(actions: Vec<ScriptedAction>) -> Result<ClientSession, CopyFailure> {
+async fn open_script(actions: Vec<ScriptedAction>) -> Result<ClientSession, CopyFailure> {
     let peer = ScriptedFtpServer::start_session(actions).await;
     ClientSession::open(&peer.server, TIMEOUT).await
 }
 
-async fn opened(actions: Vec<ScriptedAction>) -> (ClientSession, ScriptedFtpServer) {
+async fn open_session(actions: Vec<ScriptedAction>) -> (ClientSession, ScriptedFtpServer) {
     let peer = ScriptedFtpServer::start_session(actions).await;
     let session = ClientSession::open(&peer.server, TIMEOUT).await.unwrap();
     (session, peer)
@@ -49,7 +49,7 @@ async fn login_accepts_multi_line_and_stray_lines() {
         command_and_reply("FEAT", "211-Features\n SIZE\n MLST type*;\n211 End"),
         command_and_reply("TYPE I", "200 ok"),
     ]);
-    let (session, peer) = opened(actions).await;
+    let (session, peer) = open_session(actions).await;
     assert!(session.features().feat_answered && session.features().mlst);
     assert!(session.rtt() > Duration::ZERO);
     peer.finish().await;
@@ -80,7 +80,7 @@ async fn facts_refused_without_a_reason_mean_not_found() {
             login_script_with_feat("211-x\n MLST type*;size*;\n211 End"),
             command_and_reply("MLST /x", reply),
         ]);
-        let (mut session, _fake) = opened(actions).await;
+        let (mut session, _peer) = open_session(actions).await;
         let failure = session.stat(b"/x").await.unwrap_err();
         assert_eq!(failure.exit, Exit::NotFound);
         assert!(failure.message.contains("has no /x"), "{failure}");
@@ -105,7 +105,7 @@ async fn refused_mkd_names_the_missing_parent_directory() {
         nothing_at("CWD /no/x", "SIZE /no/x"),
         command_and_reply("CWD /no\r", "550 Failed to change directory."),
     ]);
-    let (mut session, peer) = opened(actions).await;
+    let (mut session, peer) = open_session(actions).await;
     let failure = session.make_dir(b"/no/x").await.unwrap_err();
     assert_eq!(failure.exit, Exit::NotFound);
     assert!(failure.message.contains("no directory /no "), "{failure}");
@@ -121,7 +121,7 @@ async fn an_unexplained_refusal_of_an_existing_file_means_permission() {
         command_and_reply("SIZE /a", "213 5"),
         command_and_reply("MDTM /a", "500 what?"),
     ]);
-    let (mut session, peer) = opened(actions).await;
+    let (mut session, peer) = open_session(actions).await;
     let failure = session.delete(b"/a").await.unwrap_err();
     assert_eq!((failure.exit, failure.transient), (Exit::Refused, false));
     peer.finish().await;
@@ -135,7 +135,7 @@ async fn a_login_without_password_sends_no_pass() {
         command_and_reply("FEAT", "500 what?"),
         command_and_reply("TYPE I", "200 ok"),
     ]);
-    let (_session, peer) = opened(actions).await;
+    let (_session, peer) = open_session(actions).await;
     peer.finish().await;
 }
 
@@ -168,7 +168,7 @@ async fn refused_logins_give_the_reason() {
             vec![SendLine("220 hi")],
             command_and_reply("USER joe", reply),
         ]);
-        let failure = open_on(actions).await.unwrap_err();
+        let failure = open_script(actions).await.unwrap_err();
         assert!(failure.message.contains(words), "{failure}");
         assert_eq!((failure.exit, failure.transient), (*exit, *transient));
     }
@@ -176,17 +176,17 @@ async fn refused_logins_give_the_reason() {
 
 #[tokio::test]
 async fn unusable_greetings_fail_with_their_class() {
-    let busy = open_on(vec![SendLine("421 Service busy")])
+    let busy = open_script(vec![SendLine("421 Service busy")])
         .await
         .unwrap_err();
     assert_eq!((busy.exit, busy.transient), (Exit::Unreachable, true));
     assert!(busy.message.contains("Service busy"), "{busy}");
 
     let http = "HTTP/1.1 400 Bad Request\n".repeat(40);
-    let garbage = open_on(vec![SendLine(http.leak())]).await.unwrap_err();
+    let garbage = open_script(vec![SendLine(http.leak())]).await.unwrap_err();
     assert_eq!((garbage.exit, garbage.transient), (Exit::Protocol, false));
 
-    let closed = open_on(vec![]).await.unwrap_err();
+    let closed = open_script(vec![]).await.unwrap_err();
     assert_eq!((closed.exit, closed.transient), (Exit::Unreachable, true));
 }
 
@@ -234,7 +234,7 @@ async fn refused_connections_and_unknown_hosts_are_not_retried() {
 
 #[tokio::test]
 async fn names_with_line_breaks_are_refused_before_anything_is_sent() {
-    let (mut session, peer) = opened(login_script()).await;
+    let (mut session, peer) = open_session(login_script()).await;
     for path in [&b"/a\nDELE /b"[..], b"/a\rb", b"/a\0b", b""] {
         let failure = session.delete(path).await.unwrap_err();
         assert_eq!(failure.exit, Exit::Usage);
@@ -263,7 +263,7 @@ async fn stat_works_without_mlst() {
         command_and_reply("CWD /none", "550 Failed to change directory."),
         command_and_reply("SIZE /none", "550 Could not get file size."),
     ]);
-    let (mut session, peer) = opened(actions).await;
+    let (mut session, peer) = open_session(actions).await;
     let file = session.stat(b"/d/f").await.unwrap();
     assert_eq!((file.name.as_slice(), file.size), (&b"f"[..], Some(42)));
     assert!(file.modified.is_some());
@@ -285,7 +285,7 @@ async fn mkdir_reports_an_existing_directory() {
         command_and_reply("CWD /e", "550 Failed to change directory."),
         command_and_reply("MKD /f", "257 \"/f\" created"),
     ]);
-    let (mut session, peer) = opened(actions).await;
+    let (mut session, peer) = open_session(actions).await;
     assert!(!session.make_dir(b"/d").await.unwrap());
     assert_eq!(
         session.make_dir(b"/e").await.unwrap_err().exit,
@@ -297,7 +297,7 @@ async fn mkdir_reports_an_existing_directory() {
 
 #[tokio::test]
 async fn an_unexplained_550_is_resolved_by_stat() {
-    let (mut session, peer) = opened(script([
+    let (mut session, peer) = open_session(script([
         login_script(),
         command_and_reply("DELE /gone", "550 Delete operation failed."),
         command_and_reply("CWD /gone", "550 Failed to change directory."),
@@ -326,7 +326,7 @@ async fn an_unexplained_550_is_resolved_by_stat() {
 
 #[tokio::test]
 async fn data_connections_use_the_servers_host_unless_foreign_hosts_are_allowed() {
-    let (mut session, _fake) = opened(login_script()).await;
+    let (mut session, _peer) = open_session(login_script()).await;
     let other = "192.0.2.1:4000".parse().unwrap();
     let mut warnings = Vec::new();
     let own = session.checked_data_address(other, &mut warnings);
@@ -347,7 +347,7 @@ async fn datapeer_is_announced_once_per_host() {
         command_and_reply("SITE DATAPEER 192.0.2.2", "501 no"),
         command_and_reply("NOOP", "200 ok"),
     ]);
-    let (mut session, peer) = opened(actions).await;
+    let (mut session, peer) = open_session(actions).await;
     // The last two are hosts of this machine, which needs no announcement.
     for host in [
         "192.0.2.1",

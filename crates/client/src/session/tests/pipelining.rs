@@ -9,7 +9,7 @@ use proto::command::Command;
 const FEAT: &str = "211-x\n PARALLEL\n MLST type*;size*;\n MFMT\n CKSM CRC32C:1;\n211 End.";
 const FACTS: &str = "250-Facts\n type=file;size=7; /f\n250 End.";
 
-async fn looking(
+async fn open_with_first_path(
     actions: Vec<ScriptedAction>,
 ) -> (Result<ClientSession, CopyFailure>, ScriptedFtpServer) {
     let peer = ScriptedFtpServer::start_session(actions).await;
@@ -28,7 +28,7 @@ async fn login_and_first_stat_are_one_pipeline() {
         vec![SendLine(FACTS)],
         command_and_reply("MLST /f", "550 gone: No such file"),
     ]);
-    let (session, peer) = looking(actions).await;
+    let (session, peer) = open_with_first_path(actions).await;
     let mut session = session.unwrap();
     assert_eq!(session.stat(b"/f").await.unwrap().size, Some(7));
     // A prefetched reply is used once.
@@ -45,7 +45,7 @@ async fn an_unused_prefetched_reply_is_not_taken_for_another() {
         command_and_reply("DELE /g", "550 /g: No such file"),
         command_and_reply("MLST /f", "250-Facts\n type=file;size=8; /f\n250 End."),
     ]);
-    let (session, peer) = looking(actions).await;
+    let (session, peer) = open_with_first_path(actions).await;
     let mut session = session.unwrap();
     assert!(session.is_usable());
     let failure = session.delete(b"/g").await.unwrap_err();
@@ -73,7 +73,7 @@ async fn range_checksums_are_requested_in_one_pipeline() {
         vec![SendLine("550 /f: No such file\n213 0000000b")],
         command_and_reply("MLST /f", FACTS),
     ]);
-    let (session, peer) = looking(actions).await;
+    let (session, peer) = open_with_first_path(actions).await;
     let mut session = session.unwrap();
     let checksums = session
         .checksums(ChecksumAlgorithm::Crc32c, &ranges, b"/f")
@@ -95,7 +95,7 @@ async fn a_cancelled_wait_makes_the_session_unusable() {
         pipelined_login_script(FEAT, &["MLST /f"]),
         vec![Sleep(60_000)],
     ]);
-    let (session, _fake) = looking(actions).await;
+    let (session, _peer) = open_with_first_path(actions).await;
     let mut session = session.unwrap();
     let limit = Duration::from_millis(50);
     let cut = tokio::time::timeout(limit, session.delete(b"/g")).await;
@@ -152,7 +152,7 @@ async fn refused_pipelined_logins_give_the_reason() {
         let mut actions = vec![SendLine(LONGHAUL_GREETING)];
         actions.extend(["USER", "PASS", "FEAT", "SITE", "TYPE"].map(ExpectLine));
         actions.extend(replies.iter().map(|reply| SendLine(reply)));
-        let failure = open_on(actions).await.unwrap_err();
+        let failure = open_script(actions).await.unwrap_err();
         assert!(failure.message.contains(words), "{failure}");
         assert_eq!((failure.exit, failure.transient), (*exit, *transient));
     }
@@ -164,7 +164,7 @@ async fn a_user_without_password_is_logged_in_despite_503_to_pass() {
     actions.extend(["USER", "PASS", "FEAT", "SITE", "TYPE"].map(ExpectLine));
     actions.extend([SendLine("230 in\n503 in already"), SendLine(FEAT)]);
     actions.push(SendLine("250 ok\n200 ok"));
-    let (session, peer) = opened(actions).await;
+    let (session, peer) = open_session(actions).await;
     assert!(session.features().mlst);
     peer.finish().await;
 }
@@ -195,7 +195,7 @@ async fn quit_waits_for_no_reply() {
             pipelined_login_script(FEAT, &[]),
             vec![ExpectLine("QUIT"), ExpectEof],
         ]);
-        let (session, peer) = opened(actions).await;
+        let (session, peer) = open_session(actions).await;
         let start = std::time::Instant::now();
         session.close().await;
         shortest = shortest.min(start.elapsed());
@@ -223,7 +223,7 @@ async fn time_and_name_are_set_in_one_pipeline() {
             SendLine("350 and?\n250 renamed"),
         ],
     ]);
-    let (mut session, peer) = opened(actions).await;
+    let (mut session, peer) = open_session(actions).await;
     session
         .set_time_and_rename(b"/a", b"/b", time)
         .await
@@ -251,7 +251,7 @@ async fn a_421_within_a_pipeline_is_quoted() {
         ExpectLine("RNTO /b"),
     ]);
     actions.push(SendLine("421 shutting down"));
-    let (mut session, _fake) = opened(actions).await;
+    let (mut session, _peer) = open_session(actions).await;
     let time = proto::timestamp::Timestamp::parse("20240102030405");
     let refused = session
         .set_time_and_rename(b"/a", b"/b", time)
@@ -268,7 +268,7 @@ async fn a_421_within_a_pipeline_is_quoted() {
 async fn nothing_is_pipelined_behind_auth() {
     let mut actions = pipelined_login_script(FEAT, &[]);
     actions.push(ExpectEof);
-    let (mut session, peer) = opened(actions).await;
+    let (mut session, peer) = open_session(actions).await;
     let auth = Command::Auth("TLS".to_owned());
     let login = [auth, Command::User("joe".to_owned())];
     assert!(session.control.send_pipelined(&login).await.is_err());

@@ -56,7 +56,7 @@ async fn preliminary_replies_up_to_the_limit_are_accepted() {
         login_script(),
         vec![ExpectLine("DELE /a"), SendLine(few), SendLine("250 gone")],
     ]);
-    let (mut session, peer) = opened(actions).await;
+    let (mut session, peer) = open_session(actions).await;
     session.delete(b"/a").await.unwrap();
     peer.finish().await;
 }

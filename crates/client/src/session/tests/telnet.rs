@@ -9,7 +9,7 @@ async fn a_name_with_0xff_is_refused_for_globus_before_anything_is_sent() {
     let mut actions = login_script();
     actions[0] = SendLine(GLOBUS);
     actions.extend(command_and_reply("DELE /ok", "250 gone"));
-    let (mut session, peer) = opened(actions).await;
+    let (mut session, peer) = open_session(actions).await;
     let dir = session.make_dir(b"/a\xffb").await.map(drop);
     let missing = session.delete(b"/a\xff").await;
     let facts = session.stat(b"/\xff\xff/b").await.map(drop);

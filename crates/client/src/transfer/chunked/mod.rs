@@ -4,8 +4,8 @@
 //!
 //! A chunk is requested by ERET P and stored by ESTO A (GFD.20 §3.5, §3.6), in extended block mode.
 //! Connections are kept from one chunk to the next while their number stays the same (§3.4.3). For
-//! the caller it is one transfer: its [`TransferControl`] counts all chunks, and the ranges that a failed
-//! attempt stored stay valid.
+//! the caller it is one transfer: its [`TransferControl`] counts all chunks, and the ranges that a
+//! failed attempt stored stay valid.
 
 mod chunk_queue;
 mod chunk_session;

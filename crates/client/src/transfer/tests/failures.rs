@@ -4,7 +4,7 @@ use super::*;
 
 #[tokio::test]
 async fn an_early_refusal_stops_the_data_side_and_keeps_the_session() {
-    let (mut session, peer) = opened(vec![
+    let (mut session, peer) = open_session(vec![
         login_script(),
         vec![ExpectPassiveAndReply("PASV"), ExpectLine("RETR /f")],
         vec![Sleep(50), SendLine("550 /f: No such file or directory")],
@@ -20,7 +20,7 @@ async fn an_early_refusal_stops_the_data_side_and_keeps_the_session() {
 
 #[tokio::test]
 async fn a_get_succeeds_only_with_226() {
-    let (mut session, peer) = opened(vec![
+    let (mut session, peer) = open_session(vec![
         login_script(),
         vec![
             ExpectPassiveAndReply("PASV"),
@@ -50,7 +50,7 @@ async fn a_get_succeeds_only_with_226() {
 
 /// Whether the received bytes of `/f` are disputed.
 async fn disputed(bytes: &[u8], final_reply: &'static str) -> bool {
-    let (mut session, peer) = opened(vec![
+    let (mut session, peer) = open_session(vec![
         login_script(),
         vec![
             ExpectPassiveAndReply("PASV"),
@@ -84,7 +84,7 @@ fn block(descriptor: u8, payload: &[u8], offset: u64) -> Vec<u8> {
 
 /// A MODE E get of five bytes over one connection, which then closes.
 async fn extended(blocks: Vec<u8>, final_reply: &'static str) -> (CopyFailure, TransferSpec) {
-    let (mut session, _fake) = opened(vec![
+    let (mut session, _peer) = open_session(vec![
         login_script_with_feat(GRIDFTP),
         command_and_reply("MODE E", "200 ok"),
         command_and_reply("OPTS RETR", "200 ok"),
@@ -122,7 +122,7 @@ async fn a_lost_data_connection_does_not_dispute_received_bytes() {
 
 #[tokio::test]
 async fn a_short_file_fails() {
-    let (mut session, peer) = opened(vec![
+    let (mut session, peer) = open_session(vec![
         login_script(),
         vec![
             ExpectPassiveAndReply("PASV"),
@@ -142,7 +142,7 @@ async fn a_short_file_fails() {
 
 #[tokio::test]
 async fn a_grown_file_fails() {
-    let (mut session, _fake) = opened(vec![
+    let (mut session, _peer) = open_session(vec![
         login_script(),
         vec![
             ExpectPassiveAndReply("PASV"),
@@ -160,7 +160,7 @@ async fn a_grown_file_fails() {
 
 #[tokio::test]
 async fn a_lost_control_connection_ends_the_data_side() {
-    let (mut session, _fake) = opened(vec![
+    let (mut session, _peer) = open_session(vec![
         login_script(),
         vec![
             ExpectPassiveAndReply("PASV"),
@@ -177,7 +177,7 @@ async fn a_lost_control_connection_ends_the_data_side() {
 
 #[tokio::test]
 async fn stalled_data_runs_into_the_timeout() {
-    let (mut session, _fake) = opened(vec![
+    let (mut session, _peer) = open_session(vec![
         login_script(),
         vec![
             ExpectPassiveAndReply("PASV"),
@@ -197,7 +197,7 @@ async fn stalled_data_runs_into_the_timeout() {
 
 #[tokio::test]
 async fn a_dropped_transfer_makes_the_session_unusable() {
-    let (mut session, _fake) = opened(vec![
+    let (mut session, _peer) = open_session(vec![
         login_script(),
         vec![
             ExpectPassiveAndReply("PASV"),

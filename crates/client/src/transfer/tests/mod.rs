@@ -56,7 +56,7 @@ pub(super) fn spec() -> TransferSpec {
     }
 }
 
-async fn opened(actions: Vec<Vec<ScriptedAction>>) -> (ClientSession, ScriptedFtpServer) {
+async fn open_session(actions: Vec<Vec<ScriptedAction>>) -> (ClientSession, ScriptedFtpServer) {
     let peer = ScriptedFtpServer::start_session(actions.concat()).await;
     let session = ClientSession::open(&peer.server, TIMEOUT).await.unwrap();
     (session, peer)
@@ -87,7 +87,7 @@ async fn store(
 
 #[tokio::test]
 async fn a_put_into_a_missing_directory_names_the_directory() {
-    let (mut session, peer) = opened(vec![
+    let (mut session, peer) = open_session(vec![
         login_script(),
         vec![
             ExpectPassiveAndReply("PASV"),
@@ -130,7 +130,7 @@ impl data::store::Sink for FullDiskSink {
 
 #[tokio::test]
 async fn a_full_local_disk_is_reported_before_the_servers_reply() {
-    let (mut session, _fake) = opened(vec![
+    let (mut session, _peer) = open_session(vec![
         login_script(),
         vec![
             ExpectPassiveAndReply("PASV"),
@@ -159,7 +159,7 @@ async fn a_full_local_disk_is_reported_before_the_servers_reply() {
 
 #[tokio::test]
 async fn puts_in_stream_mode_start_and_restart() {
-    let (mut session, peer) = opened(vec![
+    let (mut session, peer) = open_session(vec![
         login_script(),
         vec![
             ExpectPassiveAndReply("PASV"),
@@ -195,7 +195,7 @@ async fn puts_in_stream_mode_start_and_restart() {
 
 #[tokio::test]
 async fn a_full_disk_at_the_server_is_reported() {
-    let (mut session, _fake) = opened(vec![
+    let (mut session, _peer) = open_session(vec![
         login_script(),
         vec![
             ExpectPassiveAndReply("PASV"),
@@ -217,7 +217,7 @@ async fn a_full_disk_at_the_server_is_reported() {
 
 #[tokio::test]
 async fn a_mode_e_put_collects_range_markers() {
-    let (mut session, peer) = opened(vec![
+    let (mut session, peer) = open_session(vec![
         login_script_with_feat(GRIDFTP),
         command_and_reply("MODE E", "200 ok"),
         vec![
@@ -260,7 +260,7 @@ async fn a_missing_mode_e_is_warned_of_once() {
         }
         actions
     };
-    let (mut session, peer) = opened(actions("MODE E")).await;
+    let (mut session, peer) = open_session(actions("MODE E")).await;
     let mut spec = spec();
     spec.streams = 4;
     let first = fetch(&mut session, &sink(), &spec).await.unwrap();
@@ -272,7 +272,7 @@ async fn a_missing_mode_e_is_warned_of_once() {
 
 #[tokio::test]
 async fn a_server_that_cannot_connect_sends_in_stream_mode() {
-    let (mut session, peer) = opened(vec![
+    let (mut session, peer) = open_session(vec![
         login_script_with_feat(GRIDFTP),
         command_and_reply("MODE E", "200 ok"),
         command_and_reply("OPTS RETR", "200 ok"),

@@ -4,7 +4,7 @@ use super::*;
 
 #[tokio::test]
 async fn resume_continues_after_the_stored_bytes() {
-    let (mut session, peer) = opened(vec![
+    let (mut session, peer) = open_session(vec![
         login_script(),
         vec![
             ExpectPassiveAndReply("PASV"),
@@ -28,7 +28,7 @@ async fn resume_continues_after_the_stored_bytes() {
 
 #[tokio::test]
 async fn a_server_without_rest_starts_from_zero() {
-    let (mut session, peer) = opened(vec![
+    let (mut session, peer) = open_session(vec![
         login_script(),
         vec![
             ExpectPassiveAndReply("PASV"),
@@ -55,7 +55,7 @@ async fn a_server_without_rest_starts_from_zero() {
 
 #[tokio::test]
 async fn a_part_by_rest_is_cut_off_at_its_end() {
-    let (mut session, peer) = opened(vec![
+    let (mut session, peer) = open_session(vec![
         login_script(),
         vec![
             ExpectPassiveAndReply("PASV"),
@@ -81,7 +81,7 @@ async fn a_part_by_rest_is_cut_off_at_its_end() {
 
 #[tokio::test]
 async fn a_part_is_complete_without_a_final_reply() {
-    let (mut session, _fake) = opened(vec![
+    let (mut session, _peer) = open_session(vec![
         login_script(),
         vec![
             ExpectPassiveAndReply("PASV"),
@@ -108,7 +108,7 @@ async fn a_part_is_complete_without_a_final_reply() {
 
 #[tokio::test]
 async fn an_empty_part_of_a_missing_file_is_refused() {
-    let (mut session, _fake) = opened(vec![
+    let (mut session, _peer) = open_session(vec![
         login_script(),
         vec![
             ExpectPassiveAndReply("PASV"),
@@ -126,7 +126,7 @@ async fn an_empty_part_of_a_missing_file_is_refused() {
 
 #[tokio::test]
 async fn a_part_of_a_source_becomes_the_whole_destination() {
-    let (mut session, peer) = opened(vec![
+    let (mut session, peer) = open_session(vec![
         login_script(),
         vec![
             ExpectPassiveAndReply("PASV"),

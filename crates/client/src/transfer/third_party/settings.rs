@@ -1,5 +1,5 @@
-//! Sends the settings of one server of a third-party transfer, and decides whether a refusal requires
-//! another agreement.
+//! Sends the settings of one server of a third-party transfer, and decides whether a refusal
+//! requires another agreement.
 
 use proto::client::{PlanStep, ServerDrsAddress};
 use proto::drs::DrsAddress;
