@@ -28,7 +28,7 @@ fn remote(text: &str) -> (Server, Vec<u8>) {
     }
 }
 
-fn refused(text: &str) -> String {
+fn usage_error_message(text: &str) -> String {
     let failure = parse(text).expect_err(text);
     assert_eq!(failure.exit, Exit::Usage, "{text}");
     failure.message
@@ -47,10 +47,10 @@ fn paths_and_file_urls_are_local() {
     assert_eq!(local("file://localhost/p"), PathBuf::from("/p"));
     assert_eq!(local("file:/a%FF").as_os_str().as_bytes(), b"/a\xff");
     assert_eq!(parse("-").unwrap(), Location::StandardStreams);
-    refused("");
-    refused("file://elsewhere/p");
-    refused("file:relative");
-    refused("file:/a%00b");
+    usage_error_message("");
+    usage_error_message("file://elsewhere/p");
+    usage_error_message("file:relative");
+    usage_error_message("file:/a%00b");
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn server_urls_name_host_port_login_and_path() {
 #[test]
 fn unsupported_schemes_and_malformed_urls_are_refused() {
     for url in ["ftps://h/a", "s3://b/k", "sshftp://h/a"] {
-        assert!(refused(url).contains("gsiftp:"), "{url}");
+        assert!(usage_error_message(url).contains("gsiftp:"), "{url}");
     }
     for url in [
         "ftp:h/a",
@@ -90,7 +90,7 @@ fn unsupported_schemes_and_malformed_urls_are_refused() {
         "ftp://h/a%0d",
         "ftp://u%0a:p@h/",
     ] {
-        refused(url);
+        usage_error_message(url);
     }
 }
 
@@ -101,7 +101,7 @@ fn error_messages_hide_passwords() {
         "ftp://u:s3cret@h:0/",
         "ftp:u:s3cret@h/a",
     ] {
-        let message = refused(url);
+        let message = usage_error_message(url);
         assert!(!message.contains("s3cret"), "{message}");
     }
 }

@@ -322,7 +322,7 @@ fn failure_of_server(
 mod tests {
     use super::*;
 
-    fn performance(bytes: u64) -> Reply {
+    fn performance_marker(bytes: u64) -> Reply {
         let lines = [
             " Timestamp:  1.0".to_owned(),
             " Stripe Index: 0".to_owned(),
@@ -349,10 +349,10 @@ mod tests {
         let mut progress = MarkerProgress::new(expected, &marked, &on_progress);
         let range = |text: &str| Reply::new(111, format!("Range Marker {text}"));
         let markers = [
-            (performance(7), true),
-            (performance(9), true),
-            (performance(10), false),
-            (performance(1 << 40), false),
+            (performance_marker(7), true),
+            (performance_marker(9), true),
+            (performance_marker(10), false),
+            (performance_marker(1 << 40), false),
             (range("0-9"), true),
             (range("5-11"), true),
             (range("10-12"), false),
@@ -373,12 +373,12 @@ mod tests {
         let mut progress = MarkerProgress::new(UNKNOWN, &marked, &|_| {});
         let range = |text: &str| Reply::new(111, format!("Range Marker {text}"));
         let markers = [
-            (performance(0), false),
-            (performance(7), true),
-            (performance(7), false),
-            (performance(3), false),
-            (performance(7), false),
-            (performance(8), true),
+            (performance_marker(0), false),
+            (performance_marker(7), true),
+            (performance_marker(7), false),
+            (performance_marker(3), false),
+            (performance_marker(7), false),
+            (performance_marker(8), true),
             (range("0-7"), true),
             (range("0-7"), false),
             (range("2-5"), false),

@@ -12,7 +12,7 @@ use crate::support::{EndToEndServer, copy, file_names, options, random_bytes};
 const SIZE: usize = 3 << 20;
 
 /// A server of `/f` that refuses this many transfers after all of their bytes have moved.
-fn refusing(refusals: usize) -> FaultyServer {
+fn server_refusing(refusals: usize) -> FaultyServer {
     FaultyServer {
         size: SIZE,
         sent: random_bytes(SIZE),
@@ -21,7 +21,7 @@ fn refusing(refusals: usize) -> FaultyServer {
     }
 }
 
-fn patient(retries: u32) -> CopyOptions {
+fn options_with_retries(retries: u32) -> CopyOptions {
     CopyOptions {
         retries,
         ..options()
@@ -40,9 +40,9 @@ async fn put(faulty: &FaultyServer, from: &Path, options: &CopyOptions) -> CopyS
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_get_always_refused_at_its_end_fails() {
-    let faulty = refusing(usize::MAX);
+    let faulty = server_refusing(usize::MAX);
     let workdir = tempfile::tempdir().unwrap();
-    let summary = get(&faulty, &workdir.path().join("f"), &patient(1)).await;
+    let summary = get(&faulty, &workdir.path().join("f"), &options_with_retries(1)).await;
     assert_eq!(summary.exit, Exit::Unreachable);
     assert_eq!(faulty.commands("RETR").len(), 2);
     assert!(faulty.commands("REST").is_empty());
@@ -52,12 +52,12 @@ async fn a_get_always_refused_at_its_end_fails() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_get_refused_at_its_end_is_repeated() {
     for verify in [VerifyMode::Auto, VerifyMode::None] {
-        let faulty = refusing(1);
+        let faulty = server_refusing(1);
         let workdir = tempfile::tempdir().unwrap();
         let to = workdir.path().join("f");
         let options = CopyOptions {
             verify,
-            ..patient(1)
+            ..options_with_retries(1)
         };
         let summary = get(&faulty, &to, &options).await;
         assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
@@ -76,11 +76,11 @@ async fn a_checksum_overrules_the_refusal_of_a_get() {
     digest.update(&bytes);
     let faulty = FaultyServer {
         sum: Some(String::leak(digest.finish())),
-        ..refusing(1)
+        ..server_refusing(1)
     };
     let workdir = tempfile::tempdir().unwrap();
     let to = workdir.path().join("f");
-    let summary = get(&faulty, &to, &patient(1)).await;
+    let summary = get(&faulty, &to, &options_with_retries(1)).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!(summary.verified, "crc32c");
     assert_eq!(faulty.commands("RETR").len(), 1);
@@ -91,12 +91,12 @@ async fn a_checksum_overrules_the_refusal_of_a_get() {
 async fn verify_none_does_not_trust_refused_bytes() {
     let faulty = FaultyServer {
         sum: Some("00000000"),
-        ..refusing(1)
+        ..server_refusing(1)
     };
     let workdir = tempfile::tempdir().unwrap();
     let options = CopyOptions {
         verify: VerifyMode::None,
-        ..patient(1)
+        ..options_with_retries(1)
     };
     let summary = get(&faulty, &workdir.path().join("f"), &options).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
@@ -105,14 +105,14 @@ async fn verify_none_does_not_trust_refused_bytes() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn resuming_a_refused_get_starts_from_zero() {
-    let faulty = refusing(1);
+    let faulty = server_refusing(1);
     let workdir = tempfile::tempdir().unwrap();
     let to = workdir.path().join("f");
-    let summary = get(&faulty, &to, &patient(0)).await;
+    let summary = get(&faulty, &to, &options_with_retries(0)).await;
     assert_eq!(summary.exit, Exit::Unreachable);
     let resume = CopyOptions {
         resume: true,
-        ..patient(0)
+        ..options_with_retries(0)
     };
     let summary = get(&faulty, &to, &resume).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
@@ -126,11 +126,11 @@ async fn resuming_a_refused_get_starts_from_zero() {
 async fn a_get_of_all_bytes_without_226_is_repeated() {
     let faulty = FaultyServer {
         interrupt_at: Some(SIZE),
-        ..refusing(0)
+        ..server_refusing(0)
     };
     let workdir = tempfile::tempdir().unwrap();
     let to = workdir.path().join("f");
-    let summary = get(&faulty, &to, &patient(1)).await;
+    let summary = get(&faulty, &to, &options_with_retries(1)).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!(summary.bytes, 2 * SIZE as u64);
     assert!(faulty.commands("REST").is_empty());
@@ -150,9 +150,9 @@ async fn puts_refused_at_their_end_are_repeated_or_fail() {
     ] {
         let faulty = FaultyServer {
             interrupt_at,
-            ..refusing(refusals)
+            ..server_refusing(refusals)
         };
-        let summary = put(&faulty, &from, &patient(1)).await;
+        let summary = put(&faulty, &from, &options_with_retries(1)).await;
         assert_eq!(summary.exit, exit, "{:?}", summary.first_failure);
         assert_eq!(summary.bytes, 2 * SIZE as u64);
         assert_eq!(faulty.commands("STOR").len(), 2);
@@ -168,15 +168,15 @@ async fn resuming_a_refused_put_starts_from_zero() {
     let workdir = tempfile::tempdir().unwrap();
     let from = workdir.path().join("f");
     std::fs::write(&from, random_bytes(SIZE)).unwrap();
-    let faulty = refusing(1);
+    let faulty = server_refusing(1);
     let address = faulty.start();
     let url = format!("ftp://{address}/g");
     let from = from.to_str().unwrap();
-    let (summary, _) = copy(&[from], &url, &patient(0)).await;
+    let (summary, _) = copy(&[from], &url, &options_with_retries(0)).await;
     assert_eq!(summary.exit, Exit::Unreachable);
     let resume = CopyOptions {
         resume: true,
-        ..patient(0)
+        ..options_with_retries(0)
     };
     let (summary, _) = copy(&[from], &url, &resume).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
@@ -186,10 +186,10 @@ async fn resuming_a_refused_put_starts_from_zero() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_source_server_that_refuses_at_its_end_is_asked_again() {
-    let faulty = refusing(1);
+    let faulty = server_refusing(1);
     let server = EndToEndServer::start().await;
     let url = format!("ftp://{}/f", faulty.start());
-    let (summary, _) = copy(&[&url], &server.user_url("g"), &patient(1)).await;
+    let (summary, _) = copy(&[&url], &server.user_url("g"), &options_with_retries(1)).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!(faulty.commands("RETR").len(), 2);
     assert!(server.read("g") == faulty.sent);
@@ -200,13 +200,13 @@ async fn refused_bytes_without_the_announced_checksum_fail() {
     let workdir = tempfile::tempdir().unwrap();
     let (from, to) = (workdir.path().join("from"), workdir.path().join("to"));
     std::fs::write(&from, random_bytes(SIZE)).unwrap();
-    let refusing = || FaultyServer {
+    let without_checksum_reply = || FaultyServer {
         refuse_checksum: true,
-        ..refusing(1)
+        ..server_refusing(1)
     };
-    let got = get(&refusing(), &to, &patient(1)).await;
-    let faulty = refusing();
-    let put = put(&faulty, &from, &patient(1)).await;
+    let got = get(&without_checksum_reply(), &to, &options_with_retries(1)).await;
+    let faulty = without_checksum_reply();
+    let put = put(&faulty, &from, &options_with_retries(1)).await;
     for summary in [got, put] {
         assert_eq!(summary.exit as u8, 8, "{:?}", summary.first_failure);
         let message = summary.first_failure.unwrap().message;
@@ -229,7 +229,7 @@ async fn put_with_interruptions(
     let faulty = FaultyServer {
         interruptions: Arc::new(Mutex::new(interruptions.iter().copied().collect())),
         true_checksums,
-        ..refusing(0)
+        ..server_refusing(0)
     };
     let options = CopyOptions {
         verify: if true_checksums {
@@ -237,7 +237,7 @@ async fn put_with_interruptions(
         } else {
             VerifyMode::Auto
         },
-        ..patient(3)
+        ..options_with_retries(3)
     };
     (put(&faulty, &from, &options).await, faulty)
 }

@@ -18,7 +18,7 @@ use crate::support::{
 const SIZE: usize = 4 << 20;
 
 /// Takes seconds for a file of [`SIZE`] bytes.
-fn slow() -> CopyOptions {
+fn slow_options() -> CopyOptions {
     CopyOptions {
         transfer: rate_limited(2 << 20),
         parallelism: Parallelism::Fixed(2),
@@ -26,7 +26,7 @@ fn slow() -> CopyOptions {
     }
 }
 
-fn waiting() -> CopyOptions {
+fn waiting_options() -> CopyOptions {
     CopyOptions {
         wait: true,
         ..options()
@@ -66,7 +66,7 @@ impl PipeCopyInProgress {
             }
         });
         let source = pipe.display().to_string();
-        let (copying, events) = begin(&source, to, options());
+        let (copying, events) = start_copy(&source, to, options());
         events.wait_until(is_moving).await;
         Self {
             copying,
@@ -75,7 +75,7 @@ impl PipeCopyInProgress {
         }
     }
 
-    async fn ends(self) {
+    async fn finish(self) {
         self.go_on.send(()).unwrap();
         let summary = self.copying.await.unwrap();
         assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
@@ -83,7 +83,7 @@ impl PipeCopyInProgress {
     }
 }
 
-fn begin(
+fn start_copy(
     from: &str,
     to: &str,
     options: CopyOptions,
@@ -102,7 +102,7 @@ fn is_waiting(event: &CopyEvent) -> bool {
     matches!(event, CopyEvent::Warning(text) if text.ends_with("; waiting"))
 }
 
-fn refused(summary: &CopySummary) {
+fn assert_refused(summary: &CopySummary) {
     assert_eq!(summary.exit, Exit::Local, "{:?}", summary.first_failure);
     let failure = summary.first_failure.as_ref();
     let message = failure.map_or("", |f| f.message.as_str());
@@ -114,26 +114,26 @@ fn refused(summary: &CopySummary) {
 }
 
 /// While another copy to `to` runs, `second` is refused; with `--wait` it runs afterwards.
-async fn one_at_a_time(second: &str, to: &str, content: impl Fn() -> Vec<u8>) {
+async fn assert_one_writer_at_a_time(second: &str, to: &str, content: impl Fn() -> Vec<u8>) {
     let (one, other) = two_contents();
     let first = PipeCopyInProgress::to(to).await;
     let (summary, events) = copy(&[second], to, &options()).await;
-    refused(&summary);
+    assert_refused(&summary);
     assert_eq!(events.count(|e| matches!(e, CopyEvent::Retrying { .. })), 0);
-    first.ends().await;
+    first.finish().await;
     assert!(content() == one);
 
     let first = PipeCopyInProgress::to(to).await;
-    let (waiting, events) = begin(second, to, waiting());
+    let (waiting, events) = start_copy(second, to, waiting_options());
     events.wait_until(is_waiting).await;
-    first.ends().await;
+    first.finish().await;
     let summary = waiting.await.unwrap();
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert!(content() == other);
 }
 
 /// Writes the second content.
-fn plant_other(path: &Path) -> String {
+fn write_second_content(path: &Path) -> String {
     std::fs::write(path, two_contents().1).unwrap();
     path.display().to_string()
 }
@@ -141,21 +141,21 @@ fn plant_other(path: &Path) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_get_never_mixes_with_another_copy_to_its_destination() {
     let server = EndToEndServer::start().await;
-    plant_other(&server.root().join("g"));
+    write_second_content(&server.root().join("g"));
     let workdir = tempfile::tempdir().unwrap();
     let to = workdir.path().join("t");
     let content = || std::fs::read(&to).unwrap();
-    one_at_a_time(&server.url("g"), to.to_str().unwrap(), content).await;
+    assert_one_writer_at_a_time(&server.url("g"), to.to_str().unwrap(), content).await;
     assert_eq!(file_names(workdir.path()), ["t"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_local_copies_to_one_destination_never_mix() {
     let workdir = tempfile::tempdir().unwrap();
-    let from = plant_other(&workdir.path().join("g"));
+    let from = write_second_content(&workdir.path().join("g"));
     let to = workdir.path().join("t");
     let content = || std::fs::read(&to).unwrap();
-    one_at_a_time(&from, to.to_str().unwrap(), content).await;
+    assert_one_writer_at_a_time(&from, to.to_str().unwrap(), content).await;
     assert_eq!(file_names(workdir.path()), ["g", "t"]);
 }
 
@@ -163,17 +163,17 @@ async fn two_local_copies_to_one_destination_never_mix() {
 async fn two_puts_to_one_destination_never_mix() {
     let server = EndToEndServer::start().await;
     let workdir = tempfile::tempdir().unwrap();
-    let from = plant_other(&workdir.path().join("g"));
-    one_at_a_time(&from, &server.url("t"), || server.read("t")).await;
+    let from = write_second_content(&workdir.path().join("g"));
+    assert_one_writer_at_a_time(&from, &server.url("t"), || server.read("t")).await;
     assert_eq!(file_names(&server.root()), ["t"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_third_party_copy_never_mixes_with_a_put_to_the_same_file() {
     let (from, server) = (EndToEndServer::start().await, EndToEndServer::start().await);
-    plant_other(&from.root().join("g"));
+    write_second_content(&from.root().join("g"));
     let to = server.user_url("t");
-    one_at_a_time(&from.user_url("g"), &to, || server.read("t")).await;
+    assert_one_writer_at_a_time(&from.user_url("g"), &to, || server.read("t")).await;
     assert_eq!(file_names(&server.root()), ["t"]);
 }
 
@@ -182,22 +182,22 @@ async fn two_gets_to_one_destination_never_mix() {
     let server = EndToEndServer::start().await;
     let (one, _) = two_contents();
     server.store("f", &one);
-    plant_other(&server.root().join("g"));
+    write_second_content(&server.root().join("g"));
     let workdir = tempfile::tempdir().unwrap();
     let to = workdir.path().join("t").display().to_string();
-    let (first, events) = begin(&server.url("f"), &to, slow());
+    let (first, events) = start_copy(&server.url("f"), &to, slow_options());
     events.wait_until(is_moving).await;
     let partial = std::fs::File::open(format!("{to}.longhaul-partial")).unwrap();
     assert_eq!(
         take_write_lock(&partial, WriteLockKind::Exclusive).unwrap(),
         WriteLockStatus::Busy
     );
-    let (second, _) = begin(&server.url("g"), &to, options());
+    let (second, _) = start_copy(&server.url("g"), &to, options());
     let (first, second) = (first.await.unwrap(), second.await.unwrap());
     assert_eq!(first.exit, Exit::Done, "{:?}", first.first_failure);
     // Refused, or on a slow machine started later and complete.
     if second.exit == Exit::Local {
-        refused(&second);
+        assert_refused(&second);
         assert!(std::fs::read(&to).unwrap() == one);
     } else {
         assert_eq!(second.exit, Exit::Done, "{:?}", second.first_failure);
@@ -209,17 +209,17 @@ async fn two_gets_to_one_destination_never_mix() {
 #[tokio::test(flavor = "multi_thread")]
 async fn wait_with_keep_existing_keeps_a_file_that_appeared_meanwhile() {
     let server = EndToEndServer::start().await;
-    plant_other(&server.root().join("g"));
+    write_second_content(&server.root().join("g"));
     let workdir = tempfile::tempdir().unwrap();
     let to = workdir.path().join("t").display().to_string();
     let first = PipeCopyInProgress::to(&to).await;
     let keep = CopyOptions {
         keep_existing: true,
-        ..waiting()
+        ..waiting_options()
     };
-    let (waiting, events) = begin(&server.url("g"), &to, keep);
+    let (waiting, events) = start_copy(&server.url("g"), &to, keep);
     events.wait_until(is_waiting).await;
-    first.ends().await;
+    first.finish().await;
     let summary = waiting.await.unwrap();
     assert_eq!((summary.exit, summary.kept), (Exit::Done, 1));
     assert!(std::fs::read(&to).unwrap() == two_contents().0);
@@ -232,7 +232,7 @@ async fn an_interruption_leaves_no_lock_and_a_failure_no_empty_file() {
     let workdir = tempfile::tempdir().unwrap();
     let to = workdir.path().join("t").display().to_string();
     let partial = workdir.path().join("t.longhaul-partial");
-    copy_and_interrupt(&server.url("f"), &to, &slow(), (1 << 20, &partial)).await;
+    copy_and_interrupt(&server.url("f"), &to, &slow_options(), (1 << 20, &partial)).await;
     let resumed = CopyOptions {
         resume: true,
         ..options()
@@ -286,11 +286,11 @@ async fn a_local_copy_discards_a_stale_journal_before_it_writes() {
     std::fs::write(path("t.longhaul-journal"), "of a get").unwrap();
     let under_way = PipeCopyInProgress::to(path("t").to_str().unwrap()).await;
     assert_eq!(file_names(workdir.path()), ["t.longhaul-partial"]);
-    under_way.ends().await;
+    under_way.finish().await;
     // A journal that cannot be removed would describe bytes that are gone.
     std::fs::write(path("t.longhaul-partial"), "of a get").unwrap();
     std::fs::create_dir(path("t.longhaul-journal")).unwrap();
-    let from = plant_other(&path("f"));
+    let from = write_second_content(&path("f"));
     let (summary, _) = copy(&[&from], path("t").to_str().unwrap(), &options()).await;
     assert_eq!(summary.exit, Exit::Local, "{:?}", summary.first_failure);
     let left = std::fs::read(path("t.longhaul-partial")).unwrap();
@@ -298,7 +298,10 @@ async fn a_local_copy_discards_a_stale_journal_before_it_writes() {
 }
 
 /// The result of a put whose server answers STOR with these refusals first.
-async fn put_to_busy(refusals: &[&'static str], options: &CopyOptions) -> (CopySummary, usize) {
+async fn put_with_store_refusals(
+    refusals: &[&'static str],
+    options: &CopyOptions,
+) -> (CopySummary, usize) {
     let faulty = FaultyServer {
         store_refusals: Arc::new(std::sync::Mutex::new(refusals.to_vec())),
         ..FaultyServer::default()
@@ -314,7 +317,7 @@ async fn put_to_busy(refusals: &[&'static str], options: &CopyOptions) -> (CopyS
 #[tokio::test(flavor = "multi_thread")]
 async fn a_concurrent_upload_is_retried_only_with_wait() {
     let store_refusals = ["450 /g: another upload is writing this file"; 2];
-    let (summary, stores) = put_to_busy(&store_refusals, &options()).await;
+    let (summary, stores) = put_with_store_refusals(&store_refusals, &options()).await;
     assert_eq!((summary.exit, stores), (Exit::Local, 1));
     let message = summary.first_failure.unwrap().message;
     assert!(
@@ -322,9 +325,9 @@ async fn a_concurrent_upload_is_retried_only_with_wait() {
         "{message}"
     );
     // A 450 of another program's server is retried.
-    let (summary, stores) = put_to_busy(&["450 file busy"], &options()).await;
+    let (summary, stores) = put_with_store_refusals(&["450 file busy"], &options()).await;
     assert_eq!((summary.exit, stores), (Exit::Done, 2));
-    let (summary, stores) = put_to_busy(&store_refusals, &waiting()).await;
+    let (summary, stores) = put_with_store_refusals(&store_refusals, &waiting_options()).await;
     assert_eq!(
         (summary.exit, stores),
         (Exit::Done, 3),
@@ -337,7 +340,7 @@ async fn a_concurrent_upload_is_retried_only_with_wait() {
 async fn a_rate_limit_between_two_servers_is_refused() {
     let (from, to) = (EndToEndServer::start().await, EndToEndServer::start().await);
     from.store("f", &random_bytes(1000));
-    let (summary, _) = copy(&[&from.user_url("f")], &to.user_url("g"), &slow()).await;
+    let (summary, _) = copy(&[&from.user_url("f")], &to.user_url("g"), &slow_options()).await;
     assert_eq!(summary.exit, Exit::Usage);
     let message = summary.first_failure.unwrap().message;
     assert!(message.contains("--limit-rate"), "{message}");
@@ -353,7 +356,7 @@ async fn concurrent_files_share_one_rate_limit() {
     let workdir = tempfile::tempdir().unwrap();
     let rate_limited = CopyOptions {
         recursive: true,
-        ..slow()
+        ..slow_options()
     };
     let to = workdir.path().join("t");
     let (summary, _) = copy(&[&server.url("d")], to.to_str().unwrap(), &rate_limited).await;
@@ -384,9 +387,9 @@ async fn a_hashed_partial_name_is_resumed_and_removed() {
         // The copy interrupted before may release its lock a moment later.
         let patient = CopyOptions {
             wait: true,
-            ..slow()
+            ..slow_options()
         };
-        let (copying, events) = begin(from, &url, patient);
+        let (copying, events) = start_copy(from, &url, patient);
         events.wait_until(is_moving).await;
         while left() == 0 {
             tokio::task::yield_now().await;
@@ -428,12 +431,18 @@ async fn a_hashed_partial_name_is_resumed_and_removed() {
 }
 
 /// A file that was moved out of the way of `x` and could not be moved back.
-const ASIDE: &str = "x.longhaul-partial.old";
+const BACKUP_NAME: &str = "x.longhaul-partial.old";
 
 /// A tree of two files and a backup of one, with the partial file and journal of a third.
-fn plant(top: &Path) {
+fn create_tree_with_leftovers(top: &Path) {
     std::fs::create_dir(top).unwrap();
-    for name in ["x", "y", ASIDE, "x.longhaul-partial", "x.longhaul-journal"] {
+    for name in [
+        "x",
+        "y",
+        BACKUP_NAME,
+        "x.longhaul-partial",
+        "x.longhaul-journal",
+    ] {
         std::fs::write(top.join(name), name).unwrap();
     }
 }
@@ -442,8 +451,8 @@ fn plant(top: &Path) {
 async fn partial_files_in_a_tree_are_skipped_and_backups_are_copied() {
     let (server, other) = (EndToEndServer::start().await, EndToEndServer::start().await);
     let workdir = tempfile::tempdir().unwrap();
-    plant(&workdir.path().join("d"));
-    plant(&server.root().join("d"));
+    create_tree_with_leftovers(&workdir.path().join("d"));
+    create_tree_with_leftovers(&server.root().join("d"));
     let local = workdir.path().join("d").display().to_string();
     let back = workdir.path().join("back").display().to_string();
     let recursive = CopyOptions {
@@ -465,6 +474,9 @@ async fn partial_files_in_a_tree_are_skipped_and_backups_are_copied() {
         };
         assert_eq!(events.count(named), 2);
     }
-    assert_eq!(file_names(Path::new(&back)), ["x", ASIDE, "y"]);
-    assert_eq!(file_names(&server.root().join("t")), ["x", ASIDE, "y"]);
+    assert_eq!(file_names(Path::new(&back)), ["x", BACKUP_NAME, "y"]);
+    assert_eq!(
+        file_names(&server.root().join("t")),
+        ["x", BACKUP_NAME, "y"]
+    );
 }

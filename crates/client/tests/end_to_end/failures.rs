@@ -321,7 +321,7 @@ async fn a_stall_between_servers_in_stream_mode_is_detected() {
 }
 
 /// A put of `new` to a server that has `old` under the name.
-async fn put_over(faulty: &FaultyServer) -> client::CopySummary {
+async fn put_over_old_file(faulty: &FaultyServer) -> client::CopySummary {
     let old = ("/g".to_owned(), b"old".to_vec());
     faulty.files.lock().unwrap().insert(old.0, old.1);
     let workdir = tempfile::tempdir().unwrap();
@@ -337,7 +337,7 @@ async fn an_old_file_that_blocks_rename_is_removed_after_the_new_one_is_named() 
         refuse_replace: true,
         ..FaultyServer::default()
     };
-    let summary = put_over(&faulty).await;
+    let summary = put_over_old_file(&faulty).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     let files = faulty.files.lock().unwrap();
     assert_eq!(files.len(), 1, "{:?}", files.keys());
@@ -359,7 +359,7 @@ async fn a_refused_rename_keeps_the_old_and_the_new_file() {
             refuse_partial_rename_with: Some(refuse_partial_rename_with),
             ..FaultyServer::default()
         };
-        let summary = put_over(&faulty).await;
+        let summary = put_over_old_file(&faulty).await;
         assert_ne!(summary.exit, Exit::Done);
         let failure = summary.first_failure.unwrap().message;
         assert!(
@@ -384,7 +384,7 @@ async fn a_backup_of_an_earlier_copy_is_not_replaced() {
     };
     let moved = ("/g.longhaul-partial.old".to_owned(), b"older".to_vec());
     faulty.files.lock().unwrap().extend([moved]);
-    let summary = put_over(&faulty).await;
+    let summary = put_over_old_file(&faulty).await;
     assert_ne!(summary.exit, Exit::Done);
     let failure = summary.first_failure.unwrap().message;
     let what_to_do = "; /g.longhaul-partial.old, which an earlier copy moved out of the way, is there: \
@@ -406,7 +406,7 @@ async fn a_complete_partial_file_is_deleted_after_the_direct_store() {
         refuse_rename: true,
         ..FaultyServer::default()
     };
-    let summary = put_over(&faulty).await;
+    let summary = put_over_old_file(&faulty).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     let events = faulty.received.lock().unwrap();
     let at = |line: &str| events.iter().position(|l| l == line);

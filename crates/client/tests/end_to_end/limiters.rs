@@ -64,14 +64,14 @@ impl LimiterLoggedServer {
     }
 }
 
-fn running(congestion: CongestionChoice) -> CopyOptions {
+fn options_with_congestion_control(congestion: CongestionChoice) -> CopyOptions {
     let mut options = streams(2);
     options.transfer.congestion = congestion;
     options
 }
 
 /// Whether a sender on this machine can have this limiter.
-fn is_a_senders(limiter: &str) -> bool {
+fn is_sender_limiter(limiter: &str) -> bool {
     matches!(
         Limiter::parse(limiter),
         Some(
@@ -96,7 +96,7 @@ async fn a_get_reports_the_limiter_of_the_server() {
         let (summary, _) = logged.get(&options).await;
         let record = logged.records(n + 1).await.pop().unwrap();
         let reported = record["limiter"].as_str().unwrap();
-        assert!(is_a_senders(reported), "{record}");
+        assert!(is_sender_limiter(reported), "{record}");
         // When the server's receive window was full, this end may know the reason.
         let workdir = ["store write", "receiver CPU"];
         let why_full =
@@ -122,7 +122,7 @@ async fn between_servers_the_senders_limiter_is_reported() {
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     let record = from.records(1).await.pop().unwrap();
     assert_eq!(record["limiter"], summary.limited_by);
-    assert!(is_a_senders(&summary.limited_by), "{summary:?}");
+    assert!(is_sender_limiter(&summary.limited_by), "{summary:?}");
     assert!(summary.why.contains("between the servers"), "{summary:?}");
     let received = to.records(1).await.pop().unwrap();
     assert!(received["congestion"].is_null(), "{received}");
@@ -155,11 +155,11 @@ async fn without_a_servers_limiter_the_receiver_reports_its_own() {
     let (summary, _) = copy(
         &[&url],
         to.to_str().unwrap(),
-        &running(CongestionChoice::Auto),
+        &options_with_congestion_control(CongestionChoice::Auto),
     )
     .await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
-    assert!(!is_a_senders(&summary.limited_by), "{summary:?}");
+    assert!(!is_sender_limiter(&summary.limited_by), "{summary:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -170,7 +170,9 @@ async fn a_server_uses_the_requested_congestion_control() {
     let names = data::os::congestion::settable();
     for (n, name) in names.iter().enumerate() {
         let (_, warnings) = logged
-            .get(&running(CongestionChoice::Named(name.clone())))
+            .get(&options_with_congestion_control(CongestionChoice::Named(
+                name.clone(),
+            )))
             .await;
         assert_eq!(warnings, Vec::<String>::new());
         let record = logged.records(n + 1).await.pop().unwrap();
@@ -189,10 +191,14 @@ async fn an_administrator_can_fix_the_congestion_control() {
         config.client_congestion = false;
     })
     .await;
-    let (_, warnings) = logged.get(&running(CongestionChoice::Auto)).await;
+    let (_, warnings) = logged
+        .get(&options_with_congestion_control(CongestionChoice::Auto))
+        .await;
     assert_eq!(warnings, Vec::<String>::new());
     let (_, warnings) = logged
-        .get(&running(CongestionChoice::Named(other.clone())))
+        .get(&options_with_congestion_control(CongestionChoice::Named(
+            other.clone(),
+        )))
         .await;
     assert_eq!(warnings.len(), 1, "{warnings:?}");
     assert!(warnings[0].contains("--cc"), "{warnings:?}");
@@ -208,7 +214,7 @@ async fn a_put_reports_its_congestion_control() {
     let from = workdir.path().join("f");
     std::fs::write(&from, random_bytes(SIZE)).unwrap();
     for name in data::os::congestion::settable() {
-        let options = running(CongestionChoice::Named(name.clone()));
+        let options = options_with_congestion_control(CongestionChoice::Named(name.clone()));
         let (summary, _) = copy(&[from.to_str().unwrap()], &server.url("g"), &options).await;
         assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
         let expected = format!(
@@ -221,7 +227,7 @@ async fn a_put_reports_its_congestion_control() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unknown_congestion_control_fails_only_the_sender() {
-    let options = running(CongestionChoice::Named("warpdrive".to_owned()));
+    let options = options_with_congestion_control(CongestionChoice::Named("warpdrive".to_owned()));
     let logged = LimiterLoggedServer::with(|_| {}).await;
     let (_, warnings) = logged.get(&options).await;
     assert_eq!(warnings.len(), 1, "{warnings:?}");

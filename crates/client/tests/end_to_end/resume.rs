@@ -12,7 +12,7 @@ use crate::support::{
 const SIZE: usize = 24 << 20;
 
 /// Slow enough that the interruption comes in the middle.
-fn slow(streams: u32) -> CopyOptions {
+fn slow_options(streams: u32) -> CopyOptions {
     CopyOptions {
         transfer: rate_limited(6 << 20),
         parallelism: Parallelism::Fixed(streams),
@@ -20,7 +20,7 @@ fn slow(streams: u32) -> CopyOptions {
     }
 }
 
-fn resume(streams: u32) -> CopyOptions {
+fn resume_options(streams: u32) -> CopyOptions {
     CopyOptions {
         resume: true,
         parallelism: Parallelism::Fixed(streams),
@@ -34,7 +34,13 @@ const INTERRUPT_AT: u64 = 6 << 20;
 /// Interrupts a get, which leaves a partial file and its journal.
 async fn interrupted_get(server: &EndToEndServer, to: &Path, streams: u32) {
     let at = (INTERRUPT_AT, &*to.with_extension("longhaul-partial"));
-    copy_and_interrupt(&server.url("f"), to.to_str().unwrap(), &slow(streams), at).await;
+    copy_and_interrupt(
+        &server.url("f"),
+        to.to_str().unwrap(),
+        &slow_options(streams),
+        at,
+    )
+    .await;
     let there = file_names(to.parent().unwrap());
     assert_eq!(there, ["t.longhaul-journal", "t.longhaul-partial"]);
 }
@@ -48,8 +54,12 @@ async fn interrupted_gets_are_resumed() {
         let workdir = tempfile::tempdir().unwrap();
         let to = workdir.path().join("t");
         interrupted_get(&server, &to, streams).await;
-        let (summary, events) =
-            copy(&[&server.url("f")], to.to_str().unwrap(), &resume(streams)).await;
+        let (summary, events) = copy(
+            &[&server.url("f")],
+            to.to_str().unwrap(),
+            &resume_options(streams),
+        )
+        .await;
         assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
         assert!(
             summary.bytes > 0 && summary.bytes < 20 << 20,
@@ -73,9 +83,9 @@ async fn interrupted_puts_are_resumed() {
         let server = EndToEndServer::start().await;
         let (from, to) = (from.to_str().unwrap(), server.url("t"));
         let partial = server.root().join("t.longhaul-partial");
-        copy_and_interrupt(from, &to, &slow(streams), (INTERRUPT_AT, &partial)).await;
+        copy_and_interrupt(from, &to, &slow_options(streams), (INTERRUPT_AT, &partial)).await;
         assert_eq!(file_names(&server.root()), ["t.longhaul-partial"]);
-        let (summary, events) = copy(&[from], &to, &resume(streams)).await;
+        let (summary, events) = copy(&[from], &to, &resume_options(streams)).await;
         assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
         assert!(
             summary.bytes > 0 && summary.bytes < 20 << 20,
@@ -117,7 +127,12 @@ async fn a_changed_source_starts_from_zero_with_a_warning() {
         .open(server.root().join("f"))
         .unwrap();
     file.set_modified(late).unwrap();
-    let (summary, events) = copy(&[&server.url("f")], to.to_str().unwrap(), &resume(1)).await;
+    let (summary, events) = copy(
+        &[&server.url("f")],
+        to.to_str().unwrap(),
+        &resume_options(1),
+    )
+    .await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!(summary.bytes, SIZE as u64);
     assert!(
@@ -133,25 +148,30 @@ async fn a_corrupt_partial_file_is_detected() {
     let server = EndToEndServer::start().await;
     let bytes = random_bytes(SIZE);
     server.store("f", &bytes);
-    // A spoiled end is found by the checks before resuming; a spoiled start only by the checksum of
+    // A corrupted end is found by the checks before resuming; a corrupted start only by the checksum of
     // the whole.
     for from_end in [true, false] {
         let workdir = tempfile::tempdir().unwrap();
         let to = workdir.path().join("t");
         interrupted_get(&server, &to, 1).await;
         let partial = workdir.path().join("t.longhaul-partial");
-        let mut spoiled = std::fs::read(&partial).unwrap();
-        let last = spoiled.len() - 1;
+        let mut corrupted = std::fs::read(&partial).unwrap();
+        let last = corrupted.len() - 1;
         let range = if from_end {
             last - (4 << 20)..last
         } else {
             0..1
         };
-        for byte in &mut spoiled[range] {
+        for byte in &mut corrupted[range] {
             *byte ^= 0x55;
         }
-        std::fs::write(&partial, spoiled).unwrap();
-        let (summary, events) = copy(&[&server.url("f")], to.to_str().unwrap(), &resume(1)).await;
+        std::fs::write(&partial, corrupted).unwrap();
+        let (summary, events) = copy(
+            &[&server.url("f")],
+            to.to_str().unwrap(),
+            &resume_options(1),
+        )
+        .await;
         assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
         assert!(
             events
@@ -174,11 +194,21 @@ async fn a_partial_file_without_journal_counts_only_by_checksum() {
     let to = workdir.path().join("t");
     let partial = workdir.path().join("t.longhaul-partial");
     std::fs::write(&partial, &bytes[..2 << 20]).unwrap();
-    let (summary, _) = copy(&[&server.url("f")], to.to_str().unwrap(), &resume(1)).await;
+    let (summary, _) = copy(
+        &[&server.url("f")],
+        to.to_str().unwrap(),
+        &resume_options(1),
+    )
+    .await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!(summary.bytes, 1 << 20);
     std::fs::write(&partial, vec![0; 2 << 20]).unwrap();
-    let (summary, events) = copy(&[&server.url("f")], to.to_str().unwrap(), &resume(1)).await;
+    let (summary, events) = copy(
+        &[&server.url("f")],
+        to.to_str().unwrap(),
+        &resume_options(1),
+    )
+    .await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!(summary.bytes, 3 << 20);
     assert_eq!(events.warnings().len(), 1);
@@ -186,15 +216,15 @@ async fn a_partial_file_without_journal_counts_only_by_checksum() {
 }
 
 /// A complete copy is compared and not transferred again.
-async fn left_alone(from: &str, to: &str) {
-    let (summary, events) = copy(&[from], to, &resume(4)).await;
+async fn assert_not_transferred_again(from: &str, to: &str) {
+    let (summary, events) = copy(&[from], to, &resume_options(4)).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!((summary.bytes, summary.files), (0, 1));
     assert_eq!(summary.verified, "crc32c");
     assert_eq!(events.warnings(), Vec::<String>::new());
 }
 
-async fn moved_again(from: &str, to: &str, options: &CopyOptions) {
+async fn assert_transferred_again(from: &str, to: &str, options: &CopyOptions) {
     let (summary, _) = copy(&[from], to, options).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert!(summary.bytes > 0);
@@ -215,15 +245,15 @@ async fn a_complete_copy_is_not_transferred_again() {
         (server.user_url("f"), other.user_url("t")),
     ];
     for (from, to) in &ends {
-        moved_again(from, to, &resume(1)).await;
-        left_alone(from, to).await;
+        assert_transferred_again(from, to, &resume_options(1)).await;
+        assert_not_transferred_again(from, to).await;
         // Without --resume it is transferred again.
-        moved_again(from, to, &options()).await;
+        assert_transferred_again(from, to, &options()).await;
     }
     // The journal left behind by a kill after the rename is removed, too.
     let journal = workdir.path().join("t.longhaul-journal");
     std::fs::write(&journal, "x").unwrap();
-    left_alone(&ends[0].0, &ends[0].1).await;
+    assert_not_transferred_again(&ends[0].0, &ends[0].1).await;
     assert_eq!(file_names(workdir.path()), ["f", "t"]);
 
     // An equal size proves nothing.
@@ -231,7 +261,7 @@ async fn a_complete_copy_is_not_transferred_again() {
     server.store("f", &changed);
     std::fs::write(from, &changed).unwrap();
     for (from, to) in &ends {
-        moved_again(from, to, &resume(1)).await;
+        assert_transferred_again(from, to, &resume_options(1)).await;
     }
     assert!(std::fs::read(to).unwrap() == changed);
     assert!(server.read("t") == changed && other.read("t") == changed);
@@ -248,7 +278,12 @@ async fn the_length_of_a_sequentially_written_partial_file_counts() {
     // Bytes written after the last journal entry, as by a process that was killed.
     let partial = workdir.path().join("t.longhaul-partial");
     std::fs::write(&partial, &bytes[..20 << 20]).unwrap();
-    let (summary, events) = copy(&[&server.url("f")], to.to_str().unwrap(), &resume(1)).await;
+    let (summary, events) = copy(
+        &[&server.url("f")],
+        to.to_str().unwrap(),
+        &resume_options(1),
+    )
+    .await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!(summary.bytes, 4 << 20);
     assert_eq!(events.warnings(), Vec::<String>::new());
@@ -272,7 +307,11 @@ async fn the_length_of_a_partial_file_with_holes_does_not_count() {
     let journal = workdir.path().join("t.longhaul-journal");
     let text = std::fs::read_to_string(&journal).unwrap();
     let header = text.lines().next().unwrap();
-    std::fs::write(&journal, format!("{header}\n{}\n", sealed("0-1048576"))).unwrap();
+    std::fs::write(
+        &journal,
+        format!("{header}\n{}\n", journal_line("0-1048576")),
+    )
+    .unwrap();
     // Resumed over one stream and interrupted early: the length of the file still proves nothing.
     let unverified = |options: CopyOptions| CopyOptions {
         verify: client::VerifyMode::None,
@@ -282,15 +321,15 @@ async fn the_length_of_a_partial_file_with_holes_does_not_count() {
     let (url, path) = (server.url("f"), to.to_str().unwrap());
     // All but the hole is proven by checksums.
     let early = (11 << 20, &*to.with_extension("longhaul-partial"));
-    copy_and_interrupt(&url, path, &unverified(slow(1)), early).await;
-    let (summary, _) = copy(&[&url], path, &unverified(resume(1))).await;
+    copy_and_interrupt(&url, path, &unverified(slow_options(1)), early).await;
+    let (summary, _) = copy(&[&url], path, &unverified(resume_options(1))).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert!(summary.bytes > 4 << 20, "{}", summary.bytes);
     assert!(std::fs::read(&to).unwrap() == bytes);
 }
 
 /// Most bytes that a resume over four streams may move when `partial` is stored of `bytes`.
-fn most_to_move(partial: &[u8], bytes: &[u8]) -> u64 {
+fn max_bytes_to_move(partial: &[u8], bytes: &[u8]) -> u64 {
     let pages = bytes.chunks(4096).zip(partial.chunks(4096));
     let there: usize = pages.filter(|(a, b)| a == b).map(|(a, _)| a.len()).sum();
     let blocks = 4 * (256 << 10);
@@ -307,9 +346,9 @@ async fn stored_bytes_without_a_marker_are_not_sent_again() {
     let server = EndToEndServer::start().await;
     let (from, to) = (from.to_str().unwrap(), server.url("t"));
     let partial = server.root().join("t.longhaul-partial");
-    copy_and_interrupt(from, &to, &slow(4), (INTERRUPT_AT, &partial)).await;
-    let most = most_to_move(&std::fs::read(&partial).unwrap(), &bytes);
-    let (summary, events) = copy(&[from], &to, &resume(4)).await;
+    copy_and_interrupt(from, &to, &slow_options(4), (INTERRUPT_AT, &partial)).await;
+    let most = max_bytes_to_move(&std::fs::read(&partial).unwrap(), &bytes);
+    let (summary, events) = copy(&[from], &to, &resume_options(4)).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert!(summary.bytes <= most, "{} of {most}", summary.bytes);
     assert_eq!(events.warnings(), Vec::<String>::new());
@@ -330,13 +369,18 @@ async fn bytes_without_a_journal_entry_are_not_fetched_again() {
         match noted {
             Some(noted) => {
                 let header = text.lines().next().unwrap();
-                std::fs::write(&journal, format!("{header}\n{}\n", sealed(noted))).unwrap();
+                std::fs::write(&journal, format!("{header}\n{}\n", journal_line(noted))).unwrap();
             }
             None => std::fs::remove_file(&journal).unwrap(),
         }
         let partial = std::fs::read(workdir.path().join("t.longhaul-partial")).unwrap();
-        let most = most_to_move(&partial, &bytes);
-        let (summary, events) = copy(&[&server.url("f")], to.to_str().unwrap(), &resume(4)).await;
+        let most = max_bytes_to_move(&partial, &bytes);
+        let (summary, events) = copy(
+            &[&server.url("f")],
+            to.to_str().unwrap(),
+            &resume_options(4),
+        )
+        .await;
         assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
         assert!(summary.bytes <= most, "{} of {most}", summary.bytes);
         assert_eq!(events.warnings(), Vec::<String>::new());
@@ -345,7 +389,7 @@ async fn bytes_without_a_journal_entry_are_not_fetched_again() {
 }
 
 /// A line of a journal.
-fn sealed(safe: &str) -> String {
+fn journal_line(safe: &str) -> String {
     let payload = format!("{{\"safe\":\"{safe}\"}}");
     let mut digest =
         data::checksum::ChecksumHasher::new(proto::checksum::ChecksumAlgorithm::Crc32c);

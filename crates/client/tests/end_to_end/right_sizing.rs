@@ -21,7 +21,7 @@ const FOLLOWED: &str = "the receiver's buffer has this size";
 /// On loopback a transfer may end before a message arrives.
 const TRIES: usize = 8;
 
-fn sized(sizing: BufferSizing, streams: u32) -> CopyOptions {
+fn options_with_sizing(sizing: BufferSizing, streams: u32) -> CopyOptions {
     let mut options = CopyOptions {
         parallelism: Parallelism::Fixed(streams),
         ..options()
@@ -107,7 +107,7 @@ async fn drs_works_for_gets_and_puts_over_one_stream_and_several() {
         for streams in [1, 4] {
             let options = CopyOptions {
                 trace: Some(trace.clone()),
-                ..sized(sizing, streams)
+                ..options_with_sizing(sizing, streams)
             };
             let to = workdir.path().join("to");
             let (get, events) = copy(&[&server.url("f")], to.to_str().unwrap(), &options).await;
@@ -144,7 +144,7 @@ async fn a_receiver_measures_its_round_trip_on_the_drs_channel() {
     server.store("f", &random_bytes(SIZE));
     let options = CopyOptions {
         trace: Some(trace.clone()),
-        ..sized(BufferSizing::Drs, 1)
+        ..options_with_sizing(BufferSizing::Drs, 1)
     };
     let to = workdir.path().join("to");
     let mut why = Vec::new();
@@ -168,7 +168,7 @@ async fn with_drs1_a_sending_server_follows_the_client() {
     logged.server.store("f", &random_bytes(SIZE));
     let options = CopyOptions {
         trace: Some(trace.clone()),
-        ..sized(BufferSizing::Drs1, 1)
+        ..options_with_sizing(BufferSizing::Drs1, 1)
     };
     let to = workdir.path().join("to");
     for n in 1..=TRIES {
@@ -203,7 +203,12 @@ async fn two_servers_use_a_drs_channel_between_them() {
     for n in 1..=TRIES {
         let streams = if n % 2 == 0 { 4 } else { 1 };
         let (from, to) = (a.server.user_url("f"), b.server.user_url("g"));
-        let (summary, events) = copy(&[&from], &to, &sized(BufferSizing::Drs, streams)).await;
+        let (summary, events) = copy(
+            &[&from],
+            &to,
+            &options_with_sizing(BufferSizing::Drs, streams),
+        )
+        .await;
         assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
         assert_eq!(summary.buffer, "drs");
         assert_eq!(events.warnings(), Vec::<String>::new());
@@ -226,7 +231,7 @@ async fn between_servers_drs1_is_replaced_by_auto() {
     );
     a.server.store("f", &random_bytes(100_000));
     let (from, to) = (a.server.user_url("f"), b.server.user_url("g"));
-    let (summary, events) = copy(&[&from], &to, &sized(BufferSizing::Drs1, 1)).await;
+    let (summary, events) = copy(&[&from], &to, &options_with_sizing(BufferSizing::Drs1, 1)).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!(summary.buffer, "auto");
     assert_eq!(events.warnings().len(), 1, "{:?}", events.warnings());
@@ -241,7 +246,7 @@ async fn kernel_sizing_between_servers_needs_no_agreement() {
     );
     a.server.store("f", &random_bytes(100_000));
     let (from, to) = (a.server.user_url("f"), b.server.user_url("g"));
-    let (summary, _) = copy(&[&from], &to, &sized(BufferSizing::Kernel, 1)).await;
+    let (summary, _) = copy(&[&from], &to, &options_with_sizing(BufferSizing::Kernel, 1)).await;
     assert_eq!((summary.exit, summary.buffer), (Exit::Done, "kernel"));
     assert_eq!(a.sizings(1).await, ["kernel"]);
     assert_eq!(b.sizings(1).await, ["kernel"]);
@@ -269,7 +274,7 @@ async fn trees_reuse_sessions_and_connections() {
             } else {
                 ModeChoice::Auto
             },
-            ..sized(sizing, streams)
+            ..options_with_sizing(sizing, streams)
         };
         let to = workdir.path().join("tree");
         let (get, _) = copy(&[&server.url("tree")], to.to_str().unwrap(), &options).await;
@@ -301,13 +306,13 @@ async fn interrupted_transfers_are_resumed() {
     ] {
         let workdir = tempfile::tempdir().unwrap();
         let to = workdir.path().join("t");
-        let mut slow = sized(sizing, streams);
+        let mut slow = options_with_sizing(sizing, streams);
         slow.transfer.rate = Some(RateLimit::new(6 << 20));
         let interruption = (6 << 20, &*to.with_extension("longhaul-partial"));
         copy_and_interrupt(&server.url("f"), to.to_str().unwrap(), &slow, interruption).await;
         let resume = CopyOptions {
             resume: true,
-            ..sized(sizing, streams)
+            ..options_with_sizing(sizing, streams)
         };
         let (summary, _) = copy(&[&server.url("f")], to.to_str().unwrap(), &resume).await;
         assert_done(&summary, sizing);
@@ -334,7 +339,12 @@ async fn a_plain_server_gets_no_drs_commands_even_on_a_retry() {
         let workdir = tempfile::tempdir().unwrap();
         let to = workdir.path().join("f");
         let url = format!("ftp://{}/f", faulty.start());
-        let (summary, events) = copy(&[&url], to.to_str().unwrap(), &sized(sizing, 1)).await;
+        let (summary, events) = copy(
+            &[&url],
+            to.to_str().unwrap(),
+            &options_with_sizing(sizing, 1),
+        )
+        .await;
         assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
         assert_eq!(summary.buffer, "auto");
         assert!(std::fs::read(&to).unwrap() == bytes);

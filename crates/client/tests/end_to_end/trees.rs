@@ -16,7 +16,7 @@ fn recursive() -> CopyOptions {
 }
 
 /// Four hundred small files, with blanks, UTF-8 and deep directories.
-fn plant(top: &Path) {
+fn create_tree(top: &Path) {
     for n in 0..400 {
         let directory = match n % 4 {
             0 => top.to_owned(),
@@ -31,7 +31,7 @@ fn plant(top: &Path) {
 }
 
 /// Every path below `top` with its content; directories have none.
-fn content(top: &Path) -> Vec<(String, Option<Vec<u8>>)> {
+fn tree_content(top: &Path) -> Vec<(String, Option<Vec<u8>>)> {
     let mut found = Vec::new();
     let mut pending = vec![top.to_owned()];
     while let Some(directory) = pending.pop() {
@@ -88,7 +88,7 @@ async fn many_small_files_survive_a_round_trip() {
     let workdir = tempfile::tempdir().unwrap();
     let (from, back) = (workdir.path().join("tree"), workdir.path().join("back"));
     fs::create_dir(&from).unwrap();
-    plant(&from);
+    create_tree(&from);
     let began = std::time::Instant::now();
     let (summary, _) = copy(&[from.to_str().unwrap()], &server.url("t"), &recursive()).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
@@ -96,7 +96,10 @@ async fn many_small_files_survive_a_round_trip() {
     let (summary, _) = copy(&[&server.url("t")], back.to_str().unwrap(), &recursive()).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!((summary.files, summary.failed), (400, 0));
-    assert!(content(&from) == content(&back), "the trees differ");
+    assert!(
+        tree_content(&from) == tree_content(&back),
+        "the trees differ"
+    );
     println!("800 files took {:?}", began.elapsed());
 }
 
@@ -108,7 +111,7 @@ async fn a_tree_is_copied_between_servers() {
     fs::create_dir(b.root().join("there")).unwrap();
     let (summary, _) = copy(&[&a.user_url("t")], &b.user_url("there"), &recursive()).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
-    assert!(content(&a.root().join("t")) == content(&b.root().join("there/t")));
+    assert!(tree_content(&a.root().join("t")) == tree_content(&b.root().join("there/t")));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -172,7 +175,7 @@ async fn destination_directories_are_created() {
 
 /// Makes on the server: `keep/f`, and `t/` with a file, a directory, and links inside and out of
 /// it.
-fn linked(server: &EndToEndServer) {
+fn create_linked_tree(server: &EndToEndServer) {
     use std::os::unix::fs::symlink;
     server.store("keep/f", b"keep");
     server.store("t/f", b"1");
@@ -188,7 +191,7 @@ fn linked(server: &EndToEndServer) {
 #[tokio::test(flavor = "multi_thread")]
 async fn removing_a_tree_removes_its_links_and_nothing_outside() {
     let server = EndToEndServer::start().await;
-    linked(&server);
+    create_linked_tree(&server);
     let options = client::RemoteOptions {
         timeout: std::time::Duration::from_secs(60),
     };
@@ -211,7 +214,7 @@ async fn removing_a_tree_removes_its_links_and_nothing_outside() {
 #[tokio::test(flavor = "multi_thread")]
 async fn links_are_followed_or_copied_only_when_requested() {
     let server = EndToEndServer::start().await;
-    linked(&server);
+    create_linked_tree(&server);
     let workdir = tempfile::tempdir().unwrap();
     let with = |links| CopyOptions {
         links,

@@ -6,7 +6,7 @@ use crate::remove::remove_tree;
 const HIDES: &str = "211-x\n MLST type*;size*;\n211 End";
 
 /// Login and a directory `/t` whose MLSD has this text.
-fn top_with(facts: &str) -> Vec<ScriptedAction> {
+fn script_with_listing(facts: &str) -> Vec<ScriptedAction> {
     script([
         login_script_with_feat(HIDES),
         command_and_reply("MLST /t", "250-is\n type=dir; /t\n250 end"),
@@ -25,7 +25,7 @@ fn top_with(facts: &str) -> Vec<ScriptedAction> {
 async fn a_link_shown_as_a_directory_is_removed_and_not_entered() {
     let long = b"lrwxrwxrwx 1 u g 7 Nov 20 08:21 out -> ../keep\r\n".to_vec();
     let actions = script([
-        top_with("type=dir; out\r\n"),
+        script_with_listing("type=dir; out\r\n"),
         vec![
             ExpectPassiveAndReply("PASV"),
             ExpectLine("LIST -a"),
@@ -43,7 +43,7 @@ async fn a_link_shown_as_a_directory_is_removed_and_not_entered() {
 #[tokio::test]
 async fn an_ambiguous_directory_is_not_entered_and_nothing_is_deleted() {
     let actions = script([
-        top_with("type=file;size=1; f\r\ntype=dir; d\r\n"),
+        script_with_listing("type=file;size=1; f\r\ntype=dir; d\r\n"),
         vec![
             ExpectPassiveAndReply("PASV"),
             ExpectLine("LIST -a"),

@@ -88,7 +88,7 @@ async fn facts_refused_without_a_reason_mean_not_found() {
 }
 
 /// Replies of a server without MLST for a missing path.
-fn nothing_at(cwd: &'static str, size: &'static str) -> Vec<ScriptedAction> {
+fn not_found_replies(cwd: &'static str, size: &'static str) -> Vec<ScriptedAction> {
     [
         command_and_reply(cwd, "550 Failed to change directory."),
         command_and_reply(size, "550 Could not get file size."),
@@ -102,7 +102,7 @@ async fn refused_mkd_names_the_missing_parent_directory() {
         login_script(),
         command_and_reply("MKD /no/x", "550 Create directory operation failed."),
         command_and_reply("CWD /no/x", "550 Failed to change directory."),
-        nothing_at("CWD /no/x", "SIZE /no/x"),
+        not_found_replies("CWD /no/x", "SIZE /no/x"),
         command_and_reply("CWD /no\r", "550 Failed to change directory."),
     ]);
     let (mut session, peer) = open_session(actions).await;
@@ -243,8 +243,8 @@ async fn names_with_line_breaks_are_refused_before_anything_is_sent() {
     let mut server = ScriptedFtpServer::start_session(login_script())
         .await
         .server;
-    let unspoken = Credential::Token("secret".into());
-    for credential in [Credential::password("joe\r\nDELE x", "secret"), unspoken] {
+    let unsupported = Credential::Token("secret".into());
+    for credential in [Credential::password("joe\r\nDELE x", "secret"), unsupported] {
         server.credential = credential;
         let failure = ClientSession::open(&server, TIMEOUT).await.unwrap_err();
         assert_eq!(failure.exit, Exit::Usage);

@@ -5,7 +5,7 @@ use crate::session::control::MAX_PRELIMINARY_REPLIES;
 
 /// Runs a command that never gets a final reply, in a session with a reply timeout of an hour: only
 /// the limit on preliminary replies can end it.
-async fn endless<T>(
+async fn assert_endless_replies_fail<T>(
     asked: Vec<ScriptedAction>,
     ask: impl AsyncFnOnce(&mut ClientSession) -> Result<T, CopyFailure>,
 ) {
@@ -26,7 +26,7 @@ async fn endless_preliminary_replies_fail_the_command() {
         ExpectLine("DELE /a"),
         ScriptedAction::SendLineForever("150 x"),
     ];
-    endless(script([login_script(), asked]), async |session| {
+    assert_endless_replies_fail(script([login_script(), asked]), async |session| {
         session.delete(b"/a").await
     })
     .await;
@@ -42,7 +42,7 @@ async fn endless_markers_fail_the_checksum() {
             ScriptedAction::SendLineForever("113 x"),
         ],
     ]);
-    endless(actions, async |session| {
+    assert_endless_replies_fail(actions, async |session| {
         let checksum = session.checksum(ChecksumAlgorithm::Crc32, 0, None, b"/a");
         checksum.await
     })

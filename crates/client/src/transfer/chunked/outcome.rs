@@ -172,10 +172,10 @@ mod tests {
         let mut late = ChunkTotals::default();
         late.add_chunk(0, range(4, 9), chunk(5, Some(SUMS[1])));
         assert_eq!(finish(late).report.checksum, None);
-        let mut unsummed = ChunkTotals::default();
-        unsummed.add_chunk(0, range(0, 4), chunk(4, Some(SUMS[0])));
-        unsummed.add_chunk(0, range(4, 9), chunk(5, None));
-        assert_eq!(finish(unsummed).report.checksum, None);
+        let mut without_checksum = ChunkTotals::default();
+        without_checksum.add_chunk(0, range(0, 4), chunk(4, Some(SUMS[0])));
+        without_checksum.add_chunk(0, range(4, 9), chunk(5, None));
+        assert_eq!(finish(without_checksum).report.checksum, None);
     }
 
     #[test]
