@@ -63,7 +63,7 @@ impl Scheme {
         }
     }
 
-    /// The port when the URL names none (RFC 959, GFD.20, RFC 9110).
+    /// The port when the URL names none (IANA: ftp, gsiftp, http, https).
     pub const fn default_port(self) -> u16 {
         match self {
             Self::Ftp => 21,

@@ -91,7 +91,7 @@ impl ClientSession {
         if !replies::is_unsupported(&reply) {
             return Err(self.stat_failure(path, &reply));
         }
-        // MDTM alone proves that the path is a file (RFC 3659 §3).
+        // CWD failed above, so a reply to MDTM shows that the path is a file (RFC 3659 §3).
         let modified = self.modification_time(path).await?;
         if modified.is_some() {
             return Ok(listed_entry(path, EntryKind::File, None, modified));
