@@ -1,25 +1,25 @@
-//! Remarks that a server adds to its 226 for clients that read them: what limited the streams that it sent
-//! over, and which limit of its host held the transfer back.
+//! Remarks that a server appends to its 226 for clients that read them: the limiter of the streams it sent
+//! on, and a limit of its host that slowed the transfer down.
 //!
 //! ```text
 //! 226 Transfer Complete. Limited by send buffer, 4 streams, cubic. The send buffer is capped at 4 MiB
 //!     by net.ipv4.tcp_wmem.
 //! ```
 //!
-//! Each part may be missing. The first is for programs, the rest for people.
+//! Each part may be missing. The first part is for programs, the rest for people.
 
 use std::fmt;
 
 use crate::printable::needs_escape;
 use crate::reply::Reply;
 
-/// First words of a 226.
+/// Start of the text of a 226.
 const HEAD: &str = "Transfer Complete.";
-/// Word after them when the reply tells the name of a unique store (RFC 1123 §4.1.2.9) instead.
+/// Word after it when the 226 holds the file name of STOU (RFC 1123 §4.1.2.9) instead of remarks.
 const NAME: &str = "FILE:";
-/// First words of a verdict.
+/// Start of a limiter report.
 const LIMITED: &str = "Limited by ";
-/// Name by which clients that read remarks call themselves in SITE CLIENTINFO.
+/// Field of SITE CLIENTINFO that identifies clients that read remarks.
 const READER: &str = "appname=\"longhaul\"";
 /// Longest remark, characters.
 const LONGEST: usize = 400;
@@ -28,7 +28,7 @@ const LONGEST_LIMITER: usize = 40;
 /// Longest name of a congestion control, bytes: TCP_CA_NAME_MAX without the closing NUL.
 const LONGEST_CONGESTION: usize = 15;
 
-/// Limiter of a transfer, by the word of the end that sent it.
+/// Limiter of a transfer, as reported by the sending server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LimiterReport {
     limiter: String,
@@ -37,9 +37,10 @@ pub struct LimiterReport {
 }
 
 impl LimiterReport {
-    /// `streams` connections at the end, at least 1; `congestion` may be empty: not known. `None` for
-    /// names that cannot be told: a limiter is 1 to 40 letters, digits, parentheses, `-`, `/` and
-    /// single spaces within, a congestion control up to 15 letters, digits, `_` and `-`.
+    /// A report with `streams` data connections at the end of the transfer, at least 1. `congestion` is
+    /// empty if the congestion control is unknown. Returns `None` for names that cannot be sent: a
+    /// limiter has 1 to 40 letters, digits, parentheses, `-`, `/` and single inner spaces, a congestion
+    /// control up to 15 letters, digits, `_` and `-`.
     pub fn new(limiter: &str, streams: u32, congestion: &str) -> Option<Self> {
         let good = is_limiter_name(limiter)
             && streams > 0
@@ -51,22 +52,22 @@ impl LimiterReport {
         })
     }
 
-    /// The limiter's name.
+    /// Name of the limiter.
     pub fn limiter(&self) -> &str {
         &self.limiter
     }
 
-    /// Data connections at the end, at least 1.
+    /// Number of data connections at the end of the transfer, at least 1.
     pub fn streams(&self) -> u32 {
         self.streams
     }
 
-    /// The congestion control at the end; empty: not known.
+    /// Congestion control at the end of the transfer; empty if unknown.
     pub fn congestion_control(&self) -> &str {
         &self.congestion_control
     }
 
-    /// Reads one from the beginning of a text, and gives what follows it.
+    /// Parses a report at the start of a text; returns it and the text after it.
     fn parse(text: &str) -> Option<(Self, &str)> {
         let (told, rest) = text.strip_prefix(LIMITED)?.split_once('.')?;
         if !rest.is_empty() && !rest.starts_with(' ') {
@@ -112,24 +113,24 @@ fn is_limiter_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= LONGEST_LIMITER && name.chars().all(letter) && !spaced
 }
 
-/// Whether the kernel could have a congestion control of that name.
+/// Whether the name is a possible name of a congestion control in the kernel.
 pub(crate) fn is_congestion_control_name(name: &str) -> bool {
     let letter = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     !name.is_empty() && name.len() <= LONGEST_CONGESTION && name.chars().all(letter)
 }
 
-/// Words of the server of a 226 on the transfer.
+/// Remarks on a transfer in the 226 of the server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CompletionRemarks {
-    /// Its verdict on the limiter.
+    /// Limiter of the transfer.
     pub limiter: Option<LimiterReport>,
-    /// For people: a limit of the server's host, or what would make the transfer faster.
+    /// Remark for people: a limit of the server's host, or a way to make the transfer faster.
     pub remark: Option<String>,
 }
 
 impl CompletionRemarks {
-    /// Reads the 226 of a longhaul server (one that announces `DRS`). Other servers' words after the
-    /// 226 may look alike and mean anything.
+    /// Parses the 226 of a longhaul server, which announces `DRS`. The text of other servers may look
+    /// similar and have any meaning.
     pub fn from_reply(reply: &Reply) -> Self {
         let text = reply.text();
         let rest = match text.strip_prefix(HEAD) {
@@ -151,7 +152,7 @@ impl CompletionRemarks {
         }
     }
 
-    /// The text of a 226 that says it.
+    /// The text of a 226 with these remarks.
     pub(crate) fn completion_text(&self) -> String {
         let mut text = HEAD.to_owned();
         if let Some(verdict) = &self.limiter {
@@ -164,8 +165,8 @@ impl CompletionRemarks {
     }
 }
 
-/// The remark as it may stand in a reply or on a terminal: one line of printable characters, at
-/// most 400 of them; `None` when nothing is left.
+/// The remark in a form for replies and terminals: one line of at most 400 printable characters; `None` if
+/// nothing is left.
 pub fn printable_remark(text: &str) -> Option<String> {
     let spaced: String = text
         .chars()
@@ -177,8 +178,8 @@ pub fn printable_remark(text: &str) -> Option<String> {
     (!line.is_empty()).then_some(line)
 }
 
-/// Whether SITE CLIENTINFO (`scheme=ftp;appname="longhaul";appver="0.1.0";`) names a client that reads
-/// remarks.
+/// Whether a SITE CLIENTINFO (`scheme=ftp;appname="longhaul";appver="0.1.0";`) is that of a client that
+/// reads remarks.
 pub(crate) fn client_reads_remarks(client_info: &str) -> bool {
     client_info
         .split(';')
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_verdict_is_read_back_with_and_without_a_remark() {
+    fn a_limiter_report_is_parsed_back_with_and_without_a_remark() {
         let remark = "The send buffer is capped at 4 MiB by net.ipv4.tcp_wmem.";
         for (limiter, streams, congestion, text) in [
             (
@@ -234,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_verdict_is_a_remark() {
+    fn text_that_is_no_limiter_report_is_a_remark() {
         for text in [
             "Limited by",
             "Limited by x.",
@@ -257,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_cannot_be_told_are_no_verdict() {
+    fn reports_with_invalid_names_are_refused() {
         for limiter in [
             "",
             " x",
@@ -277,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_remark_is_read_back() {
+    fn a_remark_is_parsed_back() {
         let remark = "The send buffer is capped at 4 MiB by net.ipv4.tcp_wmem.";
         assert_eq!(told(remark).as_deref(), Some(remark));
         assert_eq!(
@@ -304,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn who_reads_remarks() {
+    fn longhaul_clients_read_remarks() {
         assert!(client_reads_remarks(
             "scheme=ftp;appname=\"longhaul\";appver=\"0.1.0\";"
         ));

@@ -1,36 +1,39 @@
-//! How a server is asked for a whole file, the rest of one, or a part (REST, ERET; RFC 3659 §5,
+//! Commands that retrieve a whole file, the rest of one, or a part (REST and ERET; RFC 3659 §5,
 //! GFD.20 §3.7).
 
 use crate::command::{Command, ExtendedRetrieve, RestartMarker, TransferMode};
 use crate::feature::ServerFeatures;
 use crate::ranges::{ByteRange, RangeSet};
 
-/// Most ranges sent in one REST command; servers bound the length of a line.
+/// Most ranges sent in one REST command, since servers limit the length of a line.
 const MAX_REST_RANGES: usize = 200;
 
-/// The commands that fetch what is missing of a file or part.
+/// Commands that retrieve the missing bytes of a file or part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RetrievalPlan {
-    /// REST, if anything is there already.
+    /// REST, if the destination has some bytes already.
     pub restart: Option<RestartMarker>,
     /// RETR or ERET.
     pub verb: Command,
-    /// MODE S: where in the destination the first byte on the wire belongs.
+    /// MODE S: offset in the destination of the first byte on the wire.
     pub start: u64,
-    /// The server goes on past the end of the part, so the receiver has to stop it.
+    /// The server sends beyond the end of the part, so the receiver must stop it.
     pub overruns: bool,
 }
 
-/// The server can neither send parts nor restart.
+/// The server supports neither ERET nor REST.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the server can neither send a part of a file (ERET) nor start inside one (REST)")]
 pub struct PartialRetrievalUnsupported;
 
-/// Chooses the commands for `part` (offset and length in the source; `None`: the whole file) when
-/// the destination has `have` of it already, in destination offsets.
+/// Chooses the commands that retrieve `part` (offset and length in the source; `None` for the whole file)
+/// when the destination has the ranges `have` already, in destination offsets.
 ///
-/// MODE S uses only the run of `have` that starts at 0. Extended block mode implies GridFTP, where
-/// ERET and REST with ranges work whether announced or not.
+/// MODE S uses only the prefix of `have`. A server with MODE E supports GridFTP, so ERET and REST with
+/// ranges are used there even if it does not announce them.
+///
+/// # Errors
+/// The part does not start at 0, and the server supports neither ERET nor REST.
 pub fn plan_retrieval(
     features: &ServerFeatures,
     mode: TransferMode,
@@ -102,8 +105,8 @@ fn plan_stream_mode(
     Err(PartialRetrievalUnsupported)
 }
 
-/// The ranges that are worth naming in a REST command: all of them, or the longest when there are
-/// too many for one line. What is left out is sent again.
+/// The ranges to list in a REST command: all of them, or only the longest if there are too many for one
+/// line. The server sends the others again.
 pub fn longest_ranges(have: &RangeSet) -> RangeSet {
     if have.range_count() <= MAX_REST_RANGES {
         return have.clone();

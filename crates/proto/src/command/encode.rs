@@ -1,4 +1,4 @@
-//! Commands to lines.
+//! Encoding of commands as lines.
 
 use super::argument::{
     DataChannelAuth, DataType, EpsvArgument, ExtendedRetrieve, ProtectionLevel, RestartMarker,
@@ -20,7 +20,7 @@ pub(super) fn encode(command: &Command) -> Vec<u8> {
     line
 }
 
-/// Everything after the verb; `None` when there is nothing.
+/// The argument after the verb; `None` if there is none.
 fn argument(command: &Command) -> Option<RawArgument> {
     use Command as C;
     let text = match command {
@@ -70,7 +70,7 @@ fn argument(command: &Command) -> Option<RawArgument> {
     Some(text.into_bytes())
 }
 
-/// The argument of a command whose argument is no path and no free text.
+/// The argument of a command that takes neither a path nor free text.
 fn parameter_text(command: &Command) -> Option<String> {
     use Command as C;
     Some(match command {
@@ -117,7 +117,7 @@ fn prot_letter(level: ProtectionLevel) -> &'static str {
     }
 }
 
-/// IPv4 in PORT form, which every server reads; IPv6 in EPRT form.
+/// Argument of SPOR: IPv4 addresses in PORT form, which every server supports, IPv6 in EPRT form.
 fn spor_list(stripes: &StripeAddresses) -> String {
     let items: Vec<String> = stripes
         .as_slice()

@@ -1,4 +1,4 @@
-//! Lines to commands.
+//! Parsing of control lines into commands.
 
 use super::argument::{
     DataChannelAuth, DataType, EpsvArgument, ExtendedRetrieve, ProtectionLevel, RestartMarker,
@@ -16,11 +16,11 @@ use crate::ranges::RangeSet;
 use crate::security::SecurityToken;
 use crate::timestamp::Timestamp;
 
-/// How the argument of a verb is read.
+/// Parser of the argument of one verb.
 pub(super) type ArgumentParser = fn(ArgumentWords<'_>) -> ParsedCommand;
 
-/// Every verb that is known, and how its argument is read. The X verbs are those of RFC 775, which
-/// RFC 1123 §4.1.3.1 asks servers to take.
+/// All known verbs with their argument parsers. The X verbs are those of RFC 775, which RFC 1123 §4.1.3.1
+/// recommends servers to accept.
 pub(super) const VERBS: &[(&str, ArgumentParser)] = &[
     ("ABOR", |_| Ok(Command::Abor)),
     ("ACCT", |w| w.required_text("account").map(Command::Acct)),
@@ -124,7 +124,7 @@ pub(super) const VERBS: &[(&str, ArgumentParser)] = &[
     ("XSHA512", not_implemented),
 ];
 
-/// Bytes of an unknown verb that an error quotes.
+/// Most bytes of an unknown verb that an error quotes.
 const QUOTED: usize = 32;
 
 pub(super) fn parse(line: &[u8]) -> ParsedCommand {
@@ -149,7 +149,7 @@ fn not_implemented(w: ArgumentWords<'_>) -> ParsedCommand {
     Err(CommandError::NotImplemented(w.verb))
 }
 
-/// Base64 (RFC 2228 §3, §9). An error does not quote it.
+/// Token in base64 (RFC 2228 §3, §9). Errors do not quote it, since it is secret.
 fn token(mut w: ArgumentWords<'_>) -> Result<SecurityToken, CommandError> {
     let text = w.required_word("security data")?;
     let token = SecurityToken::decode(text.as_bytes());
@@ -157,7 +157,8 @@ fn token(mut w: ArgumentWords<'_>) -> Result<SecurityToken, CommandError> {
     w.finish_with(token)
 }
 
-/// Options are words that start with `-`, as `ls` has them; more than one space may stand before them.
+/// Path after `ls` options, which are skipped. Options are words that start with `-`; several spaces may
+/// precede them.
 fn path_after_options(mut w: ArgumentWords<'_>) -> Option<RawArgument> {
     while w.remaining_trimmed().starts_with(b"-") {
         w.next_word();
@@ -165,7 +166,7 @@ fn path_after_options(mut w: ArgumentWords<'_>) -> Option<RawArgument> {
     w.optional_path()
 }
 
-/// A one-letter argument in upper case; `None` when it is something else.
+/// A one-letter argument in upper case; `None` if it is anything else.
 fn letter(word: &str) -> Option<char> {
     let mut chars = word.chars();
     match (chars.next(), chars.next()) {
@@ -243,7 +244,8 @@ fn prot(mut w: ArgumentWords<'_>) -> ParsedCommand {
     w.finish_with(Command::Prot(prot))
 }
 
-/// A malformed address is a syntax error, a family that is not offered is answered 522.
+/// Maps an address error: a malformed address is a syntax error, an unsupported family is answered with
+/// 522.
 fn address_error(w: &ArgumentWords<'_>, error: AddressError) -> CommandError {
     match error {
         AddressError::UnsupportedProtocol => CommandError::Address(error),
@@ -311,7 +313,7 @@ fn rest(mut w: ArgumentWords<'_>) -> ParsedCommand {
     w.finish_with(Command::Rest(RestartMarker::Ranges(ranges)))
 }
 
-/// `ERET P offset length path` (GFD.20 §3.5); some clients spell the module out.
+/// `ERET P offset length path` (GFD.20 §3.5). Some clients write `PARTIAL` instead of `P`.
 fn eret(mut w: ArgumentWords<'_>) -> ParsedCommand {
     let module = w.required_word("module")?;
     if !["P", "PARTIAL"]
@@ -383,6 +385,7 @@ fn trev(mut w: ArgumentWords<'_>) -> ParsedCommand {
         "PERF" => TriggerEvent::PerformanceMarker,
         _ => return Err(w.unsupported("only RESTART and PERF are offered")),
     };
-    // What may follow names the information that is wanted; all is told.
+    // A list of wanted fields may follow (GFD.20 §4.4). It is ignored, since markers always hold all
+    // fields.
     Ok(Command::Trev(event, w.required_u32("period")?))
 }

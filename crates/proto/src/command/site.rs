@@ -1,4 +1,4 @@
-//! SITE commands: those of the globus server and those that other clients send.
+//! SITE commands: those of the globus server, those that other clients send, and SITE DATAPEER.
 
 use std::net::IpAddr;
 
@@ -7,7 +7,7 @@ use super::{CommandError, RawArgument};
 use crate::checksum::ChecksumAlgorithm;
 use crate::timestamp::Timestamp;
 
-/// SITE commands.
+/// Parsed SITE command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SiteCommand {
     /// `SITE HELP`
@@ -34,8 +34,8 @@ pub enum SiteCommand {
     ClientInfo(String),
     /// `SITE TASKID id`
     TaskId(String),
-    /// `SITE SETDISKSTACK drivers`, `SITE SETNETSTACK drivers`: drivers of the globus library,
-    /// separated by commas.
+    /// `SITE SETDISKSTACK drivers` and `SITE SETNETSTACK drivers`: names of Globus XIO drivers, separated
+    /// by commas.
     DriverStack(DriverStack, String),
     /// `SITE WHOAMI`
     Whoami,
@@ -43,7 +43,7 @@ pub enum SiteCommand {
     Version,
     /// `SITE STORATTR modify=YYYYMMDDhhmmss;checksum.ALG=hex;`
     StorAttr {
-        /// Time for the next stored file.
+        /// Modification time of the next stored file.
         modify: Option<Timestamp>,
         /// Checksum that the next stored file must have.
         checksum: Option<(ChecksumAlgorithm, String)>,
@@ -52,37 +52,37 @@ pub enum SiteCommand {
     Umask(Option<u32>),
     /// `SITE IDLE [seconds]`
     Idle(Option<u32>),
-    /// `SITE DATAPEER [address]` (longhaul): the one other host that data connections may come from
-    /// and go to; without an address, none.
+    /// `SITE DATAPEER [address]` (longhaul): the one other host allowed for data connections; no
+    /// other host without an address.
     DataPeer(Option<IpAddr>),
-    /// Anything else; answered 504 or 500.
+    /// Any other command, answered with 500.
     Unknown(String),
 }
 
-/// Which direction a buffer size is for.
+/// Direction that a buffer size applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BufferDirection {
     /// The server sends (RETR).
     Send,
     /// The server receives (STOR).
     Receive,
-    /// Both.
+    /// Both directions.
     Both,
 }
 
-/// The use of a stack of drivers.
+/// Purpose of a stack of Globus XIO drivers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DriverStack {
-    /// Files.
+    /// File access.
     Disk,
     /// Data connections.
     Net,
 }
 
-/// How the argument of a SITE verb is read.
+/// Parser of the argument of one SITE verb.
 type SiteArgumentParser = fn(ArgumentWords<'_>) -> Result<SiteCommand, CommandError>;
 
-/// The SITE verbs that are known.
+/// All known SITE verbs with their argument parsers.
 const VERBS: &[(&str, SiteArgumentParser)] = &[
     ("HELP", |_| Ok(SiteCommand::Help)),
     ("CHMOD", |mut w| {
@@ -208,7 +208,7 @@ fn buffer(mut w: ArgumentWords<'_>, side: BufferDirection) -> Result<SiteCommand
     w.finish_with(SiteCommand::Buffer(side, size))
 }
 
-/// `YYYYMMDDhhmmss path`, or the older `path atime mtime ctime UTC`, of which only the modification
+/// SITE UTIME: `YYYYMMDDhhmmss path`, or the older `path atime mtime ctime UTC`. Only the modification
 /// time is used.
 fn utime(w: ArgumentWords<'_>) -> Result<SiteCommand, CommandError> {
     let mut new_form = w;
@@ -219,7 +219,7 @@ fn utime(w: ArgumentWords<'_>) -> Result<SiteCommand, CommandError> {
     old_utime(w.remaining()).ok_or_else(|| w.syntax_error("time is not YYYYMMDDhhmmss"))
 }
 
-/// Read from the end, since the path may hold spaces.
+/// The older form. It is parsed from the end, since the path may contain spaces.
 fn old_utime(argument: &[u8]) -> Option<SiteCommand> {
     let mut words = argument.rsplitn(5, |b| *b == b' ');
     let zone = words.next()?;
@@ -230,7 +230,7 @@ fn old_utime(argument: &[u8]) -> Option<SiteCommand> {
         .then(|| SiteCommand::Utime(mtime, path.to_vec()))
 }
 
-/// `modify=YYYYMMDDhhmmss;checksum.ALG=hex;` in any order.
+/// SITE STORATTR: `modify=YYYYMMDDhhmmss;checksum.ALG=hex;` in any order.
 fn storattr(w: ArgumentWords<'_>) -> Result<SiteCommand, CommandError> {
     let text = w.required_text("attribute")?;
     let (mut modify, mut checksum) = (None, None);

@@ -1,5 +1,5 @@
-//! Checksums of whole files in header fields: Repr-Digest (RFC 9530), what went before it (Digest of
-//! RFC 3230, Content-MD5), and what object stores tell in fields of their own.
+//! Checksums of whole files in header fields: Repr-Digest (RFC 9530), its predecessors (Digest of
+//! RFC 3230, Content-MD5), and the fields of object stores.
 
 use base64::Engine as _;
 use base64::alphabet::STANDARD;
@@ -7,26 +7,26 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
 use crate::checksum::ChecksumAlgorithm;
 
-/// Longest field that is read, bytes.
+/// Longest field that is parsed, bytes.
 const LONGEST: usize = 4096;
 
-/// Padding may be left out (RFC 8941 §4.2.7).
+/// Base64 decoder that accepts missing padding (RFC 8941 §4.2.7).
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// The value of Want-Repr-Digest (RFC 9530 §4) that asks for all that can be compared, the cheapest to
-/// compute first.
+/// Value of Want-Repr-Digest (RFC 9530 §4): all supported algorithms, with the highest preference for the
+/// cheapest to compute.
 pub const WANT_REPR_DIGEST: &str = "crc32c=10, adler=9, sha-256=8, sha-512=5, md5=3, sha=1";
 
-/// The same as Want-Digest (RFC 3230 §4.3.1), which servers of large archives know.
+/// The same as Want-Digest (RFC 3230 §4.3.1), which servers of large archives support.
 pub const WANT_DIGEST: &str =
     "crc32c;q=1, adler32;q=0.9, sha-256;q=0.8, sha-512;q=0.5, md5;q=0.3, sha;q=0.1";
 
-/// The checksums of the whole representation that `fields` (lower-case names, values) tell, as lower-case
-/// hex. `partial`: they came with a part of it (206), so that what is of the message is not of the file.
-/// A sum that two fields tell differently is told by none.
+/// The checksums of the complete representation in `fields` (lower-case names and values), in lower-case
+/// hexadecimal. `partial` is set for a 206 response, where checksums of the message are not those of the
+/// file. A checksum with contradicting values is left out.
 pub fn checksums_from_fields<'f>(
     fields: impl IntoIterator<Item = (&'f str, &'f str)>,
     partial: bool,
@@ -52,7 +52,7 @@ pub fn checksums_from_fields<'f>(
     sums.finish()
 }
 
-/// Sums known so far; a contradiction leaves nothing.
+/// Checksums found so far. The value is `None` after a contradiction.
 #[derive(Default)]
 struct DigestSet(Vec<(ChecksumAlgorithm, Option<String>)>);
 
@@ -83,7 +83,7 @@ impl DigestSet {
     }
 }
 
-/// The algorithms of the IANA registries of both RFCs, whatever the case.
+/// Algorithm with this name in the IANA registries of RFC 9530 and RFC 3230; the case is ignored.
 fn algorithm_from_registry(name: &str) -> Option<ChecksumAlgorithm> {
     match name.to_ascii_lowercase().as_str() {
         "sha-512" => Some(ChecksumAlgorithm::Sha512),
@@ -96,8 +96,8 @@ fn algorithm_from_registry(name: &str) -> Option<ChecksumAlgorithm> {
     }
 }
 
-/// Sums of a Repr-Digest field: a dictionary of byte sequences (RFC 8941 §3.2). One that breaks the
-/// grammar tells nothing (§4.2).
+/// Checksums in a Repr-Digest field, a dictionary of byte sequences (RFC 8941 §3.2). A field with a syntax
+/// error is ignored as a whole (RFC 8941 §4.2).
 fn parse_repr_digest(text: &str) -> Vec<(ChecksumAlgorithm, String)> {
     let mut sums = Vec::new();
     let mut rest = text.trim_matches([' ', '\t']);
@@ -125,7 +125,7 @@ fn parse_repr_digest(text: &str) -> Vec<(ChecksumAlgorithm, String)> {
     sums
 }
 
-/// `key=:base64:;parameters`: the key, the text between the colons, and what follows.
+/// Parses `key=:base64:;parameters`: the key, the text between the colons, and the rest of the field.
 fn parse_member(text: &str) -> Option<(&str, &str, &str)> {
     let key_end = text.find(|c: char| !is_key(c)).unwrap_or(text.len());
     let (key, rest) = text.split_at(key_end);
@@ -139,7 +139,7 @@ fn is_key(c: char) -> bool {
     c.is_ascii_lowercase() || c.is_ascii_digit() || "_-.*".contains(c)
 }
 
-/// The rest behind the parameters of a member; commas within strings are theirs.
+/// The text after the parameters of a member. Commas inside quoted strings do not end them.
 fn after_parameters(text: &str) -> &str {
     if !text.starts_with(';') {
         return text;
@@ -158,8 +158,8 @@ fn after_parameters(text: &str) -> &str {
     &text[end.unwrap_or(text.len())..]
 }
 
-/// Sums of a Digest field (RFC 3230 §4.3.2): `sha-256=base64,adler32=hex`. Sums of 32 bits are hex in
-/// the registry, and base64 at some servers.
+/// Checksums in a Digest field (RFC 3230 §4.3.2): `sha-256=base64,adler32=hex`. The registry defines 32-bit
+/// checksums as hexadecimal, but some servers send base64.
 fn parse_digest_field(text: &str) -> impl Iterator<Item = (ChecksumAlgorithm, String)> {
     text.split(',').filter_map(|item| {
         let (name, value) = item.trim().split_once('=')?;
@@ -173,7 +173,7 @@ fn parse_digest_field(text: &str) -> impl Iterator<Item = (ChecksumAlgorithm, St
     })
 }
 
-/// Sums that object stores tell: of the object as it is stored.
+/// Checksums in the fields of object stores. They are those of the object as stored.
 fn object_store_checksums<'f>(
     fields: &[(&'f str, &'f str)],
     value: &dyn Fn(&str) -> Option<&'f str>,
@@ -182,7 +182,8 @@ fn object_store_checksums<'f>(
     let mut add = |algorithm, base64: &str| {
         sums.extend(from_base64(algorithm, base64).map(|hex| (algorithm, hex)));
     };
-    // An object that is kept compressed is summed as it is kept, and may be sent otherwise.
+    // The checksum of a compressed object is that of its compressed bytes, but the server may send
+    // it decompressed.
     let as_kept = value("x-goog-stored-content-encoding").is_none_or(|coding| coding == "identity");
     for (name, text) in fields {
         match *name {
@@ -195,7 +196,7 @@ fn object_store_checksums<'f>(
                     }
                 }
             }
-            // The sum of parts' sums is no sum of the bytes.
+            // A composite checksum is computed from the checksums of the parts, not from the bytes.
             name if value("x-amz-checksum-type") != Some("COMPOSITE") => {
                 match name.strip_prefix("x-amz-checksum-") {
                     Some("crc32") => add(ChecksumAlgorithm::Crc32, text),
@@ -212,8 +213,8 @@ fn object_store_checksums<'f>(
     sums
 }
 
-/// The ETag where it is known to be the MD5 of the object: at S3, unless it was stored in parts (`-` and
-/// their number follow) or is encrypted with a key that is not S3's own.
+/// The ETag, if it is known to be the MD5 of the object: at S3, unless the object was uploaded in parts (`-`
+/// and their number follow) or is encrypted with a key other than S3's own.
 fn s3_etag_md5<'f>(value: &dyn Fn(&str) -> Option<&'f str>) -> Option<String> {
     if value("server") != Some("AmazonS3") {
         return None;
@@ -229,10 +230,10 @@ fn hex_of_full_length(algorithm: ChecksumAlgorithm, text: &str) -> Option<String
     full.then(|| algorithm.parse_hex(text))?
 }
 
-/// Lower-case hex of a sum in base64; `None` unless it has the length of the algorithm's.
+/// Lower-case hexadecimal of a checksum in base64; `None` unless it has the length of the algorithm.
 fn from_base64(algorithm: ChecksumAlgorithm, text: &str) -> Option<String> {
     let text = text.trim();
-    // Four letters for three bytes.
+    // Base64 is always shorter than hexadecimal, so longer text cannot be valid.
     if text.len() > algorithm.hex_len() {
         return None;
     }
@@ -246,7 +247,7 @@ mod tests {
     use super::*;
     use ChecksumAlgorithm::{Adler32, Crc32, Crc32c, Md5, Sha1, Sha256};
 
-    /// Sums of `hello`, and how they are written.
+    /// Checksums of `hello`, in hexadecimal and base64.
     const SHA256: &str = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824";
     const SHA256_BASE64: &str = "LPJNul+wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ=";
     const MD5: &str = "5d41402abc4b2a76b9719d911017c592";
@@ -261,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dictionary_of_byte_sequences_is_read() {
+    fn a_repr_digest_field_is_parsed() {
         let sha = vec![(Sha256, SHA256.to_owned())];
         let field = |text: &str| one("repr-digest", text);
         assert_eq!(field(&format!("sha-256=:{SHA256_BASE64}:")), sha);
@@ -278,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_dictionary_tells_nothing() {
+    fn a_repr_digest_field_with_a_syntax_error_is_ignored() {
         for text in [
             format!("sha-256=:{SHA256_BASE64}"),
             format!("sha-256={SHA256_BASE64}"),
@@ -296,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_went_before_is_read_too() {
+    fn digest_and_content_md5_fields_are_parsed() {
         assert_eq!(one("content-md5", MD5_BASE64), [(Md5, MD5.to_owned())]);
         assert_eq!(
             checksums_from_fields([("content-md5", MD5_BASE64)], true),
@@ -314,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_contradiction_leaves_no_sum() {
+    fn contradicting_checksums_are_left_out() {
         let digest = format!("sha-256={SHA256_BASE64}");
         let other = format!("sha-256=:{}=:", "A".repeat(43));
         let both = [("digest", digest.as_str()), ("repr-digest", &other)];
@@ -324,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn object_stores_tell_in_their_own_way() {
+    fn fields_of_object_stores_are_parsed() {
         let google = [(
             "x-goog-hash",
             "crc32c=mnGvKQ==,md5=XUFAKrxLKna5cZ2REBfFkg==",
@@ -343,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn an_etag_is_a_sum_only_where_it_is_known_to_be() {
+    fn an_etag_is_used_as_md5_only_for_plain_s3_objects() {
         let quoted = format!("\"{MD5}\"");
         let s3 = [("server", "AmazonS3"), ("etag", quoted.as_str())];
         assert_eq!(sums(&s3), [(Md5, MD5.to_owned())]);

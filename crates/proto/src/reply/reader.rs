@@ -1,50 +1,50 @@
-//! Control channel bytes to replies (client side).
+//! Reads replies from the bytes of the control channel (client side).
 
 use super::Reply;
 use crate::printable::printable;
 
-/// Why a peer's reply could not be read.
+/// Error in the replies of a peer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReplyError {
-    /// A line above the limit.
+    /// A line is longer than the limit.
     #[error("reply line longer than {0} bytes")]
     LineTooLong(usize),
-    /// More lines or bytes than any reply needs.
+    /// A reply is larger than the limit.
     #[error("reply larger than {0} bytes")]
     TooLarge(usize),
-    /// A greeting that is no reply, or many lines in a row that are none: what the peer said, control
+    /// The greeting is no reply, or too many consecutive lines are none. Holds the line, with control
     /// characters escaped.
     #[error("it said `{0}`")]
     NotFtp(String),
 }
 
-/// Reads replies from a byte stream split anywhere. Stray lines without a code are skipped
-/// (real servers emit them), up to 32 in a row.
+/// Reads replies from a byte stream that may be split anywhere. Up to 32 consecutive lines without a code
+/// are skipped, since some servers send such lines.
 ///
-/// After an error the stream's meaning is lost and the connection is to be closed.
+/// After an error the connection must be closed.
 #[derive(Debug, Default)]
 pub struct ReplyReader {
-    /// The line that has not ended yet.
+    /// Line without its end yet.
     buffer: Vec<u8>,
     partial: Option<PartialReply>,
     strays: usize,
-    /// The peer has not spoken yet: its first line must be a reply.
+    /// No reply has arrived yet, and the first line must be one.
     awaits_greeting: bool,
 }
 
-/// A multi-line reply whose last line is still to come.
+/// A multi-line reply without its last line yet.
 #[derive(Debug)]
 struct PartialReply {
     reply: Reply,
-    /// Memory that its lines cost, bytes.
+    /// Memory used by its lines, bytes.
     size: usize,
 }
 
-/// Memory that a line takes beside its text; empty lines are not free.
+/// Memory of a line besides its text, bytes. Without it a peer could send empty lines without end.
 const LINE_COST: usize = 32;
-/// Stray lines taken in a row.
+/// Most consecutive stray lines.
 const MAX_STRAYS: usize = 32;
-/// Bytes of a stray line that an error message quotes.
+/// Most bytes of a stray line that an error message quotes.
 const QUOTED: usize = 80;
 
 impl ReplyReader {
@@ -53,13 +53,13 @@ impl ReplyReader {
     /// Largest reply, bytes (MLSC and STAT listings come in replies).
     pub const MAX_REPLY: usize = 64 << 20;
 
-    /// An empty reader.
+    /// A reader that skips stray lines.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// An empty reader of a session's beginning: a first line that is no reply is an error, as soon as
-    /// its first bytes tell.
+    /// A reader for the start of a session. A first line that is no reply is an error, reported as soon
+    /// as its first bytes show it.
     pub fn expecting_greeting() -> Self {
         Self {
             awaits_greeting: true,
@@ -67,11 +67,14 @@ impl ReplyReader {
         }
     }
 
-    /// Takes bytes off the wire, appends completed replies to `out`. A multi-line reply ends at
-    /// the line with its own code and a space.
+    /// Takes bytes from the wire and appends complete replies to `out`. A multi-line reply ends at the
+    /// line with its own code and a space.
     ///
-    /// Lines may end with LF alone or with several CRs before it. Text after `ddd-` and `ddd SP` is
-    /// kept as it is.
+    /// Lines may end with a bare LF, or with several CRs before it. Text after `ddd-` and `ddd SP` is
+    /// kept unchanged.
+    ///
+    /// # Errors
+    /// See [`ReplyError`].
     pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<Reply>) -> Result<(), ReplyError> {
         for piece in bytes.split_inclusive(|b| *b == b'\n') {
             if self.buffer.len() + piece.len() > Self::MAX_LINE {
@@ -140,13 +143,13 @@ impl ReplyReader {
     }
 }
 
-/// The beginning of a line, as an error message quotes it.
+/// Error that quotes the start of a line.
 fn not_ftp(line: &[u8]) -> ReplyError {
     let quoted = &line[..line.len().min(QUOTED)];
     ReplyError::NotFtp(printable(quoted).to_string())
 }
 
-/// Whether a line that begins so can become a reply; an empty one is passed over.
+/// Whether the start of a line may belong to a reply. Empty lines are skipped.
 fn may_begin_reply(line: &[u8]) -> bool {
     let bare = without_ending(line);
     if bare.len() < 3 {
@@ -163,7 +166,7 @@ fn without_ending(line: &[u8]) -> &[u8] {
     &line[..end]
 }
 
-/// Code, whether more lines follow, and text of `ddd text`, `ddd-text` or a bare `ddd`.
+/// Parses `ddd text`, `ddd-text` or a bare `ddd`: the code, whether more lines follow, and the text.
 fn split_code(line: &[u8]) -> Option<(u16, bool, &[u8])> {
     let (digits, rest) = line.split_at_checked(3)?;
     if !digits.iter().all(u8::is_ascii_digit) {
@@ -199,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_single_lines_of_any_ending() {
+    fn single_line_replies_with_any_line_ending_are_read() {
         assert_eq!(
             read(b"220 hello\r\n331 x\n230\r\n226 done\r\r\n22"),
             Ok(vec![
@@ -245,10 +248,10 @@ mod tests {
     }
 
     #[test]
-    fn a_greeting_that_is_no_reply_is_told_at_once() {
+    fn a_greeting_that_is_no_reply_fails_at_once() {
         let said = |bytes: &[u8]| {
             let mut reader = ReplyReader::expecting_greeting();
-            // Whole, and byte by byte.
+            // The whole line at once, then byte by byte.
             let whole = reader.feed(bytes, &mut Vec::new()).unwrap_err();
             let mut reader = ReplyReader::expecting_greeting();
             let mut bytes = bytes.iter();
@@ -291,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_are_bounded() {
+    fn long_lines_and_large_replies_are_refused() {
         let long = vec![b'x'; ReplyReader::MAX_LINE + 1];
         assert_eq!(
             read(&long),

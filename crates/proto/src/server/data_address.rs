@@ -1,8 +1,8 @@
-//! Where data connections come from or go to: PASV EPSV SPAS PORT EPRT SPOR.
+//! Addresses of data connections: PASV EPSV SPAS PORT EPRT SPOR.
 //!
-//! A peer may send data only to and from itself. An account with the third-party right may name one
-//! other host (SITE DATAPEER), or use any where the administrator allows it; an FTP bounce (RFC 2577
-//! §3) is impossible without, and ports below 1024 are never connected to.
+//! Data connections are allowed with the control peer only. An account with the third-party right may
+//! name one other host (SITE DATAPEER), or use any host if the administrator allows it. Other accounts
+//! cannot start an FTP bounce attack (RFC 2577 §3). Ports below 1024 are always refused.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -14,10 +14,10 @@ use crate::address::AddressFamily;
 use crate::command::EpsvArgument;
 use crate::stripes::StripeAddresses;
 
-/// Lowest port that data connections are made to (RFC 2577 §3).
+/// Lowest port that the server connects to (RFC 2577 §3).
 const LOWEST_PORT: u16 = 1024;
 
-/// Why an address is refused that might be allowed.
+/// Reason for refusing a foreign address. The administrator could allow it.
 const FOREIGN_HOST: &str = "data connections to hosts other than yours need an account that may make \
                        third-party transfers (it names the host with SITE DATAPEER), or the server's \
                        setting foreign-data-addresses";
@@ -79,7 +79,7 @@ impl LoggedInSession {
         vec![SessionAction::Listen(self.listen_request())]
     }
 
-    /// The listener that this session may have.
+    /// Listener with the hosts that this session may accept connections from.
     pub(super) fn listen_request(&self) -> ListenRequest {
         ListenRequest {
             family: self.family(),
@@ -89,7 +89,7 @@ impl LoggedInSession {
         }
     }
 
-    /// The listener is open, or is not.
+    /// Handles the result of opening the listener.
     pub(super) fn on_listening(
         &mut self,
         form: PassiveReplyForm,
@@ -104,7 +104,7 @@ impl LoggedInSession {
         }
     }
 
-    /// PORT, EPRT and SPOR: all that is asked is checked before anything changes.
+    /// PORT, EPRT and SPOR. All addresses are checked before any state changes.
     pub(super) fn port(&mut self, verb: &'static str, to: StripeAddresses) -> Vec<SessionAction> {
         if let Some(refusal) = self.refuse_after_epsv_all(verb) {
             return refusal;
@@ -130,7 +130,7 @@ impl LoggedInSession {
         actions
     }
 
-    /// Why data may not be sent to an address.
+    /// Reason why data connections to this address are refused; `None` if they are allowed.
     pub(super) fn address_refusal(&self, address: SocketAddr) -> Option<&'static str> {
         let host = address.ip().to_canonical();
         if address.port() < LOWEST_PORT {
@@ -143,8 +143,8 @@ impl LoggedInSession {
         no_host.or((!self.any_host).then_some(FOREIGN_HOST))
     }
 
-    /// SITE DATAPEER. What it allows lasts until the next one; a listener that is open keeps what it
-    /// was opened with.
+    /// SITE DATAPEER. The permission lasts until the next SITE DATAPEER. An open listener keeps the
+    /// hosts that it was opened with.
     pub(super) fn site_datapeer(&mut self, address: Option<IpAddr>) -> Vec<SessionAction> {
         let host = address.map(|ip| ip.to_canonical());
         let other = host.filter(|host| *host != self.peer);
@@ -161,7 +161,7 @@ impl LoggedInSession {
         )
     }
 
-    /// Why data connections with a host other than the control peer may not be had at all.
+    /// Reason why data connections with this host, which is not the control peer, are always refused.
     fn foreign_host_refusal(&self, host: IpAddr) -> Option<&'static str> {
         if !self.rights.third_party {
             return Some("this account may not have data connections to other hosts");
@@ -169,7 +169,8 @@ impl LoggedInSession {
         if host.is_unspecified() || host.is_multicast() || is_broadcast(host) {
             return Some("the address is not that of a host");
         }
-        // What listens on this host for itself only is not for those who come from outside.
+        // Services bound to loopback expect local clients only; a remote client must not reach them
+        // through this server.
         if host.is_loopback() && !self.peer.is_loopback() {
             return Some("loopback addresses are for local clients");
         }
@@ -182,7 +183,7 @@ impl LoggedInSession {
             .then(|| replies::reply(503, format!("{verb} is refused after EPSV ALL.")))
     }
 
-    /// The control connection's family; the peer's address is canonical already.
+    /// Address family of the control connection; `peer` is canonical already.
     pub(super) fn family(&self) -> AddressFamily {
         match self.peer {
             IpAddr::V4(_) => AddressFamily::V4,

@@ -1,4 +1,4 @@
-//! The commands of a logged-in session, one line each, and the outcomes of its work.
+//! Dispatch of the commands and driver events of a logged-in session.
 
 use super::parameters::{dcau, lang, prot, stru};
 use super::replies::{self, CommandResult};
@@ -10,7 +10,7 @@ use crate::reply::Reply;
 use crate::stripes::StripeAddresses;
 
 impl LoggedInSession {
-    /// A command while nothing is pending.
+    /// Handles a command while nothing is pending.
     pub(super) fn on_command(
         &mut self,
         config: &SessionConfig,
@@ -20,7 +20,7 @@ impl LoggedInSession {
             .unwrap_or_else(|refusal| refusal)
     }
 
-    /// Commands with a path; the error is a refusal of the path or its restart marker.
+    /// Handles commands with a path. The error holds the reply that refuses the path or restart marker.
     fn on_file_command(&mut self, config: &SessionConfig, command: Command) -> CommandResult {
         match command {
             Command::Cwd(path) => self.cwd(&path),
@@ -56,7 +56,7 @@ impl LoggedInSession {
         }
     }
 
-    /// Commands without a path.
+    /// Handles commands without a path.
     fn on_parameter_command(
         &mut self,
         config: &SessionConfig,
@@ -113,7 +113,7 @@ impl LoggedInSession {
         Reply::with_inner_lines(211, "Server status:", lines, "End.")
     }
 
-    /// Takes what the driver reports; an outcome that nothing waits for changes nothing.
+    /// Handles a driver event. An event that nothing waits for changes nothing.
     pub(super) fn on_driver_event(&mut self, outcome: DriverEvent) -> Vec<SessionAction> {
         match (std::mem::take(&mut self.pending), outcome) {
             (PendingTask::File(task), DriverEvent::File(answer)) => {

@@ -1,4 +1,4 @@
-//! Work on files: asked of the driver, and its answer becomes a reply.
+//! File operations without data channel: the request to the driver, and the reply to its response.
 
 use super::file_task::{FileTask, SuccessReply};
 use super::replies::{self, CommandFailure, CommandTarget};
@@ -10,7 +10,7 @@ use crate::path::VPath;
 use crate::reply::Reply;
 
 impl LoggedInSession {
-    /// Asks the driver for work that changes nothing.
+    /// Starts a file operation.
     pub(super) fn start_file_task(
         &mut self,
         verb: &'static str,
@@ -27,7 +27,7 @@ impl LoggedInSession {
         vec![SessionAction::File(request)]
     }
 
-    /// Asks the driver for work that changes files, if the account may.
+    /// Starts a file operation that needs the right to write.
     pub(super) fn start_file_change(
         &mut self,
         verb: &'static str,
@@ -42,7 +42,7 @@ impl LoggedInSession {
         self.start_file_task(verb, path, request, then)
     }
 
-    /// Takes the driver's answer.
+    /// Handles the driver's response.
     pub(super) fn on_file_response(
         &mut self,
         task: FileTask,
@@ -101,7 +101,7 @@ impl LoggedInSession {
             (SuccessReply::Digest, FileResponse::Checksum(hex)) => Reply::new(213, hex),
             _ => Reply::new(
                 451,
-                "Local error: the file system gave an answer of another kind.",
+                "Local error: the file system returned an unexpected kind of result.",
             ),
         }
     }
@@ -114,7 +114,7 @@ impl LoggedInSession {
     }
 }
 
-/// SIZE and MDTM are of what a link leads to.
+/// SIZE and MDTM follow symbolic links, so a dangling link has neither.
 fn dangling_link_reply(subject: &CommandTarget) -> Reply {
     let text = format!(
         "cannot look at {}: No such file or directory (a symbolic link that leads nowhere)",
@@ -123,7 +123,7 @@ fn dangling_link_reply(subject: &CommandTarget) -> Reply {
     Reply::new(550, text)
 }
 
-/// RFC 3659 §4: only a file that can be retrieved has a SIZE.
+/// Reply to SIZE. Only a file that can be retrieved has a size (RFC 3659 §4).
 fn size_reply(entry: &DirectoryEntry) -> Reply {
     match entry.kind {
         EntryKind::File => Reply::new(213, entry.size.to_string()),
@@ -131,7 +131,7 @@ fn size_reply(entry: &DirectoryEntry) -> Reply {
     }
 }
 
-/// A data-bearing reply whose first line quotes a path of any encoding.
+/// A multi-line reply whose first line may quote a path in any encoding.
 pub(super) fn reply_with_inner_lines(code: u16, first: &[u8], lines: Vec<Vec<u8>>) -> Reply {
     let mut reply = Reply::with_inner_lines(code, "", lines, "End.");
     if let Some(line) = reply.lines.first_mut() {

@@ -10,12 +10,12 @@ use crate::checksum::ChecksumAlgorithm;
 use crate::reply::Reply;
 use crate::timestamp::Timestamp;
 
-/// `250 OK.`
+/// Reply `250 OK.`
 pub(super) fn ok_reply() -> SuccessReply {
     SuccessReply::Fixed(Reply::new(250, "OK."))
 }
 
-/// Of a session, which has no name that it could change.
+/// Error for RNFR of the root directory.
 fn root_rename_error() -> FileError {
     FileError {
         kind: FileErrorKind::Denied,
@@ -25,7 +25,7 @@ fn root_rename_error() -> FileError {
 }
 
 impl LoggedInSession {
-    /// MKD. The quoted path comes first, as RFC 959 appendix II has it and clients parse it.
+    /// MKD. The quoted path comes first, since clients parse the 257 as RFC 959 appendix II shows it.
     pub(super) fn mkd(&mut self, argument: &[u8]) -> CommandResult {
         let path = self.resolve(argument)?;
         let mut text = quoted(&path);
@@ -51,7 +51,7 @@ impl LoggedInSession {
         Ok(self.start_file_change("DELE", path.clone(), FileRequest::Delete(path), ok_reply()))
     }
 
-    /// RNFR: the name must exist now, so that the client learns of a mistake before RNTO.
+    /// RNFR. The file must exist now, so that the client learns of a wrong name before RNTO.
     pub(super) fn rnfr(&mut self, argument: &[u8]) -> CommandResult {
         self.rename_from = None;
         let path = self.resolve(argument)?;
@@ -118,7 +118,7 @@ impl LoggedInSession {
         Ok(self.start_file_change("MFMT", path, request, then))
     }
 
-    /// CKSM: 113 markers while it runs if OPTS CKSM asked for them, then 213 and the digest.
+    /// CKSM: 113 markers while it runs if OPTS CKSM asked for them, then 213 and the checksum.
     pub(super) fn cksm(
         &mut self,
         algorithm: ChecksumAlgorithm,

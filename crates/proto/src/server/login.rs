@@ -1,4 +1,4 @@
-//! USER, PASS, REIN and what the driver says of a login.
+//! USER, PASS, REIN and the result of a login.
 
 use super::replies;
 use super::session::ServerSession;
@@ -8,7 +8,7 @@ use crate::command::Secret;
 use crate::reply::Reply;
 
 impl ServerSession {
-    /// USER is answered alike whether the account exists or not.
+    /// USER. The reply is the same whether the account exists or not, so that names cannot be probed.
     pub(super) fn user(&mut self, name: String) -> Vec<SessionAction> {
         match &mut self.state {
             LoginState::Connected | LoginState::UserGiven(_) => {
@@ -35,7 +35,7 @@ impl ServerSession {
         }
     }
 
-    /// The driver has checked the password.
+    /// Handles the result of the password check.
     pub(super) fn on_login(&mut self, result: Result<LoginGrant, String>) -> Vec<SessionAction> {
         match result {
             Ok(grant) => {
@@ -62,7 +62,7 @@ impl ServerSession {
         }
     }
 
-    /// REIN: back to the state after the greeting; a login limit goes on counting.
+    /// REIN: returns to the state after the greeting. The count of failed logins is kept.
     pub(super) fn rein(&mut self) -> Vec<SessionAction> {
         let mut actions = vec![SessionAction::DropChannel];
         if let LoginState::LoggedIn(login) = &mut self.state {

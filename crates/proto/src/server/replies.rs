@@ -1,7 +1,7 @@
-//! The one place that gives a failure its reply (RFC 959 §4.2, §5.4).
+//! Replies to failures. Only this module decides their codes (RFC 959 §4.2, §5.4).
 //!
-//! File errors have the structured form of the globus server, which its clients and gfal search
-//! for the system's words:
+//! File errors have the structured form of the globus server. Its clients and gfal search it for the
+//! system's error text:
 //!
 //! ```text
 //! 550-GlobusError: v=1 c=PATH_NOT_FOUND
@@ -11,12 +11,12 @@
 //! 550 End.
 //! ```
 //!
-//! Who owns a file that is being stored is told in one line with the words `another upload`, which
-//! `longhaul cp` looks for: it does not try again then.
+//! When another upload owns a file, the reply is one line with the words `another upload`.
+//! `longhaul cp` looks for them and does not retry.
 //!
-//! A code of 4xx invites clients to try again without change (lftp does so without end), so
-//! only what may pass by itself gets one; a full directory or a missing name is 550 although the
-//! globus server answers some of them with 451 or 500.
+//! Clients repeat a command after 4xx without change (lftp does so forever), so only conditions that
+//! may pass by themselves get such a code. A missing file or a directory that is not empty is 550,
+//! although the globus server answers some of these with 451 or 500.
 
 use super::{FileError, FileErrorKind, SessionAction, TransferError};
 use crate::address::AddressError;
@@ -24,35 +24,35 @@ use crate::command::CommandError;
 use crate::path::{PathError, VPath};
 use crate::reply::Reply;
 
-/// Actions for a command; the error is the actions when an argument is refused, so that `?`
-/// ends the command there.
+/// Actions of a command. The error holds the actions that refuse an argument, so that `?` ends the
+/// command there.
 pub(super) type CommandResult = Result<Vec<SessionAction>, Vec<SessionAction>>;
 
-/// Subject of a piece of work, for the text of its reply.
+/// Command and path, for the text of replies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CommandTarget {
     /// The command.
     pub(super) verb: &'static str,
-    /// The path it works on.
+    /// The path that it operates on.
     pub(super) path: VPath,
 }
 
-/// Everything that can go wrong with a command.
+/// Failure of a command.
 #[derive(Debug)]
 pub(super) enum CommandFailure<'a> {
     /// The line is not a command.
     Command(&'a CommandError),
-    /// The path argument cannot be one.
+    /// The path argument is invalid.
     Path(PathError),
-    /// Work on files without a data channel.
+    /// A file operation without data channel failed.
     File(&'a CommandTarget, &'a FileError),
-    /// No listener could be opened.
+    /// The listener could not be opened.
     Listen(&'a FileError),
-    /// A transfer.
+    /// A transfer failed.
     Transfer(&'a CommandTarget, &'a TransferError),
 }
 
-/// The reply of a failure.
+/// The reply to a failure.
 pub(super) fn failure_reply(failure: &CommandFailure<'_>) -> Reply {
     match failure {
         CommandFailure::Command(error) => command_error(error),
@@ -71,17 +71,17 @@ pub(super) fn failure_reply(failure: &CommandFailure<'_>) -> Reply {
     }
 }
 
-/// One reply as all there is to do.
+/// A single reply as the only action.
 pub(super) fn reply(code: u16, text: impl AsRef<[u8]>) -> Vec<SessionAction> {
     vec![SessionAction::Reply(Reply::new(code, text))]
 }
 
-/// [`failure_reply`] as all there is to do.
+/// [`failure_reply`] as the only action.
 pub(super) fn refuse(what: &CommandFailure<'_>) -> Vec<SessionAction> {
     vec![SessionAction::Reply(failure_reply(what))]
 }
 
-/// The error of a command that the account's rights do not allow.
+/// Error of a command that needs the right to write.
 pub(super) fn read_only_error() -> FileError {
     FileError {
         kind: FileErrorKind::Denied,
@@ -149,7 +149,7 @@ fn transfer_error(subject: &CommandTarget, error: &TransferError) -> Reply {
     }
 }
 
-/// It passes by itself, when the other upload ends.
+/// Reply when another upload owns the file. 450, since the condition passes when that upload ends.
 fn in_use(subject: &CommandTarget) -> Reply {
     reply_about_path(450, subject, "another upload is writing this file.")
 }
@@ -179,7 +179,7 @@ fn file_error(code: u16, subject: &CommandTarget, error: &FileError) -> Reply {
     Reply::multi_line(code, lines)
 }
 
-/// The globus class of an error, and the words that clients look for in its text.
+/// The globus error class of an error, and the phrase that clients look for in its text.
 fn globus_class_and_phrase(kind: FileErrorKind) -> (&'static str, &'static str) {
     match kind {
         FileErrorKind::NotFound => ("PATH_NOT_FOUND", "No such file or directory"),

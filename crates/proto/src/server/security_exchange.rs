@@ -1,11 +1,12 @@
 //! AUTH, ADAT, CCC and protected commands (RFC 2228): the security exchange before a login.
 //!
-//! A mechanism that the driver does not offer is refused. For one that it offers, the session says what
-//! comes next, and the driver computes it: [`SessionAction::Secure`] asks, [`super::DriverEvent::Security`] answers.
+//! A mechanism that the driver does not offer is refused. For an offered one, the session decides the
+//! next step and the driver computes it: [`SessionAction::Secure`] requests the step, and
+//! [`super::DriverEvent::Security`] returns its result.
 //!
-//! A command that travels in the clear is never taken for secured. The driver begins no exchange when it has
-//! read more than AUTH ([`SecurityFailure::ReadAhead`]): somebody on the way may have put it there
-//! (the flaw of CVE-2011-0411). In a session whose commands travel in tokens a clear one is refused.
+//! The session never treats a command received in the clear as secured. The driver refuses an exchange
+//! when it has read more than AUTH ([`SecurityFailure::ReadAhead`]), since an attacker on the path may have
+//! injected it (CVE-2011-0411). A session whose commands travel in tokens refuses clear commands.
 
 use super::replies;
 use super::session::{LineProtection, ServerSession};
@@ -21,7 +22,7 @@ use crate::security::{
 type SecurityResult = Result<SecurityResponse, SecurityFailure>;
 
 impl ServerSession {
-    /// Whether the driver was asked for something and has not answered.
+    /// Whether the session waits for the driver's response to a [`SecurityRequest`].
     pub(super) fn is_securing(&self) -> bool {
         match &self.security {
             SecurityState::Exchanging(_, expected) => *expected != ExchangeWait::Adat,
@@ -29,7 +30,7 @@ impl ServerSession {
         }
     }
 
-    /// Refusal of a command that came in the clear, if the session may not take it so.
+    /// Refusal of a command received in the clear; `None` if the session accepts it.
     pub(super) fn refuse_clear_command(&self, command: &Command) -> Option<Vec<SessionAction>> {
         use Command as C;
         match (&self.security, command) {
@@ -49,7 +50,7 @@ impl ServerSession {
         }
     }
 
-    /// Refusal of a command that came in a protected one, if it makes no sense there.
+    /// Refusal of a protected command inside another one; `None` for all other commands.
     pub(super) fn refuse_nested_command(&self, command: &Command) -> Option<Vec<SessionAction>> {
         let protected = matches!(
             command,
@@ -67,7 +68,7 @@ impl ServerSession {
         if self.is_logged_in() || matches!(self.security, SecurityState::Secured(_)) {
             return replies::reply(503, "Security is agreed upon once, and before the login.");
         }
-        // What was said of a login was said in the clear.
+        // A USER before AUTH was sent in the clear, so an attacker could have injected it (RFC 4217 §4).
         self.state = LoginState::Connected;
         self.security = SecurityState::Exchanging(mechanism.clone(), ExchangeWait::ExchangeReady);
         vec![SessionAction::Secure(SecurityRequest::Begin(mechanism))]
@@ -109,7 +110,7 @@ impl ServerSession {
         }
     }
 
-    /// Takes the driver's answer to [`SessionAction::Secure`].
+    /// Handles the driver's response to [`SessionAction::Secure`].
     pub(super) fn on_security(&mut self, answer: SecurityResult) -> Vec<SessionAction> {
         if !self.is_securing() {
             return Vec::new();
@@ -129,7 +130,8 @@ impl ServerSession {
         }
     }
 
-    /// The state is [`SecurityState::Clear`] unless this says otherwise.
+    /// Handles a response during the exchange. The caller has reset the state to
+    /// [`SecurityState::Clear`], which remains unless the exchange continues or completes.
     fn on_exchange(
         &mut self,
         mechanism: SecurityMechanism,
@@ -162,7 +164,8 @@ impl ServerSession {
                 self.security = SecurityState::Secured(mechanism);
                 Vec::new()
             }
-            // Nothing can be said on a connection that is neither clear nor secured.
+            // After a failed handshake no reply can be sent: the client expects neither clear text
+            // nor a working secure channel.
             (ExchangeWait::Handshake, _) => vec![SessionAction::Close],
             (_, Err(failure)) => replies::reply(535, format!("{}: {failure}.", mechanism.name)),
             (_, Ok(_)) => replies::reply(535, "The security exchange has failed."),
@@ -186,7 +189,7 @@ impl ServerSession {
         }
     }
 
-    /// A command whose protection was right.
+    /// Handles a command whose protection was valid.
     fn on_unprotected(&mut self, mut line: Secret) -> Vec<SessionAction> {
         let line = LineEvent::Line(std::mem::take(&mut line.0));
         self.process_line(&line, LineProtection::Protected)

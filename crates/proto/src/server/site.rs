@@ -72,7 +72,7 @@ impl LoggedInSession {
         Ok(self.start_file_change(verb, path.clone(), request(path), ok_reply()))
     }
 
-    /// SITE SYMLINK: a relative target is kept as it is, as `ln -s` keeps it.
+    /// SITE SYMLINK. A relative target is stored unchanged, as `ln -s` does.
     fn symlink(&mut self, target: &[u8], link: &[u8]) -> CommandResult {
         let link = self.resolve(link)?;
         let target = match target {
@@ -86,7 +86,7 @@ impl LoggedInSession {
         Ok(self.start_file_change("SITE SYMLINK", link, request, ok_reply()))
     }
 
-    /// SITE SYMLINKFROM: the target must exist.
+    /// SITE SYMLINKFROM. The target must exist.
     fn symlink_from(&mut self, target: &[u8]) -> CommandResult {
         self.link_from = None;
         let path = self.resolve(target)?;
@@ -124,7 +124,7 @@ impl LoggedInSession {
         replies::reply(250, "OK.")
     }
 
-    /// SITE IDLE: at most what the administrator allows; the reply says what it came to.
+    /// SITE IDLE. The timeout is limited to the administrator's maximum; the reply shows the result.
     fn idle(&mut self, seconds: Option<u32>, most: u32) -> Vec<SessionAction> {
         let Some(seconds) = seconds else {
             return replies::reply(
@@ -146,8 +146,8 @@ impl LoggedInSession {
     }
 }
 
-/// The globus server takes its own default stacks from anybody (`globus-url-copy -fsstack file`
-/// sends one), and so does this one, which has no others. Its words for the rest.
+/// SITE SETDISKSTACK and SETNETSTACK. As the globus server does, this server accepts the default stacks
+/// (`globus-url-copy -fsstack file` sends one). It refuses all others with that server's texts.
 fn driver_stack(stack: DriverStack, drivers: &str) -> Vec<SessionAction> {
     let (plain, what) = match stack {
         DriverStack::Disk => ("file", "filesystem"),
@@ -170,8 +170,8 @@ fn note(key: &'static str, text: String) -> Vec<SessionAction> {
     actions
 }
 
-/// Text of a link at `link` that leads to `target`. An absolute text would name a path of the
-/// host, not one inside the session's root.
+/// Relative text for a symbolic link at `link` that points to `target`. An absolute text would point to
+/// a path of the host instead of one inside the session's root.
 fn relative_target(target: &VPath, link: &VPath) -> Vec<u8> {
     let target: Vec<&[u8]> = components(target.relative());
     let parent = link.parent();
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn links_lead_to_their_target_wherever_they_lie() {
+    fn relative_link_targets_resolve_from_the_directory_of_the_link() {
         assert_eq!(target("/a", "/l"), "a");
         assert_eq!(target("/data/a", "/data/sub/l"), "../a");
         assert_eq!(target("/data/sub/a", "/l"), "data/sub/a");

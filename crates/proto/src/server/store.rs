@@ -1,4 +1,4 @@
-//! Stores and their effect on the file: STOR, APPE, STOU, ESTO with and without REST.
+//! STOR, APPE, STOU and ESTO, with and without REST.
 
 use super::replies::{self, CommandResult};
 use super::session_state::{LoggedInSession, NextStoreParameters};
@@ -8,11 +8,11 @@ use crate::command::{DataType, RestartMarker, TransferMode};
 use crate::path::VPath;
 use crate::ranges::RangeSet;
 
-/// Name that STOU without argument starts from.
+/// Base of the unique name for STOU without argument.
 const UNIQUE_BASE: &[u8] = b"stou";
 
 impl LoggedInSession {
-    /// STOR: the file is replaced, or with REST completed.
+    /// STOR: replaces the file, or completes it after REST.
     pub(super) fn stor(&mut self, argument: &[u8]) -> CommandResult {
         let (restart, next) = self.take_next_store();
         let path = self.resolve(argument)?;
@@ -25,7 +25,7 @@ impl LoggedInSession {
         Ok(self.start_store("STOR", path, disposition, next))
     }
 
-    /// APPE; after REST it acts as STOR does (RFC 3659 §5.4).
+    /// APPE: appends to the file. After REST it acts as STOR (RFC 3659 §5.4).
     pub(super) fn appe(&mut self, argument: &[u8]) -> CommandResult {
         let (restart, next) = self.take_next_store();
         let path = self.resolve(argument)?;
@@ -38,7 +38,8 @@ impl LoggedInSession {
         Ok(self.start_store("APPE", path, disposition, next))
     }
 
-    /// STOU; there is nothing to restart in a file that is new (RFC 3659 §5.4 leaves it open).
+    /// STOU: stores under a unique name. REST is refused, since a new file has nothing to resume
+    /// (RFC 3659 §5.4 leaves this open).
     pub(super) fn stou(&mut self, argument: Option<&[u8]>) -> CommandResult {
         let (restart, next) = self.take_next_store();
         let path = self.resolve(argument.unwrap_or(UNIQUE_BASE))?;
@@ -48,13 +49,14 @@ impl LoggedInSession {
         Ok(self.start_store("STOU", path, StoreDisposition::Unique, next))
     }
 
-    /// ESTO A: offset 0 of the wire is `offset` of the file, and REST counts on the wire.
+    /// ESTO A: wire offset 0 is stored at file offset `offset`. REST ranges are wire offsets.
     pub(super) fn esto(&mut self, offset: u64, argument: &[u8]) -> CommandResult {
         let (restart, next) = self.take_next_store();
         let path = self.resolve(argument)?;
         let have = self.stored_ranges(restart)?;
         let start = match (self.parameters.mode, have) {
-            // The first byte of the stream is the first that is missing; blocks tell their place.
+            // In MODE S the first byte on the wire is the first missing one. MODE E blocks carry
+            // their own offsets.
             (TransferMode::Stream, Some(have)) => offset.checked_add(have.prefix_len()),
             _ => Some(offset),
         };
@@ -66,15 +68,15 @@ impl LoggedInSession {
         }
     }
 
-    /// Both are taken at once, so that a store that is refused consumes them too: they were meant
-    /// for that file and no other.
+    /// Consumes REST and the store parameters. Every store does so before any check, since they are
+    /// meant for its file only; a refused store must not leave them to the next one.
     fn take_next_store(&mut self) -> (Option<RestartMarker>, NextStoreParameters) {
         let next = std::mem::take(&mut self.next_transfer);
         (next.restart, next.store)
     }
 
-    /// Ranges that REST says are there. A stream has no offsets, so in MODE S the missing part must be
-    /// one piece: the end.
+    /// Ranges that are stored already according to REST. MODE S carries no offsets, so there they must
+    /// be a single prefix of the file.
     fn stored_ranges(
         &self,
         restart: Option<RestartMarker>,
@@ -106,7 +108,8 @@ impl LoggedInSession {
         self.start_transfer(verb, path, kind)
     }
 
-    /// Only a file that comes whole and unchanged can be summed on its way in.
+    /// Checksum to compute while storing. It is possible only if the whole file arrives, without
+    /// translation of line endings.
     fn checksum_while_storing(&self, disposition: &StoreDisposition) -> Option<ChecksumAlgorithm> {
         let whole = matches!(
             disposition,

@@ -1,4 +1,4 @@
-//! Starting a transfer: is there a data channel, does it fit the mode, what moves (RETR, ERET).
+//! Start of a transfer: checks of the data channel, RETR and ERET.
 
 use super::replies::{self, CommandFailure, CommandResult, CommandTarget};
 use super::running_transfer::RunningTransfer;
@@ -9,7 +9,7 @@ use crate::path::VPath;
 use crate::ranges::RangeSet;
 
 impl LoggedInSession {
-    /// RETR and ERET. Offsets of REST are those of the wire: with ERET they count from the part.
+    /// RETR and ERET. REST holds wire offsets: with ERET they count from the start of the part.
     pub(super) fn retr(
         &mut self,
         verb: &'static str,
@@ -28,9 +28,9 @@ impl LoggedInSession {
         Ok(self.start_transfer(verb, path, kind))
     }
 
-    /// The ranges that REST says are there; `None` without REST or with `REST 0`, which both mean
-    /// the whole file. A marker counts bytes of the file and those of the wire alike, so TYPE A
-    /// has none but 0: RFC 3659 §5.4 lets the transfer command answer 554.
+    /// The ranges that the receiver has according to REST; `None` without REST or after `REST 0`, which
+    /// both mean the whole file. File offsets and wire offsets differ in TYPE A, so there any other
+    /// marker is refused with 554 by the transfer command, as RFC 3659 §5.4 allows.
     pub(super) fn restart_ranges(
         &self,
         restart: Option<RestartMarker>,
@@ -50,7 +50,7 @@ impl LoggedInSession {
         Ok(Some(ranges))
     }
 
-    /// Starts a transfer, or says why it cannot be.
+    /// Starts a transfer, or refuses it.
     pub(super) fn start_transfer(
         &mut self,
         verb: &'static str,
@@ -76,7 +76,8 @@ impl LoggedInSession {
         vec![SessionAction::Transfer(Box::new(request))]
     }
 
-    /// In MODE E the sender of data connects (GFD.20 §3.4); in MODE S either may.
+    /// Reason why the data channel does not fit the transfer. In MODE E the data sender must connect
+    /// (GFD.20 §3.4); in MODE S either end may.
     fn channel_refusal(&self, stores: bool) -> Option<&'static str> {
         let extended = self.parameters.mode == TransferMode::Extended;
         match &self.data_channel {

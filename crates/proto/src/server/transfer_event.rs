@@ -1,4 +1,4 @@
-//! The driver's reports of a transfer: the replies that they become, and the data channel afterwards.
+//! Driver events of a transfer: the replies to them, and the state of the data channel afterwards.
 
 use super::replies::{self, CommandFailure};
 use super::running_transfer::RunningTransfer;
@@ -9,7 +9,7 @@ use crate::remark::CompletionRemarks;
 use crate::reply::Reply;
 
 impl LoggedInSession {
-    /// Takes what the driver reports of a transfer.
+    /// Handles a driver event during a transfer.
     pub(super) fn on_transfer_event(
         &mut self,
         mut running: Box<RunningTransfer>,
@@ -29,7 +29,7 @@ impl LoggedInSession {
                 reused,
                 unique_name,
             } => vec![SessionAction::Reply(running.on_opened(reused, unique_name))],
-            // No marker may come before 150.
+            // Clients accept markers only after the 150.
             DriverEvent::Progress(progress) if running.has_started() => {
                 reply_actions(running.markers.on_progress(progress))
             }
@@ -63,8 +63,7 @@ impl LoggedInSession {
         match result {
             Ok(done) => {
                 actions.extend(reply_actions(running.markers.on_complete(done.progress)));
-                // To people that know nothing of it, or to a program that compares texts, it would
-                // be a riddle.
+                // Other clients may compare the text of the 226, and their users cannot place the remark.
                 let said = match self.parameters.reads_remarks {
                     true => done.remarks,
                     false => CompletionRemarks::default(),
@@ -82,9 +81,9 @@ impl LoggedInSession {
         actions
     }
 
-    /// Whether a new PASV or PORT is needed: in MODE S after every transfer that began, in MODE E
-    /// after one that broke off, since nobody knows what is left in the connections. A transfer
-    /// that was refused for its file leaves the channel as it was.
+    /// Whether the next transfer needs a new PASV or PORT. In MODE S that is so after every transfer
+    /// that started; in MODE E after one that failed, since unread data may remain in the connections. A
+    /// transfer that failed before it started, because of its file, leaves the channel usable.
     fn is_channel_spent(
         &self,
         running: &RunningTransfer,
@@ -93,7 +92,7 @@ impl LoggedInSession {
         let began = running.has_started();
         match result {
             Ok(_) => running.mode == TransferMode::Stream,
-            // The data had all come when the sum was found wrong.
+            // A checksum mismatch is found after all data has arrived, so the connections are clean.
             Err(TransferError::Checksum { .. }) => running.mode == TransferMode::Stream,
             Err(TransferError::File(_)) => began,
             Err(_) => true,

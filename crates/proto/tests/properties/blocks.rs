@@ -48,7 +48,7 @@ fn wire(blocks: &[TestBlock]) -> Vec<u8> {
     wire
 }
 
-/// Words of a decoder, with the data it pointed at, one entry per byte so that splits do not show.
+/// Output of a decoder, with one item per byte of data, so that it does not depend on splits.
 #[derive(Debug, Clone, PartialEq)]
 enum DecodedItem {
     Byte(u64, u8),
@@ -57,7 +57,7 @@ enum DecodedItem {
     Eod(bool),
 }
 
-/// Meaning of the blocks, read off directly.
+/// Expected output for the blocks.
 fn model(blocks: &[TestBlock]) -> Vec<DecodedItem> {
     let mut seen = Vec::new();
     for b in blocks {
@@ -123,7 +123,7 @@ fn decode(pieces: &[&[u8]]) -> Result<Vec<DecodedItem>, BlockError> {
     Ok(seen)
 }
 
-/// Reads as an edge that splices does: headers through the decoder, payload past it.
+/// Decodes only the headers and moves the payload itself, as a caller with splice(2) does.
 fn splice(wire: &[u8]) -> Result<Vec<DecodedItem>, BlockError> {
     let mut decoder = BlockDecoder::new();
     let mut seen = Vec::new();
@@ -168,12 +168,12 @@ proptest! {
     }
 
     #[test]
-    fn splicing_gives_the_same_events(blocks in vec(block(), 0..12)) {
+    fn skipping_the_payload_gives_the_same_events(blocks in vec(block(), 0..12)) {
         prop_assert_eq!(splice(&wire(&blocks)), Ok(model(&blocks)));
     }
 
     #[test]
-    fn headers_come_back(flags: u8, count: u64, offset: u64) {
+    fn encoded_headers_are_decoded_back(flags: u8, count: u64, offset: u64) {
         let header = BlockHeader { flags: BlockFlags(flags), count, offset };
         prop_assert_eq!(BlockHeader::decode(&header.encode()), header);
     }

@@ -19,7 +19,7 @@ use proto::streams::ParallelismRange;
 use proto::stripes::StripeAddresses;
 use proto::timestamp::Timestamp;
 
-/// A path as the wire can carry it: any bytes but line ends and NUL, no leading space or `-`.
+/// A path that can be sent on a line: any bytes but line endings and NUL, no leading space or `-`.
 fn path() -> impl Strategy<Value = Vec<u8>> {
     let byte = any::<u8>().prop_filter("carried on a line", |b| !matches!(b, 0 | b'\r' | b'\n'));
     vec(byte, 1..20).prop_filter("no option, no separator", |p| !matches!(p[0], b' ' | b'-'))
@@ -152,7 +152,7 @@ fn with_path() -> impl Strategy<Value = Command> {
     ]
 }
 
-/// Of one byte at least: an argument of nothing is none.
+/// A token of at least one byte, since an empty argument is none.
 fn token() -> impl Strategy<Value = SecurityToken> {
     vec(any::<u8>(), 1..100).prop_filter_map("bounded", |bytes| SecurityToken::new(bytes).ok())
 }
@@ -268,7 +268,7 @@ fn command() -> impl Strategy<Value = Command> {
     ]
 }
 
-/// A line that starts with a verb and goes on with anything.
+/// A line that starts as a command and continues with noise.
 fn half_sensible_line() -> impl Strategy<Value = Vec<u8>> {
     let noise = prop_oneof![
         vec(any::<u8>(), 0..30),
@@ -287,25 +287,25 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn what_is_written_is_read_back(command in command()) {
+    fn encoded_commands_are_parsed_back(command in command()) {
         let line = command.encode();
         prop_assert!(!line.iter().any(|b| matches!(b, 0 | b'\r' | b'\n')));
         prop_assert_eq!(Command::parse(&line), Ok(command));
     }
 
     #[test]
-    fn the_verb_has_no_case(command in command()) {
+    fn verbs_are_case_insensitive(command in command()) {
         let mut line = command.encode();
         line[..command.verb().len()].make_ascii_lowercase();
         prop_assert_eq!(Command::parse(&line), Ok(command));
     }
 
     #[test]
-    fn arbitrary_lines_never_panic_and_settle(line in half_sensible_line()) {
+    fn commands_from_arbitrary_lines_are_encoded_and_parsed_back(line in half_sensible_line()) {
         let Ok(command) = Command::parse(&line) else { return Ok(()) };
         let written = command.encode();
         prop_assert!(!written.iter().any(|b| matches!(b, 0 | b'\r' | b'\n')));
-        // A CR in the line (CR NUL on the wire) is the one thing that cannot be written again.
+        // CR and LF (CR NUL on the wire) become `?`, so a line with them is not encoded back.
         if !line.contains(&b'\r') && !line.contains(&b'\n') {
             prop_assert_eq!(Command::parse(&written), Ok(command));
         }

@@ -26,7 +26,7 @@ fn is_normal(path: &VPath) -> bool {
 
 proptest! {
     #[test]
-    fn perf_markers_come_back(
+    fn performance_markers_are_parsed_back(
         tenths in 0..20_000_000_000u64,
         stripe_index: u32,
         stripe_bytes: u64,
@@ -40,7 +40,7 @@ proptest! {
     }
 
     #[test]
-    fn range_markers_come_back(items in vec((any::<u32>(), 1..9u32), 0..3000)) {
+    fn restart_markers_are_parsed_back(items in vec((any::<u32>(), 1..9u32), 0..3000)) {
         let mut set = RangeSet::new();
         for (start, len) in items {
             set.insert(u64::from(start), u64::from(start) + u64::from(len));
@@ -53,13 +53,13 @@ proptest! {
     }
 
     #[test]
-    fn buffer_sizes_come_back_bounded(bytes in prop_oneof![0..=2 * MAX_BUFFER, any::<u64>()]) {
+    fn buffer_sizes_are_parsed_back_clamped(bytes in prop_oneof![0..=2 * MAX_BUFFER, any::<u64>()]) {
         let told = parse_buffer_size_reply(&buffer_size_reply(bytes));
         prop_assert_eq!(told, (bytes > 0).then(|| bytes.clamp(MIN_BUFFER, MAX_BUFFER)));
     }
 
     #[test]
-    fn what_a_226_says_comes_back_bounded(
+    fn remarks_in_a_226_are_parsed_back_bounded(
         limiter in "[a-z(][a-zA-Z ()/-]{0,20}",
         streams in 0..200u32,
         congestion in "[a-z0-9_-]{0,16}",

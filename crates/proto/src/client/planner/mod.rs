@@ -1,4 +1,4 @@
-//! Settings that a server is known to have.
+//! The settings in force at a server, and the commands that bring them to what a transfer requires.
 
 use super::right_sizing::RightSizingState;
 use super::{PlanStep, RefusalEffect, TransferDirection, TransferRequirements};
@@ -10,28 +10,29 @@ use crate::command::{
 use crate::feature::ServerFeatures;
 use crate::streams::ParallelismRange;
 
-/// Message to the user when a server does not take a buffer size.
+/// Message to the user, after the server's name, when it refuses a buffer size.
 const BUFFER_SIZE_REFUSED: &str =
-    "cannot be told the size of its socket buffers; --buffer applies to this end only";
-/// Message to the user when a server does not take a number of streams.
-const PARALLELISM_REFUSED: &str = "does not take a number of parallel streams; it chooses itself";
+    "does not accept a socket buffer size; --buffer applies to this end only";
+/// Message to the user, after the server's name, when it refuses a number of streams.
+const PARALLELISM_REFUSED: &str = "does not accept a number of parallel streams; it uses its own";
 
-/// Message to the user when a server does not take a congestion control.
+/// Message to the user, after the server's name, when it refuses a congestion control.
 pub const CONGESTION_CONTROL_REFUSED: &str =
-    "does not run the congestion control that --cc names; it sends with its own";
+    "does not accept the congestion control of --cc; it sends with its own";
 
-/// Stores in MODE E of at least this many bytes ask for frequent markers: what a marker has told
-/// need not be sent again after a cut, and servers send them only every 5 s by themselves.
+/// Stores in MODE E of at least so many bytes request frequent markers. Ranges that a restart marker
+/// lists need not be sent again after a broken connection, and the default period of servers is 5 s.
 const MARKERS_FROM: u64 = 16 << 20;
-/// Seconds between markers that are asked for.
+/// Requested period of markers, seconds.
 const MARKER_SECONDS: u32 = 1;
 
-/// The settings of one control connection.
+/// Planner of the commands of one control connection. It tracks the settings that are in force at the
+/// server, so that no setting is sent twice.
 #[derive(Debug, Clone)]
 pub struct CommandPlanner {
     pub(super) features: ServerFeatures,
     pub(super) right_sizing: RightSizingState,
-    /// Commands may be sent before the last one is answered.
+    /// The server accepts commands before it has answered the previous one.
     pub(super) pipelines: bool,
     type_: Option<DataType>,
     mode: TransferMode,
@@ -46,18 +47,18 @@ pub struct CommandPlanner {
     markers_requested: bool,
 }
 
-/// The data address that the server holds.
+/// Data address that the server has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ServerDataAddress {
-    /// None, or one that was used up.
+    /// No address, or one that cannot be used again.
     None,
-    /// Given for this direction, mode and number of streams.
+    /// An address for this direction, mode and parallelism.
     Given(TransferDirection, TransferMode, ParallelismRange),
 }
 
 impl CommandPlanner {
-    /// A fresh login: MODE S, nothing else known (RFC 959 has TYPE A as default, but servers
-    /// differ).
+    /// State directly after login: MODE S, all other settings unknown. The default of TYPE is A in
+    /// RFC 959, but servers differ.
     pub fn new(features: ServerFeatures) -> Self {
         Self {
             features,
@@ -82,8 +83,8 @@ impl CommandPlanner {
         &self.features
     }
 
-    /// Whether MODE E is worth asking for: announced (by `PARALLEL`) or not knowable, and not yet
-    /// refused.
+    /// Whether the client may try MODE E: the server announced `PARALLEL` or did not answer FEAT, and
+    /// has not refused MODE E.
     pub fn may_use_extended_mode(&self) -> bool {
         !self.extended_refused && (self.features.parallel || !self.features.feat_answered)
     }
@@ -93,10 +94,10 @@ impl CommandPlanner {
         self.extended_refused
     }
 
-    /// The steps that bring the server to `need` and start the transfer: TYPE, MODE, OPTS DRS, buffer,
-    /// OPTS, DRS channel, data address, ALLO, REST, verb. Settings that are in force already are left out, and the
-    /// data address when open connections can be used again (MODE E, same direction, same number
-    /// of streams; GFD.20 §3.4.3).
+    /// The steps that set what the transfer requires, and start it: TYPE, MODE, OPTS DRS, buffer, OPTS,
+    /// DRS channel, data address, ALLO, REST, transfer command. Settings that are in force are left out,
+    /// and so is the data address when open connections can be reused (MODE E, same direction, same
+    /// parallelism; GFD.20 §3.4.3).
     pub fn plan(&self, need: &TransferRequirements) -> Vec<PlanStep> {
         let mut steps = self.setting_steps(need);
         steps.extend(self.drs_step(need));
@@ -121,8 +122,8 @@ impl CommandPlanner {
         steps
     }
 
-    /// Whether the transfer would go over the data connections of the last one: they must have been
-    /// opened for it, with the buffers and the congestion control that it is to have.
+    /// Whether the transfer reuses the data connections of the last one. They must have been opened
+    /// with the same direction, parallelism, buffers and congestion control.
     pub fn reuses_connections(&self, need: &TransferRequirements) -> bool {
         need.connections_reusable
             && need.mode == TransferMode::Extended
@@ -134,8 +135,8 @@ impl CommandPlanner {
             && self.congestion_step(need).is_none()
     }
 
-    /// The session-long settings alone, for transfers whose other steps are interleaved with
-    /// another server's.
+    /// Only the steps for settings that last for the session, for third-party transfers, whose other
+    /// steps are interleaved with those of another server.
     pub fn setting_steps(&self, need: &TransferRequirements) -> Vec<PlanStep> {
         let mut steps = Vec::new();
         if self.type_ != Some(DataType::Image) {
@@ -151,7 +152,8 @@ impl CommandPlanner {
             };
             steps.push(PlanStep::Set(Command::Mode(need.mode), refusal));
         }
-        // Before the buffer: with drs1 in force SBUF pins nothing.
+        // OPTS DRS comes before SBUF: while drs1 is in force, SBUF announces a size instead of
+        // pinning it.
         steps.extend(self.sizing_step(need));
         steps.extend(self.buffer_step(need));
         steps.extend(self.option_step(need));
@@ -160,7 +162,8 @@ impl CommandPlanner {
         steps
     }
 
-    /// TREV (GFD.20 §4.4) is not announced; a server that refuses it keeps its own pace.
+    /// TREV (GFD.20 §4.4) is not announced by FEAT. A server that refuses it keeps its own marker
+    /// periods.
     fn marker_steps(&self, need: &TransferRequirements) -> Vec<PlanStep> {
         let large = need.announced_size.is_none_or(|size| size >= MARKERS_FROM);
         if need.direction != TransferDirection::Receive
@@ -175,8 +178,8 @@ impl CommandPlanner {
             .into()
     }
 
-    /// GFD.20 §4.1 has SBUF; the globus server announces neither it nor its SITE forms, but has
-    /// both.
+    /// SBUF (GFD.20 §4.1), or its SITE form. The globus server announces neither but supports both;
+    /// `PARALLEL` identifies it.
     fn buffer_step(&self, need: &TransferRequirements) -> Option<PlanStep> {
         let size = need.buffer.filter(|_| !self.buffer_refused)?;
         let (known, side) = match need.direction {
@@ -199,7 +202,7 @@ impl CommandPlanner {
         ))
     }
 
-    /// Only servers that announce OPTS TUNE are asked, about what they send.
+    /// OPTS TUNE, only for servers that announce it and only when the server sends.
     fn congestion_step(&self, need: &TransferRequirements) -> Option<PlanStep> {
         let name = need.congestion_control.as_ref()?;
         let asked =
@@ -237,12 +240,12 @@ impl CommandPlanner {
         }
     }
 
-    /// Notes a setting that the server accepted.
+    /// Records a setting that the server has accepted.
     pub fn on_accepted(&mut self, command: &Command) {
         match command {
             Command::Type(type_) => self.type_ = Some(*type_),
             Command::Mode(mode) => {
-                // An address or connection of the other mode cannot be used any more.
+                // Addresses and connections cannot be used in another mode.
                 if self.mode != *mode {
                     self.data_address = ServerDataAddress::None;
                 }
@@ -281,7 +284,7 @@ impl CommandPlanner {
         }
     }
 
-    /// Notes a setting that the server refused, so that it is not asked again.
+    /// Records a setting that the server has refused, so that it is not sent again.
     pub fn on_refused(&mut self, command: &Command) {
         match command {
             Command::Mode(TransferMode::Extended) => self.extended_refused = true,
@@ -305,12 +308,12 @@ impl CommandPlanner {
         }
     }
 
-    /// Notes that the server holds a data address for this transfer.
+    /// Records that the server has a data address for this transfer.
     pub fn on_address_given(&mut self, need: &TransferRequirements) {
         self.data_address = ServerDataAddress::Given(need.direction, need.mode, need.streams);
     }
 
-    /// Notes that a transfer ended well: a MODE S address is used up.
+    /// Records the successful end of a transfer. A MODE S address cannot be used again.
     pub fn on_transferred(&mut self) {
         if matches!(
             self.data_address,
@@ -320,7 +323,7 @@ impl CommandPlanner {
         }
     }
 
-    /// Notes that the data connections are gone.
+    /// Records that the data connections are closed.
     pub fn on_channel_lost(&mut self) {
         self.data_address = ServerDataAddress::None;
     }

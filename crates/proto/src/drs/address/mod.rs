@@ -1,17 +1,17 @@
-//! `|1|host|port|nonce|`: the argument of DPRT and what a 229 reply to DPSV shows.
+//! `|1|host|port|nonce|`: the argument of DPRT, and the address in the 229 reply to DPSV.
 
 use std::net::SocketAddr;
 
 use super::nonce::Nonce;
 use crate::address::{AddressError, format_eprt, parse_eprt};
 
-/// Where a DRS channel is to be connected to, and what to say there.
+/// Address and nonce of a DRS channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DrsAddress {
-    /// Host and port; the host must be the data channel's. The port is never 0, and an
-    /// IPv4-mapped address is read as IPv4.
+    /// Host and port. The host must be that of the data channel, and the port is never 0. IPv4-mapped
+    /// addresses are converted to IPv4.
     pub socket: SocketAddr,
-    /// To be said first.
+    /// Secret that the connecting end sends first.
     pub nonce: Nonce,
 }
 
@@ -34,7 +34,7 @@ impl DrsAddress {
         Ok(Self { socket: at, nonce })
     }
 
-    /// Writes `|1|192.0.2.7|41000|5e0c...|`. Shows the nonce: for the control channel only.
+    /// Writes `|1|192.0.2.7|41000|5e0c...|`. The result holds the secret nonce, so it must not be logged.
     pub fn format(&self) -> String {
         format!("{}{}|", format_eprt(self.socket), self.nonce.to_hex())
     }

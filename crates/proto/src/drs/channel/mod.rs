@@ -1,8 +1,8 @@
 //! One end of a DRS channel as a state machine: bytes and time in, events and bytes out.
 //!
-//! What a peer can make this end do is bounded: a line's length, messages a second, bytes that
-//! wait to be sent. Echoes are checked against what was announced as a whole; nothing is kept per
-//! message (2004 paper, §4), so any number may be under way.
+//! The resources that a peer can use are bounded: length of a line, messages per second, unsent bytes.
+//! Echoes are checked against the count and the latest time of all announcements. No state is kept per
+//! message (2004 paper, §4).
 
 use std::fmt;
 use std::time::Duration;
@@ -12,65 +12,65 @@ use super::message::DrsMessage;
 use super::nonce::Nonce;
 use crate::message_rate::MessageRateLimiter;
 
-/// Messages that a data receiver sends: at most one each so often, after a few at once.
+/// Rate limit of the messages that a data receiver sends: one per interval, after an initial burst.
 const ANNOUNCE_EVERY: Duration = Duration::from_millis(10);
 const ANNOUNCE_BURST: u32 = 32;
 
-/// Messages that may be under way. A path that holds as many does not answer; more would only queue.
+/// Most messages without an echo. A peer that leaves so many unanswered is stalled, and more messages
+/// would only queue.
 const MAX_OUTSTANDING: u32 = 512;
 
-/// Messages that a data sender takes before it calls them a flood: twice the pace of an honest
-/// receiver, and all that such a one can have under way arriving at once after an outage.
+/// Rate limit of the messages that a data sender accepts: twice the rate of an honest receiver, and a
+/// burst of twice all its outstanding messages, which may arrive at once after an outage.
 const ACCEPT_EVERY: Duration = Duration::from_millis(5);
 const ACCEPT_BURST: u32 = 2 * MAX_OUTSTANDING;
 
-/// Bytes of echoes that may wait for a peer that does not read; an honest one has far fewer under
-/// way.
+/// Most bytes of unsent echoes. They accumulate only if the peer does not read.
 const MAX_UNSENT: usize = 64 << 10;
 
-/// An echo that took longer tells nothing about the path any more.
+/// Echoes older than this are no round-trip sample.
 const STALE: Duration = Duration::from_secs(60);
 
-/// Which end of the data channel this end of the DRS channel is.
+/// Role of this end in the data transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DrsRole {
-    /// Receives data: announces sizes, takes echoes.
+    /// Receives data: announces its buffer sizes and receives echoes.
     Receiver,
-    /// Sends data: follows sizes, echoes.
+    /// Sends data: applies the announced sizes and echoes the messages.
     Sender,
 }
 
-/// News from the other end.
+/// Event on a DRS channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DrsEvent {
-    /// The greeting was right: this is the peer.
+    /// The peer has sent the right nonce.
     Authenticated,
-    /// The data receiver has set its buffers to this many bytes; set the send buffers, then call
+    /// The data receiver has set its buffers to so many bytes. Set the send buffers, then call
     /// [`DrsChannel::release_echoes`].
     BufferSize(u64),
-    /// The data sender has echoed a message of so long ago: a round trip.
+    /// The data sender has echoed a message. Holds the time since the message was sent.
     RoundTrip(Duration),
 }
 
-/// Why a channel must be closed.
+/// Protocol violation by the peer. The channel must be closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DrsViolation {
-    /// Not `DRS <nonce>`, or not the right nonce.
-    #[error("the greeting is not this channel's")]
+    /// The first line is not `DRS <nonce>`, or the nonce is wrong.
+    #[error("the first line does not have the right nonce")]
     WrongGreeting,
     /// A line longer than [`super::MAX_LINE`].
     #[error("a line is too long")]
     TooLong,
-    /// Not an SBUF message.
-    #[error("not an SBUF message")]
+    /// A line that is no SBUF message.
+    #[error("a line is no SBUF message")]
     Malformed,
-    /// More messages than any receiver needs to send.
+    /// The peer sends messages too fast.
     #[error("too many messages")]
     Flood,
-    /// An echo of what was not announced.
-    #[error("an echo of a message that was never sent")]
+    /// An echo of a message that was not sent.
+    #[error("echo of a message that was not sent")]
     UnexpectedEcho,
-    /// Echoes pile up because the peer does not read.
+    /// The peer does not read its echoes, so they accumulate.
     #[error("the peer does not read its echoes")]
     UnreadEchoes,
 }
@@ -81,9 +81,9 @@ impl From<DrsLineTooLong> for DrsViolation {
     }
 }
 
-/// One end of one connection. After a [`DrsViolation`] it is of no use.
+/// One end of a DRS connection. After a [`DrsViolation`] it must be closed.
 pub struct DrsChannel {
-    /// The nonce that the peer must say first.
+    /// Nonce that the peer must send first; `None` once it has.
     expected_nonce: Option<Nonce>,
     lines: DrsLineBuffer,
     role: DrsRoleState,
@@ -93,14 +93,14 @@ pub struct DrsChannel {
 enum DrsRoleState {
     Receiver {
         pace: MessageRateLimiter,
-        /// Announced and not echoed.
+        /// Number of messages without an echo.
         outstanding: u32,
-        /// When the last message was announced.
+        /// Time of the latest message.
         latest: Duration,
     },
     Sender {
         pace: MessageRateLimiter,
-        /// Lines to repeat once the sizes are set.
+        /// Echoes to send once the sizes are applied.
         echoes: Vec<u8>,
     },
 }
@@ -122,7 +122,7 @@ impl DrsRoleState {
 }
 
 impl DrsChannel {
-    /// A connection that this end has made: the greeting goes first.
+    /// A connection made by this end. The nonce is sent first.
     pub fn connecting(end: DrsRole, nonce: Nonce) -> Self {
         Self {
             expected_nonce: None,
@@ -132,7 +132,7 @@ impl DrsChannel {
         }
     }
 
-    /// A connection that this end has accepted: nothing is sent before the greeting came.
+    /// A connection accepted by this end. Nothing is sent before the peer's nonce is verified.
     pub fn listening(end: DrsRole, nonce: Nonce) -> Self {
         Self {
             expected_nonce: Some(nonce),
@@ -142,16 +142,16 @@ impl DrsChannel {
         }
     }
 
-    /// Whether messages may be exchanged: the listening end has heard the greeting.
+    /// Whether messages may be exchanged: a listening end has verified the nonce.
     pub fn is_open(&self) -> bool {
         self.expected_nonce.is_none()
     }
 
-    /// Takes bytes that arrived at the time `now`, by the clock of [`DrsChannel::announce`], and
-    /// appends what they mean to `events`.
+    /// Handles bytes that arrived at the time `now`, on the clock of [`DrsChannel::announce`], and
+    /// appends the resulting events to `events`.
     ///
     /// # Errors
-    /// A [`DrsViolation`]; the channel is to be closed.
+    /// A [`DrsViolation`]; the channel must be closed.
     pub fn on_bytes(
         &mut self,
         now: Duration,
@@ -166,9 +166,9 @@ impl DrsChannel {
         Ok(())
     }
 
-    /// Tells the data sender of a size, bytes, with the time `now` since any fixed moment.
-    /// `false`: not now; the channel is not open, the last message was sent too short a time ago,
-    /// or too many are under way.
+    /// Announces a buffer size, bytes, to the data sender; `now` is the time since any fixed moment.
+    /// Returns `false` if it cannot now: the channel is not open, the rate limit is reached, or too many
+    /// messages are outstanding.
     pub fn announce(&mut self, now: Duration, size: u64) -> bool {
         let open = self.is_open();
         let DrsRoleState::Receiver {
@@ -191,19 +191,19 @@ impl DrsChannel {
         true
     }
 
-    /// The sizes of all [`DrsEvent::BufferSize`] so far are set: their echoes may leave.
+    /// Queues the echoes of all [`DrsEvent::BufferSize`] so far, after their sizes were applied.
     pub fn release_echoes(&mut self) {
         if let DrsRoleState::Sender { echoes, .. } = &mut self.role {
             self.out.append(echoes);
         }
     }
 
-    /// Bytes to be sent.
+    /// Bytes to send.
     pub fn unsent(&self) -> &[u8] {
         &self.out
     }
 
-    /// The first `count` bytes of [`DrsChannel::unsent`] were sent.
+    /// Removes the first `count` bytes of [`DrsChannel::unsent`], which were sent.
     pub fn mark_sent(&mut self, count: usize) {
         self.out.drain(..count.min(self.out.len()));
     }
@@ -227,7 +227,7 @@ impl DrsChannel {
                 latest,
                 ..
             } => {
-                // Forged, or repeated: the peer echoes what was announced, once.
+                // The echo is forged or repeated. An honest peer echoes each message once.
                 if *outstanding == 0 || message.timestamp > *latest {
                     return Err(DrsViolation::UnexpectedEcho);
                 }
@@ -250,7 +250,7 @@ impl DrsChannel {
 }
 
 impl fmt::Debug for DrsChannel {
-    /// Without the bytes, which may be those of the nonce.
+    /// Omits the unsent bytes, which may hold the nonce.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Channel")
             .field("open", &self.is_open())

@@ -13,7 +13,7 @@ fn at(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// Takes all that is to be sent.
+/// Takes all unsent bytes.
 fn flush(channel: &mut DrsChannel) -> Vec<u8> {
     let bytes = channel.unsent().to_vec();
     channel.mark_sent(bytes.len());
@@ -29,7 +29,7 @@ fn hear(
     channel.on_bytes(now, bytes, &mut events).map(|()| events)
 }
 
-/// A channel that has been greeted.
+/// A channel that is open.
 fn open(end: DrsRole) -> DrsChannel {
     let mut channel = DrsChannel::connecting(end, nonce());
     flush(&mut channel);
@@ -41,7 +41,7 @@ fn text(bytes: &[u8]) -> &str {
 }
 
 #[test]
-fn the_dialogue_when_the_data_receiver_connects() {
+fn a_connecting_receiver_sends_nonce_and_size_and_gets_an_echo() {
     let mut receiver = DrsChannel::connecting(DrsRole::Receiver, nonce());
     let mut sender = DrsChannel::listening(DrsRole::Sender, nonce());
     assert!(receiver.is_open() && !sender.is_open());
@@ -66,7 +66,7 @@ fn the_dialogue_when_the_data_receiver_connects() {
 }
 
 #[test]
-fn the_dialogue_when_the_data_sender_connects() {
+fn a_listening_receiver_announces_only_after_the_nonce() {
     let mut sender = DrsChannel::connecting(DrsRole::Sender, nonce());
     let mut receiver = DrsChannel::listening(DrsRole::Receiver, nonce());
     assert!(!receiver.announce(at(1), 65_536));
@@ -83,7 +83,7 @@ fn the_dialogue_when_the_data_sender_connects() {
 }
 
 #[test]
-fn an_echo_is_the_line_as_it_came_and_leaves_when_the_size_is_set() {
+fn an_echo_repeats_the_line_exactly_once_the_size_is_applied() {
     let mut sender = open(DrsRole::Sender);
     let line = b"sbuf 1700000000.123456789012 00000000000000065537\n";
     let heard = hear(&mut sender, at(0), line);
@@ -96,7 +96,7 @@ fn an_echo_is_the_line_as_it_came_and_leaves_when_the_size_is_set() {
 }
 
 #[test]
-fn several_messages_may_be_under_way_and_each_echo_is_a_round_trip() {
+fn several_messages_may_be_outstanding_and_each_echo_is_a_round_trip() {
     let (mut receiver, mut sender) = (open(DrsRole::Receiver), open(DrsRole::Sender));
     for millis in [0, 20, 40] {
         assert!(receiver.announce(at(millis), 65_536));
@@ -110,7 +110,7 @@ fn several_messages_may_be_under_way_and_each_echo_is_a_round_trip() {
 }
 
 #[test]
-fn only_the_greeting_opens() {
+fn only_the_right_nonce_opens_a_channel() {
     for greeting in [
         "DRS 000102030405060708090a0b0c0d0efe\r\n".to_owned(),
         "DRS \r\n".into(),
@@ -136,14 +136,14 @@ fn only_the_greeting_opens() {
 }
 
 #[test]
-fn the_nonce_does_not_show() {
+fn debug_output_hides_the_nonce() {
     let channel = DrsChannel::connecting(DrsRole::Receiver, nonce());
     let shown = format!("{channel:?}");
     assert_eq!(shown, "Channel { open: true, unsent: 38, .. }");
 }
 
 #[test]
-fn nonsense_and_a_second_greeting_close() {
+fn malformed_lines_and_a_second_nonce_are_violations() {
     for line in ["\n", "HELO\n", "SBUF 1.0\n", "SBUF 1.0 65536\0\n"] {
         for end in [DrsRole::Receiver, DrsRole::Sender] {
             let heard = hear(&mut open(end), at(0), line.as_bytes());
@@ -157,7 +157,7 @@ fn nonsense_and_a_second_greeting_close() {
 }
 
 #[test]
-fn absurd_sizes_are_bounded() {
+fn announced_sizes_are_clamped() {
     let heard = hear(
         &mut open(DrsRole::Sender),
         at(0),
@@ -167,7 +167,7 @@ fn absurd_sizes_are_bounded() {
 }
 
 #[test]
-fn an_echo_of_what_was_not_announced_closes() {
+fn an_echo_of_a_message_that_was_not_sent_is_a_violation() {
     let unasked = |receiver: &mut DrsChannel, line: &[u8]| {
         assert_eq!(
             hear(receiver, at(5000), line),
@@ -178,7 +178,7 @@ fn an_echo_of_what_was_not_announced_closes() {
 
     let mut receiver = open(DrsRole::Receiver);
     assert!(receiver.announce(at(1000), 65_536));
-    // Between the last message and now, then beyond now.
+    // One timestamp between the last message and now, one in the future.
     unasked(&mut receiver, b"SBUF 1.000001 65536\n");
     unasked(&mut receiver, b"SBUF 6.0 65536\n");
 
@@ -198,7 +198,7 @@ fn the_size_in_an_echo_is_ignored() {
 }
 
 #[test]
-fn an_echo_of_a_minute_ago_is_no_round_trip() {
+fn an_echo_older_than_a_minute_is_no_round_trip() {
     let mut receiver = open(DrsRole::Receiver);
     assert!(receiver.announce(at(1000), 65_536) && receiver.announce(at(2000), 65_536));
     let echoes = b"SBUF 1.000000 65536\nSBUF 2.000000 65536\n";
@@ -207,7 +207,7 @@ fn an_echo_of_a_minute_ago_is_no_round_trip() {
 }
 
 #[test]
-fn a_flood_closes() {
+fn a_flood_of_messages_is_a_violation() {
     let mut sender = open(DrsRole::Sender);
     for second in 0..200 {
         let begin = at(1000 * second);
@@ -223,7 +223,7 @@ fn a_flood_closes() {
 }
 
 #[test]
-fn a_peer_that_does_not_read_loses_the_channel() {
+fn a_peer_that_does_not_read_its_echoes_is_a_violation() {
     let mut sender = open(DrsRole::Sender);
     let line = b"SBUF 1700000000.123456789012345678901234 0000000000065536\r\n";
     for millis in (0..).step_by(10) {
@@ -238,7 +238,7 @@ fn a_peer_that_does_not_read_loses_the_channel() {
 }
 
 #[test]
-fn announcements_keep_their_pace_and_stop_when_nobody_answers() {
+fn announcements_are_rate_limited_and_stop_without_echoes() {
     let mut receiver = open(DrsRole::Receiver);
     let in_a_second = (0..1000)
         .filter(|millis| receiver.announce(at(*millis), 65_536))
@@ -257,21 +257,21 @@ fn announcements_keep_their_pace_and_stop_when_nobody_answers() {
 }
 
 #[test]
-fn a_sender_announces_nothing_and_a_receiver_has_nothing_to_apply() {
+fn a_sender_announces_nothing_and_a_receiver_echoes_nothing() {
     let (mut sender, mut receiver) = (open(DrsRole::Sender), open(DrsRole::Receiver));
     assert!(!sender.announce(at(0), 65_536));
     receiver.release_echoes();
     assert!(sender.unsent().is_empty() && receiver.unsent().is_empty());
 }
 
-/// Doings of a path between two honest ends.
+/// Step of a path between two honest ends.
 #[derive(Debug, Clone, Copy)]
 enum PathStep {
-    /// Time passes, and the receiver announces as often as it can.
+    /// So many milliseconds pass, and the receiver announces as often as it can.
     Announce(u64),
-    /// So much of what is under way arrives at the sender, however it is cut.
+    /// So many bytes arrive at the sender, possibly ending inside a line.
     Deliver(usize),
-    /// The echoes arrive.
+    /// All echoes arrive at the receiver.
     Return,
 }
 
@@ -285,7 +285,7 @@ fn step() -> impl Strategy<Value = PathStep> {
 
 proptest! {
     #[test]
-    fn honest_ends_never_fall_out(steps in proptest::collection::vec(step(), 1..400)) {
+    fn honest_ends_never_see_a_violation(steps in proptest::collection::vec(step(), 1..400)) {
         let (mut receiver, mut sender) = (open(DrsRole::Receiver), open(DrsRole::Sender));
         let (mut now, mut sent, mut echoed) = (at(0), 0, 0);
         for step in steps {
@@ -314,7 +314,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_bounded(
+    fn unsent_bytes_are_bounded_for_any_input(
         pieces in proptest::collection::vec(
             prop_oneof![
                 proptest::collection::vec(any::<u8>(), 0..300),
@@ -343,7 +343,7 @@ proptest! {
     }
 
     #[test]
-    fn any_split_means_the_same(
+    fn any_split_of_the_input_gives_the_same_events(
         sizes in proptest::collection::vec(0u64..1 << 31, 0..20),
         cut: prop::sample::Index,
     ) {

@@ -1,4 +1,4 @@
-//! The answer to PROPFIND (RFC 4918 §9.1, §13): what a WebDAV server keeps in a collection.
+//! The 207 response to PROPFIND (RFC 4918 §9.1, §13): the entries of a WebDAV collection.
 
 use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
@@ -7,55 +7,55 @@ use super::content_range::parse_number;
 use super::{date, url};
 use crate::listing::{EntryKind, ListedEntry};
 
-/// The body of a PROPFIND that asks for what [`parse`] takes.
+/// Body of a PROPFIND request for the properties that [`parse`] reads.
 pub const PROPFIND_BODY: &str = "<?xml version=\"1.0\" encoding=\"utf-8\"?>\
 <propfind xmlns=\"DAV:\"><prop><resourcetype/><getcontentlength/><getlastmodified/><getetag/></prop></propfind>";
 
-/// Most resources of one answer.
+/// Most resources in one response.
 pub const MOST_RESOURCES: usize = 200_000;
-/// Largest answer, bytes.
+/// Largest response, bytes.
 pub const MAX_BODY: usize = 128 << 20;
-/// Deepest nesting of elements.
+/// Deepest nesting of XML elements.
 const DEEPEST: usize = 64;
-/// Longest text of a property, bytes: a name of 4096 bytes, all of them percent-encoded.
+/// Longest text of a property, bytes. It has room for a path of 4096 bytes, all of them percent-encoded.
 const LONGEST: usize = 16 << 10;
-/// Most namespace declarations in force at a time, and most attributes of an element.
+/// Most namespace declarations in scope, and most attributes of an element.
 const MOST_NAMES: usize = 256;
 
-/// Why an answer cannot be read.
+/// Error in a response.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MultistatusError {
-    /// Not well-formed, or with a document type, of which WebDAV has none.
-    #[error("it is no XML that can be read")]
+    /// The XML is not well-formed, or has a document type declaration, which WebDAV does not use.
+    #[error("it is not valid XML")]
     Malformed,
-    /// XML of something else.
-    #[error("it is no multistatus of WebDAV")]
+    /// The document is no multistatus.
+    #[error("it is not a WebDAV multistatus document")]
     NotMultistatus,
-    /// Nested too deeply, or with too many names.
-    #[error("its elements are nested too deeply, or too large")]
+    /// Elements are nested too deeply, too large, or have too many namespaces.
+    #[error("its elements are too large or nested too deeply")]
     TooComplex,
-    /// More than [`MOST_RESOURCES`] or [`MAX_BODY`].
+    /// The response exceeds [`MOST_RESOURCES`] or [`MAX_BODY`].
     #[error("it lists more than {MOST_RESOURCES} resources")]
     TooMany,
 }
 
-/// The server's word on one resource.
+/// Properties of one resource.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DavResource {
-    /// Parts of its path, decoded; the empty one after a last slash is left out.
+    /// Decoded segments of its path, without the empty one after a trailing slash.
     pub path: Vec<Vec<u8>>,
-    /// It is a directory.
+    /// The resource is a collection (directory).
     pub is_collection: bool,
-    /// Bytes.
+    /// Size, bytes.
     pub size: Option<u64>,
-    /// As told.
+    /// Text of `getlastmodified`.
     pub modified: Option<String>,
-    /// As told, quotes and all.
+    /// Text of `getetag`, including quotes.
     pub etag: Option<String>,
 }
 
 impl DavResource {
-    /// As an entry of a directory, under this name.
+    /// The resource as a directory entry with this name.
     pub fn to_entry(&self, name: &[u8]) -> ListedEntry {
         let kind = match self.is_collection {
             true => EntryKind::Dir,
@@ -71,7 +71,7 @@ impl DavResource {
     }
 }
 
-/// Whether an entity tag says that two representations with it are the same, byte for byte
+/// Whether an entity tag is strong: representations with the same strong tag are identical byte for byte
 /// (RFC 9110 §8.8.3).
 pub fn is_strong_etag(etag: &str) -> bool {
     let inner = etag.strip_prefix('"').and_then(|e| e.strip_suffix('"'));
@@ -82,8 +82,8 @@ pub fn is_strong_etag(etag: &str) -> bool {
     })
 }
 
-/// The entries of the directory whose path has the parts `path`, and the directory itself if it was told
-/// of. What lies elsewhere, deeper, or has a name that no file can have, is left out.
+/// The directory with the path segments `path`, if the response lists it, and its entries. Resources
+/// elsewhere or deeper, and names that no file can have, are left out.
 pub fn directory_entries(
     resources: &[DavResource],
     path: &[Vec<u8>],
@@ -106,7 +106,7 @@ fn is_name(name: &[u8]) -> bool {
     !matches!(name, b"" | b"." | b"..") && !name.iter().any(|b| matches!(b, 0 | b'/'))
 }
 
-/// Reads the body of a 207.
+/// Parses the body of a 207 response.
 ///
 /// # Errors
 /// See [`MultistatusError`].
@@ -145,7 +145,7 @@ pub fn parse(body: &[u8]) -> Result<Vec<DavResource>, MultistatusError> {
     }
 }
 
-/// The entities that every document has (XML 1.0 §4.6).
+/// The predefined entities (XML 1.0 §4.6).
 fn predefined(name: &str) -> Result<char, MultistatusError> {
     match name {
         "amp" => Ok('&'),
@@ -157,7 +157,7 @@ fn predefined(name: &str) -> Result<char, MultistatusError> {
     }
 }
 
-/// Elements of WebDAV; any other is [`DavElement::NotMultistatus`], and nothing in it counts.
+/// Elements of WebDAV. All others are [`DavElement::Other`], and their content is ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum DavElement {
     Multistatus,
@@ -193,20 +193,20 @@ impl DavElement {
     }
 }
 
-/// State of a document that is being read.
+/// Parser of a multistatus document.
 #[derive(Default)]
 struct MultistatusParser {
-    /// Open elements, and how many namespaces were declared outside of each.
+    /// Open elements, each with the number of namespace declarations outside it.
     open: Vec<(DavElement, usize)>,
-    /// Prefixes in force, the last one first; whether each is that of `DAV:`.
+    /// Declared prefixes, innermost last, and whether each stands for `DAV:`.
     namespaces: Vec<(String, bool)>,
     text: String,
     has_root: bool,
     resources: Vec<DavResource>,
-    /// Of the response that is being read.
+    /// Properties of the current `response` element.
     response: DavResource,
     href: Option<String>,
-    /// Of the propstat that is being read.
+    /// Properties of the current `propstat` element.
     propstat: DavResource,
     refused: bool,
 }
@@ -257,7 +257,7 @@ impl MultistatusParser {
         Ok(())
     }
 
-    /// The elements that are open, from the outermost.
+    /// The open elements, outermost first.
     fn path(&self) -> Vec<DavElement> {
         self.open.iter().map(|(element, _)| *element).collect()
     }
@@ -327,7 +327,7 @@ impl MultistatusParser {
         Ok(())
     }
 
-    /// Properties that the server has count, those that it has not do not.
+    /// Applies the properties of a `propstat`, if its status is 200.
     fn finish_propstat(&mut self) {
         let found = std::mem::take(&mut self.propstat);
         if self.refused {
@@ -362,7 +362,7 @@ impl MultistatusParser {
     }
 }
 
-/// The parts of the path of an href, which is a path or a whole URL (RFC 4918 §8.3).
+/// The path segments of an href, which is a path or a complete URL (RFC 4918 §8.3).
 fn href_segments(href: &str) -> Option<Vec<Vec<u8>>> {
     let href = href.split(['?', '#']).next().unwrap_or_default();
     let path = match href.split_once("://") {

@@ -1,7 +1,8 @@
-//! When 112 and 111 markers are due, and what they say (GFD.20 §3.8).
+//! Schedule and content of performance markers (112) and restart markers (111) (GFD.20 §3.8).
 //!
-//! 112 goes out at once with the first progress, then on its period and at the end; 111 on its
-//! period and at the end, each time with what is new only. The clock comes with the progress.
+//! A 112 is sent with the first progress report, then periodically, and at the end. A 111 is sent
+//! periodically and at the end, and lists only ranges that no earlier 111 has listed. The progress
+//! reports carry the time.
 
 use super::{TransferProgress, TransferRequest};
 use crate::marker::{PerformanceMarker, range_marker_replies};
@@ -13,21 +14,21 @@ use crate::reply::Reply;
 pub(super) struct MarkerSchedule {
     perf: Option<MarkerTimer>,
     range: Option<MarkerTimer>,
-    /// A 112 was sent.
+    /// At least one 112 was sent.
     sent_performance_marker: bool,
-    /// Ranges told already.
+    /// Ranges listed in earlier 111 markers.
     reported: RangeSet,
-    /// Bytes moved, as last reported.
+    /// Bytes transferred, from the last progress report.
     bytes: u64,
-    /// Ranges stored, as last reported; empty once told.
+    /// Ranges stored, from the last progress report; empty after a 111 has listed them.
     stored: RangeSet,
 }
 
-/// Something to do every so many seconds.
+/// Timer of periodic markers.
 #[derive(Debug)]
 struct MarkerTimer {
     seconds: f64,
-    /// Unknown until the clock was seen once.
+    /// Time of the next marker; `None` before the first progress report.
     due: Option<f64>,
 }
 
@@ -39,15 +40,15 @@ impl MarkerTimer {
         })
     }
 
-    /// Whether it is time; the first call only starts the clock. Missed periods are not made up
-    /// for, and a clock that was set back starts anew.
+    /// Whether a marker is due. The first call only starts the timer. Missed periods are skipped, and
+    /// the timer restarts when the clock was set back.
     fn is_due(&mut self, now: f64) -> bool {
         let next = now + self.seconds;
         match self.due {
             Some(due) if now < due && due <= next => false,
             Some(due) => {
                 let on_time = now >= due;
-                // Keep the beat when the tick was only a little late.
+                // A slightly late progress report must not shift all later markers.
                 let beat = due + self.seconds;
                 self.due = Some(if on_time && beat > now { beat } else { next });
                 on_time
@@ -61,7 +62,7 @@ impl MarkerTimer {
 }
 
 impl MarkerSchedule {
-    /// Markers as a transfer asks for them.
+    /// Markers of a transfer, with the periods of its request.
     pub(super) fn new(request: &TransferRequest) -> Self {
         Self {
             perf: MarkerTimer::new(request.perf_marker_seconds),
@@ -73,12 +74,12 @@ impl MarkerSchedule {
         }
     }
 
-    /// Bytes moved, as last reported.
+    /// Bytes transferred, from the last progress report.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Takes a tick; returns what is due.
+    /// Handles a progress report; returns the markers that are due.
     pub(super) fn on_progress(&mut self, progress: TransferProgress) -> Vec<Reply> {
         let now = progress.now;
         self.bytes = progress.bytes;
@@ -97,7 +98,7 @@ impl MarkerSchedule {
         replies
     }
 
-    /// The transfer is complete: a last 112 and what no 111 told yet.
+    /// The transfer is complete: returns a last 112, and a 111 with the ranges not listed yet.
     pub(super) fn on_complete(&mut self, last: TransferProgress) -> Vec<Reply> {
         self.bytes = last.bytes;
         self.stored = last.stored;
@@ -112,8 +113,8 @@ impl MarkerSchedule {
         replies
     }
 
-    /// The transfer failed: what is safe and was not told yet, so that a restart need not send it
-    /// again.
+    /// The transfer has failed: returns a 111 with the safe ranges not listed yet, so that a restart
+    /// need not send them again.
     pub(super) fn on_failure(&mut self) -> Vec<Reply> {
         match self.range {
             Some(_) => self.report_ranges(),
@@ -141,8 +142,8 @@ fn perf_reply(timestamp: f64, bytes: u64) -> Reply {
     .to_reply()
 }
 
-/// The bytes of `all` that are not in `known`, in one pass over both: a store in many pieces has
-/// tens of thousands of ranges.
+/// The bytes of `all` that are not in `known`. One pass over both, since a store over many streams can
+/// have tens of thousands of ranges.
 fn difference(all: &RangeSet, known: &RangeSet) -> RangeSet {
     let mut new = RangeSet::new();
     let mut known = known.iter().peekable();

@@ -1,4 +1,4 @@
-//! Plays a transcript and writes it again with what the session said.
+//! Runs a transcript and writes it again with the actual output of the session.
 
 use std::collections::VecDeque;
 use std::fmt::Write;
@@ -11,21 +11,21 @@ use proto::server::{
 };
 use proto::sizing::BufferSizing;
 
-use crate::describe::describe;
-use crate::outcome;
-use crate::script::{ScriptLine, ScriptStep, parse};
-use crate::tree::FileTree;
+use super::describe::describe;
+use super::driver_event;
+use super::script::{ScriptLine, ScriptStep, parse};
+use super::tree::FileTree;
 
-/// A session at work.
+/// A session that runs a transcript.
 struct TranscriptPlayer {
     session: ServerSession,
     tree: FileTree,
-    /// Lines that wait for an outcome.
+    /// Lines queued until the driver has answered.
     held: VecDeque<LineEvent>,
     out: String,
 }
 
-/// The transcript with the session's lines as they are now.
+/// Runs a transcript; returns it with the actual output of the session.
 pub(crate) fn play(text: &str) -> Result<String, String> {
     let lines = parse(text)?;
     let mut config = SessionConfig {
@@ -116,7 +116,7 @@ impl TranscriptPlayer {
                 ScriptStep::TooLong => self.line(LineEvent::TooLong, scripted),
                 ScriptStep::DriverEvent(text) if text == "drain" => self.session.drain(),
                 ScriptStep::DriverEvent(text) => {
-                    let actions = self.session.on_driver_event(outcome::parse(text)?);
+                    let actions = self.session.on_driver_event(driver_event::parse(text)?);
                     self.carry_out(actions, scripted);
                     self.release(scripted);
                 }
@@ -128,7 +128,7 @@ impl TranscriptPlayer {
         }
     }
 
-    /// A driver's dealing with a line while something is pending.
+    /// Passes a line to the session or queues it, as a driver does.
     fn line(&mut self, line: LineEvent, scripted: bool) {
         let take = match self.session.expected_input() {
             ExpectedInput::Line => true,
@@ -153,7 +153,7 @@ impl TranscriptPlayer {
         }
     }
 
-    /// Work on files is done by the tree, unless the transcript answers it itself.
+    /// Shows the actions. File operations are answered by the tree, unless the transcript answers them.
     fn carry_out(&mut self, actions: Vec<SessionAction>, scripted: bool) {
         for action in actions {
             match action {
@@ -195,7 +195,7 @@ impl TranscriptPlayer {
         Ok(())
     }
 
-    /// Whether the next step answers work on files by hand; ABOR and STAT may come before it.
+    /// Whether the next step of the transcript answers a file operation; ABOR and STAT may precede it.
     fn scripted_answer(&self, rest: &[ScriptLine]) -> bool {
         let next = rest.iter().find(|l| match &l.step {
             ScriptStep::Text(_) => false,

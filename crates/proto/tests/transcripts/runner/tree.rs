@@ -1,4 +1,4 @@
-//! A file tree in memory that answers work on files as a Unix file system would.
+//! A file tree in memory that answers file operations as a Unix file system does.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,12 @@ use proto::path::VPath;
 use proto::server::{FileError, FileErrorKind, FileRequest, FileResponse, ListFormat, ListRequest};
 use proto::timestamp::Timestamp;
 
-/// 2026-11-20 08:21:03 UTC, the time of everything that has no other.
+/// 2026-11-20 08:21:03 UTC, the modification time of all new nodes.
 const THEN: Timestamp = Timestamp(1_795_162_863);
 
 #[derive(Debug, Clone)]
 struct FileTreeNode {
-    /// `None`: a directory.
+    /// Content of a file; `None` for a directory.
     content: Option<Vec<u8>>,
     modified: Timestamp,
     mode: u32,
@@ -28,7 +28,7 @@ pub(crate) struct FileTree {
 type FileTreeResult = Result<FileResponse, FileError>;
 
 impl FileTree {
-    /// The root alone.
+    /// A tree with the root directory only.
     pub(crate) fn new() -> Self {
         let mut tree = Self {
             nodes: BTreeMap::new(),
@@ -58,7 +58,7 @@ impl FileTree {
         self.nodes.insert(path.to_vec(), node);
     }
 
-    /// Does what is asked.
+    /// Performs a file operation.
     pub(crate) fn answer(&mut self, request: &FileRequest) -> FileTreeResult {
         match request {
             FileRequest::Stat(path) => Ok(FileResponse::Entry(Box::new(self.entry(path)?))),
@@ -218,7 +218,7 @@ impl FileTree {
         Ok(FileResponse::Lines(lines))
     }
 
-    /// Adler-32 only (RFC 1950 §8.2): transcripts give other digests themselves.
+    /// Computes Adler-32 (RFC 1950 §8.2). Transcripts must answer requests for other algorithms.
     fn checksum(
         &self,
         algorithm: ChecksumAlgorithm,

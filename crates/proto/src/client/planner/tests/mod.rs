@@ -1,4 +1,4 @@
-//! Command lists for the servers that exist, as their FEAT replies describe them.
+//! Command lists for existing servers, as their FEAT replies describe them.
 
 mod pipelines;
 mod right_sizing;
@@ -75,7 +75,7 @@ fn drs_address(port: u16) -> DrsAddress {
     }
 }
 
-/// No FEAT at all.
+/// A server that does not answer FEAT.
 fn ancient() -> CommandPlanner {
     CommandPlanner::new(ServerFeatures::default())
 }
@@ -134,7 +134,7 @@ fn lines(steps: &[PlanStep]) -> Vec<String> {
         .collect()
 }
 
-/// Carries a plan out on a server that accepts everything.
+/// Runs a plan on a server that accepts everything.
 fn run(dialogue: &mut CommandPlanner, need: &TransferRequirements) -> Vec<String> {
     let steps = dialogue.plan(need);
     for step in &steps {
@@ -155,7 +155,7 @@ fn set(text: &str) -> RangeSet {
 }
 
 #[test]
-fn gets() {
+fn get_plans_fit_the_features_of_each_server() {
     use TransferMode::{Extended, Stream};
     let none = RangeSet::new();
     let some = set("0-100,200-300");
@@ -238,7 +238,7 @@ fn gets() {
 }
 
 #[test]
-fn puts() {
+fn put_plans_fit_the_features_of_each_server() {
     let mut plain = vsftpd();
     assert_eq!(
         run(
@@ -268,7 +268,7 @@ fn puts() {
             "STOR /f"
         ]
     );
-    // Once set, it stays.
+    // The option stays in force, so it is not sent again.
     assert_eq!(
         run(&mut ours, &put(TransferMode::Stream, None)),
         ["<listen>", "ALLO 300", "STOR /f"]
@@ -276,7 +276,7 @@ fn puts() {
 }
 
 #[test]
-fn buffers_by_what_the_server_has() {
+fn buffer_sizes_use_sbuf_or_the_site_form_that_the_server_supports() {
     let cases: [(CommandPlanner, &str); 2] = [
         (globus(), "SITE RETRBUFSIZE 65536"),
         (longhaul(), "SBUF 65536"),
@@ -294,7 +294,7 @@ fn buffers_by_what_the_server_has() {
 }
 
 #[test]
-fn connections_run_the_congestion_control_that_they_were_opened_with() {
+fn another_congestion_control_needs_new_connections() {
     let mut dialogue = server(&["PARALLEL", "TUNE Streams;Congestion;"]);
     let mut need = get(&dialogue, TransferMode::Extended, None, &RangeSet::new());
     need.congestion_control = Some("cubic".to_owned());
@@ -336,10 +336,10 @@ fn connections_are_reused_in_the_same_direction_only() {
     );
 }
 
-/// Wire fact: after MODE S the globus server would go on with its cached MODE E connections unless
-/// it gets a new address.
+/// After a listing in MODE S, the globus server would continue with its cached MODE E connections
+/// unless it gets a new address.
 #[test]
-fn a_listing_in_between_changes_mode_and_address() {
+fn a_listing_in_between_requires_a_new_mode_and_address() {
     let mut dialogue = globus();
     let mut extended = get(&dialogue, TransferMode::Extended, None, &RangeSet::new());
     run(&mut dialogue, &extended);
@@ -358,7 +358,7 @@ fn a_listing_in_between_changes_mode_and_address() {
 }
 
 #[test]
-fn refusals_are_remembered() {
+fn refused_settings_are_not_sent_again() {
     let mut dialogue = globus();
     assert!(dialogue.may_use_extended_mode());
     dialogue.on_refused(&Command::Mode(TransferMode::Extended));
@@ -376,7 +376,7 @@ fn refusals_are_remembered() {
 }
 
 #[test]
-fn a_server_that_can_do_no_parts_is_told_apart() {
+fn a_server_without_rest_and_eret_can_send_only_from_the_start() {
     let no_rest = server(&["SIZE"]);
     let features = no_rest.features();
     let have = RangeSet::new();
@@ -388,7 +388,7 @@ fn a_server_that_can_do_no_parts_is_told_apart() {
 }
 
 #[test]
-fn a_long_list_of_ranges_keeps_the_longest() {
+fn too_many_ranges_are_reduced_to_the_longest() {
     let mut have = RangeSet::new();
     for i in 0..1000_u64 {
         have.insert(i * 1000, i * 1000 + 10 + i % 7);
@@ -403,7 +403,7 @@ fn a_long_list_of_ranges_keeps_the_longest() {
 }
 
 #[test]
-fn large_stores_ask_for_frequent_markers_once() {
+fn large_stores_request_frequent_markers_once() {
     let mut dialogue = globus();
     let mut large = put(TransferMode::Extended, None);
     large.announced_size = Some(MARKERS_FROM);

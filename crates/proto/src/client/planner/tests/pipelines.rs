@@ -1,4 +1,4 @@
-//! Commands that go out together, and those that wait for an answer.
+//! Pipelining: commands that are sent together, and commands that wait for a reply.
 
 use proptest::prelude::*;
 
@@ -7,7 +7,7 @@ use crate::client::{IacHandling, may_pipeline, supports_pipelining};
 use crate::command::OptsCommand;
 use crate::security::SecurityToken;
 
-/// The server's own words where `longhaul` announces more than the other tests need.
+/// The full feature list of a longhaul server, with pipelining.
 fn ahead() -> CommandPlanner {
     server(&[
         "CKSM CRC32C:1;",
@@ -27,7 +27,7 @@ fn flown(dialogue: &CommandPlanner, need: &TransferRequirements) -> Vec<Vec<Stri
 }
 
 #[test]
-fn only_the_greeting_of_a_longhaul_server_tells_that_commands_may_come_ahead() {
+fn only_the_greeting_of_a_longhaul_server_enables_pipelining() {
     let greets = |code, text: &str| supports_pipelining(&Reply::new(code, text));
     assert!(greets(220, "longhaul 0.1.0 GridFTP server ready."));
     assert!(greets(220, "longhaul 2"));
@@ -49,7 +49,7 @@ fn only_the_greeting_of_a_longhaul_server_tells_that_commands_may_come_ahead() {
 }
 
 #[test]
-fn a_get_over_several_streams_is_one_flight() {
+fn a_get_over_several_streams_is_one_pipeline() {
     let need = get(&ahead(), TransferMode::Extended, None, &RangeSet::new());
     assert_eq!(
         flown(&ahead(), &need),
@@ -63,7 +63,7 @@ fn a_get_over_several_streams_is_one_flight() {
 }
 
 #[test]
-fn a_get_over_one_stream_waits_for_the_address() {
+fn a_get_over_one_stream_waits_for_the_passive_address() {
     let need = get(&ahead(), TransferMode::Stream, None, &set("0-100"));
     assert_eq!(
         flown(&ahead(), &need),
@@ -71,10 +71,10 @@ fn a_get_over_one_stream_waits_for_the_address() {
     );
 }
 
-/// A server that cuts its file before its settings are known to be right could destroy what a resumed
-/// put builds upon.
+/// A server that truncates its file before REST is known to be accepted would destroy the data that a
+/// resumed put builds on.
 #[test]
-fn a_store_waits_for_every_setting_that_matters() {
+fn a_store_waits_for_replies_to_all_required_settings() {
     let need = put(
         TransferMode::Extended,
         Some(RestartMarker::Ranges(set("0-7"))),
@@ -95,7 +95,7 @@ fn a_store_waits_for_every_setting_that_matters() {
 }
 
 #[test]
-fn a_store_over_connections_that_are_open_waits_for_nothing() {
+fn a_store_over_reused_connections_is_one_pipeline_without_rest() {
     let mut dialogue = ahead();
     let mut need = put(TransferMode::Extended, None);
     run(&mut dialogue, &need);
@@ -109,7 +109,7 @@ fn a_store_over_connections_that_are_open_waits_for_nothing() {
 }
 
 #[test]
-fn others_hear_one_command_at_a_time() {
+fn other_servers_get_one_command_at_a_time() {
     let need = get(&globus(), TransferMode::Extended, None, &set("0-7"));
     let flights = globus().pipelined_plan(&need);
     assert!(flights.iter().all(|flight| flight.len() == 1));
@@ -122,9 +122,9 @@ fn others_hear_one_command_at_a_time() {
     );
 }
 
-/// Both are known of every server that announces them.
+/// Every server that announces DRS supports both OPTS DRS and DPSV.
 #[test]
-fn the_drs_channel_is_agreed_upon_and_asked_for_together() {
+fn opts_drs_and_dpsv_are_sent_together() {
     let careful = server(&["PARALLEL", "SBUF", "DRS auto;kernel;drs1;drs;"]);
     let mut need = get(&careful, TransferMode::Extended, None, &RangeSet::new());
     need.buffer_sizing = Some(BufferSizing::Drs);
@@ -152,7 +152,7 @@ fn the_drs_channel_is_agreed_upon_and_asked_for_together() {
 }
 
 #[test]
-fn what_a_transfer_must_not_go_on_without() {
+fn refusals_with_fatal_effects_make_a_step_mandatory() {
     let decides = |command, refusal| PlanStep::Set(command, refusal).must_succeed();
     let sizing = |sizing| Command::Opts(OptsCommand::BufferSizing(sizing));
     assert!(decides(
@@ -208,10 +208,10 @@ fn wishes() -> impl Strategy<Value = TransferRequirements> {
 }
 
 proptest! {
-    /// Whatever was set before: nothing is lost or added, the transfer command is the last, and no store
-    /// is begun before what decides about it is answered.
+    /// For any earlier transfers, the pipelines hold exactly the steps of the plan, the transfer command
+    /// is the last, and no store starts before its mandatory steps are answered.
     #[test]
-    fn flights_are_the_plan(before in prop::collection::vec(wishes(), 0..3), need in wishes()) {
+    fn pipelines_hold_the_steps_of_the_plan(before in prop::collection::vec(wishes(), 0..3), need in wishes()) {
         for mut dialogue in [ahead(), server(&["PARALLEL", "SBUF", "DRS auto;kernel;drs1;drs;"])] {
             for earlier in &before {
                 run(&mut dialogue, earlier);
@@ -239,7 +239,7 @@ proptest! {
 }
 
 #[test]
-fn a_greeting_tells_what_becomes_of_a_byte_255() {
+fn the_greeting_shows_how_the_server_handles_iac() {
     for (text, telnet) in [
         ("longhaul 0.1.0 GridFTP server ready.", IacHandling::Doubled),
         (
@@ -260,10 +260,10 @@ fn a_greeting_tells_what_becomes_of_a_byte_255() {
     }
 }
 
-/// Somebody on the way could have put words of his own behind AUTH, and a password must not go out
-/// before the exchange is over.
+/// An attacker on the path could inject data behind AUTH, and a password must not be sent before the
+/// exchange is complete.
 #[test]
-fn a_flight_never_crosses_an_exchange() {
+fn a_pipeline_ends_at_each_command_of_a_security_exchange() {
     let set = |command| PlanStep::Set(command, RefusalEffect::Fatal);
     let token = || SecurityToken::new(b"x".to_vec()).unwrap();
     let steps = vec![

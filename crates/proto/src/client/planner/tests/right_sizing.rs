@@ -1,4 +1,4 @@
-//! OPTS DRS and DPSV in command lists.
+//! OPTS DRS and DPSV in plans.
 
 use super::*;
 use crate::client::RIGHT_SIZING_UNSUPPORTED;
@@ -24,7 +24,7 @@ fn opts(sizing: BufferSizing) -> Command {
 }
 
 #[test]
-fn a_server_that_announces_nothing_is_asked_nothing() {
+fn opts_drs_is_not_sent_to_a_server_that_does_not_announce_it() {
     for dialogue in [globus(), vsftpd(), pyftpdlib(), ancient(), longhaul()] {
         let plain = lines(&dialogue.plan(&wish(BufferSizing::Auto)));
         for sizing in BufferSizing::ALL {
@@ -40,7 +40,7 @@ fn a_server_that_announces_nothing_is_asked_nothing() {
 }
 
 #[test]
-fn a_fresh_login_has_the_servers_own_default() {
+fn opts_drs_auto_is_not_sent_after_a_fresh_login() {
     let mut dialogue = right_sizing();
     assert_eq!(
         run(&mut dialogue, &wish(BufferSizing::Auto)),
@@ -61,7 +61,7 @@ fn a_fresh_login_has_the_servers_own_default() {
 }
 
 #[test]
-fn a_pinned_size_needs_no_policy_unless_another_is_in_force() {
+fn a_pinned_size_needs_opts_drs_only_if_another_sizing_is_in_force() {
     let mut pinned = wish(BufferSizing::Kernel);
     pinned.buffer = Some(65_536);
     let mut dialogue = right_sizing();
@@ -78,7 +78,7 @@ fn a_pinned_size_needs_no_policy_unless_another_is_in_force() {
 }
 
 #[test]
-fn the_drs_channel_is_asked_for_once_a_session() {
+fn the_drs_address_is_requested_once_per_session() {
     let mut dialogue = right_sizing();
     let drs = wish(BufferSizing::Drs);
     assert_eq!(
@@ -92,16 +92,16 @@ fn the_drs_channel_is_asked_for_once_a_session() {
     );
     assert_eq!(run(&mut dialogue, &drs), ["<listen>", "STOR /f"]);
 
-    // A listing leaves everything as it is.
+    // A listing has no requirements on buffer sizing.
     let mut listing = get(&dialogue, TransferMode::Stream, None, &RangeSet::new());
     listing.buffer_sizing = None;
     assert_eq!(run(&mut dialogue, &listing), ["<listen>", "RETR /f"]);
 
-    // What another server listens at is of no use to this machine.
+    // An address of another server (DPRT) is useless for a transfer with this client.
     dialogue.set_drs_address(ServerDrsAddress::Connects(drs_address(2)));
     assert_eq!(run(&mut dialogue, &drs), ["<drs>", "<listen>", "STOR /f"]);
 
-    // Another policy ends it.
+    // Another sizing drops the DRS address.
     assert_eq!(
         run(&mut dialogue, &wish(BufferSizing::Auto)),
         ["OPTS DRS auto", "<listen>", "STOR /f"]
@@ -115,7 +115,7 @@ fn the_drs_channel_is_asked_for_once_a_session() {
 }
 
 #[test]
-fn drs1_has_no_channel_of_its_own() {
+fn drs1_needs_no_drs_address() {
     let mut dialogue = right_sizing();
     assert_eq!(
         run(&mut dialogue, &wish(BufferSizing::Drs1)),
@@ -129,7 +129,7 @@ fn drs1_has_no_channel_of_its_own() {
 }
 
 #[test]
-fn refusals_of_right_sizing_are_told_once_and_harmless() {
+fn refused_right_sizing_warns_once_and_falls_back_to_auto() {
     let mut dialogue = right_sizing();
     let drs = wish(BufferSizing::Drs);
     let first = dialogue.plan(&drs).into_iter().next();
@@ -142,7 +142,7 @@ fn refusals_of_right_sizing_are_told_once_and_harmless() {
     );
     assert!(!dialogue.may_listen_for_drs());
     assert_eq!(run(&mut dialogue, &drs), ["<listen>", "STOR /f"]);
-    // The other one was not refused.
+    // The refusal of drs does not affect drs1.
     assert_eq!(
         run(&mut dialogue, &wish(BufferSizing::Drs1)),
         ["OPTS DRS drs1", "<listen>", "STOR /f"]
@@ -154,11 +154,11 @@ fn refusals_of_right_sizing_are_told_once_and_harmless() {
 }
 
 #[test]
-fn a_refused_channel_is_not_asked_for_again() {
+fn a_refused_drs_address_is_not_requested_again() {
     let mut dialogue = right_sizing();
     dialogue.on_accepted(&opts(BufferSizing::Drs));
     let drs = wish(BufferSizing::Drs);
-    // What failed may succeed the next time; the other verb is another matter.
+    // A failed DPSV may succeed next time, and a refusal of DPRT does not affect DPSV.
     dialogue.clear_drs_address();
     dialogue.on_refused(&Command::Dprt(drs_address(1)));
     assert!(dialogue.is_drs_connecting_refused() && !dialogue.is_drs_listening_refused());
@@ -171,7 +171,7 @@ fn a_refused_channel_is_not_asked_for_again() {
 }
 
 #[test]
-fn connections_of_another_policy_are_not_used_again() {
+fn another_buffer_sizing_needs_new_connections() {
     let mut dialogue = right_sizing();
     let mut need = wish(BufferSizing::Auto);
     need.mode = TransferMode::Extended;

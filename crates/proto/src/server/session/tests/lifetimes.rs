@@ -1,4 +1,4 @@
-//! How long each setting lives: a transfer, a store, a login.
+//! Lifetime of each parameter: one transfer, one store, or a login.
 
 use super::{code, grant, line, logged_in};
 use crate::command::{DataType, TransferMode};
@@ -11,7 +11,7 @@ use crate::server::{
 };
 use crate::streams::ParallelismRange;
 
-/// Feeds lines that need no outcome.
+/// Sends lines that wait for no driver event.
 fn say(session: &mut ServerSession, lines: &[&str]) {
     for text in lines {
         let actions = session.on_line(&line(text));
@@ -21,7 +21,7 @@ fn say(session: &mut ServerSession, lines: &[&str]) {
 
 const PORT: &str = "PORT 127,0,0,1,156,64";
 
-/// Starts a transfer and gives what the driver is asked for.
+/// Starts a transfer and returns the request to the driver.
 fn start(session: &mut ServerSession, command: &str) -> TransferRequest {
     match session.on_line(&line(command)).pop() {
         Some(SessionAction::Transfer(request)) => *request,
@@ -66,7 +66,7 @@ fn have(request: &TransferRequest) -> String {
 }
 
 #[test]
-fn rest_lives_for_one_transfer_even_if_it_fails() {
+fn rest_applies_to_one_transfer_even_if_it_fails() {
     let mut session = logged_in();
     say(&mut session, &["TYPE I", "REST 5", PORT]);
     assert_eq!(have(&start(&mut session, "RETR /f")), "0-5");
@@ -76,7 +76,7 @@ fn rest_lives_for_one_transfer_even_if_it_fails() {
 }
 
 #[test]
-fn rest_is_consumed_by_a_transfer_that_never_starts() {
+fn rest_is_consumed_by_a_transfer_that_is_refused() {
     let mut session = logged_in();
     for refused in [
         "RETR /f",
@@ -100,7 +100,7 @@ fn rest_is_consumed_by_a_transfer_that_never_starts() {
 }
 
 #[test]
-fn rest_survives_everything_that_is_no_transfer() {
+fn rest_survives_commands_that_transfer_nothing() {
     let mut session = logged_in();
     say(
         &mut session,
@@ -112,7 +112,7 @@ fn rest_survives_everything_that_is_no_transfer() {
 }
 
 #[test]
-fn what_is_for_the_next_store_survives_retrieves_and_lives_for_one_store() {
+fn store_parameters_survive_retrieves_and_apply_to_one_store() {
     let mut session = logged_in();
     say(
         &mut session,
@@ -137,7 +137,7 @@ fn what_is_for_the_next_store_survives_retrieves_and_lives_for_one_store() {
 }
 
 #[test]
-fn type_mode_and_options_live_until_rein() {
+fn type_mode_and_options_last_until_rein() {
     let mut session = logged_in();
     say(
         &mut session,
@@ -178,7 +178,7 @@ fn type_mode_and_options_live_until_rein() {
 }
 
 #[test]
-fn an_address_lives_for_one_stream_transfer_and_for_many_in_extended_mode() {
+fn an_address_serves_one_transfer_in_mode_s_and_many_in_mode_e() {
     let mut session = logged_in();
     say(&mut session, &[PORT]);
     start(&mut session, "RETR /f");
@@ -192,7 +192,7 @@ fn an_address_lives_for_one_stream_transfer_and_for_many_in_extended_mode() {
 }
 
 #[test]
-fn rnfr_lives_until_rnto() {
+fn rnfr_is_kept_until_rnto() {
     let mut session = logged_in();
     session.on_line(&line("RNFR /a"));
     assert_eq!(
@@ -207,7 +207,7 @@ fn rnfr_lives_until_rnto() {
 }
 
 #[test]
-fn only_a_store_of_a_whole_file_is_summed() {
+fn only_a_store_of_a_whole_image_file_computes_a_checksum() {
     let mut session = logged_in();
     say(&mut session, &["TYPE I", "OPTS STOR Checksum=CRC32;"]);
     for (lines, command, summed) in [

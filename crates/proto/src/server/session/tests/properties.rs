@@ -1,5 +1,5 @@
-//! Whatever is said, every line has exactly one final reply and the driver exactly one thing to
-//! wait for.
+//! For any input, every line has exactly one final reply, and the session waits for at most one driver
+//! event.
 
 use std::net::SocketAddr;
 
@@ -20,7 +20,7 @@ use crate::server::{
 use crate::sizing::BufferSizing;
 use crate::stripes::StripeAddresses;
 
-/// A request to the driver that it has not reported on yet.
+/// A request that the driver has not answered yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PendingRequest {
     Nothing,
@@ -32,11 +32,11 @@ enum PendingRequest {
     Transfer,
 }
 
-/// One move of client or driver; which of them it is depends on what is pending.
+/// One input, from the client or the driver; the pending request decides which.
 #[derive(Debug, Clone)]
 struct InputStep {
     line: Vec<u8>,
-    /// Chooses among the outcomes that fit.
+    /// Selects among the events that fit the pending request.
     choice: u8,
     ok: bool,
 }
@@ -232,14 +232,14 @@ fn end(choice: u8, ok: bool) -> DriverEvent {
     })
 }
 
-/// A session with the driver's side of the contract checked at every step.
+/// A session whose contract with the driver is checked at every step.
 struct CheckedSession {
     session: ServerSession,
     asked: PendingRequest,
-    /// Lines given and final replies seen.
+    /// Number of lines sent and of final replies received.
     lines: usize,
     finals: usize,
-    /// OPTS DRS drs1 was given.
+    /// OPTS DRS drs1 was sent.
     right_sized: bool,
     closed: bool,
 }
@@ -298,7 +298,7 @@ impl CheckedSession {
         let command = Command::parse(bytes);
         self.right_sized |=
             command == Ok(Command::Opts(OptsCommand::BufferSizing(BufferSizing::Drs1)));
-        // The one line that has no reply (2003 paper §4.2).
+        // SBUF during a transfer is the one line without a reply (2003 paper §4.2).
         let tells_size =
             self.asked == PendingRequest::Transfer && matches!(command, Ok(Command::Sbuf(_)));
         let actions = self.session.on_line(&LineEvent::Line(bytes.to_vec()));
@@ -391,7 +391,7 @@ impl CheckedSession {
         }
     }
 
-    /// Ends what is pending.
+    /// Answers all pending requests.
     fn settle(&mut self) {
         while self.asked != PendingRequest::Nothing && !self.closed {
             let choice = 200; // ends a transfer: 200 % 8 == 0
@@ -430,7 +430,7 @@ proptest! {
         }
         checked.settle();
         if checked.closed {
-            // Lines that waited when the session ended have none.
+            // Lines queued when the session closed have no reply.
             prop_assert!(checked.finals <= checked.lines);
         } else {
             prop_assert_eq!(checked.finals, checked.lines);

@@ -1,4 +1,4 @@
-//! Security exchanges with mechanisms that secure nothing: only the order of things is looked at.
+//! Security exchanges with a fake mechanism: these tests check the order of messages only.
 
 use std::collections::VecDeque;
 
@@ -33,14 +33,14 @@ fn security(answer: SecurityResponse) -> DriverEvent {
     DriverEvent::Security(Ok(answer))
 }
 
-/// A driver that keeps the contract, over a connection on which everything has come at once.
+/// A driver that keeps the contract. Each read returns all bytes that the client has sent.
 struct ScriptedDriver {
     session: ServerSession,
     reader: LineReader,
     held: VecDeque<LineEvent>,
-    /// Bytes behind the last whole line.
+    /// The last read ended inside a line.
     amidst: bool,
-    /// Tokens that the fake mechanism wants to hear before it is content.
+    /// Number of tokens that the fake mechanism requires.
     wants: usize,
     handshake: bool,
     replies: Vec<u16>,
@@ -120,7 +120,7 @@ impl ScriptedDriver {
 }
 
 #[test]
-fn a_mechanism_that_is_not_offered_is_refused_as_ever() {
+fn a_mechanism_that_is_not_offered_is_refused() {
     let mut session = ServerSession::new(config());
     for text in ["AUTH TLS", "AUTH GSSAPI", "AUTH"] {
         assert_eq!(code(&session.on_line(&line(text))), 504, "{text}");
@@ -166,7 +166,7 @@ fn a_handshake_follows_the_234() {
 }
 
 #[test]
-fn tokens_go_to_and_fro_until_the_mechanism_is_content() {
+fn tokens_are_exchanged_until_the_mechanism_is_satisfied() {
     let mut driver = ScriptedDriver::new(ExchangeKind::Tokens, 3);
     driver.says("AUTH FAKE");
     for _ in 0..3 {
@@ -197,9 +197,9 @@ fn a_reply_carries_the_mechanisms_token() {
     assert_eq!(SecurityToken::from_reply(reply), Ok(Some(token("foo"))));
 }
 
-/// CVE-2011-0411 and its like: who sits between the two puts a command behind AUTH, in the clear.
+/// An attacker on the path injects clear commands behind AUTH (CVE-2011-0411).
 #[test]
-fn what_was_sent_behind_auth_is_never_executed() {
+fn commands_injected_behind_auth_are_never_executed() {
     for carriage in [ExchangeKind::Handshake, ExchangeKind::Tokens] {
         for behind in [
             "USER mallory\r\n",
@@ -219,7 +219,7 @@ fn what_was_sent_behind_auth_is_never_executed() {
 }
 
 #[test]
-fn what_was_sent_behind_the_last_token_is_not_taken_for_protected() {
+fn commands_sent_behind_the_last_token_are_refused_as_clear() {
     let mut driver = ScriptedDriver::new(ExchangeKind::Tokens, 1);
     driver.says("AUTH FAKE");
     driver.receives("ADAT Zm9v\r\nUSER mallory\r\nPASS x\r\nQUIT\r\n");
@@ -228,7 +228,7 @@ fn what_was_sent_behind_the_last_token_is_not_taken_for_protected() {
 }
 
 #[test]
-fn nothing_else_is_said_in_the_midst_of_an_exchange() {
+fn other_commands_are_refused_during_an_exchange() {
     let mut driver = ScriptedDriver::new(ExchangeKind::Tokens, 2);
     driver.says("USER ann");
     driver.says("AUTH FAKE");
@@ -244,14 +244,14 @@ fn nothing_else_is_said_in_the_midst_of_an_exchange() {
     }
     assert_eq!(driver.replies, [331, 334, 503, 503, 503, 503, 335, 503]);
     assert_eq!(driver.others, []);
-    // AUTH begins anew, QUIT ends.
+    // AUTH restarts the exchange, QUIT ends the session.
     driver.says("AUTH FAKE");
     driver.says("QUIT");
     assert_eq!(driver.replies[8..], [334, 221]);
 }
 
 #[test]
-fn a_login_that_was_begun_in_the_clear_is_forgotten() {
+fn auth_discards_a_user_sent_in_the_clear() {
     let mut driver = ScriptedDriver::new(ExchangeKind::Handshake, 0);
     for text in ["USER ann", "AUTH FAKE", "PASS x"] {
         driver.says(text);
@@ -260,7 +260,7 @@ fn a_login_that_was_begun_in_the_clear_is_forgotten() {
 }
 
 #[test]
-fn who_is_logged_in_has_no_exchange() {
+fn auth_after_login_is_refused() {
     let mut session = ServerSession::new(offering(ExchangeKind::Handshake));
     session.on_line(&line("USER ann"));
     session.on_line(&line("PASS x"));
@@ -270,7 +270,7 @@ fn who_is_logged_in_has_no_exchange() {
 }
 
 #[test]
-fn an_exchange_that_fails_leaves_the_session_clear() {
+fn a_failed_token_exchange_leaves_the_session_clear() {
     let mut driver = ScriptedDriver::new(ExchangeKind::Tokens, 1);
     driver.says("AUTH FAKE");
     driver.says(&format!("ADAT {}", token("wrong").encode()));
@@ -286,7 +286,7 @@ fn an_exchange_that_fails_leaves_the_session_clear() {
 }
 
 #[test]
-fn a_handshake_that_fails_ends_the_session_without_a_word() {
+fn a_failed_handshake_closes_the_session_without_reply() {
     let mut session = ServerSession::new(offering(ExchangeKind::Handshake));
     session.on_line(&line("AUTH FAKE"));
     session.on_driver_event(security(SecurityResponse::Ready));
@@ -297,7 +297,7 @@ fn a_handshake_that_fails_ends_the_session_without_a_word() {
 }
 
 #[test]
-fn protection_that_is_wrong_executes_nothing() {
+fn a_command_with_invalid_protection_is_not_executed() {
     let mut session = ServerSession::new(offering(ExchangeKind::Tokens));
     session.on_line(&line("AUTH FAKE"));
     session.on_driver_event(security(SecurityResponse::Ready));
@@ -312,7 +312,7 @@ fn protection_that_is_wrong_executes_nothing() {
         code(&session.on_driver_event(DriverEvent::Security(Err(forged)))),
         535
     );
-    // One inside the other has no meaning.
+    // A protected command inside another one is refused.
     session.on_line(&line("ENC Zm9v"));
     let inner = Secret(b"MIC Zm9v".to_vec());
     let answer = session.on_driver_event(security(SecurityResponse::Command(inner)));

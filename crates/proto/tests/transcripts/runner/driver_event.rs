@@ -1,4 +1,4 @@
-//! `>` lines: what the driver reports.
+//! Parses `>` lines: events that the driver reports.
 
 use proto::drs::DrsAddress;
 use proto::path::VPath;
@@ -10,9 +10,9 @@ use proto::server::{
 };
 use proto::stripes::StripeAddresses;
 
-use crate::script::unescape;
+use super::script::unescape;
 
-/// Reads the text after `> `.
+/// Parses the text after `> `.
 pub(crate) fn parse(text: &str) -> Result<DriverEvent, String> {
     let (name, rest) = text.split_once(' ').unwrap_or((text, ""));
     match name {
@@ -130,7 +130,7 @@ fn drs_listening(text: &str) -> Result<DriverEvent, String> {
     Ok(DriverEvent::DrsListening(answer))
 }
 
-/// Nothing, `reused` or `as PATH`.
+/// Empty, `reused` or `as PATH`.
 fn opened(text: &str) -> Result<DriverEvent, String> {
     let unique_name = text.strip_prefix("as ").map(path).transpose()?;
     Ok(DriverEvent::Opened {
