@@ -98,6 +98,7 @@ pub fn parse_spor(text: &str) -> Result<StripeAddresses, AddressError> {
     // One item beyond the limit suffices to detect an oversized list.
     let items = text.split(' ').filter(|s| !s.is_empty());
     for item in items.take(MAX_STRIPES + 1) {
+        // PORT form starts with a digit, EPRT form with its delimiter.
         let plain = item.starts_with(|c: char| c.is_ascii_digit());
         stripes.push(if plain {
             parse_port(item)?
@@ -132,6 +133,7 @@ pub fn format_eprt(addr: SocketAddr) -> String {
 /// Finds the address in the text of a 227 or 127 reply: six numbers after `(` if there is one, otherwise
 /// the first six comma-separated numbers, as RFC 1123 §4.1.2.6 recommends.
 pub fn find_in_227(text: &str) -> Result<PassiveAddress, AddressError> {
+    // Text before the parenthesis may contain numbers.
     let text = text.split_once('(').map_or(text, |(_, after)| after);
     text.split(|c: char| !c.is_ascii_digit() && c != ',')
         .find_map(|run| parse_port(run.trim_matches(',')).ok())
@@ -180,8 +182,10 @@ fn parse_delimited_address(text: &str) -> Result<PassiveAddress, AddressError> {
     let delimiter = text
         .chars()
         .next()
+        // RFC 2428 §2: the delimiter is an ASCII character of 33-126.
         .filter(char::is_ascii_graphic)
         .ok_or(AddressError::Malformed)?;
+    // A sixth field shows surplus delimiters.
     let fields: Vec<&str> = text.splitn(6, delimiter).collect();
     let &["", family, host, port, ""] = fields.as_slice() else {
         return Err(AddressError::Malformed);

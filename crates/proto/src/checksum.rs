@@ -51,6 +51,7 @@ impl ChecksumAlgorithm {
 
     /// Parses a name. The case and hyphens are ignored (`SHA-256`).
     pub fn parse(text: &str) -> Option<Self> {
+        // HTTP and some servers write `SHA-256` and `CRC-32C`.
         let plain: String = text.chars().filter(|c| *c != '-').collect();
         Self::CHEAPEST_FIRST
             .into_iter()

@@ -36,7 +36,7 @@ pub struct ServerFeatures {
     pub dcau: bool,
     /// `SBUF`
     pub sbuf: bool,
-    /// `PASV AllowDelayedPassive`
+    /// `PASV AllowDelayed`
     pub delayed_passive: bool,
     /// `MLSR`
     pub mlsr: bool,
@@ -102,6 +102,7 @@ impl ServerFeatures {
             "DCAU" => self.dcau = true,
             "SBUF" => self.sbuf = true,
             "PASV" if parameters.contains("ALLOWDELAYED") => self.delayed_passive = true,
+            // dCache announces CKSUM.
             "CKSM" | "CKSUM" => self.checksum_algorithms = parse_algorithms(&parameters),
             "CKSM.STOR" => self.store_checksum = true,
             "TUNE" => {
@@ -111,6 +112,7 @@ impl ServerFeatures {
             }
             "DATAPEER" => self.data_peer = true,
             "DRS" => self.buffer_sizings = sizing::parse_names(&parameters),
+            // XCRC and the other X verbs are not standardized, but widespread.
             "XCRC" => self.record_x_checksum(ChecksumAlgorithm::Crc32),
             "XMD5" => self.record_x_checksum(ChecksumAlgorithm::Md5),
             "XSHA" | "XSHA1" => self.record_x_checksum(ChecksumAlgorithm::Sha1),

@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_partial_line_is_detected() {
-        let amidst = |bytes: &[u8]| {
+        let has_partial_line = |bytes: &[u8]| {
             let mut reader = LineReader::new(16);
             reader.feed(bytes, &mut Vec::new());
             reader.has_partial_line()
@@ -250,9 +250,9 @@ mod tests {
             b"NOOP\r\n\xff",
             b"0123456789abcdefg",
         ] {
-            assert!(amidst(bytes), "{bytes:?}");
+            assert!(has_partial_line(bytes), "{bytes:?}");
         }
-        assert!(!amidst(b"NOOP\r\n") && !amidst(b""));
+        assert!(!has_partial_line(b"NOOP\r\n") && !has_partial_line(b""));
     }
 
     #[test]

@@ -61,11 +61,13 @@ impl VPath {
             self.clone()
         };
         arg.split(|b| *b == b'/')
+            // Empty components, as in `a//b`, are skipped as in POSIX path resolution.
             .try_fold(base, |at, component| match component {
                 b"" | b"." => Ok(at),
                 b".." => Ok(at.into_parent()),
                 name => at.into_child(name),
             })
+            // The limit applies to the result: a long argument may resolve to a short path.
             .and_then(Self::within_limit)
     }
 
@@ -113,6 +115,7 @@ impl VPath {
     }
 
     fn into_parent(mut self) -> Self {
+        // Keeps at least the leading `/`.
         let keep = self.name_start().saturating_sub(1).max(1);
         self.0.truncate(keep);
         self

@@ -75,6 +75,7 @@ impl GlobPattern {
                 },
                 other => PatternItem::Literal(other),
             };
+            // Consecutive stars are merged: they match the same, but each would cost a retry.
             if item != PatternItem::AnyString || items.last() != Some(&PatternItem::AnyString) {
                 items.push(item);
             }
@@ -88,6 +89,7 @@ impl GlobPattern {
         if name.first() == Some(&b'.') && self.items.first() != Some(&PatternItem::Literal(DOT)) {
             return false;
         }
+        // The usual iterative algorithm: on a mismatch, the last star takes one more character.
         let (mut rest, mut item) = (name, 0);
         let mut retry: Option<(&[u8], usize)> = None;
         while let Some((letter, tail)) = split_first_char(rest) {
@@ -122,6 +124,7 @@ fn split_first_char(text: &[u8]) -> Option<(PatternChar, &[u8])> {
     if byte.is_ascii() {
         return Some((PatternChar::Char(char::from(byte)), tail));
     }
+    // A UTF-8 character has at most four bytes.
     let chunk = text[..text.len().min(4)].utf8_chunks().next()?;
     Some(match chunk.valid().chars().next() {
         Some(char) => (PatternChar::Char(char), &text[char.len_utf8()..]),
@@ -133,6 +136,7 @@ fn split_first_char(text: &[u8]) -> Option<(PatternChar, &[u8])> {
 fn parse_class(text: &[u8]) -> Option<(PatternItem, &[u8])> {
     let negated = matches!(text.first(), Some(b'!' | b'^'));
     let body = &text[usize::from(negated)..];
+    // The search skips the first member, which may be a literal `]`.
     let close = 1 + body.iter().skip(1).position(|&b| b == b']')?;
     let mut ranges = Vec::new();
     let mut members = &body[..close];

@@ -42,6 +42,7 @@ impl fmt::Display for Printable<'_> {
                 f.write_str(&rest[..at])?;
                 let mut after = rest[at..].chars();
                 match after.next().map_or(0, u32::from) {
+                    // `\x` escapes stay unambiguous, since `\x80` and above stand for bytes that are not UTF-8.
                     code @ ..0x80 => write!(f, "\\x{code:02x}")?,
                     code => write!(f, "\\u{{{code:x}}}")?,
                 }
@@ -62,6 +63,7 @@ pub fn printable_json(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
         if needs_escape(c) {
+            // JSON escapes characters beyond U+FFFF as surrogate pairs (RFC 8259 §7).
             for unit in c.encode_utf16(&mut [0; 2]) {
                 out.push_str(&format!("\\u{unit:04x}"));
             }

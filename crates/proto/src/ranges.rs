@@ -118,6 +118,7 @@ impl RangeSet {
     pub fn gaps(&self, start: u64, end: u64) -> Self {
         let mut gaps = Self::new();
         let mut at = start;
+        // The range that starts at or before `start` may reach into the searched range.
         let before = self.last_starting_by(start).into_iter();
         let later = self.ranges.range(start.saturating_add(1)..);
         let later = later.map(|(start, end)| ByteRange {
@@ -176,6 +177,7 @@ impl RangeSet {
     /// See [`RangeError`].
     pub fn parse(text: &str) -> Result<Self, RangeError> {
         let mut set = Self::new();
+        // The limit is checked per item, before more memory is used.
         for (n, item) in text.trim().split(',').enumerate() {
             if n >= MAX_RANGES {
                 return Err(RangeError::TooMany);

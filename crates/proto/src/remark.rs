@@ -69,14 +69,16 @@ impl LimiterReport {
 
     /// Parses a report at the start of a text; returns it and the text after it.
     fn parse(text: &str) -> Option<(Self, &str)> {
-        let (told, rest) = text.strip_prefix(LIMITED)?.split_once('.')?;
+        let (report_text, rest) = text.strip_prefix(LIMITED)?.split_once('.')?;
+        // A dot inside the report, as in a version number, does not end it.
         if !rest.is_empty() && !rest.starts_with(' ') {
             return None;
         }
-        let mut parts = told.splitn(3, ", ");
+        let mut parts = report_text.splitn(3, ", ");
         let limiter = parts.next()?;
         let (digits, unit) = parts.next()?.split_once(' ')?;
         let unit_is_right = unit == streams_unit(digits);
+        // Only the exact form that `Display` writes is accepted, so that other text stays a remark.
         if !unit_is_right || digits.starts_with('0') || !digits.bytes().all(|b| b.is_ascii_digit())
         {
             return None;
@@ -134,6 +136,7 @@ impl CompletionRemarks {
     pub fn from_reply(reply: &Reply) -> Self {
         let text = reply.text();
         let rest = match text.strip_prefix(HEAD) {
+            // Only a 226 ends a transfer. Other replies may quote the same words.
             Some(rest) if reply.code == 226 => rest.trim_start(),
             _ => return Self::default(),
         };
@@ -201,7 +204,7 @@ mod tests {
         CompletionRemarks::from_reply(&Reply::new(226, said.completion_text()))
     }
 
-    fn told(remark: &str) -> Option<String> {
+    fn report_text(remark: &str) -> Option<String> {
         back(&said(None, Some(remark))).remark
     }
 
@@ -280,9 +283,9 @@ mod tests {
     #[test]
     fn a_remark_is_parsed_back() {
         let remark = "The send buffer is capped at 4 MiB by net.ipv4.tcp_wmem.";
-        assert_eq!(told(remark).as_deref(), Some(remark));
+        assert_eq!(report_text(remark).as_deref(), Some(remark));
         assert_eq!(
-            told("4194304 bytes: 50 %, ü").as_deref(),
+            report_text("4194304 bytes: 50 %, ü").as_deref(),
             Some("4194304 bytes: 50 %, ü")
         );
         assert_eq!(
@@ -294,12 +297,12 @@ mod tests {
     #[test]
     fn a_remark_is_one_bounded_printable_line() {
         assert_eq!(
-            told("a\r\n226 b\t\x1b[31mc\u{9b}\0  d ").as_deref(),
+            report_text("a\r\n226 b\t\x1b[31mc\u{9b}\0  d ").as_deref(),
             Some("a 226 b [31mc d")
         );
-        assert_eq!(told(" \r\n\x07").as_deref(), None);
+        assert_eq!(report_text(" \r\n\x07").as_deref(), None);
         assert_eq!(
-            told(&"é".repeat(5_000)).map(|r| r.chars().count()),
+            report_text(&"é".repeat(5_000)).map(|r| r.chars().count()),
             Some(LONGEST)
         );
     }

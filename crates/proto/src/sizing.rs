@@ -106,6 +106,7 @@ impl SocketBuffers {
     #[must_use]
     pub fn with_sizing(self, sizing: BufferSizing) -> Self {
         match (self.send, self.receive) {
+            // Nothing is left to size.
             (Some(_), Some(_)) => self,
             _ => Self { sizing, ..self },
         }
@@ -124,6 +125,7 @@ impl SocketBuffers {
     pub fn name(self) -> &'static str {
         match self.pinned_bytes() {
             Some(_) => "pinned",
+            // A size that is pinned in one direction only still counts as pinned.
             None => self.sizing.name(),
         }
     }

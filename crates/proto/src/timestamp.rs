@@ -28,6 +28,7 @@ impl Timestamp {
         let two = |at: usize| digits.get(at..at + 2)?.parse::<i8>().ok();
         let year = digits.get(..4)?.parse().ok()?;
         let second = two(12)?;
+        // RFC 3659 §2.3 allows 60 for leap seconds, which Unix time cannot express.
         let second = if second == 60 { 59 } else { second };
         let civil = DateTime::new(year, two(4)?, two(6)?, two(8)?, two(10)?, second, 0).ok()?;
         let stamp = civil.duration_since(EPOCH).as_secs();
@@ -53,6 +54,7 @@ impl Timestamp {
     pub fn format_ls(self, now: Self) -> String {
         let t = self.to_civil();
         let age = now.0.saturating_sub(self.0);
+        // Times in the future also show the year, as `ls` does.
         let pattern = if (0..HALF_YEAR).contains(&age) {
             format!("{:02}:{:02}", t.hour(), t.minute())
         } else {

@@ -392,7 +392,7 @@ impl ThirdPartyServers<'_> {
             restart: agreed.retrieval.restart.clone(),
             server_listens: false,
             connections_reusable: false,
-            command: agreed.retrieval.verb.clone(),
+            command: agreed.retrieval.command.clone(),
         }
     }
 

@@ -15,6 +15,7 @@ const NAME: &str = "longhaul ";
 /// Whether the greeting is that of a server with pipelining: `220 longhaul 1.2.3 ...`. A host name that
 /// contains the word does not count, and a longhaul server with another banner is not recognized.
 pub fn supports_pipelining(greeting: &Reply) -> bool {
+    // The digit of the version distinguishes the program from a host that is called `longhaul`.
     let names = |line: &Vec<u8>| {
         let rest = line.strip_prefix(NAME.as_bytes());
         rest.and_then(<[u8]>::first).is_some_and(u8::is_ascii_digit)
@@ -35,6 +36,7 @@ pub fn may_pipeline<'a>(commands: impl IntoIterator<Item = &'a Command>) -> bool
     let mut ended = false;
     commands
         .into_iter()
+        // Each command is checked against the state before it, so the last one may end the pipeline.
         .all(|command| !std::mem::replace(&mut ended, ends_pipeline(command)))
 }
 
@@ -54,13 +56,15 @@ pub enum IacHandling {
 impl IacHandling {
     /// Handling of a server with this greeting.
     pub fn from_greeting(greeting: &Reply) -> Self {
-        let says = |word: &str| {
+        let contains = |word: &str| {
             let names = |line: &Vec<u8>| line.windows(word.len()).any(|w| w == word.as_bytes());
             greeting.lines.iter().any(names)
         };
+        // The longhaul banner also contains "GridFTP server", so it is tested first.
+        // A banner of ProFTPD may contain "GridFTP Server" too, so it is tested first.
         match () {
-            () if supports_pipelining(greeting) || says("ProFTPD") => Self::Doubled,
-            () if says("GridFTP Server") => Self::Dropped,
+            () if supports_pipelining(greeting) || contains("ProFTPD") => Self::Doubled,
+            () if contains("GridFTP Server") => Self::Dropped,
             () => Self::Literal,
         }
     }
@@ -85,22 +89,24 @@ impl CommandPlanner {
     /// the server sends, the client can simply abandon the transfer. When the server stores, it could
     /// have truncated its file by then, so the replies to all mandatory steps are awaited first. This
     /// costs no extra round trip, since the data connections need the server's address anyway.
-    pub fn pipelined_plan(&self, need: &TransferRequirements) -> Vec<Vec<PlanStep>> {
-        let mut steps = self.plan(need);
+    pub fn pipelined_plan(&self, requirements: &TransferRequirements) -> Vec<Vec<PlanStep>> {
+        let mut steps = self.plan(requirements);
         if !self.pipelines {
             return without_pipelining(steps);
         }
-        let apart = match need.direction {
+        let transfer_apart = match requirements.direction {
+            // The client must know the passive address before the server starts to wait for connections.
             TransferDirection::Send => steps.contains(&PlanStep::Listen),
             TransferDirection::Receive => !steps.iter().all(is_optional),
         };
-        if !apart || steps.len() < 2 {
+        if !transfer_apart || steps.len() < 2 {
             return split_pipelines(steps);
         }
+        // `plan` puts the transfer command last.
         let transfer = steps.split_off(steps.len() - 1);
-        let mut flights = split_pipelines(steps);
-        flights.push(transfer);
-        flights
+        let mut pipelines = split_pipelines(steps);
+        pipelines.push(transfer);
+        pipelines
     }
 
     /// Groups any steps into pipelines. The caller decides which steps may be sent together with a
@@ -144,39 +150,40 @@ fn split_pipelines(steps: Vec<PlanStep>) -> Vec<Vec<PlanStep>> {
         PlanStep::Set(command, _) | PlanStep::Transfer(command) => ends_pipeline(command),
         PlanStep::Listen | PlanStep::Connect | PlanStep::DrsListen => false,
     };
-    let mut flights = vec![Vec::with_capacity(steps.len())];
+    let mut pipelines = vec![Vec::with_capacity(steps.len())];
     for step in steps {
         let ends = last(&step);
-        if let Some(flight) = flights.last_mut() {
-            flight.push(step);
+        if let Some(pipeline) = pipelines.last_mut() {
+            pipeline.push(step);
         }
         if ends {
-            flights.push(Vec::new());
+            pipelines.push(Vec::new());
         }
     }
-    flights.retain(|flight| !flight.is_empty());
-    flights
+    // A step that ends a pipeline may be the last one, which leaves an empty pipeline behind it.
+    pipelines.retain(|pipeline| !pipeline.is_empty());
+    pipelines
 }
 
 /// One step per group, for servers without pipelining. Only OPTS DRS and DPSV are sent together: a
 /// server that announces DRS is known to queue the second.
 fn without_pipelining(steps: Vec<PlanStep>) -> Vec<Vec<PlanStep>> {
     let listens = steps.contains(&PlanStep::DrsListen);
-    let mut agreed = false;
-    let mut flights = Vec::with_capacity(steps.len());
+    let mut drs_listen_sent = false;
+    let mut pipelines = Vec::with_capacity(steps.len());
     for step in steps {
-        let agrees = is_opts_drs(&step);
-        if step == PlanStep::DrsListen && agreed {
+        let is_opts_drs_step = is_opts_drs(&step);
+        if step == PlanStep::DrsListen && drs_listen_sent {
             continue;
         }
-        let mut flight = vec![step];
-        if agrees && listens {
-            flight.push(PlanStep::DrsListen);
-            agreed = true;
+        let mut pipeline = vec![step];
+        if is_opts_drs_step && listens {
+            pipeline.push(PlanStep::DrsListen);
+            drs_listen_sent = true;
         }
-        flights.push(flight);
+        pipelines.push(pipeline);
     }
-    flights
+    pipelines
 }
 
 /// Whether the step is OPTS DRS for the sizing that needs a DRS channel.

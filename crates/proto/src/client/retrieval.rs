@@ -14,7 +14,7 @@ pub struct RetrievalPlan {
     /// REST, if the destination has some bytes already.
     pub restart: Option<RestartMarker>,
     /// RETR or ERET.
-    pub verb: Command,
+    pub command: Command,
     /// MODE S: offset in the destination of the first byte on the wire.
     pub start: u64,
     /// The server sends beyond the end of the part, so the receiver must stop it.
@@ -48,16 +48,17 @@ pub fn plan_retrieval(
 }
 
 fn plan_extended_mode(path: &[u8], part: Option<(u64, u64)>, have: &RangeSet) -> RetrievalPlan {
-    let verb = match part {
+    let command = match part {
         Some((offset, length)) => {
             Command::Eret(ExtendedRetrieve::Partial { offset, length }, path.to_vec())
         }
         None => Command::Retr(path.to_vec()),
     };
+    // MODE E blocks carry offsets, so the ranges may have gaps. REST is relative to the part.
     let restart = (!have.is_empty()).then(|| RestartMarker::Ranges(have.clone()));
     RetrievalPlan {
         restart,
-        verb,
+        command,
         start: 0,
         overruns: false,
     }
@@ -69,20 +70,24 @@ fn plan_stream_mode(
     part: Option<(u64, u64)>,
     have: u64,
 ) -> Result<RetrievalPlan, PartialRetrievalUnsupported> {
+    // GridFTP servers and servers without FEAT usually support REST without announcing it.
     let may_restart = features.rest_stream || features.parallel || !features.feat_answered;
     let whole = |from: u64, start: u64, overruns: bool| RetrievalPlan {
         restart: (from > 0).then_some(RestartMarker::Offset(from)),
-        verb: Command::Retr(path.to_vec()),
+        command: Command::Retr(path.to_vec()),
         start,
         overruns,
     };
     let Some((offset, length)) = part else {
+        // Without REST the server sends the whole file again, from offset 0.
         let start = if may_restart { have } else { 0 };
         return Ok(whole(start, start, false));
     };
+    // ERET can skip the received prefix itself, so REST is not needed, and the server stops at
+    // the end of the part.
     if features.eret || features.parallel {
         let start = have.min(length);
-        let verb = Command::Eret(
+        let command = Command::Eret(
             ExtendedRetrieve::Partial {
                 offset: offset.saturating_add(start),
                 length: length - start,
@@ -91,7 +96,7 @@ fn plan_stream_mode(
         );
         return Ok(RetrievalPlan {
             restart: None,
-            verb,
+            command,
             start,
             overruns: false,
         });
@@ -99,6 +104,7 @@ fn plan_stream_mode(
     if may_restart {
         return Ok(whole(offset.saturating_add(have), have, true));
     }
+    // The part is a prefix of the file: the receiver can close the connection at its end.
     if offset == 0 {
         return Ok(whole(0, 0, true));
     }
@@ -112,6 +118,7 @@ pub fn longest_ranges(have: &RangeSet) -> RangeSet {
         return have.clone();
     }
     let mut ranges: Vec<ByteRange> = have.iter().collect();
+    // The longest ranges save the most retransmission.
     ranges.sort_by_key(|r| std::cmp::Reverse(r.len()));
     let mut kept = RangeSet::new();
     for r in ranges.into_iter().take(MAX_REST_RANGES) {

@@ -36,11 +36,12 @@ pub(super) struct RightSizingState {
 impl CommandPlanner {
     /// Buffer sizing that a transfer will use when `wish` is requested: `wish` itself if the server
     /// supports it or its support is not needed, otherwise [`BufferSizing::Auto`].
-    pub fn agreed_sizing(&self, wish: BufferSizing) -> BufferSizing {
-        if wish.needs_peer_support() && !self.features.offers_buffer_sizing(wish) {
+    pub fn agreed_sizing(&self, requested: BufferSizing) -> BufferSizing {
+        // `kernel` and `auto` work without the peer: each end applies them to its own sockets.
+        if requested.needs_peer_support() && !self.features.offers_buffer_sizing(requested) {
             BufferSizing::Auto
         } else {
-            wish
+            requested
         }
     }
 
@@ -78,35 +79,40 @@ impl CommandPlanner {
 
     /// OPTS DRS, if the server announced it and the sizing is not in force. After a fresh login the
     /// server's own default is in force, which suits [`BufferSizing::Auto`] and pinned sizes.
-    pub(super) fn sizing_step(&self, need: &TransferRequirements) -> Option<PlanStep> {
-        let wish = self.agreed_sizing(need.buffer_sizing?);
-        let fits = match self.right_sizing.in_force {
-            Some(in_force) => in_force == wish,
-            None => wish == BufferSizing::Auto || need.buffer.is_some(),
+    pub(super) fn sizing_step(&self, requirements: &TransferRequirements) -> Option<PlanStep> {
+        let requested = self.agreed_sizing(requirements.buffer_sizing?);
+        let is_set = match self.right_sizing.in_force {
+            Some(in_force) => in_force == requested,
+            // A pinned size overrides the server's default, so OPTS DRS is not needed for it.
+            None => requested == BufferSizing::Auto || requirements.buffer.is_some(),
         };
-        if fits || !self.features.offers_buffer_sizing(wish) {
+        if is_set || !self.features.offers_buffer_sizing(requested) {
             return None;
         }
-        let refusal = if wish.needs_peer_support() {
+        // A refused `kernel` or `auto` has no visible effect for the user, a refused DRS has.
+        let refusal = if requested.needs_peer_support() {
             RefusalEffect::Warn(RIGHT_SIZING_UNSUPPORTED)
         } else {
             RefusalEffect::Ignore
         };
         Some(PlanStep::Set(
-            Command::Opts(OptsCommand::BufferSizing(wish)),
+            Command::Opts(OptsCommand::BufferSizing(requested)),
             refusal,
         ))
     }
 
     /// DPSV, if the transfer uses DRS and the server does not listen for the DRS channel yet.
-    pub(super) fn drs_step(&self, need: &TransferRequirements) -> Option<PlanStep> {
-        let wanted =
-            need.buffer_sizing.map(|wish| self.agreed_sizing(wish)) == Some(BufferSizing::Drs);
+    pub(super) fn drs_step(&self, requirements: &TransferRequirements) -> Option<PlanStep> {
+        let uses_drs = requirements
+            .buffer_sizing
+            .map(|requested| self.agreed_sizing(requested))
+            == Some(BufferSizing::Drs);
         let listens = matches!(
             self.right_sizing.drs_address,
             Some(ServerDrsAddress::Listens(_))
         );
-        (wanted && !listens && !self.right_sizing.listening_refused).then_some(PlanStep::DrsListen)
+        (uses_drs && !listens && !self.right_sizing.listening_refused)
+            .then_some(PlanStep::DrsListen)
     }
 
     /// Records an accepted OPTS DRS. Data connections opened under another sizing cannot be reused,

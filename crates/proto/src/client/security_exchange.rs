@@ -24,7 +24,7 @@ enum ExpectedSecurityInput {
 /// The security exchange of one control connection.
 #[derive(Debug, Default)]
 pub struct SecurityExchange {
-    securing: SecurityState<ExpectedSecurityInput>,
+    state: SecurityState<ExpectedSecurityInput>,
 }
 
 /// Next step of the driver.
@@ -63,13 +63,13 @@ impl SecurityExchange {
     /// Starts the exchange; returns the command to send after the greeting of a new connection.
     pub fn begin(&mut self, mechanism: SecurityMechanism) -> Command {
         let command = Command::Auth(mechanism.name.clone());
-        self.securing = SecurityState::Exchanging(mechanism, ExpectedSecurityInput::AuthReply);
+        self.state = SecurityState::Exchanging(mechanism, ExpectedSecurityInput::AuthReply);
         command
     }
 
     /// Whether the exchange is complete, so that a login may follow.
     pub fn is_secured(&self) -> bool {
-        matches!(self.securing, SecurityState::Secured(_))
+        matches!(self.state, SecurityState::Secured(_))
     }
 
     /// Handles the final reply to AUTH or ADAT. `behind` is set if anything beyond this reply was read
@@ -78,11 +78,12 @@ impl SecurityExchange {
     /// # Errors
     /// See [`ExchangeError`]; the exchange has ended then.
     pub fn on_reply(&mut self, reply: &Reply, behind: bool) -> Result<SecurityStep, ExchangeError> {
-        let SecurityState::Exchanging(mechanism, due) = std::mem::take(&mut self.securing) else {
+        // The state is taken, so that every error below leaves the exchange ended (`Clear`).
+        let SecurityState::Exchanging(mechanism, expected) = std::mem::take(&mut self.state) else {
             return Err(ExchangeError::OutOfTurn);
         };
         if behind {
-            return Err(ExchangeError::ReadAhead(match due {
+            return Err(ExchangeError::ReadAhead(match expected {
                 ExpectedSecurityInput::AuthReply => "AUTH",
                 _ => "ADAT",
             }));
@@ -91,21 +92,21 @@ impl SecurityExchange {
             return Err(ExchangeError::Refused(reply.clone()));
         }
         let token = SecurityToken::from_reply(reply)?;
-        match (due, mechanism.exchange, reply.code) {
+        match (expected, mechanism.exchange, reply.code) {
             (ExpectedSecurityInput::AuthReply, ExchangeKind::Handshake, 234) => {
-                self.securing =
-                    SecurityState::Exchanging(mechanism, ExpectedSecurityInput::Handshake);
+                self.state = SecurityState::Exchanging(mechanism, ExpectedSecurityInput::Handshake);
                 Ok(SecurityStep::Handshake)
             }
             (ExpectedSecurityInput::AuthReply, ExchangeKind::Tokens, 334)
             | (ExpectedSecurityInput::AdatReply, ExchangeKind::Tokens, 335) => {
-                self.securing =
+                self.state =
                     SecurityState::Exchanging(mechanism, ExpectedSecurityInput::MechanismToken);
                 Ok(SecurityStep::ProcessToken(token))
             }
+            // RFC 2228 §3: a mechanism may need no token at all (234), or finish with 235.
             (ExpectedSecurityInput::AuthReply, ExchangeKind::Tokens, 234)
             | (ExpectedSecurityInput::AdatReply, ExchangeKind::Tokens, 235) => {
-                self.securing = SecurityState::Secured(mechanism);
+                self.state = SecurityState::Secured(mechanism);
                 Ok(SecurityStep::Secured(token))
             }
             _ => Err(ExchangeError::OutOfTurn),
@@ -117,9 +118,9 @@ impl SecurityExchange {
     /// # Errors
     /// [`ExchangeError::OutOfTurn`]
     pub fn send_token(&mut self, token: SecurityToken) -> Result<Command, ExchangeError> {
-        match &mut self.securing {
-            SecurityState::Exchanging(_, due @ ExpectedSecurityInput::MechanismToken) => {
-                *due = ExpectedSecurityInput::AdatReply;
+        match &mut self.state {
+            SecurityState::Exchanging(_, expected @ ExpectedSecurityInput::MechanismToken) => {
+                *expected = ExpectedSecurityInput::AdatReply;
                 Ok(Command::Adat(token))
             }
             _ => Err(ExchangeError::OutOfTurn),
@@ -131,9 +132,9 @@ impl SecurityExchange {
     /// # Errors
     /// [`ExchangeError::OutOfTurn`]
     pub fn on_handshake_complete(&mut self) -> Result<(), ExchangeError> {
-        match std::mem::take(&mut self.securing) {
+        match std::mem::take(&mut self.state) {
             SecurityState::Exchanging(mechanism, ExpectedSecurityInput::Handshake) => {
-                self.securing = SecurityState::Secured(mechanism);
+                self.state = SecurityState::Secured(mechanism);
                 Ok(())
             }
             _ => Err(ExchangeError::OutOfTurn),
@@ -145,11 +146,11 @@ impl SecurityExchange {
 mod tests {
     use super::*;
 
-    fn begun(carriage: ExchangeKind) -> SecurityExchange {
+    fn started(exchange_kind: ExchangeKind) -> SecurityExchange {
         let mut exchange = SecurityExchange::default();
         let command = exchange.begin(SecurityMechanism {
             name: "FAKE".to_owned(),
-            exchange: carriage,
+            exchange: exchange_kind,
         });
         assert_eq!(command.encode(), b"AUTH FAKE");
         exchange
@@ -161,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_handshake_follows_the_234() {
-        let mut exchange = begun(ExchangeKind::Handshake);
+        let mut exchange = started(ExchangeKind::Handshake);
         let next = exchange.on_reply(&Reply::new(234, "Begin."), false);
         assert_eq!(next, Ok(SecurityStep::Handshake));
         assert!(!exchange.is_secured());
@@ -176,7 +177,7 @@ mod tests {
 
     #[test]
     fn tokens_are_exchanged_until_the_server_is_satisfied() {
-        let mut exchange = begun(ExchangeKind::Tokens);
+        let mut exchange = started(ExchangeKind::Tokens);
         let next = exchange.on_reply(&Reply::new(334, "ADAT must follow."), false);
         assert_eq!(next, Ok(SecurityStep::ProcessToken(None)));
         let hello = exchange.send_token(token("hello")).unwrap();
@@ -192,7 +193,7 @@ mod tests {
     /// An attacker on the path injects replies behind the answer, in the clear.
     #[test]
     fn data_behind_the_reply_fails_the_exchange() {
-        let mut exchange = begun(ExchangeKind::Handshake);
+        let mut exchange = started(ExchangeKind::Handshake);
         let end = exchange.on_reply(&Reply::new(234, "Begin."), true);
         assert_eq!(end, Err(ExchangeError::ReadAhead("AUTH")));
         assert_eq!(
@@ -204,18 +205,18 @@ mod tests {
 
     #[test]
     fn an_unexpected_reply_fails_the_exchange() {
-        for (carriage, code, text) in [
+        for (exchange_kind, code, text) in [
             (ExchangeKind::Handshake, 334, "ADAT must follow."),
             (ExchangeKind::Handshake, 200, "Whatever."),
             (ExchangeKind::Tokens, 335, "ADAT=Zm9v"),
             (ExchangeKind::Tokens, 235, "Done."),
         ] {
-            let mut exchange = begun(carriage);
+            let mut exchange = started(exchange_kind);
             let end = exchange.on_reply(&Reply::new(code, text), false);
             assert_eq!(end, Err(ExchangeError::OutOfTurn), "{code}");
             assert!(!exchange.is_secured());
         }
-        let mut exchange = begun(ExchangeKind::Tokens);
+        let mut exchange = started(ExchangeKind::Tokens);
         assert_eq!(
             exchange.send_token(token("x")),
             Err(ExchangeError::OutOfTurn)
@@ -228,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_refusal_is_returned_and_leaves_the_connection_clear() {
-        let mut exchange = begun(ExchangeKind::Handshake);
+        let mut exchange = started(ExchangeKind::Handshake);
         let refusal = Reply::new(504, "No security is offered: FAKE.");
         let end = exchange.on_reply(&refusal, false);
         assert_eq!(end, Err(ExchangeError::Refused(refusal)));

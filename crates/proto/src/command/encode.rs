@@ -12,6 +12,7 @@ pub(super) fn encode(command: &Command) -> Vec<u8> {
     let mut line = command.verb().as_bytes().to_vec();
     if let Some(argument) = argument(command) {
         line.push(b' ');
+        // A line ending in a file name would inject a command.
         line.extend(argument.into_iter().map(|b| match b {
             b'\r' | b'\n' | 0 => b'?',
             other => other,
@@ -62,6 +63,7 @@ fn argument(command: &Command) -> Option<RawArgument> {
         C::Opts(opts) => return Some(opts.encode().into_bytes()),
         C::Site(site) => return Some(site.encode()),
         C::Help(text) | C::Lang(text) => return text.clone().map(String::into_bytes),
+        // `AUTH` without argument must not get a trailing space.
         C::Auth(mechanism) if mechanism.is_empty() => return None,
         C::Adat(token) | C::Mic(token) | C::Conf(token) | C::Enc(token) => token.encode(),
         C::User(text) | C::Acct(text) | C::Clnt(text) | C::Auth(text) => text.clone(),
@@ -90,11 +92,13 @@ fn parameter_text(command: &Command) -> Option<String> {
         C::Epsv(EpsvArgument::Family(family)) | C::Spas(Some(family)) => {
             family.number().to_string()
         }
+        // PORT cannot hold IPv6. The planner uses EPRT then; this keeps encoding total.
         C::Port(addr) => address::format_port(*addr).unwrap_or_else(|| address::format_eprt(*addr)),
         C::Eprt(addr) => address::format_eprt(*addr),
         C::Spor(stripes) => spor_list(stripes),
         C::Dprt(address) => address.format(),
         C::Rest(RestartMarker::Offset(n)) => n.to_string(),
+        // An empty argument would be a syntax error.
         C::Rest(RestartMarker::Ranges(ranges)) if ranges.is_empty() => "0-0".to_owned(),
         C::Rest(RestartMarker::Ranges(ranges)) => ranges.to_string(),
         C::Scks(algorithm, sum) => format!("{} {sum}", algorithm.name()),

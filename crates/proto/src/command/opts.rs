@@ -16,7 +16,7 @@ pub enum OptsCommand {
     Retr(Vec<RetrieveOption>),
     /// `OPTS STOR Checksum=ALG;` or `=None;` (longhaul): checksum to compute while storing.
     StoreChecksum(Option<ChecksumAlgorithm>),
-    /// `OPTS PASV|EPSV|SPAS AllowDelayedPassive=0|1;`
+    /// `OPTS PASV|EPSV|SPAS AllowDelayed=0|1;`
     AllowDelayedPassive(bool),
     /// `OPTS MLST|MLSD|MLSR facts`; `None` without argument, which clears the list (RFC 3659 §7.9).
     Facts(Option<String>),
@@ -51,14 +51,16 @@ pub enum RetrieveOption {
 }
 
 impl OptsCommand {
-    pub(super) fn parse(mut w: ArgumentWords<'_>) -> Result<Self, CommandError> {
-        let whole = w.required_text("command name")?;
-        let name = w.required_word("command name")?.to_ascii_uppercase();
-        let options = w.optional_text().unwrap_or_default();
+    pub(super) fn parse(mut args: ArgumentWords<'_>) -> Result<Self, CommandError> {
+        // The complete text is kept for the 501, which quotes it.
+        let whole = args.required_text("command name")?;
+        let name = args.required_word("command name")?.to_ascii_uppercase();
+        let options = args.optional_text().unwrap_or_default();
         let parsed = match name.as_str() {
             "RETR" => retr(&options),
             "STOR" => stor(&options),
             "PASV" | "EPSV" | "SPAS" => allow_delayed(&options),
+            // `OPTS MLSR` has two forms: options with `=`, and a fact list as for MLST.
             "MLSR" if options.contains('=') => mlsr(&options),
             "MLST" | "MLSD" | "MLSR" => facts(&options),
             "CKSM" => cksm(&options),
@@ -71,7 +73,7 @@ impl OptsCommand {
             Ok(opts) => Ok(opts),
             Err(OptionError::UnknownOption) => Ok(Self::Unknown(whole)),
             Err(OptionError::InvalidValue(key)) => {
-                Err(w.syntax_error(format!("bad value for {key}")))
+                Err(args.syntax_error(format!("bad value for {key}")))
             }
         }
     }
@@ -186,6 +188,7 @@ fn retr_option(key: &str, value: &str) -> Result<RetrieveOption, OptionError> {
 fn parallelism(value: &str) -> Option<ParallelismRange> {
     let numbers: Vec<u64> = value
         .split(',')
+        // One item beyond the limit suffices to detect a surplus.
         .take(4)
         .map(|n| parse_number(n.trim()))
         .collect::<Option<_>>()?;
@@ -193,10 +196,11 @@ fn parallelism(value: &str) -> Option<ParallelismRange> {
         return None;
     }
     let possible = |n: &u64| (1..=MAX_STREAMS).contains(n);
+    // Only the first number decides how many connections are opened, so only it must be in range.
     let start = u32::try_from(*numbers.first().filter(|n| possible(n))?).ok()?;
-    let other = |place: usize| {
-        let told = numbers.get(place).filter(|n| possible(n));
-        told.and_then(|n| u32::try_from(*n).ok()).unwrap_or(start)
+    let other = |index: usize| {
+        let given = numbers.get(index).filter(|n| possible(n));
+        given.and_then(|n| u32::try_from(*n).ok()).unwrap_or(start)
     };
     Some(ParallelismRange {
         start,

@@ -70,6 +70,7 @@ impl<'a> ArgumentWords<'a> {
     pub(super) fn required_octal_mode(&mut self) -> Result<u32, CommandError> {
         let word = self.required_word("mode")?;
         Some(word)
+            // `from_str_radix` would accept a leading `+`.
             .filter(|w| w.bytes().all(|b| b.is_ascii_digit()))
             .and_then(|w| u32::from_str_radix(w, 8).ok())
             .filter(|mode| *mode <= 0o7777)

@@ -48,6 +48,7 @@ impl PartialEq for Nonce {
     /// Compares in constant time, so that the response time does not reveal how many bytes of a guess
     /// were right.
     fn eq(&self, other: &Self) -> bool {
+        // `black_box` keeps the compiler from ending the loop at the first difference.
         let pairs = self.0.iter().zip(&other.0);
         black_box(pairs.fold(0, |differs, (a, b)| black_box(differs | (a ^ b)))) == 0
     }

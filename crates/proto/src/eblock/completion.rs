@@ -18,6 +18,7 @@ impl EodCounter {
     /// The count exceeds [`MAX_STREAMS`].
     pub fn on_eod(&mut self) -> Result<(), BlockError> {
         self.eods += 1;
+        // Without this bound a peer could open connections that only send EOD, forever.
         if self.eods > MAX_STREAMS {
             return Err(BlockError::EodCountTooLarge(self.eods));
         }

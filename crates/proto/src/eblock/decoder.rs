@@ -82,6 +82,7 @@ impl BlockDecoder {
                 let (n, event) = self.take_payload(rest);
                 return Ok((used + n, event));
             }
+            // EOD of a block with data is reported only here, after its payload.
             match self.eod_state {
                 EodState::NotReached => {}
                 EodState::Announced { close } => {
@@ -90,6 +91,7 @@ impl BlockDecoder {
                 }
                 EodState::Reached => return Ok((used, None)),
             }
+            // A header may be split across reads, so it is collected.
             let n = rest.len().min(HEADER_LEN - self.header_filled);
             self.header[self.header_filled..self.header_filled + n].copy_from_slice(&rest[..n]);
             self.header_filled += n;
@@ -120,6 +122,7 @@ impl BlockDecoder {
     /// event without input.
     pub fn header_left(&self) -> usize {
         match self.eod_state {
+            // After EOD nothing may be read: the next bytes belong to the next transfer.
             EodState::NotReached if self.payload.left == 0 => HEADER_LEN - self.header_filled,
             _ => 0,
         }
@@ -165,6 +168,7 @@ impl BlockDecoder {
     /// Handles a complete header; returns its event, if the header alone is one.
     fn on_header(&mut self, h: BlockHeader) -> Result<Option<BlockEvent>, BlockError> {
         check_header(h)?;
+        // EOF and EOD may be in one header (GFD.20 §3.4.2): EOF is reported first, EOD by the next call.
         let event = if h.flags.contains(BlockFlags::EOF) {
             Some(BlockEvent::Eof { streams: h.offset })
         } else {
@@ -194,6 +198,7 @@ pub fn check_header(h: BlockHeader) -> Result<(), BlockError> {
     }
     let offset = payload_offset(h);
     let end = offset.checked_add(h.count);
+    // `off_t` is signed, so the kernel rejects larger offsets in pwrite(2).
     if end.is_none_or(|end| end > i64::MAX as u64) {
         return Err(BlockError::BeyondMaxOffset {
             offset,

@@ -9,7 +9,7 @@ mod decoder;
 pub use completion::EodCounter;
 pub use decoder::{BlockDecoder, BlockEvent, check_header};
 
-/// Bytes of a MODE E header.
+/// Length of a MODE E header, bytes.
 pub const HEADER_LEN: usize = 17;
 
 /// Most data connections of one transfer. A larger EOD count is refused.

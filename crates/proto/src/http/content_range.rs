@@ -54,8 +54,11 @@ mod tests {
     type ParsedRange = (Option<(u64, u64)>, Option<u64>);
 
     fn read(text: &str) -> Option<ParsedRange> {
-        let told = ContentRange::parse(text)?;
-        Some((told.range.map(|r| (r.start, r.end)), told.complete_length))
+        let parsed = ContentRange::parse(text)?;
+        Some((
+            parsed.range.map(|r| (r.start, r.end)),
+            parsed.complete_length,
+        ))
     }
 
     #[test]

@@ -13,6 +13,7 @@ const MONTHS: [&str; 12] = [
 pub fn parse(text: &str) -> Option<Timestamp> {
     let words: Vec<&str> = text.split_ascii_whitespace().take(7).collect();
     let (day, month, year, time) = match words.as_slice() {
+        // RFC 9110 allows only GMT, but some WebDAV servers write UTC or +0000.
         [_, day, month, year, time, "GMT" | "UTC" | "+0000"] => (day, month, year, time),
         [_, month, day, time, year] => (day, month, year, time),
         _ => return None,
@@ -35,6 +36,7 @@ pub fn parse(text: &str) -> Option<Timestamp> {
         small(day)?,
         hour,
         minute,
+        // 60 is a leap second, which Unix time cannot express.
         second.min(59),
         0,
     );

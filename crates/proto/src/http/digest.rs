@@ -39,17 +39,18 @@ pub fn checksums_from_fields<'f>(
         let named = fields.iter().find(|(field, _)| *field == name);
         named.map(|(_, value)| value.trim())
     };
-    let mut sums = DigestSet::default();
+    let mut checksums = DigestSet::default();
     for (name, value) in &fields {
         match *name {
-            "repr-digest" => sums.extend(parse_repr_digest(value)),
-            "digest" => sums.extend(parse_digest_field(value)),
-            "content-md5" if !partial => sums.add_bytes(ChecksumAlgorithm::Md5, value),
+            "repr-digest" => checksums.extend(parse_repr_digest(value)),
+            "digest" => checksums.extend(parse_digest_field(value)),
+            // Content-MD5 covers the message body (RFC 2616 §14.15), which is only a part in a 206.
+            "content-md5" if !partial => checksums.add_bytes(ChecksumAlgorithm::Md5, value),
             _ => {}
         }
     }
-    sums.extend(object_store_checksums(&fields, &value));
-    sums.finish()
+    checksums.extend(object_store_checksums(&fields, &value));
+    checksums.finish()
 }
 
 /// Checksums found so far. The value is `None` after a contradiction.
@@ -59,7 +60,8 @@ struct DigestSet(Vec<(ChecksumAlgorithm, Option<String>)>);
 impl DigestSet {
     fn add(&mut self, algorithm: ChecksumAlgorithm, hex: String) {
         match self.0.iter_mut().find(|(known, _)| *known == algorithm) {
-            Some((_, sum)) if sum.as_ref() != Some(&hex) => *sum = None,
+            // One of the two values is wrong, and it is unknown which.
+            Some((_, checksum)) if checksum.as_ref() != Some(&hex) => *checksum = None,
             Some(_) => {}
             None => self.0.push((algorithm, Some(hex))),
         }
@@ -69,8 +71,8 @@ impl DigestSet {
         self.extend(from_base64(algorithm, base64).map(|hex| (algorithm, hex)));
     }
 
-    fn extend(&mut self, sums: impl IntoIterator<Item = (ChecksumAlgorithm, String)>) {
-        for (algorithm, hex) in sums {
+    fn extend(&mut self, checksums: impl IntoIterator<Item = (ChecksumAlgorithm, String)>) {
+        for (algorithm, hex) in checksums {
             self.add(algorithm, hex);
         }
     }
@@ -78,7 +80,7 @@ impl DigestSet {
     fn finish(self) -> Vec<(ChecksumAlgorithm, String)> {
         let known = self.0.into_iter();
         known
-            .filter_map(|(algorithm, sum)| Some((algorithm, sum?)))
+            .filter_map(|(algorithm, checksum)| Some((algorithm, checksum?)))
             .collect()
     }
 }
@@ -99,7 +101,7 @@ fn algorithm_from_registry(name: &str) -> Option<ChecksumAlgorithm> {
 /// Checksums in a Repr-Digest field, a dictionary of byte sequences (RFC 8941 §3.2). A field with a syntax
 /// error is ignored as a whole (RFC 8941 §4.2).
 fn parse_repr_digest(text: &str) -> Vec<(ChecksumAlgorithm, String)> {
-    let mut sums = Vec::new();
+    let mut checksums = Vec::new();
     let mut rest = text.trim_matches([' ', '\t']);
     while !rest.is_empty() {
         let Some((key, value, after)) = parse_member(rest) else {
@@ -108,7 +110,7 @@ fn parse_repr_digest(text: &str) -> Vec<(ChecksumAlgorithm, String)> {
         if let Some(algorithm) = algorithm_from_registry(key)
             && let Some(hex) = from_base64(algorithm, value)
         {
-            sums.push((algorithm, hex));
+            checksums.push((algorithm, hex));
         }
         rest = after.trim_start_matches([' ', '\t']);
         match rest.strip_prefix(',') {
@@ -118,11 +120,12 @@ fn parse_repr_digest(text: &str) -> Vec<(ChecksumAlgorithm, String)> {
                     return Vec::new();
                 }
             }
+            // A trailing comma is a syntax error (RFC 8941 §4.2.2), so the end is valid only here.
             None if rest.is_empty() => break,
             None => return Vec::new(),
         }
     }
-    sums
+    checksums
 }
 
 /// Parses `key=:base64:;parameters`: the key, the text between the colons, and the rest of the field.
@@ -178,9 +181,9 @@ fn object_store_checksums<'f>(
     fields: &[(&'f str, &'f str)],
     value: &dyn Fn(&str) -> Option<&'f str>,
 ) -> Vec<(ChecksumAlgorithm, String)> {
-    let mut sums = Vec::new();
+    let mut checksums = Vec::new();
     let mut add = |algorithm, base64: &str| {
-        sums.extend(from_base64(algorithm, base64).map(|hex| (algorithm, hex)));
+        checksums.extend(from_base64(algorithm, base64).map(|hex| (algorithm, hex)));
     };
     // The checksum of a compressed object is that of its compressed bytes, but the server may send
     // it decompressed.
@@ -190,8 +193,8 @@ fn object_store_checksums<'f>(
             "x-goog-hash" if as_kept => {
                 for item in text.split(',') {
                     match item.trim().split_once('=') {
-                        Some(("crc32c", sum)) => add(ChecksumAlgorithm::Crc32c, sum),
-                        Some(("md5", sum)) => add(ChecksumAlgorithm::Md5, sum),
+                        Some(("crc32c", checksum)) => add(ChecksumAlgorithm::Crc32c, checksum),
+                        Some(("md5", checksum)) => add(ChecksumAlgorithm::Md5, checksum),
                         _ => {}
                     }
                 }
@@ -209,8 +212,8 @@ fn object_store_checksums<'f>(
             _ => {}
         }
     }
-    sums.extend(s3_etag_md5(value).map(|hex| (ChecksumAlgorithm::Md5, hex)));
-    sums
+    checksums.extend(s3_etag_md5(value).map(|hex| (ChecksumAlgorithm::Md5, hex)));
+    checksums
 }
 
 /// The ETag, if it is known to be the MD5 of the object: at S3, unless the object was uploaded in parts (`-`
@@ -253,12 +256,12 @@ mod tests {
     const MD5: &str = "5d41402abc4b2a76b9719d911017c592";
     const MD5_BASE64: &str = "XUFAKrxLKna5cZ2REBfFkg==";
 
-    fn sums(fields: &[(&str, &str)]) -> Vec<(ChecksumAlgorithm, String)> {
+    fn checksums(fields: &[(&str, &str)]) -> Vec<(ChecksumAlgorithm, String)> {
         checksums_from_fields(fields.iter().copied(), false)
     }
 
     fn one(name: &str, value: &str) -> Vec<(ChecksumAlgorithm, String)> {
-        sums(&[(name, value)])
+        checksums(&[(name, value)])
     }
 
     #[test]
@@ -319,9 +322,9 @@ mod tests {
         let digest = format!("sha-256={SHA256_BASE64}");
         let other = format!("sha-256=:{}=:", "A".repeat(43));
         let both = [("digest", digest.as_str()), ("repr-digest", &other)];
-        assert_eq!(sums(&both), []);
+        assert_eq!(checksums(&both), []);
         let same = [("digest", digest.as_str()), ("digest", &digest)];
-        assert_eq!(sums(&same).len(), 1);
+        assert_eq!(checksums(&same).len(), 1);
     }
 
     #[test]
@@ -331,15 +334,15 @@ mod tests {
             "crc32c=mnGvKQ==,md5=XUFAKrxLKna5cZ2REBfFkg==",
         )];
         assert_eq!(
-            sums(&google),
+            checksums(&google),
             [(Crc32c, "9a71af29".into()), (Md5, MD5.to_owned())]
         );
         let compressed = [google[0], ("x-goog-stored-content-encoding", "gzip")];
-        assert_eq!(sums(&compressed), []);
+        assert_eq!(checksums(&compressed), []);
         let amazon = [("x-amz-checksum-crc32", "NhCmhg==")];
-        assert_eq!(sums(&amazon), [(Crc32, "3610a686".into())]);
+        assert_eq!(checksums(&amazon), [(Crc32, "3610a686".into())]);
         let parts = [amazon[0], ("x-amz-checksum-type", "COMPOSITE")];
-        assert_eq!(sums(&parts), []);
+        assert_eq!(checksums(&parts), []);
         assert_eq!(one("x-amz-checksum-crc32", "NhCmhg==-3"), []);
     }
 
@@ -347,9 +350,9 @@ mod tests {
     fn an_etag_is_used_as_md5_only_for_plain_s3_objects() {
         let quoted = format!("\"{MD5}\"");
         let s3 = [("server", "AmazonS3"), ("etag", quoted.as_str())];
-        assert_eq!(sums(&s3), [(Md5, MD5.to_owned())]);
-        assert_eq!(sums(&s3[1..]), []);
-        let with = |more| sums(&[s3[0], s3[1], more]).len();
+        assert_eq!(checksums(&s3), [(Md5, MD5.to_owned())]);
+        assert_eq!(checksums(&s3[1..]), []);
+        let with = |more| checksums(&[s3[0], s3[1], more]).len();
         assert_eq!(with(("x-amz-server-side-encryption", "AES256")), 1);
         assert_eq!(with(("x-amz-server-side-encryption", "aws:kms")), 0);
         let own_key = "x-amz-server-side-encryption-customer-algorithm";
@@ -359,7 +362,7 @@ mod tests {
             format!("W/\"{MD5}\""),
             MD5.to_owned(),
         ] {
-            assert_eq!(sums(&[s3[0], ("etag", &etag)]), [], "{etag}");
+            assert_eq!(checksums(&[s3[0], ("etag", &etag)]), [], "{etag}");
         }
     }
 }

@@ -111,6 +111,7 @@ impl HttpUrl {
         if location.len() > LONGEST {
             return Err(RedirectError::Malformed);
         }
+        // A fragment is never sent (RFC 9110 §4.2.5).
         let location = location.split('#').next().unwrap_or_default().trim();
         let (reference, query) = match location.split_once('?') {
             Some((reference, query)) => (reference, Some(encode_forbidden(query))),
@@ -131,6 +132,7 @@ impl HttpUrl {
                 None => self.resolve_relative(reference, query),
             },
         };
+        // A downgrade would expose the request and let an attacker replace the content.
         match self.secure && !next.secure {
             true => Err(RedirectError::Insecure),
             false => Ok(next),
@@ -143,6 +145,7 @@ impl HttpUrl {
         query: Option<String>,
     ) -> Result<Self, RedirectError> {
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        // Credentials in a redirect are dropped: they would come from the server, not from the user.
         let authority = authority.rsplit('@').next().unwrap_or_default();
         let (host, port) = parse_host_and_port(authority).ok_or(RedirectError::Malformed)?;
         Ok(Self {
@@ -157,6 +160,7 @@ impl HttpUrl {
     fn resolve_relative(&self, reference: &str, query: Option<String>) -> Self {
         let reference = encode_forbidden(reference);
         let (path, query) = match reference.as_str() {
+            // RFC 3986 §5.2.2: an empty reference keeps the path, and the query unless it has its own.
             "" => (self.path.clone(), query.or_else(|| self.query.clone())),
             path if path.starts_with('/') => (remove_dot_segments(path), query),
             path => {
@@ -209,6 +213,7 @@ fn parse_host_and_port(text: &str) -> Option<(&str, Option<u16>)> {
         }
         None => text.split_at(text.find(':').unwrap_or(text.len())),
     };
+    // The colon occurs only in IPv6 addresses here; a name is split at its first colon.
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~:".contains(&b);
     if host.is_empty() || !host.bytes().all(plain) {
         return None;

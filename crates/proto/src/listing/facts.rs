@@ -7,13 +7,13 @@ pub struct FactSet(u16);
 /// A fact of MLST, in output order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fact {
-    /// `DataType`
+    /// `Type`
     Type,
     /// `Modify`
     Modify,
     /// `Charset`
     Charset,
-    /// `BufferSize`
+    /// `Size`
     Size,
     /// `Perm`
     Perm,

@@ -7,6 +7,7 @@ use crate::timestamp::Timestamp;
 /// always shown as a link, `lrwxrwxrwx ... name -> target`, so that a recursive client does not enter it
 /// as a directory.
 pub fn format_ls(entry: &DirectoryEntry, now: Timestamp) -> Vec<u8> {
+    // As lstat(2): the size of a symbolic link is the length of its target.
     let (letter, mode, links, size) = match &entry.link_target {
         Some(target) => ('l', LINK_MODE, 1, target.len() as u64),
         None => (
@@ -93,6 +94,7 @@ fn parse_mode(word: &[u8]) -> Option<(EntryKind, u32)> {
             (_, b'-') => 0,
             (0, b'r') | (1, b'w') | (2, b'x') => bit,
             (2, b's' | b't') => bit | special,
+            // `l` and `L` mark mandatory locking on System V.
             (2, b'S' | b'T' | b'l' | b'L') => special,
             _ => return None,
         };
@@ -129,10 +131,12 @@ fn parse_unix(line: &[u8]) -> Option<ListedEntry> {
     let (kind, mode) = parse_mode(words.first()?.0)?;
     // Columns: mode, [links], [owner], [group], size, date of two or three words, name. The usual
     // column of the date is tried first, since an owner may be called `May`.
+    // Some servers omit the number of links, the owner or the group.
     let (date, date_end) = [5, 4, 3, 2, 6, 7, 8]
         .into_iter()
         .find_map(|at| Some((at, date_end(&words, at)?)))?;
     let size = number(words.get(date.checked_sub(1)?)?.0);
+    // Devices have major and minor numbers in the size column.
     if size.is_none() && kind != EntryKind::Other {
         return None;
     }
@@ -147,6 +151,7 @@ fn parse_unix(line: &[u8]) -> Option<ListedEntry> {
         name: name.to_vec(),
         kind,
         size: size.filter(|_| kind != EntryKind::Other),
+        // `ls` dates lack seconds and often the year, and are in the server's time zone.
         modified: None,
         mode: Some(mode),
         owner,
@@ -209,8 +214,9 @@ fn owner_and_group(columns: &[LsColumn<'_>]) -> (Option<String>, Option<String>)
     (text(0), text(1))
 }
 
-/// Name, kind and target of `name -> target`.
+/// Splits `name -> target` into name, kind and target.
 fn parse_symlink(shown: &[u8]) -> (&[u8], EntryKind, Option<Vec<u8>>) {
+    // The first arrow separates name and target; a name with an arrow is ambiguous.
     let arrow = shown.windows(4).position(|four| four == b" -> ");
     match arrow.filter(|at| *at > 0) {
         Some(at) => (
@@ -222,7 +228,7 @@ fn parse_symlink(shown: &[u8]) -> (&[u8], EntryKind, Option<Vec<u8>>) {
     }
 }
 
-/// `11-20-26  08:21AM       <DIR>          name` and `11-20-2026  08:21AM  3000000 name`.
+/// Parses `11-20-26  08:21AM       <DIR>          name` and `11-20-2026  08:21AM  3000000 name`.
 fn parse_dos(line: &[u8]) -> Option<ListedEntry> {
     let words = words(line);
     let [(date, _), (time, _), (what, end), ..] = *words.as_slice() else {

@@ -31,6 +31,7 @@ pub fn format_mlsx(entry: &DirectoryEntry, facts: FactSet, entries_in_dir: Optio
 /// ignored. Returns `None` for lines without facts or name. An entry without `Type` is a file.
 pub fn parse_mlsx(line: &[u8]) -> Option<ListedEntry> {
     let line = without_ending(line);
+    // MLST sends the facts inside a reply, after one space (RFC 3659 §7.2).
     let line = line.strip_prefix(b" ").unwrap_or(line);
     let (facts, name) = split_facts(line)?;
     if name.is_empty() || !facts.contains(&b'=') {
@@ -76,8 +77,9 @@ fn fact_value(
 /// Value of the `Type` fact. `shows_links` is set if `UNIX.slink` is shown too.
 fn type_value(entry: &DirectoryEntry, shows_links: bool) -> Vec<u8> {
     let target = slink_value(entry);
-    let told = shows_links && target.is_some();
-    let hidden_link = entry.kind == EntryKind::Dir && entry.link_target.is_some() && !told;
+    let target_shown = shows_links && target.is_some();
+    // Links to files keep the type `file`: reading through them is harmless.
+    let hidden_link = entry.kind == EntryKind::Dir && entry.link_target.is_some() && !target_shown;
     if entry.kind != EntryKind::SymLink && !hidden_link {
         return type_word(entry.kind).into();
     }
@@ -173,6 +175,7 @@ fn apply_fact(entry: &mut ListedEntry, fact: &str, value: &str) {
         "type" => entry.kind = parse_type(value),
         "size" if digits => entry.size = value.parse().ok(),
         "modify" => entry.modified = Timestamp::parse(value),
+        // Servers write the mode with or without a leading zero, always octal.
         "unix.mode" if digits => {
             entry.mode = u32::from_str_radix(value, 8).ok().map(|m| m & 0o7777);
         }

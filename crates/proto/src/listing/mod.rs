@@ -10,7 +10,7 @@ pub use mlsx::{format_mlsx, parse_mlsx};
 
 use crate::timestamp::Timestamp;
 
-/// Kind of an entry (the `DataType` fact).
+/// Kind of an entry (the `Type` fact).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EntryKind {
     /// Regular file.

@@ -22,6 +22,7 @@ impl MessageRateLimiter {
 
     /// Takes one token at the time `now`, since any fixed moment; `false` if the bucket is empty.
     pub fn try_take(&mut self, now: Duration) -> bool {
+        // Storing the time of the full bucket needs no timer and no fractional tokens (GCRA).
         let full_at = self.full_at.max(now).saturating_add(self.interval);
         let there = full_at.saturating_sub(now) <= self.interval * self.burst;
         if there {

@@ -88,6 +88,7 @@ impl Reply {
     fn summary_text(&self) -> String {
         let lines = || self.lines.iter().map(|line| String::from_utf8_lossy(line));
         let mut parts: Vec<String> = Vec::new();
+        // The first pass skips the lines with headings, which the other lines explain.
         for line in lines().filter(|line| !line.contains(HEADING)) {
             let part = informative_part(&line);
             let reason = part.split_once(SYSTEM).map_or(&*part, |(_, reason)| reason);
@@ -97,6 +98,7 @@ impl Reply {
         }
         let told = parts.clone();
         parts.retain(|part| !repeats_command(part, &told));
+        // Only headings were found: the text before them is all there is.
         if parts.is_empty() {
             parts.extend(lines().map(|line| informative_part(&line)));
             parts.retain(|part| !part.is_empty());
@@ -117,10 +119,12 @@ impl Reply {
             self.text()
         };
         let text = printable(&text).to_string();
+        // RFC 2228 §5: 63x replies are protected; their text is a token.
         if (600..700).contains(&self.code) {
             return "...".to_owned();
         }
         let text = without_token(&text);
+        // Other servers may reply to DPSV with other codes or forms, so the text decides too.
         if self.code == 229 || DrsAddress::find_in_229(&text).is_ok() {
             without_nonces(&text)
         } else {
@@ -131,6 +135,7 @@ impl Reply {
     /// Appends the encoded reply, with CR LF. Inner lines that start with a space are written unchanged,
     /// others after `ddd-`. CR, LF and NUL become `?`.
     pub fn encode(&self, out: &mut Vec<u8>) {
+        // A reply without lines violates the invariant of the field; it is sent with empty text.
         let Some((last, inner)) = self.lines.split_last() else {
             return self.encode_line(b' ', &[], out);
         };
@@ -193,6 +198,7 @@ fn repeats_command(part: &str, parts: &[String]) -> bool {
     let Some((verb, argument)) = part.split_once(' ') else {
         return false;
     };
+    // FTP verbs have three or four letters (RFC 959 §5.3).
     let is_verb = (3..=4).contains(&verb.len()) && verb.bytes().all(|b| b.is_ascii_uppercase());
     let others = || parts.iter().filter(|other| *other != part);
     is_verb && others().any(|other| other.contains(argument))

@@ -77,10 +77,12 @@ impl ReplyReader {
     /// See [`ReplyError`].
     pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<Reply>) -> Result<(), ReplyError> {
         for piece in bytes.split_inclusive(|b| *b == b'\n') {
+            // The check comes before the copy, so that memory stays bounded.
             if self.buffer.len() + piece.len() > Self::MAX_LINE {
                 return Err(ReplyError::LineTooLong(Self::MAX_LINE));
             }
             self.buffer.extend_from_slice(piece);
+            // A peer of another protocol may wait for the client to speak first, and never end its line.
             if self.awaits_greeting && !may_begin_reply(&self.buffer) {
                 return Err(not_ftp(without_ending(&self.buffer)));
             }
@@ -102,6 +104,7 @@ impl ReplyReader {
     fn start_reply(&mut self, line: &[u8]) -> Result<Option<Reply>, ReplyError> {
         let Some((code, more, text)) = split_code(line) else {
             self.strays += 1;
+            // An HTTP server or a shell could send such lines without end.
             if self.strays > MAX_STRAYS {
                 return Err(not_ftp(line));
             }
@@ -127,6 +130,8 @@ impl ReplyReader {
         line: &[u8],
     ) -> Result<Option<Reply>, ReplyError> {
         let (ends, text) = match split_code(line) {
+            // RFC 959 §4.2: only the same code followed by a space ends the reply. Other codes belong to
+            // the text.
             Some((code, more, text)) if code == open.reply.code => (!more, text),
             _ => (false, line),
         };
@@ -173,6 +178,7 @@ fn split_code(line: &[u8]) -> Option<(u16, bool, &[u8])> {
         return None;
     }
     let code = digits.iter().fold(0, |n, d| n * 10 + u16::from(*d - b'0'));
+    // 6xx are the protected replies of RFC 2228 §5.
     if !(100..700).contains(&code) {
         return None;
     }

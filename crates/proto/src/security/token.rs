@@ -47,6 +47,7 @@ impl SecurityToken {
     /// # Errors
     /// See [`TokenError`].
     pub fn decode(text: &[u8]) -> Result<Self, TokenError> {
+        // The length is checked before memory is allocated.
         if text.len() > MAX_TOKEN.div_ceil(3) * 4 {
             return Err(TokenError::TooLong);
         }
@@ -68,6 +69,7 @@ impl SecurityToken {
         let digits = last.map(|b| if b == b'=' { b'A' } else { b });
         let bytes = three_bytes(&digits).ok_or(TokenError::Malformed)?;
         let (kept, spare) = bytes.split_at(3usize.saturating_sub(padding));
+        // Padding may only stand at the end of the last group.
         let in_order = padding <= 2 && !last[..4 - padding.min(2)].contains(&b'=');
         if !rest.is_empty() || !in_order || spare.iter().any(|b| *b != 0) {
             return Err(TokenError::Malformed);

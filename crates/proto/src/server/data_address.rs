@@ -41,7 +41,9 @@ impl LoggedInSession {
                 self.parameters.epsv_only = true;
                 replies::reply(200, "EPSV ALL command successful.")
             }
-            (EpsvArgument::Family(asked), own) if asked != own => {
+            // RFC 2428 §3: the 522 lists the supported protocols. Only the control connection's family is
+            // offered, since the client reaches the server's control address in that family.
+            (EpsvArgument::Family(requested), own) if requested != own => {
                 let number = match own {
                     AddressFamily::V4 => 1,
                     AddressFamily::V6 => 2,
@@ -55,7 +57,7 @@ impl LoggedInSession {
         }
     }
 
-    /// SPAS; any argument asks for the extended form, the family is the control connection's.
+    /// SPAS. Any argument selects the extended form; the family is that of the control connection.
     pub(super) fn spas(&mut self, argument: Option<AddressFamily>) -> Vec<SessionAction> {
         if let Some(refusal) = self.refuse_after_epsv_all("SPAS") {
             return refusal;
@@ -68,12 +70,15 @@ impl LoggedInSession {
     }
 
     fn enter_passive(&mut self, form: PassiveReplyForm) -> Vec<SessionAction> {
+        // The listener opens with the transfer command, when the server knows which data node serves
+        // the file (globus delayed passive).
         if self.parameters.allow_delayed {
             self.data_channel = DataChannel::DelayedPassive(form);
             let mut actions = vec![SessionAction::DropChannel];
             actions.extend(replies::reply(200, "Passive delayed."));
             return actions;
         }
+        // The previous address is invalid from now on, even if the listener cannot be opened.
         self.data_channel = DataChannel::None;
         self.pending = PendingTask::Listen(form);
         vec![SessionAction::Listen(self.listen_request())]
@@ -97,7 +102,7 @@ impl LoggedInSession {
     ) -> Vec<SessionAction> {
         match addresses {
             Ok(addresses) => {
-                self.data_channel = DataChannel::Passive { used: false };
+                self.data_channel = DataChannel::Passive { cached: false };
                 vec![SessionAction::Reply(form.reply(&addresses, false))]
             }
             Err(error) => replies::refuse(&CommandFailure::Listen(&error)),
@@ -109,21 +114,22 @@ impl LoggedInSession {
         if let Some(refusal) = self.refuse_after_epsv_all(verb) {
             return refusal;
         }
-        let objection = |(_, address)| Some((address, self.address_refusal(address)?));
-        if let Some((address, why)) = to.iter().find_map(objection) {
+        let refusal_of = |(_, address)| Some((address, self.address_refusal(address)?));
+        if let Some((address, reason)) = to.iter().find_map(refusal_of) {
             let mut actions = Vec::new();
-            if why == FOREIGN_HOST {
+            // Only this refusal depends on a setting of the administrator.
+            if reason == FOREIGN_HOST {
                 actions.push(SessionAction::ReportForeignHost(
                     address.ip().to_canonical(),
                 ));
             }
-            let text = format!("Illegal {verb} command: {why}.");
+            let text = format!("Illegal {verb} command: {reason}.");
             actions.extend(replies::reply(501, text));
             return actions;
         }
         self.data_channel = DataChannel::Active {
             to: to.clone(),
-            used: false,
+            cached: false,
         };
         let mut actions = vec![SessionAction::ConnectTo(to)];
         actions.extend(replies::reply(200, "PORT Command successful."));
@@ -136,20 +142,22 @@ impl LoggedInSession {
         if address.port() < LOWEST_PORT {
             return Some("ports below 1024 are refused");
         }
+        // The client's own host is always allowed: this is the normal case of active mode.
         if host == self.peer || Some(host) == self.data_peer {
             return None;
         }
-        let no_host = self.foreign_host_refusal(host);
-        no_host.or((!self.any_host).then_some(FOREIGN_HOST))
+        let foreign_refusal = self.foreign_host_refusal(host);
+        foreign_refusal.or((!self.any_host).then_some(FOREIGN_HOST))
     }
 
     /// SITE DATAPEER. The permission lasts until the next SITE DATAPEER. An open listener keeps the
     /// hosts that it was opened with.
     pub(super) fn site_datapeer(&mut self, address: Option<IpAddr>) -> Vec<SessionAction> {
         let host = address.map(|ip| ip.to_canonical());
+        // Naming the own host is allowed to every account, and resets the permission.
         let other = host.filter(|host| *host != self.peer);
-        if let Some(why) = other.and_then(|host| self.foreign_host_refusal(host)) {
-            return replies::reply(501, format!("Illegal SITE DATAPEER command: {why}."));
+        if let Some(reason) = other.and_then(|host| self.foreign_host_refusal(host)) {
+            return replies::reply(501, format!("Illegal SITE DATAPEER command: {reason}."));
         }
         self.data_peer = other;
         replies::reply(
@@ -166,6 +174,7 @@ impl LoggedInSession {
         if !self.rights.third_party {
             return Some("this account may not have data connections to other hosts");
         }
+        // connect(2) to the unspecified address would reach this host itself.
         if host.is_unspecified() || host.is_multicast() || is_broadcast(host) {
             return Some("the address is not that of a host");
         }

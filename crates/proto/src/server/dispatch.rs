@@ -78,6 +78,7 @@ impl LoggedInSession {
             Command::Allo(bytes) => self.allo(bytes),
             Command::Sbuf(bytes) => self.sbuf(bytes),
             Command::Dcau(mode) => dcau(&mode),
+            // RFC 2228 §3 allows PBSZ only after a security exchange, but clients send it before PROT C.
             Command::Pbsz(size) => replies::reply(200, format!("PBSZ={size}")),
             Command::Prot(level) => prot(level),
             Command::Pasv => self.pasv(),
@@ -114,10 +115,11 @@ impl LoggedInSession {
     }
 
     /// Handles a driver event. An event that nothing waits for changes nothing.
-    pub(super) fn on_driver_event(&mut self, outcome: DriverEvent) -> Vec<SessionAction> {
-        match (std::mem::take(&mut self.pending), outcome) {
-            (PendingTask::File(task), DriverEvent::File(answer)) => {
-                self.on_file_response(*task, answer)
+    pub(super) fn on_driver_event(&mut self, event: DriverEvent) -> Vec<SessionAction> {
+        // The pending task is moved out; arms that continue put it back.
+        match (std::mem::take(&mut self.pending), event) {
+            (PendingTask::File(task), DriverEvent::File(response)) => {
+                self.on_file_response(*task, response)
             }
             (PendingTask::File(task), DriverEvent::ChecksumProgress { now, bytes }) => {
                 self.pending = PendingTask::File(task);
@@ -129,7 +131,7 @@ impl LoggedInSession {
             (PendingTask::ListenDrs, DriverEvent::DrsListening(address)) => {
                 self.on_drs_listening(address)
             }
-            (PendingTask::Transfer(running), outcome) => self.on_transfer_event(running, outcome),
+            (PendingTask::Transfer(running), event) => self.on_transfer_event(running, event),
             (pending, _) => {
                 self.pending = pending;
                 Vec::new()

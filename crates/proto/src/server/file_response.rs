@@ -16,12 +16,12 @@ impl LoggedInSession {
         verb: &'static str,
         path: VPath,
         request: FileRequest,
-        then: SuccessReply,
+        on_success: SuccessReply,
     ) -> Vec<SessionAction> {
-        let subject = CommandTarget { verb, path };
+        let target = CommandTarget { verb, path };
         self.pending = PendingTask::File(Box::new(FileTask {
-            target: subject,
-            on_success: then,
+            target,
+            on_success,
             aborts: PendingAborts::default(),
         }));
         vec![SessionAction::File(request)]
@@ -33,31 +33,31 @@ impl LoggedInSession {
         verb: &'static str,
         path: VPath,
         request: FileRequest,
-        then: SuccessReply,
+        on_success: SuccessReply,
     ) -> Vec<SessionAction> {
         if !self.rights.write {
-            let subject = CommandTarget { verb, path };
-            return replies::refuse(&CommandFailure::File(&subject, &replies::read_only_error()));
+            let target = CommandTarget { verb, path };
+            return replies::refuse(&CommandFailure::File(&target, &replies::read_only_error()));
         }
-        self.start_file_task(verb, path, request, then)
+        self.start_file_task(verb, path, request, on_success)
     }
 
     /// Handles the driver's response.
     pub(super) fn on_file_response(
         &mut self,
         task: FileTask,
-        answer: Result<FileResponse, FileError>,
+        response: Result<FileResponse, FileError>,
     ) -> Vec<SessionAction> {
         let FileTask {
-            target: subject,
-            on_success: then,
+            target,
+            on_success,
             aborts,
         } = task;
-        let mut actions = match answer {
-            Ok(answer) => vec![SessionAction::Reply(
-                self.success_reply(subject, then, answer),
+        let mut actions = match response {
+            Ok(response) => vec![SessionAction::Reply(
+                self.success_reply(target, on_success, response),
             )],
-            Err(error) => replies::refuse(&CommandFailure::File(&subject, &error)),
+            Err(error) => replies::refuse(&CommandFailure::File(&target, &error)),
         };
         actions.extend(aborts.replies());
         actions
@@ -65,35 +65,36 @@ impl LoggedInSession {
 
     fn success_reply(
         &mut self,
-        subject: CommandTarget,
-        then: SuccessReply,
-        answer: FileResponse,
+        target: CommandTarget,
+        on_success: SuccessReply,
+        response: FileResponse,
     ) -> Reply {
-        match (then, answer) {
+        match (on_success, response) {
             (SuccessReply::Fixed(reply), _) => reply,
             (SuccessReply::EnterDirectory(path), _) => {
                 self.cwd = path;
                 Reply::new(250, "CWD command successful.")
             }
             (SuccessReply::RenameFrom, _) => {
-                self.rename_from = Some(subject.path);
+                self.rename_from = Some(target.path);
                 Reply::new(350, "OK. Send RNTO with destination name.")
             }
             (SuccessReply::LinkFrom, _) => {
-                self.link_from = Some(subject.path);
+                self.link_from = Some(target.path);
                 Reply::new(350, "OK. Send SITE SYMLINKTO with symlink name.")
             }
+            // The driver follows links, so an entry of kind SymLink is a dangling one.
             (SuccessReply::Size | SuccessReply::Modified, FileResponse::Entry(entry))
                 if entry.kind == EntryKind::SymLink =>
             {
-                dangling_link_reply(&subject)
+                dangling_link_reply(&target)
             }
             (SuccessReply::Size, FileResponse::Entry(entry)) => size_reply(&entry),
             (SuccessReply::Modified, FileResponse::Entry(entry)) => {
                 Reply::new(213, entry.modified.format())
             }
-            (SuccessReply::MlstFacts(shown), FileResponse::Entry(entry)) => {
-                self.facts_reply(shown, *entry)
+            (SuccessReply::MlstFacts(shown_path), FileResponse::Entry(entry)) => {
+                self.facts_reply(shown_path, *entry)
             }
             (SuccessReply::Lines(code, first), FileResponse::Lines(lines)) => {
                 reply_with_inner_lines(code, &first, lines)
@@ -106,19 +107,20 @@ impl LoggedInSession {
         }
     }
 
-    fn facts_reply(&self, shown: Vec<u8>, mut entry: DirectoryEntry) -> Reply {
-        let first = [b"status of ".as_slice(), &shown].concat();
-        entry.name = shown;
+    fn facts_reply(&self, shown_path: Vec<u8>, mut entry: DirectoryEntry) -> Reply {
+        // RFC 3659 §7.2: MLST shows the name as the client sent it, not as resolved.
+        let first = [b"status of ".as_slice(), &shown_path].concat();
+        entry.name = shown_path;
         let line = format_mlsx(&entry, self.parameters.facts, None);
         reply_with_inner_lines(250, &first, vec![line])
     }
 }
 
 /// SIZE and MDTM follow symbolic links, so a dangling link has neither.
-fn dangling_link_reply(subject: &CommandTarget) -> Reply {
+fn dangling_link_reply(target: &CommandTarget) -> Reply {
     let text = format!(
         "cannot look at {}: No such file or directory (a symbolic link that leads nowhere)",
-        subject.path
+        target.path
     );
     Reply::new(550, text)
 }

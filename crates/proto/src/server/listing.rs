@@ -10,12 +10,12 @@ impl LoggedInSession {
     /// MLST: the facts of one path, under the name that the client sent.
     pub(super) fn mlst(&mut self, argument: Option<&[u8]>) -> CommandResult {
         let path = self.resolve_or_cwd(argument)?;
-        let shown = self.argument_or_cwd(argument);
+        let shown_path = self.argument_or_cwd(argument);
         Ok(self.start_file_task(
             "MLST",
             path.clone(),
             FileRequest::Stat(path),
-            SuccessReply::MlstFacts(shown),
+            SuccessReply::MlstFacts(shown_path),
         ))
     }
 
@@ -42,17 +42,17 @@ impl LoggedInSession {
         argument: Option<&[u8]>,
         form: ListFormat,
         code: u16,
-        title: &[u8],
+        first_words: &[u8],
     ) -> CommandResult {
         let path = self.resolve_or_cwd(argument)?;
-        let first = [title, &self.argument_or_cwd(argument)].concat();
+        let first_line = [first_words, &self.argument_or_cwd(argument)].concat();
         let request = FileRequest::List(ListRequest {
             path: path.clone(),
             pattern: None,
             format: form,
             recursive: false,
         });
-        Ok(self.start_file_task(verb, path, request, SuccessReply::Lines(code, first)))
+        Ok(self.start_file_task(verb, path, request, SuccessReply::Lines(code, first_line)))
     }
 
     /// The path as the client sent it; the current directory when it sent none.
@@ -67,6 +67,8 @@ impl LoggedInSession {
     pub(super) fn list(&mut self, argument: Option<&[u8]>) -> CommandResult {
         let mut request = self.list_request(argument, ListFormat::LsLong)?;
         let name = request.path.name();
+        // Only LIST: `ls *.dat` of interactive clients sends the pattern. MLSD and MLST take literal
+        // names (RFC 3659 §7.2).
         if has_wildcard(name) {
             request.pattern = Some(name.to_vec());
             request.path = request.path.parent();

@@ -22,14 +22,15 @@ impl ServerSession {
 
     /// PASS
     pub(super) fn pass(&mut self, password: Secret) -> Vec<SessionAction> {
+        // The user name is moved out, so that one USER allows one PASS only.
         match std::mem::replace(&mut self.state, LoginState::Authenticating) {
             LoginState::UserGiven(user) => vec![SessionAction::Authenticate { user, password }],
-            before => {
-                let text = match before {
+            previous => {
+                let text = match previous {
                     LoginState::LoggedIn(_) => "You are already logged in.",
                     _ => "Login with USER first.",
                 };
-                self.state = before;
+                self.state = previous;
                 replies::reply(503, text)
             }
         }
@@ -49,6 +50,7 @@ impl ServerSession {
                 self.state = LoginState::Connected;
                 self.login_failures += 1;
                 let limit = self.config.max_login_failures;
+                // The limit counts per connection; the driver limits attempts across connections.
                 if limit > 0 && self.login_failures >= limit {
                     let mut actions = replies::reply(
                         421,
@@ -64,6 +66,8 @@ impl ServerSession {
 
     /// REIN: returns to the state after the greeting. The count of failed logins is kept.
     pub(super) fn rein(&mut self) -> Vec<SessionAction> {
+        // RFC 959 §4.1.1: REIN resets everything but a running transfer. None can run here, since
+        // the driver queues REIN behind it.
         let mut actions = vec![SessionAction::DropChannel];
         if let LoginState::LoggedIn(login) = &mut self.state {
             actions.extend(login.drop_drs());

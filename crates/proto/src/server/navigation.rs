@@ -11,6 +11,7 @@ impl LoggedInSession {
     /// the home directory of the login.
     pub(super) fn resolve(&self, argument: &[u8]) -> Result<VPath, Vec<SessionAction>> {
         let resolved = match argument {
+            // An empty argument must not stand for the current directory, or `RMD ` could delete it.
             b"" => Err(PathError::Empty),
             b"~" => Ok(self.home.clone()),
             [b'~', b'/'] => Ok(self.home.clone()),

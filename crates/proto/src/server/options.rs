@@ -57,6 +57,7 @@ impl LoggedInSession {
             return replies::reply(504, text);
         }
         let mut actions = Vec::new();
+        // The driver sets TCP_CONGESTION (tcp(7)) when it opens a connection.
         if name != self.parameters.congestion_control && self.data_channel.is_cached() {
             self.data_channel = DataChannel::None;
             actions.push(SessionAction::DropChannel);

@@ -54,6 +54,7 @@ impl LoggedInSession {
 
     /// Sets the buffer size of data connections made from now on, bytes; 0 leaves it to the kernel.
     pub(super) fn set_buffer(&mut self, side: BufferDirection, bytes: u64) {
+        // A peer may ask for any size; larger ones are reduced, as the kernel does.
         let bytes = (bytes > 0).then_some(bytes.min(MAX_BUFFER));
         match side {
             BufferDirection::Send => self.parameters.buffers.send = bytes,
@@ -111,6 +112,7 @@ pub(super) fn prot(level: ProtectionLevel) -> Vec<SessionAction> {
 /// LANG: replies are in English.
 pub(super) fn lang(tag: Option<&str>) -> Vec<SessionAction> {
     let primary = tag.map(|t| t.split('-').next().unwrap_or_default().trim().to_owned());
+    // Subtags such as EN-US are accepted (RFC 2640 §4.1 uses RFC 1766 language tags).
     match primary.as_deref() {
         None => replies::reply(200, "lang set to EN."),
         Some(tag) if tag.is_empty() || tag.eq_ignore_ascii_case("EN") => {

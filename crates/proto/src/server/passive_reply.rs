@@ -23,9 +23,10 @@ impl PassiveReplyForm {
     /// The reply with the addresses: 227 or 229, or 127 or 129 as the preliminary reply of a
     /// delayed-passive transfer. PASV and EPSV hold the first address only.
     pub(super) fn reply(self, addresses: &StripeAddresses, preliminary: bool) -> Reply {
+        // GridFTP delayed passive: the same text with a 1xx code (127, 129).
         let minus = if preliminary { 100 } else { 0 };
         let first = addresses.first();
-        let told = match self {
+        let reply = match self {
             Self::Epsv => Some(Reply::new(
                 229 - minus,
                 format!("Entering Extended Passive Mode (|||{}|)", first.port()),
@@ -35,7 +36,7 @@ impl PassiveReplyForm {
             Self::Spas => striped_reply(229 - minus, addresses, format_port),
             Self::SpasExtended => striped_reply(229 - minus, addresses, |a| Some(format_eprt(a))),
         };
-        told.unwrap_or_else(ipv6_unsupported_reply)
+        reply.unwrap_or_else(ipv6_unsupported_reply)
     }
 }
 

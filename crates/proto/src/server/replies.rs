@@ -57,17 +57,13 @@ pub(super) fn failure_reply(failure: &CommandFailure<'_>) -> Reply {
     match failure {
         CommandFailure::Command(error) => command_error(error),
         CommandFailure::Path(error) => path_error(*error),
-        CommandFailure::File(subject, error) if error.kind == FileErrorKind::Aborted => {
-            Reply::new(426, format!("{} aborted.", subject.verb))
+        CommandFailure::File(target, error) if error.kind == FileErrorKind::Aborted => {
+            Reply::new(426, format!("{} aborted.", target.verb))
         }
-        CommandFailure::File(subject, error) if error.kind == FileErrorKind::InUse => {
-            in_use(subject)
-        }
-        CommandFailure::File(subject, error) => {
-            file_error(metadata_code(error.kind), subject, error)
-        }
+        CommandFailure::File(target, error) if error.kind == FileErrorKind::InUse => in_use(target),
+        CommandFailure::File(target, error) => file_error(metadata_code(error.kind), target, error),
         CommandFailure::Listen(error) => Reply::new(425, format!("Cannot listen: {}", error.text)),
-        CommandFailure::Transfer(subject, error) => transfer_error(subject, error),
+        CommandFailure::Transfer(target, error) => transfer_error(target, error),
     }
 }
 
@@ -77,8 +73,8 @@ pub(super) fn reply(code: u16, text: impl AsRef<[u8]>) -> Vec<SessionAction> {
 }
 
 /// [`failure_reply`] as the only action.
-pub(super) fn refuse(what: &CommandFailure<'_>) -> Vec<SessionAction> {
-    vec![SessionAction::Reply(failure_reply(what))]
+pub(super) fn refuse(failure: &CommandFailure<'_>) -> Vec<SessionAction> {
+    vec![SessionAction::Reply(failure_reply(failure))]
 }
 
 /// Error of a command that needs the right to write.
@@ -95,6 +91,7 @@ fn command_error(error: &CommandError) -> Reply {
         CommandError::UnknownVerb(_) => 500,
         CommandError::NotImplemented(_) => 502,
         CommandError::Syntax { .. } | CommandError::Address(AddressError::Malformed) => 501,
+        // RFC 2228 §5: an unsupported protection level is 536, not 504.
         CommandError::UnsupportedParameter { verb: "PROT", .. } => 536,
         CommandError::UnsupportedParameter { .. } => 504,
         CommandError::Address(AddressError::UnsupportedProtocol) => 522,
@@ -123,20 +120,20 @@ fn path_error(error: PathError) -> Reply {
     }
 }
 
-fn transfer_error(subject: &CommandTarget, error: &TransferError) -> Reply {
+fn transfer_error(target: &CommandTarget, error: &TransferError) -> Reply {
     match error {
-        TransferError::File(error) if error.kind == FileErrorKind::InUse => in_use(subject),
-        TransferError::File(error) => file_error(transfer_code(error.kind), subject, error),
-        TransferError::NoConnection(why) => {
-            Reply::new(425, format!("Cannot open data connection: {why}"))
+        TransferError::File(error) if error.kind == FileErrorKind::InUse => in_use(target),
+        TransferError::File(error) => file_error(transfer_code(error.kind), target, error),
+        TransferError::NoConnection(reason) => {
+            Reply::new(425, format!("Cannot open data connection: {reason}"))
         }
-        TransferError::Broken(why) => Reply::new(
+        TransferError::Broken(reason) => Reply::new(
             426,
-            format!("Data connection closed; transfer aborted: {why}"),
+            format!("Data connection closed; transfer aborted: {reason}"),
         ),
         TransferError::Aborted => Reply::new(426, "Transfer aborted; data connection closed."),
         TransferError::Superseded => {
-            reply_about_path(426, subject, "another upload took this file over.")
+            reply_about_path(426, target, "another upload took this file over.")
         }
         TransferError::Checksum { computed, expected } => Reply::multi_line(
             550,
@@ -150,30 +147,31 @@ fn transfer_error(subject: &CommandTarget, error: &TransferError) -> Reply {
 }
 
 /// Reply when another upload owns the file. 450, since the condition passes when that upload ends.
-fn in_use(subject: &CommandTarget) -> Reply {
-    reply_about_path(450, subject, "another upload is writing this file.")
+fn in_use(target: &CommandTarget) -> Reply {
+    reply_about_path(450, target, "another upload is writing this file.")
 }
 
-fn reply_about_path(code: u16, subject: &CommandTarget, what: &str) -> Reply {
+fn reply_about_path(code: u16, target: &CommandTarget, failure: &str) -> Reply {
     Reply::new(
         code,
-        [subject.path.as_bytes(), b": ", what.as_bytes()].concat(),
+        [target.path.as_bytes(), b": ", failure.as_bytes()].concat(),
     )
 }
 
-fn file_error(code: u16, subject: &CommandTarget, error: &FileError) -> Reply {
-    let (class, words) = globus_class_and_phrase(error.kind);
+fn file_error(code: u16, target: &CommandTarget, error: &FileError) -> Reply {
+    let (class, phrase) = globus_class_and_phrase(error.kind);
     let mut lines = vec![format!("GlobusError: v=1 c={class}").into_bytes()];
     if let Some(errno) = error.errno {
         lines.push(format!("GridFTP-Errno: {errno}").into_bytes());
     }
-    let mut reason = format!("GridFTP-Reason: {} ", subject.verb).into_bytes();
-    reason.extend_from_slice(subject.path.as_bytes());
+    let mut reason = format!("GridFTP-Reason: {} ", target.verb).into_bytes();
+    reason.extend_from_slice(target.path.as_bytes());
     lines.push(reason);
-    let text = if error.text.contains(words) {
+    // gfal maps errors by these phrases, so they are added when the system text has other words.
+    let text = if error.text.contains(phrase) {
         error.text.clone()
     } else {
-        format!("{words}: {}", error.text)
+        format!("{phrase}: {}", error.text)
     };
     lines.push(format!("GridFTP-Error-String: {text}").into_bytes());
     Reply::multi_line(code, lines)

@@ -33,6 +33,7 @@ impl LoggedInSession {
             actions.push(SessionAction::DropChannel);
         }
         self.parameters.buffers.sizing = sizing;
+        // OPTS DRS is a longhaul extension, so its client also knows remarks.
         self.parameters.reads_remarks = true;
         if sizing != BufferSizing::Drs {
             actions.extend(self.drop_drs());
@@ -51,6 +52,7 @@ impl LoggedInSession {
         if let Some(refusal) = self.refuse_without_drs("DPSV") {
             return refusal;
         }
+        // The driver closes the previous listener even if it cannot open a new one.
         self.has_drs_address = false;
         self.pending = PendingTask::ListenDrs;
         vec![SessionAction::ListenDrs(self.family())]
@@ -80,8 +82,8 @@ impl LoggedInSession {
         {
             return refusal;
         }
-        if let Some(why) = self.address_refusal(to.socket) {
-            return replies::reply(501, format!("Illegal DPRT command: {why}."));
+        if let Some(reason) = self.address_refusal(to.socket) {
+            return replies::reply(501, format!("Illegal DPRT command: {reason}."));
         }
         self.has_drs_address = true;
         let mut actions = vec![SessionAction::ConnectDrs(to)];
@@ -107,9 +109,9 @@ impl LoggedInSession {
 
     /// Buffers of a transfer. A pinned size disables sizing by this server, except in schemes that need
     /// both ends: the peer still gets size announcements and echoes. A listing is too short for any sizing.
-    pub(super) fn transfer_buffers(&self, what: &TransferKind) -> SocketBuffers {
+    pub(super) fn transfer_buffers(&self, kind: &TransferKind) -> SocketBuffers {
         let buffers = self.parameters.buffers;
-        let pinned = match what {
+        let pinned = match kind {
             TransferKind::Store { .. } => buffers.receive,
             TransferKind::Retrieve { .. } => buffers.send,
             // A sizing thread would cost more than it brings in so short a transfer.
@@ -124,6 +126,8 @@ impl LoggedInSession {
     /// SBUF outside a transfer. With drs1 it is an announcement that arrived after the end of its
     /// transfer, and pins no size. SITE SBUF always does.
     pub(super) fn sbuf(&mut self, bytes: u64) -> Vec<SessionAction> {
+        // A client with drs1 announces sizes without a reply during the transfer. The last one may
+        // arrive after the 226, and must not pin the buffers of the next transfer.
         if self.parameters.buffers.sizing != BufferSizing::Drs1 {
             self.set_buffer(BufferDirection::Both, bytes);
         }

@@ -40,12 +40,12 @@ enum TransferPhase {
 impl RunningTransfer {
     /// A transfer that has just been passed to the driver.
     pub(super) fn new(
-        subject: CommandTarget,
+        target: CommandTarget,
         request: &TransferRequest,
         delayed: Option<PassiveReplyForm>,
     ) -> Self {
         Self {
-            target: subject,
+            target,
             mode: request.mode,
             phase: TransferPhase::Opening,
             delayed,
@@ -57,14 +57,14 @@ impl RunningTransfer {
 
     /// Reply to STAT during the transfer (RFC 959 §4.1.3).
     pub(super) fn status(&self) -> Vec<SessionAction> {
-        let stage = match self.phase {
+        let phase = match self.phase {
             TransferPhase::Opening => "waiting for the data connection",
             TransferPhase::Started(_) => "in progress",
         };
         let mut text = format!("Status: {} ", self.target.verb).into_bytes();
         text.extend_from_slice(self.target.path.as_bytes());
         text.extend_from_slice(
-            format!(" {stage}, {} bytes moved.", self.markers.bytes()).as_bytes(),
+            format!(" {phase}, {} bytes moved.", self.markers.bytes()).as_bytes(),
         );
         replies::reply(213, text)
     }
@@ -91,6 +91,7 @@ impl RunningTransfer {
     }
 
     pub(super) fn on_opened(&mut self, reused: bool, unique_name: Option<VPath>) -> Reply {
+        // RFC 959 §5.4: 125 means that the data connection is already open.
         let code = if reused { 125 } else { 150 };
         let reply = match &unique_name {
             // RFC 1123 §4.1.2.9
@@ -107,13 +108,13 @@ impl RunningTransfer {
 
     /// The 226. After STOU it holds the file name, which runs to the end of the line and leaves no room
     /// for remarks.
-    pub(super) fn completion_reply(&self, said: &CompletionRemarks) -> Reply {
+    pub(super) fn completion_reply(&self, remarks: &CompletionRemarks) -> Reply {
         match &self.phase {
             TransferPhase::Started(Some(name)) => {
                 let text = [b"Transfer Complete. FILE: ".as_slice(), name.as_bytes()].concat();
                 Reply::new(226, text)
             }
-            _ => Reply::new(226, said.completion_text()),
+            _ => Reply::new(226, remarks.completion_text()),
         }
     }
 }
@@ -144,6 +145,7 @@ impl BufferSizeExchange {
 
     /// The 126 after this server's receive buffers have grown.
     fn report_size(&mut self, bytes: u64) -> Option<Reply> {
+        // Streams resize one by one, so the driver may report the same size several times.
         let size = clamp_announced_size(bytes)
             .filter(|size| self.receives && self.last_reported != Some(*size))?;
         self.last_reported = Some(size);
@@ -162,6 +164,7 @@ impl PendingAborts {
         self.0 += 1;
         match self.0 {
             1 => vec![SessionAction::Abort],
+            // The first ABOR stops the transfer; each of them gets its 226 at the end.
             2..=MAX_ABORTS => Vec::new(),
             _ => {
                 let mut actions = replies::reply(421, "Too many ABORs; closing.");

@@ -23,7 +23,7 @@ type SecurityResult = Result<SecurityResponse, SecurityFailure>;
 
 impl ServerSession {
     /// Whether the session waits for the driver's response to a [`SecurityRequest`].
-    pub(super) fn is_securing(&self) -> bool {
+    pub(super) fn awaits_security_response(&self) -> bool {
         match &self.security {
             SecurityState::Exchanging(_, expected) => *expected != ExchangeWait::Adat,
             SecurityState::Clear | SecurityState::Secured(_) => self.unprotecting,
@@ -34,24 +34,31 @@ impl ServerSession {
     pub(super) fn refuse_clear_command(&self, command: &Command) -> Option<Vec<SessionAction>> {
         use Command as C;
         match (&self.security, command) {
+            // RFC 2228 §3: AUTH restarts the exchange; no login may begin before it is complete.
             (SecurityState::Exchanging(..), C::Auth(_) | C::Adat(_) | C::Quit) => None,
             (SecurityState::Exchanging(..), _) => {
                 Some(replies::reply(503, "The security exchange is not over."))
             }
-            (SecurityState::Secured(by), C::Mic(_) | C::Conf(_) | C::Enc(_))
-                if by.exchange == ExchangeKind::Tokens =>
+            (SecurityState::Secured(mechanism), C::Mic(_) | C::Conf(_) | C::Enc(_))
+                if mechanism.exchange == ExchangeKind::Tokens =>
             {
                 None
             }
-            (SecurityState::Secured(by), _) if by.exchange == ExchangeKind::Tokens => Some(
-                replies::reply(533, "Commands must be protected in this session."),
-            ),
+            (SecurityState::Secured(mechanism), _)
+                if mechanism.exchange == ExchangeKind::Tokens =>
+            {
+                Some(replies::reply(
+                    533,
+                    "Commands must be protected in this session.",
+                ))
+            }
             _ => None,
         }
     }
 
     /// Refusal of a protected command inside another one; `None` for all other commands.
     pub(super) fn refuse_nested_command(&self, command: &Command) -> Option<Vec<SessionAction>> {
+        // Nested protection has no use, and would allow any depth of decoding from one line.
         let protected = matches!(
             command,
             Command::Mic(_) | Command::Conf(_) | Command::Enc(_)
@@ -88,14 +95,14 @@ impl ServerSession {
     /// MIC, CONF and ENC
     pub(super) fn protected_command(
         &mut self,
-        how: CommandProtection,
+        protection: CommandProtection,
         token: SecurityToken,
     ) -> Vec<SessionAction> {
         match &self.security {
-            SecurityState::Secured(by) if by.exchange == ExchangeKind::Tokens => {
+            SecurityState::Secured(mechanism) if mechanism.exchange == ExchangeKind::Tokens => {
                 self.unprotecting = true;
                 vec![SessionAction::Secure(SecurityRequest::Unprotect(
-                    how, token,
+                    protection, token,
                 ))]
             }
             _ => replies::reply(503, "No security exchange was made."),
@@ -105,24 +112,27 @@ impl ServerSession {
     /// CCC
     pub(super) fn clear_commands(&self) -> Vec<SessionAction> {
         match &self.security {
+            // RFC 2228 §3: CCC may be refused by policy with 534. Clear commands after a secured login
+            // could be injected by an attacker.
             SecurityState::Secured(_) => replies::reply(534, "Commands stay protected here."),
             _ => replies::reply(503, "No security exchange was made."),
         }
     }
 
     /// Handles the driver's response to [`SessionAction::Secure`].
-    pub(super) fn on_security(&mut self, answer: SecurityResult) -> Vec<SessionAction> {
-        if !self.is_securing() {
+    pub(super) fn on_security(&mut self, response: SecurityResult) -> Vec<SessionAction> {
+        // A late or repeated response of the driver must not change the state.
+        if !self.awaits_security_response() {
             return Vec::new();
         }
         match std::mem::take(&mut self.security) {
             SecurityState::Exchanging(mechanism, expected) => {
-                self.on_exchange(mechanism, expected, answer)
+                self.on_exchange(mechanism, expected, response)
             }
-            before => {
-                self.security = before;
+            previous => {
+                self.security = previous;
                 self.unprotecting = false;
-                match answer {
+                match response {
                     Ok(SecurityResponse::Command(line)) => self.on_unprotected(line),
                     _ => replies::reply(535, "The protection of the command is not right."),
                 }
@@ -136,11 +146,12 @@ impl ServerSession {
         &mut self,
         mechanism: SecurityMechanism,
         expected: ExchangeWait,
-        answer: SecurityResult,
+        response: SecurityResult,
     ) -> Vec<SessionAction> {
         use SecurityResponse as A;
-        match (expected, answer) {
+        match (expected, response) {
             (_, Err(SecurityFailure::ReadAhead)) => {
+                // The read-ahead lines may come from an attacker, so the session cannot continue.
                 let text = "Nothing may be sent behind AUTH before its answer; closing.";
                 vec![
                     SessionAction::Reply(Reply::new(421, text)),
@@ -148,6 +159,7 @@ impl ServerSession {
                 ]
             }
             (ExchangeWait::ExchangeReady, Ok(A::Ready)) => self.on_exchange_ready(mechanism),
+            // RFC 2228 §5: 431 means that the mechanism needs a resource that is unavailable now.
             (ExchangeWait::ExchangeReady, Err(failure)) => {
                 replies::reply(431, format!("{}: {failure}.", mechanism.name))
             }
@@ -178,8 +190,9 @@ impl ServerSession {
             ExchangeKind::Handshake => {
                 let reply = Reply::new(234, format!("Begin {name}."));
                 self.security = SecurityState::Exchanging(mechanism, ExchangeWait::Handshake);
-                let shake = SessionAction::Secure(SecurityRequest::Handshake);
-                vec![SessionAction::Reply(reply), shake]
+                // The 234 must leave before the handshake starts (RFC 4217 §4.2), so it is the first action.
+                let handshake = SessionAction::Secure(SecurityRequest::Handshake);
+                vec![SessionAction::Reply(reply), handshake]
             }
             ExchangeKind::Tokens => {
                 let text = format!("Using {name}; ADAT must follow.");

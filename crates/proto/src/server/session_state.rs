@@ -18,7 +18,7 @@ use crate::timestamp::Timestamp;
 /// Login state of a control connection.
 #[derive(Debug)]
 pub(super) enum LoginState {
-    /// Nobody is logged in; USER is expected.
+    /// No user is logged in; USER is expected.
     Connected,
     /// USER was given; PASS is expected.
     UserGiven(String),
@@ -121,7 +121,7 @@ pub(super) struct SessionParameters {
     pub(super) retrieve_perf_seconds: u32,
     /// Seconds between status markers (113) of CKSM; 0 for none.
     pub(super) checksum_seconds: u32,
-    /// `OPTS PASV AllowDelayedPassive=1`
+    /// `OPTS PASV AllowDelayed=1`
     pub(super) allow_delayed: bool,
     /// EPSV ALL was given (RFC 2428 §4).
     pub(super) epsv_only: bool,
@@ -183,14 +183,14 @@ pub(super) enum DataChannel {
     /// The driver listens.
     Passive {
         /// MODE E connections of an earlier transfer are cached.
-        used: bool,
+        cached: bool,
     },
     /// The driver connects to the client.
     Active {
         /// Addresses from PORT, EPRT or SPOR.
         to: StripeAddresses,
         /// MODE E connections of an earlier transfer are cached.
-        used: bool,
+        cached: bool,
     },
     /// Delayed passive mode: the driver starts to listen when the transfer starts, and the session sends
     /// the address then.
@@ -202,7 +202,7 @@ impl DataChannel {
     pub(super) fn is_cached(&self) -> bool {
         matches!(
             self,
-            Self::Passive { used: true } | Self::Active { used: true, .. }
+            Self::Passive { cached: true } | Self::Active { cached: true, .. }
         )
     }
 }

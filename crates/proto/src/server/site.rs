@@ -44,6 +44,7 @@ impl LoggedInSession {
             }
             SiteCommand::DriverStack(stack, drivers) => Ok(driver_stack(stack, &drivers)),
             SiteCommand::ClientInfo(text) => {
+                // Never reset: clients may send CLIENTINFO several times with different fields.
                 self.parameters.reads_remarks |= remark::client_reads_remarks(&text);
                 Ok(note("client", text))
             }
@@ -76,6 +77,7 @@ impl LoggedInSession {
     fn symlink(&mut self, target: &[u8], link: &[u8]) -> CommandResult {
         let link = self.resolve(link)?;
         let target = match target {
+            // These targets are virtual paths of the session; the kernel would resolve `/` on the host.
             [b'/' | b'~', ..] => relative_target(&self.resolve(target)?, &link),
             relative => relative.to_vec(),
         };
@@ -125,7 +127,7 @@ impl LoggedInSession {
     }
 
     /// SITE IDLE. The timeout is limited to the administrator's maximum; the reply shows the result.
-    fn idle(&mut self, seconds: Option<u32>, most: u32) -> Vec<SessionAction> {
+    fn idle(&mut self, seconds: Option<u32>, max_seconds: u32) -> Vec<SessionAction> {
         let Some(seconds) = seconds else {
             return replies::reply(
                 200,
@@ -135,7 +137,8 @@ impl LoggedInSession {
                 },
             );
         };
-        let seconds = seconds.clamp(1, most.max(1));
+        // 0 would close the session at once.
+        let seconds = seconds.clamp(1, max_seconds.max(1));
         self.parameters.idle_seconds = Some(seconds);
         let mut actions = vec![SessionAction::IdleTimeout(seconds)];
         actions.extend(replies::reply(
@@ -156,6 +159,7 @@ fn driver_stack(stack: DriverStack, drivers: &str) -> Vec<SessionAction> {
     if drivers == plain || drivers == "default" {
         return replies::reply(250, "OK.");
     }
+    // The globus server names the first unsupported driver.
     let unknown = drivers.split(',').find(|driver| *driver != plain);
     let lines = vec![
         format!("Setting {what} driver stack failed.").into_bytes(),

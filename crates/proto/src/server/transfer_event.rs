@@ -13,9 +13,9 @@ impl LoggedInSession {
     pub(super) fn on_transfer_event(
         &mut self,
         mut running: Box<RunningTransfer>,
-        outcome: DriverEvent,
+        event: DriverEvent,
     ) -> Vec<SessionAction> {
-        let actions = match outcome {
+        let actions = match event {
             DriverEvent::Transferred(result) => return self.finish_transfer(*running, result),
             DriverEvent::Listening(Err(error)) => {
                 let error = TransferError::NoConnection(error.text);
@@ -54,6 +54,7 @@ impl LoggedInSession {
         result: Result<CompletedTransfer, TransferError>,
     ) -> Vec<SessionAction> {
         let mut actions = Vec::new();
+        // In MODE S closing the connection marks the end of the file, so it precedes the 226.
         if self.is_channel_spent(&running, &result) {
             self.data_channel = DataChannel::None;
             actions.push(SessionAction::DropChannel);
@@ -61,15 +62,17 @@ impl LoggedInSession {
             self.cache_connections();
         }
         match result {
-            Ok(done) => {
-                actions.extend(reply_actions(running.markers.on_complete(done.progress)));
+            Ok(completed) => {
+                actions.extend(reply_actions(
+                    running.markers.on_complete(completed.progress),
+                ));
                 // Other clients may compare the text of the 226, and their users cannot place the remark.
-                let said = match self.parameters.reads_remarks {
-                    true => done.remarks,
+                let remarks = match self.parameters.reads_remarks {
+                    true => completed.remarks,
                     false => CompletionRemarks::default(),
                 };
-                let complete = running.completion_reply(&said);
-                actions.push(SessionAction::Reply(complete));
+                let completion = running.completion_reply(&remarks);
+                actions.push(SessionAction::Reply(completion));
             }
             Err(error) => {
                 actions.extend(reply_actions(running.markers.on_failure()));
@@ -77,6 +80,7 @@ impl LoggedInSession {
                 actions.extend(replies::refuse(&failure));
             }
         }
+        // RFC 959 §4.1.3: the 226 for ABOR follows the reply to the aborted command.
         actions.extend(running.aborts.replies());
         actions
     }
@@ -89,12 +93,12 @@ impl LoggedInSession {
         running: &RunningTransfer,
         result: &Result<CompletedTransfer, TransferError>,
     ) -> bool {
-        let began = running.has_started();
+        let has_started = running.has_started();
         match result {
             Ok(_) => running.mode == TransferMode::Stream,
             // A checksum mismatch is found after all data has arrived, so the connections are clean.
             Err(TransferError::Checksum { .. }) => running.mode == TransferMode::Stream,
-            Err(TransferError::File(_)) => began,
+            Err(TransferError::File(_)) => has_started,
             Err(_) => true,
         }
     }
@@ -102,9 +106,10 @@ impl LoggedInSession {
     /// MODE E connections stay open for the next transfer (GFD.20 §3.4).
     fn cache_connections(&mut self) {
         match &mut self.data_channel {
-            DataChannel::Passive { used } | DataChannel::Active { used, .. } => *used = true,
+            DataChannel::Passive { cached } | DataChannel::Active { cached, .. } => *cached = true,
+            // The listener and connections exist now, so the next transfer reuses them as passive.
             DataChannel::DelayedPassive(_) => {
-                self.data_channel = DataChannel::Passive { used: true }
+                self.data_channel = DataChannel::Passive { cached: true }
             }
             DataChannel::None => {}
         }

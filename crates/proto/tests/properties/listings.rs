@@ -106,14 +106,14 @@ proptest! {
         let back = parse_mlsx(&line);
         let back = back.as_ref();
         prop_assert_eq!(back.map(|b| &b.name), Some(&entry.name));
-        let told = back.and_then(|b| b.link_target.as_ref());
-        if entry.kind == EntryKind::Dir && entry.link_target.is_some() && told.is_none() {
+        let listed_target = back.and_then(|b| b.link_target.as_ref());
+        if entry.kind == EntryKind::Dir && entry.link_target.is_some() && listed_target.is_none() {
             // No fact can hold this target, but the entry is still listed as a link.
             prop_assert_eq!(back.map(|b| b.kind), Some(EntryKind::SymLink));
         } else {
             prop_assert_eq!(back.map(|b| b.kind), Some(entry.kind));
         }
-        prop_assert!(told.is_none() || told == entry.link_target.as_ref());
+        prop_assert!(listed_target.is_none() || listed_target == entry.link_target.as_ref());
         prop_assert_eq!(back.and_then(|b| b.size), Some(entry.size));
         prop_assert_eq!(back.and_then(|b| b.modified), Some(entry.modified));
         prop_assert_eq!(back.and_then(|b| b.mode), Some(entry.mode));

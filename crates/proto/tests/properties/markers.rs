@@ -54,8 +54,8 @@ proptest! {
 
     #[test]
     fn buffer_sizes_are_parsed_back_clamped(bytes in prop_oneof![0..=2 * MAX_BUFFER, any::<u64>()]) {
-        let told = parse_buffer_size_reply(&buffer_size_reply(bytes));
-        prop_assert_eq!(told, (bytes > 0).then(|| bytes.clamp(MIN_BUFFER, MAX_BUFFER)));
+        let parsed = parse_buffer_size_reply(&buffer_size_reply(bytes));
+        prop_assert_eq!(parsed, (bytes > 0).then(|| bytes.clamp(MIN_BUFFER, MAX_BUFFER)));
     }
 
     #[test]
@@ -72,11 +72,11 @@ proptest! {
             prop_assert!(line.chars().count() <= 400);
         }
         let remark = line.as_deref().unwrap_or_default();
-        let said = match &verdict {
+        let text_226 = match &verdict {
             Some(verdict) => format!("Transfer Complete. {verdict} {remark}"),
             None => format!("Transfer Complete. {remark}"),
         };
-        let read = CompletionRemarks::from_reply(&Reply::new(226, said));
+        let read = CompletionRemarks::from_reply(&Reply::new(226, text_226));
         match verdict {
             Some(_) => prop_assert_eq!(read, CompletionRemarks { limiter: verdict, remark: line }),
             None if remark.starts_with("FILE:") => prop_assert_eq!(read, CompletionRemarks::default()),

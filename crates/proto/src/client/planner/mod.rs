@@ -98,76 +98,92 @@ impl CommandPlanner {
     /// DRS channel, data address, ALLO, REST, transfer command. Settings that are in force are left out,
     /// and so is the data address when open connections can be reused (MODE E, same direction, same
     /// parallelism; GFD.20 §3.4.3).
-    pub fn plan(&self, need: &TransferRequirements) -> Vec<PlanStep> {
-        let mut steps = self.setting_steps(need);
-        steps.extend(self.drs_step(need));
-        if !self.reuses_connections(need) {
-            steps.push(if need.server_listens {
+    pub fn plan(&self, requirements: &TransferRequirements) -> Vec<PlanStep> {
+        let mut steps = self.setting_steps(requirements);
+        steps.extend(self.drs_step(requirements));
+        if !self.reuses_connections(requirements) {
+            steps.push(if requirements.server_listens {
                 PlanStep::Listen
             } else {
                 PlanStep::Connect
             });
         }
-        if let Some(size) = need.announced_size {
+        // ALLO and REST come last: REST applies to the next transfer command only, and some servers
+        // drop it when another command follows (RFC 3659 §5.3).
+        // ALLO and REST come last: REST must be followed immediately by the transfer command
+        // (RFC 959 §4.1.3).
+        if let Some(size) = requirements.announced_size {
             steps.push(PlanStep::Set(Command::Allo(size), RefusalEffect::Ignore));
         }
-        if let Some(restart) = &need.restart {
-            let refusal = match (need.mode, restart) {
+        if let Some(restart) = &requirements.restart {
+            let refusal = match (requirements.mode, restart) {
+                // Only a single offset can fall back to 0: the receiver then gets all bytes again, in order.
                 (TransferMode::Stream, RestartMarker::Offset(_)) => RefusalEffect::RestartFromZero,
                 _ => RefusalEffect::Fatal,
             };
             steps.push(PlanStep::Set(Command::Rest(restart.clone()), refusal));
         }
-        steps.push(PlanStep::Transfer(need.command.clone()));
+        steps.push(PlanStep::Transfer(requirements.command.clone()));
         steps
     }
 
     /// Whether the transfer reuses the data connections of the last one. They must have been opened
     /// with the same direction, parallelism, buffers and congestion control.
-    pub fn reuses_connections(&self, need: &TransferRequirements) -> bool {
-        need.connections_reusable
-            && need.mode == TransferMode::Extended
+    pub fn reuses_connections(&self, requirements: &TransferRequirements) -> bool {
+        requirements.connections_reusable
+            && requirements.mode == TransferMode::Extended
             && self.mode == TransferMode::Extended
             && self.data_address
-                == ServerDataAddress::Given(need.direction, TransferMode::Extended, need.streams)
-            && self.sizing_step(need).is_none()
-            && self.buffer_step(need).is_none()
-            && self.congestion_step(need).is_none()
+                == ServerDataAddress::Given(
+                    requirements.direction,
+                    TransferMode::Extended,
+                    requirements.streams,
+                )
+            && self.sizing_step(requirements).is_none()
+            && self.buffer_step(requirements).is_none()
+            && self.congestion_step(requirements).is_none()
     }
 
     /// Only the steps for settings that last for the session, for third-party transfers, whose other
     /// steps are interleaved with those of another server.
-    pub fn setting_steps(&self, need: &TransferRequirements) -> Vec<PlanStep> {
+    pub fn setting_steps(&self, requirements: &TransferRequirements) -> Vec<PlanStep> {
         let mut steps = Vec::new();
+        // A refused TYPE I is fatal: in TYPE A the server would translate line endings and so change
+        // the file.
         if self.type_ != Some(DataType::Image) {
             steps.push(PlanStep::Set(
                 Command::Type(DataType::Image),
                 RefusalEffect::Fatal,
             ));
         }
-        if self.mode != need.mode {
-            let refusal = match need.mode {
+        if self.mode != requirements.mode {
+            let refusal = match requirements.mode {
+                // Plain FTP servers answer MODE E with 504; one stream in MODE S still works.
+                // A server without MODE E answers 504; one stream in MODE S still works.
                 TransferMode::Extended => RefusalEffect::FallBackToStreamMode,
                 TransferMode::Stream => RefusalEffect::Fatal,
             };
-            steps.push(PlanStep::Set(Command::Mode(need.mode), refusal));
+            steps.push(PlanStep::Set(Command::Mode(requirements.mode), refusal));
         }
         // OPTS DRS comes before SBUF: while drs1 is in force, SBUF announces a size instead of
         // pinning it.
-        steps.extend(self.sizing_step(need));
-        steps.extend(self.buffer_step(need));
-        steps.extend(self.option_step(need));
-        steps.extend(self.congestion_step(need));
-        steps.extend(self.marker_steps(need));
+        steps.extend(self.sizing_step(requirements));
+        steps.extend(self.buffer_step(requirements));
+        steps.extend(self.option_step(requirements));
+        steps.extend(self.congestion_step(requirements));
+        steps.extend(self.marker_steps(requirements));
         steps
     }
 
     /// TREV (GFD.20 §4.4) is not announced by FEAT. A server that refuses it keeps its own marker
     /// periods.
-    fn marker_steps(&self, need: &TransferRequirements) -> Vec<PlanStep> {
-        let large = need.announced_size.is_none_or(|size| size >= MARKERS_FROM);
-        if need.direction != TransferDirection::Receive
-            || need.mode != TransferMode::Extended
+    fn marker_steps(&self, requirements: &TransferRequirements) -> Vec<PlanStep> {
+        // Markers matter only while the server stores, and only MODE E has them (GFD.20 §3.8).
+        let large = requirements
+            .announced_size
+            .is_none_or(|size| size >= MARKERS_FROM);
+        if requirements.direction != TransferDirection::Receive
+            || requirements.mode != TransferMode::Extended
             || self.markers_requested
             || !large
         {
@@ -180,15 +196,16 @@ impl CommandPlanner {
 
     /// SBUF (GFD.20 §4.1), or its SITE form. The globus server announces neither but supports both;
     /// `PARALLEL` identifies it.
-    fn buffer_step(&self, need: &TransferRequirements) -> Option<PlanStep> {
-        let size = need.buffer.filter(|_| !self.buffer_refused)?;
-        let (known, side) = match need.direction {
+    fn buffer_step(&self, requirements: &TransferRequirements) -> Option<PlanStep> {
+        let size = requirements.buffer.filter(|_| !self.buffer_refused)?;
+        let (known, side) = match requirements.direction {
             TransferDirection::Send => (self.send_buffer, BufferDirection::Send),
             TransferDirection::Receive => (self.receive_buffer, BufferDirection::Receive),
         };
         if known == Some(size) {
             return None;
         }
+        // SBUF sets both directions, the SITE forms one.
         let command = if self.features.sbuf {
             Command::Sbuf(size)
         } else if self.features.parallel {
@@ -203,11 +220,11 @@ impl CommandPlanner {
     }
 
     /// OPTS TUNE, only for servers that announce it and only when the server sends.
-    fn congestion_step(&self, need: &TransferRequirements) -> Option<PlanStep> {
-        let name = need.congestion_control.as_ref()?;
-        let asked =
-            need.direction == TransferDirection::Send && self.features.takes_congestion_control;
-        if !asked || self.congestion.as_ref() == Some(name) {
+    fn congestion_step(&self, requirements: &TransferRequirements) -> Option<PlanStep> {
+        let name = requirements.congestion_control.as_ref()?;
+        let supported = requirements.direction == TransferDirection::Send
+            && self.features.takes_congestion_control;
+        if !supported || self.congestion.as_ref() == Some(name) {
             return None;
         }
         let command = Command::Opts(OptsCommand::CongestionControl(name.clone()));
@@ -217,13 +234,16 @@ impl CommandPlanner {
         ))
     }
 
-    fn option_step(&self, need: &TransferRequirements) -> Option<PlanStep> {
-        match need.direction {
+    fn option_step(&self, requirements: &TransferRequirements) -> Option<PlanStep> {
+        match requirements.direction {
+            // In MODE S there is always a single connection, so the number is not sent.
             TransferDirection::Send => {
-                if need.mode != TransferMode::Extended || self.parallelism == Some(need.streams) {
+                if requirements.mode != TransferMode::Extended
+                    || self.parallelism == Some(requirements.streams)
+                {
                     return None;
                 }
-                let option = RetrieveOption::Parallelism(need.streams);
+                let option = RetrieveOption::Parallelism(requirements.streams);
                 let command = Command::Opts(OptsCommand::Retr(vec![option]));
                 Some(PlanStep::Set(
                     command,
@@ -231,10 +251,13 @@ impl CommandPlanner {
                 ))
             }
             TransferDirection::Receive => {
-                if !self.features.store_checksum || self.store_checksum == need.store_checksum {
+                if !self.features.store_checksum
+                    || self.store_checksum == requirements.store_checksum
+                {
                     return None;
                 }
-                let command = Command::Opts(OptsCommand::StoreChecksum(need.store_checksum));
+                let command =
+                    Command::Opts(OptsCommand::StoreChecksum(requirements.store_checksum));
                 Some(PlanStep::Set(command, RefusalEffect::Ignore))
             }
         }
@@ -251,6 +274,8 @@ impl CommandPlanner {
                 }
                 self.mode = *mode;
             }
+            // The server applies buffer sizes when it opens a socket, so an address from before the
+            // change cannot be used.
             Command::Sbuf(size) => {
                 self.send_buffer = Some(*size);
                 self.receive_buffer = Some(*size);
@@ -277,7 +302,9 @@ impl CommandPlanner {
                 self.congestion = Some(name.clone());
                 self.data_address = ServerDataAddress::None;
             }
-            Command::Opts(OptsCommand::StoreChecksum(sum)) => self.store_checksum = *sum,
+            Command::Opts(OptsCommand::StoreChecksum(algorithm)) => {
+                self.store_checksum = *algorithm
+            }
             Command::Opts(OptsCommand::BufferSizing(sizing)) => self.on_sizing_accepted(*sizing),
             Command::Trev(..) => self.markers_requested = true,
             _ => {}
@@ -289,6 +316,8 @@ impl CommandPlanner {
         match command {
             Command::Mode(TransferMode::Extended) => self.extended_refused = true,
             Command::Sbuf(_) | Command::Site(SiteCommand::Buffer(..)) => self.buffer_refused = true,
+            // The refused value is recorded as if it were in force, so that it is not sent again and
+            // the user is warned only once.
             Command::Opts(OptsCommand::Retr(options)) => {
                 for option in options {
                     if let RetrieveOption::Parallelism(n) = option {
@@ -299,6 +328,7 @@ impl CommandPlanner {
             Command::Opts(OptsCommand::CongestionControl(name)) => {
                 self.congestion = Some(name.clone());
             }
+            // Without this option the server computes the checksum on CKSM, which is slower but correct.
             Command::Opts(OptsCommand::StoreChecksum(_)) => self.features.store_checksum = false,
             Command::Opts(OptsCommand::BufferSizing(sizing)) => self.on_sizing_refused(*sizing),
             Command::Dpsv => self.on_drs_listening_refused(),
@@ -309,8 +339,12 @@ impl CommandPlanner {
     }
 
     /// Records that the server has a data address for this transfer.
-    pub fn on_address_given(&mut self, need: &TransferRequirements) {
-        self.data_address = ServerDataAddress::Given(need.direction, need.mode, need.streams);
+    pub fn on_address_given(&mut self, requirements: &TransferRequirements) {
+        self.data_address = ServerDataAddress::Given(
+            requirements.direction,
+            requirements.mode,
+            requirements.streams,
+        );
     }
 
     /// Records the successful end of a transfer. A MODE S address cannot be used again.

@@ -16,7 +16,7 @@ pub struct DrsAddress {
 }
 
 impl DrsAddress {
-    /// Reads `|1|host|port|nonce|`: EPRT's argument (RFC 2428 §2, any delimiter) with the nonce as
+    /// Parses `|1|host|port|nonce|`: EPRT's argument (RFC 2428 §2, any delimiter) with the nonce as
     /// a fourth field.
     ///
     /// # Errors
@@ -25,6 +25,7 @@ impl DrsAddress {
     pub fn parse(text: &str) -> Result<Self, AddressError> {
         let text = text.trim_matches(' ');
         let delimiter = text.chars().next().ok_or(AddressError::Malformed)?;
+        // The nonce is the last field, so the rest is a complete EPRT argument.
         let (host_port, nonce) = text
             .strip_suffix(delimiter)
             .and_then(|text| text.rsplit_once(delimiter))

@@ -87,34 +87,34 @@ pub struct DrsChannel {
     expected_nonce: Option<Nonce>,
     lines: DrsLineBuffer,
     role: DrsRoleState,
-    out: Vec<u8>,
+    unsent: Vec<u8>,
 }
 
 enum DrsRoleState {
     Receiver {
-        pace: MessageRateLimiter,
+        limiter: MessageRateLimiter,
         /// Number of messages without an echo.
         outstanding: u32,
         /// Time of the latest message.
         latest: Duration,
     },
     Sender {
-        pace: MessageRateLimiter,
+        limiter: MessageRateLimiter,
         /// Echoes to send once the sizes are applied.
         echoes: Vec<u8>,
     },
 }
 
 impl DrsRoleState {
-    fn of(end: DrsRole) -> Self {
-        match end {
+    fn of(role: DrsRole) -> Self {
+        match role {
             DrsRole::Receiver => Self::Receiver {
-                pace: MessageRateLimiter::new(ANNOUNCE_EVERY, ANNOUNCE_BURST),
+                limiter: MessageRateLimiter::new(ANNOUNCE_EVERY, ANNOUNCE_BURST),
                 outstanding: 0,
                 latest: Duration::ZERO,
             },
             DrsRole::Sender => Self::Sender {
-                pace: MessageRateLimiter::new(ACCEPT_EVERY, ACCEPT_BURST),
+                limiter: MessageRateLimiter::new(ACCEPT_EVERY, ACCEPT_BURST),
                 echoes: Vec::new(),
             },
         }
@@ -123,22 +123,22 @@ impl DrsRoleState {
 
 impl DrsChannel {
     /// A connection made by this end. The nonce is sent first.
-    pub fn connecting(end: DrsRole, nonce: Nonce) -> Self {
+    pub fn connecting(role: DrsRole, nonce: Nonce) -> Self {
         Self {
             expected_nonce: None,
             lines: DrsLineBuffer::default(),
-            role: DrsRoleState::of(end),
-            out: format!("DRS {}\r\n", nonce.to_hex()).into_bytes(),
+            role: DrsRoleState::of(role),
+            unsent: format!("DRS {}\r\n", nonce.to_hex()).into_bytes(),
         }
     }
 
     /// A connection accepted by this end. Nothing is sent before the peer's nonce is verified.
-    pub fn listening(end: DrsRole, nonce: Nonce) -> Self {
+    pub fn listening(role: DrsRole, nonce: Nonce) -> Self {
         Self {
             expected_nonce: Some(nonce),
             lines: DrsLineBuffer::default(),
-            role: DrsRoleState::of(end),
-            out: Vec::new(),
+            role: DrsRoleState::of(role),
+            unsent: Vec::new(),
         }
     }
 
@@ -172,47 +172,49 @@ impl DrsChannel {
     pub fn announce(&mut self, now: Duration, size: u64) -> bool {
         let open = self.is_open();
         let DrsRoleState::Receiver {
-            pace,
+            limiter,
             outstanding,
             latest,
         } = &mut self.role
         else {
             return false;
         };
-        if !open || *outstanding >= MAX_OUTSTANDING || !pace.try_take(now) {
+        // The rate limiter comes last, since it consumes a token.
+        if !open || *outstanding >= MAX_OUTSTANDING || !limiter.try_take(now) {
             return false;
         }
         *outstanding += 1;
         *latest = now;
         let timestamp = now;
         let line = DrsMessage { timestamp, size }.format();
-        self.out.extend_from_slice(line.as_bytes());
-        self.out.extend_from_slice(b"\r\n");
+        self.unsent.extend_from_slice(line.as_bytes());
+        self.unsent.extend_from_slice(b"\r\n");
         true
     }
 
     /// Queues the echoes of all [`DrsEvent::BufferSize`] so far, after their sizes were applied.
     pub fn release_echoes(&mut self) {
         if let DrsRoleState::Sender { echoes, .. } = &mut self.role {
-            self.out.append(echoes);
+            self.unsent.append(echoes);
         }
     }
 
     /// Bytes to send.
     pub fn unsent(&self) -> &[u8] {
-        &self.out
+        &self.unsent
     }
 
     /// Removes the first `count` bytes of [`DrsChannel::unsent`], which were sent.
     pub fn mark_sent(&mut self, count: usize) {
-        self.out.drain(..count.min(self.out.len()));
+        self.unsent.drain(..count.min(self.unsent.len()));
     }
 
     fn on_line(&mut self, now: Duration, line: &[u8]) -> Result<Option<DrsEvent>, DrsViolation> {
         let text = line_buffer::ascii_text(line);
         if let Some(nonce) = self.expected_nonce {
-            let said = text.and_then(|text| Nonce::parse(text.strip_prefix("DRS ")?));
-            if said != Some(nonce) {
+            // The verb is compared with case: anything but the exact line is treated as a stranger.
+            let received_nonce = text.and_then(|text| Nonce::parse(text.strip_prefix("DRS ")?));
+            if received_nonce != Some(nonce) {
                 return Err(DrsViolation::WrongGreeting);
             }
             self.expected_nonce = None;
@@ -232,16 +234,19 @@ impl DrsChannel {
                     return Err(DrsViolation::UnexpectedEcho);
                 }
                 *outstanding -= 1;
+                // The timestamp is this end's own, echoed unchanged; the size in the echo is not used.
                 let rtt = now.checked_sub(message.timestamp);
                 Ok(rtt.filter(|rtt| *rtt <= STALE).map(DrsEvent::RoundTrip))
             }
-            DrsRoleState::Sender { pace, echoes } => {
-                if !pace.try_take(now) {
+            DrsRoleState::Sender { limiter, echoes } => {
+                if !limiter.try_take(now) {
                     return Err(DrsViolation::Flood);
                 }
-                if self.out.len() + echoes.len() + line.len() > MAX_UNSENT {
+                // Each accepted message adds an echo, so the bound also covers echoes not yet released.
+                if self.unsent.len() + echoes.len() + line.len() > MAX_UNSENT {
                     return Err(DrsViolation::UnreadEchoes);
                 }
+                // The echo must repeat the exact bytes: the receiver may use a timestamp of any precision.
                 echoes.extend_from_slice(line);
                 Ok(Some(DrsEvent::BufferSize(message.size)))
             }
@@ -254,7 +259,7 @@ impl fmt::Debug for DrsChannel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Channel")
             .field("open", &self.is_open())
-            .field("unsent", &self.out.len())
+            .field("unsent", &self.unsent.len())
             .finish_non_exhaustive()
     }
 }

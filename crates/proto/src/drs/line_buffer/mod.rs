@@ -25,6 +25,7 @@ impl DrsLineBuffer {
         let end = bytes.iter().position(|b| *b == b'\n').map(|at| at + 1);
         let (piece, rest) = bytes.split_at(end.unwrap_or(bytes.len()));
         let length = self.partial_line.len() + piece.len();
+        // A partial line of the full length cannot become valid, since its LF would exceed the limit.
         if length > MAX_LINE || (end.is_none() && length == MAX_LINE) {
             return Err(DrsLineTooLong);
         }

@@ -39,6 +39,7 @@ fn seconds(text: &str) -> Option<Duration> {
     if !is_digits(whole) || !is_digits(fraction) {
         return None;
     }
+    // Pads or truncates the fraction to nine digits.
     let nanos = format!("{:0<9.9}", fraction).parse().ok()?;
     Some(Duration::new(whole.parse().ok()?, nanos))
 }

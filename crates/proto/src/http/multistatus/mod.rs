@@ -138,6 +138,7 @@ pub fn parse(body: &[u8]) -> Result<Vec<DavResource>, MultistatusError> {
                 };
                 document.text(text.encode_utf8(&mut [0; 4]))?;
             }
+            // Document types can define entities that expand without bound.
             Event::DocType(_) => return Err(MultistatusError::Malformed),
             Event::Decl(_) | Event::PI(_) | Event::Comment(_) => {}
             Event::Eof => return document.finish(),
@@ -217,6 +218,7 @@ impl MultistatusParser {
             return Err(MultistatusError::TooComplex);
         }
         let outside = self.namespaces.len();
+        // The check for duplicate attributes takes quadratic time and is not needed here.
         for (n, attribute) in start.attributes().with_checks(false).enumerate() {
             if n >= MOST_NAMES || self.namespaces.len() >= MOST_NAMES {
                 return Err(MultistatusError::TooComplex);
@@ -237,6 +239,7 @@ impl MultistatusParser {
         let name = start.name();
         let name: &str = name.as_ref();
         let (prefix, local) = name.split_once(':').unwrap_or(("", name));
+        // The innermost declaration of a prefix is in force.
         let named = self
             .namespaces
             .iter()
@@ -289,6 +292,7 @@ impl MultistatusParser {
     }
 
     fn text(&mut self, text: &str) -> Result<(), MultistatusError> {
+        // Text outside a `response` has no meaning and is not stored.
         if self.open.len() < 3 {
             return Ok(());
         }
@@ -307,6 +311,7 @@ impl MultistatusParser {
         let text = std::mem::take(&mut self.text);
         let text = text.trim();
         match path.as_slice() {
+            // `path` still includes the element that ends here.
             [Multistatus, Response] => self.finish_response()?,
             [Multistatus, Response, Href] => self.href = Some(text.to_owned()),
             [Multistatus, Response, Propstat] => self.finish_propstat(),
@@ -334,6 +339,7 @@ impl MultistatusParser {
             return;
         }
         let response = &mut self.response;
+        // A response may have several `propstat` elements with status 200; their properties are merged.
         response.is_collection |= found.is_collection;
         response.size = found.size.or(response.size);
         response.modified = found.modified.or_else(|| response.modified.take());
@@ -342,6 +348,7 @@ impl MultistatusParser {
 
     fn finish_response(&mut self) -> Result<(), MultistatusError> {
         let mut resource = std::mem::take(&mut self.response);
+        // A resource without a usable href is skipped, not an error: the others are still valid.
         let Some(path) = self.href.take().and_then(|href| href_segments(&href)) else {
             return Ok(());
         };
@@ -364,6 +371,7 @@ impl MultistatusParser {
 
 /// The path segments of an href, which is a path or a complete URL (RFC 4918 §8.3).
 fn href_segments(href: &str) -> Option<Vec<Vec<u8>>> {
+    // Hrefs of resources have neither query nor fragment; servers that add them mean the path.
     let href = href.split(['?', '#']).next().unwrap_or_default();
     let path = match href.split_once("://") {
         Some((scheme, rest)) if !scheme.contains('/') => {

@@ -45,6 +45,7 @@ impl MarkerTimer {
     fn is_due(&mut self, now: f64) -> bool {
         let next = now + self.seconds;
         match self.due {
+            // A due time beyond one period shows that the clock was set back. NaN fails both comparisons.
             Some(due) if now < due && due <= next => false,
             Some(due) => {
                 let on_time = now >= due;
@@ -85,6 +86,7 @@ impl MarkerSchedule {
         self.bytes = progress.bytes;
         self.stored = progress.stored;
         let mut replies = Vec::new();
+        // The first marker is sent at once, so that a client can measure the rate from the start.
         let first = !self.sent_performance_marker;
         if let Some(perf) = &mut self.perf {
             self.sent_performance_marker = true;
@@ -104,6 +106,7 @@ impl MarkerSchedule {
         self.stored = last.stored;
         let mut replies = Vec::new();
         if self.perf.is_some() {
+            // A transfer shorter than one progress period still gets a first marker with 0 bytes.
             if !self.sent_performance_marker {
                 replies.push(perf_reply(last.now, 0));
             }
@@ -127,6 +130,7 @@ impl MarkerSchedule {
         if new.is_empty() {
             return Vec::new();
         }
+        // `stored` holds all ranges of the transfer, so it replaces the earlier ones.
         self.reported = std::mem::take(&mut self.stored);
         range_marker_replies(&new)
     }

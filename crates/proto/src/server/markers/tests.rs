@@ -113,7 +113,7 @@ proptest! {
         ticks in prop::collection::vec((0.0..7.0f64, 0u64..2000, 1u64..300), 1..40),
     ) {
         let mut markers = markers(5, 5);
-        let (mut now, mut stored, mut told, mut told_bytes) = (0.0, RangeSet::new(), RangeSet::new(), 0);
+        let (mut now, mut stored, mut reported, mut reported_bytes) = (0.0, RangeSet::new(), RangeSet::new(), 0);
         let mut replies = Vec::new();
         for (wait, start, length) in ticks {
             now += wait;
@@ -124,11 +124,11 @@ proptest! {
         replies.extend(markers.on_complete(TransferProgress { now, bytes: stored.byte_count(), stored: stored.clone() }));
         for reply in replies.iter().filter(|r| r.code == 111) {
             let ranges = crate::marker::parse_range_marker(reply).unwrap();
-            told_bytes += ranges.byte_count();
-            told.extend(&ranges);
+            reported_bytes += ranges.byte_count();
+            reported.extend(&ranges);
         }
-        prop_assert_eq!(&told, &stored);
-        prop_assert_eq!(told_bytes, stored.byte_count());
+        prop_assert_eq!(&reported, &stored);
+        prop_assert_eq!(reported_bytes, stored.byte_count());
     }
 
     #[test]

@@ -56,8 +56,8 @@ impl SessionConfig {
     /// schemes that need the peer are replaced by `Auto`.
     pub(super) fn default_buffer_sizing(&self) -> BufferSizing {
         match self.buffer_sizing {
-            needs_peer if needs_peer.needs_peer_support() => BufferSizing::Auto,
-            own => own,
+            configured if configured.needs_peer_support() => BufferSizing::Auto,
+            configured => configured,
         }
     }
 }
@@ -127,6 +127,8 @@ impl ServerSession {
         if matches!(self.state, LoginState::Closed) {
             return Vec::new();
         }
+        // Only the driver's lines arrive here, and they are unprotected. Commands from MIC, CONF and ENC
+        // arrive by `on_security`.
         let actions = self.process_line(line, LineProtection::Clear);
         self.close_if_requested(actions)
     }
@@ -135,14 +137,14 @@ impl ServerSession {
     pub(super) fn process_line(
         &mut self,
         line: &LineEvent,
-        travelled: LineProtection,
+        protection: LineProtection,
     ) -> Vec<SessionAction> {
         match line {
             LineEvent::TooLong => self.on_bad_line(Reply::new(500, "Line too long.")),
             LineEvent::Line(bytes) => match Command::parse(bytes) {
                 Ok(command) => {
                     self.bad_lines = 0;
-                    match travelled {
+                    match protection {
                         LineProtection::Clear => self.refuse_clear_command(&command),
                         LineProtection::Protected => self.refuse_nested_command(&command),
                     }
@@ -151,6 +153,7 @@ impl ServerSession {
                 Err(error @ CommandError::UnknownVerb(_)) => {
                     self.on_bad_line(replies::failure_reply(&CommandFailure::Command(&error)))
                 }
+                // A known verb with a bad argument shows that the peer speaks FTP.
                 Err(error) => {
                     self.bad_lines = 0;
                     replies::refuse(&CommandFailure::Command(&error))
@@ -160,11 +163,11 @@ impl ServerSession {
     }
 
     /// Handles a driver event.
-    pub fn on_driver_event(&mut self, outcome: DriverEvent) -> Vec<SessionAction> {
-        let actions = match (&mut self.state, outcome) {
-            (_, DriverEvent::Security(answer)) => self.on_security(answer),
+    pub fn on_driver_event(&mut self, event: DriverEvent) -> Vec<SessionAction> {
+        let actions = match (&mut self.state, event) {
+            (_, DriverEvent::Security(result)) => self.on_security(result),
             (LoginState::Authenticating, DriverEvent::Login(result)) => self.on_login(result),
-            (LoginState::LoggedIn(login), outcome) => login.on_driver_event(outcome),
+            (LoginState::LoggedIn(login), event) => login.on_driver_event(event),
             _ => Vec::new(),
         };
         self.close_if_requested(actions)
@@ -173,7 +176,8 @@ impl ServerSession {
     /// Input that the session waits for now.
     pub fn expected_input(&self) -> ExpectedInput {
         match &self.state {
-            _ if self.is_securing() => ExpectedInput::DriverEvent,
+            // The security exchange comes before the login state: no command may be read during it.
+            _ if self.awaits_security_response() => ExpectedInput::DriverEvent,
             LoginState::Connected | LoginState::UserGiven(_) | LoginState::Closed => {
                 ExpectedInput::Line
             }
@@ -205,6 +209,7 @@ impl ServerSession {
         let LineEvent::Line(bytes) = line else {
             return false;
         };
+        // This runs on raw bytes without parsing, since a client may queue any number of lines.
         let text = bytes.trim_ascii_end();
         let end = text.iter().position(|b| *b == b' ').unwrap_or(text.len());
         let verb = &text[..end];
@@ -220,7 +225,7 @@ impl ServerSession {
 
     /// Answers an unrecognized line, and closes the session after too many in a row. A port scanner or
     /// an HTTP client would otherwise hold the connection.
-    fn on_bad_line(&mut self, answer: Reply) -> Vec<SessionAction> {
+    fn on_bad_line(&mut self, reply: Reply) -> Vec<SessionAction> {
         self.bad_lines = self.bad_lines.saturating_add(1);
         let limit = self.config.max_bad_lines;
         if limit > 0 && self.bad_lines >= limit {
@@ -228,7 +233,7 @@ impl ServerSession {
             actions.push(SessionAction::Close);
             return actions;
         }
-        vec![SessionAction::Reply(answer)]
+        vec![SessionAction::Reply(reply)]
     }
 
     /// The facts that listings show (OPTS MLST changes them).
@@ -273,6 +278,7 @@ impl ServerSession {
             Command::Ccc => self.clear_commands(),
             Command::Rein if matches!(self.state, LoginState::LoggedIn(_)) => self.rein(),
             command => match &mut self.state {
+                // RFC 959 §5.4 allows 421 as reply to any command when the service shuts down.
                 LoginState::LoggedIn(_) if self.draining && needs_data_connection(&command) => {
                     let mut actions =
                         replies::reply(421, "Service not available: server is shutting down.");
@@ -280,6 +286,7 @@ impl ServerSession {
                     actions
                 }
                 LoginState::LoggedIn(login) => login.on_command(&self.config, command),
+                // RFC 959 §5.4 lists 530 for commands before login.
                 _ => replies::reply(530, "Please login with USER and PASS."),
             },
         }
@@ -288,10 +295,10 @@ impl ServerSession {
     /// Handles a command while the session waits for the driver. The driver passes only urgent lines
     /// then; any other line is a driver error, answered with 503.
     fn on_command_while_busy(&mut self, command: &Command) -> Vec<SessionAction> {
-        let out_of_turn = || replies::reply(503, "The previous command is not finished.");
+        let unfinished = || replies::reply(503, "The previous command is not finished.");
         let takes_sizes = self.accepts_buffer_size();
         let LoginState::LoggedIn(login) = &mut self.state else {
-            return out_of_turn();
+            return unfinished();
         };
         match (&mut login.pending, command) {
             (PendingTask::Transfer(running), Command::Sbuf(bytes)) if takes_sizes => {
@@ -303,7 +310,7 @@ impl ServerSession {
                 task.aborts.on_abor()
             }
             (PendingTask::File(task), Command::Stat(None)) if task.is_abortable() => task.status(),
-            _ => out_of_turn(),
+            _ => unfinished(),
         }
     }
 

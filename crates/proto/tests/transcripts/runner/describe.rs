@@ -146,7 +146,7 @@ fn kind(kind: &TransferKind) -> String {
             path,
             disposition,
             announced_size: allocate,
-            checksum_algorithm: sum,
+            checksum_algorithm: algorithm,
             expected_checksum: expect,
             modified: modify,
         } => {
@@ -161,7 +161,7 @@ fn kind(kind: &TransferKind) -> String {
             if let Some(bytes) = allocate {
                 text.push_str(&format!(" allocate={bytes}"));
             }
-            if let Some(algorithm) = sum {
+            if let Some(algorithm) = algorithm {
                 text.push_str(&format!(" sum={}", algorithm.name()));
             }
             if let Some((algorithm, hex)) = expect {

@@ -12,7 +12,7 @@ use crate::server::{
 use crate::streams::ParallelismRange;
 
 /// Sends lines that wait for no driver event.
-fn say(session: &mut ServerSession, lines: &[&str]) {
+fn send(session: &mut ServerSession, lines: &[&str]) {
     for text in lines {
         let actions = session.on_line(&line(text));
         assert!(code(&actions) < 400, "{text}: {actions:?}");
@@ -68,7 +68,7 @@ fn have(request: &TransferRequest) -> String {
 #[test]
 fn rest_applies_to_one_transfer_even_if_it_fails() {
     let mut session = logged_in();
-    say(&mut session, &["TYPE I", "REST 5", PORT]);
+    send(&mut session, &["TYPE I", "REST 5", PORT]);
     assert_eq!(have(&start(&mut session, "RETR /f")), "0-5");
     fail(&mut session);
     assert_eq!(have(&start(&mut session, "RETR /f")), "");
@@ -88,12 +88,12 @@ fn rest_is_consumed_by_a_transfer_that_is_refused() {
         "NLST",
         "MLSD",
     ] {
-        say(&mut session, &["TYPE I", "REST 5"]);
+        send(&mut session, &["TYPE I", "REST 5"]);
         assert_eq!(
             code(&session.on_line(&line(refused))) / 100,
             if refused == "STOU" { 5 } else { 4 }
         );
-        say(&mut session, &[PORT]);
+        send(&mut session, &[PORT]);
         assert_eq!(have(&start(&mut session, "RETR /f")), "", "{refused}");
         finish(&mut session);
     }
@@ -102,7 +102,7 @@ fn rest_is_consumed_by_a_transfer_that_is_refused() {
 #[test]
 fn rest_survives_commands_that_transfer_nothing() {
     let mut session = logged_in();
-    say(
+    send(
         &mut session,
         &["REST 5", "NOOP", "TYPE I", "PWD", "ALLO 3", PORT, "MODE S"],
     );
@@ -114,14 +114,14 @@ fn rest_survives_commands_that_transfer_nothing() {
 #[test]
 fn store_parameters_survive_retrieves_and_apply_to_one_store() {
     let mut session = logged_in();
-    say(
+    send(
         &mut session,
         &["TYPE I", "ALLO 7", "SCKS ADLER32 00000001", PORT],
     );
     start(&mut session, "RETR /f");
     finish(&mut session);
     for expected in [Some(7), None] {
-        say(&mut session, &[PORT]);
+        send(&mut session, &[PORT]);
         let TransferKind::Store {
             announced_size: allocate,
             expected_checksum: expect,
@@ -139,7 +139,7 @@ fn store_parameters_survive_retrieves_and_apply_to_one_store() {
 #[test]
 fn type_mode_and_options_last_until_rein() {
     let mut session = logged_in();
-    say(
+    send(
         &mut session,
         &[
             "TYPE I",
@@ -161,11 +161,11 @@ fn type_mode_and_options_last_until_rein() {
         );
         finish(&mut session);
     }
-    say(&mut session, &["REIN", "USER ann"]);
+    send(&mut session, &["REIN", "USER ann"]);
     session.on_line(&line("PASS x"));
     session.on_driver_event(DriverEvent::Login(Ok(grant())));
     assert_eq!(code(&session.on_line(&line("RETR /f"))), 425);
-    say(&mut session, &[PORT]);
+    send(&mut session, &[PORT]);
     let request = start(&mut session, "RETR /f");
     assert_eq!(
         (request.mode, request.type_),
@@ -180,11 +180,11 @@ fn type_mode_and_options_last_until_rein() {
 #[test]
 fn an_address_serves_one_transfer_in_mode_s_and_many_in_mode_e() {
     let mut session = logged_in();
-    say(&mut session, &[PORT]);
+    send(&mut session, &[PORT]);
     start(&mut session, "RETR /f");
     finish(&mut session);
     assert_eq!(code(&session.on_line(&line("RETR /f"))), 425);
-    say(&mut session, &["MODE E", PORT]);
+    send(&mut session, &["MODE E", PORT]);
     for _ in 0..3 {
         start(&mut session, "RETR /f");
         finish(&mut session);
@@ -199,9 +199,12 @@ fn rnfr_is_kept_until_rnto() {
         code(&session.on_driver_event(DriverEvent::File(Ok(FileResponse::Done)))),
         350
     );
-    say(&mut session, &["NOOP", "TYPE I"]);
-    let asked = session.on_line(&line("RNTO /b"));
-    assert!(matches!(asked[..], [SessionAction::File(_)]), "{asked:?}");
+    send(&mut session, &["NOOP", "TYPE I"]);
+    let actions = session.on_line(&line("RNTO /b"));
+    assert!(
+        matches!(actions[..], [SessionAction::File(_)]),
+        "{actions:?}"
+    );
     session.on_driver_event(DriverEvent::File(Ok(FileResponse::Done)));
     assert_eq!(code(&session.on_line(&line("RNTO /c"))), 503);
 }
@@ -209,8 +212,8 @@ fn rnfr_is_kept_until_rnto() {
 #[test]
 fn only_a_store_of_a_whole_image_file_computes_a_checksum() {
     let mut session = logged_in();
-    say(&mut session, &["TYPE I", "OPTS STOR Checksum=CRC32;"]);
-    for (lines, command, summed) in [
+    send(&mut session, &["TYPE I", "OPTS STOR Checksum=CRC32;"]);
+    for (lines, command, has_checksum) in [
         (&[PORT][..], "STOR /f", true),
         (&[PORT], "STOU", true),
         (&[PORT], "APPE /f", false),
@@ -218,17 +221,21 @@ fn only_a_store_of_a_whole_image_file_computes_a_checksum() {
         (&[PORT, "REST 5"], "STOR /f", false),
         (&[PORT, "TYPE A"], "STOR /f", false),
     ] {
-        say(&mut session, lines);
+        send(&mut session, lines);
         let TransferKind::Store {
-            checksum_algorithm: sum,
+            checksum_algorithm: checksum,
             disposition,
             ..
         } = start(&mut session, command).kind
         else {
             panic!("not a store");
         };
-        assert_eq!(sum.is_some(), summed, "{command} {disposition:?}");
-        assert!(!summed || !matches!(disposition, StoreDisposition::Append));
+        assert_eq!(
+            checksum.is_some(),
+            has_checksum,
+            "{command} {disposition:?}"
+        );
+        assert!(!has_checksum || !matches!(disposition, StoreDisposition::Append));
         finish(&mut session);
     }
 }

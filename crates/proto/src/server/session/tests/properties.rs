@@ -235,7 +235,7 @@ fn end(choice: u8, ok: bool) -> DriverEvent {
 /// A session whose contract with the driver is checked at every step.
 struct CheckedSession {
     session: ServerSession,
-    asked: PendingRequest,
+    pending: PendingRequest,
     /// Number of lines sent and of final replies received.
     lines: usize,
     finals: usize,
@@ -248,7 +248,7 @@ impl CheckedSession {
     fn take(&mut self, actions: &[SessionAction]) {
         let last = actions.len().saturating_sub(1);
         for (at, action) in actions.iter().enumerate() {
-            let asked = match action {
+            let pending = match action {
                 SessionAction::Reply(reply) => {
                     self.finals += usize::from(reply.code >= 200);
                     assert!(reply.code != 126 || self.right_sized, "126 unasked");
@@ -274,13 +274,13 @@ impl CheckedSession {
             };
             assert_eq!(at, last, "an outcome is asked for last: {actions:?}");
             assert_eq!(
-                self.asked,
+                self.pending,
                 PendingRequest::Nothing,
                 "two at once: {actions:?}"
             );
-            self.asked = asked;
+            self.pending = pending;
         }
-        let awaiting = match self.asked {
+        let expected = match self.pending {
             _ if self.closed => ExpectedInput::Line,
             PendingRequest::Nothing => ExpectedInput::Line,
             PendingRequest::Transfer | PendingRequest::Checksum => {
@@ -291,7 +291,7 @@ impl CheckedSession {
             | PendingRequest::Listen
             | PendingRequest::ListenDrs => ExpectedInput::DriverEvent,
         };
-        assert_eq!(self.session.expected_input(), awaiting);
+        assert_eq!(self.session.expected_input(), expected);
     }
 
     fn line(&mut self, bytes: &[u8]) {
@@ -300,7 +300,7 @@ impl CheckedSession {
             command == Ok(Command::Opts(OptsCommand::BufferSizing(BufferSizing::Drs1)));
         // SBUF during a transfer is the one line without a reply (2003 paper §4.2).
         let tells_size =
-            self.asked == PendingRequest::Transfer && matches!(command, Ok(Command::Sbuf(_)));
+            self.pending == PendingRequest::Transfer && matches!(command, Ok(Command::Sbuf(_)));
         let actions = self.session.on_line(&LineEvent::Line(bytes.to_vec()));
         if tells_size {
             assert!(self.right_sized && actions.len() <= 1, "{actions:?}");
@@ -312,7 +312,7 @@ impl CheckedSession {
 
     fn outcome(&mut self, outcome: DriverEvent, is_last: bool) {
         if is_last {
-            self.asked = PendingRequest::Nothing;
+            self.pending = PendingRequest::Nothing;
         }
         let actions = self.session.on_driver_event(outcome);
         self.take(&actions);
@@ -321,7 +321,7 @@ impl CheckedSession {
     fn step(&mut self, next: &InputStep) {
         let InputStep { line, choice, ok } = next;
         let (choice, ok) = (*choice, *ok);
-        match self.asked {
+        match self.pending {
             PendingRequest::Nothing => self.line(line),
             PendingRequest::Login => {
                 let result = if ok {
@@ -392,8 +392,8 @@ impl CheckedSession {
     }
 
     /// Answers all pending requests.
-    fn settle(&mut self) {
-        while self.asked != PendingRequest::Nothing && !self.closed {
+    fn answer_all(&mut self) {
+        while self.pending != PendingRequest::Nothing && !self.closed {
             let choice = 200; // ends a transfer: 200 % 8 == 0
             self.step(&InputStep {
                 line: Vec::new(),
@@ -411,7 +411,7 @@ proptest! {
     fn every_line_has_one_final_reply(moves in moves(), logged_in in any::<bool>()) {
         let mut checked = CheckedSession {
             session: ServerSession::new(config()),
-            asked: PendingRequest::Nothing,
+            pending: PendingRequest::Nothing,
             lines: 0,
             finals: 0,
             right_sized: false,
@@ -428,7 +428,7 @@ proptest! {
             }
             checked.step(next);
         }
-        checked.settle();
+        checked.answer_all();
         if checked.closed {
             // Lines queued when the session closed have no reply.
             prop_assert!(checked.finals <= checked.lines);

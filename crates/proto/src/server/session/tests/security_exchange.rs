@@ -10,10 +10,10 @@ use crate::server::{
     DriverEvent, SecurityFailure, SecurityRequest, SecurityResponse, SessionAction,
 };
 
-fn offering(carriage: ExchangeKind) -> SessionConfig {
+fn offering(exchange: ExchangeKind) -> SessionConfig {
     let mechanism = SecurityMechanism {
         name: "FAKE".to_owned(),
-        exchange: carriage,
+        exchange,
     };
     SessionConfig {
         mechanisms: [mechanism].into(),
@@ -37,38 +37,38 @@ fn security(answer: SecurityResponse) -> DriverEvent {
 struct ScriptedDriver {
     session: ServerSession,
     reader: LineReader,
-    held: VecDeque<LineEvent>,
+    queued_lines: VecDeque<LineEvent>,
     /// The last read ended inside a line.
-    amidst: bool,
+    partial_line: bool,
     /// Number of tokens that the fake mechanism requires.
-    wants: usize,
+    required_tokens: usize,
     handshake: bool,
     replies: Vec<u16>,
-    others: Vec<SessionAction>,
+    other_actions: Vec<SessionAction>,
 }
 
 impl ScriptedDriver {
-    fn new(carriage: ExchangeKind, wants: usize) -> Self {
+    fn new(exchange: ExchangeKind, required_tokens: usize) -> Self {
         Self {
-            session: ServerSession::new(offering(carriage)),
+            session: ServerSession::new(offering(exchange)),
             reader: LineReader::new(1000),
-            held: VecDeque::new(),
-            amidst: false,
-            wants,
+            queued_lines: VecDeque::new(),
+            partial_line: false,
+            required_tokens,
             handshake: false,
             replies: Vec::new(),
-            others: Vec::new(),
+            other_actions: Vec::new(),
         }
     }
 
     /// One read of the socket.
-    fn receives(&mut self, bytes: &str) {
+    fn receive(&mut self, bytes: &str) {
         let mut lines = Vec::new();
         self.reader.feed(bytes.as_bytes(), &mut lines);
-        self.held.extend(lines);
-        self.amidst = !bytes.ends_with('\n');
+        self.queued_lines.extend(lines);
+        self.partial_line = !bytes.ends_with('\n');
         while self.session.expected_input() == ExpectedInput::Line {
-            let Some(line) = self.held.pop_front() else {
+            let Some(line) = self.queued_lines.pop_front() else {
                 return;
             };
             let actions = self.session.on_line(&line);
@@ -81,18 +81,18 @@ impl ScriptedDriver {
             match action {
                 SessionAction::Reply(reply) => self.replies.push(reply.code),
                 SessionAction::Secure(request) => {
-                    let answer = self.compute(request);
+                    let answer = self.respond(request);
                     let next = self.session.on_driver_event(DriverEvent::Security(answer));
                     self.carry_out(next);
                 }
-                other => self.others.push(other),
+                other => self.other_actions.push(other),
             }
         }
     }
 
-    fn compute(&mut self, request: SecurityRequest) -> Result<SecurityResponse, SecurityFailure> {
+    fn respond(&mut self, request: SecurityRequest) -> Result<SecurityResponse, SecurityFailure> {
         match request {
-            SecurityRequest::Begin(_) if !self.held.is_empty() || self.amidst => {
+            SecurityRequest::Begin(_) if !self.queued_lines.is_empty() || self.partial_line => {
                 Err(SecurityFailure::ReadAhead)
             }
             SecurityRequest::Begin(_) => Ok(SecurityResponse::Ready),
@@ -100,22 +100,22 @@ impl ScriptedDriver {
                 self.handshake = true;
                 Ok(SecurityResponse::Secured(None))
             }
-            SecurityRequest::ProcessToken(heard) if heard.as_bytes() == b"wrong" => {
+            SecurityRequest::ProcessToken(token) if token.as_bytes() == b"wrong" => {
                 Err(SecurityFailure::Failed("not you".to_owned()))
             }
-            SecurityRequest::ProcessToken(_) if self.wants > 1 => {
-                self.wants -= 1;
+            SecurityRequest::ProcessToken(_) if self.required_tokens > 1 => {
+                self.required_tokens -= 1;
                 Ok(SecurityResponse::Continue(token("more")))
             }
             SecurityRequest::ProcessToken(_) => Ok(SecurityResponse::Secured(Some(token("end")))),
-            SecurityRequest::Unprotect(_, heard) => {
-                Ok(SecurityResponse::Command(Secret(heard.as_bytes().to_vec())))
+            SecurityRequest::Unprotect(_, token) => {
+                Ok(SecurityResponse::Command(Secret(token.as_bytes().to_vec())))
             }
         }
     }
 
-    fn says(&mut self, text: &str) {
-        self.receives(&format!("{text}\r\n"));
+    fn send_line(&mut self, text: &str) {
+        self.receive(&format!("{text}\r\n"));
     }
 }
 
@@ -138,16 +138,16 @@ fn a_mechanism_that_is_not_offered_is_refused() {
 #[test]
 fn a_handshake_follows_the_234() {
     let mut session = ServerSession::new(offering(ExchangeKind::Handshake));
-    let asked = session.on_line(&line("auth fake"));
+    let actions = session.on_line(&line("auth fake"));
     assert!(matches!(
-        &asked[..],
+        &actions[..],
         [SessionAction::Secure(SecurityRequest::Begin(_))]
     ));
     assert_eq!(session.expected_input(), ExpectedInput::DriverEvent);
-    let begun = session.on_driver_event(security(SecurityResponse::Ready));
-    assert_eq!(code(&begun), 234);
+    let actions = session.on_driver_event(security(SecurityResponse::Ready));
+    assert_eq!(code(&actions), 234);
     assert_eq!(
-        begun.last(),
+        actions.last(),
         Some(&SessionAction::Secure(SecurityRequest::Handshake))
     );
     assert_eq!(
@@ -168,16 +168,16 @@ fn a_handshake_follows_the_234() {
 #[test]
 fn tokens_are_exchanged_until_the_mechanism_is_satisfied() {
     let mut driver = ScriptedDriver::new(ExchangeKind::Tokens, 3);
-    driver.says("AUTH FAKE");
+    driver.send_line("AUTH FAKE");
     for _ in 0..3 {
-        driver.says("ADAT Zm9v");
+        driver.send_line("ADAT Zm9v");
     }
     assert_eq!(driver.replies, [334, 335, 335, 235]);
     assert!(!driver.handshake);
-    driver.says("ADAT Zm9v");
+    driver.send_line("ADAT Zm9v");
     assert_eq!(driver.replies.pop(), Some(533));
     let user = token("USER ann").encode();
-    driver.says(&format!("ENC {user}"));
+    driver.send_line(&format!("ENC {user}"));
     assert_eq!(driver.replies.pop(), Some(331));
 }
 
@@ -186,9 +186,9 @@ fn a_reply_carries_the_mechanisms_token() {
     let mut session = ServerSession::new(offering(ExchangeKind::Tokens));
     session.on_line(&line("AUTH FAKE"));
     session.on_driver_event(security(SecurityResponse::Ready));
-    let asked = session.on_line(&adat("hello"));
+    let actions = session.on_line(&adat("hello"));
     let take = SessionAction::Secure(SecurityRequest::ProcessToken(token("hello")));
-    assert_eq!(asked, [take]);
+    assert_eq!(actions, [take]);
     let answer = session.on_driver_event(security(SecurityResponse::Continue(token("foo"))));
     let [SessionAction::Reply(reply)] = &answer[..] else {
         panic!("{answer:?}");
@@ -200,18 +200,18 @@ fn a_reply_carries_the_mechanisms_token() {
 /// An attacker on the path injects clear commands behind AUTH (CVE-2011-0411).
 #[test]
 fn commands_injected_behind_auth_are_never_executed() {
-    for carriage in [ExchangeKind::Handshake, ExchangeKind::Tokens] {
+    for exchange in [ExchangeKind::Handshake, ExchangeKind::Tokens] {
         for behind in [
             "USER mallory\r\n",
             "US",
             "\r\n",
             "USER m\r\nPASS x\r\nQUIT\r\n",
         ] {
-            let mut driver = ScriptedDriver::new(carriage, 1);
-            driver.receives(&format!("AUTH FAKE\r\n{behind}"));
+            let mut driver = ScriptedDriver::new(exchange, 1);
+            driver.receive(&format!("AUTH FAKE\r\n{behind}"));
             assert_eq!(driver.replies, [421], "{behind:?}");
-            assert_eq!(driver.others, [SessionAction::Close]);
-            driver.says("NOOP");
+            assert_eq!(driver.other_actions, [SessionAction::Close]);
+            driver.send_line("NOOP");
             assert_eq!(driver.replies.len(), 1, "nothing is answered any more");
             assert!(!driver.handshake);
         }
@@ -221,17 +221,17 @@ fn commands_injected_behind_auth_are_never_executed() {
 #[test]
 fn commands_sent_behind_the_last_token_are_refused_as_clear() {
     let mut driver = ScriptedDriver::new(ExchangeKind::Tokens, 1);
-    driver.says("AUTH FAKE");
-    driver.receives("ADAT Zm9v\r\nUSER mallory\r\nPASS x\r\nQUIT\r\n");
+    driver.send_line("AUTH FAKE");
+    driver.receive("ADAT Zm9v\r\nUSER mallory\r\nPASS x\r\nQUIT\r\n");
     assert_eq!(driver.replies, [334, 235, 533, 533, 533]);
-    assert_eq!(driver.others, []);
+    assert_eq!(driver.other_actions, []);
 }
 
 #[test]
 fn other_commands_are_refused_during_an_exchange() {
     let mut driver = ScriptedDriver::new(ExchangeKind::Tokens, 2);
-    driver.says("USER ann");
-    driver.says("AUTH FAKE");
+    driver.send_line("USER ann");
+    driver.send_line("AUTH FAKE");
     for text in [
         "USER ann",
         "PASS secret",
@@ -240,13 +240,13 @@ fn other_commands_are_refused_during_an_exchange() {
         "ADAT Zm9v",
         "FEAT",
     ] {
-        driver.says(text);
+        driver.send_line(text);
     }
     assert_eq!(driver.replies, [331, 334, 503, 503, 503, 503, 335, 503]);
-    assert_eq!(driver.others, []);
+    assert_eq!(driver.other_actions, []);
     // AUTH restarts the exchange, QUIT ends the session.
-    driver.says("AUTH FAKE");
-    driver.says("QUIT");
+    driver.send_line("AUTH FAKE");
+    driver.send_line("QUIT");
     assert_eq!(driver.replies[8..], [334, 221]);
 }
 
@@ -254,7 +254,7 @@ fn other_commands_are_refused_during_an_exchange() {
 fn auth_discards_a_user_sent_in_the_clear() {
     let mut driver = ScriptedDriver::new(ExchangeKind::Handshake, 0);
     for text in ["USER ann", "AUTH FAKE", "PASS x"] {
-        driver.says(text);
+        driver.send_line(text);
     }
     assert_eq!(driver.replies, [331, 234, 503]);
 }
@@ -272,10 +272,10 @@ fn auth_after_login_is_refused() {
 #[test]
 fn a_failed_token_exchange_leaves_the_session_clear() {
     let mut driver = ScriptedDriver::new(ExchangeKind::Tokens, 1);
-    driver.says("AUTH FAKE");
-    driver.says(&format!("ADAT {}", token("wrong").encode()));
-    driver.says("ADAT Zm9v");
-    driver.says("USER ann");
+    driver.send_line("AUTH FAKE");
+    driver.send_line(&format!("ADAT {}", token("wrong").encode()));
+    driver.send_line("ADAT Zm9v");
+    driver.send_line("USER ann");
     assert_eq!(driver.replies, [334, 535, 503, 331]);
     let mut session = ServerSession::new(offering(ExchangeKind::Handshake));
     session.on_line(&line("AUTH FAKE"));
@@ -303,9 +303,9 @@ fn a_command_with_invalid_protection_is_not_executed() {
     session.on_driver_event(security(SecurityResponse::Ready));
     session.on_line(&adat("x"));
     session.on_driver_event(security(SecurityResponse::Secured(None)));
-    let asked = session.on_line(&line("MIC Zm9v"));
+    let actions = session.on_line(&line("MIC Zm9v"));
     let unprotect = SecurityRequest::Unprotect(CommandProtection::Safe, token("foo"));
-    assert_eq!(asked, [SessionAction::Secure(unprotect)]);
+    assert_eq!(actions, [SessionAction::Secure(unprotect)]);
     assert_eq!(session.expected_input(), ExpectedInput::DriverEvent);
     let forged = SecurityFailure::Failed("bad checksum".to_owned());
     assert_eq!(
