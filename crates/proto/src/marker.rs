@@ -66,13 +66,15 @@ pub fn range_marker_replies(new: &RangeSet) -> Vec<Reply> {
 
 /// Parses the ranges of a 111 reply.
 pub fn parse_range_marker(reply: &Reply) -> Option<RangeSet> {
-    const HEAD: &str = "Range Marker";
+    const RANGE_MARKER_TEXT: &str = "Range Marker";
     if reply.code != 111 {
         return None;
     }
     let text = reply.text();
-    let (head, ranges) = text.trim_start().split_at_checked(HEAD.len())?;
-    if !head.eq_ignore_ascii_case(HEAD) {
+    let (head, ranges) = text
+        .trim_start()
+        .split_at_checked(RANGE_MARKER_TEXT.len())?;
+    if !head.eq_ignore_ascii_case(RANGE_MARKER_TEXT) {
         return None;
     }
     RangeSet::parse(ranges).ok()

@@ -14,19 +14,19 @@ use crate::printable::needs_escape;
 use crate::reply::Reply;
 
 /// Start of the text of a 226.
-const HEAD: &str = "Transfer Complete.";
+const COMPLETION_TEXT: &str = "Transfer Complete.";
 /// Word after it when the 226 holds the file name of STOU (RFC 1123 §4.1.2.9) instead of remarks.
-const NAME: &str = "FILE:";
+const FILE_NAME_LABEL: &str = "FILE:";
 /// Start of a limiter report.
-const LIMITED: &str = "Limited by ";
+const LIMITER_PREFIX: &str = "Limited by ";
 /// Field of SITE CLIENTINFO that identifies clients that read remarks.
-const READER: &str = "appname=\"longhaul\"";
+const READER_FIELD: &str = "appname=\"longhaul\"";
 /// Longest remark, characters.
-const LONGEST: usize = 400;
+const MAX_REMARK_CHARS: usize = 400;
 /// Longest name of a limiter, bytes.
-const LONGEST_LIMITER: usize = 40;
+const MAX_LIMITER_NAME: usize = 40;
 /// Longest name of a congestion control, bytes: TCP_CA_NAME_MAX without the closing NUL.
-const LONGEST_CONGESTION: usize = 15;
+const MAX_CONGESTION_NAME: usize = 15;
 
 /// Limiter of a transfer, as reported by the sending server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,10 +42,10 @@ impl LimiterReport {
     /// limiter has 1 to 40 letters, digits, parentheses, `-`, `/` and single inner spaces, a congestion
     /// control up to 15 letters, digits, `_` and `-`.
     pub fn new(limiter: &str, streams: u32, congestion: &str) -> Option<Self> {
-        let good = is_limiter_name(limiter)
+        let is_valid = is_limiter_name(limiter)
             && streams > 0
             && (congestion.is_empty() || is_congestion_control_name(congestion));
-        good.then(|| Self {
+        is_valid.then(|| Self {
             limiter: limiter.to_owned(),
             streams,
             congestion_control: congestion.to_owned(),
@@ -69,8 +69,8 @@ impl LimiterReport {
 
     /// Parses a report at the start of a text; returns it and the text after it.
     fn parse(text: &str) -> Option<(Self, &str)> {
-        let (report_text, rest) = text.strip_prefix(LIMITED)?.split_once('.')?;
-        // A dot inside the report, as in a version number, does not end it.
+        let (report_text, rest) = text.strip_prefix(LIMITER_PREFIX)?.split_once('.')?;
+        // A space or the end of the text follows a report; anything else shows that this is free text.
         if !rest.is_empty() && !rest.starts_with(' ') {
             return None;
         }
@@ -87,8 +87,8 @@ impl LimiterReport {
         if congestion == Some("") {
             return None;
         }
-        let verdict = Self::new(limiter, digits.parse().ok()?, congestion.unwrap_or(""))?;
-        Some((verdict, rest))
+        let report = Self::new(limiter, digits.parse().ok()?, congestion.unwrap_or(""))?;
+        Some((report, rest))
     }
 }
 
@@ -97,7 +97,7 @@ impl fmt::Display for LimiterReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = self.streams.to_string();
         let unit = streams_unit(&count);
-        write!(f, "{LIMITED}{}, {count} {unit}", self.limiter)?;
+        write!(f, "{LIMITER_PREFIX}{}, {count} {unit}", self.limiter)?;
         if !self.congestion_control.is_empty() {
             write!(f, ", {}", self.congestion_control)?;
         }
@@ -111,14 +111,14 @@ fn streams_unit(digits: &str) -> &'static str {
 
 fn is_limiter_name(name: &str) -> bool {
     let letter = |c: char| c.is_ascii_alphanumeric() || " ()-/".contains(c);
-    let spaced = name.starts_with(' ') || name.ends_with(' ') || name.contains("  ");
-    !name.is_empty() && name.len() <= LONGEST_LIMITER && name.chars().all(letter) && !spaced
+    let single_spaced = name.starts_with(' ') || name.ends_with(' ') || name.contains("  ");
+    !name.is_empty() && name.len() <= MAX_LIMITER_NAME && name.chars().all(letter) && !single_spaced
 }
 
 /// Whether the name is a possible name of a congestion control in the kernel.
 pub(crate) fn is_congestion_control_name(name: &str) -> bool {
     let letter = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    !name.is_empty() && name.len() <= LONGEST_CONGESTION && name.chars().all(letter)
+    !name.is_empty() && name.len() <= MAX_CONGESTION_NAME && name.chars().all(letter)
 }
 
 /// Remarks on a transfer in the 226 of the server.
@@ -135,17 +135,17 @@ impl CompletionRemarks {
     /// similar and have any meaning.
     pub fn from_reply(reply: &Reply) -> Self {
         let text = reply.text();
-        let rest = match text.strip_prefix(HEAD) {
+        let rest = match text.strip_prefix(COMPLETION_TEXT) {
             // Only a 226 ends a transfer. Other replies may quote the same words.
             Some(rest) if reply.code == 226 => rest.trim_start(),
             _ => return Self::default(),
         };
-        if rest.starts_with(NAME) {
+        if rest.starts_with(FILE_NAME_LABEL) {
             return Self::default();
         }
         match LimiterReport::parse(rest) {
-            Some((verdict, remark)) => Self {
-                limiter: Some(verdict),
+            Some((report, remark)) => Self {
+                limiter: Some(report),
                 remark: printable_remark(remark),
             },
             None => Self {
@@ -157,9 +157,9 @@ impl CompletionRemarks {
 
     /// The text of a 226 with these remarks.
     pub(crate) fn completion_text(&self) -> String {
-        let mut text = HEAD.to_owned();
-        if let Some(verdict) = &self.limiter {
-            text.push_str(&format!(" {verdict}"));
+        let mut text = COMPLETION_TEXT.to_owned();
+        if let Some(report) = &self.limiter {
+            text.push_str(&format!(" {report}"));
         }
         if let Some(remark) = self.remark.as_deref().and_then(printable_remark) {
             text.push_str(&format!(" {remark}"));
@@ -171,12 +171,12 @@ impl CompletionRemarks {
 /// The remark in a form for replies and terminals: one line of at most 400 printable characters; `None` if
 /// nothing is left.
 pub fn printable_remark(text: &str) -> Option<String> {
-    let spaced: String = text
+    let single_spaced: String = text
         .chars()
         .map(|c| if needs_escape(c) { ' ' } else { c })
         .collect();
-    let words: Vec<&str> = spaced.split_whitespace().collect();
-    let line: String = words.join(" ").chars().take(LONGEST).collect();
+    let words: Vec<&str> = single_spaced.split_whitespace().collect();
+    let line: String = words.join(" ").chars().take(MAX_REMARK_CHARS).collect();
     let line = line.trim_end().to_owned();
     (!line.is_empty()).then_some(line)
 }
@@ -186,26 +186,26 @@ pub fn printable_remark(text: &str) -> Option<String> {
 pub(crate) fn client_reads_remarks(client_info: &str) -> bool {
     client_info
         .split(';')
-        .any(|field| field.trim().eq_ignore_ascii_case(READER))
+        .any(|field| field.trim().eq_ignore_ascii_case(READER_FIELD))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn said(verdict: Option<LimiterReport>, remark: Option<&str>) -> CompletionRemarks {
+    fn remarks(report: Option<LimiterReport>, remark: Option<&str>) -> CompletionRemarks {
         CompletionRemarks {
-            limiter: verdict,
+            limiter: report,
             remark: remark.map(str::to_owned),
         }
     }
 
-    fn back(said: &CompletionRemarks) -> CompletionRemarks {
-        CompletionRemarks::from_reply(&Reply::new(226, said.completion_text()))
+    fn parsed_back(remarks: &CompletionRemarks) -> CompletionRemarks {
+        CompletionRemarks::from_reply(&Reply::new(226, remarks.completion_text()))
     }
 
     fn report_text(remark: &str) -> Option<String> {
-        back(&said(None, Some(remark))).remark
+        parsed_back(&remarks(None, Some(remark))).remark
     }
 
     #[test]
@@ -226,14 +226,14 @@ mod tests {
             ),
             ("store read", 16, "", "store read, 16 streams"),
         ] {
-            let verdict = LimiterReport::new(limiter, streams, congestion).unwrap();
-            assert_eq!(verdict.to_string(), format!("Limited by {text}."));
+            let report = LimiterReport::new(limiter, streams, congestion).unwrap();
+            assert_eq!(report.to_string(), format!("Limited by {text}."));
             for remark in [None, Some(remark)] {
-                let all = said(Some(verdict.clone()), remark);
-                assert_eq!(back(&all), all);
+                let remarks_sent = remarks(Some(report.clone()), remark);
+                assert_eq!(parsed_back(&remarks_sent), remarks_sent);
             }
-            let all = said(Some(verdict), Some("FILE: no name"));
-            assert_eq!(back(&all), all);
+            let remarks_sent = remarks(Some(report), Some("FILE: no name"));
+            assert_eq!(parsed_back(&remarks_sent), remarks_sent);
         }
     }
 
@@ -256,7 +256,10 @@ mod tests {
             "Limited by é, 4 streams.",
             "limited by x, 4 streams.",
         ] {
-            assert_eq!(back(&said(None, Some(text))), said(None, Some(text)));
+            assert_eq!(
+                parsed_back(&remarks(None, Some(text))),
+                remarks(None, Some(text))
+            );
         }
     }
 
@@ -303,7 +306,7 @@ mod tests {
         assert_eq!(report_text(" \r\n\x07").as_deref(), None);
         assert_eq!(
             report_text(&"é".repeat(5_000)).map(|r| r.chars().count()),
-            Some(LONGEST)
+            Some(MAX_REMARK_CHARS)
         );
     }
 
@@ -330,8 +333,8 @@ mod tests {
             (226, "Transfer done. Be well."),
             (250, "Transfer Complete. Why"),
         ] {
-            let said = CompletionRemarks::from_reply(&Reply::new(code, text));
-            assert_eq!(said, CompletionRemarks::default(), "{text}");
+            let remarks = CompletionRemarks::from_reply(&Reply::new(code, text));
+            assert_eq!(remarks, CompletionRemarks::default(), "{text}");
         }
     }
 }

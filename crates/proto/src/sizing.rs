@@ -21,7 +21,7 @@ pub const MAX_BUFFER: u64 = 1 << 30;
 pub const MIN_BUFFER: u64 = 4 << 10;
 
 /// Start of the text of a 126, before the size.
-const HEAD: &str = "Buffer Size";
+const BUFFER_SIZE_TEXT: &str = "Buffer Size";
 
 /// Method that sizes the socket buffers of data connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -174,7 +174,7 @@ pub const fn announced_size_limiter() -> MessageRateLimiter {
 
 /// `126 Buffer Size (n)`: the receiving server has set its buffers to `bytes` (2003 paper §4.2).
 pub fn buffer_size_reply(bytes: u64) -> Reply {
-    Reply::new(126, format!("{HEAD} ({bytes})"))
+    Reply::new(126, format!("{BUFFER_SIZE_TEXT} ({bytes})"))
 }
 
 /// Parses the size in a 126 reply, bytes, clamped by [`clamp_announced_size`]. `None` for any other reply
@@ -184,8 +184,8 @@ pub fn parse_buffer_size_reply(reply: &Reply) -> Option<u64> {
         return None;
     }
     let text = reply.text();
-    let (head, size) = text.trim().split_at_checked(HEAD.len())?;
-    if !head.eq_ignore_ascii_case(HEAD) {
+    let (head, size) = text.trim().split_at_checked(BUFFER_SIZE_TEXT.len())?;
+    if !head.eq_ignore_ascii_case(BUFFER_SIZE_TEXT) {
         return None;
     }
     let digits = size.trim().strip_prefix('(')?.strip_suffix(')')?;

@@ -10,14 +10,14 @@ use crate::reply::Reply;
 use crate::sizing::BufferSizing;
 
 /// Start of a longhaul server's greeting; the version follows.
-const NAME: &str = "longhaul ";
+const GREETING_PREFIX: &str = "longhaul ";
 
 /// Whether the greeting is that of a server with pipelining: `220 longhaul 1.2.3 ...`. A host name that
 /// contains the word does not count, and a longhaul server with another banner is not recognized.
 pub fn supports_pipelining(greeting: &Reply) -> bool {
     // The digit of the version distinguishes the program from a host that is called `longhaul`.
     let names = |line: &Vec<u8>| {
-        let rest = line.strip_prefix(NAME.as_bytes());
+        let rest = line.strip_prefix(GREETING_PREFIX.as_bytes());
         rest.and_then(<[u8]>::first).is_some_and(u8::is_ascii_digit)
     };
     greeting.code == 220 && greeting.lines.iter().any(names)

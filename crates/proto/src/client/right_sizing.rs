@@ -34,8 +34,8 @@ pub(super) struct RightSizingState {
 }
 
 impl CommandPlanner {
-    /// Buffer sizing that a transfer will use when `wish` is requested: `wish` itself if the server
-    /// supports it or its support is not needed, otherwise [`BufferSizing::Auto`].
+    /// Buffer sizing that a transfer will use: `requested` if the server supports it or its support is not
+    /// needed, otherwise [`BufferSizing::Auto`].
     pub fn agreed_sizing(&self, requested: BufferSizing) -> BufferSizing {
         // `kernel` and `auto` work without the peer: each end applies them to its own sockets.
         if requested.needs_peer_support() && !self.features.offers_buffer_sizing(requested) {

@@ -129,7 +129,7 @@ pub(super) const VERBS: &[(&str, ArgumentParser)] = &[
 ];
 
 /// Most bytes of an unknown verb that an error quotes.
-const QUOTED: usize = 32;
+const MAX_QUOTED: usize = 32;
 
 pub(super) fn parse(line: &[u8]) -> ParsedCommand {
     let (verb, argument) = split_at_space(line);
@@ -138,7 +138,7 @@ pub(super) fn parse(line: &[u8]) -> ParsedCommand {
         // The table is small, and a linear search needs no upper-case copy of a verb of unknown length.
         .find(|(name, _)| name.as_bytes().eq_ignore_ascii_case(verb));
     let Some((name, parser)) = known else {
-        let quoted = &verb[..verb.len().min(QUOTED)];
+        let quoted = &verb[..verb.len().min(MAX_QUOTED)];
         return Err(CommandError::UnknownVerb(
             String::from_utf8_lossy(quoted).into_owned(),
         ));

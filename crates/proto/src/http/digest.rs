@@ -8,7 +8,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use crate::checksum::ChecksumAlgorithm;
 
 /// Longest field that is parsed, bytes.
-const LONGEST: usize = 4096;
+const MAX_FIELD: usize = 4096;
 
 /// Base64 decoder that accepts missing padding (RFC 8941 §4.2.7).
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -33,7 +33,7 @@ pub fn checksums_from_fields<'f>(
 ) -> Vec<(ChecksumAlgorithm, String)> {
     let fields: Vec<_> = fields
         .into_iter()
-        .filter(|(_, value)| value.len() <= LONGEST)
+        .filter(|(_, value)| value.len() <= MAX_FIELD)
         .collect();
     let value = |name: &str| {
         let named = fields.iter().find(|(field, _)| *field == name);
@@ -134,8 +134,8 @@ fn parse_member(text: &str) -> Option<(&str, &str, &str)> {
     let (key, rest) = text.split_at(key_end);
     let rest = rest.strip_prefix("=:")?;
     let (value, rest) = rest.split_once(':')?;
-    let starts_well = key.starts_with(|c: char| c.is_ascii_lowercase() || c == '*');
-    starts_well.then(|| (key, value, after_parameters(rest)))
+    let has_valid_start = key.starts_with(|c: char| c.is_ascii_lowercase() || c == '*');
+    has_valid_start.then(|| (key, value, after_parameters(rest)))
 }
 
 fn is_key(c: char) -> bool {
@@ -187,10 +187,11 @@ fn object_store_checksums<'f>(
     };
     // The checksum of a compressed object is that of its compressed bytes, but the server may send
     // it decompressed.
-    let as_kept = value("x-goog-stored-content-encoding").is_none_or(|coding| coding == "identity");
+    let as_stored =
+        value("x-goog-stored-content-encoding").is_none_or(|coding| coding == "identity");
     for (name, text) in fields {
         match *name {
-            "x-goog-hash" if as_kept => {
+            "x-goog-hash" if as_stored => {
                 for item in text.split(',') {
                     match item.trim().split_once('=') {
                         Some(("crc32c", checksum)) => add(ChecksumAlgorithm::Crc32c, checksum),
@@ -222,7 +223,8 @@ fn s3_etag_md5<'f>(value: &dyn Fn(&str) -> Option<&'f str>) -> Option<String> {
     if value("server") != Some("AmazonS3") {
         return None;
     }
-    let encrypted = value("x-amz-server-side-encryption").is_some_and(|how| how != "AES256")
+    let encrypted = value("x-amz-server-side-encryption")
+        .is_some_and(|algorithm| algorithm != "AES256")
         || value("x-amz-server-side-encryption-customer-algorithm").is_some();
     let etag = value("etag")?.strip_prefix('"')?.strip_suffix('"')?;
     (!encrypted).then(|| hex_of_full_length(ChecksumAlgorithm::Md5, etag))?

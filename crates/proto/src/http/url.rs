@@ -5,7 +5,7 @@ use std::fmt;
 use percent_encoding::percent_decode_str;
 
 /// Longest accepted Location field, bytes.
-const LONGEST: usize = 8192;
+const MAX_LOCATION: usize = 8192;
 
 /// A URL without credentials.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -108,7 +108,7 @@ impl HttpUrl {
     /// # Errors
     /// See [`RedirectError`].
     pub fn resolve_redirect(&self, location: &str) -> Result<Self, RedirectError> {
-        if location.len() > LONGEST {
+        if location.len() > MAX_LOCATION {
             return Err(RedirectError::Malformed);
         }
         // A fragment is never sent (RFC 9110 §4.2.5).
@@ -164,8 +164,8 @@ impl HttpUrl {
             "" => (self.path.clone(), query.or_else(|| self.query.clone())),
             path if path.starts_with('/') => (remove_dot_segments(path), query),
             path => {
-                let above = self.path.rfind('/').map_or("", |at| &self.path[..=at]);
-                (remove_dot_segments(&format!("{above}{path}")), query)
+                let directory = self.path.rfind('/').map_or("", |at| &self.path[..=at]);
+                (remove_dot_segments(&format!("{directory}{path}")), query)
             }
         };
         Self {
@@ -361,7 +361,7 @@ mod tests {
             from.resolve_redirect("http://data.example/f"),
             Err(RedirectError::Insecure)
         );
-        let long = format!("/{}", "x".repeat(LONGEST));
+        let long = format!("/{}", "x".repeat(MAX_LOCATION));
         for location in [
             "ftp://data.example/f",
             "file:///etc/passwd",

@@ -79,20 +79,20 @@ impl Fact {
 
 impl Default for FactSet {
     fn default() -> Self {
-        let every = Self(Fact::ALL.iter().fold(0, |set, fact| set | fact.bit()));
-        Self(every.0 & !Fact::Charset.bit() & !Fact::XCount.bit())
+        let all_facts = Self(Fact::ALL.iter().fold(0, |set, fact| set | fact.bit()));
+        Self(all_facts.0 & !Fact::Charset.bit() & !Fact::XCount.bit())
     }
 }
 
 impl FactSet {
     /// Parses the argument of `OPTS MLST a;b;c;`. Unknown names are ignored.
     pub fn parse(text: &str) -> Self {
-        let wanted = text.split(';').map(str::trim).filter_map(|name| {
+        let named = text.split(';').map(str::trim).filter_map(|name| {
             Fact::ALL
                 .into_iter()
                 .find(|fact| fact.name().eq_ignore_ascii_case(name))
         });
-        Self(wanted.fold(0, |set, fact| set | fact.bit()))
+        Self(named.fold(0, |set, fact| set | fact.bit()))
     }
 
     /// Whether the fact is in the set.

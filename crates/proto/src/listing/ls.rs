@@ -251,11 +251,11 @@ fn parse_dos(line: &[u8]) -> Option<ListedEntry> {
     // Only the separator is skipped: one space, and after `<DIR>` up to nine more that fill the size
     // column. Further spaces belong to the name.
     let after = line.get(end + 1..)?;
-    let filling = match is_dir {
+    let padding = match is_dir {
         true => after.iter().take(9).take_while(|b| **b == b' ').count(),
         false => 0,
     };
-    let name = &after[filling..];
+    let name = &after[padding..];
     if name.is_empty() {
         return None;
     }

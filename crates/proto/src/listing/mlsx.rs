@@ -142,8 +142,8 @@ fn perm_value(entry: &DirectoryEntry) -> String {
 /// Value of the `UNIX.slink` fact. Left out if the target contains bytes that would end the fact or line.
 fn slink_value(entry: &DirectoryEntry) -> Option<Vec<u8>> {
     let target = entry.link_target.as_ref()?;
-    let breaks = |b: &u8| b.is_ascii_control() || matches!(b, b' ' | b';');
-    (!target.iter().any(breaks)).then(|| target.clone())
+    let ends_fact = |b: &u8| b.is_ascii_control() || matches!(b, b' ' | b';');
+    (!target.iter().any(ends_fact)).then(|| target.clone())
 }
 
 /// Splits a line into facts and name. Facts end at the first space after a `;`, since values of some

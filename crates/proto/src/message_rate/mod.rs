@@ -24,11 +24,11 @@ impl MessageRateLimiter {
     pub fn try_take(&mut self, now: Duration) -> bool {
         // Storing the time of the full bucket needs no timer and no fractional tokens (GCRA).
         let full_at = self.full_at.max(now).saturating_add(self.interval);
-        let there = full_at.saturating_sub(now) <= self.interval * self.burst;
-        if there {
+        let available = full_at.saturating_sub(now) <= self.interval * self.burst;
+        if available {
             self.full_at = full_at;
         }
-        there
+        available
     }
 }
 

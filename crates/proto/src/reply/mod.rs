@@ -89,15 +89,17 @@ impl Reply {
         let lines = || self.lines.iter().map(|line| String::from_utf8_lossy(line));
         let mut parts: Vec<String> = Vec::new();
         // The first pass skips the lines with headings, which the other lines explain.
-        for line in lines().filter(|line| !line.contains(HEADING)) {
+        for line in lines().filter(|line| !line.contains(GLOBUS_HEADING)) {
             let part = informative_part(&line);
-            let reason = part.split_once(SYSTEM).map_or(&*part, |(_, reason)| reason);
+            let reason = part
+                .split_once(SYSTEM_CALL_PREFIX)
+                .map_or(&*part, |(_, reason)| reason);
             if !part.is_empty() && !parts.iter().any(|earlier| earlier.contains(reason)) {
                 parts.push(part);
             }
         }
-        let told = parts.clone();
-        parts.retain(|part| !repeats_command(part, &told));
+        let informative = parts.clone();
+        parts.retain(|part| !repeats_command(part, &informative));
         // Only headings were found: the text before them is all there is.
         if parts.is_empty() {
             parts.extend(lines().map(|line| informative_part(&line)));
@@ -205,14 +207,14 @@ fn repeats_command(part: &str, parts: &[String]) -> bool {
 }
 
 /// Heading in the first line of structured errors of the globus server. Some put a message before it.
-const HEADING: &str = "GlobusError:";
+const GLOBUS_HEADING: &str = "GlobusError:";
 /// Prefix of a system error text, which usually repeats the line above.
-const SYSTEM: &str = "A system call failed: ";
+const SYSTEM_CALL_PREFIX: &str = "A system call failed: ";
 
 /// The informative part of a line of an error reply: empty for `End.` and errno lines, and without the
 /// headings of the globus server (`PATH: Could not change directory. : GlobusError: v=1 c=...`).
 fn informative_part(line: &str) -> String {
-    let line = line.split(HEADING).next().unwrap_or(line);
+    let line = line.split(GLOBUS_HEADING).next().unwrap_or(line);
     let line = line.trim().trim_end_matches(':').trim_end();
     if line.eq_ignore_ascii_case("end") || line.eq_ignore_ascii_case("end.") {
         return String::new();

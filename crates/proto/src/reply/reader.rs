@@ -27,7 +27,7 @@ pub struct ReplyReader {
     /// Line without its end yet.
     buffer: Vec<u8>,
     partial: Option<PartialReply>,
-    strays: usize,
+    stray_lines: usize,
     /// No reply has arrived yet, and the first line must be one.
     awaits_greeting: bool,
 }
@@ -41,11 +41,11 @@ struct PartialReply {
 }
 
 /// Memory of a line besides its text, bytes. Without it a peer could send empty lines without end.
-const LINE_COST: usize = 32;
+const LINE_OVERHEAD: usize = 32;
 /// Most consecutive stray lines.
 const MAX_STRAYS: usize = 32;
 /// Most bytes of a stray line that an error message quotes.
-const QUOTED: usize = 80;
+const MAX_QUOTED: usize = 80;
 
 impl ReplyReader {
     /// Longest line, bytes.
@@ -103,14 +103,14 @@ impl ReplyReader {
 
     fn start_reply(&mut self, line: &[u8]) -> Result<Option<Reply>, ReplyError> {
         let Some((code, more, text)) = split_code(line) else {
-            self.strays += 1;
+            self.stray_lines += 1;
             // An HTTP server or a shell could send such lines without end.
-            if self.strays > MAX_STRAYS {
+            if self.stray_lines > MAX_STRAYS {
                 return Err(not_ftp(line));
             }
             return Ok(None);
         };
-        self.strays = 0;
+        self.stray_lines = 0;
         self.awaits_greeting = false;
         let reply = Reply {
             code,
@@ -119,7 +119,7 @@ impl ReplyReader {
         if !more {
             return Ok(Some(reply));
         }
-        let size = text.len() + LINE_COST;
+        let size = text.len() + LINE_OVERHEAD;
         self.partial = Some(PartialReply { reply, size });
         Ok(None)
     }
@@ -135,7 +135,7 @@ impl ReplyReader {
             Some((code, more, text)) if code == open.reply.code => (!more, text),
             _ => (false, line),
         };
-        open.size += text.len() + LINE_COST;
+        open.size += text.len() + LINE_OVERHEAD;
         if open.size > Self::MAX_REPLY {
             return Err(ReplyError::TooLarge(Self::MAX_REPLY));
         }
@@ -150,7 +150,7 @@ impl ReplyReader {
 
 /// Error that quotes the start of a line.
 fn not_ftp(line: &[u8]) -> ReplyError {
-    let quoted = &line[..line.len().min(QUOTED)];
+    let quoted = &line[..line.len().min(MAX_QUOTED)];
     ReplyError::NotFtp(printable(quoted).to_string())
 }
 
@@ -307,7 +307,7 @@ mod tests {
             Err(ReplyError::LineTooLong(ReplyReader::MAX_LINE))
         );
         let mut wire = b"211-\r\n".to_vec();
-        wire.extend(b"\n".repeat(ReplyReader::MAX_REPLY / LINE_COST + 1));
+        wire.extend(b"\n".repeat(ReplyReader::MAX_REPLY / LINE_OVERHEAD + 1));
         assert_eq!(
             read(&wire),
             Err(ReplyError::TooLarge(ReplyReader::MAX_REPLY))

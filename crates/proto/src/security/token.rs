@@ -6,10 +6,11 @@ use crate::reply::Reply;
 pub const MAX_TOKEN: usize = 48 * 1024 - 16;
 
 /// The base64 alphabet.
-const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+const BASE64_ALPHABET: &[u8; 64] =
+    b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// Prefix of a token in a reply.
-const LABEL: &[u8] = b"ADAT=";
+const ADAT_LABEL: &[u8] = b"ADAT=";
 
 /// Opaque bytes from the mechanism of one end to that of the other: a token of an exchange, or a
 /// protected command. [`std::fmt::Debug`] hides them, so that they are never logged. They are overwritten
@@ -87,8 +88,10 @@ impl SecurityToken {
     /// See [`TokenError`].
     pub fn from_reply(reply: &Reply) -> Result<Option<Self>, TokenError> {
         let found = reply.lines.iter().find_map(|line| {
-            let at = line.windows(LABEL.len()).position(|w| w == LABEL)?;
-            line.get(at + LABEL.len()..)
+            let at = line
+                .windows(ADAT_LABEL.len())
+                .position(|w| w == ADAT_LABEL)?;
+            line.get(at + ADAT_LABEL.len()..)
         });
         let Some(text) = found else { return Ok(None) };
         let end = text.iter().position(u8::is_ascii_whitespace);
@@ -102,7 +105,7 @@ impl SecurityToken {
             let byte = |at: usize| u32::from(group.get(at).copied().unwrap_or_default());
             let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
             for (nth, shift) in [18, 12, 6, 0].into_iter().enumerate() {
-                let digit = DIGITS[(bits >> shift & 63) as usize];
+                let digit = BASE64_ALPHABET[(bits >> shift & 63) as usize];
                 text.push(if nth <= group.len() {
                     digit.into()
                 } else {
@@ -115,7 +118,7 @@ impl SecurityToken {
 
     /// Text of a reply that carries the token.
     pub fn to_reply_text(&self) -> String {
-        format!("{}{}", LABEL.escape_ascii(), self.encode())
+        format!("{}{}", ADAT_LABEL.escape_ascii(), self.encode())
     }
 
     /// The raw bytes, for the mechanism.
@@ -140,8 +143,8 @@ impl Drop for SecurityToken {
 
 /// The text of a reply, with everything after `ADAT=` replaced by `...`.
 pub(crate) fn without_token(text: &str) -> String {
-    match text.find(LABEL.escape_ascii().to_string().as_str()) {
-        Some(at) => format!("{}...", &text[..at + LABEL.len()]),
+    match text.find(ADAT_LABEL.escape_ascii().to_string().as_str()) {
+        Some(at) => format!("{}...", &text[..at + ADAT_LABEL.len()]),
         None => text.to_owned(),
     }
 }

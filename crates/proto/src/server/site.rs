@@ -152,17 +152,17 @@ impl LoggedInSession {
 /// SITE SETDISKSTACK and SETNETSTACK. As the globus server does, this server accepts the default stacks
 /// (`globus-url-copy -fsstack file` sends one). It refuses all others with that server's texts.
 fn driver_stack(stack: DriverStack, drivers: &str) -> Vec<SessionAction> {
-    let (plain, what) = match stack {
+    let (default_driver, purpose) = match stack {
         DriverStack::Disk => ("file", "filesystem"),
         DriverStack::Net => ("tcp", "data channel"),
     };
-    if drivers == plain || drivers == "default" {
+    if drivers == default_driver || drivers == "default" {
         return replies::reply(250, "OK.");
     }
     // The globus server names the first unsupported driver.
-    let unknown = drivers.split(',').find(|driver| *driver != plain);
+    let unknown = drivers.split(',').find(|driver| *driver != default_driver);
     let lines = vec![
-        format!("Setting {what} driver stack failed.").into_bytes(),
+        format!("Setting {purpose} driver stack failed.").into_bytes(),
         format!("{} driver not offered", unknown.unwrap_or(drivers)).into_bytes(),
     ];
     vec![SessionAction::Reply(Reply::multi_line(500, lines))]
@@ -181,12 +181,14 @@ fn relative_target(target: &VPath, link: &VPath) -> Vec<u8> {
     let parent = link.parent();
     let from: Vec<&[u8]> = components(parent.relative());
     let common = target.iter().zip(&from).take_while(|(a, b)| a == b).count();
-    let up = std::iter::repeat_n(b"..".as_slice(), from.len() - common);
-    let steps: Vec<&[u8]> = up.chain(target[common..].iter().copied()).collect();
-    if steps.is_empty() {
+    let parent_steps = std::iter::repeat_n(b"..".as_slice(), from.len() - common);
+    let components_of_link: Vec<&[u8]> = parent_steps
+        .chain(target[common..].iter().copied())
+        .collect();
+    if components_of_link.is_empty() {
         return b".".to_vec();
     }
-    steps.join(&b'/')
+    components_of_link.join(&b'/')
 }
 
 fn components(relative: &[u8]) -> Vec<&[u8]> {

@@ -81,8 +81,8 @@ impl LoggedInSession {
         restart: Option<RestartMarker>,
     ) -> Result<Option<RangeSet>, Vec<SessionAction>> {
         let ranges = self.restart_ranges(restart)?;
-        let in_pieces = ranges.as_ref().is_some_and(|r| r.prefix_len() != r.end());
-        if self.parameters.mode == TransferMode::Stream && in_pieces {
+        let has_gaps = ranges.as_ref().is_some_and(|r| r.prefix_len() != r.end());
+        if self.parameters.mode == TransferMode::Stream && has_gaps {
             let text = "REST with ranges other than 0-n needs MODE E for a store.";
             return Err(replies::reply(554, text));
         }
@@ -110,11 +110,11 @@ impl LoggedInSession {
     /// Checksum to compute while storing. It is possible only if the whole file arrives, without
     /// translation of line endings.
     fn checksum_while_storing(&self, disposition: &StoreDisposition) -> Option<ChecksumAlgorithm> {
-        let whole = matches!(
+        let is_whole_file = matches!(
             disposition,
             StoreDisposition::Truncate | StoreDisposition::Unique
         );
-        (whole && self.parameters.type_ == DataType::Image)
+        (is_whole_file && self.parameters.type_ == DataType::Image)
             .then_some(self.parameters.store_checksum)
             .flatten()
     }

@@ -22,7 +22,7 @@ pub const CONGESTION_CONTROL_REFUSED: &str =
 
 /// Stores in MODE E of at least so many bytes request frequent markers. Ranges that a restart marker
 /// lists need not be sent again after a broken connection, and the default period of servers is 5 s.
-const MARKERS_FROM: u64 = 16 << 20;
+const MIN_SIZE_FOR_MARKERS: u64 = 16 << 20;
 /// Requested period of markers, seconds.
 const MARKER_SECONDS: u32 = 1;
 
@@ -179,13 +179,13 @@ impl CommandPlanner {
     /// periods.
     fn marker_steps(&self, requirements: &TransferRequirements) -> Vec<PlanStep> {
         // Markers matter only while the server stores, and only MODE E has them (GFD.20 §3.8).
-        let large = requirements
+        let is_large = requirements
             .announced_size
-            .is_none_or(|size| size >= MARKERS_FROM);
+            .is_none_or(|size| size >= MIN_SIZE_FOR_MARKERS);
         if requirements.direction != TransferDirection::Receive
             || requirements.mode != TransferMode::Extended
             || self.markers_requested
-            || !large
+            || !is_large
         {
             return Vec::new();
         }
@@ -198,18 +198,18 @@ impl CommandPlanner {
     /// `PARALLEL` identifies it.
     fn buffer_step(&self, requirements: &TransferRequirements) -> Option<PlanStep> {
         let size = requirements.buffer.filter(|_| !self.buffer_refused)?;
-        let (known, side) = match requirements.direction {
+        let (current, direction) = match requirements.direction {
             TransferDirection::Send => (self.send_buffer, BufferDirection::Send),
             TransferDirection::Receive => (self.receive_buffer, BufferDirection::Receive),
         };
-        if known == Some(size) {
+        if current == Some(size) {
             return None;
         }
         // SBUF sets both directions, the SITE forms one.
         let command = if self.features.sbuf {
             Command::Sbuf(size)
         } else if self.features.parallel {
-            Command::Site(SiteCommand::Buffer(side, size))
+            Command::Site(SiteCommand::Buffer(direction, size))
         } else {
             return None;
         };
@@ -281,11 +281,11 @@ impl CommandPlanner {
                 self.receive_buffer = Some(*size);
                 self.data_address = ServerDataAddress::None;
             }
-            Command::Site(SiteCommand::Buffer(side, size)) => {
-                if *side != BufferDirection::Receive {
+            Command::Site(SiteCommand::Buffer(direction, size)) => {
+                if *direction != BufferDirection::Receive {
                     self.send_buffer = Some(*size);
                 }
-                if *side != BufferDirection::Send {
+                if *direction != BufferDirection::Send {
                     self.receive_buffer = Some(*size);
                 }
                 self.data_address = ServerDataAddress::None;
@@ -303,7 +303,7 @@ impl CommandPlanner {
                 self.data_address = ServerDataAddress::None;
             }
             Command::Opts(OptsCommand::StoreChecksum(algorithm)) => {
-                self.store_checksum = *algorithm
+                self.store_checksum = *algorithm;
             }
             Command::Opts(OptsCommand::BufferSizing(sizing)) => self.on_sizing_accepted(*sizing),
             Command::Trev(..) => self.markers_requested = true,

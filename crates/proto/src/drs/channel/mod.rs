@@ -13,7 +13,7 @@ use super::nonce::Nonce;
 use crate::message_rate::MessageRateLimiter;
 
 /// Rate limit of the messages that a data receiver sends: one per interval, after an initial burst.
-const ANNOUNCE_EVERY: Duration = Duration::from_millis(10);
+const ANNOUNCE_INTERVAL: Duration = Duration::from_millis(10);
 const ANNOUNCE_BURST: u32 = 32;
 
 /// Most messages without an echo. A peer that leaves so many unanswered is stalled, and more messages
@@ -22,14 +22,14 @@ const MAX_OUTSTANDING: u32 = 512;
 
 /// Rate limit of the messages that a data sender accepts: twice the rate of an honest receiver, and a
 /// burst of twice all its outstanding messages, which may arrive at once after an outage.
-const ACCEPT_EVERY: Duration = Duration::from_millis(5);
+const ACCEPT_INTERVAL: Duration = Duration::from_millis(5);
 const ACCEPT_BURST: u32 = 2 * MAX_OUTSTANDING;
 
 /// Most bytes of unsent echoes. They accumulate only if the peer does not read.
 const MAX_UNSENT: usize = 64 << 10;
 
 /// Echoes older than this are no round-trip sample.
-const STALE: Duration = Duration::from_secs(60);
+const MAX_ROUND_TRIP: Duration = Duration::from_secs(60);
 
 /// Role of this end in the data transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,12 +109,12 @@ impl DrsRoleState {
     fn of(role: DrsRole) -> Self {
         match role {
             DrsRole::Receiver => Self::Receiver {
-                limiter: MessageRateLimiter::new(ANNOUNCE_EVERY, ANNOUNCE_BURST),
+                limiter: MessageRateLimiter::new(ANNOUNCE_INTERVAL, ANNOUNCE_BURST),
                 outstanding: 0,
                 latest: Duration::ZERO,
             },
             DrsRole::Sender => Self::Sender {
-                limiter: MessageRateLimiter::new(ACCEPT_EVERY, ACCEPT_BURST),
+                limiter: MessageRateLimiter::new(ACCEPT_INTERVAL, ACCEPT_BURST),
                 echoes: Vec::new(),
             },
         }
@@ -236,7 +236,9 @@ impl DrsChannel {
                 *outstanding -= 1;
                 // The timestamp is this end's own, echoed unchanged; the size in the echo is not used.
                 let rtt = now.checked_sub(message.timestamp);
-                Ok(rtt.filter(|rtt| *rtt <= STALE).map(DrsEvent::RoundTrip))
+                Ok(rtt
+                    .filter(|rtt| *rtt <= MAX_ROUND_TRIP)
+                    .map(DrsEvent::RoundTrip))
             }
             DrsRoleState::Sender { limiter, echoes } => {
                 if !limiter.try_take(now) {

@@ -12,15 +12,15 @@ pub const PROPFIND_BODY: &str = "<?xml version=\"1.0\" encoding=\"utf-8\"?>\
 <propfind xmlns=\"DAV:\"><prop><resourcetype/><getcontentlength/><getlastmodified/><getetag/></prop></propfind>";
 
 /// Most resources in one response.
-pub const MOST_RESOURCES: usize = 200_000;
+pub const MAX_RESOURCES: usize = 200_000;
 /// Largest response, bytes.
 pub const MAX_BODY: usize = 128 << 20;
 /// Deepest nesting of XML elements.
-const DEEPEST: usize = 64;
+const MAX_DEPTH: usize = 64;
 /// Longest text of a property, bytes. It has room for a path of 4096 bytes, all of them percent-encoded.
-const LONGEST: usize = 16 << 10;
+const MAX_TEXT: usize = 16 << 10;
 /// Most namespace declarations in scope, and most attributes of an element.
-const MOST_NAMES: usize = 256;
+const MAX_NAMESPACES: usize = 256;
 
 /// Error in a response.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -34,8 +34,8 @@ pub enum MultistatusError {
     /// Elements are nested too deeply, too large, or have too many namespaces.
     #[error("its elements are too large or nested too deeply")]
     TooComplex,
-    /// The response exceeds [`MOST_RESOURCES`] or [`MAX_BODY`].
-    #[error("it lists more than {MOST_RESOURCES} resources")]
+    /// The response exceeds [`MAX_RESOURCES`] or [`MAX_BODY`].
+    #[error("it lists more than {MAX_RESOURCES} resources")]
     TooMany,
 }
 
@@ -214,13 +214,13 @@ struct MultistatusParser {
 
 impl MultistatusParser {
     fn start(&mut self, start: &BytesStart<'_>) -> Result<(), MultistatusError> {
-        if self.open.len() >= DEEPEST {
+        if self.open.len() >= MAX_DEPTH {
             return Err(MultistatusError::TooComplex);
         }
         let outside = self.namespaces.len();
         // The check for duplicate attributes takes quadratic time and is not needed here.
         for (n, attribute) in start.attributes().with_checks(false).enumerate() {
-            if n >= MOST_NAMES || self.namespaces.len() >= MOST_NAMES {
+            if n >= MAX_NAMESPACES || self.namespaces.len() >= MAX_NAMESPACES {
                 return Err(MultistatusError::TooComplex);
             }
             let attribute = attribute.map_err(|_| MultistatusError::Malformed)?;
@@ -296,7 +296,7 @@ impl MultistatusParser {
         if self.open.len() < 3 {
             return Ok(());
         }
-        if self.text.len() + text.len() > LONGEST {
+        if self.text.len() + text.len() > MAX_TEXT {
             return Err(MultistatusError::TooComplex);
         }
         self.text.push_str(text);
@@ -352,7 +352,7 @@ impl MultistatusParser {
         let Some(path) = self.href.take().and_then(|href| href_segments(&href)) else {
             return Ok(());
         };
-        if self.resources.len() >= MOST_RESOURCES {
+        if self.resources.len() >= MAX_RESOURCES {
             return Err(MultistatusError::TooMany);
         }
         resource.path = path;

@@ -128,7 +128,7 @@ fn properties_of_other_namespaces_and_with_error_status_are_ignored() {
 fn documents_that_are_no_multistatus_are_refused() {
     use MultistatusError::{Malformed, NotMultistatus, TooComplex};
     let deep = format!("<multistatus xmlns='DAV:'>{}", "<a>".repeat(100));
-    let long = response(&format!("/{}", "x".repeat(LONGEST)), "");
+    let long = response(&format!("/{}", "x".repeat(MAX_TEXT)), "");
     let bomb = "<!DOCTYPE d [<!ENTITY a 'aaaa'>]><multistatus xmlns='DAV:'/>";
     let names: String = (0..300).map(|n| format!(" xmlns:n{n}='urn:n'")).collect();
     for (body, error) in [

@@ -48,11 +48,15 @@ impl MarkerTimer {
             // A due time beyond one period shows that the clock was set back. NaN fails both comparisons.
             Some(due) if now < due && due <= next => false,
             Some(due) => {
-                let on_time = now >= due;
+                let is_due = now >= due;
                 // A slightly late progress report must not shift all later markers.
-                let beat = due + self.seconds;
-                self.due = Some(if on_time && beat > now { beat } else { next });
-                on_time
+                let next_in_phase = due + self.seconds;
+                self.due = Some(if is_due && next_in_phase > now {
+                    next_in_phase
+                } else {
+                    next
+                });
+                is_due
             }
             None => {
                 self.due = Some(next);
@@ -146,14 +150,14 @@ fn perf_reply(timestamp: f64, bytes: u64) -> Reply {
     .to_reply()
 }
 
-/// The bytes of `all` that are not in `known`. One pass over both, since a store over many streams can
+/// The bytes of `all` that are not in `reported`. One pass over both, since a store over many streams can
 /// have tens of thousands of ranges.
-fn difference(all: &RangeSet, known: &RangeSet) -> RangeSet {
+fn difference(all: &RangeSet, reported: &RangeSet) -> RangeSet {
     let mut new = RangeSet::new();
-    let mut known = known.iter().peekable();
+    let mut reported = reported.iter().peekable();
     for range in all.iter() {
         let mut start = range.start;
-        while let Some(k) = known.peek().copied() {
+        while let Some(k) = reported.peek().copied() {
             if k.start >= range.end {
                 break;
             }
@@ -164,7 +168,7 @@ fn difference(all: &RangeSet, known: &RangeSet) -> RangeSet {
             if k.end > range.end {
                 break;
             }
-            known.next();
+            reported.next();
         }
         new.insert(start, range.end);
     }

@@ -296,12 +296,12 @@ impl ServerSession {
     /// then; any other line is a driver error, answered with 503.
     fn on_command_while_busy(&mut self, command: &Command) -> Vec<SessionAction> {
         let unfinished = || replies::reply(503, "The previous command is not finished.");
-        let takes_sizes = self.accepts_buffer_size();
+        let accepts_size = self.accepts_buffer_size();
         let LoginState::LoggedIn(login) = &mut self.state else {
             return unfinished();
         };
         match (&mut login.pending, command) {
-            (PendingTask::Transfer(running), Command::Sbuf(bytes)) if takes_sizes => {
+            (PendingTask::Transfer(running), Command::Sbuf(bytes)) if accepts_size => {
                 running.on_peer_buffer_size(*bytes)
             }
             (PendingTask::Transfer(running), Command::Abor) => running.aborts.on_abor(),

@@ -9,7 +9,7 @@ use proto::server::{FileError, FileErrorKind, FileRequest, FileResponse, ListFor
 use proto::timestamp::Timestamp;
 
 /// 2026-11-20 08:21:03 UTC, the modification time of all new nodes.
-const THEN: Timestamp = Timestamp(1_795_162_863);
+const DEFAULT_TIME: Timestamp = Timestamp(1_795_162_863);
 
 #[derive(Debug, Clone)]
 struct FileTreeNode {
@@ -51,7 +51,7 @@ impl FileTree {
         let mode = if content.is_some() { 0o644 } else { 0o755 };
         let node = FileTreeNode {
             content,
-            modified: THEN,
+            modified: DEFAULT_TIME,
             mode,
             link_target: None,
         };
@@ -211,7 +211,7 @@ impl FileTree {
             .iter()
             .map(|entry| match request.format {
                 ListFormat::Facts(facts) => format_mlsx(entry, facts, None),
-                ListFormat::LsLong => format_ls(entry, THEN),
+                ListFormat::LsLong => format_ls(entry, DEFAULT_TIME),
                 ListFormat::Names => entry.name.clone(),
             })
             .collect();

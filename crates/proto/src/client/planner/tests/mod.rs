@@ -409,7 +409,7 @@ fn too_many_ranges_are_reduced_to_the_longest() {
 fn large_stores_request_frequent_markers_once() {
     let mut planner = globus();
     let mut large = put(TransferMode::Extended, None);
-    large.announced_size = Some(MARKERS_FROM);
+    large.announced_size = Some(MIN_SIZE_FOR_MARKERS);
     let first = run(&mut planner, &large);
     assert!(first.contains(&"TREV RESTART 1".to_owned()), "{first:?}");
     assert!(first.contains(&"TREV PERF 1".to_owned()), "{first:?}");
@@ -418,7 +418,7 @@ fn large_stores_request_frequent_markers_once() {
     let small = run(&mut globus(), &put(TransferMode::Extended, None));
     assert!(!small.iter().any(|l| l.starts_with("TREV")), "{small:?}");
     let mut stream = put(TransferMode::Stream, None);
-    stream.announced_size = Some(MARKERS_FROM);
+    stream.announced_size = Some(MIN_SIZE_FOR_MARKERS);
     assert!(
         !run(&mut globus(), &stream)
             .iter()
