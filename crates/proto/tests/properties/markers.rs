@@ -45,11 +45,11 @@ proptest! {
         for (start, len) in items {
             set.insert(u64::from(start), u64::from(start) + u64::from(len));
         }
-        let mut back = RangeSet::new();
+        let mut parsed_back = RangeSet::new();
         for reply in range_marker_replies(&set) {
-            back.extend(&parse_range_marker(&reply).unwrap_or_default());
+            parsed_back.extend(&parse_range_marker(&reply).unwrap_or_default());
         }
-        prop_assert_eq!(back, set);
+        prop_assert_eq!(parsed_back, set);
     }
 
     #[test]
@@ -65,20 +65,20 @@ proptest! {
         congestion in "[a-z0-9_-]{0,16}",
         text in "\\PC{0,500}|[ -~\r\n\t\u{0}\u{9b}]{0,500}|Limited by [a-z]{1,5}, [0-9] streams?.{0,9}",
     ) {
-        let verdict = LimiterReport::new(limiter.trim_end(), streams, &congestion);
+        let report = LimiterReport::new(limiter.trim_end(), streams, &congestion);
         let line = remark::printable_remark(&text);
         if let Some(line) = &line {
             prop_assert!(!line.chars().any(char::is_control) && !line.is_empty());
             prop_assert!(line.chars().count() <= 400);
         }
         let remark = line.as_deref().unwrap_or_default();
-        let text_226 = match &verdict {
-            Some(verdict) => format!("Transfer Complete. {verdict} {remark}"),
+        let text_226 = match &report {
+            Some(report) => format!("Transfer Complete. {report} {remark}"),
             None => format!("Transfer Complete. {remark}"),
         };
         let read = CompletionRemarks::from_reply(&Reply::new(226, text_226));
-        match verdict {
-            Some(_) => prop_assert_eq!(read, CompletionRemarks { limiter: verdict, remark: line }),
+        match report {
+            Some(_) => prop_assert_eq!(read, CompletionRemarks { limiter: report, remark: line }),
             None if remark.starts_with("FILE:") => prop_assert_eq!(read, CompletionRemarks::default()),
             None if read.limiter.is_some() => prop_assert!(remark.starts_with("Limited by ")),
             None => prop_assert_eq!(read.remark, line),
@@ -86,18 +86,18 @@ proptest! {
     }
 
     #[test]
-    fn times_come_back(seconds in -62_167_219_200..=253_402_300_799i64) {
+    fn times_are_parsed_back(seconds in -62_167_219_200..=253_402_300_799i64) {
         let time = Timestamp(seconds);
         prop_assert_eq!(Timestamp::parse(&time.format()), Some(time));
     }
 
     #[test]
-    fn ls_dates_are_twelve_wide(seconds: i64, now: i64) {
+    fn ls_dates_have_twelve_characters(seconds: i64, now: i64) {
         prop_assert_eq!(Timestamp(seconds).format_ls(Timestamp(now)).len(), 12);
     }
 
     #[test]
-    fn resolved_paths_are_normal(
+    fn resolved_paths_are_normalised(
         cwd in "(/(\\.|\\.\\.|a|b c|é)){0,5}",
         arg in "/?((\\.|\\.\\.|a|b c|é|)/){0,6}[ -~]{0,3}",
     ) {

@@ -21,7 +21,7 @@ struct TranscriptPlayer {
     session: ServerSession,
     tree: FileTree,
     /// Lines queued until the driver has answered.
-    held: VecDeque<LineEvent>,
+    queued_lines: VecDeque<LineEvent>,
     out: String,
 }
 
@@ -60,7 +60,7 @@ pub(crate) fn play(text: &str) -> Result<String, String> {
     let mut player = TranscriptPlayer {
         session: ServerSession::new(config),
         tree,
-        held: VecDeque::new(),
+        queued_lines: VecDeque::new(),
         out,
     };
     player.run(&lines[start..])?;
@@ -98,17 +98,17 @@ fn configure(setting: &str, config: &mut SessionConfig, tree: &mut FileTree) -> 
 
 impl TranscriptPlayer {
     fn run(&mut self, lines: &[ScriptLine]) -> Result<(), String> {
-        let greets = !lines
+        let shows_greeting = !lines
             .iter()
             .any(|l| matches!(&l.step, ScriptStep::Setting(_)));
-        if greets {
+        if shows_greeting {
             let greeting = SessionAction::Reply(self.session.greeting());
             self.write(&greeting);
         }
         for (at, line) in lines.iter().enumerate() {
             self.out.push_str(&line.source);
             self.out.push('\n');
-            let scripted = self.scripted_answer(&lines[at + 1..]);
+            let scripted = self.next_step_answers_file_request(&lines[at + 1..]);
             match &line.step {
                 ScriptStep::Text(_) => {}
                 ScriptStep::Setting(setting) => self.login(setting)?,
@@ -118,34 +118,34 @@ impl TranscriptPlayer {
                 ScriptStep::DriverEvent(text) => {
                     let actions = self.session.on_driver_event(driver_event::parse(text)?);
                     self.carry_out(actions, scripted);
-                    self.release(scripted);
+                    self.send_queued_lines(scripted);
                 }
             }
         }
-        match self.held.len() {
+        match self.queued_lines.len() {
             0 => Ok(()),
-            n => Err(format!("{n} lines still wait for an outcome")),
+            n => Err(format!("{n} lines are still queued")),
         }
     }
 
     /// Passes a line to the session or queues it, as a driver does.
     fn line(&mut self, line: LineEvent, scripted: bool) {
-        let take = match self.session.expected_input() {
+        let accepted = match self.session.expected_input() {
             ExpectedInput::Line => true,
             ExpectedInput::DriverEventOrUrgentLine => self.session.is_urgent(&line),
             ExpectedInput::DriverEvent => false,
         };
-        if take {
+        if accepted {
             let actions = self.session.on_line(&line);
             self.carry_out(actions, scripted);
         } else {
-            self.held.push_back(line);
+            self.queued_lines.push_back(line);
         }
     }
 
-    fn release(&mut self, scripted: bool) {
+    fn send_queued_lines(&mut self, scripted: bool) {
         while self.session.expected_input() == ExpectedInput::Line {
-            let Some(line) = self.held.pop_front() else {
+            let Some(line) = self.queued_lines.pop_front() else {
                 return;
             };
             let actions = self.session.on_line(&line);
@@ -158,8 +158,8 @@ impl TranscriptPlayer {
         for action in actions {
             match action {
                 SessionAction::File(request) if !scripted => {
-                    let answer = self.tree.answer(&request);
-                    let next = self.session.on_driver_event(DriverEvent::File(answer));
+                    let response = self.tree.answer(&request);
+                    let next = self.session.on_driver_event(DriverEvent::File(response));
                     self.carry_out(next, scripted);
                 }
                 other => self.write(&other),
@@ -196,7 +196,7 @@ impl TranscriptPlayer {
     }
 
     /// Whether the next step of the transcript answers a file operation; ABOR and STAT may precede it.
-    fn scripted_answer(&self, rest: &[ScriptLine]) -> bool {
+    fn next_step_answers_file_request(&self, rest: &[ScriptLine]) -> bool {
         let next = rest.iter().find(|l| match &l.step {
             ScriptStep::Text(_) => false,
             ScriptStep::Client(line) => !self.session.is_urgent(&LineEvent::Line(line.clone())),

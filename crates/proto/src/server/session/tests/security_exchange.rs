@@ -29,8 +29,8 @@ fn adat(text: &str) -> LineEvent {
     line(&format!("ADAT {}", token(text).encode()))
 }
 
-fn security(answer: SecurityResponse) -> DriverEvent {
-    DriverEvent::Security(Ok(answer))
+fn security(response: SecurityResponse) -> DriverEvent {
+    DriverEvent::Security(Ok(response))
 }
 
 /// A driver that keeps the contract. Each read returns all bytes that the client has sent.
@@ -81,8 +81,10 @@ impl ScriptedDriver {
             match action {
                 SessionAction::Reply(reply) => self.replies.push(reply.code),
                 SessionAction::Secure(request) => {
-                    let answer = self.respond(request);
-                    let next = self.session.on_driver_event(DriverEvent::Security(answer));
+                    let response = self.respond(request);
+                    let next = self
+                        .session
+                        .on_driver_event(DriverEvent::Security(response));
                     self.carry_out(next);
                 }
                 other => self.other_actions.push(other),
@@ -189,9 +191,9 @@ fn a_reply_carries_the_mechanisms_token() {
     let actions = session.on_line(&adat("hello"));
     let take = SessionAction::Secure(SecurityRequest::ProcessToken(token("hello")));
     assert_eq!(actions, [take]);
-    let answer = session.on_driver_event(security(SecurityResponse::Continue(token("foo"))));
-    let [SessionAction::Reply(reply)] = &answer[..] else {
-        panic!("{answer:?}");
+    let response = session.on_driver_event(security(SecurityResponse::Continue(token("foo"))));
+    let [SessionAction::Reply(reply)] = &response[..] else {
+        panic!("{response:?}");
     };
     assert_eq!((reply.code, &reply.lines[0][..]), (335, &b"ADAT=Zm9v"[..]));
     assert_eq!(SecurityToken::from_reply(reply), Ok(Some(token("foo"))));
@@ -279,8 +281,8 @@ fn a_failed_token_exchange_leaves_the_session_clear() {
     assert_eq!(driver.replies, [334, 535, 503, 331]);
     let mut session = ServerSession::new(offering(ExchangeKind::Handshake));
     session.on_line(&line("AUTH FAKE"));
-    let away = SecurityFailure::Unavailable("no key".to_owned());
-    let refused = session.on_driver_event(DriverEvent::Security(Err(away)));
+    let unavailable = SecurityFailure::Unavailable("no key".to_owned());
+    let refused = session.on_driver_event(DriverEvent::Security(Err(unavailable)));
     assert_eq!(code(&refused), 431);
     assert_eq!(code(&session.on_line(&line("NOOP"))), 200);
 }
@@ -307,19 +309,19 @@ fn a_command_with_invalid_protection_is_not_executed() {
     let unprotect = SecurityRequest::Unprotect(CommandProtection::Safe, token("foo"));
     assert_eq!(actions, [SessionAction::Secure(unprotect)]);
     assert_eq!(session.expected_input(), ExpectedInput::DriverEvent);
-    let forged = SecurityFailure::Failed("bad checksum".to_owned());
+    let invalid = SecurityFailure::Failed("bad checksum".to_owned());
     assert_eq!(
-        code(&session.on_driver_event(DriverEvent::Security(Err(forged)))),
+        code(&session.on_driver_event(DriverEvent::Security(Err(invalid)))),
         535
     );
     // A protected command inside another one is refused.
     session.on_line(&line("ENC Zm9v"));
     let inner = Secret(b"MIC Zm9v".to_vec());
-    let answer = session.on_driver_event(security(SecurityResponse::Command(inner)));
-    assert_eq!(code(&answer), 503);
+    let response = session.on_driver_event(security(SecurityResponse::Command(inner)));
+    assert_eq!(code(&response), 503);
     session.on_line(&line("ENC Zm9v"));
     let inner = Secret(b"QUIT".to_vec());
-    let answer = session.on_driver_event(security(SecurityResponse::Command(inner)));
-    assert_eq!(code(&answer), 221);
-    assert_eq!(answer.last(), Some(&SessionAction::Close));
+    let response = session.on_driver_event(security(SecurityResponse::Command(inner)));
+    assert_eq!(code(&response), 221);
+    assert_eq!(response.last(), Some(&SessionAction::Close));
 }
