@@ -136,6 +136,7 @@ pub fn find_in_227(text: &str) -> Result<PassiveAddress, AddressError> {
     // Text before the parenthesis may contain numbers.
     let text = text.split_once('(').map_or(text, |(_, after)| after);
     text.split(|c: char| !c.is_ascii_digit() && c != ',')
+        // Commas of the text around the address may touch it.
         .find_map(|run| parse_port(run.trim_matches(',')).ok())
         .map(|addr| PassiveAddress {
             ip: Some(addr.ip()),
@@ -195,6 +196,7 @@ fn parse_delimited_address(text: &str) -> Result<PassiveAddress, AddressError> {
         number => Some(AddressFamily::parse(number)?),
     };
     let ip = match (family, host) {
+        // `229 (|||port|)` leaves family and address empty (RFC 2428 §3).
         (_, "") => None,
         (Some(AddressFamily::V4), host) => host.parse::<Ipv4Addr>().ok().map(IpAddr::V4),
         (Some(AddressFamily::V6), host) => host.parse::<Ipv6Addr>().ok().map(IpAddr::V6),

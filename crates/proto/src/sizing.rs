@@ -189,6 +189,7 @@ pub fn parse_buffer_size_reply(reply: &Reply) -> Option<u64> {
         return None;
     }
     let digits = size.trim().strip_prefix('(')?.strip_suffix(')')?;
+    // `FromStr` alone would accept a leading `+`.
     if !digits.bytes().all(|b| b.is_ascii_digit()) {
         return None;
     }

@@ -92,6 +92,7 @@ impl OptsCommand {
             }
             Self::AllowDelayedPassive(on) => format!("PASV AllowDelayed={};", u8::from(*on)),
             Self::Facts(None) => "MLST".to_owned(),
+            // MLST, MLSD and MLSR share one fact list, so any of them may be named.
             Self::Facts(Some(facts)) => format!("MLST {facts}"),
             Self::MlsrOptions => "MLSR OnError=Continue;".to_owned(),
             Self::ChecksumMarkers(seconds) => format!("CKSM Markers={seconds};"),
@@ -173,6 +174,7 @@ fn retr_option(key: &str, value: &str) -> Result<RetrieveOption, OptionError> {
             Ok(RetrieveOption::Partitioned)
         }
         "STRIPELAYOUT" if value.eq_ignore_ascii_case("Blocked") => Ok(RetrieveOption::Blocked),
+        // The 501 for a bad value names the option; for an unknown option it quotes the whole command.
         "STRIPELAYOUT" => Err(OptionError::InvalidValue("StripeLayout")),
         "BLOCKSIZE" => parse_number(value)
             .filter(|n| *n > 0)
@@ -254,6 +256,7 @@ fn allow_delayed(options: &str) -> Result<OptsCommand, OptionError> {
 fn mlsr(options: &str) -> Result<OptsCommand, OptionError> {
     for pair in parse_pairs(options) {
         let (key, value) = pair.ok_or(OptionError::UnknownOption)?;
+        // The values are checked, so that a client learns of a mistake, but they have no effect.
         let is = |words: &[&str]| words.iter().any(|w| value.eq_ignore_ascii_case(w));
         match key.as_str() {
             "ONERROR" if is(&["Continue", "Fail"]) => {}
@@ -269,6 +272,7 @@ fn mlsr(options: &str) -> Result<OptsCommand, OptionError> {
 }
 
 fn facts(options: &str) -> Result<OptsCommand, OptionError> {
+    // A fact list has no values, so this is another, unknown option.
     if options.contains('=') {
         return Err(OptionError::UnknownOption);
     }

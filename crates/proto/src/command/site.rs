@@ -94,6 +94,7 @@ const VERBS: &[(&str, SiteArgumentParser)] = &[
         Ok(SiteCommand::Chgrp(group, args.required_path()?))
     }),
     ("UTIME", utime),
+    // The first of two paths ends at a space, so a target with spaces needs SYMLINKFROM and SYMLINKTO.
     ("SYMLINK", |mut args| {
         let target = args
             .next_word()

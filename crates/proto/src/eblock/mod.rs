@@ -71,6 +71,7 @@ impl BlockHeader {
 
     /// Header with EOD for this connection and EOF, which announces `streams` EODs in total.
     pub const fn eof(streams: u64, close: bool) -> Self {
+        // The sender announces EOF together with the EOD of its last stream.
         let close = if close { BlockFlags::CLOSE } else { 0 };
         Self {
             flags: BlockFlags(BlockFlags::EOF | BlockFlags::EOD | close),

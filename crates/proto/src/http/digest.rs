@@ -168,6 +168,8 @@ fn parse_digest_field(text: &str) -> impl Iterator<Item = (ChecksumAlgorithm, St
         let (name, value) = item.trim().split_once('=')?;
         let algorithm = algorithm_from_registry(name.trim())?;
         let value = value.trim().trim_matches('"');
+        // 32-bit checksums are tried as hexadecimal first: 8 digits cannot be their base64, which has
+        // 6 characters and padding.
         let hex = match algorithm.is_combinable() {
             true => hex_of_full_length(algorithm, value),
             false => None,

@@ -208,6 +208,7 @@ fn parse_host_and_port(text: &str) -> Option<(&str, Option<u16>)> {
     let (host, after) = match text.strip_prefix('[') {
         Some(rest) => {
             let (host, after) = rest.split_once(']')?;
+            // RFC 3986 §3.2.2 allows only IPv6 addresses inside brackets (and IPvFuture, which is unused).
             host.parse::<std::net::Ipv6Addr>().ok()?;
             (host, after)
         }
@@ -261,6 +262,7 @@ pub(super) fn path_segments(path: &str) -> Vec<Vec<u8>> {
 /// Percent-encodes the bytes of a path (RFC 3986 §3.3).
 fn encode_path(path: &[u8], out: &mut String) {
     for &b in path {
+        // `pchar` of RFC 3986 §3.3, and the slash between segments.
         if b.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/".contains(&b) {
             out.push(char::from(b));
         } else {

@@ -11,6 +11,7 @@ use crate::timestamp::Timestamp;
 /// a client that did not select `UNIX.slink`: it would take the link for a directory, enter it, and
 /// delete or copy files outside the tree.
 pub fn format_mlsx(entry: &DirectoryEntry, facts: FactSet, entries_in_dir: Option<u64>) -> Vec<u8> {
+    // Room for the default facts.
     let mut line = Vec::with_capacity(192 + entry.name.len());
     for fact in Fact::ALL.into_iter().filter(|fact| facts.contains(*fact)) {
         if let Some(value) =
@@ -170,6 +171,7 @@ fn link_target(facts: &[u8]) -> Option<Vec<u8>> {
 }
 
 fn apply_fact(entry: &mut ListedEntry, fact: &str, value: &str) {
+    // `FromStr` alone would accept a leading `+`.
     let digits = !value.is_empty() && value.bytes().all(|b| b.is_ascii_digit());
     match fact {
         "type" => entry.kind = parse_type(value),

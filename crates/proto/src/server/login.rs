@@ -12,6 +12,7 @@ impl ServerSession {
     pub(super) fn user(&mut self, name: String) -> Vec<SessionAction> {
         match &mut self.state {
             LoginState::Connected | LoginState::UserGiven(_) => {
+                // A second USER replaces the first (RFC 959 §4.1.1).
                 let text = format!("Password required for {name}.");
                 self.state = LoginState::UserGiven(name);
                 replies::reply(331, text)

@@ -57,6 +57,7 @@ pub(super) fn failure_reply(failure: &CommandFailure<'_>) -> Reply {
     match failure {
         CommandFailure::Command(error) => command_error(error),
         CommandFailure::Path(error) => path_error(*error),
+        // RFC 959 §4.1.3: an aborted command gets 426 before the 226 for ABOR.
         CommandFailure::File(target, error) if error.kind == FileErrorKind::Aborted => {
             Reply::new(426, format!("{} aborted.", target.verb))
         }
@@ -188,6 +189,7 @@ fn globus_class_and_phrase(kind: FileErrorKind) -> (&'static str, &'static str) 
         FileErrorKind::NotEmpty => ("INTERNAL_ERROR", "Directory not empty"),
         FileErrorKind::NoSpace => ("INTERNAL_ERROR", "No space left"),
         FileErrorKind::NameTooLong => ("INTERNAL_ERROR", "File name too long"),
+        // The reply must not reveal whether a file exists outside the root.
         FileErrorKind::OutsideRoot => ("PERMISSION_DENIED", "Permission denied"),
         FileErrorKind::Busy | FileErrorKind::InUse => ("INTERNAL_ERROR", "Server busy"),
         FileErrorKind::Aborted | FileErrorKind::Other => ("INTERNAL_ERROR", ""),
@@ -206,7 +208,9 @@ fn metadata_code(kind: FileErrorKind) -> u16 {
 fn transfer_code(kind: FileErrorKind) -> u16 {
     match kind {
         FileErrorKind::Busy | FileErrorKind::InUse => 450,
+        // 452 would invite clients such as lftp to repeat the whole transfer.
         FileErrorKind::NoSpace => 552,
+        // An unknown error during a transfer may pass (RFC 959 §4.2.2: 451 local error in processing).
         FileErrorKind::Other => 451,
         FileErrorKind::Exists => 553,
         _ => 550,

@@ -83,9 +83,11 @@ impl LoggedInSession {
             user: grant.user,
             cwd: grant.home.clone(),
             home: grant.home,
+            // Both the account and the administrator must allow foreign hosts.
             any_host: grant.rights.third_party && config.foreign_data_addresses,
             rights: grant.rights,
             data_peer: None,
+            // Addresses are compared in canonical form, so that `::ffff:a.b.c.d` equals `a.b.c.d`.
             peer: config.peer.to_canonical(),
             parameters: SessionParameters::new(config),
             next_transfer: NextTransferParameters::default(),
@@ -138,6 +140,7 @@ impl SessionParameters {
         Self {
             type_: DataType::Ascii,
             mode: TransferMode::Stream,
+            // GFD.20 §4.2: without OPTS RETR the server opens a single connection.
             parallelism: ParallelismRange::fixed(1),
             congestion_control: String::new(),
             buffers: SocketBuffers::sized_by(config.default_buffer_sizing()),
