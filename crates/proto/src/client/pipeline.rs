@@ -60,7 +60,6 @@ impl IacHandling {
             let names = |line: &Vec<u8>| line.windows(word.len()).any(|w| w == word.as_bytes());
             greeting.lines.iter().any(names)
         };
-        // The longhaul banner also contains "GridFTP server", so it is tested first.
         // A banner of ProFTPD may contain "GridFTP Server" too, so it is tested first.
         match () {
             () if supports_pipelining(greeting) || contains("ProFTPD") => Self::Doubled,

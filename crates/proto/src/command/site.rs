@@ -243,7 +243,6 @@ fn storattr(args: ArgumentWords<'_>) -> Result<SiteCommand, CommandError> {
         let (key, value) = item
             .split_once('=')
             .ok_or_else(|| args.syntax_error("attributes have the form name=value;"))?;
-        // The globus client writes keys in lower case, others may not.
         let key = key.to_ascii_lowercase();
         if key == "modify" {
             let time = Timestamp::parse(value);

@@ -309,7 +309,7 @@ fn owner_and_group_are_parsed_if_present() {
 }
 
 #[test]
-fn lines_that_are_no_entries_are_skipped() {
+fn lines_that_are_no_entries_are_not_parsed() {
     for line in [
         "",
         "total 12",

@@ -94,7 +94,7 @@ impl RunningTransfer {
         // RFC 959 §5.4: 125 means that the data connection is already open.
         let code = if reused { 125 } else { 150 };
         let reply = match &unique_name {
-            // RFC 1123 §4.1.2.9
+            // RFC 1123 §4.1.2.9 prescribes this form for STOU.
             Some(name) => Reply::new(code, [b"FILE: ".as_slice(), name.as_bytes()].concat()),
             None if reused => Reply::new(
                 code,

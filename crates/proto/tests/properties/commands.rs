@@ -46,7 +46,7 @@ fn algorithm() -> impl Strategy<Value = ChecksumAlgorithm> {
     select(&ChecksumAlgorithm::CHEAPEST_FIRST)
 }
 
-fn sum() -> impl Strategy<Value = (ChecksumAlgorithm, String)> {
+fn checksum() -> impl Strategy<Value = (ChecksumAlgorithm, String)> {
     (algorithm(), vec(select(b"0123456789abcdef"), 128)).prop_map(|(algorithm, digits)| {
         let hex = digits
             .iter()
@@ -80,7 +80,7 @@ fn family() -> impl Strategy<Value = AddressFamily> {
     prop_oneof![Just(AddressFamily::V4), Just(AddressFamily::V6)]
 }
 
-fn argumentless() -> impl Strategy<Value = Command> {
+fn command_without_argument() -> impl Strategy<Value = Command> {
     use Command as C;
     select(vec![
         C::Rein,
@@ -108,7 +108,7 @@ fn argumentless() -> impl Strategy<Value = Command> {
     ])
 }
 
-fn with_path() -> impl Strategy<Value = Command> {
+fn command_with_path() -> impl Strategy<Value = Command> {
     use Command as C;
     let required = select(vec![
         C::Retr,
@@ -157,7 +157,7 @@ fn token() -> impl Strategy<Value = SecurityToken> {
     vec(any::<u8>(), 1..100).prop_filter_map("bounded", |bytes| SecurityToken::new(bytes).ok())
 }
 
-fn with_parameter() -> impl Strategy<Value = Command> {
+fn command_with_parameter() -> impl Strategy<Value = Command> {
     use Command as C;
     prop_oneof![
         text().prop_map(C::User),
@@ -188,7 +188,7 @@ fn with_parameter() -> impl Strategy<Value = Command> {
         }),
         number().prop_map(|n| C::Rest(RestartMarker::Offset(n))),
         ranges().prop_map(|r| C::Rest(RestartMarker::Ranges(r))),
-        sum().prop_map(|(algorithm, hex)| C::Scks(algorithm, hex)),
+        checksum().prop_map(|(algorithm, hex)| C::Scks(algorithm, hex)),
         any::<u32>().prop_map(|n| C::Trev(TriggerEvent::RestartMarker, n)),
         any::<u32>().prop_map(|n| C::Trev(TriggerEvent::PerformanceMarker, n)),
         vec(1..=255u8, 0..20)
@@ -249,7 +249,7 @@ fn site() -> impl Strategy<Value = SiteCommand> {
         (side, number()).prop_map(|(side, n)| SiteCommand::Buffer(side, n)),
         text().prop_map(SiteCommand::ClientInfo),
         text().prop_map(SiteCommand::TaskId),
-        (option::of(time()), option::of(sum()))
+        (option::of(time()), option::of(checksum()))
             .prop_filter("not empty", |(m, c)| m.is_some() || c.is_some())
             .prop_map(|(modify, checksum)| SiteCommand::StorAttr { modify, checksum }),
         option::of(0..=0o777u32).prop_map(SiteCommand::Umask),
@@ -260,16 +260,16 @@ fn site() -> impl Strategy<Value = SiteCommand> {
 
 fn command() -> impl Strategy<Value = Command> {
     prop_oneof![
-        argumentless(),
-        with_path(),
-        with_parameter(),
+        command_without_argument(),
+        command_with_path(),
+        command_with_parameter(),
         opts().prop_map(Command::Opts),
         site().prop_map(Command::Site),
     ]
 }
 
 /// A line that starts as a command and continues with noise.
-fn half_sensible_line() -> impl Strategy<Value = Vec<u8>> {
+fn corrupted_command_line() -> impl Strategy<Value = Vec<u8>> {
     let noise = prop_oneof![
         vec(any::<u8>(), 0..30),
         "[ -~]{0,30}".prop_map(String::into_bytes),
@@ -301,7 +301,7 @@ proptest! {
     }
 
     #[test]
-    fn commands_from_arbitrary_lines_are_encoded_and_parsed_back(line in half_sensible_line()) {
+    fn commands_from_arbitrary_lines_are_encoded_and_parsed_back(line in corrupted_command_line()) {
         let Ok(command) = Command::parse(&line) else { return Ok(()) };
         let written = command.encode();
         prop_assert!(!written.iter().any(|b| matches!(b, 0 | b'\r' | b'\n')));

@@ -108,8 +108,6 @@ impl CommandPlanner {
                 PlanStep::Connect
             });
         }
-        // ALLO and REST come last: REST applies to the next transfer command only, and some servers
-        // drop it when another command follows (RFC 3659 §5.3).
         // ALLO and REST come last: REST must be followed immediately by the transfer command
         // (RFC 959 §4.1.3).
         if let Some(size) = requirements.announced_size {
@@ -158,7 +156,6 @@ impl CommandPlanner {
         }
         if self.mode != requirements.mode {
             let refusal = match requirements.mode {
-                // Plain FTP servers answer MODE E with 504; one stream in MODE S still works.
                 // A server without MODE E answers 504; one stream in MODE S still works.
                 TransferMode::Extended => RefusalEffect::FallBackToStreamMode,
                 TransferMode::Stream => RefusalEffect::Fatal,

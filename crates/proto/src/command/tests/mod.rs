@@ -138,7 +138,7 @@ fn x_verbs_are_aliases() {
 }
 
 #[test]
-fn known_verbs_that_are_not_offered_are_not_implemented_errors() {
+fn unsupported_verbs_are_reported_as_not_implemented() {
     for verb in ["SMNT", "ABUF", "GET", "PUT", "HOST", "XCRC", "DCSC"] {
         assert_eq!(
             Command::parse(verb.to_lowercase().as_bytes()),

@@ -212,7 +212,7 @@ impl DrsChannel {
     fn on_line(&mut self, now: Duration, line: &[u8]) -> Result<Option<DrsEvent>, DrsViolation> {
         let text = line_buffer::ascii_text(line);
         if let Some(nonce) = self.expected_nonce {
-            // The verb is compared with case: anything but the exact line is treated as a stranger.
+            // The comparison is case-sensitive: only the exact line authenticates the peer.
             let received_nonce = text.and_then(|text| Nonce::parse(text.strip_prefix("DRS ")?));
             if received_nonce != Some(nonce) {
                 return Err(DrsViolation::WrongGreeting);
