@@ -77,6 +77,16 @@ pub enum ExtendedRetrieve {
     },
 }
 
+/// ESTO argument: the module and its parameters (GFD.20 §3.6).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ExtendedStore {
+    /// `ESTO A offset path`: adjusted store.
+    Adjusted {
+        /// File offset of wire offset 0.
+        offset: u64,
+    },
+}
+
 /// Event whose period TREV sets (GFD.20 §4.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TriggerEvent {

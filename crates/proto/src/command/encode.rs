@@ -1,8 +1,8 @@
 //! Encoding of commands as lines.
 
 use super::argument::{
-    DataChannelAuth, DataType, EpsvArgument, ExtendedRetrieve, ProtectionLevel, RestartMarker,
-    TransferMode, TriggerEvent,
+    DataChannelAuth, DataType, EpsvArgument, ExtendedRetrieve, ExtendedStore, ProtectionLevel,
+    RestartMarker, TransferMode, TriggerEvent,
 };
 use super::{Command, RawArgument};
 use crate::address;
@@ -48,7 +48,9 @@ fn argument(command: &Command) -> Option<RawArgument> {
         C::Eret(ExtendedRetrieve::Partial { offset, length }, path) => {
             return Some(with_path(&format!("P {offset} {length}"), path));
         }
-        C::Esto(offset, path) => return Some(with_path(&format!("A {offset}"), path)),
+        C::Esto(ExtendedStore::Adjusted { offset }, path) => {
+            return Some(with_path(&format!("A {offset}"), path));
+        }
         C::Mfmt(time, path) => return Some(with_path(&time.format(), path)),
         C::Cksm {
             algorithm,

@@ -19,8 +19,8 @@ mod words;
 use std::net::SocketAddr;
 
 pub use argument::{
-    DataChannelAuth, DataType, EpsvArgument, ExtendedRetrieve, ProtectionLevel, RestartMarker,
-    TransferMode, TriggerEvent,
+    DataChannelAuth, DataType, EpsvArgument, ExtendedRetrieve, ExtendedStore, ProtectionLevel,
+    RestartMarker, TransferMode, TriggerEvent,
 };
 pub use opts::{OptsCommand, RetrieveOption};
 pub use site::{BufferDirection, DriverStack, SiteCommand};
@@ -98,8 +98,7 @@ pub enum Command {
     /// `STOU [path]`
     Stou(Option<RawArgument>),
     Eret(ExtendedRetrieve, RawArgument),
-    /// `ESTO A offset path`
-    Esto(u64, RawArgument),
+    Esto(ExtendedStore, RawArgument),
     Rest(RestartMarker),
     Size(RawArgument),
     Mdtm(RawArgument),

@@ -1,8 +1,8 @@
 //! Parsing of control lines into commands.
 
 use super::argument::{
-    DataChannelAuth, DataType, EpsvArgument, ExtendedRetrieve, ProtectionLevel, RestartMarker,
-    TransferMode, TriggerEvent,
+    DataChannelAuth, DataType, EpsvArgument, ExtendedRetrieve, ExtendedStore, ProtectionLevel,
+    RestartMarker, TransferMode, TriggerEvent,
 };
 use super::words::{ArgumentWords, parse_number, split_at_space};
 use super::{
@@ -351,7 +351,10 @@ fn esto(mut args: ArgumentWords<'_>) -> ParsedCommand {
         return Err(args.unsupported("only module A is offered"));
     }
     let offset = args.required_number("offset")?;
-    Ok(Command::Esto(offset, args.required_path()?))
+    Ok(Command::Esto(
+        ExtendedStore::Adjusted { offset },
+        args.required_path()?,
+    ))
 }
 
 fn mfmt(mut args: ArgumentWords<'_>) -> ParsedCommand {

@@ -4,7 +4,7 @@ use super::parameters::{dcau, lang, prot, stru};
 use super::replies::{self, CommandResult};
 use super::session_state::{LoggedInSession, PendingTask};
 use super::{DriverEvent, SessionAction, SessionConfig};
-use crate::command::{Command, DataType, TransferMode};
+use crate::command::{Command, DataType, ExtendedStore, TransferMode};
 use crate::marker::checksum_marker_reply;
 use crate::reply::Reply;
 use crate::stripes::StripeAddresses;
@@ -44,7 +44,7 @@ impl LoggedInSession {
             Command::Stor(path) => self.stor(&path),
             Command::Appe(path) => self.appe(&path),
             Command::Stou(path) => self.stou(path.as_deref()),
-            Command::Esto(offset, path) => self.esto(offset, &path),
+            Command::Esto(ExtendedStore::Adjusted { offset }, path) => self.esto(offset, &path),
             Command::Cksm {
                 algorithm,
                 offset,

@@ -8,8 +8,8 @@ use proto::address::AddressFamily;
 use proto::checksum::ChecksumAlgorithm;
 use proto::command::{
     BufferDirection, Command, DataChannelAuth, DataType, EpsvArgument, ExtendedRetrieve,
-    MAX_FILE_OFFSET, OptsCommand, ProtectionLevel, RestartMarker, RetrieveOption, Secret,
-    SiteCommand, TransferMode, TriggerEvent,
+    ExtendedStore, MAX_FILE_OFFSET, OptsCommand, ProtectionLevel, RestartMarker, RetrieveOption,
+    Secret, SiteCommand, TransferMode, TriggerEvent,
 };
 use proto::drs::{DrsAddress, Nonce};
 use proto::ranges::RangeSet;
@@ -139,7 +139,8 @@ fn command_with_path() -> impl Strategy<Value = Command> {
         (number(), number(), path()).prop_map(|(offset, length, path)| {
             C::Eret(ExtendedRetrieve::Partial { offset, length }, path)
         }),
-        (number(), path()).prop_map(|(offset, path)| C::Esto(offset, path)),
+        (number(), path())
+            .prop_map(|(offset, path)| C::Esto(ExtendedStore::Adjusted { offset }, path)),
         (time(), path()).prop_map(|(time, path)| C::Mfmt(time, path)),
         (algorithm(), number(), option::of(number()), path()).prop_map(
             |(algorithm, offset, length, path)| C::Cksm {

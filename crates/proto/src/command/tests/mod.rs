@@ -81,7 +81,10 @@ fn spaces_after_the_first_belong_to_the_file_name() {
     assert_eq!(ok("MLSD   a b "), Command::Mlsd(Some(name())));
     assert_eq!(ok("MLST   a b "), Command::Mlst(Some(name())));
     assert_eq!(ok("LIST -la   a b "), Command::List(Some(name())));
-    assert_eq!(ok("ESTO A 5   a b "), Command::Esto(5, name()));
+    assert_eq!(
+        ok("ESTO A 5   a b "),
+        Command::Esto(ExtendedStore::Adjusted { offset: 5 }, name())
+    );
     assert_eq!(
         ok("SITE CHMOD 644   a b "),
         Command::Site(SiteCommand::Chmod(0o644, name()))

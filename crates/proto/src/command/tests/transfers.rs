@@ -163,7 +163,10 @@ fn eret_and_esto_are_parsed() {
         ok("ERET Partial 5 10 x"),
         Command::Eret(part, b"x".to_vec())
     );
-    assert_eq!(ok("ESTO a 5 x"), Command::Esto(5, b"x".to_vec()));
+    assert_eq!(
+        ok("ESTO a 5 x"),
+        Command::Esto(ExtendedStore::Adjusted { offset: 5 }, b"x".to_vec())
+    );
     all_not_offered(&["ERET X 1 2 a", "ESTO P 1 a", "ERET NAME=\"x\" a"]);
     all_syntax(&["ERET P -1 2 a", "ERET P 1 x a", "ESTO A x a"]);
 }
