@@ -40,7 +40,7 @@ pub fn may_pipeline<'a>(commands: impl IntoIterator<Item = &'a Command>) -> bool
         .all(|command| !std::mem::replace(&mut ended, ends_pipeline(command)))
 }
 
-/// How a server handles a byte 255 in a command, the Telnet escape byte IAC (RFC 854).
+/// Treatment of a byte 255 in a command, the Telnet escape byte IAC (RFC 854), by a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum IacHandling {
     /// The byte is taken literally (vsftpd). Assumed for unknown servers.

@@ -198,7 +198,7 @@ pub enum ListFormat {
 /// All parameters of one transfer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TransferRequest {
-    /// What is sent or stored.
+    /// Kind of the transfer, with its parameters.
     pub kind: TransferKind,
     /// MODE.
     pub mode: TransferMode,
@@ -236,7 +236,7 @@ pub enum TransferKind {
         /// The file. For STOU the driver makes the name unique and reports it in
         /// [`DriverEvent::Opened`].
         path: VPath,
-        /// How the file is opened and which of its content is kept.
+        /// Treatment of an existing file.
         disposition: StoreDisposition,
         /// Size announced with ALLO, bytes; advisory.
         announced_size: Option<u64>,
@@ -252,7 +252,7 @@ pub enum TransferKind {
     List(ListRequest),
 }
 
-/// How a store opens its file.
+/// Treatment of an existing file by a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoreDisposition {
     /// STOR without REST: create the file or replace its content.

@@ -64,7 +64,7 @@ pub(super) struct LoggedInSession {
     pub(super) parameters: SessionParameters,
     /// Parameters of the next transfer only.
     pub(super) next_transfer: NextTransferParameters,
-    /// How the next data connection is made.
+    /// Data channel of the next transfer.
     pub(super) data_channel: DataChannel,
     /// The driver has an address for the DRS channel (DPSV, DPRT).
     pub(super) has_drs_address: bool,

@@ -121,7 +121,8 @@ proptest! {
             let progress = TransferProgress { now, bytes: stored.byte_count(), stored: stored.clone() };
             replies.extend(markers.on_progress(progress));
         }
-        replies.extend(markers.on_complete(TransferProgress { now, bytes: stored.byte_count(), stored: stored.clone() }));
+        let last = TransferProgress { now, bytes: stored.byte_count(), stored: stored.clone() };
+        replies.extend(markers.on_complete(last));
         for reply in replies.iter().filter(|r| r.code == 111) {
             let ranges = crate::marker::parse_range_marker(reply).unwrap();
             reported_bytes += ranges.byte_count();

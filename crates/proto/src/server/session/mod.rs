@@ -127,8 +127,8 @@ impl ServerSession {
         if matches!(self.state, LoginState::Closed) {
             return Vec::new();
         }
-        // Only the driver's lines arrive here, and they are unprotected. Commands from MIC, CONF and ENC
-        // arrive by `on_security`.
+        // Lines from the connection are unprotected. Commands inside MIC, CONF and ENC arrive through
+        // `on_security`.
         let actions = self.process_line(line, LineProtection::Clear);
         self.close_if_requested(actions)
     }

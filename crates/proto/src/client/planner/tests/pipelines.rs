@@ -219,7 +219,10 @@ proptest! {
     /// For any earlier transfers, the pipelines hold exactly the steps of the plan, the transfer command
     /// is the last, and no store starts before its mandatory steps are answered.
     #[test]
-    fn pipelines_hold_the_steps_of_the_plan(before in prop::collection::vec(requirements_strategy(), 0..3), requirements in requirements_strategy()) {
+    fn pipelines_hold_the_steps_of_the_plan(
+        before in prop::collection::vec(requirements_strategy(), 0..3),
+        requirements in requirements_strategy(),
+    ) {
         for mut planner in [pipelining(), server(&["PARALLEL", "SBUF", "DRS auto;kernel;drs1;drs;"])] {
             for earlier in &before {
                 run(&mut planner, earlier);
