@@ -159,7 +159,7 @@ async fn agree_on_get(
             restart: retrieval.restart.clone(),
             server_listens: mode == TransferMode::Stream,
             connections_reusable: false,
-            command: retrieval.verb.clone(),
+            command: retrieval.command.clone(),
         };
         requirements.connections_reusable =
             negotiation::has_reusable_connections(session, &requirements, false);

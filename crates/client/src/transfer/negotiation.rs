@@ -4,7 +4,7 @@
 use data::job::TransferSettings;
 use data::options::{CongestionChoice, TransferOptions};
 use proto::client::{CONGESTION_CONTROL_REFUSED, TransferRequirements, longest_ranges};
-use proto::command::{Command, DataType, TransferMode};
+use proto::command::{Command, DataType, ExtendedStore, TransferMode};
 use proto::ranges::RangeSet;
 use proto::sizing::BufferSizing;
 use proto::sizing::SocketBuffers;
@@ -69,7 +69,7 @@ pub(super) fn transfer_mode(
 pub(super) fn store_command(spec: &TransferSpec, path: &[u8]) -> Command {
     match spec.destination_offset {
         None => Command::Stor(path.to_vec()),
-        Some(offset) => Command::Esto(offset, path.to_vec()),
+        Some(offset) => Command::Esto(ExtendedStore::Adjusted { offset }, path.to_vec()),
     }
 }
 

@@ -405,7 +405,7 @@ impl ThirdPartyServers<'_> {
             restart: agreement.retrieval.restart.clone(),
             server_listens: false,
             connections_reusable: false,
-            command: agreement.retrieval.verb.clone(),
+            command: agreement.retrieval.command.clone(),
         }
     }
 
