@@ -1,22 +1,23 @@
-//! Decisions from measurements: how many streams, how long to wait, what holds a transfer back.
+//! Tuning decisions from measurements: number of streams, congestion control, pacing rate, socket buffers,
+//! and the bottleneck of a transfer.
 //!
-//! Pure: time, randomness and samples are arguments, decisions are return values. Nothing here opens a
-//! socket, waits or reads a clock, so that every policy runs alike in a program, in a simulator and in
-//! a test, and can be used by itself, for transfers that are not longhaul's:
+//! The crate is pure: time, randomness and samples are arguments, decisions are return values. Nothing
+//! here opens a socket, waits or reads a clock. Every policy therefore runs the same way in a program, in a
+//! simulator and in a test, and other programs can use it for their own transfers:
 //!
-//! - [`streams`]: how many parallel connections, with which congestion control, how fast.
-//!   [`streams::auto`] reads the kernel's accounts of each connection; [`streams::chunked`] knows nothing
-//!   but how long chunks took.
-//! - [`prior`]: what a transfer may begin with, where something is known of its path.
-//! - [`sample`]: one end of a connection at one moment, which the policies judge by.
-//! - [`sizing`]: how large socket buffers should be, at either end.
-//! - [`evidence`]: what a finished transfer learned of its path; [`diagnosis`] says from it what held the
-//!   transfer back, by the names of [`limiter`].
-//! - [`congestion`], [`backoff`]: which congestion control to begin with; how long to wait before
-//!   another attempt.
+//! - [`sample`]: one reading of a connection's kernel state, and the difference of two readings. All
+//!   policies work on these.
+//! - [`streams`]: number of parallel connections, their congestion control and pacing rate.
+//!   [`streams::auto`] uses samples of every connection; [`streams::chunked`] only the time that chunks
+//!   took.
+//! - [`sizing`]: socket buffer sizes at either end.
+//! - [`prior`]: knowledge of a path before a transfer begins.
+//! - [`evidence`]: measurements of a finished transfer. [`diagnosis`] finds the [`limiter`] in them.
+//! - [`congestion`]: properties of congestion controls. [`backoff`]: waits between attempts.
 //!
-//! Whoever drives a policy looks now and then (TCP_INFO and SO_MEMINFO on Linux; anything else that has
-//! windows, queues and round trips will do), hands the looks over, and does what is answered:
+//! The caller samples its connections from time to time (TCP_INFO and SO_MEMINFO on Linux; any
+//! protocol with windows, queues and round trips works), passes the samples on, and applies the returned
+//! settings:
 //!
 //! ```
 //! use std::time::Duration;

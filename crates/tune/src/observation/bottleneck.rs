@@ -1,5 +1,5 @@
-//! Class of a stream's limit, seen over a few round trips. The rules of both ends stand in the order in
-//! which they exclude each other.
+//! Bottleneck of a stream, classified over two round trips. The order of the rules matters: each rule
+//! assumes that those before it did not apply.
 
 use std::time::Duration;
 
@@ -10,28 +10,28 @@ use super::stream_interval::StreamInterval;
 use crate::limiter::{Limiter, Role};
 use crate::sample::{IntervalStats, TcpSample, max_in_flight};
 
-/// Limit of a stream.
+/// Bottleneck of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Bottleneck {
-    /// Not seen yet.
+    /// Not classified yet.
     Unknown,
-    /// The receiver's window.
+    /// The window that the receiver announces.
     ReceiveWindow,
-    /// The sender's buffer.
+    /// The sender's socket buffer.
     SendBuffer,
     /// The sending program.
     SenderApp,
-    /// Nothing yet: slow start.
+    /// Slow start: the congestion window still grows.
     SlowStart,
-    /// The path: packets queue on it.
+    /// The bottleneck link: packets queue there.
     Link,
-    /// The path: it loses packets without a queue.
+    /// The congestion window, reduced by losses without a queue.
     Loss,
-    /// The path, without queue or loss.
+    /// The congestion window, without queue or loss.
     Cwnd,
     /// The receiving program.
     ReceiverApp,
-    /// The sender or the path, which a receiver cannot tell apart.
+    /// The sender or the path: a receiver cannot tell which.
     SenderOrPath,
 }
 
@@ -49,37 +49,37 @@ impl Bottleneck {
         }
     }
 
-    /// In plain words, with the figures of the look that it was seen at.
+    /// Explanation for people, with the figures of the latest sample. `rate` is in bytes per second.
     pub(crate) fn describe(self, role: Role, look: &TcpSample, rate: u64) -> String {
         let trip = Rtt::of_sample(look, role);
         let speed = show::bits(rate.saturating_mul(8));
         match self {
-            Self::Unknown => "nothing moved yet".to_owned(),
+            Self::Unknown => "no data has moved yet".to_owned(),
             Self::ReceiveWindow => {
                 let window = match role {
                     Role::Sender => look.peer_window,
                     Role::Receiver => look.receive_window,
                 };
                 format!(
-                    "{speed} fill the receiver's window of {} every {}",
+                    "{speed}: the receiver's window of {} is full every {}",
                     show::bytes(window),
                     show::time(trip.for_window())
                 )
             }
             Self::SendBuffer => format!(
-                "{speed} fill the send buffer of {} every {}",
+                "{speed}: the send buffer of {} is full every {}",
                 show::bytes(look.send_buffer),
                 show::time(trip.smoothed)
             ),
-            Self::SenderApp => format!("{speed} is what this end writes"),
+            Self::SenderApp => format!("the sending program writes only {speed}"),
             Self::SlowStart => format!("slow start, {speed} so far"),
             Self::Link => format!(
-                "the path is full with {speed}: a round trip takes {} instead of {}",
+                "the path is full at {speed}: a round trip takes {} instead of {}",
                 show::time(trip.smoothed),
                 show::time(trip.min)
             ),
             Self::Loss => format!(
-                "losses hold the congestion window at {}",
+                "losses keep the congestion window at {}",
                 show::bytes(look.cwnd)
             ),
             Self::Cwnd => format!(
@@ -87,49 +87,50 @@ impl Bottleneck {
                 show::bytes(look.cwnd)
             ),
             Self::ReceiverApp => format!(
-                "{speed} is what this end reads: {} wait in its buffer of {}",
+                "the receiving program reads only {speed}: {} wait in its buffer of {}",
                 show::bytes(look.readable),
                 show::bytes(look.receive_buffer)
             ),
-            Self::SenderOrPath => format!("the sender or the path gives {speed}"),
+            Self::SenderOrPath => format!("the sender or the path limits to {speed}"),
         }
     }
 }
 
-/// The writer waits for room in the send buffer: it is woken when a third is free, and some more
-/// may be free by the time it writes. What is written is in flight, and the peer has room. (The
-/// kernel's own account, `sndbuf_limited`, misses most of that time.)
+/// Whether the writer waits for space in the send buffer while everything written is in flight and the
+/// peer's window has room. The kernel's own account (`tcpi_sndbuf_limited`) misses most of this time.
 pub(crate) fn is_send_buffer_full(look: &TcpSample) -> bool {
-    /// The data room lets twice as much wait unsent (TCP_NOTSENT_LOWAT) where the buffer has room.
+    /// Half of TCP_NOTSENT_LOWAT as crate `data` sets it: a buffer with space holds more unsent bytes.
     const UNSENT: u64 = 512 << 10;
+    // The kernel wakes a writer when a third of the buffer is free (`sk_stream_write_space`), and a little more
+    // may be free by the time it writes: a buffer that is 60 % full counts as full.
     look.send_buffer > 0
         && look.send_queue_memory >= look.send_buffer / 5 * 3
         && look.unsent < UNSENT.min(look.send_buffer / 8)
         && (look.peer_window == 0 || look.in_flight < look.peer_window / 10 * 9)
 }
 
-/// The rate, bytes per second, is one that the send buffer could limit. During loss recovery a
-/// buffer is full of what arrived after a gap, at whatever rate.
+/// Whether the send buffer could limit this rate, bytes per second. During loss recovery the buffer is
+/// full of data that arrived behind a gap, at any rate.
 pub(crate) fn explains_rate_by_send_buffer(look: &TcpSample, trip: Rtt, rate: u64) -> bool {
     bytes_in(rate, trip.smoothed) >= max_in_flight(look.send_buffer) / 2
 }
 
-/// Half of what the receive buffer can hold waits to be read. Behind a lost segment a buffer is
-/// full, too, of what cannot be read yet; of what can be, at least a quarter of the memory is payload
-/// (full segments: a half to nearly all).
+/// Whether half of the receive buffer holds data that waits to be read. A buffer is also full behind a
+/// lost segment, but of data that cannot be read yet. Of readable data at least a quarter of the memory is
+/// payload (with full segments a half to nearly all).
 pub(crate) fn is_receive_buffer_backed_up(look: &TcpSample) -> bool {
     look.receive_buffer > 0
         && look.receive_queue_memory >= look.receive_buffer / 2
         && look.readable >= look.receive_queue_memory / 4
 }
 
-/// One window a round trip explains the rate, bytes per second.
+/// Whether one receive window per round trip explains the rate, bytes per second.
 pub(crate) fn fills_receive_window(look: &TcpSample, trip: Rtt, rate: u64) -> bool {
     let in_flight = bytes_in(rate, trip.for_window());
     look.receive_window > 0 && in_flight >= look.receive_window / 100 * 85
 }
 
-/// Looks over two round trips, at least a tenth of a second.
+/// Collects samples over two round trips, at least 100 ms, and then classifies the bottleneck.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct BottleneckClassifier {
     spell: Option<StreamInterval>,
@@ -139,20 +140,20 @@ pub(crate) struct BottleneckClassifier {
     backed_up: u32,
 }
 
-/// Result of a tally.
+/// Bottleneck of a stream over an interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ClassifiedInterval {
     pub(crate) bottleneck: Bottleneck,
     pub(crate) stats: IntervalStats,
 }
 
-/// Differences over less are chance.
+/// Shortest interval: differences over less are noise.
 const SHORTEST: Duration = Duration::from_millis(100);
-/// Nor do fewer looks tell anything.
+/// Fewest samples in an interval.
 const FEWEST: u32 = 3;
 
 impl BottleneckClassifier {
-    /// Takes a look; a verdict when the time is up and something moved.
+    /// Takes a sample; returns the result at the end of an interval in which data moved.
     pub(crate) fn on_sample(&mut self, role: Role, look: &TcpSample) -> Option<ClassifiedInterval> {
         let Some(spell) = &mut self.spell else {
             self.spell = Some(StreamInterval::new(role, look));
@@ -162,6 +163,7 @@ impl BottleneckClassifier {
         let spell = *spell;
         self.looks += 1;
         self.pressed += u32::from(is_send_buffer_full(look));
+        // A sender that leaves a third of its congestion window unused has nothing to send (RFC 7661).
         let idle = look.unsent == 0 && look.in_flight < look.cwnd / 10 * 7;
         self.idle += u32::from(idle && !is_send_buffer_full(look));
         self.backed_up += u32::from(is_receive_buffer_backed_up(look));
@@ -186,6 +188,7 @@ impl BottleneckClassifier {
     fn classify_sender(&self, spell: &StreamInterval, look: &TcpSample) -> Bottleneck {
         let (stats, trip) = (spell.stats(), spell.rtt());
         let (busy, held) = (stats.busy_time, stats.rwnd_limited);
+        // 30 % of the time is enough: the kernel does not count the round trips in which the window opens.
         if !busy.is_zero() && held * 10 > busy * 3 {
             return Bottleneck::ReceiveWindow;
         }
@@ -197,6 +200,7 @@ impl BottleneckClassifier {
                 Bottleneck::SendBuffer
             };
         }
+        // Without outstanding data for 30 % of the time, TCP waits for the program.
         if busy * 10 < stats.time * 7 || self.idle * 3 >= self.looks * 2 {
             return Bottleneck::SenderApp;
         }

@@ -1,20 +1,20 @@
-//! Which class was told last, and whether another one is news.
+//! Hysteresis for reports of a stream's bottleneck.
 
 use std::time::Duration;
 
 use super::bottleneck::Bottleneck;
 
-/// A new class is told when it was seen so often in turn.
+/// Consecutive intervals with the same new bottleneck before it is reported.
 const SEEN: u32 = 2;
-/// Classes are told no more often than this.
+/// Shortest time between two reports.
 const TOLD: Duration = Duration::from_secs(1);
 
-/// The class that was told last.
+/// The bottleneck reported last, and the candidate for the next report.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Hysteresis {
     class: Bottleneck,
     told: Option<Duration>,
-    /// Another one, and how often it was seen in turn.
+    /// Latest bottleneck, and in how many consecutive intervals it was seen.
     next: (Bottleneck, u32),
 }
 
@@ -29,7 +29,7 @@ impl Default for Hysteresis {
 }
 
 impl Hysteresis {
-    /// Whether a class is news.
+    /// Takes the bottleneck of an interval; true if it is to be reported now.
     pub(crate) fn is_change(&mut self, at: Duration, class: Bottleneck) -> bool {
         let seen = if self.next.0 == class {
             self.next.1.saturating_add(1)

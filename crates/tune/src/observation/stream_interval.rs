@@ -1,4 +1,4 @@
-//! A spell of looks: its rate, its mean round trip, and whether the path was idle in between.
+//! Consecutive samples of one stream: rate, mean round trip, and whether the path was idle in between.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::rate_meter::Rtt;
 use crate::limiter::Role;
 use crate::sample::{IntervalStats, TcpSample};
 
-/// Shortest time between acknowledgements that says anything about a rate.
+/// Shortest time over which acknowledgements give a rate.
 const SHORTEST_STEP: Duration = Duration::from_millis(5);
 
 /// Samples of one stream from a first one on.
@@ -67,10 +67,12 @@ impl StreamInterval {
         }
     }
 
-    /// The path is no faster than this stream: packets queue, and they arrive evenly. A sender
-    /// without pacing makes queues of its own bursts, but then the path idles between them.
+    /// Whether this stream fills the path: packets queue and acknowledgements arrive evenly. The bursts
+    /// of a sender without pacing queue too, but then the path is idle between them.
     pub(crate) fn fills_path(&self) -> bool {
         let stats = self.stats();
+        // Arrivals are even if the peak is below 5/4 of the mean. Losses make acknowledgements jump, so
+        // that the peak means nothing then.
         self.rtt().has_queue() && (stats.has_losses() || self.peak / 5 < stats.rate() / 4)
     }
 }
@@ -93,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn even_arrivals_and_a_queue_are_a_full_path() {
+    fn even_arrivals_with_a_queue_mean_a_full_path() {
         let even = |n| n * 25_000;
         let full = spell(120, even);
         assert_eq!(
@@ -105,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn bursts_queue_on_a_path_that_idles() {
+    fn bursts_with_a_queue_do_not_mean_a_full_path() {
         let bursts = |n: u64| n.div_ceil(4) * 100_000;
         assert!(!spell(120, bursts).fills_path());
     }

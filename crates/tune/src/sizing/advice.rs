@@ -1,4 +1,4 @@
-//! Reach of one stream over a path with a host's limits, and the setting that would change it.
+//! Rates that one stream reaches under a host's buffer limits, and the sysctl that would raise them.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,12 +8,12 @@ use units::{bytes_in, show};
 use super::host_limits::HostBufferLimits;
 use crate::sample::{max_in_flight, window_of_buffer};
 
-/// A path as its user knows it.
+/// A path as the user describes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PathSpec {
-    /// Its bottleneck, bits per second.
+    /// Rate of its bottleneck, bits per second.
     pub rate_bps: u64,
-    /// Its round trip without queues.
+    /// Round trip without queues.
     pub rtt: Duration,
 }
 
@@ -23,7 +23,7 @@ impl PathSpec {
         bytes_in(self.rate_bps / 8, self.rtt)
     }
 
-    /// The rate of one stream with so many bytes in flight, bits per second.
+    /// Rate of one stream with so many bytes in flight, bits per second.
     fn rate_with(&self, in_flight: u64) -> u64 {
         let bits = u128::from(in_flight) * 8 * 1_000_000_000;
         let reached = bits.checked_div(self.rtt.as_nanos());
@@ -33,30 +33,30 @@ impl PathSpec {
     }
 }
 
-/// Rate that one stream of this host gets out of a path; no more than the path has.
+/// Rates that one stream of this host reaches on a path, at most the path's own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReachableRates {
-    /// Sending, with the largest send buffer that can be had, bits per second.
+    /// Sending with the largest send buffer, bits per second.
     pub send_bps: u64,
-    /// Receiving, with the largest receive buffer that can be had, and a window scale that was
-    /// chosen before it was set, bits per second.
+    /// Receiving with the largest receive buffer and the window scale of a connection whose buffer was set
+    /// after the handshake, bits per second.
     pub receive_bps: u64,
-    /// Settings that hold it back, sending first; empty: none does.
+    /// Settings that limit these rates, sending first; empty if none does.
     pub advice: Vec<SysctlAdvice>,
 }
 
-/// A setting to raise.
+/// A sysctl to raise.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SysctlAdvice {
-    /// Its name for sysctl(8).
+    /// Name for sysctl(8).
     pub sysctl: &'static str,
-    /// Its new value, as sysctl(8) takes it.
+    /// New value, as sysctl(8) takes it.
     pub value: String,
-    /// Its value now.
+    /// Present value.
     pub now: String,
-    /// Rate that one stream reaches now, bits per second.
+    /// Rate of one stream now, bits per second.
     pub from_bps: u64,
-    /// Rate that it may reach then.
+    /// Rate of one stream with the new value, bits per second.
     pub to_bps: u64,
 }
 
@@ -76,10 +76,10 @@ impl fmt::Display for SysctlAdvice {
     }
 }
 
-/// The largest value that these settings are worth: a TCP window ends at 1 GB (RFC 7323 §2.2).
+/// Largest useful value of these settings, bytes: a TCP window is at most 1 GiB (RFC 7323 §2.3).
 const LARGEST: u64 = 1 << 30;
 
-/// Reach of one stream over `path` from and to a host with these limits, when `auto` sizes its
+/// Rates that one stream reaches over `path` from and to a host with these limits, if `auto` sizes its
 /// buffers.
 pub fn reachable_rates(caps: &HostBufferLimits, path: PathSpec) -> ReachableRates {
     ReachableRates {
@@ -92,10 +92,11 @@ pub fn reachable_rates(caps: &HostBufferLimits, path: PathSpec) -> ReachableRate
     }
 }
 
-/// The limit to raise so that one sending stream fills the path; `None`: none, or none helps.
+/// The limit to raise so that one sending stream fills the path; `None` if it does already, or if no
+/// limit helps.
 pub fn advise_sending(caps: &HostBufferLimits, path: PathSpec) -> Option<SysctlAdvice> {
-    // Three times the product: two thirds of a buffer are in flight, and a congestion window
-    // swings to twice the product.
+    // Three times the bandwidth-delay product: two thirds of a buffer are in flight, and a congestion
+    // window reaches twice the product before a loss.
     let enough = rounded_up(path.bdp_bytes().saturating_mul(3));
     let from_bps = path.rate_with(max_in_flight(caps.max_send_buffer()));
     let to_bps = path.rate_with(max_in_flight(enough));
@@ -108,10 +109,10 @@ pub fn advise_sending(caps: &HostBufferLimits, path: PathSpec) -> Option<SysctlA
     })
 }
 
-/// The limits to raise, all of them, so that one receiving stream fills the path; empty: none, or none
-/// helps.
+/// The limits to raise, all together, so that one receiving stream fills the path; empty if it does
+/// already, or if no limit helps.
 pub fn advise_receiving(caps: &HostBufferLimits, path: PathSpec) -> Vec<SysctlAdvice> {
-    // Twice the product: at least half of a buffer is offered as window.
+    // Twice the bandwidth-delay product: at least half of a buffer is offered as window.
     let enough = rounded_up(path.bdp_bytes().saturating_mul(2));
     let from_bps = path.rate_with(caps.max_receive_window());
     let switch_on =
@@ -144,8 +145,8 @@ pub fn advise_receiving(caps: &HostBufferLimits, path: PathSpec) -> Vec<SysctlAd
     if caps.receive_autotuning {
         return vec![autotuned];
     }
-    // Reported buffers are twice what the setting says. Whoever sets the buffer, Linux measures the
-    // growth of the window against tcp_rmem's third value (`__tcp_grow_window`).
+    // Reported buffers are twice the value of the setting. Even for a buffer set by the program, Linux
+    // bounds the growth of the window by tcp_rmem's third value (`__tcp_grow_window`).
     let half = |bytes: u64| (bytes / 2).to_string();
     let set = raise(
         "net.core.rmem_max",
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_path_needs_nothing() {
+    fn a_short_path_needs_no_advice() {
         let reach = reachable_rates(&shipped(), gigabit(20));
         assert_eq!(reach.send_bps, 1_000_000_000);
         assert_eq!(reach.receive_bps, 1_000_000_000);
@@ -200,7 +201,7 @@ mod tests {
     #[test]
     fn a_long_path_needs_a_larger_send_buffer() {
         let reach = reachable_rates(&shipped(), gigabit(100));
-        // 5.6 MB in flight every 100 ms.
+        // 5.6 MB in flight, and a round trip of 100 ms.
         assert!((440_000_000..450_000_000).contains(&reach.send_bps));
         assert_eq!(reach.receive_bps, 1_000_000_000);
         let [advice] = reach.advice.as_slice() else {
@@ -218,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_receiver_needs_a_larger_receive_buffer() {
+    fn a_host_with_old_defaults_needs_a_larger_receive_buffer() {
         let [advice] = &advise_receiving(&HostBufferLimits::default(), gigabit(100))[..] else {
             panic!();
         };
@@ -228,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn autotuning_that_was_switched_off_is_switched_on_first() {
+    fn disabled_autotuning_is_enabled_first() {
         let off = HostBufferLimits {
             receive_autotuning: false,
             ..shipped()
@@ -248,20 +249,20 @@ mod tests {
             (set.now.as_str(), set.value.as_str()),
             ("4194304", "16777216")
         );
-        // What is set opens a window only as far as this allows.
+        // The window of a set buffer grows only as far as tcp_rmem allows.
         assert_eq!(autotuned.sysctl, "net.ipv4.tcp_rmem");
         assert_eq!(autotuned.value, "4096 131072 33554432");
     }
 
     #[test]
-    fn force_does_not_exceed_the_window_scale_of_an_old_host() {
+    fn forced_buffers_do_not_exceed_the_window_scale() {
         let old = HostBufferLimits {
             max_settable_receive: 256 << 20,
             may_force: true,
             ..HostBufferLimits::default()
         };
         let reach = reachable_rates(&old, gigabit(100));
-        // 8.4 MB every 100 ms.
+        // A window of 8.4 MB every 100 ms.
         assert!((670_000_000..672_000_000).contains(&reach.receive_bps));
         let advice = reach.advice.last().unwrap();
         assert_eq!(advice.sysctl, "net.ipv4.tcp_rmem");
@@ -270,16 +271,16 @@ mod tests {
     }
 
     #[test]
-    fn a_round_trip_of_nothing_is_no_limit() {
+    fn a_zero_round_trip_limits_nothing() {
         let reach = reachable_rates(&shipped(), gigabit(0));
         assert_eq!(reach.send_bps, 1_000_000_000);
         assert_eq!(reach.advice, []);
     }
 
     proptest! {
-        /// Who follows the advice reaches what it promised, and is told nothing more.
+        /// A host that follows the advice reaches the promised rate and gets no further advice.
         #[test]
-        fn advice_is_enough(rate_bps in 1_u64..100_000_000_000, us in 1_u64..2_000_000) {
+        fn following_the_advice_is_enough(rate_bps in 1_u64..100_000_000_000, us in 1_u64..2_000_000) {
             let path = PathSpec { rate_bps, rtt: Duration::from_micros(us) };
             let mut caps = shipped();
             let before = reachable_rates(&caps, path);

@@ -1,4 +1,4 @@
-//! The policy that looks at its own streams.
+//! `auto`, which samples its own streams.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ fn any_limits() -> impl Strategy<Value = AutoLimits> {
     })
 }
 
-/// Kernels count microseconds in 64 bits.
+/// Any time that a kernel can show: 64 bits of microseconds.
 fn any_span() -> impl Strategy<Value = Duration> {
     prop_oneof![Just(0), Just(u64::MAX), any::<u64>(), 0_u64..2_000_000,]
         .prop_map(Duration::from_micros)
@@ -36,7 +36,7 @@ fn any_count() -> impl Strategy<Value = u64> {
 }
 
 prop_compose! {
-    /// A stream as no kernel shows it.
+    /// Any values of all fields, possible or not.
     fn any_look()(
         times in prop::collection::vec(any_span(), 7),
         counts in prop::collection::vec(any_count(), 18),
@@ -74,7 +74,7 @@ prop_compose! {
     }
 }
 
-/// A moment of a transfer as none is.
+/// An arbitrary sample of a transfer, and refusals that follow it.
 #[derive(Debug, Clone)]
 struct ArbitrarySample {
     at: Duration,
@@ -130,7 +130,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn absurd_scenes_are_survived(
+    fn arbitrary_samples_are_survived(
         limits in any_limits(), streams in 0_u32..400,
         moments in prop::collection::vec(any_moment(), 0..60),
     ) {
@@ -173,16 +173,16 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
     #[test]
-    fn a_path_that_stays_is_left_alone(path in any_fluid(), first in 1_u32..32) {
+    fn changes_become_rare_on_a_stable_path(path in any_fluid(), first in 1_u32..32) {
         let mut drive = FluidDrive::new(limits(64), first);
         drive.run(180.0, path);
         let late = drive.changes.iter().filter(|at| **at > 90.0).count();
-        // A trial is two changes: there and back.
+        // A trial that is reverted counts as two changes.
         prop_assert!(late <= 18, "{late} changes in 90 s: {:?}", drive.changes);
     }
 
     #[test]
-    fn what_cannot_be_opened_is_not_asked_for_again(path in any_fluid(), open in 1_u32..8) {
+    fn streams_that_were_refused_are_not_requested_again(path in any_fluid(), open in 1_u32..8) {
         let mut drive = FluidDrive::new(limits(64), 1);
         drive.run(5.0, path);
         let open = open.min(drive.streams);
@@ -190,13 +190,13 @@ proptest! {
         drive.watch.refuse(open);
         drive.streams = drive.streams.min(open);
         drive.adjust();
-        // The watch fails if more is asked for.
+        // The checker fails if more streams are requested.
         drive.run(30.0, path);
         prop_assert!(drive.streams <= open);
     }
 
     #[test]
-    fn a_fixed_number_stays(path in any_fluid(), n in 1_u32..16) {
+    fn a_fixed_number_of_streams_stays(path in any_fluid(), n in 1_u32..16) {
         let fixed = AutoLimits { min_streams: n, max_streams: n, ..limits(n) };
         let mut drive = FluidDrive::new(fixed, n);
         drive.run(60.0, path);

@@ -9,22 +9,22 @@ use tune::streams::auto::{
 
 use crate::limits_checker::LimitsChecker;
 
-/// A path on which streams behave as fluids.
+/// A fluid model of a path and its streams.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FluidModel {
     /// Bytes per second.
     pub(crate) bandwidth: f64,
-    /// Each stream's, bytes.
+    /// Window of each stream, bytes.
     pub(crate) window: f64,
     /// Seconds.
     pub(crate) rtt: f64,
-    /// Share of segments that is lost.
+    /// Loss ratio of segments.
     pub(crate) loss: f64,
-    /// Rate that the sender's store gives, bytes per second.
+    /// Read rate of the sender's store, bytes per second.
     pub(crate) store: f64,
 }
 
-/// A stream since it was opened.
+/// Counters of a stream since it was opened.
 #[derive(Debug, Clone, Copy, Default)]
 struct FluidStream {
     id: u64,
@@ -36,7 +36,7 @@ struct FluidStream {
     again: f64,
 }
 
-/// Drives `auto` over a fluid path as the data room does, for a time.
+/// Runs `auto` on a fluid path as crate `data` does on sockets.
 pub(crate) struct FluidDrive {
     pub(crate) auto: AutoTuner,
     pub(crate) watch: LimitsChecker,
@@ -46,7 +46,7 @@ pub(crate) struct FluidDrive {
     ended: f64,
     pace: f64,
     now: f64,
-    /// When the number of streams was changed, seconds.
+    /// Times at which the number of streams changed, seconds.
     pub(crate) changes: Vec<f64>,
 }
 
@@ -92,7 +92,7 @@ impl FluidDrive {
         let passed = self.auto.next_sample_in().as_secs_f64();
         self.now += passed;
         let n = f64::from(self.streams);
-        // A connection's window under loss: Mathis and others, 1997.
+        // Congestion window of a connection under loss: Mathis and others, 1997.
         let lossy = if path.loss > 0.0 {
             1460.0 * 1.22 / path.loss.sqrt()
         } else {

@@ -1,16 +1,16 @@
-//! Bounds on what a policy asks for.
+//! Checks that decisions of `auto` are within its limits.
 
 use std::collections::BTreeSet;
 
 use tune::streams::auto::{AutoLimits, TransferDecision, TransferSetting};
 
-/// Numbers that the policy may still ask for.
+/// Settings that the tuner may still ask for.
 pub(crate) struct LimitsChecker {
     least: u32,
     pub(crate) most: u32,
     pub(crate) congestion: BTreeSet<String>,
     pace: bool,
-    /// The number it asked for last.
+    /// Number of streams that it asked for last.
     pub(crate) streams: u32,
 }
 
@@ -47,7 +47,7 @@ impl LimitsChecker {
                 }
                 Some(TransferSetting::PacingRate(rate)) => {
                     assert!(self.pace || rate.is_none(), "may not pace");
-                    // Nothing starves.
+                    // A rate of zero would stop the transfer.
                     assert_ne!(*rate, Some(0));
                 }
             }

@@ -1,4 +1,4 @@
-//! The limit of this host that held a stream back, and for how long.
+//! Time for which a limit of this host held a stream back.
 
 use std::time::Duration;
 
@@ -10,22 +10,22 @@ use crate::limiter::{Limiter, Role};
 use crate::observation::{ClassifiedInterval, Rtt};
 use crate::sample::{TcpSample, max_in_flight};
 
-/// A limit is worth a remark from this part of the time on: one in so many.
+/// A limit is worth a remark if it held for at least one part in this many of the time.
 const PART: u32 = 5;
-/// A remark's advice is for a path of so many times the rate that was reached.
+/// Advice is computed for a path with this many times the rate that was reached.
 const HEADROOM: u64 = 4;
 
-/// Setting that holds a stream back for good.
+/// A setting of this host that limits a stream permanently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HostLimit {
     SendBuffer,
     ReceiveBuffer,
-    /// Chosen by the SYN.
+    /// Window scale, which the SYN fixes for the whole connection (RFC 7323 §2.2).
     WindowScale,
 }
 
 impl HostLimit {
-    /// The end that it limits.
+    /// Role of the end that it limits.
     fn role(self) -> Role {
         match self {
             Self::SendBuffer => Role::Sender,
@@ -34,18 +34,18 @@ impl HostLimit {
     }
 }
 
-/// A stream that a limit of this host holds back, and that no buffer can help: more streams can.
+/// A limit of this host that no buffer can avoid, but more streams can.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HostBound {
-    /// The send buffer or the receive window.
+    /// Send buffer or receive window.
     pub limiter: Limiter,
-    /// Most bytes that one stream can keep in flight.
+    /// Largest number of bytes that one stream can keep in flight.
     pub max_in_flight: u64,
-    /// Rate of this stream, bits per second: the path has room for more.
+    /// Rate of this stream, bits per second; the path could carry more.
     pub stream_bps: u64,
 }
 
-/// A limit as it was last seen.
+/// The latest interval in which a limit held.
 #[derive(Debug, Clone, Copy)]
 struct LastHostLimit {
     setting: HostLimit,
@@ -54,7 +54,7 @@ struct LastHostLimit {
 }
 
 impl LastHostLimit {
-    /// The buffer that limits, bytes as reported.
+    /// Buffer that limits, bytes as reported.
     fn buffer(&self) -> u64 {
         match self.setting {
             HostLimit::SendBuffer => self.look.send_buffer,
@@ -68,14 +68,14 @@ impl LastHostLimit {
     }
 }
 
-/// How long a limit of this host held the stream back.
+/// Time for which limits of this host held a stream back.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct HostLimitTimes {
     observed: Duration,
     held: Duration,
-    /// The last limit, as it was last seen.
+    /// The limit that held last.
     last: Option<LastHostLimit>,
-    /// The limit that holds now.
+    /// The limit that holds now, if any.
     pub(super) bound: Option<HostBound>,
 }
 
@@ -113,7 +113,7 @@ impl HostLimitTimes {
         });
     }
 
-    /// The limit with its remedies, if it held for long enough.
+    /// Remark for people with the limit and its remedies, if the limit held for long enough.
     pub(super) fn remark(&self, caps: &HostBufferLimits) -> Option<String> {
         let held = self.last.filter(|_| self.held * PART >= self.observed)?;
         let LastHostLimit { setting, bound, .. } = held;
@@ -129,7 +129,7 @@ impl HostLimitTimes {
             }
             HostLimit::ReceiveBuffer => ("receive buffer", advice::advise_receiving(caps, path)),
             HostLimit::WindowScale => {
-                // It follows from what autotuning may reach, whatever can be set later.
+                // The scale depends on the limits of autotuning only, not on buffers set later.
                 let untouched = HostBufferLimits {
                     max_settable_receive: 0,
                     ..*caps
@@ -156,7 +156,7 @@ impl HostLimitTimes {
                 raises.join(" and ")
             ));
         }
-        remark.push_str("; more streams are the other way");
+        remark.push_str("; more streams would also help");
         Some(remark)
     }
 }

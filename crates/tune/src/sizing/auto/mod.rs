@@ -1,10 +1,12 @@
-//! The default: the kernel's autotuning, watched, and overruled only where that wins.
+//! The default policy: the kernel's autotuning, overruled only where a larger buffer raises goodput.
 //!
-//! Never worse than the kernel means: a buffer is taken over only where autotuning is at its end, the
-//! buffer (and not the path, the peer or a program) is what limits, and more can be had; it is
-//! never made smaller; a receive buffer that was raised without effect goes back to the kernel.
-//! What is made smaller is the window, in two cases in which that cannot cost any speed.
+//! The policy is never worse than the kernel. It sets a buffer only if autotuning has reached its limit, the
+//! buffer (not the path, the peer or a program) is the bottleneck, and a larger one is possible. It never
+//! makes a buffer smaller. A receive buffer that was raised without effect goes back to autotuning. Only the
+//! window is made smaller, in two cases in which that costs no goodput (`reader_backlog`,
+//! `slow_path_clamp`).
 
+mod action;
 mod host_limit;
 mod imposed_window;
 mod reader_backlog;
@@ -16,6 +18,7 @@ mod tests;
 
 use std::time::Duration;
 
+use self::action::BufferAction;
 pub use self::host_limit::HostBound;
 use self::host_limit::{HostLimit, HostLimitTimes};
 use self::receiver::ReceiveBufferTuner;
@@ -46,16 +49,8 @@ enum BufferEnd {
     Receiver(ReceiveBufferTuner),
 }
 
-/// Action that an end wants.
-#[derive(Debug)]
-struct BufferAction {
-    change: Option<BufferSetting>,
-    class: Bottleneck,
-    reason: String,
-}
-
 impl BufferTuner {
-    /// A stream that has just been opened.
+    /// Tuner of a stream that has just been opened.
     pub fn new(role: Role, caps: HostBufferLimits) -> Self {
         Self {
             caps,
@@ -71,8 +66,8 @@ impl BufferTuner {
         }
     }
 
-    /// The stream's send buffer is known to be right at this size, bytes as reported: it is set at the
-    /// first look if that is more than autotuning gives. A receiver's buffer is left to grow.
+    /// Sets the known size of the send buffer, bytes as reported. The first sample applies it if autotuning
+    /// gives less. A receiver ignores it, since its buffer grows by itself.
     pub fn with_known_buffer(mut self, buffer: Option<u64>) -> Self {
         if let BufferEnd::Sender(sender) = &mut self.end {
             sender.set_known_buffer(buffer);
@@ -80,8 +75,8 @@ impl BufferTuner {
         self
     }
 
-    /// Takes a look. A decision comes when something is to be done, and when the limiter changes.
-    /// Looks that are older than the last are ignored.
+    /// Takes a sample. It returns a decision when a setting is to change or when the limiter changes. A sample
+    /// that is not newer than the last one is ignored.
     pub fn on_sample(&mut self, look: &TcpSample) -> Option<BufferDecision> {
         let role = self.role();
         let stale = |last: &TcpSample| look.at <= last.at || look.bytes(role) < last.bytes(role);
@@ -117,8 +112,8 @@ impl BufferTuner {
         })
     }
 
-    /// When the next look is due, after the last: four times a round trip, so that a buffer that
-    /// fills is seen within one, and more seldom where nothing changes.
+    /// Time from the last sample to the next: a quarter of a round trip, so that a full buffer is noticed
+    /// within one; half a round trip where nothing changes.
     pub fn next_sample_in(&self) -> Duration {
         const EAGER: Duration = Duration::from_millis(10);
         const CALM: Duration = Duration::from_millis(100);
@@ -140,20 +135,19 @@ impl BufferTuner {
         }
     }
 
-    /// A limit of this host that holds the stream back now, and that more streams would get
-    /// around.
+    /// A limit of this host that holds the stream back now. More streams would avoid it.
     pub fn host_bound(&self) -> Option<HostBound> {
         self.account.bound
     }
 
-    /// A limit of this host that held the stream back: which setting to raise, to what, for what gain,
-    /// in plain words.
+    /// Remark for people on a limit of this host that held the stream back: the setting to raise, its new
+    /// value and the gain.
     pub fn remark(&self) -> Option<String> {
         self.account.remark(&self.caps)
     }
 
-    /// Nobody will look at this stream again: what undoes a window that is kept small, and would
-    /// stay so for a later transfer over the same connection.
+    /// Ends the tuning of this stream. It returns the setting that lifts a window clamp, which would otherwise
+    /// stay for a later transfer over the same connection.
     pub fn release(&mut self) -> Option<BufferSetting> {
         match (&mut self.end, &self.last) {
             (BufferEnd::Receiver(receiver), Some(look)) => receiver.release(look),
@@ -161,7 +155,7 @@ impl BufferTuner {
         }
     }
 
-    /// A window that this end itself keeps small is not what limits.
+    /// Replaces the bottleneck if the window is small because this end has clamped it.
     fn without_imposed(&self, verdict: ClassifiedInterval) -> ClassifiedInterval {
         match &self.end {
             BufferEnd::Receiver(receiver) if verdict.bottleneck == Bottleneck::ReceiveWindow => {

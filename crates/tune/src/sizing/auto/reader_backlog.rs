@@ -1,30 +1,30 @@
-//! A reader that is slower than the path: what it is behind fills the receive buffer, and buys
-//! nothing. A window of less than the reader's share of a round trip lets it catch up, one of a little
-//! more keeps a cushion that bridges its pauses. It is taken back when the reader keeps up.
+//! Window clamp for a reader that is slower than the path. Its backlog fills the receive buffer without any
+//! gain. A window smaller than what it reads per round trip lets it catch up; then a slightly larger window
+//! keeps a cushion that bridges its pauses. The clamp is lifted when the reader keeps up.
 
 use std::time::Duration;
 
 use units::{bytes_in, bytes_per_second, show};
 
 use super::super::BufferSetting;
-use super::BufferAction;
+use super::action::BufferAction;
 use super::imposed_window::ImposedWindow;
 use crate::limiter::Role;
 use crate::observation::{Bottleneck, Rtt, is_receive_buffer_backed_up};
 use crate::sample::TcpSample;
 
-/// A reader behind for less than this is busy, not slow; its rate is a mean over as much.
+/// Shortest time for which a slow reader must be behind. Its rate is averaged over the same time.
 const SLOW: Duration = Duration::from_secs(1);
-/// The cushion: a reader's pauses up to this do not reach the sender.
+/// Longest pause of a reader that the cushion hides from the sender.
 const CUSHION: Duration = Duration::from_millis(100);
-/// No cushion is smaller, bytes.
+/// Smallest cushion, bytes.
 const SMALLEST_CUSHION: u64 = 256 << 10;
-/// Windows below this are too coarse to hold a rate, bytes.
+/// Smallest window that can hold a rate, bytes.
 const SMALLEST: u64 = 32 << 10;
-/// A reader that has caught up for so long keeps up.
+/// Time after which a reader without backlog counts as keeping up.
 const KEEPS_UP: Duration = Duration::from_millis(100);
 
-/// Reads of a program, whatever arrives.
+/// Rate at which the program reads, independent of arrivals.
 #[derive(Debug, Clone, Copy, Default)]
 struct ReaderRate {
     from: Option<TcpSample>,
@@ -48,12 +48,12 @@ impl ReaderRate {
     }
 }
 
-/// One stream's backlog.
+/// Window clamp of one stream with a slow reader.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct ReaderBacklog {
     reader: ReaderRate,
     imposed: ImposedWindow,
-    /// While a window is in force: the reader shall catch up; else it has, and keeps its cushion.
+    /// Whether the clamp in force lets the reader catch up; otherwise it keeps the cushion.
     draining: bool,
 }
 
@@ -62,7 +62,7 @@ impl ReaderBacklog {
         self.imposed.window().is_some()
     }
 
-    /// Takes the window back, if it is in force.
+    /// Lifts the clamp, if it is in force.
     pub(super) fn release(&mut self, look: &TcpSample) -> Option<BufferSetting> {
         self.imposed.lift(look)
     }
@@ -90,6 +90,7 @@ impl ReaderBacklog {
             return None;
         }
         let patience = self.imposed.patience(SLOW).max(trip.min * 4);
+        // A clamp pays off only if the cushion is far below the buffer.
         let saves = look.receive_buffer / 4 >= cushion;
         let held = self.imposed.holds_for(look, patience);
         if !held || !saves || window(rate, trip, true) < SMALLEST {
@@ -106,14 +107,14 @@ impl ReaderBacklog {
             change: self.imposed.lift(look),
             class: Bottleneck::SenderOrPath,
             reason: format!(
-                "this end keeps up again; the window may grow beyond {}",
+                "the receiving program keeps up again; the window may grow beyond {}",
                 show::bytes(clamped)
             ),
         })
     }
 
-    /// Sets it again when the reader has caught up or fallen behind, when its rate has changed, and
-    /// when the kernel has forgotten it.
+    /// Sets the clamp again when the reader has caught up or fallen behind, when its rate has changed, or
+    /// when the kernel has dropped the clamp.
     fn keep(
         &mut self,
         clamped: u64,
@@ -129,6 +130,7 @@ impl ReaderBacklog {
             look.readable > cushion * 3
         };
         let window = window(rate, trip, draining).max(SMALLEST);
+        // A quarter up or down: smaller changes are noise of the reader's rate.
         let moved = window > clamped / 4 * 5 || window < clamped / 4 * 3;
         let due = self.imposed.may_repeat(look, trip);
         (due && (moved || self.imposed.is_forgotten(look)))
@@ -147,7 +149,7 @@ impl ReaderBacklog {
             change: Some(self.imposed.impose(look, window)),
             class: Bottleneck::ReceiverApp,
             reason: format!(
-                "this end reads {} and has {} waiting; a window of {} {aim}",
+                "the receiving program reads {} and has {} unread; a window of {} {aim}",
                 show::bits(rate.saturating_mul(8)),
                 show::bytes(look.readable),
                 show::bytes(window)
@@ -156,8 +158,9 @@ impl ReaderBacklog {
     }
 }
 
-/// Three quarters of what is read in a round trip, or five. The round trip may be somewhat longer
-/// than the handshake's: too small a window would starve the reader.
+/// Window for a reader, bytes: three quarters of what it reads per round trip while it catches up, five
+/// quarters afterwards. The round trip may be a little longer than that of the handshake, since too small a
+/// window would starve the reader.
 fn window(rate: u64, trip: Rtt, draining: bool) -> u64 {
     let quarters = if draining { 3 } else { 5 };
     bytes_in(rate, trip.for_window()) / 4 * quarters

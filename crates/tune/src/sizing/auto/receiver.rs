@@ -1,5 +1,5 @@
-//! The receive buffer. Autotuning is left alone while it can grow; it is taken over at its end, and
-//! repaired when it shrank or stands still.
+//! Receive buffer of one stream. Autotuning is left alone while it can grow. The tuner sets the buffer when
+//! autotuning has reached its limit, and repairs autotuning that has shrunk the buffer or stopped growing.
 
 use std::time::Duration;
 
@@ -7,46 +7,47 @@ use units::{bytes_in, show};
 
 use super::super::BufferSetting;
 use super::super::host_limits::HostBufferLimits;
+use super::action::BufferAction;
+use super::host_limit::HostLimit;
 use super::reader_backlog::ReaderBacklog;
 use super::slow_path_clamp::SlowPathClamp;
-use super::{BufferAction, HostLimit};
 use crate::limiter::Role;
 use crate::observation::{
     Bottleneck, RateMeter, Rtt, fills_receive_window, is_receive_buffer_backed_up,
 };
 use crate::sample::TcpSample;
 
-/// A kernel that goes on shrinking the buffer is left alone after so many repairs.
+/// Largest number of repairs, after which a kernel that keeps shrinking the buffer is left alone.
 const REPAIRS: u32 = 4;
-/// Time between two of them.
+/// Shortest time between two repairs.
 const REPAIR_PAUSE: Duration = Duration::from_secs(1);
-/// A window follows a raised buffer within this time or two round trips in which data arrives, or
-/// never.
+/// Time within which a window follows a raised buffer, at least two round trips. Later it never does.
 const VERIFY: Duration = Duration::from_millis(500);
-/// Autotuning that has not grown a full window for four round trips and this time stands still.
+/// Time for which a full window must not have grown, at least four round trips, before autotuning counts as
+/// stuck.
 const STUCK: Duration = Duration::from_millis(300);
 
-/// One stream's receive buffer.
+/// Tuner of one stream's receive buffer.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct ReceiveBufferTuner {
     backlog: ReaderBacklog,
     clamp: SlowPathClamp,
-    /// The buffer's size, and since when it has it.
+    /// Size of the buffer, and since when it has this size.
     buffer: u64,
     unchanged_since: Duration,
-    /// The widest window so far.
+    /// Largest window so far.
     widest: u64,
-    /// The window has been full since then.
+    /// Time since which the window has been full.
     full_since: Option<Duration>,
-    /// This end has set the buffer: autotuning is off.
+    /// Whether this end has set the buffer, which ends autotuning.
     taken: bool,
-    /// The size asked for last, as reported.
+    /// Size requested last, as reported.
     asked: u64,
-    /// The sample at which the buffer was raised, until the window has followed.
+    /// Sample at which the buffer was raised, until the window has followed.
     unverified: Option<TcpSample>,
-    /// The size that the kernel made smaller, until it is that large again or was repaired.
+    /// Size before the kernel shrank the buffer, until it has that size again or was repaired.
     fell_from: Option<u64>,
-    /// Raising did not help.
+    /// Raising the buffer had no effect.
     gave_up: bool,
     repairs: u32,
     repaired_at: Option<Duration>,
@@ -68,7 +69,7 @@ impl ReceiveBufferTuner {
             return Some(action);
         }
         if self.imposed().is_some() {
-            // A window that is kept small cannot follow.
+            // A clamped window cannot follow the buffer.
             self.unverified = None;
             return None;
         }
@@ -81,7 +82,7 @@ impl ReceiveBufferTuner {
             .or_else(|| self.repair_stuck(look, trip, caps))
     }
 
-    /// Sets or lifts a smaller window.
+    /// Sets or lifts a window clamp.
     fn impose(&mut self, look: &TcpSample, trip: Rtt, meter: &RateMeter) -> Option<BufferAction> {
         let action = self.backlog.on_sample(look, trip);
         if action.is_some() || self.backlog.in_force() || is_receive_buffer_backed_up(look) {
@@ -90,24 +91,25 @@ impl ReceiveBufferTuner {
         self.clamp.on_sample(look, trip, meter)
     }
 
-    /// Takes back a window that is kept small.
+    /// Lifts the window clamp.
     pub(super) fn release(&mut self, look: &TcpSample) -> Option<BufferSetting> {
         let backlog = self.backlog.release(look);
         self.clamp.release(look).or(backlog)
     }
 
-    /// Why the window is smaller than the buffer allows, if this end has made it so.
+    /// Reason for the window clamp in force, if any.
     pub(super) fn imposed(&self) -> Option<Bottleneck> {
         let sink = self.backlog.in_force().then_some(Bottleneck::ReceiverApp);
         sink.or(self.clamp.in_force().then_some(Bottleneck::Link))
     }
 
-    /// The setting that holds this stream back for good, if its window does.
+    /// The host setting that limits this stream permanently, given that its window is the bottleneck.
     pub(super) fn host_limit(
         &self,
         look: &TcpSample,
         caps: &HostBufferLimits,
     ) -> Option<HostLimit> {
+        // The kernel rounds the window down to segments, so that it never quite reaches its ceiling.
         if look.max_receive_window > 0 && look.receive_window >= look.max_receive_window / 10 * 9 {
             return Some(HostLimit::WindowScale);
         }
@@ -116,7 +118,7 @@ impl ReceiveBufferTuner {
         (at_end && !reachable).then_some(HostLimit::ReceiveBuffer)
     }
 
-    /// Notes sizes.
+    /// Notes buffer and window sizes.
     fn observe(&mut self, look: &TcpSample, trip: Rtt, meter: &RateMeter) {
         let before = self.fell_from.unwrap_or(self.buffer);
         self.fell_from = (look.receive_buffer < before / 10 * 9).then_some(before);
@@ -141,7 +143,7 @@ impl ReceiveBufferTuner {
             .is_some_and(|since| look.at.saturating_sub(since) >= time)
     }
 
-    /// A raised buffer is of use only when the window follows, which it does as data arrives.
+    /// Checks that the window follows a raised buffer, which takes arriving data.
     fn verify(
         &mut self,
         look: &TcpSample,
@@ -149,12 +151,13 @@ impl ReceiveBufferTuner {
         caps: &HostBufferLimits,
     ) -> Option<BufferAction> {
         let before = self.unverified?;
+        // 5 % more is growth; less may be rounding to the window scale.
         if look.receive_window > before.receive_window / 100 * 105 {
             self.unverified = None;
             return None;
         }
         let stats = look.since(&before, Role::Receiver);
-        // A window of nothing is one that the kernel does not show.
+        // Old kernels do not show the window (zero).
         if look.receive_window == 0
             || stats.time < VERIFY.max(trip.smoothed * 2)
             || stats.bytes < before.receive_window
@@ -170,7 +173,7 @@ impl ReceiveBufferTuner {
                 .then_some(BufferSetting::RestoreAutotuning(before.receive_window)),
             class: Bottleneck::ReceiveWindow,
             reason: format!(
-                "the window stayed at {} although the buffer was raised to {}; left to the kernel from \
+                "the window stayed at {} although the buffer was raised to {}; autotuning takes over from \
                  now on",
                 show::bytes(look.receive_window),
                 show::bytes(look.receive_buffer)
@@ -178,7 +181,7 @@ impl ReceiveBufferTuner {
         })
     }
 
-    /// Linux 6.17 to 7.0 may cut an autotuned buffer down to what it holds.
+    /// Repairs a shrunk buffer: Linux 6.17 to 7.0 may shrink an autotuned buffer to its contents.
     fn repair_fall(&mut self, look: &TcpSample, caps: &HostBufferLimits) -> Option<BufferAction> {
         let before = self.fell_from?;
         if !self.may_repair(look, caps) {
@@ -188,15 +191,15 @@ impl ReceiveBufferTuner {
             look,
             self.widest,
             &format!(
-                "receive buffer fell from {} to {}, which the kernel does not make good",
+                "the kernel shrank the receive buffer from {} to {}",
                 show::bytes(before),
                 show::bytes(look.receive_buffer)
             ),
         ))
     }
 
-    /// Autotuning grows only when a round trip brings more than any before, which a full window
-    /// prevents once it has shrunk.
+    /// Repairs stuck autotuning: it grows only when a round trip brings more than any before, which a window
+    /// that has shrunk prevents.
     fn repair_stuck(
         &mut self,
         look: &TcpSample,
@@ -218,7 +221,7 @@ impl ReceiveBufferTuner {
             look,
             window,
             &format!(
-                "the window of {} is full and autotuning stands still with a buffer of {}",
+                "the window of {} is full and autotuning does not grow the buffer of {}",
                 show::bytes(look.receive_window),
                 show::bytes(look.receive_buffer)
             ),
@@ -239,11 +242,11 @@ impl ReceiveBufferTuner {
         BufferAction {
             change: Some(BufferSetting::RestoreAutotuning(window)),
             class: Bottleneck::ReceiveWindow,
-            reason: format!("{what}; given room for {} again", show::bytes(window)),
+            reason: format!("{what}; restored for a window of {}", show::bytes(window)),
         }
     }
 
-    /// Takes over where autotuning ends and SO_RCVBUF may go further.
+    /// Sets a larger buffer where autotuning has reached its limit and SO_RCVBUF may exceed it.
     fn grow(
         &mut self,
         look: &TcpSample,
@@ -254,11 +257,11 @@ impl ReceiveBufferTuner {
         if self.gave_up || trip.is_local() || !(self.taken || self.at_end(look, caps)) {
             return None;
         }
-        // The argument shall be twice what a round trip brings (DRS); four times, as reported.
+        // DRS sets SO_RCVBUF to twice the bytes of a round trip; the kernel reports twice the setting.
         let paper = bytes_in(meter.best_recent(), trip.for_window()).saturating_mul(4);
         let wanted = if caps.receive_autotuning {
-            // Autotuning has kept the buffer ahead of the path so far: only a full window is a
-            // reason to end that, and only one that follows a reason to go on.
+            // Autotuning has kept the buffer ahead of the path so far. Only a full window justifies ending
+            // it, and only a window that followed the last raise justifies another.
             if self.unverified.is_some() || !self.is_full_for(look, trip.smoothed * 2) {
                 return None;
             }
@@ -267,6 +270,7 @@ impl ReceiveBufferTuner {
             paper
         };
         let size = wanted.min(look.receive_buffer.saturating_add(room(look, caps)));
+        // Every setting costs the kernel's autotuning: less than a quarter more is not worth it.
         if size < look.receive_buffer / 4 * 5 {
             return None;
         }
@@ -291,7 +295,7 @@ impl ReceiveBufferTuner {
             change: None,
             class: Bottleneck::ReceiveWindow,
             reason: format!(
-                "receive buffer stays at {}: {} were asked for and not granted",
+                "receive buffer stays at {}: the kernel did not grant {}",
                 show::bytes(look.receive_buffer),
                 show::bytes(self.asked)
             ),
@@ -308,9 +312,9 @@ impl ReceiveBufferTuner {
         let what = if !caps.receive_autotuning {
             "autotuning is off on this host"
         } else if self.taken {
-            "its window is full again"
+            "the window is full again"
         } else {
-            "it is all that autotuning gives (tcp_rmem), and its window is full"
+            "autotuning has reached its limit (tcp_rmem), and the window is full"
         };
         let mut reason = format!(
             "receive buffer {} at {}: {what}; set to {}",
@@ -320,7 +324,7 @@ impl ReceiveBufferTuner {
         );
         if size >= most_usable(look) {
             reason.push_str(&format!(
-                ", all that the connection's window scale can use (a window of {})",
+                ", the largest that the connection's window scale can use (a window of {})",
                 show::bytes(look.max_receive_window)
             ));
         }
@@ -336,12 +340,12 @@ fn ceiling(look: &TcpSample) -> u64 {
     }
 }
 
-/// The largest buffer whose window the connection can express: at least half of it is offered.
+/// Largest buffer whose window the window scale can express: at least half of a buffer is offered.
 fn most_usable(look: &TcpSample) -> u64 {
     ceiling(look).saturating_mul(2)
 }
 
-/// By how much the buffer can be raised to some use.
+/// Number of bytes by which the buffer can usefully be raised.
 fn room(look: &TcpSample, caps: &HostBufferLimits) -> u64 {
     let expressed = look.receive_window >= ceiling(look) / 10 * 9;
     caps.max_settable_receive

@@ -1,40 +1,40 @@
-//! The send buffer. Autotuning stops at `tcp_wmem`, of which two thirds are in flight; SO_SNDBUF
-//! may go further.
+//! Send buffer of one stream. Autotuning stops at `tcp_wmem`, of which two thirds can be in flight.
+//! SO_SNDBUF may exceed that.
 //!
-//! The buffer is raised when it has been full for a round trip and the path still shows no queue, or
-//! gaps between what arrives. Waiting for that round trip costs next to nothing, because meanwhile
-//! slow start lets the congestion window grow to twice what is in flight (`tcp_is_cwnd_limited`);
-//! raising at once would also raise it on paths that the old buffer fills exactly, and there only
-//! queues would grow.
+//! The buffer is raised when it has been full for a round trip and the path shows no queue, or idles between
+//! bursts. Waiting for that round trip costs almost nothing: meanwhile slow start lets the congestion window
+//! grow to twice the bytes in flight (`tcp_is_cwnd_limited`). Raising at once would also raise the buffer
+//! on paths that the old one fills exactly, and only the queue would grow.
 
 use units::{bytes_in, show};
 
 use super::super::BufferSetting;
 use super::super::host_limits::HostBufferLimits;
-use super::{BufferAction, HostLimit};
+use super::action::BufferAction;
+use super::host_limit::HostLimit;
 use crate::limiter::Role;
 use crate::observation::{
     Bottleneck, Rtt, StreamInterval, explains_rate_by_send_buffer, is_send_buffer_full,
 };
 use crate::sample::{TcpSample, max_in_flight};
 
-/// One stream's send buffer.
+/// Tuner of one stream's send buffer.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct SendBufferTuner {
-    /// A round trip that began with the writer waiting for room, and how many looks found it so.
+    /// A round trip that began with a full buffer, and the number of its samples with a full buffer.
     pressed: Option<(StreamInterval, u32)>,
-    /// How often in turn such a round trip has had queues and no losses.
+    /// Number of consecutive such round trips with a queue and without losses.
     queued: u32,
-    /// The size asked for last, as reported.
+    /// Size requested last, as reported.
     asked: Option<u64>,
-    /// The kernel granted less than it said it would.
+    /// Whether the kernel granted less than its limits promised.
     refused: bool,
-    /// The size that is known to be right, as reported; until the first look.
+    /// Known size, as reported; until the first sample.
     known: Option<u64>,
 }
 
 impl SendBufferTuner {
-    /// A size that is known to be right, bytes as reported.
+    /// Sets the known size, bytes as reported.
     pub(super) fn set_known_buffer(&mut self, buffer: Option<u64>) {
         self.known = buffer;
     }
@@ -66,7 +66,7 @@ impl SendBufferTuner {
                 change: None,
                 class: Bottleneck::SendBuffer,
                 reason: format!(
-                    "send buffer stays at {}: {} were asked for and not granted",
+                    "send buffer stays at {}: the kernel did not grant {}",
                     show::bytes(look.send_buffer),
                     show::bytes(asked)
                 ),
@@ -83,7 +83,7 @@ impl SendBufferTuner {
         })
     }
 
-    /// Sets what is known to be right, where autotuning would stop short of it.
+    /// Applies the known size if autotuning would stay below it.
     fn apply_known_buffer(
         &mut self,
         look: &TcpSample,
@@ -98,14 +98,14 @@ impl SendBufferTuner {
             change: Some(BufferSetting::SendBuffer(size / 2)),
             class: Bottleneck::Unknown,
             reason: format!(
-                "a send buffer of {} is known to be right for this path; it was {}",
+                "send buffer of {} by earlier knowledge of this path; it was {}",
                 show::bytes(size),
                 show::bytes(look.send_buffer)
             ),
         })
     }
 
-    /// The setting that holds this stream back for good, if its buffer does.
+    /// The host setting that limits this stream permanently, given that its buffer is the bottleneck.
     pub(super) fn host_limit(
         &self,
         look: &TcpSample,
@@ -115,8 +115,10 @@ impl SendBufferTuner {
         (!growing && !self.has_room(look, caps)).then_some(HostLimit::SendBuffer)
     }
 
-    /// Autotuning is at its end, and this process may go on.
+    /// Whether autotuning has reached its limit and this process may exceed it.
     fn has_room(&self, look: &TcpSample, caps: &HostBufferLimits) -> bool {
+        // Autotuning grows in steps of the congestion window: above three quarters of its limit the next step
+        // reaches the limit.
         let at_end = self.asked.is_some() || look.send_buffer >= caps.max_autotuned_send / 4 * 3;
         at_end
             && !self.refused
@@ -124,8 +126,8 @@ impl SendBufferTuner {
             && caps.max_settable_send > look.send_buffer / 10 * 11
     }
 
-    /// A whole round trip in which the writer waited in most looks. Some miss it: it has just been
-    /// woken, or its last bytes are being paced out.
+    /// A whole round trip in which the buffer was full in most samples. Single samples may miss that: the
+    /// writer was just woken, or the last bytes are being paced out.
     fn pressed(&mut self, look: &TcpSample) -> Option<StreamInterval> {
         let waits = is_send_buffer_full(look);
         let Some((spell, waiting)) = &mut self.pressed else {
@@ -147,9 +149,9 @@ impl SendBufferTuner {
         pressed.then_some(spell)
     }
 
-    /// Whether there may be nothing to gain. Where packets queue, gaps between bursts tell that the
-    /// path has room, but the first round trip may still have those of slow start, and one after
-    /// losses those of acknowledgements that waited for the lost.
+    /// Whether the path may be full. If packets queue, gaps between bursts show that the path has spare capacity.
+    /// But the gaps in the first round trip may be those of slow start, and after losses those of
+    /// acknowledgements that waited for retransmissions.
     fn may_be_full(&mut self, spell: &StreamInterval) -> bool {
         if !spell.rtt().has_queue() {
             self.queued = 0;
@@ -163,9 +165,9 @@ impl SendBufferTuner {
         self.queued < 2 || spell.fills_path()
     }
 
-    /// Three times the bandwidth-delay product as seen so far, and at least twice as much as
-    /// before, or four times while slow start would soon fill that too. What is not in flight stays
-    /// with the program (TCP_NOTSENT_LOWAT), so that a buffer too large costs nothing.
+    /// New size: three times the bandwidth-delay product so far, and at least twice the present size, or four
+    /// times during slow start, which would soon fill twice the size. Data that is not in flight stays with the
+    /// program (TCP_NOTSENT_LOWAT), so that a buffer that is too large costs nothing.
     fn wanted(&self, look: &TcpSample, trip: Rtt, rate: u64, caps: &HostBufferLimits) -> u64 {
         let factor = if look.in_slow_start { 4 } else { 2 };
         bytes_in(rate, trip.min)
@@ -179,7 +181,7 @@ impl SendBufferTuner {
         let (buffer, size) = (show::bytes(look.send_buffer), show::bytes(size));
         if self.asked.is_none() {
             return format!(
-                "send buffer {buffer} is all that autotuning gives (tcp_wmem), it keeps {} in flight; \
+                "send buffer {buffer} is the limit of autotuning (tcp_wmem) and keeps {} in flight; \
                  set to {size}",
                 show::bytes(max_in_flight(look.send_buffer))
             );

@@ -1,32 +1,33 @@
-//! A slow path with a deep queue: a modem's line, on which a window larger than the path makes every
-//! byte wait for seconds and gains nothing. TCP_WINDOW_CLAMP drains it.
+//! Window clamp for a slow path with a deep queue, such as a modem line. There a window above the
+//! bandwidth-delay product makes every byte wait for seconds and gains nothing. TCP_WINDOW_CLAMP drains the queue.
 //!
-//! The window is twice the best rate that the path ever had times its round trip, so that the line
-//! stays full. One from the present rate would spiral down between competing flows; for the same
-//! reason faster paths are left alone.
+//! The window is twice the best rate that the path ever had times its round trip, so that the line stays full. A
+//! window from the present rate would shrink again and again between competing flows. Faster paths are
+//! left alone for the same reason.
 
 use std::time::Duration;
 
 use units::{bytes_in, show};
 
 use super::super::BufferSetting;
-use super::BufferAction;
+use super::action::BufferAction;
 use super::imposed_window::ImposedWindow;
 use crate::observation::{Bottleneck, RateMeter, Rtt, fills_receive_window};
 use crate::sample::TcpSample;
 
-/// Paths below this rate, bytes per second (2 Mbit/s), are slow.
+/// Rate below which a path is slow, bytes per second (2 Mbit/s).
 const SLOW: u64 = 250_000;
-/// Their queues are long from here on.
+/// Queueing delay from which on the queue of a slow path is drained.
 const LONG_QUEUE: Duration = Duration::from_millis(400);
-/// They are drained when they stay so for this time.
+/// Time for which the queue must be that long.
 const SEEN: Duration = Duration::from_millis(500);
-/// Fewer bytes in flight (ten segments, RFC 6928) leave loss recovery no duplicate ACKs.
+/// Smallest window, bytes: ten segments (RFC 6928). With fewer in flight, fast retransmit gets too few
+/// duplicate ACKs (RFC 5681 §3.2).
 const TEN_SEGMENTS: u64 = 10 * 1460;
-/// A path that has been free of queues for so long has changed.
+/// Time without a queue after which the path must have changed.
 const FREE: Duration = Duration::from_secs(1);
 
-/// One stream's clamp.
+/// Window clamp of one stream on a slow path.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct SlowPathClamp(ImposedWindow);
 
@@ -35,7 +36,7 @@ impl SlowPathClamp {
         self.0.window().is_some()
     }
 
-    /// Takes it back, if it is in force.
+    /// Lifts the clamp, if it is in force.
     pub(super) fn release(&mut self, look: &TcpSample) -> Option<BufferSetting> {
         self.0.lift(look)
     }
@@ -55,7 +56,7 @@ impl SlowPathClamp {
             return self.lift(clamped, look, trip);
         }
         self.0.no_reason();
-        // Again when the kernel has forgotten it or the path has shown a better rate.
+        // The clamp is set again when the kernel has dropped it or the path has reached a higher rate.
         let better = window(trip, meter) > clamped / 4 * 5;
         let due = self.0.may_repeat(look, trip) && (better || self.0.is_forgotten(look));
         due.then(|| self.apply(look, trip, meter))
@@ -80,7 +81,7 @@ impl SlowPathClamp {
             change: self.0.lift(look),
             class: Bottleneck::ReceiveWindow,
             reason: format!(
-                "nothing queues on the path any more; the window may grow beyond {}",
+                "the queue on the path is gone; the window may grow beyond {}",
                 show::bytes(clamped)
             ),
         })

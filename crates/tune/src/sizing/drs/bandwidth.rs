@@ -1,4 +1,4 @@
-//! Bytes that one stream brings in a round trip, from looks at what has arrived.
+//! Bytes that arrive on one stream per round trip.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -6,36 +6,36 @@ use std::time::Duration;
 use super::bandwidth_interval::DrsInterval;
 use crate::sizing::arrivals::{ArrivalHistory, scaled};
 
-/// The largest of the samples of so many round trips counts: a sample that falls between two
-/// flights must not make the buffer lag.
+/// Number of round trips over which the largest measurement counts, so that one between two flights does not
+/// shrink the estimate.
 const RECENT: u32 = 4;
-/// A stream is in slow start if it brings more than in any of so many round trips.
+/// Number of round trips whose largest measurement a stream in slow start must exceed.
 const REMEMBERED: u32 = 16;
-/// Samples that are kept at most.
+/// Largest number of stored measurements.
 const KEPT: usize = 256;
-/// Weight of a new difference in the scatter, as 1/n.
+/// Inverse weight of a new difference in the smoothed scatter.
 const SMOOTHING: u32 = 4;
-/// Looks are kept for this long at least: a path may become several times longer.
+/// Shortest history of arrivals: the round trip may become several times longer.
 const HISTORY: Duration = Duration::from_secs(4);
-/// All of it, in the 1/1000 that scatter is told in.
+/// Scatter of 100 %, in 1/1000.
 const WHOLE: u32 = 1000;
 
-/// One stream's bandwidth.
+/// Bandwidth of one stream.
 #[derive(Debug, Clone)]
 pub(super) struct StreamBandwidth {
     interval: DrsInterval,
     arrivals: ArrivalHistory,
     samples: VecDeque<BandwidthSample>,
-    /// How far back samples are recent.
+    /// Age up to which measurements are recent.
     recent: Duration,
     growing: bool,
-    /// In 1/1000; `None`: nothing was compared yet.
+    /// Smoothed scatter in 1/1000; `None` before the first comparison.
     scatter: Option<u32>,
-    /// When the scatter was last brought up to date.
+    /// Time of the last comparison.
     compared: Duration,
 }
 
-/// Bytes of one interval.
+/// Bytes that arrived in one interval.
 #[derive(Debug, Clone, Copy)]
 struct BandwidthSample {
     at: Duration,
@@ -56,9 +56,9 @@ impl StreamBandwidth {
         }
     }
 
-    /// Takes a look: so many bytes have arrived; how many of them since the look before.
-    /// `round_trip` is that of now, queue included: flights come once in it, and a shorter sample may
-    /// hold one flight whole.
+    /// Takes the total of arrived bytes and returns the bytes since the last call. `round_trip` is the
+    /// present one, queue included: a flight arrives once per round trip, and a shorter interval may contain a
+    /// whole one.
     pub(super) fn note(&mut self, at: Duration, bytes: u64, round_trip: Duration) -> u64 {
         let length = self.length(round_trip);
         let seen = self.arrivals.counter();
@@ -72,7 +72,7 @@ impl StreamBandwidth {
             self.compared = at;
             self.compare(before, now);
         }
-        // With what had waited, two samples together are right again.
+        // The mean of two measurements evens out data that had waited for a lost segment.
         let brought = if self.growing {
             surely
         } else {
@@ -83,13 +83,13 @@ impl StreamBandwidth {
         seen.map_or(0, |seen| bytes.saturating_sub(seen))
     }
 
-    /// Bytes in a round trip that the receive buffer must be twice of: the most of the latest.
+    /// Bandwidth-delay product, bytes: the largest recent measurement, scaled to a round trip.
     pub(super) fn product(&self, round_trip: Duration) -> u64 {
         let oldest = self.arrivals.end().saturating_sub(self.recent);
         self.most(round_trip, |sample| sample.at >= oldest)
     }
 
-    /// The most of all samples that ended before the present one began.
+    /// The largest of all measurements that ended before the present one began.
     fn best_before(&self, length: Duration) -> u64 {
         let begun = self.arrivals.end().saturating_sub(length);
         self.most(length, |sample| sample.at <= begun)
@@ -101,15 +101,14 @@ impl StreamBandwidth {
         scaled.max().unwrap_or(0)
     }
 
-    /// Forgets the samples: another round trip is reckoned with, and those of a shorter one may be
-    /// single flights of a longer.
+    /// Forgets all measurements, because the round trip in use has changed: those of a shorter one may be
+    /// single flights of a longer one.
     pub(super) fn start_over(&mut self) {
         self.samples.clear();
     }
 
-    /// Bytes that the next round trips bring if the sender is in slow start. Its next flight is twice the
-    /// last, and it must already be allowed twice that when the next flight is acknowledged; but
-    /// never faster than the line shows to be inside a flight, or more than `share`.
+    /// Bytes of the next round trip, of which the buffer must hold twice as many. A sender in slow start doubles
+    /// its flight, but never beyond the rate inside a flight, which is that of the line, or beyond `share`.
     pub(super) fn outlook(&self, round_trip: Duration, share: u64) -> u64 {
         let product = self.product(round_trip);
         if !self.growing {
@@ -119,18 +118,18 @@ impl StreamBandwidth {
         product.max(product.saturating_mul(2).min(line).min(share))
     }
 
-    /// Bytes of the latest `span`.
+    /// Bytes that arrived in the latest `span`.
     pub(super) fn latest(&self, span: Duration) -> u64 {
         self.arrivals.latest(span)
     }
 
-    /// How much successive samples differ, in 1/1000; slow start is no scatter. Before any could be
-    /// compared: entirely.
+    /// Scatter of successive measurements, in 1/1000, outside of slow start; 1000 before the first
+    /// comparison.
     pub(super) fn scatter(&self) -> u32 {
         self.scatter.unwrap_or(WHOLE)
     }
 
-    /// How long a sample is now.
+    /// Length of the present interval.
     fn length(&self, round_trip: Duration) -> Duration {
         let scatter = self.scatter.filter(|_| !self.growing).unwrap_or(0);
         self.interval.length(round_trip, scatter)
@@ -159,20 +158,20 @@ impl StreamBandwidth {
     }
 }
 
-/// Whether `now` follows `before` as flights do in slow start: about twice as much, and up to four
-/// times after a window that was too small.
+/// Whether flights grow from `before` to `now` as in slow start: about twice, and up to four times after a
+/// window that was too small.
 fn doubles(before: u64, now: u64) -> bool {
     now.saturating_mul(5) >= before.saturating_mul(7) && now <= before.saturating_mul(5)
 }
 
-/// Whether `now` is more than scatter, and a hole that was not quite seen, make of the `best` before.
+/// Whether `now` exceeds the `best` before by more than scatter and loss recovery explain.
 fn surpasses(best: u64, now: u64) -> bool {
     now.saturating_mul(5) >= best.saturating_mul(8)
 }
 
-/// A sample without what may have waited in the kernel for a lost segment: a hole makes one round trip
-/// empty and the next one full of both. A flight of slow start, twice the one before, is counted
-/// whole.
+/// A measurement without data that may have waited in the kernel for a lost segment: a loss empties one round
+/// trip and puts the data of both into the next one. A flight of slow start, twice the one before, counts
+/// in full.
 fn without_backlog(before: u64, now: u64) -> u64 {
     let both = now / 3 + before / 3;
     now.min(both.saturating_mul(2))

@@ -1,12 +1,12 @@
-//! The re-architected drsFTP's receiver (2004 paper, §3): buffers of twice the bandwidth-delay
-//! product, per stream.
+//! Receiver of the re-architected drsFTP (2004 paper, §3): each stream's buffer is twice the bandwidth-delay
+//! product.
 //!
-//! Bandwidth is what arrives, since applications write in larger bursts than networks carry (§3.1).
-//! The round trip comes from echoes of messages that also tell the sender its buffer (§3.2, §3.3);
-//! before the first echo it is that of the handshake. Twice the product is what a path needs that is
-//! full. In slow start what arrived in the last round trip is half of what comes in the next,
-//! and acknowledgements of that must already allow twice as much again: then four times it is,
-//! so that the window never holds slow start back.
+//! Bandwidth is measured from arrivals, since applications write in larger bursts than networks carry (§3.1).
+//! The round trip is measured from echoes of the messages that tell the sender its buffer size (§3.2, §3.3);
+//! before the first echo it is that of the handshake. A full path needs a buffer of twice the product. In slow
+//! start the next round trip brings twice as much as the last one, and its acknowledgements must already
+//! allow twice as much again. The buffer is then four times the product, so that the window never limits
+//! slow start.
 
 mod bandwidth;
 mod bandwidth_interval;
@@ -26,37 +26,38 @@ use stream::DrsStream;
 pub use bandwidth_interval::{DrsInterval, LONGEST_INTERVAL, SHORTEST_INTERVAL};
 pub use interval_text::DrsIntervalError;
 
-/// Least and most time between messages while no size changes. They go about once a round trip.
+/// Shortest and longest time between messages while no size changes. Within these bounds one is sent per
+/// round trip.
 const PROBES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
 
-/// Arrivals are kept for this long at least: a path may become several times longer.
+/// Shortest history of arrivals: the round trip may become several times longer.
 const HISTORY: Duration = Duration::from_secs(4);
 
-/// All streams of a transfer at its receiving end.
+/// Tuner of all streams of a transfer at its receiving end.
 #[derive(Debug, Clone)]
 pub struct DrsReceiverTuner {
     bounds: BufferBounds,
     interval: DrsInterval,
     round_trip: RttEstimator,
     streams: BTreeMap<StreamId, DrsStream>,
-    /// Of all streams together.
+    /// Arrivals of all streams together.
     arrivals: ArrivalHistory,
-    /// The latest message: when, and what it said.
+    /// Time of the latest message, and the size in it.
     announced: Option<(Duration, u64)>,
 }
 
-/// Step to take after a look.
+/// What to do after a sample.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DrsStep {
-    /// New receive buffers.
+    /// New receive buffer sizes, bytes.
     pub resize: Vec<(StreamId, u64)>,
-    /// Send `SBUF <now> <size>`: the largest of the streams' sizes, because it is new or because an
-    /// echo is wanted.
+    /// Size for a message `SBUF <now> <size>`: the largest of the streams' sizes, because it has changed or
+    /// because an echo is due.
     pub announce: Option<u64>,
 }
 
 impl DrsReceiverTuner {
-    /// A transfer that begins.
+    /// Tuner of a transfer that begins.
     pub fn new(bounds: BufferBounds, interval: DrsInterval) -> Self {
         Self {
             bounds,
@@ -68,13 +69,13 @@ impl DrsReceiverTuner {
         }
     }
 
-    /// An echo came back: this long after its message left. What cannot be (zero, a minute) is
+    /// Takes the time between a message and its echo. Impossible values (zero, more than a minute) are
     /// ignored.
     pub fn on_echo(&mut self, rtt: Duration) {
         self.round_trip.on_echo(rtt);
     }
 
-    /// Looks at all live streams; those that are not among them are over.
+    /// Takes the samples of all open streams; streams without a sample have ended.
     pub fn on_samples(&mut self, at: Duration, streams: &[TcpSample]) -> DrsStep {
         self.note(at, streams);
         let turn = self.round_trip.update_trial(
@@ -97,8 +98,8 @@ impl DrsReceiverTuner {
         let product = |stream: &DrsStream| stream.bandwidth().product(rtt);
         let products = self.streams.values().map(product);
         let products = products.fold(0, u64::saturating_add);
-        // Twice: when flights of several streams are spread over the round trip, what comes between
-        // two looks does not show the line.
+        // Twice, because flights of several streams spread over the round trip, and no quarter of it
+        // then shows the full rate of the line.
         let line = self.arrivals.peak(rtt, rtt).saturating_mul(2);
         let mut sizes = Vec::new();
         for (id, stream) in &mut self.streams {
@@ -120,15 +121,15 @@ impl DrsReceiverTuner {
         sizes
     }
 
-    /// When the next look is due, after the last.
+    /// Time from the last sample to the next.
     pub fn next_sample_in(&self) -> Duration {
         let scatter = self.streams.values().map(|s| s.bandwidth().scatter());
         let rtt = self.round_trip.estimate();
         self.interval.pause(rtt, scatter.max().unwrap_or(u32::MAX))
     }
 
-    /// Round trip that is reckoned with: the handshake's before the first echo. `None`: neither is
-    /// known yet, and the papers' 100 ms are taken.
+    /// Round trip in use; before the first echo that of the handshake. `None` if neither is known yet: then
+    /// the papers' 100 ms count.
     pub fn round_trip(&self) -> Option<Duration> {
         self.round_trip.measured()
     }
@@ -163,7 +164,7 @@ impl DrsReceiverTuner {
     }
 }
 
-/// Of `all`, the part that `share` is of `shares`.
+/// `all` · `share` / `shares`.
 fn part(all: u64, share: u64, shares: u64) -> u64 {
     let product = u128::from(all) * u128::from(share);
     u64::try_from(product / u128::from(shares.max(1))).unwrap_or(u64::MAX)

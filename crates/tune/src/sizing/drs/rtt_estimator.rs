@@ -1,66 +1,66 @@
-//! The round trip that a buffer is reckoned from.
+//! Estimates the round trip from which buffer sizes are computed.
 //!
-//! Echoes share the path's queue with the data, and the queue is as long as the window makes it: a
-//! buffer that follows them upwards without question grows until the queue overflows. The smallest
-//! round trip is the one to reckon with, until the path itself becomes longer. The two cannot be told
-//! apart by a round trip alone, but by what a larger window brings: on a longer path more bytes, and
-//! on a longer queue nothing. So a longer round trip is tried, and kept if it won something.
+//! Echoes wait in the same queue as the data, and a larger window makes that queue longer. A buffer that
+//! always follows the echoes would grow until the queue overflows. The smallest round trip is therefore the
+//! estimate, until the route itself becomes longer. A larger window tells the two cases apart: on a longer route
+//! it brings more bytes, with a longer queue it does not. So a longer round trip is tried, and kept if more
+//! bytes arrive.
 
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// Round trips that are reckoned with. Below a millisecond hosts need longer than paths.
+/// Range of the estimate. Below a millisecond the hosts' own delays dominate.
 const RECKONED: RangeInclusive<Duration> = Duration::from_millis(1)..=LONGEST;
-/// A longer echo is not believed.
+/// Longest echo that counts.
 const LONGEST: Duration = Duration::from_secs(60);
-/// The papers' path, while nothing is known.
+/// Estimate while nothing is known: the papers' path.
 const UNKNOWN: Duration = Duration::from_millis(100);
-/// The smallest of so many echoes is how long the round trip is now.
+/// Number of echoes whose smallest is the current round trip.
 const ECHOES: usize = 4;
-/// How long after buffers grew the queue may still fill up.
+/// Time for which a queue may still grow after a buffer has grown.
 const SETTLING: Duration = Duration::from_secs(3);
-/// How long a trial lasts at least, at most, and in round trips.
+/// Shortest and longest trial; between them it lasts [`TRIAL_ROUND_TRIPS`].
 const TRIAL: (Duration, Duration) = (Duration::from_secs(3), Duration::from_secs(6));
 const TRIAL_ROUND_TRIPS: u32 = 8;
-/// When a round trip is tried again that is explained by the queue, at first and at last.
+/// First and longest time after which a round trip that a queue explains is tried again.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(240));
 
-/// Estimates a path's round trip.
+/// Estimator of a path's round trip.
 #[derive(Debug, Clone)]
 pub(super) struct RttEstimator {
     reckoned: Option<Duration>,
-    /// The latest, oldest first.
+    /// The latest echoes, oldest first.
     echoes: VecDeque<Duration>,
-    /// The longest that the round trip became after buffers grew last: what the queue explains.
+    /// Longest round trip since the buffers last grew: a queue explains it.
     explained: Duration,
     grown: Duration,
     trial: Option<RttTrial>,
-    /// When a trial may begin in any case.
+    /// Time from which on a trial may begin in any case.
     again: Duration,
     pause: Duration,
 }
 
-/// A longer round trip on trial.
+/// A trial of a longer round trip.
 #[derive(Debug, Clone, Copy)]
 struct RttTrial {
     begun: Duration,
     lasts: Duration,
-    /// The round trip reckoned with before.
+    /// Estimate before the trial.
     shorter: Option<Duration>,
-    /// Bytes that came in [`RttEstimator::window`] before.
+    /// Bytes that arrived in a time of `window` before the trial.
     brought: u64,
     window: Duration,
 }
 
-/// Outcome of a trial.
+/// Start or end of a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RttTrialEvent {
-    /// It begins.
+    /// A trial begins.
     Started,
-    /// It is over.
+    /// A trial has ended.
     Ended {
-        /// More came than before.
+        /// Whether more bytes arrived than before.
         won: bool,
     },
 }
@@ -78,14 +78,14 @@ impl RttEstimator {
         }
     }
 
-    /// The round trip of a handshake, if known.
+    /// Takes the round trip of a handshake; zero if unknown.
     pub(super) fn on_handshake(&mut self, rtt: Duration) {
         if !rtt.is_zero() && rtt <= LONGEST {
             self.shorten(rtt);
         }
     }
 
-    /// The round trip of a message, if it can be.
+    /// Takes the round trip of a message; impossible values are ignored.
     pub(super) fn on_echo(&mut self, rtt: Duration) {
         if rtt.is_zero() || rtt > LONGEST {
             return;
@@ -97,29 +97,29 @@ impl RttEstimator {
         self.shorten(rtt);
     }
 
-    /// A buffer has grown.
+    /// Notes that a buffer has grown.
     pub(super) fn on_growth(&mut self, at: Duration) {
         self.grown = at;
         self.explained = Duration::ZERO;
     }
 
-    /// The round trip reckoned with, if anything was measured.
+    /// The estimate, if anything was measured.
     pub(super) fn measured(&self) -> Option<Duration> {
         self.reckoned
     }
 
-    /// The round trip reckoned with.
+    /// The estimate, or the papers' round trip.
     pub(super) fn estimate(&self) -> Duration {
         self.reckoned.unwrap_or(UNKNOWN)
     }
 
-    /// How long it is now, queue included.
+    /// Current round trip, queue included; at least the estimate.
     pub(super) fn current(&self) -> Duration {
         self.now().unwrap_or_default().max(self.estimate())
     }
 
-    /// Whether it is time for a trial to begin or end. `limited` says whether the window limits
-    /// some stream at a round trip, `came` how many bytes came in the latest time.
+    /// Begins or ends a trial if it is time to. `limited` tells whether the window limits some stream at a
+    /// round trip, `came` how many bytes arrived in the latest time.
     pub(super) fn update_trial(
         &mut self,
         at: Duration,
@@ -173,7 +173,7 @@ impl RttEstimator {
         Some(RttTrialEvent::Ended { won })
     }
 
-    /// How long the round trip is now, queue included.
+    /// Current round trip, queue included, once there are enough echoes.
     fn now(&self) -> Option<Duration> {
         let least = self.echoes.iter().min().copied();
         least.filter(|_| self.echoes.len() == ECHOES)
@@ -185,7 +185,7 @@ impl RttEstimator {
     }
 }
 
-/// Bound above which a round trip is no longer the same.
+/// Bound above which a round trip counts as longer.
 fn longer(rtt: Duration) -> Duration {
     rtt + rtt / 4
 }
@@ -202,7 +202,7 @@ mod tests {
         Duration::from_secs(n)
     }
 
-    /// With a handshake of 100 ms, and so many milliseconds in every echo since.
+    /// An estimator after a handshake of 100 ms and echoes of `echo` milliseconds.
     fn measured(echo: u64) -> RttEstimator {
         let mut rtt = RttEstimator::new();
         rtt.on_handshake(ms(100));
@@ -216,13 +216,13 @@ mod tests {
         }
     }
 
-    /// Asked at a time, with a full window; so many bytes came lately.
+    /// Updates the trial with a full window; `came` bytes arrived lately.
     fn ask(rtt: &mut RttEstimator, at: Duration, came: u64) -> Option<RttTrialEvent> {
         rtt.update_trial(at, |_| true, |_| came)
     }
 
     #[test]
-    fn the_smallest_is_reckoned_with_and_the_present_one_is_known() {
+    fn the_estimate_is_the_smallest_round_trip_and_the_current_one_is_known() {
         let mut rtt = measured(180);
         assert_eq!((rtt.estimate(), rtt.current()), (ms(100), ms(180)));
         rtt.on_echo(ms(80));
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_longer_path_is_tried_and_kept_if_more_comes() {
+    fn a_longer_round_trip_is_tried_and_kept_if_more_bytes_arrive() {
         let mut rtt = measured(400);
         assert_eq!(
             ask(&mut rtt, seconds(10), 1000),
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_that_wins_nothing_is_over_and_not_soon_repeated() {
+    fn a_trial_without_gain_is_repeated_only_after_a_long_time() {
         let mut rtt = measured(400);
         assert_eq!(
             ask(&mut rtt, seconds(10), 1000),
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_came_with_a_larger_buffer_is_explained() {
+    fn a_queue_that_follows_a_larger_buffer_starts_no_trial() {
         let mut rtt = measured(100);
         rtt.on_growth(seconds(5));
         hear(&mut rtt, 200);
@@ -287,13 +287,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_tried_while_the_window_does_not_limit() {
+    fn no_trial_begins_while_the_window_does_not_limit() {
         let mut rtt = measured(400);
         assert_eq!(rtt.update_trial(seconds(100), |_| false, |_| 0), None);
     }
 
     #[test]
-    fn an_echo_shorter_than_the_trials_counts_at_once() {
+    fn an_echo_shorter_than_the_trial_counts_at_once() {
         let mut rtt = measured(400);
         ask(&mut rtt, seconds(10), 1000);
         rtt.on_echo(ms(120));

@@ -1,13 +1,15 @@
-//! Knowledge of a path before a transfer begins: set at once, and believed until it is measured.
+//! Applies the knowledge of a path from before the transfer.
 
 use units::show;
 
+use super::AutoTuner;
+use super::decision::{TransferDecision, TransferSetting};
 use super::pacing::{Pacing, PathPace};
-use super::{AutoTuner, TransferDecision, TransferSample, TransferSetting};
+use super::transfer_sample::TransferSample;
 use crate::sample::TcpSample;
 
 impl AutoTuner {
-    /// Sets at the first scene what is known to be right.
+    /// Applies the known congestion control and pacing rate at the first sample.
     pub(super) fn apply_prior(
         &mut self,
         scene: &TransferSample<'_>,
@@ -20,7 +22,7 @@ impl AutoTuner {
         let other = prior.congestion_control.filter(permitted);
         if let Some(name) = other.filter(|name| name != scene.congestion_control) {
             let reason = format!(
-                "{name} instead of {}, as is known of this path",
+                "{name} instead of {}, by earlier knowledge of this path",
                 scene.congestion_control
             );
             decisions.push(self.decision(
@@ -35,7 +37,7 @@ impl AutoTuner {
         {
             self.pacing = Pacing::Paced(PathPace::new(scene.at, pace));
             let reason = format!(
-                "{} fill this path, as is known of it",
+                "{} fill this path, by earlier knowledge of it",
                 show::bits(pace.saturating_mul(8))
             );
             decisions.push(self.decision(
@@ -46,8 +48,8 @@ impl AutoTuner {
         }
     }
 
-    /// The rate that there will be soon, bytes per second: what is known counts while a slow start is
-    /// behind it.
+    /// Rate to expect soon, bytes per second: while a stream is in slow start, the known rate counts if it is
+    /// higher.
     pub(super) fn expected_rate(&self, rate: u64, looks: &[TcpSample]) -> u64 {
         if looks.iter().any(|look| look.in_slow_start) {
             rate.max(self.known_rate)

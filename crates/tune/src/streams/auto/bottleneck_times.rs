@@ -1,21 +1,21 @@
-//! Limits of a transfer, over all its time.
+//! Time that a transfer spent at each bottleneck.
 
 use std::time::Duration;
 
 use units::show;
 
-use super::LimiterVerdict;
+use super::decision::LimiterVerdict;
 use super::transfer_meter::TransferInterval;
 use crate::congestion::is_loss_tolerant;
 use crate::limiter::Limiter;
 use crate::observation::Bottleneck;
 use crate::sample::TcpSample;
 
-/// Limit, as it is accounted for.
+/// Bottleneck of a whole transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TransferBottleneck {
     Stream(Bottleneck),
-    /// The rate that the user asked for.
+    /// Rate limit that the user set.
     RateLimit,
 }
 
@@ -27,37 +27,41 @@ impl TransferBottleneck {
         }
     }
 
-    /// Description of the limit, with the figures of a sight, in plain words.
+    /// Explanation for people, with the figures of an interval.
     pub(super) fn describe(self, sight: &TransferInterval) -> String {
         let speed = show::bits(sight.rate().saturating_mul(8));
         let trip = sight.rtt;
         let (now, base) = (show::time(trip.smoothed), show::time(trip.min));
         match self {
-            Self::RateLimit => format!("{speed} is what was asked for"),
+            Self::RateLimit => format!("{speed} is the rate limit that was set"),
             Self::Stream(class) => match class {
-                Bottleneck::Unknown => "nothing moved yet".to_owned(),
+                Bottleneck::Unknown => "no data has moved yet".to_owned(),
                 Bottleneck::ReceiveWindow => format!("{speed}: the receiver's windows are full"),
                 Bottleneck::SendBuffer => format!("{speed}: the send buffers are full"),
-                Bottleneck::SenderApp => format!("{speed} is what this end writes"),
+                Bottleneck::SenderApp => format!("the sending program writes only {speed}"),
                 Bottleneck::SlowStart => format!("slow start, {speed} so far"),
                 Bottleneck::Link => {
-                    format!("the path is full with {speed}: a round trip takes {now} of {base}")
+                    format!(
+                        "the path is full at {speed}: a round trip takes {now} instead of {base}"
+                    )
                 }
-                Bottleneck::Loss => format!("losses without a queue ({now} of {base}): {speed}"),
+                Bottleneck::Loss => {
+                    format!("losses without a queue (round trip {now} of {base}): {speed}")
+                }
                 Bottleneck::Cwnd | Bottleneck::ReceiverApp | Bottleneck::SenderOrPath => {
-                    format!("the congestion windows allow {speed} ({now} of {base})")
+                    format!("the congestion windows allow {speed} (round trip {now} of {base})")
                 }
             },
         }
     }
 }
 
-/// How long each limit held.
+/// Time at each bottleneck, and the figures for a remedy.
 #[derive(Debug, Clone, Default)]
 pub(super) struct BottleneckTimes {
     held: Vec<(TransferBottleneck, Duration)>,
     now: Option<TransferBottleneck>,
-    /// Figures for the remedy: the largest seen, 0 for none.
+    /// Largest window and send buffer of a stream, bytes; 0 if the kernel showed none.
     window: u64,
     buffer: u64,
 }
@@ -75,18 +79,19 @@ impl BottleneckTimes {
             None => self.held.push((limit, sight.stats.time)),
         }
         let most = |field: fn(&TcpSample) -> u64| looks.iter().map(field).max().unwrap_or_default();
-        // A window of nothing is one that is closed just now, or that the kernel does not show.
+        // A window of zero is closed at the moment, or older kernels do not show it.
         self.window = self.window.max(most(|look| look.peer_window));
         self.buffer = self.buffer.max(most(|look| look.send_buffer));
     }
 
-    /// Limiter now.
+    /// Limiter of the last interval.
     pub(super) fn current(&self) -> Limiter {
         self.now
             .map_or(Limiter::Unknown, TransferBottleneck::limiter)
     }
 
-    /// Limiter over all; the transfer has `streams` streams that run `congestion`.
+    /// Limiter over the whole time of a transfer that ends with `streams` streams and this congestion control.
+    /// `may_add`: more streams would have been allowed.
     pub(super) fn verdict(&self, streams: u32, congestion: &str, may_add: bool) -> LimiterVerdict {
         let longest = self.held.iter().max_by_key(|(_, time)| *time);
         let limit = longest.map(|(limit, _)| *limit);
@@ -98,7 +103,7 @@ impl BottleneckTimes {
         }
     }
 
-    /// An imperative, to follow "to change that: ".
+    /// An imperative that follows "to change that: ".
     fn remedy(
         &self,
         limit: TransferBottleneck,
@@ -122,20 +127,19 @@ impl BottleneckTimes {
                 size_per_stream("buffer", self.buffer)
             ),
             TransferBottleneck::Stream(Bottleneck::SenderApp) => {
-                "let the sender read from a faster store, or leave it more processor time"
-                    .to_owned()
+                "give the sender a faster store or more CPU time".to_owned()
             }
             TransferBottleneck::Stream(Bottleneck::Loss) if is_loss_tolerant(congestion) => {
-                format!("mend the path: it loses more than {congestion} bears")
+                format!("repair the path: it loses more than {congestion} tolerates")
             }
             TransferBottleneck::Stream(Bottleneck::Loss) => format!(
-                "{more}permit the sender a congestion control that bears losses, as bbr does \
+                "{more}permit the sender a loss-tolerant congestion control such as bbr \
                  (net.ipv4.tcp_allowed_congestion_control)"
             ),
             TransferBottleneck::Stream(Bottleneck::SlowStart) => {
-                "move more at a time: slow start took most of it".to_owned()
+                "transfer more data at a time: slow start took most of the time".to_owned()
             }
-            // What a full path carries is all there is.
+            // No setting makes a full path faster.
             TransferBottleneck::Stream(
                 Bottleneck::Link
                 | Bottleneck::Cwnd
@@ -148,7 +152,7 @@ impl BottleneckTimes {
     }
 }
 
-/// How large it is, if that was seen.
+/// Size of the window or buffer in parentheses; empty if it is unknown.
 fn size_per_stream(what: &str, size: u64) -> String {
     match size {
         0 => String::new(),
@@ -167,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_was_never_seen_has_no_size() {
+    fn the_remedy_names_a_window_size_only_if_one_was_seen() {
         let unseen = BottleneckTimes::default();
         let told = remedy(&unseen, true);
         assert_eq!(told, "have net.ipv4.tcp_rmem raised at the receiver");
@@ -183,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_of_streams_that_was_asked_for_is_named_as_the_setting_it_is() {
+    fn the_remedy_for_a_fixed_number_of_streams_names_its_option() {
         let told = remedy(&BottleneckTimes::default(), false);
         assert!(
             told.starts_with("use more streams than 4 (a larger -p"),

@@ -1,6 +1,6 @@
-//! The first losses of a transfer, judged within a few round trips: where several streams lose
-//! segments early and nothing has queued before or since, the path loses them by itself. A slow start
-//! that overran the path shows the queue that it has filled, or loses a large part of what it sent.
+//! Detects within a few round trips that the first losses of a transfer are the path's own: several
+//! streams lose segments while nothing queues. A slow start that overruns the path shows the queue that it
+//! has filled, or loses a large part of its data.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,47 +10,47 @@ use super::transfer_meter::TransferCounters;
 use crate::observation::Rtt;
 use crate::sample::{StreamId, TcpSample};
 
-/// Losses that are apart: on another stream, or a round trip later.
+/// Separate losses that are needed: each on another stream, or a round trip later.
 const MIN_LOSS_EVENTS: u32 = 3;
-/// Who loses more of what it sent may have overrun a queue that is too short to be seen.
+/// Largest loss ratio of the path itself. More may come from a queue too short to be seen.
 const MAX_LOSS_RATIO: f64 = 0.12;
-/// Round trips (and at least this time) without a loss, after which a transfer is not limited by losses at
-/// the start.
+/// The detector gives up after so many round trips, and at least [`LONGEST`].
 const WATCHED_ROUND_TRIPS: u32 = 25;
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// A stream that was seen to lose segments.
+/// Losses of one stream.
 #[derive(Debug, Clone, Copy, Default)]
 struct LosingStream {
     retransmits: u64,
-    /// Its last loss that was one by itself.
+    /// Last loss that counts as a separate one.
     at: Option<Duration>,
 }
 
-/// Watches the beginning of a transfer.
+/// Detector for the first round trips of a transfer.
 #[derive(Debug, Clone, Default)]
 pub(super) struct FirstLossDetector {
     begun: Option<Duration>,
     streams: BTreeMap<StreamId, LosingStream>,
-    /// Packets queued when it was last seen.
+    /// Last time at which packets queued.
     queued: Option<Duration>,
-    /// When something was first lost.
+    /// Time of the first loss.
     first: Option<Duration>,
     events: u32,
     over: bool,
 }
 
-/// Size of the first losses.
+/// Loss ratio of the first losses.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct LossEstimate {
-    /// Of what was sent, 0..=1.
+    /// Part of the sent segments that was lost, 0..=1.
     pub(super) ratio: f64,
-    /// The largest ratio that is likely: few losses say little.
+    /// Upper bound of the ratio: few losses make it uncertain.
     pub(super) upper_bound: f64,
 }
 
 impl FirstLossDetector {
-    /// Takes a scene; an answer once, if the losses are plain. `mark`: how far all streams are.
+    /// Takes the samples of all streams; returns an estimate once, if the losses are the path's own.
+    /// `mark`: counters of the transfer.
     pub(super) fn on_sample(
         &mut self,
         mark: TransferCounters,
@@ -74,7 +74,7 @@ impl FirstLossDetector {
             self.note_stream(at, look, trip.smoothed);
         }
         let first = self.first?;
-        // A queue that is overrun is there for a round trip before that is known.
+        // A queue overflows a round trip before the sender notices the loss.
         if self
             .queued
             .is_some_and(|queued| queued + trip.smoothed * 2 >= first)
@@ -83,6 +83,7 @@ impl FirstLossDetector {
             return None;
         }
         let lossy = LossEstimate::from_counters(mark, segment(looks));
+        // A full round trip after the first loss must pass without a queue.
         let plain = self.events >= MIN_LOSS_EVENTS
             && self.have_most_left_slow_start(looks)
             && at.saturating_sub(first) >= trip.min
@@ -94,7 +95,7 @@ impl FirstLossDetector {
         Some(lossy)
     }
 
-    /// Ends the beginning: sights from now on do not count.
+    /// Stops the detector for the rest of the transfer.
     pub(super) fn stop(&mut self) {
         *self = Self {
             over: true,
@@ -115,7 +116,7 @@ impl FirstLossDetector {
         }
     }
 
-    /// Losses have ended the slow start of half of the streams.
+    /// Whether losses have ended the slow start of half of the streams.
     fn have_most_left_slow_start(&self, looks: &[TcpSample]) -> bool {
         let lost = |look: &&TcpSample| {
             let known = self.streams.get(&look.stream);
@@ -126,11 +127,11 @@ impl FirstLossDetector {
 }
 
 impl LossEstimate {
-    /// Of what was sent until `mark` in segments of so many bytes.
+    /// Loss ratio of all that was sent so far, in segments of `segment` bytes.
     fn from_counters(mark: TransferCounters, segment: u64) -> Self {
         let ratio = mark.since(&TransferCounters::default()).loss_ratio();
         let lost = mark.bytes_retransmitted as f64 / segment as f64;
-        // Two standard deviations of a Poisson count.
+        // Two standard deviations of a Poisson count, relative to the count.
         let doubt = (lost.sqrt() * 2.0 + 1.0) / lost.max(1.0);
         Self {
             ratio,
@@ -139,8 +140,8 @@ impl LossEstimate {
     }
 }
 
-/// Rate of loss-based control with the windows that it has, bytes per second: a rate in
-/// slow start is behind them.
+/// Rate that the present congestion windows allow, bytes per second. The measured rate lags behind it in
+/// slow start.
 pub(super) fn cwnd_rate(looks: &[TcpSample], trip: Rtt) -> u64 {
     let windows = looks.iter().map(|look| look.cwnd);
     units::bytes_per_second(windows.fold(0, u64::saturating_add), trip.smoothed)
@@ -163,8 +164,8 @@ mod tests {
         }
     }
 
-    /// Looks every half round trip, of streams that double their windows until they lose something:
-    /// `(scene, queue in ms, lost by each stream)`.
+    /// Samples every half round trip of streams in slow start until they lose a segment. Each entry:
+    /// queueing delay in ms, and segments lost by each stream.
     fn onset(scenes: &[(u64, [u64; 4])]) -> Option<(Duration, LossEstimate)> {
         let mut onset = FirstLossDetector::default();
         let mut lost = [0; 4];
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_of_several_streams_without_a_queue_are_plain_within_a_round_trip() {
+    fn losses_of_several_streams_without_a_queue_are_detected_within_a_round_trip() {
         let none = (1, [0; 4]);
         let (at, lossy) = onset(&[
             none,
@@ -216,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_before_or_after_the_first_loss_ends_it() {
+    fn a_queue_before_or_after_the_first_loss_stops_the_detector() {
         let lost = |queue| (queue, [1; 4]);
         let none = |queue| (queue, [0; 4]);
         assert!(onset(&[none(1), lost(1), lost(1), lost(1)]).is_some());
@@ -225,10 +226,10 @@ mod tests {
     }
 
     #[test]
-    fn one_stream_of_four_or_a_burst_is_not_enough() {
+    fn losses_of_one_stream_or_a_burst_are_not_enough() {
         let one = (1, [1, 0, 0, 0]);
         assert_eq!(onset(&[one; 12]), None);
-        // A queue too short to be seen.
+        // Bursts of losses come from a queue that is too short to be seen.
         let burst = (1, [60, 60, 60, 60]);
         assert_eq!(onset(&[(1, [0; 4]), burst, burst, burst]), None);
     }

@@ -1,26 +1,29 @@
-//! Treatment of a full path: whose the queue is, a pace if it is ours, a fair share if not.
+//! Reacts to a full path: paces if the queue is the transfer's own, takes a fair share if cross traffic queues
+//! too.
 
 use std::time::Duration;
 
 use units::{show, splitmix};
 
+use super::AutoTuner;
+use super::decision::{TransferDecision, TransferSetting};
 use super::pacing::{HARMLESS_QUEUE, PaceUpdate, Pacing, PathPace, QueueDrain, QueueOwner};
 use super::transfer_meter::TransferInterval;
-use super::{AutoTuner, TransferDecision, TransferSample, TransferSetting};
+use super::transfer_sample::TransferSample;
 
-/// Between two questions whose a queue is, once it was others'.
+/// Initial cooldown of draining, once the queue was cross traffic's.
 const PAUSE: Duration = Duration::from_secs(4);
-/// A short queue is asked for its owner after so long.
+/// Time after which a short queue is drained as well.
 const LONG: Duration = Duration::from_secs(5);
-/// Others have been there for so long before a congestion control is changed for them.
+/// Time for which cross traffic must be there before the congestion control is changed for it.
 const OTHERS: Duration = Duration::from_secs(5);
-/// They are believed to be there for so long after they were last seen.
+/// Time after which cross traffic that was not seen again is taken to be gone.
 const GONE: Duration = Duration::from_secs(30);
-/// A pace that held for so long was right.
+/// Time after which a pacing rate counts as successful.
 const HELD: Duration = Duration::from_secs(10);
 
 impl AutoTuner {
-    /// The path is full.
+    /// Drains the queue, shares with cross traffic, or closes streams.
     pub(super) fn respond_to_full_path(
         &mut self,
         scene: &TransferSample<'_>,
@@ -31,6 +34,7 @@ impl AutoTuner {
             self.try_fewer_streams(scene, sight, decisions);
             return;
         }
+        // During loss recovery acknowledgements jump, and the round trip does not show the queue.
         let even = !sight.is_recovering;
         if self.limits.may_pace && even && self.cooldowns.drain.is_over(sight.at) {
             self.start_drain(sight, decisions);
@@ -47,8 +51,8 @@ impl AutoTuner {
         }
     }
 
-    /// A queue that does not fill the path's round trip half again has stayed for long, so that the
-    /// round trip may not be what it seems.
+    /// Whether to drain a queue below half a round trip. One that stays for long may hide that the minimum
+    /// round trip is wrong.
     pub(super) fn may_drain_queue(&self, sight: &TransferInterval) -> bool {
         let long = (sight.rtt.smoothed * 20).max(LONG);
         self.limits.may_pace
@@ -60,7 +64,7 @@ impl AutoTuner {
             && self.cooldowns.drain.is_over(sight.at)
     }
 
-    /// Sends less for a moment, to see whose the queue is.
+    /// Sends below the path's rate for a short time, to find out whose queue it is.
     pub(super) fn start_drain(
         &mut self,
         sight: &TransferInterval,
@@ -72,7 +76,7 @@ impl AutoTuner {
         let drain = QueueDrain::new(sight.at, sight.rtt, rate);
         let pace = drain.pace();
         let reason = format!(
-            "packets queue for {} on a path of {}: {} for a moment shows whether they are ours",
+            "packets queue for {} on a path of {}: {} for a short time shows whether the queue is our own",
             show::time(sight.queueing_delay()),
             show::time(sight.rtt.min),
             show::bits(pace.saturating_mul(8))
@@ -86,7 +90,7 @@ impl AutoTuner {
         ));
     }
 
-    /// While a queue is drained every scene is asked.
+    /// Checks at every sample whether the draining queue has shown its owner.
     pub(super) fn continue_drain(
         &mut self,
         scene: &TransferSample<'_>,
@@ -108,7 +112,7 @@ impl AutoTuner {
             self.pacing = Pacing::Paced(paced);
             self.meter.restart_interval();
             let reason = format!(
-                "the queue was ours (round trip {now} of {base}): {} fill the path without one",
+                "the queue was our own (round trip {now} of {base}): {} fill the path without one",
                 show::bits(pace.saturating_mul(8))
             );
             decisions.push(self.decision(
@@ -122,11 +126,11 @@ impl AutoTuner {
         self.cross_traffic = Some((since, scene.at));
         let pause = self.with_jitter(PAUSE);
         self.cooldowns.drain.fail(scene.at, pause);
-        let reason = format!("others fill the queue (round trip {now} of {base})");
+        let reason = format!("cross traffic fills the queue (round trip {now} of {base})");
         self.stop_pacing(scene.at, &reason, decisions);
     }
 
-    /// Lets the pace follow the path; true: it was lifted.
+    /// Lets the pacing rate follow the path; true if pacing ended.
     pub(super) fn follow_path(
         &mut self,
         sight: &TransferInterval,
@@ -151,7 +155,7 @@ impl AutoTuner {
             PaceUpdate::Keep => {}
             PaceUpdate::Set(pace) => {
                 let reason = format!(
-                    "a round trip of {now} of {base} at {speed}: {} from now on",
+                    "round trip {now} of {base} at {speed}: pacing rate {}",
                     show::bits(pace.saturating_mul(8))
                 );
                 decisions.push(self.decision(
@@ -166,11 +170,13 @@ impl AutoTuner {
                 }
                 let pause = self.with_jitter(PAUSE / 4);
                 self.cooldowns.drain.fail(sight.at, pause);
-                let reason = format!("others came, or the path is slower ({now} of {base})");
+                let reason = format!(
+                    "cross traffic arrived, or the path became slower (round trip {now} of {base})"
+                );
                 self.stop_pacing(sight.at, &reason, decisions);
             }
             PaceUpdate::PathFaster => {
-                let reason = format!("the path is faster: nothing queues with {speed}");
+                let reason = format!("the path became faster: nothing queues at {speed}");
                 self.stop_pacing(sight.at, &reason, decisions);
             }
             PaceUpdate::Unused => {
@@ -181,7 +187,7 @@ impl AutoTuner {
         }
     }
 
-    /// TCP alone decides about the rate again.
+    /// Ends pacing: TCP alone sets the rate again.
     pub(super) fn stop_pacing(
         &mut self,
         at: Duration,
@@ -195,7 +201,7 @@ impl AutoTuner {
         self.meter.restart_interval();
         self.unchanged_since = at;
         self.loss_counter.reset();
-        let reason = format!("{reason}: no pace");
+        let reason = format!("{reason}: pacing ends");
         decisions.push(self.decision(at, Some(TransferSetting::PacingRate(None)), reason));
     }
 
@@ -203,7 +209,7 @@ impl AutoTuner {
         !matches!(self.pacing, Pacing::Free)
     }
 
-    /// Others were at the bottleneck when it was last asked.
+    /// Whether cross traffic was found recently.
     pub(super) fn has_cross_traffic(&mut self, at: Duration) -> bool {
         self.cross_traffic = self
             .cross_traffic
@@ -211,7 +217,7 @@ impl AutoTuner {
         self.cross_traffic.is_some()
     }
 
-    /// With others at the bottleneck every stream is a share.
+    /// Reduces the streams to the minimum: with cross traffic at the bottleneck every stream takes a share.
     pub(super) fn reduce_to_fair_share(
         &mut self,
         sight: &TransferInterval,
@@ -222,7 +228,7 @@ impl AutoTuner {
             return;
         }
         let reason = format!(
-            "others share the path, and every stream takes a share: {to} instead of {}",
+            "cross traffic shares the path, and every stream takes a share: {to} instead of {}",
             self.streams
         );
         self.streams = to;
@@ -230,12 +236,13 @@ impl AutoTuner {
         decisions.push(self.decision(sight.at, Some(TransferSetting::Streams(to)), reason));
     }
 
-    /// `time` to twice that: transfers that share a path must not ask at the same time. What has
-    /// moved until now differs enough between any two.
+    /// A time between `time` and twice that. Transfers that share a path must not drain at the same time, and
+    /// their byte counts differ enough to serve as a seed.
     fn with_jitter(&self, time: Duration) -> Duration {
         let now = self.meter.counters();
         let mixed =
             splitmix::first(now.bytes_moved ^ splitmix::first(u64::from(now.at.subsec_nanos())));
+        // The upper 24 bits of the hash as a number in 0..1.
         let part = (mixed >> 40) as f64 / (1_u64 << 24) as f64;
         time + time.mul_f64(part)
     }

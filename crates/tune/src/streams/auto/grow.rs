@@ -1,47 +1,49 @@
-//! More streams, or a congestion control that bears losses: where each stream is limited by itself.
+//! Adds streams, or changes the congestion control, where each stream has a limit of its own.
 
 use std::time::Duration;
 
 use units::show;
 
+use super::AutoTuner;
+use super::decision::{TransferDecision, TransferSetting};
 use super::first_losses;
 use super::loss_counter::MIN_LOSS_RATIO;
 use super::transfer_meter::TransferInterval;
+use super::transfer_sample::TransferSample;
 use super::trial::{GrowthReason, LARGE_GAIN, TrialKind, TrialOutcome};
-use super::{
-    AutoTuner, TransferDecision, TransferSample, TransferSetting, is_nearly_over, is_rate_limited,
-};
 use crate::congestion::{is_loss_tolerant, loss_tolerant_alternative};
 use crate::observation::{Bottleneck, Rtt};
 
-/// Initial pause after a trial without gain.
+/// Initial cooldown after a trial without gain.
 const INITIAL_COOLDOWN: Duration = Duration::from_secs(10);
-/// A stream that gets less than this of the rest of the file is not worth its handshake, bytes.
+/// Smallest share of the rest of the file that is worth the handshake of another stream, bytes.
 const PIECE: u64 = 256 << 10;
-/// On shorter paths windows open fast enough.
+/// On shorter paths congestion windows grow fast enough.
 const LONG_PATH: Duration = Duration::from_millis(5);
-/// A congestion control that bears losses fills a path with few streams.
+/// Number of streams with which a loss-tolerant congestion control fills any path.
 const ENOUGH_LOSS_TOLERANT_STREAMS: u32 = 4;
-/// Time for which losses that have proved a need are believed.
+/// How long a number of streams that losses have shown to be needed is kept.
 const NEED_REMEMBERED: Duration = Duration::from_secs(60);
 
 impl AutoTuner {
-    /// A window or a buffer limits each stream and grows no more: twice as many, no search.
+    /// Doubles the streams when a full window or buffer limits each one and no longer grows.
     pub(super) fn add_streams_for_full_buffers(
         &mut self,
         scene: &TransferSample<'_>,
         sight: &TransferInterval,
         decisions: &mut Vec<TransferDecision>,
     ) {
+        // The kernel's autotuning doubles a buffer once per round trip: four without growth mean its end.
         let patience = (sight.rtt.smoothed * 4).max(Duration::from_millis(200));
         let grown = sight.at.saturating_sub(self.largest_window.1) < patience;
         let settled = sight.at.saturating_sub(self.unchanged_since) >= patience;
         let short = sight.rtt.min < Duration::from_millis(1);
+        // A rate that still rises by 5 % per interval needs no more streams.
         let rising = sight.rate() / 21 > self.last_rate / 20;
         if grown || rising || !settled || short || !self.cooldowns.full_buffers.is_over(sight.at) {
             return;
         }
-        // Packets may queue because the path is nearly full, or in bursts of our own.
+        // A queue means a nearly full path, or bursts of this transfer: a small step is safe in both cases.
         let more = if sight.rtt.has_queue() {
             (self.streams / 4).max(1)
         } else {
@@ -61,7 +63,7 @@ impl AutoTuner {
             format!("the send buffer of {}", show::bytes(buffer.unwrap_or(0)))
         };
         let reason = format!(
-            "{what} holds each stream back ({} at {}): {to} streams instead of {}",
+            "{what} limits each stream ({} at {}): {to} streams instead of {}",
             show::bits(sight.rate().saturating_mul(8)),
             show::time(sight.rtt.smoothed),
             self.streams
@@ -69,19 +71,21 @@ impl AutoTuner {
         self.try_more_streams(to, GrowthReason::FullBuffers, sight, reason, decisions);
     }
 
-    /// Nothing is lost and nothing queues, but the windows open slowly: new streams start faster.
+    /// Adds streams when nothing is lost, nothing queues and the congestion windows grow slowly. New streams
+    /// gain rate faster by their slow start.
     pub(super) fn add_streams_for_slow_growth(
         &mut self,
         scene: &TransferSample<'_>,
         sight: &TransferInterval,
         decisions: &mut Vec<TransferDecision>,
     ) {
+        // Congestion avoidance adds a segment per round trip (RFC 5681 §3.1): 20 of them show its pace.
         let patience = (sight.rtt.smoothed * 20).max(Duration::from_secs(2));
         let settled = sight
             .at
             .saturating_sub(self.unchanged_since.max(self.queue_free_since))
             >= patience;
-        // After a loss the window knows where to return to.
+        // After a recent loss CUBIC returns to its former window by itself (RFC 9438 §4.4).
         let whole = |lost| sight.at.saturating_sub(lost) >= INITIAL_COOLDOWN;
         if !settled
             || sight.bottleneck != Bottleneck::Cwnd
@@ -98,7 +102,7 @@ impl AutoTuner {
             return;
         };
         let reason = format!(
-            "nothing queues with {} and the congestion windows open slowly ({}): {to} streams instead \
+            "nothing queues at {} and the congestion windows grow slowly ({}): {to} streams instead \
              of {}",
             show::bits(sight.rate().saturating_mul(8)),
             show::time(sight.rtt.min),
@@ -107,8 +111,7 @@ impl AutoTuner {
         self.try_more_streams(to, GrowthReason::SlowGrowth, sight, reason, decisions);
     }
 
-    /// Losses without a queue: a congestion control that bears them, else more streams while they
-    /// gain.
+    /// On losses without a queue, tries a loss-tolerant congestion control, or else more streams.
     pub(super) fn respond_to_loss(
         &mut self,
         scene: &TransferSample<'_>,
@@ -141,7 +144,8 @@ impl AutoTuner {
         }
     }
 
-    /// So many streams, as far as limits and the rest of the file allow; `None`: no more than now.
+    /// The wanted number of streams, bounded by the limits and the rest of the file; `None` if that is not
+    /// more than now.
     fn allowed_streams(&self, wanted: u32, scene: &TransferSample<'_>) -> Option<u32> {
         let pieces = scene.bytes_left.map_or(u64::MAX, |left| left / PIECE);
         let pieces = u32::try_from(pieces).unwrap_or(u32::MAX);
@@ -165,7 +169,7 @@ impl AutoTuner {
         decisions.push(self.decision(sight.at, Some(TransferSetting::Streams(to)), reason));
     }
 
-    /// Streams were added.
+    /// Acts on the outcome of a trial with more streams.
     pub(super) fn on_more_streams_tried(
         &mut self,
         (from, to): (u32, u32),
@@ -182,13 +186,15 @@ impl AutoTuner {
         if outcome.is_kept {
             rest.reset();
             if why == GrowthReason::Loss {
+                // Under losses the rate is proportional to the streams: the gain tells how many it takes, less
+                // a tenth for noise.
                 let needed = f64::from(from) * outcome.gain().min(2.0) * 0.9;
                 self.needed_streams = (rounded(needed).max(1), sight.at + NEED_REMEMBERED);
             }
             self.cooldowns
                 .fewer_streams
                 .fail(sight.at, INITIAL_COOLDOWN / 2);
-            let reason = format!("{to} streams carry {}", describe_gain(&outcome));
+            let reason = format!("{to} streams carry {}", outcome.describe_gain());
             decisions.push(self.decision(sight.at, None, reason));
             return;
         }
@@ -196,13 +202,14 @@ impl AutoTuner {
         self.streams = from;
         let reason = format!(
             "{to} streams carry {}: back to {from}",
-            describe_gain(&outcome)
+            outcome.describe_gain()
         );
         decisions.push(self.decision(sight.at, Some(TransferSetting::Streams(from)), reason));
     }
 
-    /// Twice as many streams gained much under losses: twice as many again, at once. What they carry is
-    /// held against no more than twice what half of them did: slow starts were measured with it.
+    /// Doubles the streams again, at once, if doubling them gained much under losses. The new rate is
+    /// compared with at most twice the rate before the first doubling, since the measured rate contains slow
+    /// starts.
     pub(super) fn double_streams_again(
         &mut self,
         scene: &TransferSample<'_>,
@@ -213,7 +220,7 @@ impl AutoTuner {
         let lossy = outcome.loss >= MIN_LOSS_RATIO && !sight.rtt.has_queue();
         let enough = is_loss_tolerant(scene.congestion_control)
             && self.streams >= ENOUGH_LOSS_TOLERANT_STREAMS;
-        let small = outcome.gain() < LARGE_GAIN || is_nearly_over(scene, outcome.after, sight.rtt);
+        let small = outcome.gain() < LARGE_GAIN || scene.is_nearly_over(outcome.after, sight.rtt);
         if !lossy || enough || small {
             return;
         }
@@ -234,7 +241,8 @@ impl AutoTuner {
         decisions.push(self.decision(sight.at, Some(TransferSetting::Streams(to)), reason));
     }
 
-    /// Plain losses in the first round trips: a congestion control that bears them, at once.
+    /// Tries a loss-tolerant congestion control at once when losses without a queue show in the first round
+    /// trips.
     pub(super) fn watch_first_losses(
         &mut self,
         scene: &TransferSample<'_>,
@@ -244,11 +252,11 @@ impl AutoTuner {
         let Some(lossy) = self.first_losses.on_sample(mark, scene.streams, trip) else {
             return;
         };
-        // No slow start has overrun a queue: what is lost from now on counts.
+        // No slow start has overflowed a queue, so that every later loss is the path's.
         self.loss_counter.count_from(mark);
         let before = first_losses::cwnd_rate(scene.streams, trip);
         let soon = self.expected_rate(before, scene.streams);
-        let vain = is_rate_limited(scene, before) || is_nearly_over(scene, soon, trip);
+        let vain = scene.is_rate_limited(before) || scene.is_nearly_over(soon, trip);
         if vain || self.is_paced() || self.trial.is_some() {
             return;
         }
@@ -286,7 +294,7 @@ impl AutoTuner {
         decisions.push(self.decision(at, Some(step), reason));
     }
 
-    /// Another congestion control was tried.
+    /// Acts on the outcome of a trial with another congestion control.
     pub(super) fn on_congestion_control_tried(
         &mut self,
         from: String,
@@ -297,7 +305,7 @@ impl AutoTuner {
     ) {
         let told = format!(
             "{to} carries {} and loses {}",
-            describe_gain(&outcome),
+            outcome.describe_gain(),
             per_cent(outcome.loss)
         );
         if outcome.is_kept {
@@ -308,7 +316,8 @@ impl AutoTuner {
         self.cooldowns
             .congestion_control
             .fail(sight.at, INITIAL_COOLDOWN * 3);
-        // The windows that it leaves are not those of losses yet.
+        // The congestion windows are still those of the tried control. Adding streams waits until losses
+        // have reduced them.
         let calm = (sight.rtt.min * 30).max(Duration::from_secs(3));
         self.cooldowns.loss.extend(sight.at, calm);
         let reason = format!("{told}: back to {from}");
@@ -319,8 +328,8 @@ impl AutoTuner {
         ));
     }
 
-    /// Others' packets queue, and the congestion control that bears losses is of our choice: it
-    /// takes more than its share from those that do not.
+    /// Goes back to the system's congestion control when cross traffic queues and the tuner itself has chosen a
+    /// loss-tolerant one: that takes more than its share from loss-based flows.
     pub(super) fn yield_to_cross_traffic(
         &mut self,
         sight: &TransferInterval,
@@ -338,21 +347,12 @@ impl AutoTuner {
         self.loss_counter.reset();
         self.unchanged_since = sight.at;
         let reason = format!(
-            "others' packets queue for {}: back to {system}, which shares with them",
+            "cross traffic queues for {}: back to {system}, which shares with it",
             show::time(sight.queueing_delay())
         );
         let step = TransferSetting::CongestionControl(system);
         decisions.push(self.decision(sight.at, Some(step), reason));
     }
-}
-
-/// `94 Mbit/s instead of 48 Mbit/s`.
-pub(super) fn describe_gain(outcome: &TrialOutcome) -> String {
-    format!(
-        "{} instead of {}",
-        show::bits(outcome.after.saturating_mul(8)),
-        show::bits(outcome.before.saturating_mul(8))
-    )
 }
 
 /// `losses of 1.0 % without a queue (round trip 51 ms of 50 ms)`.

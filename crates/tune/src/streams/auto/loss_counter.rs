@@ -1,30 +1,31 @@
-//! Losses that come without a queue, and not just once: the path's, not those that end a slow start.
+//! Counts losses of the path itself: repeated and without a queue, unlike those that end a slow start.
 
 use std::time::Duration;
 
 use super::transfer_meter::{TransferCounters, TransferInterval};
 
-/// Fewer are nobody's limit: at 1 in 30 000 CUBIC holds 250 Mbit/s over 50 ms.
+/// Smallest loss ratio that limits anyone: at 1 in 30 000 CUBIC reaches 250 Mbit/s over 50 ms (RFC 9438
+/// §5.1).
 pub(super) const MIN_LOSS_RATIO: f64 = 3e-5;
-/// The count begins anew after so long.
+/// Longest time that one count covers.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// Which losses count.
+/// State of the count.
 #[derive(Debug, Clone, Copy)]
 enum LossCountPhase {
-    /// None were seen yet.
+    /// No loss so far.
     None,
-    /// The first, at this time: a slow start may have overrun the path.
+    /// First losses, seen at this time. They may be the end of a slow start and do not count.
     First(Duration),
-    /// From here on.
+    /// Losses count from these counters on.
     Counting(TransferCounters),
 }
 
-/// Counts losses.
+/// Loss ratio of the path.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LossCounter {
     stage: LossCountPhase,
-    /// Sights counted, those with losses, and those with a queue.
+    /// Number of intervals, of those with losses, and of those with a queue.
     sights: u32,
     lossy: u32,
     full: u32,
@@ -50,6 +51,7 @@ impl LossCounter {
             }
             LossCountPhase::None => {}
             LossCountPhase::First(at) => {
+                // Recovery from an overrun takes a few round trips; losses after it are new ones.
                 let long = trip.min * 6 + Duration::from_millis(100);
                 if !sight.stats.has_losses() || sight.at.saturating_sub(at) >= long {
                     self.count_from(now);
@@ -67,7 +69,7 @@ impl LossCounter {
         }
     }
 
-    /// Counts from here on.
+    /// Begins a new count here.
     pub(super) fn count_from(&mut self, mark: TransferCounters) {
         *self = Self {
             stage: LossCountPhase::Counting(mark),
@@ -75,12 +77,12 @@ impl LossCounter {
         };
     }
 
-    /// Forgets all: the streams are not the same any more, or the path is not.
+    /// Forgets all losses, because streams or settings have changed.
     pub(super) fn reset(&mut self) {
         *self = Self::default();
     }
 
-    /// The ratio of what is lost without a queue, when there is enough to tell; 0..=1.
+    /// Loss ratio, 0..=1, if there is evidence enough that the path loses packets without a queue.
     pub(super) fn loss_ratio(
         &self,
         sight: &TransferInterval,
@@ -90,6 +92,8 @@ impl LossCounter {
             return None;
         };
         let time = now.at.saturating_sub(from.at);
+        // Two intervals with losses exclude a single event, and a queue in at most a quarter of the intervals
+        // excludes a full path.
         let enough = self.lossy >= 2
             && self.full * 4 <= self.sights
             && time >= (sight.rtt.min * 8).max(Duration::from_millis(400));

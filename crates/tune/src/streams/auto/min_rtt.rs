@@ -1,16 +1,16 @@
-//! The round trip of the empty path, also after the path has changed.
+//! Minimum round trip of the path, which follows a change of the route.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use crate::sample::{StreamId, TcpSample};
 
-/// Slot of the memory of round trips: long enough in all that loss-based neighbours leave
-/// the queue once, short enough to answer a longer path within 15 s.
+/// Length of one slot of the round trip history. All slots together are long enough for loss-based cross
+/// traffic to drain the queue once, and short enough to follow a longer route within 15 s.
 const SLOT: Duration = Duration::from_secs(1);
 const SLOTS: usize = 8;
 
-/// The least and most of one slot.
+/// Smallest and largest round trip of one slot.
 #[derive(Debug, Clone, Copy)]
 struct RttSlot {
     from: Duration,
@@ -18,30 +18,29 @@ struct RttSlot {
     max: Duration,
 }
 
-/// The smallest round trip that the path has now. Linux keeps its own for five minutes
-/// (`tcp_min_rtt_wlen`), in which a path that became longer looks like a full one.
+/// Estimates the minimum round trip that the path has now. Linux keeps its minimum for five minutes
+/// (`tcp_min_rtt_wlen`); until then a longer route looks like a full path.
 #[derive(Debug, Clone, Default)]
 pub(super) struct MinRttFilter {
     min: Option<Duration>,
-    /// The kernel's smallest of each stream.
+    /// The kernel's minimum of each stream.
     streams: BTreeMap<StreamId, Duration>,
     slots: VecDeque<RttSlot>,
 }
 
 impl MinRttFilter {
-    /// Zero: unknown.
+    /// The estimate; zero if unknown.
     pub(super) fn get(&self) -> Duration {
         self.min.unwrap_or_default()
     }
 
-    /// Takes what the kernel tells of each stream, and their round trip now; true: the path has
-    /// become longer.
+    /// Takes the samples of all streams and their mean round trip; true if the route became longer.
     pub(super) fn on_samples(&mut self, at: Duration, looks: &[TcpSample], now: Duration) -> bool {
         self.streams
             .retain(|id, _| looks.iter().any(|look| look.stream == *id));
         for look in looks.iter().filter(|look| !look.min_rtt.is_zero()) {
             let known = self.streams.insert(look.stream, look.min_rtt);
-            // Only one that is new tells of the path as it is.
+            // An old minimum may be that of a former route.
             if known.is_none_or(|known| look.min_rtt < known) {
                 self.lower(look.min_rtt);
             }
@@ -75,8 +74,8 @@ impl MinRttFilter {
         }
     }
 
-    /// A round trip that is longer by a quarter and has been even for all that is remembered is the
-    /// path's: queues come and go.
+    /// Adopts a round trip that is a quarter longer and was even over the whole history. That is a longer
+    /// route: a queue would vary.
     fn adopt_longer_path(&mut self) -> bool {
         let least = self.slots.iter().map(|slot| slot.min).min();
         let most = self.slots.iter().map(|slot| slot.max).max();
@@ -116,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_longer_path_is_learned_and_a_queue_is_not() {
+    fn a_longer_route_is_adopted_and_a_queue_is_not() {
         let mut base = MinRttFilter::default();
         assert_eq!(after(&mut base, 0, 5000, |_| 25), ms(24));
         assert_eq!(after(&mut base, 5000, 12_000, |_| 96), ms(24));
@@ -129,12 +128,12 @@ mod tests {
     }
 
     #[test]
-    fn a_shorter_path_is_known_at_once() {
+    fn a_shorter_route_is_adopted_at_once() {
         let mut base = MinRttFilter::default();
         base.on_samples(ms(0), &[look(0, 100)], ms(104));
         base.on_samples(ms(100), &[look(0, 100)], ms(30));
         assert_eq!(base.get(), ms(30));
-        // A new stream's smallest is news, too.
+        // The minimum of a new stream counts as well.
         base.on_samples(ms(200), &[look(0, 100), look(1, 25)], ms(30));
         assert_eq!(base.get(), ms(25));
     }

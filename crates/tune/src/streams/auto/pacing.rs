@@ -1,63 +1,62 @@
-//! A queue of our own is drained, and kept short by sending no faster than the path carries.
+//! Drains the transfer's own queue and keeps it short by pacing at the rate of the path.
 //!
-//! Whose a queue is shows when we send less for a moment: ours falls as fast as that says, while
-//! others fill theirs up again. Draining costs nothing, for the bottleneck is busy until the queue is
-//! empty. Afterwards the pace follows the bottleneck's rate, with a queue of a tenth of the round trip
-//! to keep it busy. When none is left at the known rate, the path has become faster; when one grows
-//! against the pace, others have come, and TCP competes as if nobody paced.
+//! A short period below the path's rate shows whose queue it is: the transfer's own queue shrinks as
+//! computed, cross traffic refills its own. Draining costs no goodput, since the bottleneck stays busy until
+//! the queue is empty. Then the pacing rate follows the rate of the bottleneck, with a queue of a tenth of the
+//! round trip to keep it busy. If the queue disappears at that rate, the path has become faster. If it grows
+//! against the pace, cross traffic has arrived, and pacing ends so that TCP competes normally.
 
 use std::time::Duration;
 
 use super::transfer_meter::TransferInterval;
 use crate::observation::Rtt;
 
-/// Part of the path's rate that is sent while the queue is drained.
+/// Sending rate while the queue is drained, as a part of the path's rate.
 const DRAIN_RATE: f64 = 0.75;
-/// A queue shorter than this does no harm.
+/// Queueing delay below which a queue does no harm.
 pub(super) const HARMLESS_QUEUE: Duration = Duration::from_millis(5);
-/// Steps towards a faster path in turn, each twice the one before up to the largest, until the pace is
-/// lifted.
+/// Consecutive rate increases without a queue after which pacing ends: the path has become faster.
 const CLIMBS: i32 = 6;
-/// The first step, and the largest.
+/// Smallest and largest rate increase; each is twice the one before.
 const CLIMB: (f64, f64) = (0.005, 0.03);
-/// A pace within this part of what is wanted stays.
+/// Relative change of the pacing rate that is too small to apply.
 const CLOSE: f64 = 0.003;
-/// A pace that is not used up for so many sights in turn is not what limits.
+/// Consecutive intervals with an unused pacing rate after which something else must limit.
 const SLACK: u32 = 6;
-/// The path's rate is used from this part of it on.
+/// Part of the path's rate from which on it counts as used.
 const USED: f64 = 0.97;
-/// Where some streams leave a part of their pace, all get so much more at a time, up to so many
-/// times, and lose this part again when a queue grows.
+/// Where some streams do not use their part of the pacing rate, all streams get a surplus: it grows by up
+/// to this factor at a time, to at most [`MAX_SURPLUS`], and shrinks by [`SURPLUS_DECAY`] when a queue grows.
 const MAX_SURPLUS_STEP: f64 = 1.15;
 const MAX_SURPLUS: f64 = 4.0;
 const SURPLUS_DECAY: f64 = 0.95;
-/// From this part of it on a pace may stay that is not used up.
+/// Part of the path's rate from which on an unused pacing rate may stay.
 const NEARLY: f64 = 0.9;
-/// Below this part of the first rate somebody else must be there.
+/// Part of the first rate below which cross traffic must have arrived.
 const OWN: f64 = 0.85;
 
-/// How fast the streams send.
+/// State of pacing.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) enum Pacing {
-    /// As TCP lets them.
+    /// No pacing: TCP sets the rate.
     #[default]
     Free,
-    /// Slower than the path, to see whose the queue is.
+    /// Below the path's rate, to find out whose queue it is.
     Draining(QueueDrain),
-    /// As fast as the path.
+    /// At the path's rate.
     Paced(PathPace),
 }
 
-/// A queue that is being drained.
+/// A queue that is being drained, and the state before that.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct QueueDrain {
     from: Duration,
     trip: Rtt,
-    /// Bytes per second with a full queue.
+    /// Rate with a full queue, bytes per second.
     rate: u64,
 }
 
-/// Whose queue it was.
+/// Owner of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum QueueOwner {
     Ours,
@@ -65,7 +64,7 @@ pub(super) enum QueueOwner {
 }
 
 impl QueueDrain {
-    /// Begins now, with this round trip and rate (bytes per second).
+    /// Begins at `at`, with this round trip and rate (bytes per second).
     pub(super) fn new(at: Duration, trip: Rtt, rate: u64) -> Self {
         Self {
             from: at,
@@ -74,7 +73,7 @@ impl QueueDrain {
         }
     }
 
-    /// Pace meanwhile, bytes per second.
+    /// Pacing rate while the queue drains, bytes per second.
     pub(super) fn pace(&self) -> u64 {
         scaled(self.rate, DRAIN_RATE)
     }
@@ -83,61 +82,64 @@ impl QueueDrain {
         self.rate
     }
 
-    /// Findings on the round trip so far.
+    /// Owner of the queue, as soon as the round trip shows it.
     pub(super) fn on_rtt(&self, at: Duration, trip: Rtt) -> Option<QueueOwner> {
         let queue = |trip: Rtt| trip.smoothed.saturating_sub(trip.min);
         let (before, now) = (queue(self.trip), queue(trip));
+        // The queue is gone. Timestamps and pacing timers leave some jitter.
         if now <= trip.min / 8 + Duration::from_micros(500) {
             return Some(QueueOwner::Ours);
         }
-        // It takes a round trip until slower sending is seen here.
+        // Slower sending shows here after one round trip.
         let time = at
             .saturating_sub(self.from)
             .saturating_sub(self.trip.smoothed);
+        // At 75 % of the path's rate an own queue shrinks by a quarter of the time that passes.
         let fall = time.mul_f64(1.0 - DRAIN_RATE).min(before);
         let fell = before.saturating_sub(now);
         let telling = time >= (self.trip.min * 2).max(before).max(HARMLESS_QUEUE * 4);
         let late = time >= before * 8 + self.trip.min * 4;
+        // Half of the computed fall is the margin for measurement errors.
         ((telling && fell < fall / 2) || late).then_some(QueueOwner::CrossTraffic)
     }
 }
 
-/// A pace that follows the bottleneck.
+/// Pacing rate that follows the bottleneck.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PathPace {
     pub(super) since: Duration,
-    /// Most that is sent, bytes per second.
+    /// Pacing rate in force, bytes per second.
     pace: u64,
-    /// The bottleneck's rate as last seen, bytes per second.
+    /// Estimate of the bottleneck's rate, bytes per second, including steps towards a faster path.
     carried: u64,
     first: u64,
-    /// The same when packets last queued: without the steps towards a faster path.
+    /// The estimate when packets last queued.
     busy: u64,
     climbs: i32,
     slack: u32,
-    /// Sights with a full queue in turn.
+    /// Consecutive intervals with a full queue.
     crowded: u32,
-    /// How many times more the streams may send than they shall: some leave a part of theirs.
+    /// Factor on the pacing rate that makes up for streams that do not use their part.
     surplus: f64,
 }
 
-/// Outcome of a pace.
+/// Answer to an interval under pacing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PaceUpdate {
-    /// It stays.
+    /// The pacing rate stays.
     Keep,
-    /// Another one, bytes per second.
+    /// New pacing rate, bytes per second.
     Set(u64),
-    /// Others came: compete.
+    /// Cross traffic arrived, or the path became slower: pacing ends.
     CrossTraffic,
-    /// The path has become faster.
+    /// The path became faster: pacing ends.
     PathFaster,
-    /// Something else limits.
+    /// Something else limits: pacing ends.
     Unused,
 }
 
 impl PathPace {
-    /// The queue was ours; with one the path carried `rate`, bytes per second.
+    /// Begins at the rate that the path carried with a queue, bytes per second.
     pub(super) fn new(at: Duration, rate: u64) -> Self {
         Self {
             since: at,
@@ -152,31 +154,34 @@ impl PathPace {
         }
     }
 
-    /// Bytes per second.
+    /// Pacing rate, bytes per second.
     pub(super) fn pace(&self) -> u64 {
         self.pace
     }
 
-    /// The bottleneck had packets waiting when it was last seen: the streams can use their pace.
+    /// Whether packets queued in the last interval, so that the streams use their pacing rate.
     pub(super) fn is_used(&self) -> bool {
         self.slack == 0 && self.climbs == 0
     }
 
     pub(super) fn on_interval(&mut self, sight: &TransferInterval) -> PaceUpdate {
         let base = sight.rtt.min;
+        // Below this queueing delay the bottleneck may be idle at times.
         let short = base / 25 + Duration::from_micros(500);
         let queue = sight.queueing_delay();
+        // The interval must lie fully after the start, and its effect shows a round trip later.
         let settled = self.since + sight.stats.time + sight.rtt.smoothed;
         if sight.at < settled {
             return PaceUpdate::Keep;
         }
         let congested = sight.rtt.is_congested() && queue > HARMLESS_QUEUE;
         self.crowded = if congested { self.crowded + 1 } else { 0 };
+        // One congested interval may be a burst; a queue longer than the path itself is not.
         if self.crowded >= 2 || (congested && queue > base) {
             if self.surplus <= 1.0 {
                 return PaceUpdate::CrossTraffic;
             }
-            // What was lent is in the queue: that comes back first.
+            // The surplus may be what fills the queue: it is taken back first.
             (self.surplus, self.crowded) = (1.0, 0);
             return self.set(0.9);
         }
@@ -185,8 +190,8 @@ impl PathPace {
         }
         (self.climbs, self.slack) = (0, 0);
         let target = base / 10 + Duration::from_millis(1);
-        // The bottleneck is busy: what arrives is what it carries. (Of a queue that is nearly gone that
-        // is not sure.)
+        // A queue keeps the bottleneck busy, so that the measured rate is the rate of the bottleneck. With
+        // a nearly empty queue that is uncertain, unless the rate is higher than the estimate.
         if !sight.is_recovering && (queue >= target || sight.rate() > self.carried) {
             self.carried = self.carried / 2 + sight.rate() / 2;
             self.busy = self.carried;
@@ -199,17 +204,19 @@ impl PathPace {
         if queue > target * 2 {
             self.surplus = (self.surplus * SURPLUS_DECAY).max(1.0);
         }
+        // The rate falls quickly and rises slowly: a queue that grows costs others, one that shrinks
+        // costs nothing for two intervals.
         self.set(1.0 - correction.clamp(-0.01, 0.1))
     }
 
-    /// There is no queue: a little faster each time, if that is used.
+    /// Increases the rate a little when no packets queue and the present rate is used.
     fn probe_faster(&mut self, rate: u64) -> PaceUpdate {
         if (rate as f64) < self.carried as f64 * USED {
             self.slack += 1;
             if self.slack >= SLACK {
                 return self.accept_slack(rate);
             }
-            // Each stream has its part of the pace: some could use more than that, others do not.
+            // Every stream has an equal part of the pacing rate: some could use more, others use less.
             let missing = self.carried as f64 / rate.max(1) as f64;
             self.surplus = (self.surplus * missing.min(MAX_SURPLUS_STEP)).min(MAX_SURPLUS);
             return self.set(1.0);
@@ -224,7 +231,7 @@ impl PathPace {
         self.set(1.0)
     }
 
-    /// The pace has not been used up for long: no harm while the rate is nearly the path's.
+    /// Keeps a pacing rate that has been unused for long, if the rate is close to the path's.
     fn accept_slack(&mut self, rate: u64) -> PaceUpdate {
         if (rate as f64) < self.busy as f64 * NEARLY {
             return PaceUpdate::Unused;
@@ -234,12 +241,12 @@ impl PathPace {
         self.set(1.0)
     }
 
-    /// The pace without what was lent.
+    /// Pacing rate without the surplus, bytes per second.
     fn rate_without_surplus(&self) -> u64 {
         scaled(self.pace, 1.0 / self.surplus)
     }
 
-    /// So many times what the path carries.
+    /// Sets the pacing rate to a multiple of the estimate.
     fn set(&mut self, times: f64) -> PaceUpdate {
         let pace = scaled(self.carried, times * self.surplus);
         if (self.pace.abs_diff(pace) as f64) < self.pace as f64 * CLOSE {

@@ -1,38 +1,31 @@
-//! Streams that nothing is lost without are given back.
+//! Closes streams whose removal does not lower goodput.
 
 use std::time::Duration;
 
 use units::{bytes_in, show};
 
-use super::grow::describe_gain;
+use super::AutoTuner;
+use super::decision::{TransferDecision, TransferSetting};
 use super::pacing::Pacing;
 use super::transfer_meter::TransferInterval;
-use super::trial::{TrialKind, TrialOutcome};
-use super::{AutoTuner, TransferDecision, TransferSample, TransferSetting};
+use super::transfer_sample::TransferSample;
+use super::trial::{RemovedStreams, TrialKind, TrialOutcome};
 use crate::congestion::is_loss_tolerant;
 use crate::observation::Bottleneck;
 
-/// A trial takes about two seconds; it must be worth it.
+/// Remaining time of a transfer for which a trial of about two seconds is worth it.
 const MIN_TIME_LEFT: Duration = Duration::from_secs(5);
-/// A number of streams that was found to be needed is left alone for so long the first time.
+/// Initial cooldown after a trial that showed that the streams are needed.
 const INITIAL_COOLDOWN: Duration = Duration::from_secs(20);
 
-/// Part of the rate below which streams given back are missed: losses leave each stream less than it had at first.
+/// Part of the former rate below which closed streams are opened again: under losses the remaining streams
+/// keep their rate only at first.
 const RATE_DROP: f64 = 0.93;
-/// Until then.
+/// Time for which closed streams may be opened again.
 const RESTORE_WITHIN: Duration = Duration::from_secs(60);
 
-/// Streams that were given back.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct RemovedStreams {
-    from: u32,
-    /// With them, bytes per second.
-    rate: u64,
-    at: Duration,
-}
-
 impl AutoTuner {
-    /// Takes streams back that were given up too early.
+    /// Opens streams again that were closed too early.
     pub(super) fn restore_removed_streams(
         &mut self,
         sight: &TransferInterval,
@@ -65,7 +58,7 @@ impl AutoTuner {
             return;
         }
         let reason = format!(
-            "{} streams carry {} by now, and {to} carried {}: back to {to}",
+            "{} streams now carry {}, but {to} carried {}: back to {to}",
             self.streams,
             show::bits(rate.saturating_mul(8)),
             show::bits(given.rate.saturating_mul(8))
@@ -75,14 +68,14 @@ impl AutoTuner {
         decisions.push(self.decision(sight.at, Some(TransferSetting::Streams(to)), reason));
     }
 
-    /// Tries with fewer: half of them, or a quarter where half are too many.
+    /// Tries fewer streams: half of them, or three quarters where half were too few.
     pub(super) fn try_fewer_streams(
         &mut self,
         scene: &TransferSample<'_>,
         sight: &TransferInterval,
         decisions: &mut Vec<TransferDecision>,
     ) {
-        // Where each stream is limited by itself, fewer carry less, unless packets queue.
+        // Where each stream has a limit of its own, fewer streams carry less, unless packets queue.
         let alone =
             matches!(sight.bottleneck, Bottleneck::Loss | Bottleneck::Cwnd) && !self.is_paced();
         if alone && !sight.rtt.has_queue() && !is_loss_tolerant(scene.congestion_control) {
@@ -91,9 +84,11 @@ impl AutoTuner {
         if matches!(self.pacing, Pacing::Paced(paced) if !paced.is_used()) {
             return;
         }
+        // A loss-limited rate varies more, so that it takes longer to be known.
         let (trips, time) = if alone { (20, 3) } else { (8, 1) };
         let steady = (sight.rtt.smoothed * trips).max(Duration::from_secs(time));
         let worth = bytes_in(sight.rate(), MIN_TIME_LEFT.max(sight.rtt.smoothed * 20));
+        // Under pacing a slow start cannot overrun the path.
         let since = if self.is_paced() {
             self.unchanged_since
         } else {
@@ -107,8 +102,8 @@ impl AutoTuner {
         if !self.cooldowns.fewer_streams.is_over(sight.at) || self.bottleneck_run.1 < 2 {
             return;
         }
-        // What half of them have in flight can be missed at once only where as much waits in a queue,
-        // or where the network does not limit.
+        // Half of the streams can stop at once only if half of the data in flight waits in a queue, or if the
+        // network does not limit.
         let spare =
             sight.queueing_delay() >= sight.rtt.min || sight.bottleneck == Bottleneck::SenderApp;
         let part = if self.cooldowns.fewer_streams.failures() == 0 && spare && !self.is_paced() {
@@ -124,7 +119,7 @@ impl AutoTuner {
             return;
         }
         let reason = format!(
-            "more streams do not help here: {to} instead of {} if {} stand",
+            "fewer streams may be enough: {to} instead of {} if the rate stays at {}",
             self.streams,
             show::bits(sight.rate().saturating_mul(8))
         );
@@ -134,15 +129,15 @@ impl AutoTuner {
         decisions.push(self.decision(sight.at, Some(TransferSetting::Streams(to)), reason));
     }
 
-    /// Fewest streams that may do.
+    /// Smallest number of streams that may be tried.
     fn stream_floor(&self, at: Duration) -> u32 {
         let (needed, until) = self.needed_streams;
         let needed = if at < until { needed } else { 1 };
         self.limits.min_streams.max(needed).min(self.stream_cap)
     }
 
-    /// The pace was lifted in the middle of a trial, so that what was measured is void: what was
-    /// given back may be what is missing.
+    /// Cancels a trial during which pacing ended. Its measurement is void, and the closed streams may be
+    /// needed, so they are opened again.
     pub(super) fn cancel_trial(
         &mut self,
         sight: &TransferInterval,
@@ -161,7 +156,7 @@ impl AutoTuner {
         decisions.push(self.decision(sight.at, Some(step), reason));
     }
 
-    /// Some were let go.
+    /// Acts on the outcome of a trial with fewer streams.
     pub(super) fn on_fewer_streams_tried(
         &mut self,
         from: u32,
@@ -171,7 +166,7 @@ impl AutoTuner {
         decisions: &mut Vec<TransferDecision>,
     ) {
         if outcome.is_kept {
-            // Losses shall not bring back at once what has just been given back.
+            // Losses must not open the closed streams again at once.
             self.cooldowns.loss.extend(sight.at, INITIAL_COOLDOWN / 2);
             self.cooldowns
                 .slow_growth
@@ -186,7 +181,7 @@ impl AutoTuner {
                     at: sight.at,
                 });
             }
-            let reason = format!("{to} streams do as well: {}", describe_gain(&outcome));
+            let reason = format!("{to} streams do as well: {}", outcome.describe_gain());
             decisions.push(self.decision(sight.at, None, reason));
             return;
         }
@@ -201,13 +196,12 @@ impl AutoTuner {
         self.streams = from;
         let reason = format!(
             "{to} streams carry {}: back to {from}",
-            describe_gain(&outcome)
+            outcome.describe_gain()
         );
         decisions.push(self.decision(sight.at, Some(TransferSetting::Streams(from)), reason));
     }
 
-    /// The path stayed full although less was sent: others took what was given up, so that every
-    /// stream is a share.
+    /// Concedes the path's rate to cross traffic: the path stayed full although this transfer sent less.
     fn concede_to_cross_traffic(
         &mut self,
         to: u32,
@@ -218,8 +212,8 @@ impl AutoTuner {
         let since = self.cross_traffic.map_or(sight.at, |(since, _)| since);
         self.cross_traffic = Some((since, sight.at));
         let reason = format!(
-            "{to} streams carry {} on a path that is full: others took the rest",
-            describe_gain(&outcome)
+            "{to} streams carry {} on a full path: cross traffic took the rest",
+            outcome.describe_gain()
         );
         decisions.push(self.decision(sight.at, None, reason));
         self.reduce_to_fair_share(sight, decisions);

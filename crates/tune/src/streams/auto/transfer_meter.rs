@@ -1,21 +1,21 @@
-//! All streams of a transfer read together: what limits it, how fast it is, what it loses.
+//! Measures a transfer over all its streams: bottleneck, rate, round trip and losses.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use super::TransferSample;
 use super::min_rtt::MinRttFilter;
+use super::transfer_sample::TransferSample;
 use crate::limiter::Role;
 use crate::observation::{Bottleneck, BottleneckClassifier, ClassifiedInterval, Rtt};
 use crate::sample::{IntervalStats, StreamId, TcpSample};
 
-/// Differences over less are chance.
+/// Shortest interval: differences over less are noise.
 const SHORTEST: Duration = Duration::from_millis(100);
-/// Nor do fewer scenes tell anything.
+/// Fewest samples in an interval.
 const FEWEST: u32 = 3;
-/// Time that is remembered.
+/// Length of the history of counters.
 const MEMORY: Duration = Duration::from_secs(60);
-/// Marks are kept no closer than this.
+/// Shortest time between two entries of the history.
 const STEP: Duration = Duration::from_millis(20);
 
 /// Counters of a whole transfer at one moment.
@@ -42,20 +42,20 @@ impl TransferCounters {
     }
 }
 
-/// Findings of two round trips, at least a tenth of a second.
+/// Measurements of a transfer over two round trips, at least 100 ms.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct TransferInterval {
-    /// Its end.
+    /// End of the interval.
     pub(super) at: Duration,
     pub(super) stats: IntervalStats,
-    /// Of the streams that carry most.
+    /// Bottleneck of the streams that together carry most.
     pub(super) bottleneck: Bottleneck,
-    /// The round trip without and with queues, the mean.
+    /// Minimum and mean round trip.
     pub(super) rtt: Rtt,
-    /// Segments were sent again in it or in the one before: what is acknowledged stands still and
-    /// jumps.
+    /// Segments were lost in this interval or the one before it. The count of acknowledged bytes then
+    /// stands still and jumps.
     pub(super) is_recovering: bool,
-    /// A stream is still in its first slow start.
+    /// A stream is in its first slow start.
     pub(super) in_slow_start: bool,
 }
 
@@ -65,13 +65,13 @@ impl TransferInterval {
         self.stats.rate()
     }
 
-    /// How long packets wait.
+    /// Queueing delay.
     pub(super) fn queueing_delay(&self) -> Duration {
         self.rtt.smoothed.saturating_sub(self.rtt.min)
     }
 }
 
-/// A stream as it was read so far.
+/// Measurements of one stream.
 #[derive(Debug, Clone, Copy, Default)]
 struct MeteredStream {
     tally: BottleneckClassifier,
@@ -79,7 +79,7 @@ struct MeteredStream {
     last: Option<TcpSample>,
 }
 
-/// Scenes since a sight.
+/// An interval that has not ended.
 #[derive(Debug, Clone, Copy)]
 struct OpenInterval {
     from: TransferCounters,
@@ -87,7 +87,7 @@ struct OpenInterval {
     trips: Duration,
 }
 
-/// Reads scenes.
+/// Turns samples of a transfer into intervals.
 #[derive(Debug, Clone, Default)]
 pub(super) struct TransferMeter {
     base: MinRttFilter,
@@ -97,14 +97,14 @@ pub(super) struct TransferMeter {
     window: Option<OpenInterval>,
     live: Duration,
     seen: bool,
-    /// The last sight showed losses.
+    /// The last interval had losses.
     lost: bool,
-    /// The path has become longer since that was asked.
+    /// The route became longer since the last [`TransferMeter::take_path_lengthened`].
     longer: bool,
 }
 
 impl TransferMeter {
-    /// Takes a scene; false: it is not newer than the last, or shows no stream.
+    /// Takes a sample; false if it is not newer than the last one or has no stream.
     pub(super) fn on_sample(&mut self, scene: &TransferSample<'_>) -> bool {
         if (self.seen && scene.at <= self.now.at) || scene.streams.is_empty() {
             return false;
@@ -128,7 +128,7 @@ impl TransferMeter {
         true
     }
 
-    /// Reads one stream; what it sent again, bytes.
+    /// Takes the sample of one stream; returns how many bytes it has retransmitted since the last one.
     fn on_stream_sample(&mut self, at: Duration, look: &TcpSample) -> u64 {
         let look = TcpSample {
             at,
@@ -139,7 +139,7 @@ impl TransferMeter {
         if let Some(verdict) = stream.tally.on_sample(Role::Sender, &look) {
             stream.verdict = Some((at, verdict));
         }
-        // Retransmissions before the first sample are another transfer's.
+        // Retransmissions before the first sample belong to an earlier transfer.
         let last = stream.last.replace(look).unwrap_or(look);
         look.since(&last, Role::Sender).retransmitted
     }
@@ -155,7 +155,7 @@ impl TransferMeter {
         }
     }
 
-    /// Findings, when they took long enough; to be asked for after each scene.
+    /// Ends the interval if it is long enough. To be called after each sample.
     pub(super) fn take_interval(&mut self, looks: &[TcpSample]) -> Option<TransferInterval> {
         let Some(window) = &mut self.window else {
             self.restart_interval();
@@ -173,7 +173,7 @@ impl TransferMeter {
             at: self.now.at,
             stats,
             bottleneck: match self.dominant_bottleneck(stats.time) {
-                // Seldom on each of many streams is often on all.
+                // Losses that are rare on each of many streams are frequent on all together.
                 Bottleneck::Cwnd if lost || self.lost => Bottleneck::Loss,
                 class => class,
             },
@@ -189,7 +189,7 @@ impl TransferMeter {
         Some(sight)
     }
 
-    /// The next sight begins now: something was changed.
+    /// Begins a new interval, because a setting was changed.
     pub(super) fn restart_interval(&mut self) {
         self.window = Some(OpenInterval {
             from: self.now,
@@ -198,8 +198,9 @@ impl TransferMeter {
         });
     }
 
-    /// The class of the streams that together carry most.
+    /// The bottleneck whose streams together carry most.
     fn dominant_bottleneck(&self, time: Duration) -> Bottleneck {
+        // A stream that has moved nothing for three intervals keeps an outdated bottleneck.
         let fresh = self.now.at.saturating_sub(time * 3);
         let mut sums: Vec<(Bottleneck, u64)> = Vec::new();
         for stream in self.streams.values() {
@@ -218,12 +219,12 @@ impl TransferMeter {
         most.map_or(Bottleneck::Unknown, |(class, _)| class)
     }
 
-    /// Whether the path has become longer since this was asked.
+    /// Whether the route became longer since the last call.
     pub(super) fn take_path_lengthened(&mut self) -> bool {
         std::mem::take(&mut self.longer)
     }
 
-    /// The path's round trip now.
+    /// Minimum and current round trip.
     pub(super) fn current_rtt(&self) -> Rtt {
         Rtt {
             min: self.base.get(),
@@ -231,19 +232,19 @@ impl TransferMeter {
         }
     }
 
-    /// How far the transfer is.
+    /// Counters at the last sample.
     pub(super) fn counters(&self) -> TransferCounters {
         self.now
     }
 
-    /// How far it was then, or as early after as is remembered.
+    /// Counters at this time, or at the next time in the history.
     pub(super) fn counters_at(&self, at: Duration) -> TransferCounters {
         let next = self.marks.partition_point(|mark| mark.at < at);
         self.marks.get(next).copied().unwrap_or(self.now)
     }
 }
 
-/// The mean over all streams by what they have in flight: one that rests shows an old round trip.
+/// Mean round trip of all streams, weighted by the bytes in flight: an idle stream shows an old value.
 fn mean_rtt(looks: &[TcpSample]) -> Option<Duration> {
     let known = || looks.iter().filter(|look| !look.smoothed_rtt.is_zero());
     let weight = |look: &TcpSample| u128::from(look.in_flight).saturating_add(1);

@@ -1,22 +1,24 @@
-//! One change, tried out: what came after it against what was before.
+//! Trial of one change: compares the goodput after it with that before it.
 
 use std::time::Duration;
+
+use units::show;
 
 use super::transfer_meter::{TransferCounters, TransferInterval};
 use crate::observation::Bottleneck;
 
-/// Why there are to be more streams.
+/// Reason to add streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum GrowthReason {
-    /// A window or a buffer limits each.
+    /// A window or a buffer limits each stream.
     FullBuffers,
-    /// Losses limit each.
+    /// Losses limit each stream.
     Loss,
-    /// Their windows open slowly on a path that has room.
+    /// The congestion windows grow slowly on a path with spare capacity.
     SlowGrowth,
 }
 
-/// Kind of change that is tried.
+/// The change that is tried.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum TrialKind {
     /// More streams.
@@ -27,7 +29,7 @@ pub(super) enum TrialKind {
     },
     /// Fewer streams.
     FewerStreams { from: u32, to: u32 },
-    /// Another congestion control; what was lost before, 0..=1.
+    /// Another congestion control; `loss` is the loss ratio before, 0..=1.
     CongestionControl { from: String, to: String, loss: f64 },
 }
 
@@ -38,15 +40,33 @@ pub(super) struct TrialOutcome {
     /// Bytes per second, before and after.
     pub(super) before: u64,
     pub(super) after: u64,
-    /// Part that was lost meanwhile, 0..=1.
+    /// Loss ratio during the measurement, 0..=1.
     pub(super) loss: f64,
 }
 
 impl TrialOutcome {
-    /// After as a multiple of before.
+    /// Rate after as a multiple of the rate before.
     pub(super) fn gain(&self) -> f64 {
         self.after as f64 / self.before.max(1) as f64
     }
+
+    /// `94 Mbit/s instead of 48 Mbit/s`.
+    pub(super) fn describe_gain(&self) -> String {
+        format!(
+            "{} instead of {}",
+            show::bits(self.after.saturating_mul(8)),
+            show::bits(self.before.saturating_mul(8))
+        )
+    }
+}
+
+/// Streams that were closed after a successful trial.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RemovedStreams {
+    pub(super) from: u32,
+    /// Rate with them, bytes per second.
+    pub(super) rate: u64,
+    pub(super) at: Duration,
 }
 
 /// A trial under way.
@@ -57,28 +77,31 @@ pub(super) struct TuningTrial {
     begun: Duration,
     settle: Duration,
     measure: Duration,
-    /// Time after which a result beyond doubt may end the measurement.
+    /// Time after which a clear result ends the measurement.
     soon: Duration,
-    /// Where the measurement begins, when all has settled.
+    /// Counters at the start of the measurement, once the change has settled.
     from: Option<TransferCounters>,
     again: u32,
 }
 
-/// Least gain of a change.
+/// Smallest gain for which a change is kept.
 const MIN_GAIN: f64 = 1.1;
-/// Gain of more streams under losses that is large, from here on: there may be more to gain.
+/// Gain of more streams under losses from which on still more streams are tried.
 pub(super) const LARGE_GAIN: f64 = 1.3;
-/// Another congestion control that gains so much is not soon given up for what its own start has lost.
+/// Gain of another congestion control from which on losses of its own start are tolerated for longer.
 const MANIFOLD: f64 = 1.5;
-/// A measurement of streams that were still starting is repeated so often.
+/// Largest number of repetitions of a measurement during slow start.
 const REPEATS: u32 = 4;
-/// A stream that does not open in this time is not waited for.
+/// Longest wait for a stream that is being opened.
 const OPENING: Duration = Duration::from_secs(3);
 
 impl TuningTrial {
-    /// Begins now, against a rate of `before`, bytes per second, on a path with round trip `rtt`.
+    /// Begins at `at`, against a rate of `before`, bytes per second, on a path with round trip `rtt`.
     pub(super) fn new(kind: TrialKind, before: u64, at: Duration, rtt: Duration) -> Self {
         let least = |trips: u32, ms: u64| (rtt * trips).max(Duration::from_millis(ms));
+        // New streams need about four round trips of slow start; a new congestion control takes over windows
+        // that are not its own. A rate limited by losses or a queue varies, and takes longer to measure than one
+        // limited by windows.
         let (settle, measure) = match &kind {
             TrialKind::MoreStreams { why, .. } => match why {
                 GrowthReason::FullBuffers => (least(4, 200), least(2, 100)),
@@ -107,7 +130,7 @@ impl TuningTrial {
         }
     }
 
-    /// Takes a sight; an outcome when there is one.
+    /// Takes an interval; returns the outcome at the end of the trial.
     pub(super) fn on_interval(
         &mut self,
         sight: &TransferInterval,
@@ -143,13 +166,15 @@ impl TuningTrial {
         };
         let gain = outcome.gain();
         outcome.is_kept = match &self.kind {
+            // Under losses even a small gain is real, since doubling the streams costs others nothing.
             TrialKind::MoreStreams {
                 why: GrowthReason::Loss,
                 ..
             } => gain >= 1.05,
             TrialKind::MoreStreams { .. } => gain >= MIN_GAIN,
+            // 2 % is within the noise of a measurement.
             TrialKind::FewerStreams { .. } => gain >= 0.98,
-            // Losses that the new one makes itself are others' losses, too.
+            // Losses that the new control causes itself hit cross traffic as well.
             TrialKind::CongestionControl { loss, .. } => {
                 gain >= MIN_GAIN && outcome.loss <= loss * 2.0 + 0.01
             }
@@ -157,12 +182,12 @@ impl TuningTrial {
         outcome
     }
 
-    /// There is no doubt before the time is up.
+    /// Whether the result is clear before the measurement ends.
     fn is_clear(&self, time: Duration, sight: &TransferInterval, outcome: &TrialOutcome) -> bool {
         let gain = outcome.gain();
         time >= self.soon
             && match &self.kind {
-                // A slow start is no measure of what losses leave.
+                // During slow start the rate does not show yet what the losses allow.
                 TrialKind::MoreStreams {
                     why: GrowthReason::Loss,
                     ..
@@ -174,16 +199,15 @@ impl TuningTrial {
             }
     }
 
-    /// Streams were added that are still in slow start, or wait for their windows.
+    /// Whether added streams may still gain rate: they are in slow start.
     fn may_still_grow(&self, sight: &TransferInterval) -> bool {
         let more = matches!(self.kind, TrialKind::MoreStreams { .. });
         more && self.again < REPEATS
             && (sight.in_slow_start || sight.bottleneck == Bottleneck::SlowStart)
     }
 
-    /// Another congestion control gains, and lost much: filling the path for the first time overruns
-    /// its queue, which is no measure of what is lost from then on. All of that has to be sent again:
-    /// the more was gained, the longer it may take.
+    /// Whether another congestion control that gains may still lose less. Filling the path for the first time
+    /// overflows its queue, and the retransmissions last longer the more was gained.
     fn may_settle(&self, outcome: &TrialOutcome) -> bool {
         let control = matches!(self.kind, TrialKind::CongestionControl { .. });
         let patience = if outcome.gain() >= MANIFOLD {
@@ -194,7 +218,7 @@ impl TuningTrial {
         control && self.again < patience && outcome.gain() >= MIN_GAIN
     }
 
-    /// Where its measurement began.
+    /// Counters at the start of the measurement.
     pub(super) fn measured_from(&self) -> Option<TransferCounters> {
         self.from
     }

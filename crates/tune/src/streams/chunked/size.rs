@@ -1,22 +1,22 @@
-//! How large a chunk should be, so that it takes about Δ: equations (13) to (15).
+//! Size of a chunk that takes about the time Δ: equations (13) to (15).
 
 use std::time::Duration;
 
-/// Smallest chunk: less tells of nothing but the command's round trip.
+/// Smallest chunk, bytes: the time of a smaller one is mostly the round trip of its command.
 const LEAST: u64 = 64 << 10;
-/// Largest chunk.
+/// Largest chunk, bytes.
 const MOST: u64 = 1 << 40;
-/// Of the first chunk, where eq. (14) lacks W or R.
+/// First chunk if W or R of eq. (14) is unknown, bytes.
 const BLIND: u64 = 4 << 20;
-/// Most by which (13) may expect the goodput to change from one chunk to the next.
+/// Largest factor by which (13) may extrapolate goodput from one chunk to the next.
 const STEEPEST: f64 = 16.0;
 
-/// The sizes of a transfer's chunks.
+/// Sizes of a transfer's chunks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ChunkSizer {
     /// Δ, seconds.
     delta: f64,
-    /// Of the chunk that was asked for last.
+    /// Size of the latest chunk, bytes.
     latest: u64,
     /// N₋₁ and G(N₋₁), bytes per second.
     last: Option<(u32, f64)>,
@@ -25,7 +25,7 @@ pub(super) struct ChunkSizer {
 }
 
 impl ChunkSizer {
-    /// Before the first chunk: X = N₀W/R·Δ (eq. 14).
+    /// State before the first chunk, whose size is X = N₀W/R·Δ (eq. 14).
     pub(super) fn new(delta: Duration, streams: u32, window: u64, rtt: Duration) -> Self {
         let delta = delta.as_secs_f64();
         let first = f64::from(streams) * window as f64 / rtt.as_secs_f64() * delta;
@@ -41,13 +41,13 @@ impl ChunkSizer {
         }
     }
 
-    /// A chunk over `streams` connections reached `goodput`, bytes per second, above 0.
+    /// Takes the goodput of a chunk over `streams` connections, bytes per second, above 0.
     pub(super) fn on_chunk(&mut self, streams: u32, goodput: f64) {
         self.before = self.last.map(|(_, goodput)| goodput);
         self.last = Some((streams.max(1), goodput));
     }
 
-    /// The size of the next chunk, over `streams` connections, bytes.
+    /// Size of the next chunk over `streams` connections, bytes.
     pub(super) fn next(&mut self, streams: u32) -> u64 {
         if let Some((last_streams, last)) = self.last {
             let expected = match self.before {
@@ -62,7 +62,7 @@ impl ChunkSizer {
     }
 }
 
-/// A number of bytes within bounds.
+/// Whole bytes within the bounds of a chunk.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -81,7 +81,7 @@ mod tests {
     const DELTA: Duration = Duration::from_secs(10);
 
     #[test]
-    fn the_first_three_chunks() {
+    fn the_first_three_chunks_follow_equations_14_15_and_13() {
         let mut sizes = ChunkSizer::new(DELTA, 2, 64_000, Duration::from_millis(20));
         // Two windows of 64 kB, 500 times.
         assert_eq!(sizes.next(2), 64_000_000);
@@ -94,14 +94,14 @@ mod tests {
     }
 
     #[test]
-    fn without_window_or_round_trip_a_few_megabytes() {
+    fn the_first_chunk_has_a_default_size_if_window_or_round_trip_is_unknown() {
         let rtt = Duration::from_millis(20);
         assert_eq!(ChunkSizer::new(DELTA, 1, 0, rtt).next(1), BLIND);
         assert_eq!(ChunkSizer::new(DELTA, 1, 1, Duration::ZERO).next(1), BLIND);
     }
 
     #[test]
-    fn a_jump_is_not_believed_whole() {
+    fn a_jump_of_goodput_is_extrapolated_within_bounds_only() {
         let mut sizes = ChunkSizer::new(DELTA, 1, 0, Duration::ZERO);
         sizes.on_chunk(1, 1.0);
         sizes.on_chunk(1, 1e6);
@@ -112,7 +112,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn always_within_bounds(
+        fn every_size_is_within_its_bounds(
             window: u64, rtt in 0_u64..1 << 40, chunks in prop::collection::vec((any::<u32>(), 1e-300..1e300_f64), 0..20),
         ) {
             let mut sizes = ChunkSizer::new(DELTA, 1, window, Duration::from_nanos(rtt));

@@ -1,9 +1,9 @@
-//! Windows made smaller, and given back.
+//! Window clamps: when they are set and when they are lifted.
 
 use super::*;
 use crate::limiter::Role;
 
-/// A receiver with 32 MB over 20 ms, of which `queued` wait.
+/// A receiver with a buffer of 32 MB over 20 ms, of which `queued` bytes of memory wait to be read.
 fn reading(at: Duration, rate: u64, queued: u64) -> TcpSample {
     TcpSample {
         at,
@@ -27,8 +27,8 @@ fn windows(decisions: &[BufferDecision]) -> Vec<u64> {
     windows.collect()
 }
 
-/// A reader of 20 MB/s on a path of 100 MB/s, with a kernel that honours the window; what was
-/// decided, and what waited at each look in the end, bytes to read.
+/// A reader at `rate` bytes per second on a path of 100 MB/s, with a kernel that honours the clamp. Returns
+/// the decisions, and the unread bytes at every sample.
 fn read_slowly(until: Duration, rate: impl Fn(Duration) -> u64) -> (Vec<BufferDecision>, Vec<u64>) {
     let mut auto = BufferTuner::new(Role::Receiver, shipped());
     let (mut at, mut bytes, mut queued, mut window) = (Duration::ZERO, 0, 16 * MB, 22 * MB);
@@ -58,7 +58,7 @@ fn read_slowly(until: Duration, rate: impl Fn(Duration) -> u64) -> (Vec<BufferDe
 #[test]
 fn a_slow_reader_catches_up_and_keeps_a_cushion() {
     let (decisions, backlog) = read_slowly(ms(20_000), |_| 20_000_000);
-    // Before, it holds all that fits; half of the time later between one and three cushions of 2 MB.
+    // At first the buffer is full; in the second half the backlog is one to three cushions of 2 MB.
     let later = &backlog[backlog.len() / 2..];
     assert!(backlog.iter().max().unwrap() > &(20 * MB));
     assert!(
@@ -74,14 +74,14 @@ fn a_slow_reader_catches_up_and_keeps_a_cushion() {
     assert_eq!(first.limiter, Limiter::StoreWrite);
     assert!(first.at >= ms(1000), "{first:?}");
     assert!(
-        first.reason.starts_with("this end reads 1"),
+        first.reason.starts_with("the receiving program reads 1"),
         "{}",
         first.reason
     );
 }
 
 #[test]
-fn a_slow_reader_that_becomes_fast_is_not_held_back() {
+fn the_clamp_is_lifted_when_a_slow_reader_becomes_fast() {
     let turned = ms(10_000);
     let rate = |at| if at < turned { 20_000_000 } else { 90_000_000 };
     let (decisions, _) = read_slowly(ms(14_000), rate);
@@ -95,7 +95,7 @@ fn a_slow_reader_that_becomes_fast_is_not_held_back() {
 }
 
 #[test]
-fn a_pause_of_the_reader_is_no_reason() {
+fn a_pause_of_the_reader_sets_no_clamp() {
     let mut auto = BufferTuner::new(Role::Receiver, shipped());
     let decisions = watch(&mut auto, ms(6000), |at| {
         let paused = at.as_millis() % 1000 < 600;
@@ -105,7 +105,7 @@ fn a_pause_of_the_reader_is_no_reason() {
 }
 
 #[test]
-fn what_waits_for_a_lost_segment_is_no_slow_readers() {
+fn data_behind_a_lost_segment_sets_no_clamp() {
     let mut auto = BufferTuner::new(Role::Receiver, shipped());
     let decisions = watch(&mut auto, ms(6000), |at| TcpSample {
         readable: 100_000,
@@ -116,7 +116,7 @@ fn what_waits_for_a_lost_segment_is_no_slow_readers() {
 }
 
 #[test]
-fn a_window_that_is_kept_small_is_given_back_when_nobody_looks_any_more() {
+fn release_lifts_a_clamp_in_force() {
     let mut auto = BufferTuner::new(Role::Receiver, shipped());
     assert_eq!(auto.release(), None);
     watch(&mut auto, ms(500), |at| reading(at, 20_000_000, 20 * MB));
@@ -141,7 +141,7 @@ fn a_window_that_is_kept_small_is_given_back_when_nobody_looks_any_more() {
 }
 
 #[test]
-fn it_is_lifted_when_the_reader_keeps_up_and_set_more_reluctantly() {
+fn a_clamp_that_was_lifted_is_set_again_only_after_a_longer_time() {
     let mut auto = BufferTuner::new(Role::Receiver, shipped());
     let decisions = watch(&mut auto, ms(60_000), |at| {
         let slow = at.as_millis() % 8000 < 4000;
@@ -149,12 +149,12 @@ fn it_is_lifted_when_the_reader_keeps_up_and_set_more_reluctantly() {
     });
     let windows = windows(&decisions);
     let lifts = windows.iter().filter(|w| **w > 32 * MB).count();
-    // After 1 and 2 s of four, but not after 4 s and more.
+    // Each backlog lasts four seconds: enough for waits of 1 and 2 s, but not for 4 s and more.
     assert!((2..=3).contains(&lifts), "{windows:?}");
 }
 
 #[test]
-fn it_is_repeated_when_the_kernel_has_forgotten_it() {
+fn a_clamp_that_the_kernel_dropped_is_set_again() {
     let mut auto = BufferTuner::new(Role::Receiver, shipped());
     let decisions = watch(&mut auto, ms(4000), |at| TcpSample {
         receive_buffer: if at < ms(2500) { 24 * MB } else { 32 * MB },
@@ -166,7 +166,7 @@ fn it_is_repeated_when_the_kernel_has_forgotten_it() {
     assert_eq!(windows[0], windows[1]);
 }
 
-/// 1 Mbit/s over 150 ms with so long a round trip.
+/// A line of 1 Mbit/s over 150 ms whose queue makes the round trip `rtt`.
 fn modem(at: Duration, rate: u64, rtt: Duration) -> TcpSample {
     TcpSample {
         at,
@@ -198,7 +198,7 @@ fn a_modems_queue_is_drained_at_full_rate() {
         }
         at += auto.next_sample_in();
     }
-    // Twice the product, set once.
+    // Twice the bandwidth-delay product, set once.
     assert!(
         set.len() == 1 && (37_000..38_000).contains(&set[0]),
         "{set:?}"
@@ -206,14 +206,14 @@ fn a_modems_queue_is_drained_at_full_rate() {
 }
 
 #[test]
-fn a_modem_never_gets_less_than_ten_segments() {
+fn a_clamp_is_never_below_ten_segments() {
     let mut auto = BufferTuner::new(Role::Receiver, shipped());
     let decisions = watch(&mut auto, ms(20_000), |at| modem(at, 7_000, ms(2900)));
     assert_eq!(changes(&decisions)[0], BufferSetting::WindowClamp(14_600));
 }
 
 #[test]
-fn a_queue_on_a_fast_path_is_not_this_streams_business() {
+fn a_queue_on_a_fast_path_sets_no_clamp() {
     let mut auto = BufferTuner::new(Role::Receiver, shipped());
     let decisions = watch(&mut auto, ms(20_000), |at| modem(at, 300_000, ms(2900)));
     assert_eq!(changes(&decisions), []);
@@ -221,7 +221,7 @@ fn a_queue_on_a_fast_path_is_not_this_streams_business() {
 }
 
 #[test]
-fn a_slow_path_that_becomes_fast_gets_its_window_back() {
+fn the_clamp_is_lifted_when_a_slow_path_becomes_fast() {
     let mut auto = BufferTuner::new(Role::Receiver, shipped());
     let (mut at, mut bytes, mut clamped, mut last) = (Duration::ZERO, 0, false, None);
     while at < ms(30_000) {

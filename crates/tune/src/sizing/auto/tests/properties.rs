@@ -1,11 +1,11 @@
-//! Whatever is seen.
+//! Properties that hold for arbitrary samples.
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::limiter::Role;
 
-/// Anything that a kernel could show, and much that it could not.
+/// Samples that a kernel could show, and many that it could not.
 fn any_look() -> impl Strategy<Value = TcpSample> {
     let size = || prop_oneof![Just(0_u64), 1_u64..100 * MB];
     let trip = || (0_u64..3_000_000).prop_map(Duration::from_micros);
@@ -44,7 +44,7 @@ fn any_look() -> impl Strategy<Value = TcpSample> {
     )
 }
 
-/// Looks that stay much the same for a while, so that rules come to act.
+/// Samples, bytes per sample, and repetitions: stable enough for the rules to act.
 fn any_run() -> impl Strategy<Value = Vec<(TcpSample, u64, usize)>> {
     prop::collection::vec((any_look(), 0_u64..10 * MB, 1_usize..60), 1..12)
 }
@@ -72,10 +72,10 @@ fn any_caps() -> impl Strategy<Value = HostBufferLimits> {
 }
 
 proptest! {
-    /// Buffers are never made smaller, nor asked for where autotuning gives more, nor beyond what
-    /// can be set; what is said stays readable.
+    /// Buffers are never made smaller, never set where autotuning allows more, and never beyond the host's
+    /// limits. Reasons and remarks stay short.
     #[test]
-    fn never_worse(run in any_run(), caps in any_caps(), send: bool) {
+    fn no_decision_is_worse_than_the_kernels_autotuning(run in any_run(), caps in any_caps(), send: bool) {
         let role = if send { Role::Sender } else { Role::Receiver };
         let mut auto = BufferTuner::new(role, caps);
         let (mut at, mut bytes, mut told) = (Duration::ZERO, 0, 0_u32);
@@ -106,16 +106,16 @@ proptest! {
                 bytes += step;
             }
         }
-        // Noise is not news: a few decisions a second at most.
+        // Noise causes at most a few decisions per second.
         prop_assert!(f64::from(told) <= 8.0 + 4.0 * at.as_secs_f64(), "{told} in {at:?}");
         if let Some(remark) = auto.remark() {
             prop_assert!(remark.len() < 400 && !remark.contains('\n'));
         }
     }
 
-    /// Looks in any order do no harm.
+    /// Samples in any order are harmless.
     #[test]
-    fn time_may_go_back(looks in prop::collection::vec((any_look(), 0_u64..2000, any::<u64>()), 0..60)) {
+    fn samples_in_any_order_are_survived(looks in prop::collection::vec((any_look(), 0_u64..2000, any::<u64>()), 0..60)) {
         let mut auto = BufferTuner::new(Role::Receiver, privileged());
         for (look, at, bytes) in looks {
             auto.on_sample(&TcpSample { at: ms(at), bytes_acked: bytes, bytes_received: bytes, busy_time: ms(at), ..look });

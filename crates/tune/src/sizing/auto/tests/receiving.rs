@@ -1,10 +1,10 @@
-//! The receiver's rules.
+//! Rules of the receiver.
 
 use super::*;
 use crate::limiter::Role;
 use crate::sample::window_of_buffer;
 
-/// A receiver over 100 ms with so large a buffer, whose window comes in every round trip.
+/// A receiver over 100 ms with this buffer, which gets a full window every round trip.
 fn full(at: Duration, buffer: u64) -> TcpSample {
     let window = window_of_buffer(buffer);
     TcpSample {
@@ -23,7 +23,7 @@ fn receiver(caps: HostBufferLimits) -> BufferTuner {
     BufferTuner::new(Role::Receiver, caps)
 }
 
-/// Old `tcp_rmem` and a raised `rmem_max`.
+/// Default `tcp_rmem` and a raised `rmem_max`.
 fn raised() -> HostBufferLimits {
     HostBufferLimits {
         max_settable_receive: 32 * MB,
@@ -32,10 +32,10 @@ fn raised() -> HostBufferLimits {
 }
 
 #[test]
-fn autotuning_that_keeps_ahead_is_left_alone() {
+fn autotuning_ahead_of_the_path_is_left_alone() {
     let mut auto = receiver(privileged());
     let decisions = watch(&mut auto, ms(5000), |at| TcpSample {
-        // Half of what the window would allow.
+        // Half of the rate that the window allows.
         bytes_received: moved(window_of_buffer(32 * MB) * 5, at),
         ..full(at, 32 * MB)
     });
@@ -45,7 +45,7 @@ fn autotuning_that_keeps_ahead_is_left_alone() {
 }
 
 #[test]
-fn it_is_taken_over_at_its_end_and_the_window_is_watched() {
+fn a_full_window_at_the_limit_of_autotuning_raises_the_buffer() {
     let mut auto = receiver(raised());
     let mut buffer = 6 * MB;
     let (mut at, mut bytes, mut sizes) = (Duration::ZERO, 0, Vec::new());
@@ -65,7 +65,7 @@ fn it_is_taken_over_at_its_end_and_the_window_is_watched() {
                     decision
                         .unwrap()
                         .reason
-                        .contains("all that autotuning gives (tcp_rmem)")
+                        .contains("autotuning has reached its limit (tcp_rmem)")
                 );
             }
             buffer = size * 2;
@@ -82,7 +82,7 @@ fn it_is_taken_over_at_its_end_and_the_window_is_watched() {
 }
 
 #[test]
-fn a_window_that_does_not_follow_goes_back_to_the_kernel_once() {
+fn a_buffer_whose_window_does_not_follow_goes_back_to_autotuning() {
     let mut auto = receiver(raised());
     let mut taken = false;
     let before = full(Duration::ZERO, 6 * MB).receive_window;
@@ -108,7 +108,7 @@ fn a_window_that_does_not_follow_goes_back_to_the_kernel_once() {
 }
 
 #[test]
-fn where_less_can_be_set_than_autotuning_gives_nothing_is_set() {
+fn nothing_is_set_if_autotuning_allows_more() {
     for caps in [HostBufferLimits::default(), shipped()] {
         let mut auto = receiver(caps);
         let decisions = watch(&mut auto, ms(5000), |at| {
@@ -123,7 +123,7 @@ fn where_less_can_be_set_than_autotuning_gives_nothing_is_set() {
 }
 
 #[test]
-fn no_buffer_helps_beyond_the_window_scale() {
+fn the_buffer_is_not_raised_beyond_the_window_scale() {
     let mut auto = receiver(privileged());
     let decisions = watch(&mut auto, ms(5000), |at| TcpSample {
         max_receive_window: window_of_buffer(32 * MB),
@@ -137,7 +137,7 @@ fn no_buffer_helps_beyond_the_window_scale() {
         remark.contains("window scale") && remark.contains("tcp_rmem"),
         "{remark}"
     );
-    // Half as much again can be expressed: no more is asked for.
+    // The window scale can express half as much again: no more is requested.
     let mut auto = receiver(privileged());
     let ceiling = window_of_buffer(48 * MB);
     let decisions = watch(&mut auto, ms(600), |at| TcpSample {
@@ -152,7 +152,7 @@ fn no_buffer_helps_beyond_the_window_scale() {
 }
 
 #[test]
-fn what_is_not_granted_is_not_asked_for_again() {
+fn a_size_that_was_not_granted_is_not_requested_again() {
     let caps = HostBufferLimits {
         receive_autotuning: false,
         ..raised()
@@ -164,16 +164,16 @@ fn what_is_not_granted_is_not_asked_for_again() {
         "{decisions:?}"
     );
     assert!(
-        decisions.iter().any(|d| d.reason.contains("not granted")),
+        decisions.iter().any(|d| d.reason.contains("did not grant")),
         "{decisions:?}"
     );
 }
 
 #[test]
-fn a_buffer_that_fell_is_repaired_and_not_for_ever() {
+fn a_shrunk_buffer_is_repaired_a_limited_number_of_times() {
     let mut auto = receiver(shipped());
     let decisions = watch(&mut auto, ms(20_000), |at| {
-        // Cut every second, repaired in between.
+        // The kernel shrinks it every second; repairs restore it in between.
         let cut = at.as_millis() % 1000 >= 500;
         TcpSample {
             bytes_received: moved(MB, at),
@@ -186,20 +186,19 @@ fn a_buffer_that_fell_is_repaired_and_not_for_ever() {
         changes(&decisions),
         [BufferSetting::RestoreAutotuning(4 * MB); 4]
     );
-    assert!(
-        decisions
-            .iter()
-            .any(|d| d.reason.starts_with("receive buffer fell from 6.29 MB"))
-    );
+    assert!(decisions.iter().any(|d| {
+        d.reason
+            .starts_with("the kernel shrank the receive buffer from 6.29 MB")
+    }));
 }
 
 #[test]
-fn a_buffer_that_fell_while_it_was_full_is_repaired_later() {
+fn a_buffer_that_shrank_while_backed_up_is_repaired_later() {
     let mut auto = receiver(shipped());
     let decisions = watch(&mut auto, ms(3000), |at| {
         let cut = at >= ms(500);
         let buffer = if cut { MB / 4 } else { 6 * MB };
-        // What waits is what the kernel cut it down to.
+        // The kernel has shrunk the buffer to its unread contents.
         let queued = if cut && at < ms(900) { buffer } else { 0 };
         TcpSample {
             bytes_received: moved(MB, at),
@@ -216,7 +215,7 @@ fn a_buffer_that_fell_while_it_was_full_is_repaired_later() {
         Some(BufferSetting::RestoreAutotuning(4 * MB))
     );
     assert!((ms(900)..ms(1000)).contains(&repair.at), "{repair:?}");
-    // A buffer that the kernel has made good needs no repair.
+    // A buffer that the kernel has enlarged again needs no repair.
     let mut auto = receiver(shipped());
     let decisions = watch(&mut auto, ms(3000), |at| {
         let cut = (ms(500)..ms(900)).contains(&at);
@@ -233,8 +232,8 @@ fn a_buffer_that_fell_while_it_was_full_is_repaired_later() {
     assert_eq!(changes(&decisions), []);
 }
 
-/// Decision on a stream whose buffer is raised at the end of autotuning, and then shows so
-/// wide a window while it brings so many bytes per second.
+/// Settings for a stream whose buffer was raised at the limit of autotuning, and which then shows this
+/// window and receives at `rate` bytes per second.
 fn raised_then(window: u64, rate: u64) -> Vec<BufferSetting> {
     let mut auto = receiver(raised());
     let (mut at, mut bytes, mut taken) = (Duration::ZERO, 0, false);
@@ -262,20 +261,20 @@ fn raised_then(window: u64, rate: u64) -> Vec<BufferSetting> {
 }
 
 #[test]
-fn a_window_is_not_given_up_while_nothing_comes_that_could_raise_it() {
+fn a_raised_buffer_is_kept_while_no_data_arrives() {
     let stays = full(Duration::ZERO, 6 * MB).receive_window;
     assert_eq!(raised_then(stays, 0).len(), 1);
     assert_eq!(raised_then(stays, stays * 10).len(), 2);
 }
 
 #[test]
-fn a_window_that_the_kernel_does_not_show_is_not_given_up() {
+fn a_raised_buffer_is_kept_if_the_kernel_shows_no_window() {
     let stays = full(Duration::ZERO, 6 * MB).receive_window;
     assert_eq!(raised_then(0, stays * 10).len(), 1);
 }
 
 #[test]
-fn autotuning_that_stands_still_is_helped() {
+fn stuck_autotuning_is_repaired() {
     let mut auto = receiver(shipped());
     let window = full(Duration::ZERO, MB).receive_window;
     let decisions = watch(&mut auto, ms(1200), |at| full(at, MB));
@@ -283,8 +282,8 @@ fn autotuning_that_stands_still_is_helped() {
         changes(&decisions),
         [BufferSetting::RestoreAutotuning(window * 2)]
     );
-    assert!(decisions[0].at >= ms(400), "four round trips are its due");
-    // One that grows is not.
+    assert!(decisions[0].at >= ms(400), "not before four round trips");
+    // Autotuning that grows is not repaired.
     let mut auto = receiver(shipped());
     let decisions = watch(&mut auto, ms(1200), |at| {
         full(
@@ -296,7 +295,7 @@ fn autotuning_that_stands_still_is_helped() {
 }
 
 #[test]
-fn without_autotuning_it_follows_the_path_by_itself() {
+fn without_autotuning_the_buffer_follows_the_path() {
     let caps = HostBufferLimits {
         receive_autotuning: false,
         max_autotuned_receive: 6 * MB,
@@ -305,7 +304,7 @@ fn without_autotuning_it_follows_the_path_by_itself() {
         ..HostBufferLimits::default()
     };
     let mut auto = receiver(caps);
-    // 100 Mbit/s over 100 ms: a product of 1.25 MB.
+    // 100 Mbit/s over 100 ms: a bandwidth-delay product of 1.25 MB.
     let line = 12_500_000;
     let (mut at, mut buffer, mut bytes, mut sizes) = (Duration::ZERO, 65_536, 0, vec![65_536]);
     while at < ms(3000) {
@@ -327,7 +326,7 @@ fn without_autotuning_it_follows_the_path_by_itself() {
     }
     assert!(sizes.is_sorted() && sizes.len() <= 8, "{sizes:?}");
     let last = *sizes.last().unwrap();
-    // Twice the product as argument, four times as reported, and no more.
+    // The setting is twice the product, which is reported as four times, and no more.
     assert!((4_000_000..=5_200_000).contains(&last), "{sizes:?}");
 }
 

@@ -1,10 +1,10 @@
-//! The sender's rules.
+//! Rules of the sender.
 
 use super::*;
 use crate::limiter::Role;
 use crate::sample::max_in_flight;
 
-/// A sender whose buffer of `buffer` is full, over 100 ms: two thirds of it every round trip.
+/// A sender over 100 ms whose buffer is full: two thirds of it are sent every round trip.
 fn full(at: Duration, buffer: u64) -> TcpSample {
     let rate = max_in_flight(buffer) * 10;
     TcpSample {
@@ -27,7 +27,7 @@ fn sender(caps: HostBufferLimits) -> BufferTuner {
 }
 
 #[test]
-fn a_full_buffer_at_autotunings_end_is_raised_within_two_round_trips() {
+fn a_full_buffer_at_the_limit_of_autotuning_is_raised_within_two_round_trips() {
     let mut auto = sender(shipped());
     let mut buffer = 4 * MB;
     let decisions = watch(&mut auto, ms(5000), |at| {
@@ -40,13 +40,13 @@ fn a_full_buffer_at_autotunings_end_is_raised_within_two_round_trips() {
     assert!(decisions[0].at <= ms(150), "{:?}", decisions[0]);
     assert_eq!(
         decisions[0].reason,
-        "send buffer 4.19 MB is all that autotuning gives (tcp_wmem), it keeps 2.80 MB in flight; set \
+        "send buffer 4.19 MB is the limit of autotuning (tcp_wmem) and keeps 2.80 MB in flight; set \
          to 8.39 MB"
     );
 }
 
 #[test]
-fn what_is_too_small_still_is_said_in_the_end() {
+fn a_limit_that_still_holds_at_the_end_is_remarked_on() {
     let mut auto = sender(shipped());
     assert_eq!(auto.remark(), None);
     watch(&mut auto, ms(5000), |at| full(at, 8 * MB));
@@ -54,7 +54,7 @@ fn what_is_too_small_still_is_said_in_the_end() {
         auto.remark().unwrap(),
         "limited by the send buffer of this host (8.39 MB: 5.59 MB in flight, 447 Mbit/s a stream at \
          100 ms); an administrator can allow up to 1.79 Gbit/s with `sysctl -w \
-         net.ipv4.tcp_wmem=\"4096 16384 67108864\"`; more streams are the other way"
+         net.ipv4.tcp_wmem=\"4096 16384 67108864\"`; more streams would also help"
     );
     let bound = auto.host_bound().unwrap();
     assert_eq!(bound.limiter, Limiter::SendBuffer);
@@ -72,7 +72,7 @@ fn a_buffer_that_autotuning_can_still_raise_is_left_alone() {
 }
 
 #[test]
-fn where_less_can_be_set_than_autotuning_gives_nothing_is_set() {
+fn nothing_is_set_if_autotuning_allows_more() {
     let mut auto = sender(HostBufferLimits::default());
     let decisions = watch(&mut auto, ms(5000), |at| full(at, 4 * MB));
     assert_eq!(changes(&decisions), []);
@@ -82,7 +82,7 @@ fn where_less_can_be_set_than_autotuning_gives_nothing_is_set() {
 }
 
 #[test]
-fn a_path_that_queues_is_full() {
+fn a_queue_means_a_full_path_and_the_buffer_stays() {
     let mut auto = sender(privileged());
     let decisions = watch(&mut auto, ms(5000), |at| TcpSample {
         smoothed_rtt: ms(112),
@@ -94,8 +94,8 @@ fn a_path_that_queues_is_full() {
 }
 
 #[test]
-fn a_senders_own_bursts_are_no_full_path() {
-    // A buffer at once every round trip, which queues for 40 ms and then leaves the path idle.
+fn queues_of_the_senders_own_bursts_do_not_mean_a_full_path() {
+    // A whole buffer leaves at once every round trip, queues for 40 ms, and then the path is idle.
     let bursts = |at: Duration| {
         let rounds = u64::try_from(at.as_millis() / 100).unwrap();
         let within = u64::try_from(at.as_millis() % 100).unwrap().min(40);
@@ -108,7 +108,7 @@ fn a_senders_own_bursts_are_no_full_path() {
     let mut auto = sender(shipped());
     let decisions = watch(&mut auto, ms(1000), bursts);
     assert_eq!(changes(&decisions), [BufferSetting::SendBuffer(4 * MB)]);
-    // Losses make gaps too.
+    // Losses cause gaps as well.
     let mut auto = sender(shipped());
     let decisions = watch(&mut auto, ms(1000), |at| TcpSample {
         retransmits: u64::try_from(at.as_millis()).unwrap() / 20,
@@ -118,7 +118,7 @@ fn a_senders_own_bursts_are_no_full_path() {
 }
 
 #[test]
-fn a_writer_that_is_paced_waits_in_most_looks() {
+fn a_paced_writer_counts_as_waiting_if_most_samples_show_it() {
     let mut auto = sender(shipped());
     let decisions = watch(&mut auto, ms(500), |at| TcpSample {
         unsent: if at.as_millis() % 100 < 30 { MB } else { 0 },
@@ -128,7 +128,7 @@ fn a_writer_that_is_paced_waits_in_most_looks() {
 }
 
 #[test]
-fn a_buffer_that_loss_recovery_fills_is_no_limit() {
+fn a_buffer_that_loss_recovery_fills_is_not_the_bottleneck() {
     let mut auto = sender(privileged());
     let decisions = watch(&mut auto, ms(5000), |at| TcpSample {
         bytes_acked: moved(MB, at),
@@ -140,7 +140,7 @@ fn a_buffer_that_loss_recovery_fills_is_no_limit() {
 }
 
 #[test]
-fn a_full_window_of_the_peer_is_not_the_buffer() {
+fn a_full_peer_window_does_not_count_as_a_full_buffer() {
     let mut auto = sender(privileged());
     let decisions = watch(&mut auto, ms(5000), |at| {
         let look = full(at, 4 * MB);
@@ -156,7 +156,7 @@ fn a_full_window_of_the_peer_is_not_the_buffer() {
 }
 
 #[test]
-fn a_writer_that_has_room_is_not_held_by_the_buffer() {
+fn a_buffer_with_space_is_not_the_bottleneck() {
     let unsent = |at| TcpSample {
         unsent: MB,
         cwnd: 3 * MB,
@@ -170,7 +170,7 @@ fn a_writer_that_has_room_is_not_held_by_the_buffer() {
 }
 
 #[test]
-fn nothing_is_done_on_a_short_path() {
+fn a_short_path_is_left_alone() {
     let mut auto = sender(privileged());
     let decisions = watch(&mut auto, ms(5000), |at| TcpSample {
         smoothed_rtt: Duration::from_micros(900),
@@ -187,7 +187,7 @@ fn a_privileged_sender_doubles_until_the_path_queues() {
     let (mut at, mut buffer, mut sizes) = (Duration::ZERO, 4 * MB, Vec::new());
     while at < ms(5000) {
         let look = full(at, buffer);
-        // In flight beyond the path's product is queue; the rate does not matter any more.
+        // Bytes in flight beyond the bandwidth-delay product wait in the queue and do not raise the rate.
         let rtt = ms(100).mul_f64((max_in_flight(buffer) as f64 / path as f64).max(1.0));
         let decision = auto.on_sample(&TcpSample {
             smoothed_rtt: rtt,
@@ -200,12 +200,12 @@ fn a_privileged_sender_doubles_until_the_path_queues() {
         }
         at += auto.next_sample_in();
     }
-    // Three times the product at once, since the rate is known; then nothing.
+    // Three times the product at once, since the rate is known; then no change.
     assert_eq!(sizes, [120]);
 }
 
 #[test]
-fn it_doubles_while_it_stays_the_limit_and_four_times_in_slow_start() {
+fn the_buffer_doubles_while_it_limits_and_quadruples_in_slow_start() {
     let grown = |slow_start| {
         let mut auto = sender(privileged());
         let (mut at, mut buffer, mut bytes) = (Duration::ZERO, 4 * MB, 0);
@@ -232,16 +232,19 @@ fn it_doubles_while_it_stays_the_limit_and_four_times_in_slow_start() {
 }
 
 #[test]
-fn what_is_not_granted_is_not_asked_for_again() {
+fn a_size_that_was_not_granted_is_not_requested_again() {
     let mut auto = sender(shipped());
     let decisions = watch(&mut auto, ms(5000), |at| full(at, 4 * MB));
     assert_eq!(changes(&decisions), [BufferSetting::SendBuffer(4 * MB)]);
-    assert!(decisions[1].reason.contains("not granted"), "{decisions:?}");
+    assert!(
+        decisions[1].reason.contains("did not grant"),
+        "{decisions:?}"
+    );
     assert!(auto.remark().is_some());
 }
 
 #[test]
-fn a_program_that_writes_slowly_is_named() {
+fn a_program_that_writes_slowly_is_the_limiter() {
     let mut auto = sender(privileged());
     let decisions = watch(&mut auto, ms(5000), |at| TcpSample {
         send_queue_memory: 100_000,
@@ -254,7 +257,7 @@ fn a_program_that_writes_slowly_is_named() {
 }
 
 #[test]
-fn losses_without_a_queue_are_named() {
+fn losses_without_a_queue_are_the_limiter() {
     let mut auto = sender(privileged());
     let decisions = watch(&mut auto, ms(5000), |at| TcpSample {
         send_queue_memory: 2 * MB,
@@ -269,7 +272,7 @@ fn losses_without_a_queue_are_named() {
 }
 
 #[test]
-fn an_old_kernel_that_tells_little_is_left_alone() {
+fn a_kernel_that_shows_few_fields_is_left_alone() {
     let mut auto = sender(privileged());
     let decisions = watch(&mut auto, ms(5000), |at| TcpSample {
         at,
@@ -280,7 +283,7 @@ fn an_old_kernel_that_tells_little_is_left_alone() {
 }
 
 #[test]
-fn a_buffer_that_is_known_to_be_right_is_set_at_the_first_look() {
+fn a_known_send_buffer_is_set_at_the_first_sample() {
     let caps = HostBufferLimits {
         max_settable_send: 64 * MB,
         ..shipped()
@@ -291,9 +294,9 @@ fn a_buffer_that_is_known_to_be_right_is_set_at_the_first_look() {
     assert_eq!(decision.setting, Some(BufferSetting::SendBuffer(6 * MB)));
     assert_eq!(
         decision.reason,
-        "a send buffer of 12.6 MB is known to be right for this path; it was 1.05 MB"
+        "send buffer of 12.6 MB by earlier knowledge of this path; it was 1.05 MB"
     );
-    // Not more than may be set, not what autotuning gives by itself, not less than there is.
+    // Never more than may be set, and nothing that autotuning reaches or that is in force already.
     let most = first(known(1 << 40), MB).unwrap().setting;
     assert_eq!(
         most,

@@ -1,13 +1,13 @@
-//! Streams and congestion control: where they help, and where not.
+//! More streams and another congestion control: where they help and where they do not.
 
 use super::*;
 
 const MBIT: u64 = 125_000;
 
 #[test]
-fn a_receivers_window_is_answered_by_doubling_until_it_is_no_limit() {
+fn streams_double_until_the_receive_window_is_no_longer_the_bottleneck() {
     let mut world = ScriptedTransfer::new(limits(64), 1);
-    // 6 MB every 50 ms for each stream, at most 500 MB/s.
+    // Each stream carries 6 MB every 50 ms; the path carries 500 MB/s.
     let path = |now: PathQuery<'_>| {
         let each = 120_000_000 * u64::from(now.streams);
         ScriptedFlow {
@@ -26,13 +26,13 @@ fn a_receivers_window_is_answered_by_doubling_until_it_is_no_limit() {
     assert!(last.unwrap().at < ms(2500), "{:#?}", world.decisions);
     assert_eq!(
         world.decisions[0].reason,
-        "the receiver's window of 6.29 MB holds each stream back (960 Mbit/s at 50 ms): 2 streams \
+        "the receiver's window of 6.29 MB limits each stream (960 Mbit/s at 50 ms): 2 streams \
          instead of 1"
     );
 }
 
 #[test]
-fn a_window_that_a_slow_reader_keeps_full_gets_its_streams_back() {
+fn streams_added_for_a_slow_reader_are_removed_again() {
     let mut world = ScriptedTransfer::new(limits(64), 1);
     world.run(ms(60_000), |_| ScriptedFlow {
         held: 0.9,
@@ -40,7 +40,7 @@ fn a_window_that_a_slow_reader_keeps_full_gets_its_streams_back() {
     });
     let steps = world.steps();
     assert_eq!(&steps[..2], [2, 1].map(TransferSetting::Streams));
-    // Ever more seldom: 10, 20, 40 s.
+    // The cooldowns are 10, 20 and 40 s.
     assert!(steps.len() <= 6, "{steps:?}");
     assert_eq!(world.limiter(), Limiter::ReceiveWindow);
     let remedy = world.remedy();
@@ -48,7 +48,7 @@ fn a_window_that_a_slow_reader_keeps_full_gets_its_streams_back() {
 }
 
 #[test]
-fn a_send_buffer_is_answered_likewise() {
+fn streams_double_until_the_send_buffer_is_no_longer_the_bottleneck() {
     let mut world = ScriptedTransfer::new(limits(3), 1);
     world.run(ms(5000), |now| ScriptedFlow {
         rate: 55_000_000 * u64::from(now.streams),
@@ -64,7 +64,7 @@ fn a_send_buffer_is_answered_likewise() {
     );
 }
 
-/// Each CUBIC stream 4 Mbit/s, up to 100; BBR 90 at once.
+/// A lossy path: each CUBIC stream reaches 4 Mbit/s, up to 100 together; BBR reaches 90 Mbit/s.
 fn lossy(now: PathQuery<'_>) -> ScriptedFlow {
     let cubic = 4 * MBIT * u64::from(now.streams);
     let rate = match now.control {
@@ -79,7 +79,7 @@ fn lossy(now: PathQuery<'_>) -> ScriptedFlow {
 }
 
 #[test]
-fn losses_without_a_queue_are_answered_with_bbr() {
+fn bbr_is_chosen_on_losses_without_a_queue() {
     let mut world = ScriptedTransfer::new(limits(64), 1);
     world.run(ms(20_000), lossy);
     assert_eq!(
@@ -104,9 +104,9 @@ fn losses_without_a_queue_are_answered_with_bbr() {
 }
 
 #[test]
-fn what_bbr_does_not_improve_is_given_back_and_streams_are_tried() {
+fn bbr_without_gain_is_reverted_and_streams_are_tried() {
     let mut world = ScriptedTransfer::new(limits(64), 1);
-    // A policer: so much for each flow, whatever it runs.
+    // A policer gives each flow the same rate with any congestion control.
     world.run(ms(15_000), |now| ScriptedFlow {
         rate: 5 * MBIT * u64::from(now.streams),
         loss: 0.005,
@@ -127,9 +127,9 @@ fn what_bbr_does_not_improve_is_given_back_and_streams_are_tried() {
 }
 
 #[test]
-fn bbr_that_makes_losses_of_its_own_is_not_kept() {
+fn bbr_that_causes_losses_is_reverted() {
     let mut world = ScriptedTransfer::new(limits(1), 1);
-    // A shallow queue: twice the rate at others' cost.
+    // A shallow queue: BBR doubles its rate at the cost of other flows.
     world.run(ms(10_000), |now| ScriptedFlow {
         rate: if now.control == "bbr" {
             90 * MBIT
@@ -146,7 +146,7 @@ fn bbr_that_makes_losses_of_its_own_is_not_kept() {
 }
 
 #[test]
-fn where_only_loss_based_control_is_permitted_streams_double_while_they_gain() {
+fn without_a_loss_tolerant_control_streams_double_while_they_gain() {
     let only = AutoLimits {
         congestion_controls: vec!["reno".to_owned(), "cubic".to_owned()],
         ..limits(64)
@@ -167,7 +167,7 @@ fn where_only_loss_based_control_is_permitted_streams_double_while_they_gain() {
 }
 
 #[test]
-fn a_refused_control_is_not_asked_for_again() {
+fn a_refused_congestion_control_is_not_requested_again() {
     let mut world = ScriptedTransfer::new(limits(1), 1);
     world.run(ms(1000), lossy);
     world.auto.on_congestion_control_refused("bbr");
@@ -183,7 +183,7 @@ fn a_refused_control_is_not_asked_for_again() {
 }
 
 #[test]
-fn a_refused_stream_is_not_asked_for_again() {
+fn a_refused_stream_is_not_requested_again() {
     let mut world = ScriptedTransfer::new(limits(64), 1);
     let path = |now: PathQuery<'_>| ScriptedFlow {
         rate: 12_000_000 * u64::from(now.streams),
@@ -201,7 +201,7 @@ fn a_refused_stream_is_not_asked_for_again() {
 }
 
 #[test]
-fn nothing_is_added_where_the_path_is_not_the_limit() {
+fn no_streams_are_added_if_the_path_is_not_the_bottleneck() {
     let cases: [(Limiter, ScriptedFlow, Option<u64>); 3] = [
         (
             Limiter::StoreRead,
@@ -236,7 +236,7 @@ fn nothing_is_added_where_the_path_is_not_the_limit() {
 }
 
 #[test]
-fn windows_that_open_slowly_get_a_second_stream_for_once() {
+fn a_slowly_growing_congestion_window_gets_one_more_stream() {
     let mut world = ScriptedTransfer::new(limits(64), 1);
     world.run(ms(60_000), |now| ScriptedFlow {
         rate: if now.streams > 1 {
@@ -252,7 +252,7 @@ fn windows_that_open_slowly_get_a_second_stream_for_once() {
 }
 
 #[test]
-fn a_pinned_number_stays() {
+fn a_fixed_number_of_streams_stays() {
     let pinned = AutoLimits {
         min_streams: 4,
         congestion_controls: Vec::new(),
@@ -273,7 +273,7 @@ fn a_pinned_number_stays() {
 }
 
 #[test]
-fn nothing_is_begun_when_it_is_nearly_over() {
+fn no_trial_begins_near_the_end() {
     let mut world = ScriptedTransfer::new(limits(64), 1);
     world.left = Some(10_000_000);
     world.run(ms(1000), |_| ScriptedFlow {
@@ -283,8 +283,8 @@ fn nothing_is_begun_when_it_is_nearly_over() {
     assert_eq!(world.steps(), []);
 }
 
-/// Windows grow by themselves for four round trips, until something is lost, at 1 in 100 segments:
-/// each stream keeps 10 Mbit/s under CUBIC.
+/// Slow start for four round trips, then a loss ratio of 1 %, with which each CUBIC stream keeps
+/// 10 Mbit/s. `queue` is the queueing delay in ms.
 fn opening(now: PathQuery<'_>, queue: u64) -> ScriptedFlow {
     let trips = now.at.as_millis() / 50;
     let start = 2 * MBIT * (1 << trips.min(5));
@@ -303,7 +303,7 @@ fn opening(now: PathQuery<'_>, queue: u64) -> ScriptedFlow {
 }
 
 #[test]
-fn plain_losses_are_answered_within_a_few_round_trips() {
+fn losses_without_a_queue_are_answered_within_a_few_round_trips() {
     let mut world = ScriptedTransfer::new(limits(64), 4);
     world.run(ms(3000), |now| opening(now, 0));
     let change = &world
@@ -316,22 +316,22 @@ fn plain_losses_are_answered_within_a_few_round_trips() {
         Some(TransferSetting::CongestionControl("bbr".to_owned()))
     );
     assert!(change.at <= ms(400), "{change:?}");
-    // And kept.
+    // BBR is kept.
     assert_eq!(world.steps().len(), 1, "{:?}", world.decisions);
     assert_eq!(world.control, "bbr");
 }
 
 #[test]
-fn a_slow_start_that_fills_a_queue_is_no_plain_loss() {
+fn losses_of_a_slow_start_that_fills_a_queue_do_not_count() {
     let mut world = ScriptedTransfer::new(limits(64), 4);
     world.run(ms(400), |now| opening(now, 20));
     assert_eq!(world.steps(), []);
 }
 
 #[test]
-fn growth_that_slow_start_would_have_had_is_no_gain_of_bbr() {
+fn growth_of_slow_start_does_not_count_as_gain_of_bbr() {
     let mut world = ScriptedTransfer::new(limits(4), 4);
-    // The same windows, whatever runs.
+    // The congestion windows grow the same with both controls.
     world.run(ms(4000), |now| ScriptedFlow {
         rate: 40 * MBIT,
         ..opening(now, 0)
@@ -340,8 +340,8 @@ fn growth_that_slow_start_would_have_had_is_no_gain_of_bbr() {
 }
 
 #[test]
-fn losses_of_bbrs_own_start_do_not_count_against_it() {
-    // What a start has lost is sent again for the longer, the more it gained.
+fn losses_of_bbrs_own_startup_do_not_count_against_it() {
+    // The more a startup gains, the longer its retransmissions take.
     for (rate, calm) in [(90, 1100), (400, 3000)] {
         let mut world = ScriptedTransfer::new(limits(4), 4);
         world.run(ms(8000), |now| {
@@ -362,7 +362,7 @@ fn losses_of_bbrs_own_start_do_not_count_against_it() {
 }
 
 #[test]
-fn doublings_follow_each_other_while_they_gain_much() {
+fn streams_double_again_at_once_while_they_gain_much() {
     let only = AutoLimits {
         congestion_controls: Vec::new(),
         ..limits(64)
@@ -384,7 +384,7 @@ fn doublings_follow_each_other_while_they_gain_much() {
     assert!(times[3] - times[0] <= 3 * 600, "{times:?}");
 }
 
-/// A path that loses something early, is clean for long, and then loses 1 % now and then or always.
+/// A path that loses a segment early, has no losses for long, and then loses 1 % sometimes or always.
 fn begins_to_lose(always: bool) -> ScriptedTransfer {
     let unpaced = AutoLimits {
         may_pace: false,
@@ -401,7 +401,7 @@ fn begins_to_lose(always: bool) -> ScriptedTransfer {
             } else {
                 12_000_000
             },
-            // A short queue is no full path.
+            // A queue of 8 ms is too short for a full path.
             rtt: if begun { ms(50) } else { ms(58) },
             loss: if loses || early { 0.01 } else { 0.0 },
             ..ScriptedFlow::default()
@@ -411,7 +411,7 @@ fn begins_to_lose(always: bool) -> ScriptedTransfer {
 }
 
 #[test]
-fn losses_that_begin_after_a_clean_stretch_are_answered_soon() {
+fn losses_after_a_long_time_without_any_are_answered_soon() {
     let first = |world: &ScriptedTransfer| {
         let added = |d: &&TransferDecision| d.reason.starts_with("losses of");
         world.decisions.iter().find(added).map(|d| d.at)
@@ -425,7 +425,7 @@ fn losses_that_begin_after_a_clean_stretch_are_answered_soon() {
 }
 
 #[test]
-fn what_a_kept_connection_lost_before_is_not_counted() {
+fn losses_of_an_earlier_transfer_on_the_same_connection_do_not_count() {
     let mut world = ScriptedTransfer::new(limits(64), 2);
     world.resent = vec![100_000.0; 2];
     world.run(ms(10_000), |_| ScriptedFlow::default());

@@ -1,4 +1,4 @@
-//! A transfer of which something is known before it begins.
+//! Transfers that begin with knowledge of their path.
 
 use super::*;
 use crate::prior::Prior;
@@ -15,7 +15,7 @@ fn prior() -> Prior {
     }
 }
 
-/// The decisions of the first scene.
+/// Decisions at the first sample.
 fn first(limits: AutoLimits, prior: Prior) -> (ScriptedTransfer, Vec<TransferDecision>) {
     let streams = prior.streams.unwrap_or(1).min(limits.max_streams);
     let mut world = ScriptedTransfer::with(AutoTuner::from_prior(limits, prior), streams);
@@ -29,24 +29,24 @@ fn steps(decisions: &[TransferDecision]) -> Vec<TransferSetting> {
 }
 
 #[test]
-fn what_is_known_is_what_the_first_decisions_begin_with() {
+fn the_first_decisions_apply_the_known_settings() {
     let (world, decisions) = first(limits(64), prior());
     let bbr = TransferSetting::CongestionControl("bbr".to_owned());
     let pace = TransferSetting::PacingRate(Some(90 * MBIT));
     assert_eq!(steps(&decisions), [bbr, pace]);
     assert_eq!(
         decisions[0].reason,
-        "bbr instead of cubic, as is known of this path"
+        "bbr instead of cubic, by earlier knowledge of this path"
     );
     assert_eq!(
         decisions[1].reason,
-        "90.0 Mbit/s fill this path, as is known of it"
+        "90.0 Mbit/s fill this path, by earlier knowledge of it"
     );
     assert_eq!(world.auto.verdict().streams, 6);
 }
 
 #[test]
-fn what_may_not_be_changed_begins_as_it_is() {
+fn known_settings_outside_the_limits_are_not_applied() {
     let fixed = AutoLimits {
         min_streams: 2,
         max_streams: 4,
@@ -59,7 +59,7 @@ fn what_may_not_be_changed_begins_as_it_is() {
 }
 
 #[test]
-fn what_is_so_already_is_not_set() {
+fn a_known_setting_in_force_is_not_set_again() {
     let known = Prior {
         congestion_control: Some("cubic".to_owned()),
         ..Prior::with_streams(3)
@@ -68,14 +68,14 @@ fn what_is_so_already_is_not_set() {
 }
 
 #[test]
-fn nothing_known_is_one_stream_and_no_decision() {
+fn without_knowledge_there_is_one_stream_and_no_decision() {
     let (world, decisions) = first(limits(64), Prior::default());
     assert_eq!(decisions, []);
     assert_eq!(world.auto.verdict().streams, 1);
 }
 
 #[test]
-fn a_transfer_of_which_only_the_number_is_known_goes_as_one_that_begins_with_it() {
+fn a_prior_with_streams_only_behaves_like_a_tuner_with_that_number() {
     let path = |now: PathQuery<'_>| ScriptedFlow {
         rate: 10 * MBIT * u64::from(now.streams),
         held: 0.9,
@@ -91,7 +91,7 @@ fn a_transfer_of_which_only_the_number_is_known_goes_as_one_that_begins_with_it(
     assert_eq!(new.decisions, known.decisions);
 }
 
-/// Sends at 30 Mbit/s, no faster than it is told to, with a path that others do not use.
+/// A transfer that reaches 30 Mbit/s without a queue, or less if the pacing rate is lower.
 fn slower_than_known(now: PathQuery<'_>) -> ScriptedFlow {
     ScriptedFlow {
         rate: (30 * MBIT).min(now.pace.unwrap_or(u64::MAX)),
@@ -100,7 +100,7 @@ fn slower_than_known(now: PathQuery<'_>) -> ScriptedFlow {
 }
 
 #[test]
-fn a_pace_that_the_path_does_not_come_to_is_lifted() {
+fn pacing_ends_if_the_path_does_not_reach_the_known_rate() {
     let mut world = ScriptedTransfer::with(AutoTuner::from_prior(limits(6), prior()), 6);
     world.run(ms(10_000), slower_than_known);
     assert_eq!(world.pace, None);
@@ -108,7 +108,7 @@ fn a_pace_that_the_path_does_not_come_to_is_lifted() {
 }
 
 #[test]
-fn a_rate_that_is_known_counts_while_slow_starts_hide_it() {
+fn the_known_rate_counts_during_slow_start() {
     let grown = |rate: Option<u64>, starting: bool| {
         let known = Prior {
             expected_rate: rate,
@@ -124,9 +124,9 @@ fn a_rate_that_is_known_counts_while_slow_starts_hide_it() {
         });
         !world.steps().is_empty()
     };
-    // The window holds 5 Mbit/s back, of which there would be 30 seconds.
+    // At the 5 Mbit/s that the window allows, 30 seconds are left.
     assert!(grown(None, true));
-    // At 1 Gbit/s it is over at once.
+    // At 1 Gbit/s less than a second is left.
     assert!(!grown(Some(1000 * MBIT), true));
     assert!(grown(Some(1000 * MBIT), false));
 }

@@ -1,4 +1,4 @@
-//! Scripted paths for each rule, to act and not to act.
+//! Scripted paths for each rule: where it applies and where it does not.
 
 mod growing;
 mod known;
@@ -26,17 +26,17 @@ fn limits(most: u32) -> AutoLimits {
     }
 }
 
-/// Effect of a path on all streams together at one moment.
+/// Effect of a scripted path on all streams together at one moment.
 #[derive(Debug, Clone, Copy)]
 struct ScriptedFlow {
-    /// Payload, bytes per second.
+    /// Goodput, bytes per second.
     rate: u64,
     rtt: Duration,
-    /// Of the segments, sent again.
+    /// Part of the segments that is retransmitted.
     loss: f64,
-    /// Of the time, held by the receiver's window.
+    /// Part of the time in which the receiver's window is full.
     held: f64,
-    /// The writers wait for room in their buffers.
+    /// The writers wait for space in their send buffers.
     pressed: bool,
     /// The writers have nothing to write for most of the time.
     idle: bool,
@@ -58,7 +58,7 @@ impl Default for ScriptedFlow {
     }
 }
 
-/// Question to the path.
+/// State of the transfer that a scripted path depends on.
 #[derive(Debug, Clone, Copy)]
 struct PathQuery<'a> {
     at: Duration,
@@ -75,7 +75,7 @@ struct ScriptedTransfer {
     control: String,
     pace: Option<u64>,
     moved: u64,
-    /// Segments sent again by each stream.
+    /// Segments retransmitted by each stream.
     resent: Vec<f64>,
     held: Duration,
     busy: Duration,
@@ -89,7 +89,7 @@ impl ScriptedTransfer {
         Self::with(AutoTuner::new(limits, streams), streams)
     }
 
-    /// With `streams` streams there.
+    /// A transfer with `streams` open streams.
     fn with(auto: AutoTuner, streams: u32) -> Self {
         Self {
             auto,
@@ -107,7 +107,7 @@ impl ScriptedTransfer {
         }
     }
 
-    /// Lets time pass until `until`.
+    /// Advances time to `until`.
     fn run(&mut self, until: Duration, path: impl Fn(PathQuery<'_>) -> ScriptedFlow) {
         while self.at < until {
             let step = self.auto.next_sample_in();

@@ -1,4 +1,4 @@
-//! Properties that hold whatever the looks say.
+//! Properties that hold for arbitrary samples.
 
 use proptest::prelude::*;
 
@@ -35,9 +35,9 @@ prop_compose! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Zero, huge, stale, out of order, going back, appearing and vanishing.
+    /// Samples that are zero, huge, stale or out of order, of streams that appear and vanish.
     #[test]
-    fn limits_hold_whatever_is_seen(
+    fn limits_hold_for_arbitrary_samples(
         least in 0_u32..8,
         most in 0_u32..80,
         first: u32,
@@ -51,7 +51,7 @@ proptest! {
         let mut at = Duration::ZERO;
         let (least, mut most) = (least.max(1), most.max(least.max(1)));
         for (n, (looks, step, moved, left, opening, rate_limit)) in scenes.iter().enumerate() {
-            // One in eight goes back in time.
+            // One sample in eight goes back in time.
             let step = Duration::from_micros(*step);
             at = if n % 8 == 7 { at.saturating_sub(step) } else { at + step };
             let decisions = auto.on_sample(&TransferSample {

@@ -1,15 +1,15 @@
-//! Full paths: whose the queue is, the pace, and streams that are too many.
+//! Full paths: ownership of the queue, pacing, and surplus streams.
 
 use super::*;
 
 const RATE: u64 = 12_500_000;
 
-/// A path of `RATE` with a queue that is ours: it is there unless less is sent.
+/// A path of `RATE` whose queue is the transfer's own: it drains when the transfer sends less.
 fn own(now: PathQuery<'_>) -> ScriptedFlow {
     let full = now.pace.is_none_or(|pace| pace > RATE + RATE / 100);
     ScriptedFlow {
         rate: now.pace.map_or(RATE, |pace| pace.min(RATE)),
-        // No round trip stays the same in a queue.
+        // A queue makes the round trip vary.
         rtt: if full {
             ms(150 + now.at.as_secs() % 4 * 10)
         } else {
@@ -20,7 +20,7 @@ fn own(now: PathQuery<'_>) -> ScriptedFlow {
 }
 
 #[test]
-fn a_queue_of_our_own_is_drained_and_kept_short() {
+fn the_transfers_own_queue_is_drained_and_kept_short() {
     let mut world = ScriptedTransfer::new(limits(64), 1);
     world.run(ms(20_000), own);
     let steps = world.steps();
@@ -33,7 +33,7 @@ fn a_queue_of_our_own_is_drained_and_kept_short() {
         world
             .decisions
             .iter()
-            .any(|d| d.reason.contains("the queue was ours"))
+            .any(|d| d.reason.contains("the queue was our own"))
     );
     assert!(
         world
@@ -41,12 +41,12 @@ fn a_queue_of_our_own_is_drained_and_kept_short() {
             .is_some_and(|pace| pace.abs_diff(RATE) < RATE / 50)
     );
     assert_eq!(world.limiter(), Limiter::CongestionWindow);
-    // A full path is all there is.
+    // There is no remedy for a full path.
     assert_eq!(world.auto.verdict().remedy, None);
 }
 
 #[test]
-fn others_queue_is_left_to_tcp_and_shared_with_one_stream() {
+fn with_cross_traffic_pacing_ends_and_one_stream_stays() {
     let mut world = ScriptedTransfer::new(limits(64), 4);
     world.run(ms(60_000), |now| ScriptedFlow {
         rate: now.pace.unwrap_or(RATE).min(RATE),
@@ -64,13 +64,13 @@ fn others_queue_is_left_to_tcp_and_shared_with_one_stream() {
         .map(|d| d.at.as_secs())
         .collect();
     assert!(times.len() >= 3 && times.len() <= 7, "{times:?}");
-    // Asked at intervals that differ.
+    // The times between drains differ.
     let gaps: Vec<u64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(gaps.iter().all(|gap| *gap >= 4), "{gaps:?}");
 }
 
 #[test]
-fn a_pace_is_lifted_when_others_come() {
+fn pacing_ends_when_cross_traffic_arrives() {
     let mut world = ScriptedTransfer::new(limits(64), 1);
     world.run(ms(10_000), own);
     assert!(world.pace.is_some());
@@ -84,7 +84,7 @@ fn a_pace_is_lifted_when_others_come() {
 }
 
 #[test]
-fn a_pace_is_lifted_when_the_path_becomes_faster() {
+fn pacing_ends_when_the_path_becomes_faster() {
     let mut world = ScriptedTransfer::new(limits(1), 1);
     world.run(ms(10_000), own);
     world.run(ms(13_000), |now| ScriptedFlow {
@@ -96,12 +96,12 @@ fn a_pace_is_lifted_when_the_path_becomes_faster() {
         world
             .decisions
             .iter()
-            .any(|d| d.reason.contains("the path is faster"))
+            .any(|d| d.reason.contains("the path became faster"))
     );
 }
 
 #[test]
-fn a_short_queue_and_one_that_may_not_be_paced_are_left_alone() {
+fn a_short_queue_is_not_drained_nor_any_without_permission_to_pace() {
     let mut world = ScriptedTransfer::new(
         AutoLimits {
             may_pace: false,
@@ -114,14 +114,14 @@ fn a_short_queue_and_one_that_may_not_be_paced_are_left_alone() {
 }
 
 #[test]
-fn surplus_streams_are_given_back_on_a_full_path() {
+fn surplus_streams_are_closed_on_a_full_path() {
     let mut world = ScriptedTransfer::new(limits(64), 16);
     world.run(ms(40_000), own);
     assert_eq!(world.streams, 1, "{:#?}", world.decisions);
 }
 
 #[test]
-fn streams_that_are_needed_come_back() {
+fn streams_that_are_needed_are_opened_again() {
     let mut world = ScriptedTransfer::new(limits(64), 4);
     world.run(ms(30_000), |now| ScriptedFlow {
         rate: RATE / 4 * u64::from(now.streams.min(4)),
@@ -135,7 +135,7 @@ fn streams_that_are_needed_come_back() {
 }
 
 #[test]
-fn bbr_of_our_choice_gives_way_to_others() {
+fn bbr_that_the_tuner_chose_is_reverted_for_cross_traffic() {
     let mut world = ScriptedTransfer::new(limits(1), 1);
     world.run(ms(6000), |now| ScriptedFlow {
         rate: if now.control == "bbr" { RATE } else { RATE / 8 },
@@ -152,8 +152,9 @@ fn bbr_of_our_choice_gives_way_to_others() {
 }
 
 #[test]
-fn what_others_take_of_a_full_path_is_not_fought_for() {
-    // Each stream gets its share of a queue that never drains; it may not be asked whose it is.
+fn a_share_that_cross_traffic_takes_is_conceded() {
+    // Each stream gets an equal share of a queue that never drains. Pacing is not permitted, so that the
+    // queue cannot be drained to find its owner.
     let unpaced = AutoLimits {
         may_pace: false,
         ..limits(64)
@@ -165,6 +166,6 @@ fn what_others_take_of_a_full_path_is_not_fought_for() {
         ..ScriptedFlow::default()
     });
     assert_eq!(world.streams, 1, "{:?}", world.decisions);
-    let told = |d: &TransferDecision| d.reason.contains("others took the rest");
+    let told = |d: &TransferDecision| d.reason.contains("cross traffic took the rest");
     assert!(world.decisions.iter().any(told));
 }

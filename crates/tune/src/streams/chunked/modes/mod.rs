@@ -1,44 +1,45 @@
-//! MI, MI+ and AIMD (§3.4).
+//! The modes MI, MI+ and AIMD (§3.4).
 
 use std::time::Duration;
 
 use units::show;
 
+use super::chunk::{Chunk, ChunkResult, ChunkTuner, ChunkTuningMode};
+use super::parameters::{ChunkParameters, Optimum};
 use super::size::ChunkSizer;
-use super::{Chunk, ChunkParameters, ChunkResult, ChunkTuner, ChunkTuningMode, Optimum};
 use crate::streams::model::{self, ModelPath};
 
-/// The payload of a full segment, bytes: the packets of the model.
+/// Payload of a full segment, bytes: the size of the model's packets.
 const SEGMENT: f64 = 1460.0;
 
-/// One of the three modes at work.
+/// State of a transfer in one of the three modes.
 #[derive(Debug)]
 pub(super) struct ModeTuner {
     mode: ChunkTuningMode,
     parameters: ChunkParameters,
     sizes: ChunkSizer,
-    /// N of the next chunk.
+    /// N: streams of the next chunk.
     streams: u32,
-    /// The algorithm has terminated.
+    /// Whether the algorithm has terminated.
     terminated: bool,
-    /// More could not be had.
+    /// Largest number of streams that could be opened, once more were refused.
     refused: Option<u32>,
     reason: String,
 }
 
-/// The inequality G > η NW/R of a chunk (eqs. 4, 7, 10).
+/// The test G > η NW/R of a chunk (eqs. 4, 7, 10).
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct WindowTest {
     /// G, bytes per second.
     goodput: f64,
     /// NW/R, bytes per second.
     windows: f64,
-    /// The windows are the bottleneck.
+    /// Whether the windows are the bottleneck.
     limited: bool,
 }
 
 impl ModeTuner {
-    /// `parameters` within their ranges.
+    /// The state before the first chunk. `parameters` must be within their ranges.
     pub(super) fn new(
         mode: ChunkTuningMode,
         parameters: ChunkParameters,
@@ -58,12 +59,12 @@ impl ModeTuner {
 
     fn on_chunk(&mut self, chunk: &ChunkResult) {
         let Some(goodput) = chunk.goodput().filter(|_| chunk.streams > 0) else {
-            "nothing was measured: the same again".clone_into(&mut self.reason);
+            "nothing was measured: the same number again".clone_into(&mut self.reason);
             return;
         };
         self.sizes.on_chunk(chunk.streams, goodput);
         if chunk.streams < self.streams {
-            // Whoever opens streams could not have more: they are ruled out.
+            // The caller could not open more streams.
             self.refused = Some(chunk.streams);
             self.streams = chunk.streams;
         }
@@ -76,7 +77,7 @@ impl ModeTuner {
             } else {
                 "round trip"
             };
-            self.reason = format!("no {lacking} is known: {} again", streams(self.streams));
+            self.reason = format!("the {lacking} is unknown: {} again", streams(self.streams));
             return;
         };
         let (next, what) = if test.limited {
@@ -107,10 +108,11 @@ impl ModeTuner {
             .max_streams
             .min(self.refused.unwrap_or(u32::MAX));
         if now >= most {
+            // AIMD never terminates: it decreases again once the windows stop limiting.
             self.terminated = self.mode != ChunkTuningMode::Aimd;
             return (
                 most,
-                format!("the windows limit, {} is the most", streams(most)),
+                format!("the windows limit, but {} is the maximum", streams(most)),
             );
         }
         let n = f64::from(now);
@@ -151,7 +153,7 @@ impl ModeTuner {
         }
     }
 
-    /// The number that the model calls best, and the bandwidth that it was reckoned with, bit/s.
+    /// The optimal number of streams by the model, and the bandwidth that the model estimates, bit/s.
     fn optimum(&self, chunk: &ChunkResult, goodput: f64) -> (u32, u64) {
         let rtt = chunk.rtt.as_secs_f64();
         let bandwidth = model::bandwidth(goodput / SEGMENT, chunk.streams, rtt);
@@ -166,7 +168,7 @@ impl ModeTuner {
             .min(self.refused.unwrap_or(u32::MAX));
         let best = match self.parameters.optimum {
             Optimum::BothTerms => path.best_connections(most),
-            // It falls with N (see `model`).
+            // The second term falls with N (see `model`).
             Optimum::SecondTerm => 1,
         };
         (best, rate(bandwidth * SEGMENT * 8.0))
@@ -213,7 +215,7 @@ pub(super) fn streams(n: u32) -> String {
     }
 }
 
-/// A number of streams; casts saturate, and of no number make 0.
+/// A number of streams. The cast saturates, and NaN becomes 0.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -223,7 +225,7 @@ fn count(streams: f64) -> u32 {
     streams as u32
 }
 
-/// A rate to be shown; casts saturate, and of no number make 0.
+/// A rate for display. The cast saturates, and NaN becomes 0.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

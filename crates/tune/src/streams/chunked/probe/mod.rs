@@ -1,102 +1,103 @@
-//! `auto` by chunks alone: how many streams a sender needs that cannot be looked at.
+//! Search for the number of streams by the goodput of chunks, for senders that cannot be sampled.
 
 use std::time::Duration;
 
 use units::show;
 
+use super::chunk::{Chunk, ChunkResult, ChunkTuner};
 use super::modes::{rate, streams};
 use super::size::whole;
-use super::{Chunk, ChunkResult, ChunkTuner};
 
-/// Twice the streams must bring so many times the goodput, or they are not worth it.
+/// Goodput of doubled streams, relative to before, from which on they are worth it.
 const WORTH: f64 = 1.15;
-/// Fewer streams that reach this share of the most do as well.
+/// Share of the best goodput that fewer streams must reach to count as equally good.
 const AS_GOOD: f64 = 0.96;
-/// Of the goodput that it settled at: below this the path has changed.
+/// Share of the settled goodput below which the path must have changed.
 const FALLEN: f64 = 0.75;
-/// The first chunk is held back by slow start, but not by more: below this share of what more streams
-/// reach, its number of streams need not be tried again.
+/// Slow start lowers the goodput of the first chunk, but not below this share of the goodput of more streams.
+/// A number of streams that stayed below it need not be tried again.
 const COLD: f64 = 0.6;
 
-/// A chunk tells how fast it can be after as many round trips, and as much time.
+/// Length of a chunk in a search: at least so many round trips, and this time.
 const ROUND_TRIPS: u32 = 10;
 const SHORT: Duration = Duration::from_secs(1);
-/// How long chunks take when the number of streams is found.
+/// Length of a chunk once the number of streams is found.
 const LONG: Duration = Duration::from_secs(5);
-/// No round trip is so long that chunks have to be longer than this.
+/// Longest chunk of a search, and longest round trip that counts.
 const LONGEST: Duration = Duration::from_secs(10);
-/// A chunk that took less than this share of its time is repeated, larger, at most so often.
+/// A chunk that took less than this share of its intended time is repeated with a larger size, at most
+/// [`REPEATS`] times.
 const CONCLUSIVE: f64 = 0.5;
 const REPEATS: u32 = 4;
-/// Largest step from one chunk's size to the next.
+/// Largest growth from one chunk's size to the next.
 const GROWTH: f64 = 16.0;
 
-/// A window that any stream may be expected to have: for the first chunk's size.
+/// Window that any stream has at least, bytes: used for the size of the first chunk.
 const WINDOW: f64 = 262_144.0;
-/// Smallest and largest first chunk.
+/// Smallest and largest first chunk, bytes.
 const FIRST: (f64, f64) = (1_048_576.0, 8_388_608.0);
 
-/// When a number that was found is looked at again; doubled each time that nothing came of it.
+/// Time after which a new search begins; doubled after every search without gain.
 const AGAIN: Duration = Duration::from_secs(60);
-/// At most so often doubled.
+/// Largest number of doublings.
 const PATIENCE: u32 = 4;
-/// So many chunks with another number of streams than was asked for: there are no others.
+/// Consecutive chunks with an unrequested number of streams after which the tuner adopts that number.
 const STUBBORN: u32 = 3;
 
-/// Measurement with a number of streams, in the present search.
+/// Goodput of one number of streams in the present search.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct StreamCountResult {
     streams: u32,
     /// Bytes per second.
     goodput: f64,
-    /// Not of the transfer's first chunk, which slow start holds back.
+    /// False for the first chunk of the transfer, which contains slow start.
     warm: bool,
 }
 
-/// Present question of the search.
+/// Phase of the search.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum ProbePhase {
-    /// More and more streams.
+    /// Trying more and more streams.
     Climb,
-    /// Whether fewer than `enough` do as well.
+    /// Trying whether fewer than `enough` streams do as well.
     Descend { enough: u32 },
-    /// The number is found; this is what it gives, bytes per second.
+    /// The number is found; `goodput` is its average, bytes per second.
     Settled { goodput: f64 },
 }
 
-/// Why a number that was found is looked at again.
+/// Cause of a new search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ReprobeCause {
-    /// The goodput has fallen.
+    /// Goodput has fallen.
     Fall,
-    /// It was long ago.
+    /// The last search was long ago.
     Age,
 }
 
 /// The search for the fewest streams that are enough.
 #[derive(Debug)]
 pub(super) struct ProbeTuner {
-    /// Never fewer, nor more; or what there is.
+    /// Bounds on the number of streams.
     least: u32,
     most: u32,
-    /// How long a chunk of a search takes.
+    /// Length of a chunk in a search.
     short: Duration,
     phase: ProbePhase,
     /// N of the next chunk.
     streams: u32,
-    /// Its size.
+    /// Size of the next chunk, bytes.
     bytes: u64,
     trials: Vec<StreamCountResult>,
-    /// The transfer's first measurement was taken.
+    /// Whether the first chunk of the transfer has ended.
     warm: bool,
     repeats: u32,
     strangers: u32,
-    /// Why it looked again, and with which goodput, bytes per second.
+    /// Cause of the present search, and the goodput at its start, bytes per second.
     began: Option<(ReprobeCause, f64)>,
-    /// Time and chunks since the search ended.
+    /// Time and number of chunks since the search ended.
     settled_for: Duration,
     settled_chunks: u32,
-    /// How many searches in turn brought nothing, of those after long, and after a fall.
+    /// Consecutive searches without gain: those for age, and those after a fall of goodput.
     vain: u32,
     vain_falls: u32,
     reason: String,
@@ -108,7 +109,7 @@ impl ProbeTuner {
         let first = first.clamp(1, most);
         let short = (rtt.min(LONGEST) * ROUND_TRIPS).clamp(SHORT, LONGEST);
         let windows = f64::from(first) * WINDOW * short.as_secs_f64();
-        // Of an unknown round trip this is the largest.
+        // An unknown round trip (zero) gives the largest size.
         let bytes = (windows / rtt.as_secs_f64()).clamp(FIRST.0, FIRST.1);
         Self {
             least: 1,
@@ -130,7 +131,7 @@ impl ProbeTuner {
         }
     }
 
-    /// The same, with never fewer than `least` streams.
+    /// The same tuner with at least `least` streams.
     pub(super) fn with_min_streams(mut self, least: u32) -> Self {
         self.least = least.clamp(1, self.most);
         if self.streams < self.least {
@@ -142,26 +143,26 @@ impl ProbeTuner {
 
     fn on_chunk(&mut self, chunk: &ChunkResult) {
         let Some(goodput) = chunk.goodput().filter(|_| chunk.streams > 0) else {
-            "nothing was measured: the same again".clone_into(&mut self.reason);
+            "nothing was measured: the same number again".clone_into(&mut self.reason);
             return;
         };
         let had = chunk.streams.min(self.most);
         let asked = had == self.streams || self.is_only_count(had);
         let wanted = self.wanted();
         if asked && self.is_too_short(chunk, wanted) {
-            self.reason = format!("too short to tell: {} again", streams(self.streams));
+            self.reason = format!("the chunk was too short: {} again", streams(self.streams));
         } else if asked {
             self.repeats = 0;
             self.decide(chunk, goodput);
             self.warm = true;
         } else if !matches!(self.phase, ProbePhase::Settled { .. }) {
-            // Of an earlier trial, whose chunk ended after the next was asked for.
+            // The chunk belongs to an earlier phase: it ended after the next one was requested.
             self.note(had, goodput);
         }
         self.bytes = self.sized(chunk, goodput);
     }
 
-    /// Whether another number than was asked for came so often that it is what there is.
+    /// Whether an unrequested number of streams came so often that no other number is possible.
     fn is_only_count(&mut self, had: u32) -> bool {
         self.strangers += 1;
         if self.strangers < STUBBORN {
@@ -198,7 +199,7 @@ impl ProbeTuner {
         }
     }
 
-    /// Keeps what a number of streams reached, the latest of it.
+    /// Stores the latest goodput of a number of streams.
     fn note(&mut self, n: u32, goodput: f64) {
         self.trials.retain(|trial| trial.streams != n);
         self.trials.push(StreamCountResult {
@@ -208,7 +209,7 @@ impl ProbeTuner {
         });
     }
 
-    /// The goodput that `n` streams reached in this search, bytes per second, if they were tried.
+    /// Goodput of `n` streams in this search, bytes per second, if they were tried.
     fn known(&self, n: u32) -> Option<f64> {
         let trial = self.trials.iter().find(|trial| trial.streams == n)?;
         Some(trial.goodput)
@@ -225,19 +226,19 @@ impl ProbeTuner {
         );
         if worth && self.streams < self.most {
             self.streams = self.streams.saturating_mul(2).min(self.most);
-            self.reason = format!("{now}: {} now", streams(self.streams));
+            self.reason = format!("{now}: next {}", streams(self.streams));
             return;
         }
         let enough = self.fewest_as_good().unwrap_or(self.streams);
         let why = if worth {
             "no more are allowed"
         } else {
-            "more bring nothing"
+            "more do not help"
         };
         self.try_fewer(enough, &format!("{now}: {why}"));
     }
 
-    /// The fewest streams that did about as well as the best.
+    /// Smallest number of streams that did about as well as the best.
     fn fewest_as_good(&self) -> Option<u32> {
         let best = self.trials.iter().map(|t| t.goodput).reduce(f64::max)?;
         let good = self.trials.iter().filter(|t| t.goodput >= AS_GOOD * best);
@@ -258,7 +259,7 @@ impl ProbeTuner {
         }
     }
 
-    /// Half of `enough` is tried, if it was not, or only at the cold start.
+    /// Tries half of `enough`, unless that was tried before and not only at the start of the transfer.
     fn try_fewer(&mut self, enough: u32, why: &str) {
         let half = enough / 2;
         let best = self.known(enough).unwrap_or_default();
@@ -270,7 +271,7 @@ impl ProbeTuner {
         }
         self.phase = ProbePhase::Descend { enough };
         self.streams = half;
-        self.reason = format!("{why}; whether {} will do", streams(half));
+        self.reason = format!("{why}; trying {}", streams(half));
     }
 
     fn settle(&mut self, n: u32, why: &str) {
@@ -291,10 +292,10 @@ impl ProbeTuner {
         self.settled_chunks = 0;
         self.phase = ProbePhase::Settled { goodput };
         self.streams = n;
-        self.reason = format!("{why}; {} it is", streams(n));
+        self.reason = format!("{why}; settled at {}", streams(n));
     }
 
-    /// A chunk with the number that was found; `settled` is what it used to give.
+    /// Takes a chunk with the settled number of streams; `settled` is its average goodput, bytes per second.
     fn stay(&mut self, chunk: &ChunkResult, goodput: f64, settled: f64) {
         self.settled_for = self.settled_for.saturating_add(chunk.time);
         self.settled_chunks = self.settled_chunks.saturating_add(1);
@@ -304,15 +305,19 @@ impl ProbeTuner {
             self.reprobe(
                 ReprobeCause::Fall,
                 goodput,
-                &format!("{now}, no longer {was}"),
+                &format!("{now}, down from {was}"),
             );
         } else if self.settled_for >= AGAIN * (1 << self.vain) {
-            self.reprobe(ReprobeCause::Age, goodput, &format!("{now}, for long"));
+            self.reprobe(
+                ReprobeCause::Age,
+                goodput,
+                &format!("{now}, unchanged for long"),
+            );
         } else {
             if self.settled_chunks > 1 << PATIENCE {
                 self.vain_falls = 0;
             }
-            // Slowly, so that one slow chunk is not forgotten at once.
+            // A slow average keeps the reference when single chunks are slow.
             self.phase = ProbePhase::Settled {
                 goodput: settled + (goodput - settled) / 4.0,
             };
@@ -320,7 +325,7 @@ impl ProbeTuner {
         }
     }
 
-    /// A new search from where it is.
+    /// Begins a new search from the present number of streams.
     fn reprobe(&mut self, cause: ReprobeCause, goodput: f64, why: &str) {
         self.began = Some((cause, goodput));
         self.trials.clear();
@@ -328,13 +333,13 @@ impl ProbeTuner {
         if self.streams < self.most {
             self.phase = ProbePhase::Climb;
             self.streams = self.streams.saturating_mul(2).min(self.most);
-            self.reason = format!("{why}: whether {} bring more", streams(self.streams));
+            self.reason = format!("{why}: trying {}", streams(self.streams));
         } else {
             self.try_fewer(self.streams, why);
         }
     }
 
-    /// How long the next chunk should take.
+    /// Intended time of the next chunk.
     fn wanted(&self) -> Duration {
         match self.phase {
             ProbePhase::Settled { .. } => LONG.max(self.short),
@@ -342,8 +347,9 @@ impl ProbeTuner {
         }
     }
 
-    /// The next chunk's size, by what the last one reached.
+    /// Size of the next chunk, by the goodput of the last one.
     fn sized(&self, chunk: &ChunkResult, goodput: f64) -> u64 {
+        // Doubled streams bring between nothing and twice the goodput.
         let more = if self.streams > chunk.streams {
             1.5
         } else {
