@@ -139,7 +139,7 @@ fn write_decisions(ctx: &BatchContext, trace: Option<&TraceFile>) {
             match &decided.decision {
                 TuningDecision::Buffers(decision) => trace.decided(time, &decided.file, decision),
                 TuningDecision::Streams(decision) => {
-                    trace.streams_decided(time, &decided.file, decision)
+                    trace.streams_decided(time, &decided.file, decision);
                 }
             }
         }

@@ -120,7 +120,7 @@ impl AutoTransfer {
         for decision in &decisions {
             match decision.setting {
                 Some(TransferSetting::Streams(streams)) => {
-                    self.set_streams(simulation, streams as usize)
+                    self.set_streams(simulation, streams as usize);
                 }
                 Some(TransferSetting::PacingRate(pace)) => self.pace = pace,
                 Some(TransferSetting::CongestionControl(_)) | None => {}

@@ -17,84 +17,99 @@ pub struct LimiterShare {
 }
 
 /// Smallest share of the time for which a full window or send buffer counts as the limiter.
-const NOTABLE: f64 = 0.2;
+const MIN_SHARE: f64 = 0.2;
 
 /// The limiter that explains most of the transfer's time. The verdict of the policy
 /// ([`Evidence::verdict`]) is not used.
-pub fn dominant_limiter(m: &Evidence) -> LimiterShare {
-    let seconds = m.elapsed.as_secs_f64();
-    let Some(role) = m.role.filter(|_| m.bytes > 0 && seconds > 0.0) else {
-        return judgement(Limiter::Unknown, 0.0);
+pub fn dominant_limiter(evidence: &Evidence) -> LimiterShare {
+    let seconds = evidence.elapsed.as_secs_f64();
+    let Some(role) = evidence
+        .role
+        .filter(|_| evidence.bytes > 0 && seconds > 0.0)
+    else {
+        return share_of(Limiter::Unknown, 0.0);
     };
-    let rate = m.bytes as f64 / seconds;
-    if let Some(limit) = m.rate_limit
+    let rate = evidence.bytes as f64 / seconds;
+    if let Some(limit) = evidence.rate_limit
         // The mean includes the start and the end of the transfer, when it is below the limit.
         && rate >= 0.85 * limit as f64
     {
-        return judgement(Limiter::RateLimit, rate / limit as f64);
+        return share_of(Limiter::RateLimit, rate / limit as f64);
     }
-    let thread_seconds = thread_seconds(m);
-    let store = m.store_time.as_secs_f64() / thread_seconds;
-    let wire = m.wire_time.as_secs_f64() / thread_seconds;
+    let thread_seconds = thread_seconds(evidence);
+    let store = evidence.store_time.as_secs_f64() / thread_seconds;
+    let wire = evidence.wire_time.as_secs_f64() / thread_seconds;
     // A thread that waits neither for the store nor for the socket computes.
     let computing = 1.0 - store - wire;
     match role {
-        Role::Sender => judge_sender(m, seconds, store, wire, computing),
-        Role::Receiver => judge_receiver(m, rate, store, wire, computing),
+        Role::Sender => limiter_of_sender(evidence, seconds, store, wire, computing),
+        Role::Receiver => limiter_of_receiver(evidence, rate, store, wire, computing),
     }
 }
 
-fn judge_sender(m: &Evidence, seconds: f64, store: f64, wire: f64, computing: f64) -> LimiterShare {
-    let rwnd = m.rwnd_limited.as_secs_f64() / seconds;
-    let sndbuf = m.sndbuf_limited.as_secs_f64() / seconds;
-    if rwnd >= NOTABLE && rwnd >= sndbuf && rwnd >= store {
-        return judgement(Limiter::ReceiveWindow, rwnd);
+fn limiter_of_sender(
+    evidence: &Evidence,
+    seconds: f64,
+    store: f64,
+    wire: f64,
+    computing: f64,
+) -> LimiterShare {
+    let rwnd = evidence.rwnd_limited.as_secs_f64() / seconds;
+    let sndbuf = evidence.sndbuf_limited.as_secs_f64() / seconds;
+    if rwnd >= MIN_SHARE && rwnd >= sndbuf && rwnd >= store {
+        return share_of(Limiter::ReceiveWindow, rwnd);
     }
-    if sndbuf >= NOTABLE && sndbuf >= store {
-        return judgement(Limiter::SendBuffer, sndbuf);
+    if sndbuf >= MIN_SHARE && sndbuf >= store {
+        return share_of(Limiter::SendBuffer, sndbuf);
     }
     if store >= wire && store >= computing {
-        return judgement(Limiter::StoreRead, store);
+        return share_of(Limiter::StoreRead, store);
     }
     if computing >= wire {
-        return judgement(Limiter::SenderCpu, computing);
+        return share_of(Limiter::SenderCpu, computing);
     }
-    let limiter = if m.retransmits > 0 {
+    let limiter = if evidence.retransmits > 0 {
         Limiter::Loss
     } else {
         Limiter::CongestionWindow
     };
-    judgement(limiter, wire)
+    share_of(limiter, wire)
 }
 
-fn judge_receiver(m: &Evidence, rate: f64, store: f64, wire: f64, computing: f64) -> LimiterShare {
+fn limiter_of_receiver(
+    evidence: &Evidence,
+    rate: f64,
+    store: f64,
+    wire: f64,
+    computing: f64,
+) -> LimiterShare {
     if store >= wire && store >= computing {
-        return judgement(Limiter::StoreWrite, store);
+        return share_of(Limiter::StoreWrite, store);
     }
     if computing >= wire {
-        return judgement(Limiter::ReceiverCpu, computing);
+        return share_of(Limiter::ReceiverCpu, computing);
     }
-    let rtt = m.min_rtt.as_secs_f64();
-    let streams = thread_seconds(m) / m.elapsed.as_secs_f64();
+    let rtt = evidence.min_rtt.as_secs_f64();
+    let streams = thread_seconds(evidence) / evidence.elapsed.as_secs_f64();
     let in_flight = rate * rtt / streams.max(1.0);
     // Linux offers about half of the buffer as window (tcp_adv_win_scale). A rate that needs a third of
     // the buffer in flight is therefore close to the window limit.
-    if m.buffer_bytes > 0 && in_flight >= 0.35 * m.buffer_bytes as f64 {
-        return judgement(Limiter::ReceiveWindow, wire);
+    if evidence.buffer_bytes > 0 && in_flight >= 0.35 * evidence.buffer_bytes as f64 {
+        return share_of(Limiter::ReceiveWindow, wire);
     }
-    judgement(Limiter::ServerCap, wire)
+    share_of(Limiter::ServerCap, wire)
 }
 
 /// Time of all stream threads together, seconds.
-fn thread_seconds(m: &Evidence) -> f64 {
-    if m.stream_time.is_zero() {
-        m.elapsed.as_secs_f64() * m.streams.max(1) as f64
+fn thread_seconds(evidence: &Evidence) -> f64 {
+    if evidence.stream_time.is_zero() {
+        evidence.elapsed.as_secs_f64() * evidence.streams.max(1) as f64
     } else {
-        m.stream_time.as_secs_f64()
+        evidence.stream_time.as_secs_f64()
     }
 }
 
-fn judgement(limiter: Limiter, share: f64) -> LimiterShare {
+fn share_of(limiter: Limiter, share: f64) -> LimiterShare {
     LimiterShare {
         limiter,
         share: share.clamp(0.0, 1.0),

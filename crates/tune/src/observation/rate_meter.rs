@@ -19,12 +19,12 @@ pub(crate) struct Rtt {
 
 impl Rtt {
     /// The round trip that an end with this role sees.
-    pub(crate) fn of_sample(look: &TcpSample, role: Role) -> Self {
+    pub(crate) fn of_sample(sample: &TcpSample, role: Role) -> Self {
         let smoothed = match role {
-            Role::Sender => look.smoothed_rtt,
-            Role::Receiver => look.receiver_rtt,
+            Role::Sender => sample.smoothed_rtt,
+            Role::Receiver => sample.receiver_rtt,
         };
-        let known = look.handshake_rtt();
+        let known = sample.handshake_rtt();
         let base = if known.is_zero() { smoothed } else { known };
         Self {
             min: base,
@@ -64,13 +64,13 @@ pub(crate) struct RateMeter {
 
 impl RateMeter {
     /// Takes a sample. A round ends when a round trip has passed.
-    pub(crate) fn on_sample(&mut self, role: Role, look: &TcpSample, trip: Rtt) {
+    pub(crate) fn on_sample(&mut self, role: Role, sample: &TcpSample, rtt: Rtt) {
         let Some(from) = &self.from else {
-            self.from = Some(*look);
+            self.from = Some(*sample);
             return;
         };
-        let stats = look.since(from, role);
-        if stats.time < trip.smoothed.max(SHORTEST_ROUND) {
+        let stats = sample.since(from, role);
+        if stats.time < rtt.smoothed.max(SHORTEST_ROUND) {
             return;
         }
         let rate = stats.rate();
@@ -78,7 +78,7 @@ impl RateMeter {
         // Data behind a lost segment counts all at once when the segment arrives. The lower of two
         // rounds is free of such jumps.
         self.best = self.best.max(rate.min(self.recent[1]));
-        self.from = Some(*look);
+        self.from = Some(*sample);
     }
 
     /// Rate of the last round.
@@ -105,7 +105,7 @@ mod tests {
         Duration::from_millis(n)
     }
 
-    fn look(at: Duration, bytes: u64) -> TcpSample {
+    fn sample(at: Duration, bytes: u64) -> TcpSample {
         TcpSample {
             at,
             bytes_acked: bytes,
@@ -124,8 +124,8 @@ mod tests {
             (150, 40_000),
             (200, 11_000),
         ] {
-            let look = look(ms(at), bytes);
-            meter.on_sample(Role::Sender, &look, Rtt::of_sample(&look, Role::Sender));
+            let sample = sample(ms(at), bytes);
+            meter.on_sample(Role::Sender, &sample, Rtt::of_sample(&sample, Role::Sender));
         }
         let rates = (meter.latest(), meter.best_recent(), meter.best());
         assert_eq!(rates, (10_000, 100_000, 10_000));
@@ -133,14 +133,14 @@ mod tests {
 
     #[test]
     fn a_queue_is_distinguished_from_noise() {
-        let trip = |now| Rtt {
+        let rtt = |now| Rtt {
             min: ms(100),
             smoothed: ms(now),
         };
-        assert!(!trip(110).has_queue());
-        assert!(trip(112).has_queue() && !trip(150).is_congested());
-        assert!(trip(160).is_congested());
-        assert_eq!(trip(300).for_window(), ms(125));
-        assert_eq!(trip(105).for_window(), ms(105));
+        assert!(!rtt(110).has_queue());
+        assert!(rtt(112).has_queue() && !rtt(150).is_congested());
+        assert!(rtt(160).is_congested());
+        assert_eq!(rtt(300).for_window(), ms(125));
+        assert_eq!(rtt(105).for_window(), ms(105));
     }
 }

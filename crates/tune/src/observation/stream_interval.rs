@@ -16,35 +16,35 @@ pub(crate) struct StreamInterval {
     first: TcpSample,
     last: TcpSample,
     /// The sample up to which the peak rate is known.
-    counted: TcpSample,
+    peak_until: TcpSample,
     /// Highest rate between two samples, bytes per second.
     peak: u64,
     /// Sum of the smoothed round trips of all samples.
-    trips: Duration,
-    looks: u32,
+    rtt_sum: Duration,
+    samples: u32,
 }
 
 impl StreamInterval {
-    pub(crate) fn new(role: Role, look: &TcpSample) -> Self {
+    pub(crate) fn new(role: Role, sample: &TcpSample) -> Self {
         Self {
             role,
-            first: *look,
-            last: *look,
-            counted: *look,
+            first: *sample,
+            last: *sample,
+            peak_until: *sample,
             peak: 0,
-            trips: Rtt::of_sample(look, role).smoothed,
-            looks: 1,
+            rtt_sum: Rtt::of_sample(sample, role).smoothed,
+            samples: 1,
         }
     }
 
-    pub(crate) fn on_sample(&mut self, look: &TcpSample) {
-        self.last = *look;
-        self.trips += Rtt::of_sample(look, self.role).smoothed;
-        self.looks = self.looks.saturating_add(1);
-        let step = look.since(&self.counted, self.role);
+    pub(crate) fn on_sample(&mut self, sample: &TcpSample) {
+        self.last = *sample;
+        self.rtt_sum += Rtt::of_sample(sample, self.role).smoothed;
+        self.samples = self.samples.saturating_add(1);
+        let step = sample.since(&self.peak_until, self.role);
         if step.time >= SHORTEST_STEP {
             self.peak = self.peak.max(step.rate());
-            self.counted = *look;
+            self.peak_until = *sample;
         }
     }
 
@@ -55,7 +55,7 @@ impl StreamInterval {
 
     /// Number of samples, the first included.
     pub(crate) fn samples(&self) -> u32 {
-        self.looks
+        self.samples
     }
 
     /// Mean round trip.
@@ -63,7 +63,7 @@ impl StreamInterval {
         let base = Rtt::of_sample(&self.first, self.role).min;
         Rtt {
             min: base,
-            smoothed: (self.trips / self.looks).max(base),
+            smoothed: (self.rtt_sum / self.samples).max(base),
         }
     }
 
@@ -81,34 +81,34 @@ impl StreamInterval {
 mod tests {
     use super::*;
 
-    fn spell(rtt: u64, arrived: impl Fn(u64) -> u64) -> StreamInterval {
-        let look = |n| TcpSample {
+    fn interval(rtt: u64, arrived: impl Fn(u64) -> u64) -> StreamInterval {
+        let sample = |n| TcpSample {
             at: Duration::from_millis(25 * n),
             bytes_acked: arrived(n),
             smoothed_rtt: Duration::from_millis(rtt),
             min_rtt: Duration::from_millis(100),
             ..TcpSample::default()
         };
-        let mut spell = StreamInterval::new(Role::Sender, &look(0));
-        (1..=8).for_each(|n| spell.on_sample(&look(n)));
-        spell
+        let mut interval = StreamInterval::new(Role::Sender, &sample(0));
+        (1..=8).for_each(|n| interval.on_sample(&sample(n)));
+        interval
     }
 
     #[test]
     fn even_arrivals_with_a_queue_mean_a_full_path() {
         let even = |n| n * 25_000;
-        let full = spell(120, even);
+        let full = interval(120, even);
         assert_eq!(
             (full.stats().rate(), full.stats().time),
             (1_000_000, Duration::from_millis(200))
         );
         assert!(full.fills_path());
-        assert!(!spell(105, even).fills_path());
+        assert!(!interval(105, even).fills_path());
     }
 
     #[test]
     fn bursts_with_a_queue_do_not_mean_a_full_path() {
         let bursts = |n: u64| n.div_ceil(4) * 100_000;
-        assert!(!spell(120, bursts).fills_path());
+        assert!(!interval(120, bursts).fills_path());
     }
 }

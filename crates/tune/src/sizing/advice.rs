@@ -81,29 +81,29 @@ const LARGEST: u64 = 1 << 30;
 
 /// Rates that one stream reaches over `path` from and to a host with these limits, if `auto` sizes its
 /// buffers.
-pub fn reachable_rates(caps: &HostBufferLimits, path: PathSpec) -> ReachableRates {
+pub fn reachable_rates(limits: &HostBufferLimits, path: PathSpec) -> ReachableRates {
     ReachableRates {
-        send_bps: path.rate_with(max_in_flight(caps.max_send_buffer())),
-        receive_bps: path.rate_with(caps.max_receive_window()),
-        advice: advise_sending(caps, path)
+        send_bps: path.rate_with(max_in_flight(limits.max_send_buffer())),
+        receive_bps: path.rate_with(limits.max_receive_window()),
+        advice: advise_sending(limits, path)
             .into_iter()
-            .chain(advise_receiving(caps, path))
+            .chain(advise_receiving(limits, path))
             .collect(),
     }
 }
 
 /// The limit to raise so that one sending stream fills the path; `None` if it does already, or if no
 /// limit helps.
-pub fn advise_sending(caps: &HostBufferLimits, path: PathSpec) -> Option<SysctlAdvice> {
+pub fn advise_sending(limits: &HostBufferLimits, path: PathSpec) -> Option<SysctlAdvice> {
     // Three times the bandwidth-delay product: two thirds of a buffer are in flight, and a congestion
     // window reaches twice the product before a loss.
     let enough = rounded_up(path.bdp_bytes().saturating_mul(3));
-    let from_bps = path.rate_with(max_in_flight(caps.max_send_buffer()));
+    let from_bps = path.rate_with(max_in_flight(limits.max_send_buffer()));
     let to_bps = path.rate_with(max_in_flight(enough));
     (to_bps > from_bps).then(|| SysctlAdvice {
         sysctl: "net.ipv4.tcp_wmem",
-        value: triple(caps.wmem_first_two, enough),
-        now: triple(caps.wmem_first_two, caps.max_autotuned_send),
+        value: triple(limits.wmem_first_two, enough),
+        now: triple(limits.wmem_first_two, limits.max_autotuned_send),
         from_bps,
         to_bps,
     })
@@ -111,14 +111,14 @@ pub fn advise_sending(caps: &HostBufferLimits, path: PathSpec) -> Option<SysctlA
 
 /// The limits to raise, all together, so that one receiving stream fills the path; empty if it does
 /// already, or if no limit helps.
-pub fn advise_receiving(caps: &HostBufferLimits, path: PathSpec) -> Vec<SysctlAdvice> {
+pub fn advise_receiving(limits: &HostBufferLimits, path: PathSpec) -> Vec<SysctlAdvice> {
     // Twice the bandwidth-delay product: at least half of a buffer is offered as window.
     let enough = rounded_up(path.bdp_bytes().saturating_mul(2));
-    let from_bps = path.rate_with(caps.max_receive_window());
+    let from_bps = path.rate_with(limits.max_receive_window());
     let switch_on =
-        !caps.receive_autotuning && caps.max_autotuned_receive > caps.max_receive_buffer();
+        !limits.receive_autotuning && limits.max_autotuned_receive > limits.max_receive_buffer();
     let to_bps = path.rate_with(window_of_buffer(if switch_on {
-        caps.max_autotuned_receive
+        limits.max_autotuned_receive
     } else {
         enough
     }));
@@ -136,13 +136,13 @@ pub fn advise_receiving(caps: &HostBufferLimits, path: PathSpec) -> Vec<SysctlAd
         let (on, off) = ("1".to_owned(), "0".to_owned());
         return vec![raise("net.ipv4.tcp_moderate_rcvbuf", on, off)];
     }
-    let triple = |third| triple(caps.rmem_first_two, third);
+    let triple = |third| triple(limits.rmem_first_two, third);
     let autotuned = raise(
         "net.ipv4.tcp_rmem",
         triple(enough),
-        triple(caps.max_autotuned_receive),
+        triple(limits.max_autotuned_receive),
     );
-    if caps.receive_autotuning {
+    if limits.receive_autotuning {
         return vec![autotuned];
     }
     // Reported buffers are twice the value of the setting. Even for a buffer set by the program, Linux
@@ -151,7 +151,7 @@ pub fn advise_receiving(caps: &HostBufferLimits, path: PathSpec) -> Vec<SysctlAd
     let set = raise(
         "net.core.rmem_max",
         half(enough),
-        half(caps.max_settable_receive),
+        half(limits.max_settable_receive),
     );
     vec![set, autotuned]
 }
@@ -282,18 +282,18 @@ mod tests {
         #[test]
         fn following_the_advice_is_enough(rate_bps in 1_u64..100_000_000_000, us in 1_u64..2_000_000) {
             let path = PathSpec { rate_bps, rtt: Duration::from_micros(us) };
-            let mut caps = shipped();
-            let before = reachable_rates(&caps, path);
+            let mut limits = shipped();
+            let before = reachable_rates(&limits, path);
             for advice in &before.advice {
                 prop_assert!(advice.to_bps > advice.from_bps);
                 let third = advice.value.rsplit(' ').next().unwrap().parse().unwrap();
                 match advice.sysctl {
-                    "net.ipv4.tcp_wmem" => caps.max_autotuned_send = third,
-                    "net.ipv4.tcp_rmem" => caps.max_autotuned_receive = third,
+                    "net.ipv4.tcp_wmem" => limits.max_autotuned_send = third,
+                    "net.ipv4.tcp_rmem" => limits.max_autotuned_receive = third,
                     other => panic!("{other}"),
                 }
             }
-            let after = reachable_rates(&caps, path);
+            let after = reachable_rates(&limits, path);
             prop_assert_eq!(&after.advice, &[]);
             if path.bdp_bytes() < LARGEST / 3 {
                 prop_assert_eq!(after.send_bps.min(after.receive_bps), path.rate_bps);

@@ -19,22 +19,22 @@ pub(super) struct ArrivalCounter {
     bytes: u64,
     queued: u64,
     /// Bytes that arrived out of order.
-    beyond: u64,
+    out_of_order: u64,
 }
 
 impl ArrivalCounter {
     /// Total bytes that have arrived by this sample.
-    pub(super) fn total_at(&mut self, look: &TcpSample) -> u64 {
-        let queued = look.receive_queue_memory / PAYLOAD.1 * PAYLOAD.0;
-        let in_order = look.bytes_received.saturating_sub(self.bytes);
+    pub(super) fn total_at(&mut self, sample: &TcpSample) -> u64 {
+        let queued = sample.receive_queue_memory / PAYLOAD.1 * PAYLOAD.0;
+        let in_order = sample.bytes_received.saturating_sub(self.bytes);
         let more = queued.saturating_sub(self.queued);
         // Unread data in order cannot grow faster than the counter: the rest is out of order.
         if more > in_order {
-            self.beyond = self.beyond.saturating_add(more);
+            self.out_of_order = self.out_of_order.saturating_add(more);
         }
-        self.beyond = self.beyond.min(queued);
-        (self.bytes, self.queued) = (look.bytes_received, queued);
-        look.bytes_received.saturating_add(self.beyond)
+        self.out_of_order = self.out_of_order.min(queued);
+        (self.bytes, self.queued) = (sample.bytes_received, queued);
+        sample.bytes_received.saturating_add(self.out_of_order)
     }
 }
 
@@ -85,23 +85,23 @@ impl ArrivalHistory {
     /// `length`.
     pub(super) fn peak(&self, span: Duration, length: Duration) -> u64 {
         let oldest = self.end().saturating_sub(span);
-        let looks = self.points.iter().filter(|(at, _)| *at > oldest);
+        let samples = self.points.iter().filter(|(at, _)| *at > oldest);
         // A quarter is short enough to lie inside one flight, and long enough to even out single segments.
-        let quarters = looks
+        let quarters = samples
             .map(|(at, bytes)| bytes - self.counted(at.saturating_sub(length / 4)).min(*bytes));
         quarters.max().unwrap_or(0).saturating_mul(4)
     }
 
     /// Interpolated counter at a time; before the first point that of the first point.
     fn counted(&self, at: Duration) -> u64 {
-        let next = self.points.partition_point(|(look, _)| *look <= at);
+        let next = self.points.partition_point(|(sample, _)| *sample <= at);
         match (
             next.checked_sub(1).map(|last| self.points[last]),
             self.points.get(next),
         ) {
             (Some((from, before)), Some((to, after))) => {
-                let come = scaled(after - before, at - from, to.saturating_sub(from));
-                before + come.min(after - before)
+                let interpolated = scaled(after - before, at - from, to.saturating_sub(from));
+                before + interpolated.min(after - before)
             }
             (Some((_, bytes)), None) | (None, Some(&(_, bytes))) => bytes,
             (None, None) => 0,
@@ -126,9 +126,9 @@ mod tests {
         Duration::from_millis(n)
     }
 
-    fn arrivals(looks: &[(u64, u64)]) -> ArrivalHistory {
+    fn arrivals(samples: &[(u64, u64)]) -> ArrivalHistory {
         let mut arrivals = ArrivalHistory::default();
-        for (at, bytes) in looks {
+        for (at, bytes) in samples {
             arrivals.record(ms(*at), *bytes, ms(1000));
         }
         arrivals
@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(a.points, [(ms(0), 0), (ms(100), 1200), (ms(200), 1200)]);
     }
 
-    fn arrived(looks: &[(u64, u64)]) -> Vec<u64> {
+    fn arrived(samples: &[(u64, u64)]) -> Vec<u64> {
         let mut arrived = ArrivalCounter::default();
         let by = |(bytes, receive_queued): &(u64, u64)| {
             arrived.total_at(&TcpSample {
@@ -184,12 +184,12 @@ mod tests {
                 ..TcpSample::default()
             })
         };
-        looks.iter().map(by).collect()
+        samples.iter().map(by).collect()
     }
 
     #[test]
     fn data_behind_a_lost_segment_counts_as_arrived() {
-        let looks = [
+        let samples = [
             (100, 0),
             (100, 300),
             (200, 600),
@@ -197,35 +197,35 @@ mod tests {
             (900, 0),
             (1000, 0),
         ];
-        assert_eq!(arrived(&looks), [100, 300, 600, 800, 900, 1000]);
+        assert_eq!(arrived(&samples), [100, 300, 600, 800, 900, 1000]);
     }
 
     #[test]
     fn unread_data_in_order_is_counted_once() {
-        let looks = [(200, 300), (400, 600), (600, 600), (600, 0), (800, 300)];
-        assert_eq!(arrived(&looks), [200, 400, 600, 600, 800]);
+        let samples = [(200, 300), (400, 600), (600, 600), (600, 0), (800, 300)];
+        assert_eq!(arrived(&samples), [200, 400, 600, 600, 800]);
     }
 
     proptest! {
         #[test]
         fn the_arrival_count_is_at_least_the_bytes_in_order(
-            looks in prop::collection::vec((any::<u64>(), any::<u64>()), 0..50),
+            samples in prop::collection::vec((any::<u64>(), any::<u64>()), 0..50),
         ) {
-            let all = arrived(&looks);
-            prop_assert!(all.iter().zip(&looks).all(|(all, (bytes, _))| all >= bytes));
+            let all = arrived(&samples);
+            prop_assert!(all.iter().zip(&samples).all(|(all, (bytes, _))| all >= bytes));
         }
 
         #[test]
         fn no_sum_exceeds_the_counter(
-            looks in prop::collection::vec((any::<u64>(), any::<u64>()), 0..50),
+            samples in prop::collection::vec((any::<u64>(), any::<u64>()), 0..50),
             ago in any::<u64>(),
             span in any::<u64>(),
         ) {
             let mut a = ArrivalHistory::default();
-            for (at, bytes) in &looks {
+            for (at, bytes) in &samples {
                 a.record(Duration::from_nanos(*at), *bytes, Duration::MAX);
             }
-            let most = looks.iter().map(|(_, bytes)| *bytes).max().unwrap_or(0);
+            let most = samples.iter().map(|(_, bytes)| *bytes).max().unwrap_or(0);
             let (ago, span) = (Duration::from_nanos(ago), Duration::from_nanos(span));
             prop_assert!(a.before(ago, span) <= most);
             prop_assert!(a.latest(span) <= a.latest(Duration::MAX));

@@ -93,12 +93,12 @@ mod tests {
 
     #[test]
     fn the_largest_buffer_is_the_larger_of_autotuned_and_settable() {
-        let caps = HostBufferLimits::default();
-        assert_eq!(caps.max_send_buffer(), 4 << 20);
-        assert_eq!(caps.max_receive_buffer(), 6 << 20);
+        let limits = HostBufferLimits::default();
+        assert_eq!(limits.max_send_buffer(), 4 << 20);
+        assert_eq!(limits.max_receive_buffer(), 6 << 20);
         let fixed = HostBufferLimits {
             receive_autotuning: false,
-            ..caps
+            ..limits
         };
         assert_eq!(fixed.max_unset_receive_buffer(), 131_072);
         assert_eq!(fixed.max_receive_buffer(), 425_984);
@@ -113,11 +113,11 @@ mod tests {
             ..HostBufferLimits::default()
         };
         for (autotuned, scale) in [(1 << 20, 7), (6 << 20, 7), (32 << 20, 10), (64 << 20, 11)] {
-            let caps = HostBufferLimits {
+            let limits = HostBufferLimits {
                 max_autotuned_receive: autotuned,
                 ..forced
             };
-            assert_eq!(caps.max_receive_window(), 65_535 << scale);
+            assert_eq!(limits.max_receive_window(), 65_535 << scale);
         }
         let most = HostBufferLimits {
             max_autotuned_receive: u64::MAX,

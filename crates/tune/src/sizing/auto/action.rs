@@ -6,7 +6,7 @@ use crate::sizing::BufferSetting;
 /// Decision of one end, before it has a stream and a time.
 #[derive(Debug)]
 pub(super) struct BufferAction {
-    pub(super) change: Option<BufferSetting>,
-    pub(super) class: Bottleneck,
+    pub(super) setting: Option<BufferSetting>,
+    pub(super) bottleneck: Bottleneck,
     pub(super) reason: String,
 }

@@ -50,21 +50,21 @@ pub struct HostBound {
 struct LastHostLimit {
     setting: HostLimit,
     bound: HostBound,
-    look: TcpSample,
+    sample: TcpSample,
 }
 
 impl LastHostLimit {
     /// Buffer that limits, bytes as reported.
     fn buffer(&self) -> u64 {
         match self.setting {
-            HostLimit::SendBuffer => self.look.send_buffer,
-            HostLimit::ReceiveBuffer | HostLimit::WindowScale => self.look.receive_buffer,
+            HostLimit::SendBuffer => self.sample.send_buffer,
+            HostLimit::ReceiveBuffer | HostLimit::WindowScale => self.sample.receive_buffer,
         }
     }
 
     /// Round trip without queues.
     fn rtt(&self) -> Duration {
-        Rtt::of_sample(&self.look, self.setting.role()).min
+        Rtt::of_sample(&self.sample, self.setting.role()).min
     }
 }
 
@@ -82,24 +82,24 @@ pub(super) struct HostLimitTimes {
 impl HostLimitTimes {
     pub(super) fn add_interval(
         &mut self,
-        look: &TcpSample,
-        verdict: ClassifiedInterval,
+        sample: &TcpSample,
+        classified: ClassifiedInterval,
         setting: Option<HostLimit>,
     ) {
-        self.observed += verdict.stats.time;
+        self.observed += classified.stats.time;
         let Some(setting) = setting else {
             self.bound = None;
             return;
         };
-        self.held += verdict.stats.time;
+        self.held += classified.stats.time;
         let (limiter, most) = match setting {
-            HostLimit::SendBuffer => (Limiter::SendBuffer, max_in_flight(look.send_buffer)),
+            HostLimit::SendBuffer => (Limiter::SendBuffer, max_in_flight(sample.send_buffer)),
             HostLimit::ReceiveBuffer | HostLimit::WindowScale => {
-                (Limiter::ReceiveWindow, look.receive_window)
+                (Limiter::ReceiveWindow, sample.receive_window)
             }
         };
-        let rtt = Rtt::of_sample(look, setting.role()).min;
-        let rate = verdict.stats.rate();
+        let rtt = Rtt::of_sample(sample, setting.role()).min;
+        let rate = classified.stats.rate();
         let bound = HostBound {
             limiter,
             max_in_flight: most.max(bytes_in(rate, rtt)),
@@ -109,12 +109,12 @@ impl HostLimitTimes {
         self.last = Some(LastHostLimit {
             setting,
             bound,
-            look: *look,
+            sample: *sample,
         });
     }
 
     /// Remark for people with the limit and its remedies, if the limit held for long enough.
-    pub(super) fn remark(&self, caps: &HostBufferLimits) -> Option<String> {
+    pub(super) fn remark(&self, limits: &HostBufferLimits) -> Option<String> {
         let held = self.last.filter(|_| self.held * PART >= self.observed)?;
         let LastHostLimit { setting, bound, .. } = held;
         let rtt = held.rtt();
@@ -124,15 +124,15 @@ impl HostLimitTimes {
         };
         let (what, advice) = match setting {
             HostLimit::SendBuffer => {
-                let advice = advice::advise_sending(caps, path).into_iter().collect();
+                let advice = advice::advise_sending(limits, path).into_iter().collect();
                 ("send buffer", advice)
             }
-            HostLimit::ReceiveBuffer => ("receive buffer", advice::advise_receiving(caps, path)),
+            HostLimit::ReceiveBuffer => ("receive buffer", advice::advise_receiving(limits, path)),
             HostLimit::WindowScale => {
                 // The scale depends on the limits of autotuning only, not on buffers set later.
                 let untouched = HostBufferLimits {
                     max_settable_receive: 0,
-                    ..*caps
+                    ..*limits
                 };
                 let advice = advice::advise_receiving(&untouched, path);
                 ("window scale and receive buffer", advice)

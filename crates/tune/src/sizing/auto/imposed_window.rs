@@ -17,7 +17,7 @@ const DOUBLINGS: u32 = 6;
 struct ClampSetting {
     window: u64,
     /// Sample at which it was set. When the kernel enlarges the buffer afterwards, it drops the clamp.
-    look: TcpSample,
+    sample: TcpSample,
 }
 
 /// Window clamp of one stream, in force or not.
@@ -42,9 +42,9 @@ impl ImposedWindow {
     }
 
     /// Notes a reason to set or to lift the clamp; true if it has held for `time`.
-    pub(super) fn holds_for(&mut self, look: &TcpSample, time: Duration) -> bool {
-        let since = *self.since.get_or_insert(look.at);
-        look.at.saturating_sub(since) >= time
+    pub(super) fn holds_for(&mut self, sample: &TcpSample, time: Duration) -> bool {
+        let since = *self.since.get_or_insert(sample.at);
+        sample.at.saturating_sub(since) >= time
     }
 
     /// Notes that there is no reason.
@@ -53,35 +53,35 @@ impl ImposedWindow {
     }
 
     /// Whether the kernel has dropped the clamp.
-    pub(super) fn is_forgotten(&self, look: &TcpSample) -> bool {
+    pub(super) fn is_forgotten(&self, sample: &TcpSample) -> bool {
         self.set.is_some_and(|set| {
-            look.receive_buffer > set.look.receive_buffer
-                || look.receive_window > set.window / 4 * 5
+            sample.receive_buffer > set.sample.receive_buffer
+                || sample.receive_window > set.window / 4 * 5
         })
     }
 
     /// Whether the clamp was set long enough ago to be set again.
-    pub(super) fn may_repeat(&self, look: &TcpSample, trip: Rtt) -> bool {
+    pub(super) fn may_repeat(&self, sample: &TcpSample, rtt: Rtt) -> bool {
         self.set
-            .is_some_and(|set| look.at.saturating_sub(set.look.at) >= REPEAT.max(trip.smoothed))
+            .is_some_and(|set| sample.at.saturating_sub(set.sample.at) >= REPEAT.max(rtt.smoothed))
     }
 
-    pub(super) fn impose(&mut self, look: &TcpSample, window: u64) -> BufferSetting {
+    pub(super) fn impose(&mut self, sample: &TcpSample, window: u64) -> BufferSetting {
         self.since = None;
         self.set = Some(ClampSetting {
             window,
-            look: *look,
+            sample: *sample,
         });
         BufferSetting::WindowClamp(window)
     }
 
     /// Lifts the clamp, if it is in force.
-    pub(super) fn lift(&mut self, look: &TcpSample) -> Option<BufferSetting> {
+    pub(super) fn lift(&mut self, sample: &TcpSample) -> Option<BufferSetting> {
         self.set.take()?;
         self.since = None;
         self.lifted += 1;
         Some(BufferSetting::WindowClamp(
-            look.max_receive_window.max(look.receive_buffer),
+            sample.max_receive_window.max(sample.receive_buffer),
         ))
     }
 }

@@ -34,10 +34,10 @@ use crate::sample::TcpSample;
 /// One end of one stream.
 #[derive(Debug, Clone)]
 pub struct BufferTuner {
-    caps: HostBufferLimits,
+    limits: HostBufferLimits,
     end: BufferEnd,
     meter: RateMeter,
-    tally: BottleneckClassifier,
+    classifier: BottleneckClassifier,
     standing: Hysteresis,
     account: HostLimitTimes,
     last: Option<TcpSample>,
@@ -45,21 +45,21 @@ pub struct BufferTuner {
 
 #[derive(Debug, Clone)]
 enum BufferEnd {
-    Sender(SendBufferTuner),
-    Receiver(ReceiveBufferTuner),
+    Sender(Box<SendBufferTuner>),
+    Receiver(Box<ReceiveBufferTuner>),
 }
 
 impl BufferTuner {
     /// Tuner of a stream that has just been opened.
-    pub fn new(role: Role, caps: HostBufferLimits) -> Self {
+    pub fn new(role: Role, limits: HostBufferLimits) -> Self {
         Self {
-            caps,
+            limits,
             end: match role {
-                Role::Sender => BufferEnd::Sender(SendBufferTuner::default()),
-                Role::Receiver => BufferEnd::Receiver(ReceiveBufferTuner::default()),
+                Role::Sender => BufferEnd::Sender(Box::default()),
+                Role::Receiver => BufferEnd::Receiver(Box::default()),
             },
             meter: RateMeter::default(),
-            tally: BottleneckClassifier::default(),
+            classifier: BottleneckClassifier::default(),
             standing: Hysteresis::default(),
             account: HostLimitTimes::default(),
             last: None,
@@ -77,36 +77,34 @@ impl BufferTuner {
 
     /// Takes a sample. It returns a decision when a setting is to change or when the limiter changes. A sample
     /// that is not newer than the last one is ignored.
-    pub fn on_sample(&mut self, look: &TcpSample) -> Option<BufferDecision> {
+    pub fn on_sample(&mut self, sample: &TcpSample) -> Option<BufferDecision> {
         let role = self.role();
-        let stale = |last: &TcpSample| look.at <= last.at || look.bytes(role) < last.bytes(role);
+        let stale =
+            |last: &TcpSample| sample.at <= last.at || sample.bytes(role) < last.bytes(role);
         if self.last.as_ref().is_some_and(stale) {
             return None;
         }
-        self.last = Some(*look);
-        let trip = Rtt::of_sample(look, role);
-        self.meter.on_sample(role, look, trip);
-        let verdict = self.tally.on_sample(role, look);
-        let verdict = verdict.map(|verdict| self.without_imposed(verdict));
-        if let Some(verdict) = verdict {
-            let setting = self.host_limit(look, verdict.bottleneck);
-            self.account.add_interval(look, verdict, setting);
+        self.last = Some(*sample);
+        let rtt = Rtt::of_sample(sample, role);
+        self.meter.on_sample(role, sample, rtt);
+        let classified = self.classifier.on_sample(role, sample);
+        let classified = classified.map(|classified| self.without_imposed(classified));
+        if let Some(classified) = classified {
+            let setting = self.host_limit(sample, classified.bottleneck);
+            self.account.add_interval(sample, classified, setting);
         }
-        if let Some(action) = self.adjust_buffer(look, trip) {
-            self.standing.set_reported(look.at, action.class);
-            return Some(decision(look, action));
+        if let Some(action) = self.adjust_buffer(sample, rtt) {
+            self.standing.set_reported(sample.at, action.bottleneck);
+            return Some(decision(sample, action));
         }
-        let ClassifiedInterval {
-            bottleneck: class,
-            stats,
-        } = verdict?;
-        self.standing.is_change(look.at, class).then(|| {
+        let ClassifiedInterval { bottleneck, stats } = classified?;
+        self.standing.is_change(sample.at, bottleneck).then(|| {
             decision(
-                look,
+                sample,
                 BufferAction {
-                    change: None,
-                    class,
-                    reason: class.describe(role, look, stats.rate()),
+                    setting: None,
+                    bottleneck,
+                    reason: bottleneck.describe(role, sample, stats.rate()),
                 },
             )
         })
@@ -117,18 +115,18 @@ impl BufferTuner {
     pub fn next_sample_in(&self) -> Duration {
         const EAGER: Duration = Duration::from_millis(10);
         const CALM: Duration = Duration::from_millis(100);
-        let Some(look) = &self.last else {
+        let Some(sample) = &self.last else {
             return EAGER;
         };
-        let trip = Rtt::of_sample(look, self.role());
-        if trip.min.is_zero() {
+        let rtt = Rtt::of_sample(sample, self.role());
+        if rtt.min.is_zero() {
             return EAGER;
         }
-        if trip.is_local() {
+        if rtt.is_local() {
             return CALM;
         }
-        let quarter = (trip.min / 4).clamp(EAGER, CALM);
-        if self.standing.is_stable(look.at) {
+        let quarter = (rtt.min / 4).clamp(EAGER, CALM);
+        if self.standing.is_stable(sample.at) {
             (quarter * 2).max(CALM / 2)
         } else {
             quarter
@@ -143,28 +141,28 @@ impl BufferTuner {
     /// Remark for people on a limit of this host that held the stream back: the setting to raise, its new
     /// value and the gain.
     pub fn remark(&self) -> Option<String> {
-        self.account.remark(&self.caps)
+        self.account.remark(&self.limits)
     }
 
     /// Ends the tuning of this stream. It returns the setting that lifts a window clamp, which would otherwise
     /// stay for a later transfer over the same connection.
     pub fn release(&mut self) -> Option<BufferSetting> {
         match (&mut self.end, &self.last) {
-            (BufferEnd::Receiver(receiver), Some(look)) => receiver.release(look),
+            (BufferEnd::Receiver(receiver), Some(sample)) => receiver.release(sample),
             _ => None,
         }
     }
 
     /// Replaces the bottleneck if the window is small because this end has clamped it.
-    fn without_imposed(&self, verdict: ClassifiedInterval) -> ClassifiedInterval {
+    fn without_imposed(&self, classified: ClassifiedInterval) -> ClassifiedInterval {
         match &self.end {
-            BufferEnd::Receiver(receiver) if verdict.bottleneck == Bottleneck::ReceiveWindow => {
+            BufferEnd::Receiver(receiver) if classified.bottleneck == Bottleneck::ReceiveWindow => {
                 ClassifiedInterval {
                     bottleneck: receiver.imposed().unwrap_or(Bottleneck::ReceiveWindow),
-                    ..verdict
+                    ..classified
                 }
             }
-            _ => verdict,
+            _ => classified,
         }
     }
 
@@ -175,39 +173,39 @@ impl BufferTuner {
         }
     }
 
-    fn adjust_buffer(&mut self, look: &TcpSample, trip: Rtt) -> Option<BufferAction> {
+    fn adjust_buffer(&mut self, sample: &TcpSample, rtt: Rtt) -> Option<BufferAction> {
         match &mut self.end {
             BufferEnd::Sender(sender) => {
-                sender.on_sample(look, self.meter.best_recent(), &self.caps)
+                sender.on_sample(sample, self.meter.best_recent(), &self.limits)
             }
             BufferEnd::Receiver(receiver) => {
-                receiver.on_sample(look, trip, &self.meter, &self.caps)
+                receiver.on_sample(sample, rtt, &self.meter, &self.limits)
             }
         }
     }
 
-    fn host_limit(&self, look: &TcpSample, class: Bottleneck) -> Option<HostLimit> {
-        if Rtt::of_sample(look, self.role()).is_local() {
+    fn host_limit(&self, sample: &TcpSample, bottleneck: Bottleneck) -> Option<HostLimit> {
+        if Rtt::of_sample(sample, self.role()).is_local() {
             return None;
         }
-        match (&self.end, class) {
+        match (&self.end, bottleneck) {
             (BufferEnd::Sender(sender), Bottleneck::SendBuffer) => {
-                sender.host_limit(look, &self.caps)
+                sender.host_limit(sample, &self.limits)
             }
             (BufferEnd::Receiver(receiver), Bottleneck::ReceiveWindow) => {
-                receiver.host_limit(look, &self.caps)
+                receiver.host_limit(sample, &self.limits)
             }
             _ => None,
         }
     }
 }
 
-fn decision(look: &TcpSample, action: BufferAction) -> BufferDecision {
+fn decision(sample: &TcpSample, action: BufferAction) -> BufferDecision {
     BufferDecision {
-        stream: look.stream,
-        at: look.at,
-        setting: action.change,
-        limiter: action.class.limiter(),
+        stream: sample.stream,
+        at: sample.at,
+        setting: action.setting,
+        limiter: action.bottleneck.limiter(),
         reason: action.reason,
     }
 }

@@ -33,17 +33,17 @@ struct ReaderRate {
 }
 
 impl ReaderRate {
-    fn on_sample(&mut self, look: &TcpSample) {
+    fn on_sample(&mut self, sample: &TcpSample) {
         let Some(from) = self.from else {
-            self.from = Some(*look);
+            self.from = Some(*sample);
             return;
         };
-        let stats = look.since(&from, Role::Receiver);
+        let stats = sample.since(&from, Role::Receiver);
         if stats.time >= SLOW {
             let there = stats.bytes.saturating_add(from.readable);
-            let read = there.saturating_sub(look.readable);
+            let read = there.saturating_sub(sample.readable);
             self.rate = Some(bytes_per_second(read, stats.time));
-            self.from = Some(*look);
+            self.from = Some(*sample);
         }
     }
 }
@@ -63,49 +63,49 @@ impl ReaderBacklog {
     }
 
     /// Lifts the clamp, if it is in force.
-    pub(super) fn release(&mut self, look: &TcpSample) -> Option<BufferSetting> {
-        self.imposed.lift(look)
+    pub(super) fn release(&mut self, sample: &TcpSample) -> Option<BufferSetting> {
+        self.imposed.lift(sample)
     }
 
-    pub(super) fn on_sample(&mut self, look: &TcpSample, trip: Rtt) -> Option<BufferAction> {
-        self.reader.on_sample(look);
+    pub(super) fn on_sample(&mut self, sample: &TcpSample, rtt: Rtt) -> Option<BufferAction> {
+        self.reader.on_sample(sample);
         let rate = self.reader.rate?;
-        let cushion = bytes_in(rate, CUSHION.max(trip.min * 2)).max(SMALLEST_CUSHION);
+        let cushion = bytes_in(rate, CUSHION.max(rtt.min * 2)).max(SMALLEST_CUSHION);
         match self.imposed.window() {
-            None => self.consider(look, trip, rate, cushion),
-            Some(clamped) if look.readable < cushion / 8 => self.lift(clamped, look),
-            Some(clamped) => self.keep(clamped, look, trip, rate, cushion),
+            None => self.consider(sample, rtt, rate, cushion),
+            Some(clamped) if sample.readable < cushion / 8 => self.lift(clamped, sample),
+            Some(clamped) => self.keep(clamped, sample, rtt, rate, cushion),
         }
     }
 
     fn consider(
         &mut self,
-        look: &TcpSample,
-        trip: Rtt,
+        sample: &TcpSample,
+        rtt: Rtt,
         rate: u64,
         cushion: u64,
     ) -> Option<BufferAction> {
-        if !is_receive_buffer_backed_up(look) {
+        if !is_receive_buffer_backed_up(sample) {
             self.imposed.no_reason();
             return None;
         }
-        let patience = self.imposed.patience(SLOW).max(trip.min * 4);
+        let patience = self.imposed.patience(SLOW).max(rtt.min * 4);
         // A clamp pays off only if the cushion is far below the buffer.
-        let saves = look.receive_buffer / 4 >= cushion;
-        let held = self.imposed.holds_for(look, patience);
-        if !held || !saves || window(rate, trip, true) < SMALLEST {
+        let saves = sample.receive_buffer / 4 >= cushion;
+        let held = self.imposed.holds_for(sample, patience);
+        if !held || !saves || window(rate, rtt, true) < SMALLEST {
             return None;
         }
-        Some(self.apply(look, trip, rate, true))
+        Some(self.apply(sample, rtt, rate, true))
     }
 
-    fn lift(&mut self, clamped: u64, look: &TcpSample) -> Option<BufferAction> {
-        if !self.imposed.holds_for(look, KEEPS_UP) {
+    fn lift(&mut self, clamped: u64, sample: &TcpSample) -> Option<BufferAction> {
+        if !self.imposed.holds_for(sample, KEEPS_UP) {
             return None;
         }
         Some(BufferAction {
-            change: self.imposed.lift(look),
-            class: Bottleneck::SenderOrPath,
+            setting: self.imposed.lift(sample),
+            bottleneck: Bottleneck::SenderOrPath,
             reason: format!(
                 "the receiving program keeps up again; the window may grow beyond {}",
                 show::bytes(clamped)
@@ -118,27 +118,27 @@ impl ReaderBacklog {
     fn keep(
         &mut self,
         clamped: u64,
-        look: &TcpSample,
-        trip: Rtt,
+        sample: &TcpSample,
+        rtt: Rtt,
         rate: u64,
         cushion: u64,
     ) -> Option<BufferAction> {
         self.imposed.no_reason();
         let draining = if self.draining {
-            look.readable > cushion
+            sample.readable > cushion
         } else {
-            look.readable > cushion * 3
+            sample.readable > cushion * 3
         };
-        let window = window(rate, trip, draining).max(SMALLEST);
+        let window = window(rate, rtt, draining).max(SMALLEST);
         // A quarter up or down: smaller changes are noise of the reader's rate.
         let moved = window > clamped / 4 * 5 || window < clamped / 4 * 3;
-        let due = self.imposed.may_repeat(look, trip);
-        (due && (moved || self.imposed.is_forgotten(look)))
-            .then(|| self.apply(look, trip, rate, draining))
+        let due = self.imposed.may_repeat(sample, rtt);
+        (due && (moved || self.imposed.is_forgotten(sample)))
+            .then(|| self.apply(sample, rtt, rate, draining))
     }
 
-    fn apply(&mut self, look: &TcpSample, trip: Rtt, rate: u64, draining: bool) -> BufferAction {
-        let window = window(rate, trip, draining).max(SMALLEST);
+    fn apply(&mut self, sample: &TcpSample, rtt: Rtt, rate: u64, draining: bool) -> BufferAction {
+        let window = window(rate, rtt, draining).max(SMALLEST);
         self.draining = draining;
         let aim = if draining {
             "lets it catch up"
@@ -146,12 +146,12 @@ impl ReaderBacklog {
             "keeps it busy"
         };
         BufferAction {
-            change: Some(self.imposed.impose(look, window)),
-            class: Bottleneck::ReceiverApp,
+            setting: Some(self.imposed.impose(sample, window)),
+            bottleneck: Bottleneck::ReceiverApp,
             reason: format!(
                 "the receiving program reads {} and has {} unread; a window of {} {aim}",
                 show::bits(rate.saturating_mul(8)),
-                show::bytes(look.readable),
+                show::bytes(sample.readable),
                 show::bytes(window)
             ),
         }
@@ -161,7 +161,7 @@ impl ReaderBacklog {
 /// Window for a reader, bytes: three quarters of what it reads per round trip while it catches up, five
 /// quarters afterwards. The round trip may be a little longer than that of the handshake, since too small a
 /// window would starve the reader.
-fn window(rate: u64, trip: Rtt, draining: bool) -> u64 {
+fn window(rate: u64, rtt: Rtt, draining: bool) -> u64 {
     let quarters = if draining { 3 } else { 5 };
-    bytes_in(rate, trip.for_window()) / 4 * quarters
+    bytes_in(rate, rtt.for_window()) / 4 * quarters
 }

@@ -36,17 +36,17 @@ pub(super) struct ReceiveBufferTuner {
     buffer: u64,
     unchanged_since: Duration,
     /// Largest window so far.
-    widest: u64,
+    largest_window: u64,
     /// Time since which the window has been full.
     full_since: Option<Duration>,
     /// Whether this end has set the buffer, which ends autotuning.
-    taken: bool,
+    set_by_tuner: bool,
     /// Size requested last, as reported.
-    asked: u64,
+    requested: u64,
     /// Sample at which the buffer was raised, until the window has followed.
     unverified: Option<TcpSample>,
     /// Size before the kernel shrank the buffer, until it has that size again or was repaired.
-    fell_from: Option<u64>,
+    shrunk_from: Option<u64>,
     /// Raising the buffer had no effect.
     gave_up: bool,
     repairs: u32,
@@ -56,16 +56,16 @@ pub(super) struct ReceiveBufferTuner {
 impl ReceiveBufferTuner {
     pub(super) fn on_sample(
         &mut self,
-        look: &TcpSample,
-        trip: Rtt,
+        sample: &TcpSample,
+        rtt: Rtt,
         meter: &RateMeter,
-        caps: &HostBufferLimits,
+        limits: &HostBufferLimits,
     ) -> Option<BufferAction> {
-        if look.receive_buffer == 0 {
+        if sample.receive_buffer == 0 {
             return None;
         }
-        self.observe(look, trip, meter);
-        if let Some(action) = self.impose(look, trip, meter) {
+        self.observe(sample, rtt, meter);
+        if let Some(action) = self.impose(sample, rtt, meter) {
             return Some(action);
         }
         if self.imposed().is_some() {
@@ -73,28 +73,28 @@ impl ReceiveBufferTuner {
             self.unverified = None;
             return None;
         }
-        if is_receive_buffer_backed_up(look) {
+        if is_receive_buffer_backed_up(sample) {
             return None;
         }
-        self.verify(look, trip, caps)
-            .or_else(|| self.repair_fall(look, caps))
-            .or_else(|| self.grow(look, trip, meter, caps))
-            .or_else(|| self.repair_stuck(look, trip, caps))
+        self.verify(sample, rtt, limits)
+            .or_else(|| self.repair_fall(sample, limits))
+            .or_else(|| self.grow(sample, rtt, meter, limits))
+            .or_else(|| self.repair_stuck(sample, rtt, limits))
     }
 
     /// Sets or lifts a window clamp.
-    fn impose(&mut self, look: &TcpSample, trip: Rtt, meter: &RateMeter) -> Option<BufferAction> {
-        let action = self.backlog.on_sample(look, trip);
-        if action.is_some() || self.backlog.in_force() || is_receive_buffer_backed_up(look) {
+    fn impose(&mut self, sample: &TcpSample, rtt: Rtt, meter: &RateMeter) -> Option<BufferAction> {
+        let action = self.backlog.on_sample(sample, rtt);
+        if action.is_some() || self.backlog.in_force() || is_receive_buffer_backed_up(sample) {
             return action;
         }
-        self.clamp.on_sample(look, trip, meter)
+        self.clamp.on_sample(sample, rtt, meter)
     }
 
     /// Lifts the window clamp.
-    pub(super) fn release(&mut self, look: &TcpSample) -> Option<BufferSetting> {
-        let backlog = self.backlog.release(look);
-        self.clamp.release(look).or(backlog)
+    pub(super) fn release(&mut self, sample: &TcpSample) -> Option<BufferSetting> {
+        let backlog = self.backlog.release(sample);
+        self.clamp.release(sample).or(backlog)
     }
 
     /// Reason for the window clamp in force, if any.
@@ -106,94 +106,100 @@ impl ReceiveBufferTuner {
     /// The host setting that limits this stream permanently, given that its window is the bottleneck.
     pub(super) fn host_limit(
         &self,
-        look: &TcpSample,
-        caps: &HostBufferLimits,
+        sample: &TcpSample,
+        limits: &HostBufferLimits,
     ) -> Option<HostLimit> {
         // The kernel rounds the window down to segments, so that it never quite reaches its ceiling.
-        if look.max_receive_window > 0 && look.receive_window >= look.max_receive_window / 10 * 9 {
+        if sample.max_receive_window > 0
+            && sample.receive_window >= sample.max_receive_window / 10 * 9
+        {
             return Some(HostLimit::WindowScale);
         }
-        let at_end = self.taken || self.at_end(look, caps);
-        let reachable = room(look, caps) > 0 && !self.gave_up;
+        let at_end = self.set_by_tuner || self.at_end(sample, limits);
+        let reachable = room(sample, limits) > 0 && !self.gave_up;
         (at_end && !reachable).then_some(HostLimit::ReceiveBuffer)
     }
 
     /// Notes buffer and window sizes.
-    fn observe(&mut self, look: &TcpSample, trip: Rtt, meter: &RateMeter) {
-        let before = self.fell_from.unwrap_or(self.buffer);
-        self.fell_from = (look.receive_buffer < before / 10 * 9).then_some(before);
-        if look.receive_buffer != self.buffer {
-            self.buffer = look.receive_buffer;
-            self.unchanged_since = look.at;
+    fn observe(&mut self, sample: &TcpSample, rtt: Rtt, meter: &RateMeter) {
+        let before = self.shrunk_from.unwrap_or(self.buffer);
+        self.shrunk_from = (sample.receive_buffer < before / 10 * 9).then_some(before);
+        if sample.receive_buffer != self.buffer {
+            self.buffer = sample.receive_buffer;
+            self.unchanged_since = sample.at;
         }
-        self.widest = self.widest.max(look.receive_window);
-        self.full_since = if fills_receive_window(look, trip, meter.latest()) {
-            self.full_since.or(Some(look.at))
+        self.largest_window = self.largest_window.max(sample.receive_window);
+        self.full_since = if fills_receive_window(sample, rtt, meter.latest()) {
+            self.full_since.or(Some(sample.at))
         } else {
             None
         };
     }
 
-    fn at_end(&self, look: &TcpSample, caps: &HostBufferLimits) -> bool {
-        look.receive_buffer >= caps.max_unset_receive_buffer() / 10 * 9
+    fn at_end(&self, sample: &TcpSample, limits: &HostBufferLimits) -> bool {
+        sample.receive_buffer >= limits.max_unset_receive_buffer() / 10 * 9
     }
 
-    fn is_full_for(&self, look: &TcpSample, time: Duration) -> bool {
+    fn is_full_for(&self, sample: &TcpSample, time: Duration) -> bool {
         self.full_since
-            .is_some_and(|since| look.at.saturating_sub(since) >= time)
+            .is_some_and(|since| sample.at.saturating_sub(since) >= time)
     }
 
     /// Checks that the window follows a raised buffer, which takes arriving data.
     fn verify(
         &mut self,
-        look: &TcpSample,
-        trip: Rtt,
-        caps: &HostBufferLimits,
+        sample: &TcpSample,
+        rtt: Rtt,
+        limits: &HostBufferLimits,
     ) -> Option<BufferAction> {
         let before = self.unverified?;
         // 5 % more is growth; less may be rounding to the window scale.
-        if look.receive_window > before.receive_window / 100 * 105 {
+        if sample.receive_window > before.receive_window / 100 * 105 {
             self.unverified = None;
             return None;
         }
-        let stats = look.since(&before, Role::Receiver);
+        let stats = sample.since(&before, Role::Receiver);
         // Old kernels do not show the window (zero).
-        if look.receive_window == 0
-            || stats.time < VERIFY.max(trip.smoothed * 2)
+        if sample.receive_window == 0
+            || stats.time < VERIFY.max(rtt.smoothed * 2)
             || stats.bytes < before.receive_window
         {
             return None;
         }
         self.unverified = None;
         self.gave_up = true;
-        self.taken = !caps.receive_autotuning;
+        self.set_by_tuner = !limits.receive_autotuning;
         Some(BufferAction {
-            change: caps
+            setting: limits
                 .receive_autotuning
                 .then_some(BufferSetting::RestoreAutotuning(before.receive_window)),
-            class: Bottleneck::ReceiveWindow,
+            bottleneck: Bottleneck::ReceiveWindow,
             reason: format!(
                 "the window stayed at {} although the buffer was raised to {}; autotuning takes over from \
                  now on",
-                show::bytes(look.receive_window),
-                show::bytes(look.receive_buffer)
+                show::bytes(sample.receive_window),
+                show::bytes(sample.receive_buffer)
             ),
         })
     }
 
     /// Repairs a shrunk buffer: Linux 6.17 to 7.0 may shrink an autotuned buffer to its contents.
-    fn repair_fall(&mut self, look: &TcpSample, caps: &HostBufferLimits) -> Option<BufferAction> {
-        let before = self.fell_from?;
-        if !self.may_repair(look, caps) {
+    fn repair_fall(
+        &mut self,
+        sample: &TcpSample,
+        limits: &HostBufferLimits,
+    ) -> Option<BufferAction> {
+        let before = self.shrunk_from?;
+        if !self.may_repair(sample, limits) {
             return None;
         }
         Some(self.repair(
-            look,
-            self.widest,
+            sample,
+            self.largest_window,
             &format!(
                 "the kernel shrank the receive buffer from {} to {}",
                 show::bytes(before),
-                show::bytes(look.receive_buffer)
+                show::bytes(sample.receive_buffer)
             ),
         ))
     }
@@ -202,46 +208,46 @@ impl ReceiveBufferTuner {
     /// that has shrunk prevents.
     fn repair_stuck(
         &mut self,
-        look: &TcpSample,
-        trip: Rtt,
-        caps: &HostBufferLimits,
+        sample: &TcpSample,
+        rtt: Rtt,
+        limits: &HostBufferLimits,
     ) -> Option<BufferAction> {
-        let patience = STUCK.max(trip.smoothed * 4);
-        let still = look.at.saturating_sub(self.unchanged_since) >= patience;
-        if trip.is_local()
-            || !still
-            || !self.is_full_for(look, patience)
-            || self.at_end(look, caps)
-            || !self.may_repair(look, caps)
+        let patience = STUCK.max(rtt.smoothed * 4);
+        let is_unchanged = sample.at.saturating_sub(self.unchanged_since) >= patience;
+        if rtt.is_local()
+            || !is_unchanged
+            || !self.is_full_for(sample, patience)
+            || self.at_end(sample, limits)
+            || !self.may_repair(sample, limits)
         {
             return None;
         }
-        let window = ceiling(look).min(look.receive_window.saturating_mul(2));
+        let window = ceiling(sample).min(sample.receive_window.saturating_mul(2));
         Some(self.repair(
-            look,
+            sample,
             window,
             &format!(
                 "the window of {} is full and autotuning does not grow the buffer of {}",
-                show::bytes(look.receive_window),
-                show::bytes(look.receive_buffer)
+                show::bytes(sample.receive_window),
+                show::bytes(sample.receive_buffer)
             ),
         ))
     }
 
-    fn may_repair(&self, look: &TcpSample, caps: &HostBufferLimits) -> bool {
+    fn may_repair(&self, sample: &TcpSample, limits: &HostBufferLimits) -> bool {
         let rested = self
             .repaired_at
-            .is_none_or(|at| look.at.saturating_sub(at) >= REPAIR_PAUSE);
-        caps.receive_autotuning && !self.taken && self.repairs < REPAIRS && rested
+            .is_none_or(|at| sample.at.saturating_sub(at) >= REPAIR_PAUSE);
+        limits.receive_autotuning && !self.set_by_tuner && self.repairs < REPAIRS && rested
     }
 
-    fn repair(&mut self, look: &TcpSample, window: u64, what: &str) -> BufferAction {
+    fn repair(&mut self, sample: &TcpSample, window: u64, what: &str) -> BufferAction {
         self.repairs += 1;
-        self.repaired_at = Some(look.at);
-        self.fell_from = None;
+        self.repaired_at = Some(sample.at);
+        self.shrunk_from = None;
         BufferAction {
-            change: Some(BufferSetting::RestoreAutotuning(window)),
-            class: Bottleneck::ReceiveWindow,
+            setting: Some(BufferSetting::RestoreAutotuning(window)),
+            bottleneck: Bottleneck::ReceiveWindow,
             reason: format!("{what}; restored for a window of {}", show::bytes(window)),
         }
     }
@@ -249,108 +255,109 @@ impl ReceiveBufferTuner {
     /// Sets a larger buffer where autotuning has reached its limit and SO_RCVBUF may exceed it.
     fn grow(
         &mut self,
-        look: &TcpSample,
-        trip: Rtt,
+        sample: &TcpSample,
+        rtt: Rtt,
         meter: &RateMeter,
-        caps: &HostBufferLimits,
+        limits: &HostBufferLimits,
     ) -> Option<BufferAction> {
-        if self.gave_up || trip.is_local() || !(self.taken || self.at_end(look, caps)) {
+        if self.gave_up || rtt.is_local() || !(self.set_by_tuner || self.at_end(sample, limits)) {
             return None;
         }
         // DRS sets SO_RCVBUF to twice the bytes of a round trip; the kernel reports twice the setting.
-        let paper = bytes_in(meter.best_recent(), trip.for_window()).saturating_mul(4);
-        let wanted = if caps.receive_autotuning {
+        let drs_size = bytes_in(meter.best_recent(), rtt.for_window()).saturating_mul(4);
+        let wanted = if limits.receive_autotuning {
             // Autotuning has kept the buffer ahead of the path so far. Only a full window justifies ending
             // it, and only a window that followed the last raise justifies another.
-            if self.unverified.is_some() || !self.is_full_for(look, trip.smoothed * 2) {
+            if self.unverified.is_some() || !self.is_full_for(sample, rtt.smoothed * 2) {
                 return None;
             }
-            paper.max(look.receive_buffer.saturating_mul(2))
+            drs_size.max(sample.receive_buffer.saturating_mul(2))
         } else {
-            paper
+            drs_size
         };
-        let size = wanted.min(look.receive_buffer.saturating_add(room(look, caps)));
+        let size = wanted.min(sample.receive_buffer.saturating_add(room(sample, limits)));
         // Every setting costs the kernel's autotuning: less than a quarter more is not worth it.
-        if size < look.receive_buffer / 4 * 5 {
+        if size < sample.receive_buffer / 4 * 5 {
             return None;
         }
-        if look.receive_buffer < self.asked / 10 * 9 {
-            return Some(self.refused(look));
+        if sample.receive_buffer < self.requested / 10 * 9 {
+            return Some(self.refused(sample));
         }
-        self.asked = size;
-        let reason = self.reason_to_grow(look, meter.best_recent(), size, caps);
-        self.taken = true;
+        self.requested = size;
+        let reason = self.reason_to_grow(sample, meter.best_recent(), size, limits);
+        self.set_by_tuner = true;
         self.full_since = None;
-        self.unverified = self.unverified.or(Some(*look));
+        self.unverified = self.unverified.or(Some(*sample));
         Some(BufferAction {
-            change: Some(BufferSetting::ReceiveBuffer(size / 2)),
-            class: Bottleneck::ReceiveWindow,
+            setting: Some(BufferSetting::ReceiveBuffer(size / 2)),
+            bottleneck: Bottleneck::ReceiveWindow,
             reason,
         })
     }
 
-    fn refused(&mut self, look: &TcpSample) -> BufferAction {
+    fn refused(&mut self, sample: &TcpSample) -> BufferAction {
         self.gave_up = true;
         BufferAction {
-            change: None,
-            class: Bottleneck::ReceiveWindow,
+            setting: None,
+            bottleneck: Bottleneck::ReceiveWindow,
             reason: format!(
                 "receive buffer stays at {}: the kernel did not grant {}",
-                show::bytes(look.receive_buffer),
-                show::bytes(self.asked)
+                show::bytes(sample.receive_buffer),
+                show::bytes(self.requested)
             ),
         }
     }
 
     fn reason_to_grow(
         &self,
-        look: &TcpSample,
+        sample: &TcpSample,
         rate: u64,
         size: u64,
-        caps: &HostBufferLimits,
+        limits: &HostBufferLimits,
     ) -> String {
-        let what = if !caps.receive_autotuning {
+        let what = if !limits.receive_autotuning {
             "autotuning is off on this host"
-        } else if self.taken {
+        } else if self.set_by_tuner {
             "the window is full again"
         } else {
             "autotuning has reached its limit (tcp_rmem), and the window is full"
         };
         let mut reason = format!(
             "receive buffer {} at {}: {what}; set to {}",
-            show::bytes(look.receive_buffer),
+            show::bytes(sample.receive_buffer),
             show::bits(rate.saturating_mul(8)),
             show::bytes(size)
         );
-        if size >= most_usable(look) {
+        if size >= most_usable(sample) {
             reason.push_str(&format!(
                 ", the largest that the connection's window scale can use (a window of {})",
-                show::bytes(look.max_receive_window)
+                show::bytes(sample.max_receive_window)
             ));
         }
         reason
     }
 }
 
-fn ceiling(look: &TcpSample) -> u64 {
-    if look.max_receive_window == 0 {
+fn ceiling(sample: &TcpSample) -> u64 {
+    if sample.max_receive_window == 0 {
         u64::MAX
     } else {
-        look.max_receive_window
+        sample.max_receive_window
     }
 }
 
 /// Largest buffer whose window the window scale can express: at least half of a buffer is offered.
-fn most_usable(look: &TcpSample) -> u64 {
-    ceiling(look).saturating_mul(2)
+fn most_usable(sample: &TcpSample) -> u64 {
+    ceiling(sample).saturating_mul(2)
 }
 
 /// Number of bytes by which the buffer can usefully be raised.
-fn room(look: &TcpSample, caps: &HostBufferLimits) -> u64 {
-    let expressed = look.receive_window >= ceiling(look) / 10 * 9;
-    caps.max_settable_receive
-        .min(most_usable(look))
-        .checked_sub(look.receive_buffer)
-        .filter(|room| *room >= look.receive_buffer / 4 && !expressed)
+fn room(sample: &TcpSample, limits: &HostBufferLimits) -> u64 {
+    let expressed = sample.receive_window >= ceiling(sample) / 10 * 9;
+    limits
+        .max_settable_receive
+        .min(most_usable(sample))
+        .checked_sub(sample.receive_buffer)
+        .filter(|room| *room >= sample.receive_buffer / 4 && !expressed)
         .unwrap_or(0)
 }

@@ -22,63 +22,63 @@ use crate::sample::{TcpSample, max_in_flight};
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct SendBufferTuner {
     /// A round trip that began with a full buffer, and the number of its samples with a full buffer.
-    pressed: Option<(StreamInterval, u32)>,
+    full_round: Option<(StreamInterval, u32)>,
     /// Number of consecutive such round trips with a queue and without losses.
-    queued: u32,
+    queued_rounds: u32,
     /// Size requested last, as reported.
-    asked: Option<u64>,
+    requested: Option<u64>,
     /// Whether the kernel granted less than its limits promised.
     refused: bool,
     /// Known size, as reported; until the first sample.
-    known: Option<u64>,
+    known_buffer: Option<u64>,
 }
 
 impl SendBufferTuner {
     /// Sets the known size, bytes as reported.
     pub(super) fn set_known_buffer(&mut self, buffer: Option<u64>) {
-        self.known = buffer;
+        self.known_buffer = buffer;
     }
 
     pub(super) fn on_sample(
         &mut self,
-        look: &TcpSample,
+        sample: &TcpSample,
         rate: u64,
-        caps: &HostBufferLimits,
+        limits: &HostBufferLimits,
     ) -> Option<BufferAction> {
-        if let Some(action) = self.apply_known_buffer(look, caps) {
+        if let Some(action) = self.apply_known_buffer(sample, limits) {
             return Some(action);
         }
-        let spell = self.pressed(look)?;
-        let trip = spell.rtt();
-        let rate = rate.max(spell.stats().rate());
-        if !explains_rate_by_send_buffer(look, trip, rate)
-            || self.may_be_full(&spell)
-            || !self.has_room(look, caps)
+        let interval = self.full_round(sample)?;
+        let rtt = interval.rtt();
+        let rate = rate.max(interval.stats().rate());
+        if !explains_rate_by_send_buffer(sample, rtt, rate)
+            || self.may_be_full(&interval)
+            || !self.has_room(sample, limits)
         {
             return None;
         }
-        if let Some(asked) = self
-            .asked
-            .take_if(|asked| look.send_buffer < *asked / 10 * 9)
+        if let Some(requested) = self
+            .requested
+            .take_if(|requested| sample.send_buffer < *requested / 10 * 9)
         {
             self.refused = true;
             return Some(BufferAction {
-                change: None,
-                class: Bottleneck::SendBuffer,
+                setting: None,
+                bottleneck: Bottleneck::SendBuffer,
                 reason: format!(
                     "send buffer stays at {}: the kernel did not grant {}",
-                    show::bytes(look.send_buffer),
-                    show::bytes(asked)
+                    show::bytes(sample.send_buffer),
+                    show::bytes(requested)
                 ),
             });
         }
-        let size = self.wanted(look, trip, rate, caps);
-        let reason = self.reason(look, trip, rate, size);
-        self.asked = Some(size);
-        (self.pressed, self.queued) = (None, 0);
+        let size = self.wanted(sample, rtt, rate, limits);
+        let reason = self.reason(sample, rtt, rate, size);
+        self.requested = Some(size);
+        (self.full_round, self.queued_rounds) = (None, 0);
         Some(BufferAction {
-            change: Some(BufferSetting::SendBuffer(size / 2)),
-            class: Bottleneck::SendBuffer,
+            setting: Some(BufferSetting::SendBuffer(size / 2)),
+            bottleneck: Bottleneck::SendBuffer,
             reason,
         })
     }
@@ -86,21 +86,21 @@ impl SendBufferTuner {
     /// Applies the known size if autotuning would stay below it.
     fn apply_known_buffer(
         &mut self,
-        look: &TcpSample,
-        caps: &HostBufferLimits,
+        sample: &TcpSample,
+        limits: &HostBufferLimits,
     ) -> Option<BufferAction> {
-        let size = self.known.take()?.min(caps.max_settable_send);
-        if size <= caps.max_autotuned_send.max(look.send_buffer) {
+        let size = self.known_buffer.take()?.min(limits.max_settable_send);
+        if size <= limits.max_autotuned_send.max(sample.send_buffer) {
             return None;
         }
-        self.asked = Some(size);
+        self.requested = Some(size);
         Some(BufferAction {
-            change: Some(BufferSetting::SendBuffer(size / 2)),
-            class: Bottleneck::Unknown,
+            setting: Some(BufferSetting::SendBuffer(size / 2)),
+            bottleneck: Bottleneck::Unknown,
             reason: format!(
                 "send buffer of {} by earlier knowledge of this path; it was {}",
                 show::bytes(size),
-                show::bytes(look.send_buffer)
+                show::bytes(sample.send_buffer)
             ),
         })
     }
@@ -108,88 +108,90 @@ impl SendBufferTuner {
     /// The host setting that limits this stream permanently, given that its buffer is the bottleneck.
     pub(super) fn host_limit(
         &self,
-        look: &TcpSample,
-        caps: &HostBufferLimits,
+        sample: &TcpSample,
+        limits: &HostBufferLimits,
     ) -> Option<HostLimit> {
-        let growing = self.asked.is_none() && look.send_buffer < caps.max_autotuned_send / 4 * 3;
-        (!growing && !self.has_room(look, caps)).then_some(HostLimit::SendBuffer)
+        let growing =
+            self.requested.is_none() && sample.send_buffer < limits.max_autotuned_send / 4 * 3;
+        (!growing && !self.has_room(sample, limits)).then_some(HostLimit::SendBuffer)
     }
 
     /// Whether autotuning has reached its limit and this process may exceed it.
-    fn has_room(&self, look: &TcpSample, caps: &HostBufferLimits) -> bool {
+    fn has_room(&self, sample: &TcpSample, limits: &HostBufferLimits) -> bool {
         // Autotuning grows in steps of the congestion window: above three quarters of its limit the next step
         // reaches the limit.
-        let at_end = self.asked.is_some() || look.send_buffer >= caps.max_autotuned_send / 4 * 3;
+        let at_end =
+            self.requested.is_some() || sample.send_buffer >= limits.max_autotuned_send / 4 * 3;
         at_end
             && !self.refused
-            && caps.max_settable_send > caps.max_autotuned_send
-            && caps.max_settable_send > look.send_buffer / 10 * 11
+            && limits.max_settable_send > limits.max_autotuned_send
+            && limits.max_settable_send > sample.send_buffer / 10 * 11
     }
 
     /// A whole round trip in which the buffer was full in most samples. Single samples may miss that: the
     /// writer was just woken, or the last bytes are being paced out.
-    fn pressed(&mut self, look: &TcpSample) -> Option<StreamInterval> {
-        let waits = is_send_buffer_full(look);
-        let Some((spell, waiting)) = &mut self.pressed else {
-            self.pressed = waits.then(|| (StreamInterval::new(Role::Sender, look), 1));
+    fn full_round(&mut self, sample: &TcpSample) -> Option<StreamInterval> {
+        let is_full = is_send_buffer_full(sample);
+        let Some((interval, waiting)) = &mut self.full_round else {
+            self.full_round = is_full.then(|| (StreamInterval::new(Role::Sender, sample), 1));
             return None;
         };
-        spell.on_sample(look);
-        *waiting += u32::from(waits);
-        let (spell, waiting) = (*spell, *waiting);
-        let trip = spell.rtt();
-        if spell.stats().time < trip.smoothed {
+        interval.on_sample(sample);
+        *waiting += u32::from(is_full);
+        let (interval, waiting) = (*interval, *waiting);
+        let rtt = interval.rtt();
+        if interval.stats().time < rtt.smoothed {
             return None;
         }
-        self.pressed = waits.then(|| (StreamInterval::new(Role::Sender, look), 1));
-        let pressed = waits && waiting * 2 >= spell.samples() && !trip.is_local();
-        if !pressed {
-            self.queued = 0;
+        self.full_round = is_full.then(|| (StreamInterval::new(Role::Sender, sample), 1));
+        let full_round = is_full && waiting * 2 >= interval.samples() && !rtt.is_local();
+        if !full_round {
+            self.queued_rounds = 0;
         }
-        pressed.then_some(spell)
+        full_round.then_some(interval)
     }
 
     /// Whether the path may be full. If packets queue, gaps between bursts show that the path has spare capacity.
     /// But the gaps in the first round trip may be those of slow start, and after losses those of
     /// acknowledgements that waited for retransmissions.
-    fn may_be_full(&mut self, spell: &StreamInterval) -> bool {
-        if !spell.rtt().has_queue() {
-            self.queued = 0;
+    fn may_be_full(&mut self, interval: &StreamInterval) -> bool {
+        if !interval.rtt().has_queue() {
+            self.queued_rounds = 0;
             return false;
         }
-        if spell.stats().has_losses() {
-            self.queued = 0;
+        if interval.stats().has_losses() {
+            self.queued_rounds = 0;
             return true;
         }
-        self.queued = self.queued.saturating_add(1);
-        self.queued < 2 || spell.fills_path()
+        self.queued_rounds = self.queued_rounds.saturating_add(1);
+        self.queued_rounds < 2 || interval.fills_path()
     }
 
     /// New size: three times the bandwidth-delay product so far, and at least twice the present size, or four
     /// times during slow start, which would soon fill twice the size. Data that is not in flight stays with the
     /// program (TCP_NOTSENT_LOWAT), so that a buffer that is too large costs nothing.
-    fn wanted(&self, look: &TcpSample, trip: Rtt, rate: u64, caps: &HostBufferLimits) -> u64 {
-        let factor = if look.in_slow_start { 4 } else { 2 };
-        bytes_in(rate, trip.min)
+    fn wanted(&self, sample: &TcpSample, rtt: Rtt, rate: u64, limits: &HostBufferLimits) -> u64 {
+        let factor = if sample.in_slow_start { 4 } else { 2 };
+        bytes_in(rate, rtt.min)
             .saturating_mul(3)
-            .max(look.send_buffer.saturating_mul(factor))
-            .max(caps.max_autotuned_send)
-            .min(caps.max_settable_send)
+            .max(sample.send_buffer.saturating_mul(factor))
+            .max(limits.max_autotuned_send)
+            .min(limits.max_settable_send)
     }
 
-    fn reason(&self, look: &TcpSample, trip: Rtt, rate: u64, size: u64) -> String {
-        let (buffer, size) = (show::bytes(look.send_buffer), show::bytes(size));
-        if self.asked.is_none() {
+    fn reason(&self, sample: &TcpSample, rtt: Rtt, rate: u64, size: u64) -> String {
+        let (buffer, size) = (show::bytes(sample.send_buffer), show::bytes(size));
+        if self.requested.is_none() {
             return format!(
                 "send buffer {buffer} is the limit of autotuning (tcp_wmem) and keeps {} in flight; \
                  set to {size}",
-                show::bytes(max_in_flight(look.send_buffer))
+                show::bytes(max_in_flight(sample.send_buffer))
             );
         }
         format!(
             "send buffer {buffer} is full with {} at {} and nothing queues on the path; set to {size}",
             show::bits(rate.saturating_mul(8)),
-            show::time(trip.smoothed)
+            show::time(rtt.smoothed)
         )
     }
 }

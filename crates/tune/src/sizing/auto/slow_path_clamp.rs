@@ -37,49 +37,54 @@ impl SlowPathClamp {
     }
 
     /// Lifts the clamp, if it is in force.
-    pub(super) fn release(&mut self, look: &TcpSample) -> Option<BufferSetting> {
-        self.0.lift(look)
+    pub(super) fn release(&mut self, sample: &TcpSample) -> Option<BufferSetting> {
+        self.0.lift(sample)
     }
 
     pub(super) fn on_sample(
         &mut self,
-        look: &TcpSample,
-        trip: Rtt,
+        sample: &TcpSample,
+        rtt: Rtt,
         meter: &RateMeter,
     ) -> Option<BufferAction> {
         let Some(clamped) = self.0.window() else {
-            return self.consider(look, trip, meter);
+            return self.consider(sample, rtt, meter);
         };
         let free =
-            trip.smoothed < trip.min * 5 / 4 && fills_receive_window(look, trip, meter.latest());
+            rtt.smoothed < rtt.min * 5 / 4 && fills_receive_window(sample, rtt, meter.latest());
         if free || meter.latest() >= SLOW {
-            return self.lift(clamped, look, trip);
+            return self.lift(clamped, sample, rtt);
         }
         self.0.no_reason();
         // The clamp is set again when the kernel has dropped it or the path has reached a higher rate.
-        let better = window(trip, meter) > clamped / 4 * 5;
-        let due = self.0.may_repeat(look, trip) && (better || self.0.is_forgotten(look));
-        due.then(|| self.apply(look, trip, meter))
+        let better = window(rtt, meter) > clamped / 4 * 5;
+        let due = self.0.may_repeat(sample, rtt) && (better || self.0.is_forgotten(sample));
+        due.then(|| self.apply(sample, rtt, meter))
     }
 
-    fn consider(&mut self, look: &TcpSample, trip: Rtt, meter: &RateMeter) -> Option<BufferAction> {
-        if !is_slow(trip, meter) || window(trip, meter) >= look.receive_window {
+    fn consider(
+        &mut self,
+        sample: &TcpSample,
+        rtt: Rtt,
+        meter: &RateMeter,
+    ) -> Option<BufferAction> {
+        if !is_slow(rtt, meter) || window(rtt, meter) >= sample.receive_window {
             self.0.no_reason();
             return None;
         }
-        let patience = self.0.patience(SEEN).max(trip.min * 4);
+        let patience = self.0.patience(SEEN).max(rtt.min * 4);
         self.0
-            .holds_for(look, patience)
-            .then(|| self.apply(look, trip, meter))
+            .holds_for(sample, patience)
+            .then(|| self.apply(sample, rtt, meter))
     }
 
-    fn lift(&mut self, clamped: u64, look: &TcpSample, trip: Rtt) -> Option<BufferAction> {
-        if !self.0.holds_for(look, FREE.max(trip.min * 4)) {
+    fn lift(&mut self, clamped: u64, sample: &TcpSample, rtt: Rtt) -> Option<BufferAction> {
+        if !self.0.holds_for(sample, FREE.max(rtt.min * 4)) {
             return None;
         }
         Some(BufferAction {
-            change: self.0.lift(look),
-            class: Bottleneck::ReceiveWindow,
+            setting: self.0.lift(sample),
+            bottleneck: Bottleneck::ReceiveWindow,
             reason: format!(
                 "the queue on the path is gone; the window may grow beyond {}",
                 show::bytes(clamped)
@@ -87,14 +92,14 @@ impl SlowPathClamp {
         })
     }
 
-    fn apply(&mut self, look: &TcpSample, trip: Rtt, meter: &RateMeter) -> BufferAction {
-        let window = window(trip, meter);
+    fn apply(&mut self, sample: &TcpSample, rtt: Rtt, meter: &RateMeter) -> BufferAction {
+        let window = window(rtt, meter);
         BufferAction {
-            change: Some(self.0.impose(look, window)),
-            class: Bottleneck::Link,
+            setting: Some(self.0.impose(sample, window)),
+            bottleneck: Bottleneck::Link,
             reason: format!(
                 "packets queue for {} on a path of {}; a window of {} keeps it full",
-                show::time(trip.smoothed.saturating_sub(trip.min)),
+                show::time(rtt.smoothed.saturating_sub(rtt.min)),
                 show::bits(meter.best().saturating_mul(8)),
                 show::bytes(window)
             ),
@@ -102,15 +107,15 @@ impl SlowPathClamp {
     }
 }
 
-fn is_slow(trip: Rtt, meter: &RateMeter) -> bool {
-    !trip.is_local()
+fn is_slow(rtt: Rtt, meter: &RateMeter) -> bool {
+    !rtt.is_local()
         && meter.best() > 0
         && meter.best() < SLOW
-        && trip.smoothed.saturating_sub(trip.min) > LONG_QUEUE
+        && rtt.smoothed.saturating_sub(rtt.min) > LONG_QUEUE
 }
 
-fn window(trip: Rtt, meter: &RateMeter) -> u64 {
-    bytes_in(meter.best(), trip.min)
+fn window(rtt: Rtt, meter: &RateMeter) -> u64 {
+    bytes_in(meter.best(), rtt.min)
         .saturating_mul(2)
         .max(TEN_SEGMENTS)
 }

@@ -39,8 +39,8 @@ impl DrsInterval {
         match self {
             Self::Fixed(length) => length.clamp(SHORTEST_INTERVAL, LONGEST_INTERVAL),
             Self::Adaptive => {
-                let looks = if scatter < STEADY { 2 } else { 4 };
-                (round_trip / looks).clamp(SHORTEST_INTERVAL, LONGEST_PAUSE)
+                let samples = if scatter < STEADY { 2 } else { 4 };
+                (round_trip / samples).clamp(SHORTEST_INTERVAL, LONGEST_PAUSE)
             }
         }
     }

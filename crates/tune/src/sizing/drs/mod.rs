@@ -78,13 +78,13 @@ impl DrsReceiverTuner {
     /// Takes the samples of all open streams; streams without a sample have ended.
     pub fn on_samples(&mut self, at: Duration, streams: &[TcpSample]) -> DrsStep {
         self.note(at, streams);
-        let turn = self.round_trip.update_trial(
+        let event = self.round_trip.update_trial(
             at,
             |rtt| self.streams.values().any(|s| s.fills_window(rtt)),
             |time| self.arrivals.latest(time),
         );
         let rtt = self.round_trip.estimate();
-        let resize = self.resize(at, rtt, turn);
+        let resize = self.resize(at, rtt, event);
         let announce = self.announce(at, rtt);
         DrsStep { resize, announce }
     }
@@ -93,7 +93,7 @@ impl DrsReceiverTuner {
         &mut self,
         at: Duration,
         rtt: Duration,
-        turn: Option<RttTrialEvent>,
+        event: Option<RttTrialEvent>,
     ) -> Vec<(StreamId, u64)> {
         let product = |stream: &DrsStream| stream.bandwidth().product(rtt);
         let products = self.streams.values().map(product);
@@ -104,9 +104,9 @@ impl DrsReceiverTuner {
         let mut sizes = Vec::new();
         for (id, stream) in &mut self.streams {
             let before = stream.size();
-            match turn {
+            match event {
                 Some(RttTrialEvent::Started) => stream.begin_trial(),
-                Some(RttTrialEvent::Ended { won }) => stream.end_trial(won),
+                Some(RttTrialEvent::Ended { gained }) => stream.end_trial(gained),
                 None => {}
             }
             let share = part(line, stream.bandwidth().product(rtt), products);
@@ -134,21 +134,22 @@ impl DrsReceiverTuner {
         self.round_trip.measured()
     }
 
-    fn note(&mut self, at: Duration, looks: &[TcpSample]) {
+    fn note(&mut self, at: Duration, samples: &[TcpSample]) {
         self.streams
-            .retain(|id, _| looks.iter().any(|look| look.stream == *id));
-        let mut come = self.arrivals.counter().unwrap_or(0);
-        for look in looks {
-            let fresh = !self.streams.contains_key(&look.stream);
+            .retain(|id, _| samples.iter().any(|sample| sample.stream == *id));
+        let mut total = self.arrivals.counter().unwrap_or(0);
+        for sample in samples {
+            let fresh = !self.streams.contains_key(&sample.stream);
             if fresh || self.round_trip.measured().is_none() {
-                self.round_trip.on_handshake(look.handshake_rtt());
+                self.round_trip.on_handshake(sample.handshake_rtt());
             }
-            let stream = self.streams.entry(look.stream);
-            let stream = stream.or_insert_with(|| DrsStream::new(self.bounds, self.interval, look));
-            come = come.saturating_add(stream.on_sample(look, self.round_trip.current()));
+            let stream = self.streams.entry(sample.stream);
+            let stream =
+                stream.or_insert_with(|| DrsStream::new(self.bounds, self.interval, sample));
+            total = total.saturating_add(stream.on_sample(sample, self.round_trip.current()));
         }
         self.arrivals
-            .record(at, come, HISTORY.max(2 * self.round_trip.current()));
+            .record(at, total, HISTORY.max(2 * self.round_trip.current()));
     }
 
     fn announce(&mut self, at: Duration, rtt: Duration) -> Option<u64> {

@@ -11,45 +11,45 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// Range of the estimate. Below a millisecond the hosts' own delays dominate.
-const RECKONED: RangeInclusive<Duration> = Duration::from_millis(1)..=LONGEST;
+const ESTIMATE_RANGE: RangeInclusive<Duration> = Duration::from_millis(1)..=LONGEST;
 /// Longest echo that counts.
 const LONGEST: Duration = Duration::from_secs(60);
 /// Estimate while nothing is known: the papers' path.
 const UNKNOWN: Duration = Duration::from_millis(100);
 /// Number of echoes whose smallest is the current round trip.
-const ECHOES: usize = 4;
+const CURRENT_ECHOES: usize = 4;
 /// Time for which a queue may still grow after a buffer has grown.
-const SETTLING: Duration = Duration::from_secs(3);
+const QUEUE_SETTLING: Duration = Duration::from_secs(3);
 /// Shortest and longest trial; between them it lasts [`TRIAL_ROUND_TRIPS`].
-const TRIAL: (Duration, Duration) = (Duration::from_secs(3), Duration::from_secs(6));
+const TRIAL_TIME: (Duration, Duration) = (Duration::from_secs(3), Duration::from_secs(6));
 const TRIAL_ROUND_TRIPS: u32 = 8;
 /// First and longest time after which a round trip that a queue explains is tried again.
-const AGAIN: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(240));
+const RETRY_AFTER: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(240));
 
 /// Estimator of a path's round trip.
 #[derive(Debug, Clone)]
 pub(super) struct RttEstimator {
-    reckoned: Option<Duration>,
+    estimated: Option<Duration>,
     /// The latest echoes, oldest first.
     echoes: VecDeque<Duration>,
     /// Longest round trip since the buffers last grew: a queue explains it.
-    explained: Duration,
-    grown: Duration,
+    queue_explains: Duration,
+    last_growth: Duration,
     trial: Option<RttTrial>,
     /// Time from which on a trial may begin in any case.
-    again: Duration,
-    pause: Duration,
+    retry_at: Duration,
+    retry_after: Duration,
 }
 
 /// A trial of a longer round trip.
 #[derive(Debug, Clone, Copy)]
 struct RttTrial {
-    begun: Duration,
-    lasts: Duration,
+    started: Duration,
+    length: Duration,
     /// Estimate before the trial.
     shorter: Option<Duration>,
     /// Bytes that arrived in a time of `window` before the trial.
-    brought: u64,
+    bytes_before: u64,
     window: Duration,
 }
 
@@ -61,20 +61,20 @@ pub(super) enum RttTrialEvent {
     /// A trial has ended.
     Ended {
         /// Whether more bytes arrived than before.
-        won: bool,
+        gained: bool,
     },
 }
 
 impl RttEstimator {
     pub(super) fn new() -> Self {
         Self {
-            reckoned: None,
-            echoes: VecDeque::with_capacity(ECHOES + 1),
-            explained: Duration::ZERO,
-            grown: Duration::ZERO,
+            estimated: None,
+            echoes: VecDeque::with_capacity(CURRENT_ECHOES + 1),
+            queue_explains: Duration::ZERO,
+            last_growth: Duration::ZERO,
             trial: None,
-            again: AGAIN.0,
-            pause: AGAIN.0,
+            retry_at: RETRY_AFTER.0,
+            retry_after: RETRY_AFTER.0,
         }
     }
 
@@ -91,7 +91,7 @@ impl RttEstimator {
             return;
         }
         self.echoes.push_back(rtt);
-        if self.echoes.len() > ECHOES {
+        if self.echoes.len() > CURRENT_ECHOES {
             self.echoes.pop_front();
         }
         self.shorten(rtt);
@@ -99,18 +99,18 @@ impl RttEstimator {
 
     /// Notes that a buffer has grown.
     pub(super) fn on_growth(&mut self, at: Duration) {
-        self.grown = at;
-        self.explained = Duration::ZERO;
+        self.last_growth = at;
+        self.queue_explains = Duration::ZERO;
     }
 
     /// The estimate, if anything was measured.
     pub(super) fn measured(&self) -> Option<Duration> {
-        self.reckoned
+        self.estimated
     }
 
     /// The estimate, or the papers' round trip.
     pub(super) fn estimate(&self) -> Duration {
-        self.reckoned.unwrap_or(UNKNOWN)
+        self.estimated.unwrap_or(UNKNOWN)
     }
 
     /// Current round trip, queue included; at least the estimate.
@@ -124,28 +124,28 @@ impl RttEstimator {
         &mut self,
         at: Duration,
         limited: impl Fn(Duration) -> bool,
-        came: impl Fn(Duration) -> u64,
+        arrived_bytes: impl Fn(Duration) -> u64,
     ) -> Option<RttTrialEvent> {
         let now = self.now()?;
         if let Some(trial) = self.trial {
-            return self.judge(at, trial, came(trial.window), now);
+            return self.judge(at, trial, arrived_bytes(trial.window), now);
         }
-        if at.saturating_sub(self.grown) < SETTLING {
-            self.explained = self.explained.max(now);
+        if at.saturating_sub(self.last_growth) < QUEUE_SETTLING {
+            self.queue_explains = self.queue_explains.max(now);
         }
-        let explained = now <= longer(self.explained) && at < self.again;
-        if explained || now <= longer(self.estimate()) || !limited(now) {
+        let queue_explains = now <= longer(self.queue_explains) && at < self.retry_at;
+        if queue_explains || now <= longer(self.estimate()) || !limited(now) {
             return None;
         }
         let window = 2 * now;
         self.trial = Some(RttTrial {
-            begun: at,
-            lasts: (TRIAL_ROUND_TRIPS * now).clamp(TRIAL.0, TRIAL.1),
-            shorter: self.reckoned,
-            brought: came(window),
+            started: at,
+            length: (TRIAL_ROUND_TRIPS * now).clamp(TRIAL_TIME.0, TRIAL_TIME.1),
+            shorter: self.estimated,
+            bytes_before: arrived_bytes(window),
             window,
         });
-        self.reckoned = Some(now);
+        self.estimated = Some(now);
         Some(RttTrialEvent::Started)
     }
 
@@ -153,35 +153,36 @@ impl RttEstimator {
         &mut self,
         at: Duration,
         trial: RttTrial,
-        came: u64,
+        arrived_bytes: u64,
         now: Duration,
     ) -> Option<RttTrialEvent> {
-        let lasted = at.saturating_sub(trial.begun);
-        let won = lasted > trial.window && came > trial.brought.saturating_add(trial.brought / 10);
-        if !won && lasted < trial.lasts {
+        let lasted = at.saturating_sub(trial.started);
+        let gained = lasted > trial.window
+            && arrived_bytes > trial.bytes_before.saturating_add(trial.bytes_before / 10);
+        if !gained && lasted < trial.length {
             return None;
         }
         self.trial = None;
-        self.explained = now;
-        if won {
-            self.pause = AGAIN.0;
+        self.queue_explains = now;
+        if gained {
+            self.retry_after = RETRY_AFTER.0;
         } else {
-            self.reckoned = self.reckoned.min(trial.shorter);
-            self.pause = (2 * self.pause).min(AGAIN.1);
+            self.estimated = self.estimated.min(trial.shorter);
+            self.retry_after = (2 * self.retry_after).min(RETRY_AFTER.1);
         }
-        self.again = at.saturating_add(self.pause);
-        Some(RttTrialEvent::Ended { won })
+        self.retry_at = at.saturating_add(self.retry_after);
+        Some(RttTrialEvent::Ended { gained })
     }
 
     /// Current round trip, queue included, once there are enough echoes.
     fn now(&self) -> Option<Duration> {
         let least = self.echoes.iter().min().copied();
-        least.filter(|_| self.echoes.len() == ECHOES)
+        least.filter(|_| self.echoes.len() == CURRENT_ECHOES)
     }
 
     fn shorten(&mut self, rtt: Duration) {
-        let rtt = rtt.clamp(*RECKONED.start(), *RECKONED.end());
-        self.reckoned = Some(self.reckoned.map_or(rtt, |known| known.min(rtt)));
+        let rtt = rtt.clamp(*ESTIMATE_RANGE.start(), *ESTIMATE_RANGE.end());
+        self.estimated = Some(self.estimated.map_or(rtt, |known| known.min(rtt)));
     }
 }
 
@@ -211,14 +212,14 @@ mod tests {
     }
 
     fn hear(rtt: &mut RttEstimator, echo: u64) {
-        for _ in 0..ECHOES {
+        for _ in 0..CURRENT_ECHOES {
             rtt.on_echo(ms(echo));
         }
     }
 
     /// Updates the trial with a full window; `came` bytes arrived lately.
-    fn ask(rtt: &mut RttEstimator, at: Duration, came: u64) -> Option<RttTrialEvent> {
-        rtt.update_trial(at, |_| true, |_| came)
+    fn ask(rtt: &mut RttEstimator, at: Duration, arrived_bytes: u64) -> Option<RttTrialEvent> {
+        rtt.update_trial(at, |_| true, |_| arrived_bytes)
     }
 
     #[test]
@@ -243,7 +244,7 @@ mod tests {
         assert_eq!(ask(&mut rtt, seconds(11), 1050), None, "not yet more");
         assert_eq!(
             ask(&mut rtt, seconds(12), 1200),
-            Some(RttTrialEvent::Ended { won: true })
+            Some(RttTrialEvent::Ended { gained: true })
         );
         assert_eq!(rtt.estimate(), ms(400));
     }
@@ -255,7 +256,7 @@ mod tests {
             ask(&mut rtt, seconds(10), 1000),
             Some(RttTrialEvent::Started)
         );
-        let over = Some(RttTrialEvent::Ended { won: false });
+        let over = Some(RttTrialEvent::Ended { gained: false });
         assert_eq!(ask(&mut rtt, seconds(14), 1050), over);
         assert_eq!(rtt.estimate(), ms(100));
         assert_eq!(ask(&mut rtt, seconds(73), 1000), None);

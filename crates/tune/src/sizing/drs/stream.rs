@@ -60,17 +60,17 @@ impl DrsStream {
     }
 
     /// Takes a sample; returns the bytes that arrived since the last one.
-    pub(super) fn on_sample(&mut self, look: &TcpSample, round_trip: Duration) -> u64 {
-        let granted = look.receive_buffer / 2;
+    pub(super) fn on_sample(&mut self, sample: &TcpSample, round_trip: Duration) -> u64 {
+        let granted = sample.receive_buffer / 2;
         // Less than requested is the kernel's limit: asking for more would only repeat the system call.
         if granted > 0 && granted < self.size {
             self.size = granted;
             self.ceiling = granted;
         }
-        self.window = look.receive_window;
+        self.window = sample.receive_window;
         self.present = round_trip;
-        let arrived = self.arrived.total_at(look);
-        self.bandwidth.note(look.at, arrived, round_trip)
+        let arrived = self.arrived.total_at(sample);
+        self.bandwidth.note(sample.at, arrived, round_trip)
     }
 
     /// Whether the window limits the stream at this round trip.
@@ -86,9 +86,9 @@ impl DrsStream {
     }
 
     /// Ends the trial. Without a gain the buffer returns to its size before.
-    pub(super) fn end_trial(&mut self, won: bool) {
+    pub(super) fn end_trial(&mut self, gained: bool) {
         let before = self.before_trial.take();
-        if !won {
+        if !gained {
             self.size = self.size.min(before.unwrap_or(self.size));
             self.bandwidth.start_over();
         }

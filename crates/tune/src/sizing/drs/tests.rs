@@ -20,7 +20,7 @@ fn drs() -> DrsReceiverTuner {
 }
 
 /// Sample of a stream whose kernel grants every size.
-fn look(at: Duration, bytes: u64, rtt: Duration) -> TcpSample {
+fn sample(at: Duration, bytes: u64, rtt: Duration) -> TcpSample {
     TcpSample {
         at,
         bytes_received: bytes,
@@ -83,7 +83,7 @@ impl FluidDrsTransfer {
         let (begun, before) = (self.at, self.bytes);
         while self.at < begun + time {
             let (rate, rtt) = path.carries(self.size);
-            let mut seen = look(self.at, self.bytes as u64, path.rtt);
+            let mut seen = sample(self.at, self.bytes as u64, path.rtt);
             (seen.receive_buffer, seen.receive_window) = (2 * self.size, self.size);
             let step = self.drs.on_samples(self.at, &[seen]);
             self.size = step.resize.first().map_or(self.size, |(_, size)| *size);
@@ -116,11 +116,11 @@ fn slow_start(at: Duration, start: Duration, rtt: Duration, rate: u64) -> u64 {
 fn the_first_sample_announces_the_initial_size_and_an_idle_stream_does_not_grow() {
     let mut drs = drs();
     assert_eq!(drs.round_trip(), None);
-    let step = drs.on_samples(ms(0), &[look(ms(0), 0, ms(80))]);
+    let step = drs.on_samples(ms(0), &[sample(ms(0), 0, ms(80))]);
     assert_eq!((step.resize, step.announce), (vec![], Some(64 * KB)));
     assert_eq!(drs.round_trip(), Some(ms(80)), "the handshake's");
     assert_eq!(
-        drs.on_samples(ms(20), &[look(ms(20), 0, ms(80))]),
+        drs.on_samples(ms(20), &[sample(ms(20), 0, ms(80))]),
         DrsStep::default()
     );
     assert_eq!(drs.on_samples(ms(20), &[]), DrsStep::default());
@@ -135,7 +135,7 @@ fn the_window_never_limits_slow_start() {
             let (mut at, mut size) = (Duration::ZERO, 64 * KB);
             while at < start + 9 * rtt {
                 let arrived = |at| slow_start(at, start, rtt, u64::from(u32::MAX));
-                let seen = look(at, arrived(at), rtt);
+                let seen = sample(at, arrived(at), rtt);
                 let step = drs.on_samples(at, &[seen]);
                 size = step.resize.first().map_or(size, |(_, size)| *size);
                 let next = at + drs.next_sample_in();
@@ -156,7 +156,7 @@ fn slow_start_gets_at_most_twice_the_bandwidth_delay_product() {
     let mut drs = drs();
     let (mut at, mut size) = (Duration::ZERO, 0);
     while at < ms(900) {
-        let step = drs.on_samples(at, &[look(at, slow_start(at, ms(7), rtt, rate), rtt)]);
+        let step = drs.on_samples(at, &[sample(at, slow_start(at, ms(7), rtt, rate), rtt)]);
         size = step.resize.first().map_or(size, |(_, size)| *size);
         at += drs.next_sample_in();
     }
@@ -225,7 +225,7 @@ fn a_connection_of_an_earlier_transfer_keeps_its_buffer() {
         smallest = smallest.min(next.size);
     }
     assert_eq!(smallest, kept);
-    let mut first = look(ms(0), 0, ms(100));
+    let mut first = sample(ms(0), 0, ms(100));
     first.receive_buffer = 2 * kept;
     assert_eq!(drs().on_samples(ms(0), &[first]).announce, Some(kept));
 }
@@ -242,7 +242,7 @@ fn an_unneeded_buffer_shrinks_slowly_and_never_below_the_need() {
         } else {
             1_250_000
         };
-        let step = drs.on_samples(at, &[look(at, bytes, ms(100))]);
+        let step = drs.on_samples(at, &[sample(at, bytes, ms(100))]);
         if let Some((_, new)) = step.resize.first() {
             if *new < size {
                 shrunk.push((at, *new));
@@ -277,7 +277,7 @@ fn with_holes(hole: u64, trickle: u64, shown: impl Fn(u64) -> u64) -> u64 {
         };
         let seen = TcpSample {
             receive_queue_memory: shown(held),
-            ..look(at, now * 12_500 - held, ms(100))
+            ..sample(at, now * 12_500 - held, ms(100))
         };
         let step = drs.on_samples(at, &[seen]);
         largest = step
@@ -321,7 +321,7 @@ fn each_stream_has_its_own_size_until_it_ends() {
     while at < seconds(3) {
         let stream = |id, rate: u64| TcpSample {
             stream: id,
-            ..look(at, at.as_millis() as u64 * rate / 1000, ms(100))
+            ..sample(at, at.as_millis() as u64 * rate / 1000, ms(100))
         };
         let step = drs.on_samples(at, &[stream(1, 10_000_000), stream(2, 2_000_000)]);
         sizes.extend(step.resize);
@@ -333,7 +333,7 @@ fn each_stream_has_its_own_size_until_it_ends() {
     assert_eq!(announced, sizes[&1], "the largest");
     let left = TcpSample {
         stream: 2,
-        ..look(at, 6_000_000, ms(100))
+        ..sample(at, 6_000_000, ms(100))
     };
     assert_eq!(drs.on_samples(at, &[left]).announce, Some(sizes[&2]));
 }
@@ -346,7 +346,7 @@ fn no_size_beyond_the_kernels_limit_is_requested_again() {
     while at < seconds(10) {
         let seen = TcpSample {
             receive_buffer: 2 * size,
-            ..look(at, at.as_millis() as u64 * 12_500, ms(100))
+            ..sample(at, at.as_millis() as u64 * 12_500, ms(100))
         };
         let step = drs.on_samples(at, &[seen]);
         said.extend(step.announce);
@@ -366,7 +366,7 @@ fn messages_are_sent_once_per_round_trip_within_limits() {
         let mut drs = drs();
         let (mut at, mut probes) = (Duration::ZERO, 0);
         while at < seconds(10) {
-            let step = drs.on_samples(at, &[look(at, 0, rtt)]);
+            let step = drs.on_samples(at, &[sample(at, 0, rtt)]);
             probes += usize::from(step.announce.is_some());
             at += drs.next_sample_in();
         }
@@ -399,7 +399,7 @@ fn forged_echoes_do_not_enlarge_buffers() {
         let seen = TcpSample {
             receive_buffer: 2 * size,
             receive_window: size,
-            ..look(at, at.as_millis() as u64 * 1250, ms(100))
+            ..sample(at, at.as_millis() as u64 * 1250, ms(100))
         };
         for n in 0..20 {
             drs.on_echo(ms(100 + 2995 * n));
@@ -456,13 +456,13 @@ proptest! {
                 DrsInput::Echo(rtt) => drs.on_echo(Duration::from_nanos(rtt)),
                 DrsInput::Looks(at, streams) => {
                     let at = Duration::from_nanos(at);
-                    let looks = streams.into_iter().map(|(stream, bytes, min_rtt, buffer, window)| TcpSample {
+                    let samples = streams.into_iter().map(|(stream, bytes, min_rtt, buffer, window)| TcpSample {
                         stream: stream.into(),
                         receive_buffer: buffer,
                         receive_window: window,
-                        ..look(at, bytes, Duration::from_nanos(min_rtt))
+                        ..sample(at, bytes, Duration::from_nanos(min_rtt))
                     });
-                    let step = drs.on_samples(at, &looks.collect::<Vec<_>>());
+                    let step = drs.on_samples(at, &samples.collect::<Vec<_>>());
                     let sizes = step.resize.iter().map(|(_, size)| *size);
                     prop_assert!(sizes.chain(step.announce).all(|size| size <= largest));
                 }
@@ -481,7 +481,7 @@ proptest! {
         let (mut at, mut bytes) = (Duration::ZERO, 0);
         for more in come {
             bytes += more;
-            let step = drs.on_samples(at, &[look(at, bytes, ms(rtt))]);
+            let step = drs.on_samples(at, &[sample(at, bytes, ms(rtt))]);
             for (_, size) in step.resize {
                 prop_assert!((64 * KB..=16 * MB).contains(&size));
             }

@@ -58,16 +58,17 @@ impl Drs1ReceiverTuner {
     }
 
     /// Takes a sample; returns the new size if the buffer is to grow.
-    pub fn on_sample(&mut self, look: &TcpSample) -> Option<u64> {
-        let rtt = look.handshake_rtt();
+    pub fn on_sample(&mut self, sample: &TcpSample) -> Option<u64> {
+        let rtt = sample.handshake_rtt();
         if !rtt.is_zero() {
             self.round_trip = rtt.clamp(SHORTEST_READ, LONGEST_READ);
         }
-        let arrived = self.arrived.total_at(look);
-        self.arrivals.record(look.at, arrived, 2 * self.round_trip);
-        self.note_grant(look.receive_buffer);
+        let arrived = self.arrived.total_at(sample);
+        self.arrivals
+            .record(sample.at, arrived, 2 * self.round_trip);
+        self.note_grant(sample.receive_buffer);
         // The kernel may have granted more than was requested, and the window follows that.
-        let in_force = self.size.max(look.receive_buffer / 2);
+        let in_force = self.size.max(sample.receive_buffer / 2);
         let full = self.arrivals.latest(self.round_trip) >= threshold(in_force);
         if !full || self.granted_less || self.size >= self.bounds.largest {
             return None;

@@ -11,7 +11,7 @@ fn ms(n: u64) -> Duration {
 }
 
 /// Sample of a receiver over 100 ms whose kernel grants every size.
-fn look(at: Duration, bytes: u64, size: u64) -> TcpSample {
+fn sample(at: Duration, bytes: u64, size: u64) -> TcpSample {
     TcpSample {
         at,
         bytes_received: bytes,
@@ -27,7 +27,7 @@ fn follow(time: Duration, bring: impl Fn(u64) -> u64) -> Vec<(Duration, u64)> {
     let mut drs = Drs1ReceiverTuner::new(BufferBounds::default());
     let (mut at, mut bytes, mut asked) = (Duration::ZERO, 0, Vec::new());
     while at < time {
-        if let Some(size) = drs.on_sample(&look(at, bytes, drs.size())) {
+        if let Some(size) = drs.on_sample(&sample(at, bytes, drs.size())) {
             assert_eq!(size, drs.size());
             asked.push((at, size));
         }
@@ -40,14 +40,14 @@ fn follow(time: Duration, bring: impl Fn(u64) -> u64) -> Vec<(Duration, u64)> {
 #[test]
 fn a_full_read_quadruples_the_buffer_and_a_partial_one_does_not() {
     let mut drs = Drs1ReceiverTuner::new(BufferBounds::default());
-    assert_eq!(drs.on_sample(&look(ms(0), 0, 64 * KB)), None);
-    assert_eq!(drs.on_sample(&look(ms(100), 50 * KB, 64 * KB)), None);
-    assert_eq!(drs.on_sample(&look(ms(200), 100 * KB, 64 * KB)), None);
+    assert_eq!(drs.on_sample(&sample(ms(0), 0, 64 * KB)), None);
+    assert_eq!(drs.on_sample(&sample(ms(100), 50 * KB, 64 * KB)), None);
+    assert_eq!(drs.on_sample(&sample(ms(200), 100 * KB, 64 * KB)), None);
     assert_eq!(
-        drs.on_sample(&look(ms(300), 160 * KB, 64 * KB)),
+        drs.on_sample(&sample(ms(300), 160 * KB, 64 * KB)),
         Some(256 * KB)
     );
-    assert_eq!(drs.on_sample(&look(ms(300), 160 * KB, 256 * KB)), None);
+    assert_eq!(drs.on_sample(&sample(ms(300), 160 * KB, 256 * KB)), None);
     assert_eq!(drs.size(), 256 * KB);
 }
 
@@ -59,7 +59,7 @@ fn a_window_that_arrives_in_one_burst_is_noticed_at_any_phase() {
         for n in 0..20 {
             let at = ms(25 * n + phase);
             let bursts = at.as_millis() as u64 / 100;
-            asked = asked.or(drs.on_sample(&look(at, bursts * 64 * KB, drs.size())));
+            asked = asked.or(drs.on_sample(&sample(at, bursts * 64 * KB, drs.size())));
         }
         assert_eq!(asked, Some(256 * KB), "phase {phase} ms");
     }
@@ -81,21 +81,21 @@ fn the_buffer_grows_until_the_path_limits() {
 #[test]
 fn no_further_size_is_requested_once_the_kernel_grants_less() {
     let mut drs = Drs1ReceiverTuner::new(BufferBounds::default());
-    drs.on_sample(&look(ms(0), 0, 64 * KB));
+    drs.on_sample(&sample(ms(0), 0, 64 * KB));
     assert_eq!(
-        drs.on_sample(&look(ms(100), 64 * KB, 64 * KB)),
+        drs.on_sample(&sample(ms(100), 64 * KB, 64 * KB)),
         Some(256 * KB)
     );
-    assert_eq!(drs.on_sample(&look(ms(200), 400 * KB, 208 * KB)), None);
-    assert_eq!(drs.on_sample(&look(ms(300), 900 * KB, 208 * KB)), None);
+    assert_eq!(drs.on_sample(&sample(ms(200), 400 * KB, 208 * KB)), None);
+    assert_eq!(drs.on_sample(&sample(ms(300), 900 * KB, 208 * KB)), None);
     assert_eq!(drs.size(), 208 * KB);
 }
 
 #[test]
 fn a_buffer_larger_than_requested_must_be_filled_to_grow() {
     let mut drs = Drs1ReceiverTuner::new(BufferBounds::default());
-    drs.on_sample(&look(ms(0), 0, 1024 * KB));
-    assert_eq!(drs.on_sample(&look(ms(100), 500 * KB, 1024 * KB)), None);
+    drs.on_sample(&sample(ms(0), 0, 1024 * KB));
+    assert_eq!(drs.on_sample(&sample(ms(100), 500 * KB, 1024 * KB)), None);
 }
 
 #[test]
@@ -122,12 +122,12 @@ fn samples_follow_the_round_trip_with_a_shortest_pause() {
 proptest! {
     #[test]
     fn sizes_stay_within_bounds_for_arbitrary_input(
-        looks in prop::collection::vec((any::<u64>(), any::<u64>(), any::<u64>(), any::<u64>()), 0..60),
+        samples in prop::collection::vec((any::<u64>(), any::<u64>(), any::<u64>(), any::<u64>()), 0..60),
         initial in 1_u64..1 << 26,
         largest in 1_u64..1 << 26,
     ) {
         let mut drs = Drs1ReceiverTuner::new(BufferBounds { initial, largest });
-        for (at, bytes, min_rtt, receive_buffer) in looks {
+        for (at, bytes, min_rtt, receive_buffer) in samples {
             let before = drs.size();
             let asked = drs.on_sample(&TcpSample {
                 at: Duration::from_nanos(at),

@@ -12,7 +12,7 @@ impl AutoTuner {
     /// Applies the known congestion control and pacing rate at the first sample.
     pub(super) fn apply_prior(
         &mut self,
-        scene: &TransferSample<'_>,
+        sample: &TransferSample<'_>,
         decisions: &mut Vec<TransferDecision>,
     ) {
         let Some(prior) = self.prior.take() else {
@@ -20,13 +20,13 @@ impl AutoTuner {
         };
         let permitted = |name: &String| self.limits.congestion_controls.contains(name);
         let other = prior.congestion_control.filter(permitted);
-        if let Some(name) = other.filter(|name| name != scene.congestion_control) {
+        if let Some(name) = other.filter(|name| name != sample.congestion_control) {
             let reason = format!(
                 "{name} instead of {}, by earlier knowledge of this path",
-                scene.congestion_control
+                sample.congestion_control
             );
             decisions.push(self.decision(
-                scene.at,
+                sample.at,
                 Some(TransferSetting::CongestionControl(name)),
                 reason,
             ));
@@ -35,13 +35,13 @@ impl AutoTuner {
             .pacing_rate
             .filter(|pace| self.limits.may_pace && *pace > 0)
         {
-            self.pacing = Pacing::Paced(PathPace::new(scene.at, pace));
+            self.pacing = Pacing::Paced(PathPace::new(sample.at, pace));
             let reason = format!(
                 "{} fill this path, by earlier knowledge of it",
                 show::bits(pace.saturating_mul(8))
             );
             decisions.push(self.decision(
-                scene.at,
+                sample.at,
                 Some(TransferSetting::PacingRate(Some(pace))),
                 reason,
             ));
@@ -50,8 +50,8 @@ impl AutoTuner {
 
     /// Rate to expect soon, bytes per second: while a stream is in slow start, the known rate counts if it is
     /// higher.
-    pub(super) fn expected_rate(&self, rate: u64, looks: &[TcpSample]) -> u64 {
-        if looks.iter().any(|look| look.in_slow_start) {
+    pub(super) fn expected_rate(&self, rate: u64, samples: &[TcpSample]) -> u64 {
+        if samples.iter().any(|tcp| tcp.in_slow_start) {
             rate.max(self.known_rate)
         } else {
             rate

@@ -22,19 +22,19 @@ pub(super) enum TransferBottleneck {
 impl TransferBottleneck {
     pub(super) fn limiter(self) -> Limiter {
         match self {
-            Self::Stream(class) => class.limiter(),
+            Self::Stream(bottleneck) => bottleneck.limiter(),
             Self::RateLimit => Limiter::RateLimit,
         }
     }
 
     /// Explanation for people, with the figures of an interval.
-    pub(super) fn describe(self, sight: &TransferInterval) -> String {
-        let speed = show::bits(sight.rate().saturating_mul(8));
-        let trip = sight.rtt;
-        let (now, base) = (show::time(trip.smoothed), show::time(trip.min));
+    pub(super) fn describe(self, interval: &TransferInterval) -> String {
+        let speed = show::bits(interval.rate().saturating_mul(8));
+        let rtt = interval.rtt;
+        let (now, base) = (show::time(rtt.smoothed), show::time(rtt.min));
         match self {
             Self::RateLimit => format!("{speed} is the rate limit that was set"),
-            Self::Stream(class) => match class {
+            Self::Stream(bottleneck) => match bottleneck {
                 Bottleneck::Unknown => "no data has moved yet".to_owned(),
                 Bottleneck::ReceiveWindow => format!("{speed}: the receiver's windows are full"),
                 Bottleneck::SendBuffer => format!("{speed}: the send buffers are full"),
@@ -69,19 +69,20 @@ pub(super) struct BottleneckTimes {
 impl BottleneckTimes {
     pub(super) fn add_interval(
         &mut self,
-        sight: &TransferInterval,
+        interval: &TransferInterval,
         limit: TransferBottleneck,
-        looks: &[TcpSample],
+        samples: &[TcpSample],
     ) {
         self.now = Some(limit);
         match self.held.iter_mut().find(|(held, _)| *held == limit) {
-            Some((_, time)) => *time += sight.stats.time,
-            None => self.held.push((limit, sight.stats.time)),
+            Some((_, time)) => *time += interval.stats.time,
+            None => self.held.push((limit, interval.stats.time)),
         }
-        let most = |field: fn(&TcpSample) -> u64| looks.iter().map(field).max().unwrap_or_default();
+        let most =
+            |field: fn(&TcpSample) -> u64| samples.iter().map(field).max().unwrap_or_default();
         // A window of zero is closed at the moment, or older kernels do not show it.
-        self.window = self.window.max(most(|look| look.peer_window));
-        self.buffer = self.buffer.max(most(|look| look.send_buffer));
+        self.window = self.window.max(most(|tcp| tcp.peer_window));
+        self.buffer = self.buffer.max(most(|tcp| tcp.send_buffer));
     }
 
     /// Limiter of the last interval.
@@ -173,8 +174,8 @@ mod tests {
     #[test]
     fn the_remedy_names_a_window_size_only_if_one_was_seen() {
         let unseen = BottleneckTimes::default();
-        let told = remedy(&unseen, true);
-        assert_eq!(told, "have net.ipv4.tcp_rmem raised at the receiver");
+        let description = remedy(&unseen, true);
+        assert_eq!(description, "have net.ipv4.tcp_rmem raised at the receiver");
         let seen = BottleneckTimes {
             window: 1 << 20,
             ..BottleneckTimes::default()
@@ -188,10 +189,10 @@ mod tests {
 
     #[test]
     fn the_remedy_for_a_fixed_number_of_streams_names_its_option() {
-        let told = remedy(&BottleneckTimes::default(), false);
+        let description = remedy(&BottleneckTimes::default(), false);
         assert!(
-            told.starts_with("use more streams than 4 (a larger -p"),
-            "{told}"
+            description.starts_with("use more streams than 4 (a larger -p"),
+            "{description}"
         );
     }
 }

@@ -29,14 +29,14 @@ struct LosingStream {
 /// Detector for the first round trips of a transfer.
 #[derive(Debug, Clone, Default)]
 pub(super) struct FirstLossDetector {
-    begun: Option<Duration>,
+    started: Option<Duration>,
     streams: BTreeMap<StreamId, LosingStream>,
     /// Last time at which packets queued.
-    queued: Option<Duration>,
+    last_queue: Option<Duration>,
     /// Time of the first loss.
-    first: Option<Duration>,
+    first_loss: Option<Duration>,
     events: u32,
-    over: bool,
+    is_stopped: bool,
 }
 
 /// Loss ratio of the first losses.
@@ -53,102 +53,102 @@ impl FirstLossDetector {
     /// `mark`: counters of the transfer.
     pub(super) fn on_sample(
         &mut self,
-        mark: TransferCounters,
-        looks: &[TcpSample],
-        trip: Rtt,
+        counters: TransferCounters,
+        samples: &[TcpSample],
+        rtt: Rtt,
     ) -> Option<LossEstimate> {
-        if self.over {
+        if self.is_stopped {
             return None;
         }
-        let at = mark.at;
-        let begun = *self.begun.get_or_insert(at);
-        let longest = LONGEST.max(trip.min * WATCHED_ROUND_TRIPS);
-        if at.saturating_sub(begun) >= longest {
+        let at = counters.at;
+        let started = *self.started.get_or_insert(at);
+        let time_limit = LONGEST.max(rtt.min * WATCHED_ROUND_TRIPS);
+        if at.saturating_sub(started) >= time_limit {
             self.stop();
             return None;
         }
-        if trip.has_queue() || trip.smoothed.saturating_sub(trip.min) > HARMLESS_QUEUE {
-            self.queued = Some(at);
+        if rtt.has_queue() || rtt.smoothed.saturating_sub(rtt.min) > HARMLESS_QUEUE {
+            self.last_queue = Some(at);
         }
-        for look in looks {
-            self.note_stream(at, look, trip.smoothed);
+        for tcp in samples {
+            self.note_stream(at, tcp, rtt.smoothed);
         }
-        let first = self.first?;
+        let first_loss = self.first_loss?;
         // A queue overflows a round trip before the sender notices the loss.
         if self
-            .queued
-            .is_some_and(|queued| queued + trip.smoothed * 2 >= first)
+            .last_queue
+            .is_some_and(|last_queue| last_queue + rtt.smoothed * 2 >= first_loss)
         {
             self.stop();
             return None;
         }
-        let lossy = LossEstimate::from_counters(mark, segment(looks));
+        let estimate = LossEstimate::from_counters(counters, segment(samples));
         // A full round trip after the first loss must pass without a queue.
-        let plain = self.events >= MIN_LOSS_EVENTS
-            && self.have_most_left_slow_start(looks)
-            && at.saturating_sub(first) >= trip.min
-            && lossy.ratio <= MAX_LOSS_RATIO;
-        if !plain {
+        let is_clear = self.events >= MIN_LOSS_EVENTS
+            && self.have_most_left_slow_start(samples)
+            && at.saturating_sub(first_loss) >= rtt.min
+            && estimate.ratio <= MAX_LOSS_RATIO;
+        if !is_clear {
             return None;
         }
         self.stop();
-        Some(lossy)
+        Some(estimate)
     }
 
     /// Stops the detector for the rest of the transfer.
     pub(super) fn stop(&mut self) {
         *self = Self {
-            over: true,
+            is_stopped: true,
             ..Self::default()
         };
     }
 
-    fn note_stream(&mut self, at: Duration, look: &TcpSample, rtt: Duration) {
-        let stream = self.streams.entry(look.stream).or_default();
-        if look.retransmits <= stream.retransmits {
+    fn note_stream(&mut self, at: Duration, tcp: &TcpSample, rtt: Duration) {
+        let stream = self.streams.entry(tcp.stream).or_default();
+        if tcp.retransmits <= stream.retransmits {
             return;
         }
-        stream.retransmits = look.retransmits;
+        stream.retransmits = tcp.retransmits;
         if stream.at.is_none_or(|last| at.saturating_sub(last) >= rtt) {
             stream.at = Some(at);
             self.events += 1;
-            self.first.get_or_insert(at);
+            self.first_loss.get_or_insert(at);
         }
     }
 
     /// Whether losses have ended the slow start of half of the streams.
-    fn have_most_left_slow_start(&self, looks: &[TcpSample]) -> bool {
-        let lost = |look: &&TcpSample| {
-            let known = self.streams.get(&look.stream);
-            !look.in_slow_start && known.is_some_and(|stream| stream.at.is_some())
+    fn have_most_left_slow_start(&self, samples: &[TcpSample]) -> bool {
+        let lost = |tcp: &&TcpSample| {
+            let known = self.streams.get(&tcp.stream);
+            !tcp.in_slow_start && known.is_some_and(|stream| stream.at.is_some())
         };
-        looks.iter().filter(lost).count() * 2 >= looks.len()
+        samples.iter().filter(lost).count() * 2 >= samples.len()
     }
 }
 
 impl LossEstimate {
     /// Loss ratio of all that was sent so far, in segments of `segment` bytes.
-    fn from_counters(mark: TransferCounters, segment: u64) -> Self {
-        let ratio = mark.since(&TransferCounters::default()).loss_ratio();
-        let lost = mark.bytes_retransmitted as f64 / segment as f64;
+    fn from_counters(counters: TransferCounters, segment: u64) -> Self {
+        let ratio = counters.since(&TransferCounters::default()).loss_ratio();
+        let lost = counters.bytes_retransmitted as f64 / segment as f64;
         // Two standard deviations of a Poisson count, relative to the count.
-        let doubt = (lost.sqrt() * 2.0 + 1.0) / lost.max(1.0);
+        let uncertainty = (lost.sqrt() * 2.0 + 1.0) / lost.max(1.0);
         Self {
             ratio,
-            upper_bound: (ratio * (1.0 + doubt)).min(1.0),
+            upper_bound: (ratio * (1.0 + uncertainty)).min(1.0),
         }
     }
 }
 
 /// Rate that the present congestion windows allow, bytes per second. The measured rate lags behind it in
 /// slow start.
-pub(super) fn cwnd_rate(looks: &[TcpSample], trip: Rtt) -> u64 {
-    let windows = looks.iter().map(|look| look.cwnd);
-    units::bytes_per_second(windows.fold(0, u64::saturating_add), trip.smoothed)
+pub(super) fn cwnd_rate(samples: &[TcpSample], rtt: Rtt) -> u64 {
+    let windows = samples.iter().map(|tcp| tcp.cwnd);
+    units::bytes_per_second(windows.fold(0, u64::saturating_add), rtt.smoothed)
 }
 
-fn segment(looks: &[TcpSample]) -> u64 {
-    looks.iter().map(|look| look.mss).max().unwrap_or(0).max(1)
+fn segment(samples: &[TcpSample]) -> u64 {
+    samples.iter().map(|tcp| tcp.mss).max().unwrap_or(0).max(1)
 }
 
 #[cfg(test)]
@@ -157,7 +157,7 @@ mod tests {
 
     const TRIP: Duration = Duration::from_millis(100);
 
-    fn trip(queue: u64) -> Rtt {
+    fn rtt(queue: u64) -> Rtt {
         Rtt {
             min: TRIP,
             smoothed: TRIP + Duration::from_millis(queue),
@@ -173,7 +173,7 @@ mod tests {
         for (n, (queue, more)) in (1_u32..).zip(scenes) {
             let at = TRIP / 2 * n;
             moved += 4 * 1448 * 20 * u64::from(n);
-            let looks: Vec<TcpSample> = (0..4)
+            let samples: Vec<TcpSample> = (0..4)
                 .map(|stream| {
                     lost[stream] += more[stream];
                     TcpSample {
@@ -186,13 +186,13 @@ mod tests {
                     }
                 })
                 .collect();
-            let mark = TransferCounters {
+            let counters = TransferCounters {
                 at,
                 bytes_moved: moved,
                 bytes_retransmitted: lost.iter().sum::<u64>() * 1448,
             };
-            if let Some(lossy) = onset.on_sample(mark, &looks, trip(*queue)) {
-                return Some((at, lossy));
+            if let Some(estimate) = onset.on_sample(counters, &samples, rtt(*queue)) {
+                return Some((at, estimate));
             }
         }
         None
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn losses_of_several_streams_without_a_queue_are_detected_within_a_round_trip() {
         let none = (1, [0; 4]);
-        let (at, lossy) = onset(&[
+        let (at, estimate) = onset(&[
             none,
             none,
             none,
@@ -212,8 +212,11 @@ mod tests {
         ])
         .unwrap();
         assert_eq!(at, TRIP / 2 * 7);
-        assert!(lossy.ratio > 0.001 && lossy.ratio < 0.01, "{lossy:?}");
-        assert!(lossy.upper_bound > lossy.ratio * 2.0, "{lossy:?}");
+        assert!(
+            estimate.ratio > 0.001 && estimate.ratio < 0.01,
+            "{estimate:?}"
+        );
+        assert!(estimate.upper_bound > estimate.ratio * 2.0, "{estimate:?}");
     }
 
     #[test]

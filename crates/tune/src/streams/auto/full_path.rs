@@ -26,65 +26,65 @@ impl AutoTuner {
     /// Drains the queue, shares with cross traffic, or closes streams.
     pub(super) fn respond_to_full_path(
         &mut self,
-        scene: &TransferSample<'_>,
-        sight: &TransferInterval,
+        sample: &TransferSample<'_>,
+        interval: &TransferInterval,
         decisions: &mut Vec<TransferDecision>,
     ) {
-        if sight.queueing_delay() <= HARMLESS_QUEUE {
-            self.try_fewer_streams(scene, sight, decisions);
+        if interval.queueing_delay() <= HARMLESS_QUEUE {
+            self.try_fewer_streams(sample, interval, decisions);
             return;
         }
         // During loss recovery acknowledgements jump, and the round trip does not show the queue.
-        let even = !sight.is_recovering;
-        if self.limits.may_pace && even && self.cooldowns.drain.is_over(sight.at) {
-            self.start_drain(sight, decisions);
+        let even = !interval.is_recovering;
+        if self.limits.may_pace && even && self.cooldowns.drain.is_over(interval.at) {
+            self.start_drain(interval, decisions);
             return;
         }
         match self.cross_traffic {
             Some((since, _)) => {
-                if sight.at.saturating_sub(since) >= OTHERS {
-                    self.yield_to_cross_traffic(sight, decisions);
+                if interval.at.saturating_sub(since) >= OTHERS {
+                    self.yield_to_cross_traffic(interval, decisions);
                 }
-                self.reduce_to_fair_share(sight, decisions);
+                self.reduce_to_fair_share(interval, decisions);
             }
-            None => self.try_fewer_streams(scene, sight, decisions),
+            None => self.try_fewer_streams(sample, interval, decisions),
         }
     }
 
     /// Whether to drain a queue below half a round trip. One that stays for long may hide that the minimum
     /// round trip is wrong.
-    pub(super) fn may_drain_queue(&self, sight: &TransferInterval) -> bool {
-        let long = (sight.rtt.smoothed * 20).max(LONG);
+    pub(super) fn may_drain_queue(&self, interval: &TransferInterval) -> bool {
+        let long = (interval.rtt.smoothed * 20).max(LONG);
         self.limits.may_pace
-            && !sight.is_recovering
-            && sight
+            && !interval.is_recovering
+            && interval
                 .at
                 .saturating_sub(self.unchanged_since.max(self.last_slow_start))
                 >= long
-            && self.cooldowns.drain.is_over(sight.at)
+            && self.cooldowns.drain.is_over(interval.at)
     }
 
     /// Sends below the path's rate for a short time, to find out whose queue it is.
     pub(super) fn start_drain(
         &mut self,
-        sight: &TransferInterval,
+        interval: &TransferInterval,
         decisions: &mut Vec<TransferDecision>,
     ) {
-        let time = (sight.rtt.smoothed * 2).max(Duration::from_millis(200));
-        let from = self.meter.counters_at(sight.at.saturating_sub(time));
-        let rate = self.meter.counters().since(&from).rate().max(1);
-        let drain = QueueDrain::new(sight.at, sight.rtt, rate);
+        let time = (interval.rtt.smoothed * 2).max(Duration::from_millis(200));
+        let earlier = self.meter.counters_at(interval.at.saturating_sub(time));
+        let rate = self.meter.counters().since(&earlier).rate().max(1);
+        let drain = QueueDrain::new(interval.at, interval.rtt, rate);
         let pace = drain.pace();
         let reason = format!(
             "packets queue for {} on a path of {}: {} for a short time shows whether the queue is our own",
-            show::time(sight.queueing_delay()),
-            show::time(sight.rtt.min),
+            show::time(interval.queueing_delay()),
+            show::time(interval.rtt.min),
             show::bits(pace.saturating_mul(8))
         );
         self.pacing = Pacing::Draining(drain);
-        self.unchanged_since = sight.at;
+        self.unchanged_since = interval.at;
         decisions.push(self.decision(
-            sight.at,
+            interval.at,
             Some(TransferSetting::PacingRate(Some(pace))),
             reason,
         ));
@@ -93,20 +93,20 @@ impl AutoTuner {
     /// Checks at every sample whether the draining queue has shown its owner.
     pub(super) fn continue_drain(
         &mut self,
-        scene: &TransferSample<'_>,
+        sample: &TransferSample<'_>,
         decisions: &mut Vec<TransferDecision>,
     ) {
         let Pacing::Draining(drain) = self.pacing else {
             return;
         };
-        let trip = self.meter.current_rtt();
-        let Some(whose) = drain.on_rtt(scene.at, trip) else {
+        let rtt = self.meter.current_rtt();
+        let Some(owner) = drain.on_rtt(sample.at, rtt) else {
             return;
         };
-        self.unchanged_since = scene.at;
-        let (now, base) = (show::time(trip.smoothed), show::time(trip.min));
-        if whose == QueueOwner::Ours {
-            let paced = PathPace::new(scene.at, drain.rate());
+        self.unchanged_since = sample.at;
+        let (now, base) = (show::time(rtt.smoothed), show::time(rtt.min));
+        if owner == QueueOwner::Ours {
+            let paced = PathPace::new(sample.at, drain.rate());
             let pace = paced.pace();
             self.cross_traffic = None;
             self.pacing = Pacing::Paced(paced);
@@ -116,42 +116,45 @@ impl AutoTuner {
                 show::bits(pace.saturating_mul(8))
             );
             decisions.push(self.decision(
-                scene.at,
+                sample.at,
                 Some(TransferSetting::PacingRate(Some(pace))),
                 reason,
             ));
             return;
         }
-        let since = self.cross_traffic.map_or(scene.at, |(since, _)| since);
-        self.cross_traffic = Some((since, scene.at));
+        let since = self.cross_traffic.map_or(sample.at, |(since, _)| since);
+        self.cross_traffic = Some((since, sample.at));
         let pause = self.with_jitter(PAUSE);
-        self.cooldowns.drain.fail(scene.at, pause);
+        self.cooldowns.drain.fail(sample.at, pause);
         let reason = format!("cross traffic fills the queue (round trip {now} of {base})");
-        self.stop_pacing(scene.at, &reason, decisions);
+        self.stop_pacing(sample.at, &reason, decisions);
     }
 
     /// Lets the pacing rate follow the path; true if pacing ended.
     pub(super) fn follow_path(
         &mut self,
-        sight: &TransferInterval,
+        interval: &TransferInterval,
         decisions: &mut Vec<TransferDecision>,
     ) -> bool {
         if !matches!(self.pacing, Pacing::Paced(_)) {
             return false;
         }
-        self.update_pace(sight, decisions);
+        self.update_pace(interval, decisions);
         !self.is_paced()
     }
 
-    fn update_pace(&mut self, sight: &TransferInterval, decisions: &mut Vec<TransferDecision>) {
+    fn update_pace(&mut self, interval: &TransferInterval, decisions: &mut Vec<TransferDecision>) {
         let Pacing::Paced(paced) = &mut self.pacing else {
             return;
         };
         let since = paced.since;
-        let turn = paced.on_interval(sight);
-        let (now, base) = (show::time(sight.rtt.smoothed), show::time(sight.rtt.min));
-        let speed = show::bits(sight.rate().saturating_mul(8));
-        match turn {
+        let update = paced.on_interval(interval);
+        let (now, base) = (
+            show::time(interval.rtt.smoothed),
+            show::time(interval.rtt.min),
+        );
+        let speed = show::bits(interval.rate().saturating_mul(8));
+        match update {
             PaceUpdate::Keep => {}
             PaceUpdate::Set(pace) => {
                 let reason = format!(
@@ -159,30 +162,30 @@ impl AutoTuner {
                     show::bits(pace.saturating_mul(8))
                 );
                 decisions.push(self.decision(
-                    sight.at,
+                    interval.at,
                     Some(TransferSetting::PacingRate(Some(pace))),
                     reason,
                 ));
             }
             PaceUpdate::CrossTraffic => {
-                if sight.at.saturating_sub(since) >= HELD {
+                if interval.at.saturating_sub(since) >= HELD {
                     self.cooldowns.drain.reset();
                 }
                 let pause = self.with_jitter(PAUSE / 4);
-                self.cooldowns.drain.fail(sight.at, pause);
+                self.cooldowns.drain.fail(interval.at, pause);
                 let reason = format!(
                     "cross traffic arrived, or the path became slower (round trip {now} of {base})"
                 );
-                self.stop_pacing(sight.at, &reason, decisions);
+                self.stop_pacing(interval.at, &reason, decisions);
             }
             PaceUpdate::PathFaster => {
                 let reason = format!("the path became faster: nothing queues at {speed}");
-                self.stop_pacing(sight.at, &reason, decisions);
+                self.stop_pacing(interval.at, &reason, decisions);
             }
             PaceUpdate::Unused => {
-                self.cooldowns.drain.fail(sight.at, PAUSE);
+                self.cooldowns.drain.fail(interval.at, PAUSE);
                 let reason = format!("the path carries more than {speed}: something else limits");
-                self.stop_pacing(sight.at, &reason, decisions);
+                self.stop_pacing(interval.at, &reason, decisions);
             }
         }
     }
@@ -220,7 +223,7 @@ impl AutoTuner {
     /// Reduces the streams to the minimum: with cross traffic at the bottleneck every stream takes a share.
     pub(super) fn reduce_to_fair_share(
         &mut self,
-        sight: &TransferInterval,
+        interval: &TransferInterval,
         decisions: &mut Vec<TransferDecision>,
     ) {
         let to = self.limits.min_streams.min(self.stream_cap);
@@ -232,8 +235,8 @@ impl AutoTuner {
             self.streams
         );
         self.streams = to;
-        self.unchanged_since = sight.at;
-        decisions.push(self.decision(sight.at, Some(TransferSetting::Streams(to)), reason));
+        self.unchanged_since = interval.at;
+        decisions.push(self.decision(interval.at, Some(TransferSetting::Streams(to)), reason));
     }
 
     /// A time between `time` and twice that. Transfers that share a path must not drain at the same time, and

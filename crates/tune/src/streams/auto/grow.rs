@@ -29,125 +29,136 @@ impl AutoTuner {
     /// Doubles the streams when a full window or buffer limits each one and no longer grows.
     pub(super) fn add_streams_for_full_buffers(
         &mut self,
-        scene: &TransferSample<'_>,
-        sight: &TransferInterval,
+        sample: &TransferSample<'_>,
+        interval: &TransferInterval,
         decisions: &mut Vec<TransferDecision>,
     ) {
         // The kernel's autotuning doubles a buffer once per round trip: four without growth mean its end.
-        let patience = (sight.rtt.smoothed * 4).max(Duration::from_millis(200));
-        let grown = sight.at.saturating_sub(self.largest_window.1) < patience;
-        let settled = sight.at.saturating_sub(self.unchanged_since) >= patience;
-        let short = sight.rtt.min < Duration::from_millis(1);
+        let patience = (interval.rtt.smoothed * 4).max(Duration::from_millis(200));
+        let has_grown = interval.at.saturating_sub(self.largest_window.1) < patience;
+        let settled = interval.at.saturating_sub(self.unchanged_since) >= patience;
+        let is_local = interval.rtt.min < Duration::from_millis(1);
         // A rate that still rises by 5 % per interval needs no more streams.
-        let rising = sight.rate() / 21 > self.last_rate / 20;
-        if grown || rising || !settled || short || !self.cooldowns.full_buffers.is_over(sight.at) {
+        let is_rising = interval.rate() / 21 > self.last_rate / 20;
+        if has_grown
+            || is_rising
+            || !settled
+            || is_local
+            || !self.cooldowns.full_buffers.is_over(interval.at)
+        {
             return;
         }
         // A queue means a nearly full path, or bursts of this transfer: a small step is safe in both cases.
-        let more = if sight.rtt.has_queue() {
+        let additional = if interval.rtt.has_queue() {
             (self.streams / 4).max(1)
         } else {
             self.streams
         };
-        let Some(to) = self.allowed_streams(self.streams.saturating_add(more), scene) else {
+        let Some(to) = self.allowed_streams(self.streams.saturating_add(additional), sample) else {
             return;
         };
-        let looks = || scene.streams.iter();
-        let what = if sight.bottleneck == Bottleneck::ReceiveWindow {
-            match looks().map(|look| look.peer_window).max().unwrap_or(0) {
+        let samples = || sample.streams.iter();
+        let limit = if interval.bottleneck == Bottleneck::ReceiveWindow {
+            match samples().map(|tcp| tcp.peer_window).max().unwrap_or(0) {
                 0 => "the receiver's window".to_owned(),
                 window => format!("the receiver's window of {}", show::bytes(window)),
             }
         } else {
-            let buffer = looks().map(|look| look.send_buffer).max();
+            let buffer = samples().map(|tcp| tcp.send_buffer).max();
             format!("the send buffer of {}", show::bytes(buffer.unwrap_or(0)))
         };
         let reason = format!(
-            "{what} limits each stream ({} at {}): {to} streams instead of {}",
-            show::bits(sight.rate().saturating_mul(8)),
-            show::time(sight.rtt.smoothed),
+            "{limit} limits each stream ({} at {}): {to} streams instead of {}",
+            show::bits(interval.rate().saturating_mul(8)),
+            show::time(interval.rtt.smoothed),
             self.streams
         );
-        self.try_more_streams(to, GrowthReason::FullBuffers, sight, reason, decisions);
+        self.try_more_streams(to, GrowthReason::FullBuffers, interval, reason, decisions);
     }
 
     /// Adds streams when nothing is lost, nothing queues and the congestion windows grow slowly. New streams
     /// gain rate faster by their slow start.
     pub(super) fn add_streams_for_slow_growth(
         &mut self,
-        scene: &TransferSample<'_>,
-        sight: &TransferInterval,
+        sample: &TransferSample<'_>,
+        interval: &TransferInterval,
         decisions: &mut Vec<TransferDecision>,
     ) {
         // Congestion avoidance adds a segment per round trip (RFC 5681 §3.1): 20 of them show its pace.
-        let patience = (sight.rtt.smoothed * 20).max(Duration::from_secs(2));
-        let settled = sight
+        let patience = (interval.rtt.smoothed * 20).max(Duration::from_secs(2));
+        let settled = interval
             .at
             .saturating_sub(self.unchanged_since.max(self.queue_free_since))
             >= patience;
         // After a recent loss CUBIC returns to its former window by itself (RFC 9438 §4.4).
-        let whole = |lost| sight.at.saturating_sub(lost) >= INITIAL_COOLDOWN;
+        let is_long_ago = |lost| interval.at.saturating_sub(lost) >= INITIAL_COOLDOWN;
         if !settled
-            || sight.bottleneck != Bottleneck::Cwnd
-            || !self.last_loss.is_none_or(whole)
-            || sight.in_slow_start
-            || sight.rtt.min < LONG_PATH
-            || is_loss_tolerant(scene.congestion_control)
-            || !self.cooldowns.slow_growth.is_over(sight.at)
+            || interval.bottleneck != Bottleneck::Cwnd
+            || !self.last_loss.is_none_or(is_long_ago)
+            || interval.in_slow_start
+            || interval.rtt.min < LONG_PATH
+            || is_loss_tolerant(sample.congestion_control)
+            || !self.cooldowns.slow_growth.is_over(interval.at)
         {
             return;
         }
-        let more = (self.streams / 4).max(1);
-        let Some(to) = self.allowed_streams(self.streams.saturating_add(more), scene) else {
+        let additional = (self.streams / 4).max(1);
+        let Some(to) = self.allowed_streams(self.streams.saturating_add(additional), sample) else {
             return;
         };
         let reason = format!(
             "nothing queues at {} and the congestion windows grow slowly ({}): {to} streams instead \
              of {}",
-            show::bits(sight.rate().saturating_mul(8)),
-            show::time(sight.rtt.min),
+            show::bits(interval.rate().saturating_mul(8)),
+            show::time(interval.rtt.min),
             self.streams
         );
-        self.try_more_streams(to, GrowthReason::SlowGrowth, sight, reason, decisions);
+        self.try_more_streams(to, GrowthReason::SlowGrowth, interval, reason, decisions);
     }
 
     /// On losses without a queue, tries a loss-tolerant congestion control, or else more streams.
     pub(super) fn respond_to_loss(
         &mut self,
-        scene: &TransferSample<'_>,
-        sight: &TransferInterval,
+        sample: &TransferSample<'_>,
+        interval: &TransferInterval,
         decisions: &mut Vec<TransferDecision>,
     ) {
-        let Some(ratio) = self.loss_counter.loss_ratio(sight, self.meter.counters()) else {
+        let Some(ratio) = self
+            .loss_counter
+            .loss_ratio(interval, self.meter.counters())
+        else {
             return;
         };
-        let told = describe_loss(ratio, sight.rtt);
-        if self.cooldowns.congestion_control.is_over(sight.at) {
+        let description = describe_loss(ratio, interval.rtt);
+        if self.cooldowns.congestion_control.is_over(interval.at) {
             let permitted = self.limits.congestion_controls.clone();
-            let other = loss_tolerant_alternative(scene.congestion_control, &permitted);
-            if let Some(other) = other {
-                let kind = self.congestion_control_trial(other, ratio);
-                let reason = format!("{told}: {other} instead of {}", scene.congestion_control);
-                self.begin_trial(kind, sight);
-                self.switch_congestion_control(other, sight.at, reason, decisions);
+            let alternative = loss_tolerant_alternative(sample.congestion_control, &permitted);
+            if let Some(alternative) = alternative {
+                let kind = self.congestion_control_trial(alternative, ratio);
+                let reason = format!(
+                    "{description}: {alternative} instead of {}",
+                    sample.congestion_control
+                );
+                self.begin_trial(kind, interval);
+                self.switch_congestion_control(alternative, interval.at, reason, decisions);
                 return;
             }
         }
-        let enough = is_loss_tolerant(scene.congestion_control)
+        let is_enough = is_loss_tolerant(sample.congestion_control)
             && self.streams >= ENOUGH_LOSS_TOLERANT_STREAMS;
-        if enough || !self.cooldowns.loss.is_over(sight.at) {
+        if is_enough || !self.cooldowns.loss.is_over(interval.at) {
             return;
         }
-        if let Some(to) = self.allowed_streams(self.streams.saturating_mul(2), scene) {
-            let reason = format!("{told}: {to} streams instead of {}", self.streams);
-            self.try_more_streams(to, GrowthReason::Loss, sight, reason, decisions);
+        if let Some(to) = self.allowed_streams(self.streams.saturating_mul(2), sample) {
+            let reason = format!("{description}: {to} streams instead of {}", self.streams);
+            self.try_more_streams(to, GrowthReason::Loss, interval, reason, decisions);
         }
     }
 
     /// The wanted number of streams, bounded by the limits and the rest of the file; `None` if that is not
     /// more than now.
-    fn allowed_streams(&self, wanted: u32, scene: &TransferSample<'_>) -> Option<u32> {
-        let pieces = scene.bytes_left.map_or(u64::MAX, |left| left / PIECE);
+    fn allowed_streams(&self, wanted: u32, sample: &TransferSample<'_>) -> Option<u32> {
+        let pieces = sample.bytes_left.map_or(u64::MAX, |left| left / PIECE);
         let pieces = u32::try_from(pieces).unwrap_or(u32::MAX);
         let to = wanted
             .min(self.stream_cap)
@@ -158,53 +169,53 @@ impl AutoTuner {
     fn try_more_streams(
         &mut self,
         to: u32,
-        why: GrowthReason,
-        sight: &TransferInterval,
+        growth: GrowthReason,
+        interval: &TransferInterval,
         reason: String,
         decisions: &mut Vec<TransferDecision>,
     ) {
         let from = self.streams;
-        self.begin_trial(TrialKind::MoreStreams { from, to, why }, sight);
+        self.begin_trial(TrialKind::MoreStreams { from, to, growth }, interval);
         self.streams = to;
-        decisions.push(self.decision(sight.at, Some(TransferSetting::Streams(to)), reason));
+        decisions.push(self.decision(interval.at, Some(TransferSetting::Streams(to)), reason));
     }
 
     /// Acts on the outcome of a trial with more streams.
     pub(super) fn on_more_streams_tried(
         &mut self,
         (from, to): (u32, u32),
-        why: GrowthReason,
+        growth: GrowthReason,
         outcome: TrialOutcome,
-        sight: &TransferInterval,
+        interval: &TransferInterval,
         decisions: &mut Vec<TransferDecision>,
     ) {
-        let rest = match why {
+        let rest = match growth {
             GrowthReason::FullBuffers => &mut self.cooldowns.full_buffers,
             GrowthReason::Loss => &mut self.cooldowns.loss,
             GrowthReason::SlowGrowth => &mut self.cooldowns.slow_growth,
         };
         if outcome.is_kept {
             rest.reset();
-            if why == GrowthReason::Loss {
+            if growth == GrowthReason::Loss {
                 // Under losses the rate is proportional to the streams: the gain tells how many it takes, less
                 // a tenth for noise.
                 let needed = f64::from(from) * outcome.gain().min(2.0) * 0.9;
-                self.needed_streams = (rounded(needed).max(1), sight.at + NEED_REMEMBERED);
+                self.needed_streams = (rounded(needed).max(1), interval.at + NEED_REMEMBERED);
             }
             self.cooldowns
                 .fewer_streams
-                .fail(sight.at, INITIAL_COOLDOWN / 2);
+                .fail(interval.at, INITIAL_COOLDOWN / 2);
             let reason = format!("{to} streams carry {}", outcome.describe_gain());
-            decisions.push(self.decision(sight.at, None, reason));
+            decisions.push(self.decision(interval.at, None, reason));
             return;
         }
-        rest.fail(sight.at, INITIAL_COOLDOWN);
+        rest.fail(interval.at, INITIAL_COOLDOWN);
         self.streams = from;
         let reason = format!(
             "{to} streams carry {}: back to {from}",
             outcome.describe_gain()
         );
-        decisions.push(self.decision(sight.at, Some(TransferSetting::Streams(from)), reason));
+        decisions.push(self.decision(interval.at, Some(TransferSetting::Streams(from)), reason));
     }
 
     /// Doubles the streams again, at once, if doubling them gained much under losses. The new rate is
@@ -212,67 +223,69 @@ impl AutoTuner {
     /// starts.
     pub(super) fn double_streams_again(
         &mut self,
-        scene: &TransferSample<'_>,
+        sample: &TransferSample<'_>,
         outcome: TrialOutcome,
-        sight: &TransferInterval,
+        interval: &TransferInterval,
         decisions: &mut Vec<TransferDecision>,
     ) {
-        let lossy = outcome.loss >= MIN_LOSS_RATIO && !sight.rtt.has_queue();
-        let enough = is_loss_tolerant(scene.congestion_control)
+        let estimate = outcome.loss >= MIN_LOSS_RATIO && !interval.rtt.has_queue();
+        let is_enough = is_loss_tolerant(sample.congestion_control)
             && self.streams >= ENOUGH_LOSS_TOLERANT_STREAMS;
-        let small = outcome.gain() < LARGE_GAIN || scene.is_nearly_over(outcome.after, sight.rtt);
-        if !lossy || enough || small {
+        let is_small =
+            outcome.gain() < LARGE_GAIN || sample.is_nearly_over(outcome.after, interval.rtt);
+        if !estimate || is_enough || is_small {
             return;
         }
-        let Some(to) = self.allowed_streams(self.streams.saturating_mul(2), scene) else {
+        let Some(to) = self.allowed_streams(self.streams.saturating_mul(2), sample) else {
             return;
         };
-        let told = describe_loss(outcome.loss, sight.rtt);
-        let reason = format!("{told}: {to} streams instead of {}", self.streams);
+        let description = describe_loss(outcome.loss, interval.rtt);
+        let reason = format!("{description}: {to} streams instead of {}", self.streams);
         let from = self.streams;
         let kind = TrialKind::MoreStreams {
             from,
             to,
-            why: GrowthReason::Loss,
+            growth: GrowthReason::Loss,
         };
         let before = outcome.after.min(outcome.before.saturating_mul(2));
-        self.begin_trial_against(kind, before, sight.at, sight.rtt);
+        self.begin_trial_against(kind, before, interval.at, interval.rtt);
         self.streams = to;
-        decisions.push(self.decision(sight.at, Some(TransferSetting::Streams(to)), reason));
+        decisions.push(self.decision(interval.at, Some(TransferSetting::Streams(to)), reason));
     }
 
     /// Tries a loss-tolerant congestion control at once when losses without a queue show in the first round
     /// trips.
     pub(super) fn watch_first_losses(
         &mut self,
-        scene: &TransferSample<'_>,
+        sample: &TransferSample<'_>,
         decisions: &mut Vec<TransferDecision>,
     ) {
-        let (mark, trip) = (self.meter.counters(), self.meter.current_rtt());
-        let Some(lossy) = self.first_losses.on_sample(mark, scene.streams, trip) else {
+        let (counters, rtt) = (self.meter.counters(), self.meter.current_rtt());
+        let Some(estimate) = self.first_losses.on_sample(counters, sample.streams, rtt) else {
             return;
         };
         // No slow start has overflowed a queue, so that every later loss is the path's.
-        self.loss_counter.count_from(mark);
-        let before = first_losses::cwnd_rate(scene.streams, trip);
-        let soon = self.expected_rate(before, scene.streams);
-        let vain = scene.is_rate_limited(before) || scene.is_nearly_over(soon, trip);
-        if vain || self.is_paced() || self.trial.is_some() {
+        self.loss_counter.count_from(counters);
+        let before = first_losses::cwnd_rate(sample.streams, rtt);
+        let soon = self.expected_rate(before, sample.streams);
+        let is_pointless = sample.is_rate_limited(before) || sample.is_nearly_over(soon, rtt);
+        if is_pointless || self.is_paced() || self.trial.is_some() {
             return;
         }
         let permitted = self.limits.congestion_controls.clone();
-        let Some(other) = loss_tolerant_alternative(scene.congestion_control, &permitted) else {
+        let Some(alternative) = loss_tolerant_alternative(sample.congestion_control, &permitted)
+        else {
             return;
         };
         let reason = format!(
-            "{}: {other} instead of {}",
-            describe_loss(lossy.ratio, trip),
-            scene.congestion_control
+            "{}: {alternative} instead of {}",
+            describe_loss(estimate.ratio, rtt),
+            sample.congestion_control
         );
-        let kind = self.congestion_control_trial(other, lossy.upper_bound);
-        self.begin_trial_against(kind, before, scene.at, trip);
+        let kind = self.congestion_control_trial(alternative, estimate.upper_bound);
+        self.begin_trial_against(kind, before, sample.at, rtt);
         self.meter.restart_interval();
-        self.switch_congestion_control(other, scene.at, reason, decisions);
+        self.switch_congestion_control(alternative, sample.at, reason, decisions);
     }
 
     fn congestion_control_trial(&self, to: &str, loss: f64) -> TrialKind {
@@ -300,29 +313,29 @@ impl AutoTuner {
         from: String,
         to: &str,
         outcome: TrialOutcome,
-        sight: &TransferInterval,
+        interval: &TransferInterval,
         decisions: &mut Vec<TransferDecision>,
     ) {
-        let told = format!(
+        let description = format!(
             "{to} carries {} and loses {}",
             outcome.describe_gain(),
             per_cent(outcome.loss)
         );
         if outcome.is_kept {
             self.cooldowns.congestion_control.reset();
-            decisions.push(self.decision(sight.at, None, told));
+            decisions.push(self.decision(interval.at, None, description));
             return;
         }
         self.cooldowns
             .congestion_control
-            .fail(sight.at, INITIAL_COOLDOWN * 3);
+            .fail(interval.at, INITIAL_COOLDOWN * 3);
         // The congestion windows are still those of the tried control. Adding streams waits until losses
         // have reduced them.
-        let calm = (sight.rtt.min * 30).max(Duration::from_secs(3));
-        self.cooldowns.loss.extend(sight.at, calm);
-        let reason = format!("{told}: back to {from}");
+        let calm = (interval.rtt.min * 30).max(Duration::from_secs(3));
+        self.cooldowns.loss.extend(interval.at, calm);
+        let reason = format!("{description}: back to {from}");
         decisions.push(self.decision(
-            sight.at,
+            interval.at,
             Some(TransferSetting::CongestionControl(from)),
             reason,
         ));
@@ -332,7 +345,7 @@ impl AutoTuner {
     /// loss-tolerant one: that takes more than its share from loss-based flows.
     pub(super) fn yield_to_cross_traffic(
         &mut self,
-        sight: &TransferInterval,
+        interval: &TransferInterval,
         decisions: &mut Vec<TransferDecision>,
     ) {
         let system = self.congestion_control.system_default.clone();
@@ -343,25 +356,25 @@ impl AutoTuner {
         }
         self.cooldowns
             .congestion_control
-            .fail(sight.at, INITIAL_COOLDOWN * 6);
+            .fail(interval.at, INITIAL_COOLDOWN * 6);
         self.loss_counter.reset();
-        self.unchanged_since = sight.at;
+        self.unchanged_since = interval.at;
         let reason = format!(
             "cross traffic queues for {}: back to {system}, which shares with it",
-            show::time(sight.queueing_delay())
+            show::time(interval.queueing_delay())
         );
         let step = TransferSetting::CongestionControl(system);
-        decisions.push(self.decision(sight.at, Some(step), reason));
+        decisions.push(self.decision(interval.at, Some(step), reason));
     }
 }
 
 /// `losses of 1.0 % without a queue (round trip 51 ms of 50 ms)`.
-fn describe_loss(ratio: f64, trip: Rtt) -> String {
+fn describe_loss(ratio: f64, rtt: Rtt) -> String {
     format!(
         "losses of {} without a queue (round trip {} of {})",
         per_cent(ratio),
-        show::time(trip.smoothed),
-        show::time(trip.min)
+        show::time(rtt.smoothed),
+        show::time(rtt.min)
     )
 }
 

@@ -35,14 +35,19 @@ impl MinRttFilter {
     }
 
     /// Takes the samples of all streams and their mean round trip; true if the route became longer.
-    pub(super) fn on_samples(&mut self, at: Duration, looks: &[TcpSample], now: Duration) -> bool {
+    pub(super) fn on_samples(
+        &mut self,
+        at: Duration,
+        samples: &[TcpSample],
+        now: Duration,
+    ) -> bool {
         self.streams
-            .retain(|id, _| looks.iter().any(|look| look.stream == *id));
-        for look in looks.iter().filter(|look| !look.min_rtt.is_zero()) {
-            let known = self.streams.insert(look.stream, look.min_rtt);
+            .retain(|id, _| samples.iter().any(|tcp| tcp.stream == *id));
+        for tcp in samples.iter().filter(|tcp| !tcp.min_rtt.is_zero()) {
+            let known = self.streams.insert(tcp.stream, tcp.min_rtt);
             // An old minimum may be that of a former route.
-            if known.is_none_or(|known| look.min_rtt < known) {
-                self.lower(look.min_rtt);
+            if known.is_none_or(|known| tcp.min_rtt < known) {
+                self.lower(tcp.min_rtt);
             }
         }
         if now.is_zero() {
@@ -99,7 +104,7 @@ mod tests {
         Duration::from_millis(n)
     }
 
-    fn look(stream: StreamId, min: u64) -> TcpSample {
+    fn tcp(stream: StreamId, min: u64) -> TcpSample {
         TcpSample {
             stream,
             min_rtt: ms(min),
@@ -109,7 +114,7 @@ mod tests {
 
     fn after(base: &mut MinRttFilter, from: u64, to: u64, rtt: impl Fn(u64) -> u64) -> Duration {
         for at in (from..to).step_by(100) {
-            base.on_samples(ms(at), &[look(0, 24)], ms(rtt(at)));
+            base.on_samples(ms(at), &[tcp(0, 24)], ms(rtt(at)));
         }
         base.get()
     }
@@ -130,11 +135,11 @@ mod tests {
     #[test]
     fn a_shorter_route_is_adopted_at_once() {
         let mut base = MinRttFilter::default();
-        base.on_samples(ms(0), &[look(0, 100)], ms(104));
-        base.on_samples(ms(100), &[look(0, 100)], ms(30));
+        base.on_samples(ms(0), &[tcp(0, 100)], ms(104));
+        base.on_samples(ms(100), &[tcp(0, 100)], ms(30));
         assert_eq!(base.get(), ms(30));
         // The minimum of a new stream counts as well.
-        base.on_samples(ms(200), &[look(0, 100), look(1, 25)], ms(30));
+        base.on_samples(ms(200), &[tcp(0, 100), tcp(1, 25)], ms(30));
         assert_eq!(base.get(), ms(25));
     }
 }

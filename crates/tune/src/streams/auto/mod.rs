@@ -139,92 +139,93 @@ impl AutoTuner {
 
     /// Takes a sample of the transfer and returns decisions, mostly none. A sample that is not newer than
     /// the last one, or that has no streams, is ignored.
-    pub fn on_sample(&mut self, scene: &TransferSample<'_>) -> Vec<TransferDecision> {
+    pub fn on_sample(&mut self, sample: &TransferSample<'_>) -> Vec<TransferDecision> {
         let mut decisions = Vec::new();
-        if !self.meter.on_sample(scene) {
+        if !self.meter.on_sample(sample) {
             return decisions;
         }
         if self.congestion_control.system_default.is_empty() {
-            scene
+            sample
                 .congestion_control
                 .clone_into(&mut self.congestion_control.system_default);
         }
-        scene
+        sample
             .congestion_control
             .clone_into(&mut self.congestion_control.in_force);
         if self.meter.take_path_lengthened() {
             // The longer round trip looked like a queue of cross traffic.
             self.cross_traffic = None;
         }
-        self.apply_prior(scene, &mut decisions);
-        self.note_largest_window(scene);
-        self.continue_drain(scene, &mut decisions);
-        self.watch_first_losses(scene, &mut decisions);
-        if let Some(sight) = self.meter.take_interval(scene.streams) {
-            self.on_interval(scene, &sight, &mut decisions);
+        self.apply_prior(sample, &mut decisions);
+        self.note_largest_window(sample);
+        self.continue_drain(sample, &mut decisions);
+        self.watch_first_losses(sample, &mut decisions);
+        if let Some(interval) = self.meter.take_interval(sample.streams) {
+            self.on_interval(sample, &interval, &mut decisions);
         }
         decisions
     }
 
     fn on_interval(
         &mut self,
-        scene: &TransferSample<'_>,
-        sight: &TransferInterval,
+        sample: &TransferSample<'_>,
+        interval: &TransferInterval,
         decisions: &mut Vec<TransferDecision>,
     ) {
-        let limit = self.transfer_bottleneck(scene, sight);
+        let limit = self.transfer_bottleneck(sample, interval);
         self.bottleneck_times
-            .add_interval(sight, limit, scene.streams);
-        self.loss_counter.on_interval(sight, self.meter.counters());
+            .add_interval(interval, limit, sample.streams);
+        self.loss_counter
+            .on_interval(interval, self.meter.counters());
         self.bottleneck_run = match self.bottleneck_run {
-            (class, times) if is_same_bottleneck(class, sight.bottleneck) => {
-                (sight.bottleneck, times.saturating_add(1))
+            (bottleneck, times) if is_same_bottleneck(bottleneck, interval.bottleneck) => {
+                (interval.bottleneck, times.saturating_add(1))
             }
-            _ => (sight.bottleneck, 1),
+            _ => (interval.bottleneck, 1),
         };
-        if sight.rtt.has_queue() {
-            self.queue_free_since = sight.at;
+        if interval.rtt.has_queue() {
+            self.queue_free_since = interval.at;
         }
-        if sight.stats.has_losses() {
-            self.last_loss = Some(sight.at);
+        if interval.stats.has_losses() {
+            self.last_loss = Some(interval.at);
         }
-        if sight.in_slow_start {
-            self.last_slow_start = sight.at;
+        if interval.in_slow_start {
+            self.last_slow_start = interval.at;
         }
         if limit == TransferBottleneck::RateLimit {
             self.stop_pacing(
-                sight.at,
+                interval.at,
                 "the rate limit is below what the path carries",
                 decisions,
             );
-        } else if self.follow_path(sight, decisions) {
-            self.cancel_trial(sight, decisions);
+        } else if self.follow_path(interval, decisions) {
+            self.cancel_trial(interval, decisions);
         } else if self.trial.is_some() {
-            self.continue_trial(scene, sight, decisions);
-        } else if scene.streams_opening == 0 {
-            let rate = self.expected_rate(sight.rate(), scene.streams);
-            if !scene.is_nearly_over(rate, sight.rtt) {
-                self.respond_to_bottleneck(scene, sight, decisions);
+            self.continue_trial(sample, interval, decisions);
+        } else if sample.streams_opening == 0 {
+            let rate = self.expected_rate(interval.rate(), sample.streams);
+            if !sample.is_nearly_over(rate, interval.rtt) {
+                self.respond_to_bottleneck(sample, interval, decisions);
             }
         }
-        self.last_rate = sight.rate();
-        if decisions.is_empty() && self.hysteresis.is_change(sight.at, sight.bottleneck) {
-            let reason = limit.describe(sight);
-            decisions.push(self.decision(sight.at, None, reason));
+        self.last_rate = interval.rate();
+        if decisions.is_empty() && self.hysteresis.is_change(interval.at, interval.bottleneck) {
+            let reason = limit.describe(interval);
+            decisions.push(self.decision(interval.at, None, reason));
         }
     }
 
     /// Changes what fits the bottleneck.
     fn respond_to_bottleneck(
         &mut self,
-        scene: &TransferSample<'_>,
-        sight: &TransferInterval,
+        sample: &TransferSample<'_>,
+        interval: &TransferInterval,
         decisions: &mut Vec<TransferDecision>,
     ) {
         match self.pacing {
             Pacing::Draining(_) => return,
             Pacing::Paced(_) => {
-                self.try_fewer_streams(scene, sight, decisions);
+                self.try_fewer_streams(sample, interval, decisions);
                 return;
             }
             Pacing::Free => {}
@@ -233,15 +234,15 @@ impl AutoTuner {
         if self.bottleneck_run.1 < 2 {
             return;
         }
-        match sight.bottleneck {
+        match interval.bottleneck {
             Bottleneck::ReceiveWindow | Bottleneck::SendBuffer => {
-                self.add_streams_for_full_buffers(scene, sight, decisions)
+                self.add_streams_for_full_buffers(sample, interval, decisions);
             }
-            Bottleneck::Link => self.respond_to_full_path(scene, sight, decisions),
+            Bottleneck::Link => self.respond_to_full_path(sample, interval, decisions),
             Bottleneck::Loss | Bottleneck::Cwnd => {
-                self.respond_to_cwnd_limit(scene, sight, decisions)
+                self.respond_to_cwnd_limit(sample, interval, decisions);
             }
-            Bottleneck::SenderApp => self.try_fewer_streams(scene, sight, decisions),
+            Bottleneck::SenderApp => self.try_fewer_streams(sample, interval, decisions),
             Bottleneck::SlowStart
             | Bottleneck::Unknown
             | Bottleneck::ReceiverApp
@@ -252,94 +253,94 @@ impl AutoTuner {
     /// The congestion windows limit, with a short queue or none.
     fn respond_to_cwnd_limit(
         &mut self,
-        scene: &TransferSample<'_>,
-        sight: &TransferInterval,
+        sample: &TransferSample<'_>,
+        interval: &TransferInterval,
         decisions: &mut Vec<TransferDecision>,
     ) {
-        let queue = sight.rtt.has_queue() && sight.queueing_delay() > HARMLESS_QUEUE;
-        if queue && self.may_drain_queue(sight) {
-            self.start_drain(sight, decisions);
-        } else if self.has_cross_traffic(sight.at) {
+        let queue = interval.rtt.has_queue() && interval.queueing_delay() > HARMLESS_QUEUE;
+        if queue && self.may_drain_queue(interval) {
+            self.start_drain(interval, decisions);
+        } else if self.has_cross_traffic(interval.at) {
             if queue {
-                self.reduce_to_fair_share(sight, decisions);
+                self.reduce_to_fair_share(interval, decisions);
             }
         } else {
-            self.restore_removed_streams(sight, decisions);
+            self.restore_removed_streams(interval, decisions);
             if decisions.is_empty() {
-                self.respond_to_loss(scene, sight, decisions);
+                self.respond_to_loss(sample, interval, decisions);
             }
             if decisions.is_empty() {
-                self.add_streams_for_slow_growth(scene, sight, decisions);
+                self.add_streams_for_slow_growth(sample, interval, decisions);
             }
             if decisions.is_empty() {
-                self.try_fewer_streams(scene, sight, decisions);
+                self.try_fewer_streams(sample, interval, decisions);
             }
         }
     }
 
     fn transfer_bottleneck(
         &self,
-        scene: &TransferSample<'_>,
-        sight: &TransferInterval,
+        sample: &TransferSample<'_>,
+        interval: &TransferInterval,
     ) -> TransferBottleneck {
-        if scene.is_rate_limited(sight.rate()) {
+        if sample.is_rate_limited(interval.rate()) {
             return TransferBottleneck::RateLimit;
         }
         match self.pacing {
             // Pacing hides the queue that shows a full path.
             Pacing::Draining(_) | Pacing::Paced(_) => TransferBottleneck::Stream(Bottleneck::Link),
-            Pacing::Free => TransferBottleneck::Stream(sight.bottleneck),
+            Pacing::Free => TransferBottleneck::Stream(interval.bottleneck),
         }
     }
 
     /// Notes when a window or buffer last grew: streams are not added while the kernel still enlarges it.
-    fn note_largest_window(&mut self, scene: &TransferSample<'_>) {
-        let room = |look: &TcpSample| match self.bottleneck_run.0 {
-            Bottleneck::SendBuffer => look.send_buffer,
-            _ => look.peer_window,
+    fn note_largest_window(&mut self, sample: &TransferSample<'_>) {
+        let room = |tcp: &TcpSample| match self.bottleneck_run.0 {
+            Bottleneck::SendBuffer => tcp.send_buffer,
+            _ => tcp.peer_window,
         };
-        let room = scene.streams.iter().map(room).max().unwrap_or_default();
+        let room = sample.streams.iter().map(room).max().unwrap_or_default();
         // Growth below 5 % is noise.
         if room / 21 > self.largest_window.0 / 20 {
-            self.largest_window = (room, scene.at);
+            self.largest_window = (room, sample.at);
         }
     }
 
     /// Begins a trial against the rate that was measured before it.
-    fn begin_trial(&mut self, kind: TrialKind, sight: &TransferInterval) {
-        let before = self.rate_before_trial(&kind, sight);
-        self.begin_trial_against(kind, before, sight.at, sight.rtt);
+    fn begin_trial(&mut self, kind: TrialKind, interval: &TransferInterval) {
+        let before = self.rate_before_trial(&kind, interval);
+        self.begin_trial_against(kind, before, interval.at, interval.rtt);
     }
 
     /// Begins a trial against a rate of `before`, bytes per second.
-    fn begin_trial_against(&mut self, kind: TrialKind, before: u64, at: Duration, trip: Rtt) {
-        self.trial = Some(TuningTrial::new(kind, before, at, trip.smoothed));
+    fn begin_trial_against(&mut self, kind: TrialKind, before: u64, at: Duration, rtt: Rtt) {
+        self.trial = Some(TuningTrial::new(kind, before, at, rtt.smoothed));
         self.first_losses.stop();
         self.unchanged_since = at;
     }
 
     /// Rate before a trial, bytes per second: over the last ten round trips, at least a second, but not
     /// further back than the last change.
-    fn rate_before_trial(&self, kind: &TrialKind, sight: &TransferInterval) -> u64 {
-        let time = (sight.rtt.smoothed * 10).max(Duration::from_secs(1));
-        let from = self.unchanged_since.max(sight.at.saturating_sub(time));
+    fn rate_before_trial(&self, kind: &TrialKind, interval: &TransferInterval) -> u64 {
+        let time = (interval.rtt.smoothed * 10).max(Duration::from_secs(1));
+        let from = self.unchanged_since.max(interval.at.saturating_sub(time));
         let now = self.meter.counters();
         let rate = now.since(&self.meter.counters_at(from)).rate();
         match kind {
             // With full windows and buffers the rate is even, and only the last interval surely has all
             // streams.
             TrialKind::MoreStreams {
-                why: GrowthReason::FullBuffers,
+                growth: GrowthReason::FullBuffers,
                 ..
-            } if !sight.is_recovering => rate.max(sight.rate()),
-            _ if rate == 0 => sight.rate(),
+            } if !interval.is_recovering => rate.max(interval.rate()),
+            _ if rate == 0 => interval.rate(),
             // Losses still reduce the congestion windows, so that an older rate is too high.
             TrialKind::MoreStreams {
-                why: GrowthReason::Loss,
+                growth: GrowthReason::Loss,
                 ..
             } => {
-                let time = (sight.rtt.smoothed * 6).max(Duration::from_millis(200));
-                let then = self.meter.counters_at(sight.at.saturating_sub(time));
+                let time = (interval.rtt.smoothed * 6).max(Duration::from_millis(200));
+                let then = self.meter.counters_at(interval.at.saturating_sub(time));
                 rate.min(now.since(&then).rate()).max(1)
             }
             _ => rate,
@@ -349,38 +350,38 @@ impl AutoTuner {
     /// Passes an interval to the trial under way and acts on its outcome.
     fn continue_trial(
         &mut self,
-        scene: &TransferSample<'_>,
-        sight: &TransferInterval,
+        sample: &TransferSample<'_>,
+        interval: &TransferInterval,
         decisions: &mut Vec<TransferDecision>,
     ) {
         let now = self.meter.counters();
         let Some(trial) = &mut self.trial else {
             return;
         };
-        let Some(outcome) = trial.on_interval(sight, now, scene.streams_opening) else {
+        let Some(outcome) = trial.on_interval(interval, now, sample.streams_opening) else {
             return;
         };
         let (kind, from) = (trial.kind.clone(), trial.measured_from());
         self.trial = None;
         self.unchanged_since = if outcome.is_kept {
-            from.map_or(sight.at, |from| from.at)
+            from.map_or(interval.at, |from| from.at)
         } else {
-            sight.at
+            interval.at
         };
         // The losses of the trial belong to a setting that may be gone.
         self.loss_counter.reset();
         match kind {
-            TrialKind::MoreStreams { from, to, why } => {
-                self.on_more_streams_tried((from, to), why, outcome, sight, decisions);
-                if why == GrowthReason::Loss && outcome.is_kept {
-                    self.double_streams_again(scene, outcome, sight, decisions);
+            TrialKind::MoreStreams { from, to, growth } => {
+                self.on_more_streams_tried((from, to), growth, outcome, interval, decisions);
+                if growth == GrowthReason::Loss && outcome.is_kept {
+                    self.double_streams_again(sample, outcome, interval, decisions);
                 }
             }
             TrialKind::FewerStreams { from, to } => {
-                self.on_fewer_streams_tried(from, to, outcome, sight, decisions)
+                self.on_fewer_streams_tried(from, to, outcome, interval, decisions);
             }
             TrialKind::CongestionControl { from, to, .. } => {
-                self.on_congestion_control_tried(from, &to, outcome, sight, decisions)
+                self.on_congestion_control_tried(from, &to, outcome, interval, decisions);
             }
         }
     }
@@ -442,6 +443,6 @@ impl AutoTuner {
 
 /// Whether two bottlenecks count as the same: losses come and go while they limit the congestion window.
 fn is_same_bottleneck(before: Bottleneck, now: Bottleneck) -> bool {
-    let path = |class| matches!(class, Bottleneck::Loss | Bottleneck::Cwnd);
+    let path = |bottleneck| matches!(bottleneck, Bottleneck::Loss | Bottleneck::Cwnd);
     before == now || (path(before) && path(now))
 }

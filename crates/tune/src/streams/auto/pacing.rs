@@ -51,7 +51,7 @@ pub(super) enum Pacing {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct QueueDrain {
     from: Duration,
-    trip: Rtt,
+    rtt: Rtt,
     /// Rate with a full queue, bytes per second.
     rate: u64,
 }
@@ -65,10 +65,10 @@ pub(super) enum QueueOwner {
 
 impl QueueDrain {
     /// Begins at `at`, with this round trip and rate (bytes per second).
-    pub(super) fn new(at: Duration, trip: Rtt, rate: u64) -> Self {
+    pub(super) fn new(at: Duration, rtt: Rtt, rate: u64) -> Self {
         Self {
             from: at,
-            trip,
+            rtt,
             rate,
         }
     }
@@ -83,24 +83,24 @@ impl QueueDrain {
     }
 
     /// Owner of the queue, as soon as the round trip shows it.
-    pub(super) fn on_rtt(&self, at: Duration, trip: Rtt) -> Option<QueueOwner> {
-        let queue = |trip: Rtt| trip.smoothed.saturating_sub(trip.min);
-        let (before, now) = (queue(self.trip), queue(trip));
+    pub(super) fn on_rtt(&self, at: Duration, rtt: Rtt) -> Option<QueueOwner> {
+        let queue = |rtt: Rtt| rtt.smoothed.saturating_sub(rtt.min);
+        let (before, now) = (queue(self.rtt), queue(rtt));
         // The queue is gone. Timestamps and pacing timers leave some jitter.
-        if now <= trip.min / 8 + Duration::from_micros(500) {
+        if now <= rtt.min / 8 + Duration::from_micros(500) {
             return Some(QueueOwner::Ours);
         }
         // Slower sending shows here after one round trip.
         let time = at
             .saturating_sub(self.from)
-            .saturating_sub(self.trip.smoothed);
+            .saturating_sub(self.rtt.smoothed);
         // At 75 % of the path's rate an own queue shrinks by a quarter of the time that passes.
         let fall = time.mul_f64(1.0 - DRAIN_RATE).min(before);
         let fell = before.saturating_sub(now);
-        let telling = time >= (self.trip.min * 2).max(before).max(HARMLESS_QUEUE * 4);
-        let late = time >= before * 8 + self.trip.min * 4;
+        let is_conclusive = time >= (self.rtt.min * 2).max(before).max(HARMLESS_QUEUE * 4);
+        let late = time >= before * 8 + self.rtt.min * 4;
         // Half of the computed fall is the margin for measurement errors.
-        ((telling && fell < fall / 2) || late).then_some(QueueOwner::CrossTraffic)
+        ((is_conclusive && fell < fall / 2) || late).then_some(QueueOwner::CrossTraffic)
     }
 }
 
@@ -111,14 +111,14 @@ pub(super) struct PathPace {
     /// Pacing rate in force, bytes per second.
     pace: u64,
     /// Estimate of the bottleneck's rate, bytes per second, including steps towards a faster path.
-    carried: u64,
-    first: u64,
+    estimate: u64,
+    initial_rate: u64,
     /// The estimate when packets last queued.
-    busy: u64,
-    climbs: i32,
-    slack: u32,
+    queued_rate: u64,
+    increases: i32,
+    unused_intervals: u32,
     /// Consecutive intervals with a full queue.
-    crowded: u32,
+    congested_intervals: u32,
     /// Factor on the pacing rate that makes up for streams that do not use their part.
     surplus: f64,
 }
@@ -144,12 +144,12 @@ impl PathPace {
         Self {
             since: at,
             pace: rate,
-            carried: rate,
-            first: rate,
-            busy: rate,
-            climbs: 0,
-            slack: 0,
-            crowded: 0,
+            estimate: rate,
+            initial_rate: rate,
+            queued_rate: rate,
+            increases: 0,
+            unused_intervals: 0,
+            congested_intervals: 0,
             surplus: 1.0,
         }
     }
@@ -161,46 +161,50 @@ impl PathPace {
 
     /// Whether packets queued in the last interval, so that the streams use their pacing rate.
     pub(super) fn is_used(&self) -> bool {
-        self.slack == 0 && self.climbs == 0
+        self.unused_intervals == 0 && self.increases == 0
     }
 
-    pub(super) fn on_interval(&mut self, sight: &TransferInterval) -> PaceUpdate {
-        let base = sight.rtt.min;
+    pub(super) fn on_interval(&mut self, interval: &TransferInterval) -> PaceUpdate {
+        let base = interval.rtt.min;
         // Below this queueing delay the bottleneck may be idle at times.
-        let short = base / 25 + Duration::from_micros(500);
-        let queue = sight.queueing_delay();
+        let idle_below = base / 25 + Duration::from_micros(500);
+        let queue = interval.queueing_delay();
         // The interval must lie fully after the start, and its effect shows a round trip later.
-        let settled = self.since + sight.stats.time + sight.rtt.smoothed;
-        if sight.at < settled {
+        let settled_at = self.since + interval.stats.time + interval.rtt.smoothed;
+        if interval.at < settled_at {
             return PaceUpdate::Keep;
         }
-        let congested = sight.rtt.is_congested() && queue > HARMLESS_QUEUE;
-        self.crowded = if congested { self.crowded + 1 } else { 0 };
+        let congested = interval.rtt.is_congested() && queue > HARMLESS_QUEUE;
+        self.congested_intervals = if congested {
+            self.congested_intervals + 1
+        } else {
+            0
+        };
         // One congested interval may be a burst; a queue longer than the path itself is not.
-        if self.crowded >= 2 || (congested && queue > base) {
+        if self.congested_intervals >= 2 || (congested && queue > base) {
             if self.surplus <= 1.0 {
                 return PaceUpdate::CrossTraffic;
             }
             // The surplus may be what fills the queue: it is taken back first.
-            (self.surplus, self.crowded) = (1.0, 0);
+            (self.surplus, self.congested_intervals) = (1.0, 0);
             return self.set(0.9);
         }
-        if queue < short {
-            return self.probe_faster(sight.rate());
+        if queue < idle_below {
+            return self.probe_faster(interval.rate());
         }
-        (self.climbs, self.slack) = (0, 0);
+        (self.increases, self.unused_intervals) = (0, 0);
         let target = base / 10 + Duration::from_millis(1);
         // A queue keeps the bottleneck busy, so that the measured rate is the rate of the bottleneck. With
         // a nearly empty queue that is uncertain, unless the rate is higher than the estimate.
-        if !sight.is_recovering && (queue >= target || sight.rate() > self.carried) {
-            self.carried = self.carried / 2 + sight.rate() / 2;
-            self.busy = self.carried;
+        if !interval.is_recovering && (queue >= target || interval.rate() > self.estimate) {
+            self.estimate = self.estimate / 2 + interval.rate() / 2;
+            self.queued_rate = self.estimate;
         }
-        if (self.carried as f64) < self.first as f64 * OWN {
+        if (self.estimate as f64) < self.initial_rate as f64 * OWN {
             return PaceUpdate::CrossTraffic;
         }
         let excess = queue.as_secs_f64() - target.as_secs_f64();
-        let correction = excess / (sight.stats.time.as_secs_f64() * 2.0).max(0.05);
+        let correction = excess / (interval.stats.time.as_secs_f64() * 2.0).max(0.05);
         if queue > target * 2 {
             self.surplus = (self.surplus * SURPLUS_DECAY).max(1.0);
         }
@@ -211,33 +215,33 @@ impl PathPace {
 
     /// Increases the rate a little when no packets queue and the present rate is used.
     fn probe_faster(&mut self, rate: u64) -> PaceUpdate {
-        if (rate as f64) < self.carried as f64 * USED {
-            self.slack += 1;
-            if self.slack >= SLACK {
+        if (rate as f64) < self.estimate as f64 * USED {
+            self.unused_intervals += 1;
+            if self.unused_intervals >= SLACK {
                 return self.accept_slack(rate);
             }
             // Every stream has an equal part of the pacing rate: some could use more, others use less.
-            let missing = self.carried as f64 / rate.max(1) as f64;
+            let missing = self.estimate as f64 / rate.max(1) as f64;
             self.surplus = (self.surplus * missing.min(MAX_SURPLUS_STEP)).min(MAX_SURPLUS);
             return self.set(1.0);
         }
-        self.slack = 0;
-        if self.climbs >= CLIMBS {
+        self.unused_intervals = 0;
+        if self.increases >= CLIMBS {
             return PaceUpdate::PathFaster;
         }
-        let step = (CLIMB.0 * 2_f64.powi(self.climbs)).min(CLIMB.1);
-        self.climbs += 1;
-        self.carried = scaled(self.carried.max(self.rate_without_surplus()), 1.0 + step);
+        let step = (CLIMB.0 * 2_f64.powi(self.increases)).min(CLIMB.1);
+        self.increases += 1;
+        self.estimate = scaled(self.estimate.max(self.rate_without_surplus()), 1.0 + step);
         self.set(1.0)
     }
 
     /// Keeps a pacing rate that has been unused for long, if the rate is close to the path's.
     fn accept_slack(&mut self, rate: u64) -> PaceUpdate {
-        if (rate as f64) < self.busy as f64 * NEARLY {
+        if (rate as f64) < self.queued_rate as f64 * NEARLY {
             return PaceUpdate::Unused;
         }
-        (self.climbs, self.slack) = (0, 0);
-        self.carried = self.busy;
+        (self.increases, self.unused_intervals) = (0, 0);
+        self.estimate = self.queued_rate;
         self.set(1.0)
     }
 
@@ -248,7 +252,7 @@ impl PathPace {
 
     /// Sets the pacing rate to a multiple of the estimate.
     fn set(&mut self, times: f64) -> PaceUpdate {
-        let pace = scaled(self.carried, times * self.surplus);
+        let pace = scaled(self.estimate, times * self.surplus);
         if (self.pace.abs_diff(pace) as f64) < self.pace as f64 * CLOSE {
             return PaceUpdate::Keep;
         }

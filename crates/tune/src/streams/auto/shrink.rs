@@ -28,32 +28,32 @@ impl AutoTuner {
     /// Opens streams again that were closed too early.
     pub(super) fn restore_removed_streams(
         &mut self,
-        sight: &TransferInterval,
+        interval: &TransferInterval,
         decisions: &mut Vec<TransferDecision>,
     ) {
-        let Some(given) = self.removed_streams else {
+        let Some(removed) = self.removed_streams else {
             return;
         };
-        let since = sight.at.saturating_sub(given.at);
-        let time = (sight.rtt.smoothed * 20).max(Duration::from_secs(3));
+        let since = interval.at.saturating_sub(removed.at);
+        let time = (interval.rtt.smoothed * 20).max(Duration::from_secs(3));
         if since > RESTORE_WITHIN.max(time * 2) {
             self.removed_streams = None;
             return;
         }
-        if since < time || sight.rtt.has_queue() {
+        if since < time || interval.rtt.has_queue() {
             return;
         }
-        let then = self.meter.counters_at(sight.at.saturating_sub(time));
+        let then = self.meter.counters_at(interval.at.saturating_sub(time));
         let rate = self.meter.counters().since(&then).rate();
-        if rate as f64 >= given.rate as f64 * RATE_DROP {
+        if rate as f64 >= removed.rate as f64 * RATE_DROP {
             return;
         }
-        let to = given.from.min(self.stream_cap);
+        let to = removed.from.min(self.stream_cap);
         self.removed_streams = None;
-        self.needed_streams = (to, sight.at + RESTORE_WITHIN);
+        self.needed_streams = (to, interval.at + RESTORE_WITHIN);
         self.cooldowns
             .fewer_streams
-            .fail(sight.at, INITIAL_COOLDOWN);
+            .fail(interval.at, INITIAL_COOLDOWN);
         if to <= self.streams {
             return;
         }
@@ -61,52 +61,58 @@ impl AutoTuner {
             "{} streams now carry {}, but {to} carried {}: back to {to}",
             self.streams,
             show::bits(rate.saturating_mul(8)),
-            show::bits(given.rate.saturating_mul(8))
+            show::bits(removed.rate.saturating_mul(8))
         );
         self.streams = to;
-        self.unchanged_since = sight.at;
-        decisions.push(self.decision(sight.at, Some(TransferSetting::Streams(to)), reason));
+        self.unchanged_since = interval.at;
+        decisions.push(self.decision(interval.at, Some(TransferSetting::Streams(to)), reason));
     }
 
     /// Tries fewer streams: half of them, or three quarters where half were too few.
     pub(super) fn try_fewer_streams(
         &mut self,
-        scene: &TransferSample<'_>,
-        sight: &TransferInterval,
+        sample: &TransferSample<'_>,
+        interval: &TransferInterval,
         decisions: &mut Vec<TransferDecision>,
     ) {
         // Where each stream has a limit of its own, fewer streams carry less, unless packets queue.
-        let alone =
-            matches!(sight.bottleneck, Bottleneck::Loss | Bottleneck::Cwnd) && !self.is_paced();
-        if alone && !sight.rtt.has_queue() && !is_loss_tolerant(scene.congestion_control) {
+        let has_own_limit =
+            matches!(interval.bottleneck, Bottleneck::Loss | Bottleneck::Cwnd) && !self.is_paced();
+        if has_own_limit
+            && !interval.rtt.has_queue()
+            && !is_loss_tolerant(sample.congestion_control)
+        {
             return;
         }
         if matches!(self.pacing, Pacing::Paced(paced) if !paced.is_used()) {
             return;
         }
         // A loss-limited rate varies more, so that it takes longer to be known.
-        let (trips, time) = if alone { (20, 3) } else { (8, 1) };
-        let steady = (sight.rtt.smoothed * trips).max(Duration::from_secs(time));
-        let worth = bytes_in(sight.rate(), MIN_TIME_LEFT.max(sight.rtt.smoothed * 20));
+        let (trips, time) = if has_own_limit { (20, 3) } else { (8, 1) };
+        let steady = (interval.rtt.smoothed * trips).max(Duration::from_secs(time));
+        let min_bytes_left = bytes_in(
+            interval.rate(),
+            MIN_TIME_LEFT.max(interval.rtt.smoothed * 20),
+        );
         // Under pacing a slow start cannot overrun the path.
         let since = if self.is_paced() {
             self.unchanged_since
         } else {
             self.unchanged_since.max(self.last_slow_start)
         };
-        let soon = sight.at.saturating_sub(since) < steady;
-        let late = scene.bytes_left.is_some_and(|left| left < worth);
-        if soon || late {
+        let too_early = interval.at.saturating_sub(since) < steady;
+        let too_late = sample.bytes_left.is_some_and(|left| left < min_bytes_left);
+        if too_early || too_late {
             return;
         }
-        if !self.cooldowns.fewer_streams.is_over(sight.at) || self.bottleneck_run.1 < 2 {
+        if !self.cooldowns.fewer_streams.is_over(interval.at) || self.bottleneck_run.1 < 2 {
             return;
         }
         // Half of the streams can stop at once only if half of the data in flight waits in a queue, or if the
         // network does not limit.
-        let spare =
-            sight.queueing_delay() >= sight.rtt.min || sight.bottleneck == Bottleneck::SenderApp;
-        let part = if self.cooldowns.fewer_streams.failures() == 0 && spare && !self.is_paced() {
+        let is_spare = interval.queueing_delay() >= interval.rtt.min
+            || interval.bottleneck == Bottleneck::SenderApp;
+        let part = if self.cooldowns.fewer_streams.failures() == 0 && is_spare && !self.is_paced() {
             self.streams / 2
         } else {
             self.streams / 4
@@ -114,19 +120,19 @@ impl AutoTuner {
         let to = self
             .streams
             .saturating_sub(part.max(1))
-            .max(self.stream_floor(sight.at));
+            .max(self.stream_floor(interval.at));
         if to >= self.streams {
             return;
         }
         let reason = format!(
             "fewer streams may be enough: {to} instead of {} if the rate stays at {}",
             self.streams,
-            show::bits(sight.rate().saturating_mul(8))
+            show::bits(interval.rate().saturating_mul(8))
         );
         let from = self.streams;
-        self.begin_trial(TrialKind::FewerStreams { from, to }, sight);
+        self.begin_trial(TrialKind::FewerStreams { from, to }, interval);
         self.streams = to;
-        decisions.push(self.decision(sight.at, Some(TransferSetting::Streams(to)), reason));
+        decisions.push(self.decision(interval.at, Some(TransferSetting::Streams(to)), reason));
     }
 
     /// Smallest number of streams that may be tried.
@@ -140,7 +146,7 @@ impl AutoTuner {
     /// needed, so they are opened again.
     pub(super) fn cancel_trial(
         &mut self,
-        sight: &TransferInterval,
+        interval: &TransferInterval,
         decisions: &mut Vec<TransferDecision>,
     ) {
         let Some(TrialKind::FewerStreams { from, to }) = self.trial.take().map(|trial| trial.kind)
@@ -149,11 +155,11 @@ impl AutoTuner {
         };
         self.cooldowns
             .fewer_streams
-            .fail(sight.at, INITIAL_COOLDOWN);
+            .fail(interval.at, INITIAL_COOLDOWN);
         self.streams = from.min(self.stream_cap);
         let reason = format!("{to} streams may be too few: back to {}", self.streams);
         let step = TransferSetting::Streams(self.streams);
-        decisions.push(self.decision(sight.at, Some(step), reason));
+        decisions.push(self.decision(interval.at, Some(step), reason));
     }
 
     /// Acts on the outcome of a trial with fewer streams.
@@ -162,34 +168,40 @@ impl AutoTuner {
         from: u32,
         to: u32,
         outcome: TrialOutcome,
-        sight: &TransferInterval,
+        interval: &TransferInterval,
         decisions: &mut Vec<TransferDecision>,
     ) {
         if outcome.is_kept {
             // Losses must not open the closed streams again at once.
-            self.cooldowns.loss.extend(sight.at, INITIAL_COOLDOWN / 2);
+            self.cooldowns
+                .loss
+                .extend(interval.at, INITIAL_COOLDOWN / 2);
             self.cooldowns
                 .slow_growth
-                .extend(sight.at, INITIAL_COOLDOWN / 2);
+                .extend(interval.at, INITIAL_COOLDOWN / 2);
             let rate = outcome.before;
-            let alone =
-                matches!(sight.bottleneck, Bottleneck::Loss | Bottleneck::Cwnd) && !self.is_paced();
-            if alone && self.removed_streams.is_none_or(|given| given.rate < rate) {
+            let has_own_limit = matches!(interval.bottleneck, Bottleneck::Loss | Bottleneck::Cwnd)
+                && !self.is_paced();
+            if has_own_limit
+                && self
+                    .removed_streams
+                    .is_none_or(|removed| removed.rate < rate)
+            {
                 self.removed_streams = Some(RemovedStreams {
                     from,
                     rate,
-                    at: sight.at,
+                    at: interval.at,
                 });
             }
             let reason = format!("{to} streams do as well: {}", outcome.describe_gain());
-            decisions.push(self.decision(sight.at, None, reason));
+            decisions.push(self.decision(interval.at, None, reason));
             return;
         }
         self.cooldowns
             .fewer_streams
-            .fail(sight.at, INITIAL_COOLDOWN);
-        if !self.is_paced() && sight.rtt.is_congested() {
-            self.concede_to_cross_traffic(to, outcome, sight, decisions);
+            .fail(interval.at, INITIAL_COOLDOWN);
+        if !self.is_paced() && interval.rtt.is_congested() {
+            self.concede_to_cross_traffic(to, outcome, interval, decisions);
             return;
         }
         let from = from.min(self.stream_cap);
@@ -198,7 +210,7 @@ impl AutoTuner {
             "{to} streams carry {}: back to {from}",
             outcome.describe_gain()
         );
-        decisions.push(self.decision(sight.at, Some(TransferSetting::Streams(from)), reason));
+        decisions.push(self.decision(interval.at, Some(TransferSetting::Streams(from)), reason));
     }
 
     /// Concedes the path's rate to cross traffic: the path stayed full although this transfer sent less.
@@ -206,16 +218,16 @@ impl AutoTuner {
         &mut self,
         to: u32,
         outcome: TrialOutcome,
-        sight: &TransferInterval,
+        interval: &TransferInterval,
         decisions: &mut Vec<TransferDecision>,
     ) {
-        let since = self.cross_traffic.map_or(sight.at, |(since, _)| since);
-        self.cross_traffic = Some((since, sight.at));
+        let since = self.cross_traffic.map_or(interval.at, |(since, _)| since);
+        self.cross_traffic = Some((since, interval.at));
         let reason = format!(
             "{to} streams carry {} on a full path: cross traffic took the rest",
             outcome.describe_gain()
         );
-        decisions.push(self.decision(sight.at, None, reason));
-        self.reduce_to_fair_share(sight, decisions);
+        decisions.push(self.decision(interval.at, None, reason));
+        self.reduce_to_fair_share(interval, decisions);
     }
 }

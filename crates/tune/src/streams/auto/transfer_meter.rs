@@ -83,8 +83,8 @@ struct MeteredStream {
 #[derive(Debug, Clone, Copy)]
 struct OpenInterval {
     from: TransferCounters,
-    scenes: u32,
-    trips: Duration,
+    samples_taken: u32,
+    rtt_sum: Duration,
 }
 
 /// Turns samples of a transfer into intervals.
@@ -93,35 +93,37 @@ pub(super) struct TransferMeter {
     base: MinRttFilter,
     streams: BTreeMap<StreamId, MeteredStream>,
     now: TransferCounters,
-    marks: VecDeque<TransferCounters>,
-    window: Option<OpenInterval>,
-    live: Duration,
-    seen: bool,
+    history: VecDeque<TransferCounters>,
+    open: Option<OpenInterval>,
+    latest_rtt: Duration,
+    has_sample: bool,
     /// The last interval had losses.
-    lost: bool,
+    had_losses: bool,
     /// The route became longer since the last [`TransferMeter::take_path_lengthened`].
-    longer: bool,
+    path_lengthened: bool,
 }
 
 impl TransferMeter {
     /// Takes a sample; false if it is not newer than the last one or has no stream.
-    pub(super) fn on_sample(&mut self, scene: &TransferSample<'_>) -> bool {
-        if (self.seen && scene.at <= self.now.at) || scene.streams.is_empty() {
+    pub(super) fn on_sample(&mut self, sample: &TransferSample<'_>) -> bool {
+        if (self.has_sample && sample.at <= self.now.at) || sample.streams.is_empty() {
             return false;
         }
-        self.seen = true;
-        self.live = mean_rtt(scene.streams).unwrap_or(self.live);
-        self.longer |= self.base.on_samples(scene.at, scene.streams, self.live);
-        self.live = self.live.max(self.base.get());
+        self.has_sample = true;
+        self.latest_rtt = mean_rtt(sample.streams).unwrap_or(self.latest_rtt);
+        self.path_lengthened |= self
+            .base
+            .on_samples(sample.at, sample.streams, self.latest_rtt);
+        self.latest_rtt = self.latest_rtt.max(self.base.get());
         let mut resent = self.now.bytes_retransmitted;
         self.streams
-            .retain(|id, _| scene.streams.iter().any(|look| look.stream == *id));
-        for look in scene.streams {
-            resent = resent.saturating_add(self.on_stream_sample(scene.at, look));
+            .retain(|id, _| sample.streams.iter().any(|tcp| tcp.stream == *id));
+        for tcp in sample.streams {
+            resent = resent.saturating_add(self.on_stream_sample(sample.at, tcp));
         }
         self.now = TransferCounters {
-            at: scene.at,
-            bytes_moved: self.now.bytes_moved.max(scene.bytes_moved),
+            at: sample.at,
+            bytes_moved: self.now.bytes_moved.max(sample.bytes_moved),
             bytes_retransmitted: resent,
         };
         self.remember_counters();
@@ -129,72 +131,72 @@ impl TransferMeter {
     }
 
     /// Takes the sample of one stream; returns how many bytes it has retransmitted since the last one.
-    fn on_stream_sample(&mut self, at: Duration, look: &TcpSample) -> u64 {
-        let look = TcpSample {
+    fn on_stream_sample(&mut self, at: Duration, tcp: &TcpSample) -> u64 {
+        let tcp = TcpSample {
             at,
             min_rtt: self.base.get(),
-            ..*look
+            ..*tcp
         };
-        let stream = self.streams.entry(look.stream).or_default();
-        if let Some(verdict) = stream.tally.on_sample(Role::Sender, &look) {
+        let stream = self.streams.entry(tcp.stream).or_default();
+        if let Some(verdict) = stream.tally.on_sample(Role::Sender, &tcp) {
             stream.verdict = Some((at, verdict));
         }
         // Retransmissions before the first sample belong to an earlier transfer.
-        let last = stream.last.replace(look).unwrap_or(look);
-        look.since(&last, Role::Sender).retransmitted
+        let last = stream.last.replace(tcp).unwrap_or(tcp);
+        tcp.since(&last, Role::Sender).retransmitted
     }
 
     fn remember_counters(&mut self) {
-        let last = self.marks.back();
+        let last = self.history.back();
         if last.is_none_or(|last| self.now.at.saturating_sub(last.at) >= STEP) {
-            self.marks.push_back(self.now);
+            self.history.push_back(self.now);
         }
         let old = self.now.at.saturating_sub(MEMORY);
-        while self.marks.len() > 1 && self.marks[1].at <= old {
-            self.marks.pop_front();
+        while self.history.len() > 1 && self.history[1].at <= old {
+            self.history.pop_front();
         }
     }
 
     /// Ends the interval if it is long enough. To be called after each sample.
-    pub(super) fn take_interval(&mut self, looks: &[TcpSample]) -> Option<TransferInterval> {
-        let Some(window) = &mut self.window else {
+    pub(super) fn take_interval(&mut self, samples: &[TcpSample]) -> Option<TransferInterval> {
+        let Some(open) = &mut self.open else {
             self.restart_interval();
             return None;
         };
-        window.scenes += 1;
-        window.trips += self.live;
-        let stats = self.now.since(&window.from);
-        if window.scenes < FEWEST || stats.time < SHORTEST.max(self.live * 2) {
+        open.samples_taken += 1;
+        open.rtt_sum += self.latest_rtt;
+        let stats = self.now.since(&open.from);
+        if open.samples_taken < FEWEST || stats.time < SHORTEST.max(self.latest_rtt * 2) {
             return None;
         }
-        let window = *window;
-        let lost = stats.has_losses();
-        let sight = TransferInterval {
+        let open = *open;
+        let had_losses = stats.has_losses();
+        let interval = TransferInterval {
             at: self.now.at,
             stats,
             bottleneck: match self.dominant_bottleneck(stats.time) {
                 // Losses that are rare on each of many streams are frequent on all together.
-                Bottleneck::Cwnd if lost || self.lost => Bottleneck::Loss,
-                class => class,
+                Bottleneck::Cwnd if had_losses || self.had_losses => Bottleneck::Loss,
+                bottleneck => bottleneck,
             },
             rtt: Rtt {
                 min: self.base.get(),
-                smoothed: (window.trips / window.scenes).max(self.base.get()),
+                smoothed: (open.rtt_sum / open.samples_taken).max(self.base.get()),
             },
-            is_recovering: lost || self.lost,
-            in_slow_start: looks.iter().any(|look| look.in_slow_start),
+            is_recovering: had_losses || self.had_losses,
+            in_slow_start: samples.iter().any(|tcp| tcp.in_slow_start),
         };
-        self.lost = lost;
+        self.had_losses = had_losses;
         self.restart_interval();
-        Some(sight)
+        Some(interval)
     }
 
     /// Begins a new interval, because a setting was changed.
     pub(super) fn restart_interval(&mut self) {
-        self.window = Some(OpenInterval {
+        self.open = Some(OpenInterval {
             from: self.now,
-            scenes: 0,
-            trips: Duration::ZERO,
+            samples_taken: 0,
+            rtt_sum: Duration::ZERO,
         });
     }
 
@@ -209,26 +211,26 @@ impl TransferMeter {
             };
             match sums
                 .iter_mut()
-                .find(|(class, _)| *class == verdict.bottleneck)
+                .find(|(bottleneck, _)| *bottleneck == verdict.bottleneck)
             {
                 Some((_, rate)) => *rate = rate.saturating_add(verdict.stats.rate()),
                 None => sums.push((verdict.bottleneck, verdict.stats.rate())),
             }
         }
         let most = sums.into_iter().max_by_key(|(_, rate)| *rate);
-        most.map_or(Bottleneck::Unknown, |(class, _)| class)
+        most.map_or(Bottleneck::Unknown, |(bottleneck, _)| bottleneck)
     }
 
     /// Whether the route became longer since the last call.
     pub(super) fn take_path_lengthened(&mut self) -> bool {
-        std::mem::take(&mut self.longer)
+        std::mem::take(&mut self.path_lengthened)
     }
 
     /// Minimum and current round trip.
     pub(super) fn current_rtt(&self) -> Rtt {
         Rtt {
             min: self.base.get(),
-            smoothed: self.live,
+            smoothed: self.latest_rtt,
         }
     }
 
@@ -239,18 +241,18 @@ impl TransferMeter {
 
     /// Counters at this time, or at the next time in the history.
     pub(super) fn counters_at(&self, at: Duration) -> TransferCounters {
-        let next = self.marks.partition_point(|mark| mark.at < at);
-        self.marks.get(next).copied().unwrap_or(self.now)
+        let next = self.history.partition_point(|counters| counters.at < at);
+        self.history.get(next).copied().unwrap_or(self.now)
     }
 }
 
 /// Mean round trip of all streams, weighted by the bytes in flight: an idle stream shows an old value.
-fn mean_rtt(looks: &[TcpSample]) -> Option<Duration> {
-    let known = || looks.iter().filter(|look| !look.smoothed_rtt.is_zero());
-    let weight = |look: &TcpSample| u128::from(look.in_flight).saturating_add(1);
+fn mean_rtt(samples: &[TcpSample]) -> Option<Duration> {
+    let known = || samples.iter().filter(|tcp| !tcp.smoothed_rtt.is_zero());
+    let weight = |tcp: &TcpSample| u128::from(tcp.in_flight).saturating_add(1);
     let all: u128 = known().map(weight).sum();
     let sum: u128 = known()
-        .map(|look| look.smoothed_rtt.as_micros().saturating_mul(weight(look)))
+        .map(|tcp| tcp.smoothed_rtt.as_micros().saturating_mul(weight(tcp)))
         .fold(0, u128::saturating_add);
     let mean = sum.checked_div(all)?;
     u64::try_from(mean).ok().map(Duration::from_micros)

@@ -39,8 +39,8 @@ impl TransferSample<'_> {
     }
 
     /// Whether too little is left for a change to pay off, at this rate in bytes per second.
-    pub(super) fn is_nearly_over(&self, rate: u64, trip: Rtt) -> bool {
+    pub(super) fn is_nearly_over(&self, rate: u64, rtt: Rtt) -> bool {
         self.bytes_left
-            .is_some_and(|left| left < bytes_in(rate, MIN_TIME_LEFT.max(trip.smoothed * 4)))
+            .is_some_and(|left| left < bytes_in(rate, MIN_TIME_LEFT.max(rtt.smoothed * 4)))
     }
 }

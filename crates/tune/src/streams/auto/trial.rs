@@ -25,7 +25,7 @@ pub(super) enum TrialKind {
     MoreStreams {
         from: u32,
         to: u32,
-        why: GrowthReason,
+        growth: GrowthReason,
     },
     /// Fewer streams.
     FewerStreams { from: u32, to: u32 },
@@ -74,14 +74,14 @@ pub(super) struct RemovedStreams {
 pub(super) struct TuningTrial {
     pub(super) kind: TrialKind,
     before: u64,
-    begun: Duration,
+    started: Duration,
     settle: Duration,
     measure: Duration,
     /// Time after which a clear result ends the measurement.
-    soon: Duration,
+    early: Duration,
     /// Counters at the start of the measurement, once the change has settled.
     from: Option<TransferCounters>,
-    again: u32,
+    repeats: u32,
 }
 
 /// Smallest gain for which a change is kept.
@@ -103,7 +103,7 @@ impl TuningTrial {
         // that are not its own. A rate limited by losses or a queue varies, and takes longer to measure than one
         // limited by windows.
         let (settle, measure) = match &kind {
-            TrialKind::MoreStreams { why, .. } => match why {
+            TrialKind::MoreStreams { growth, .. } => match growth {
                 GrowthReason::FullBuffers => (least(4, 200), least(2, 100)),
                 GrowthReason::SlowGrowth => (least(4, 300), least(4, 400)),
                 GrowthReason::Loss => (least(4, 200), least(10, 1000)),
@@ -111,9 +111,9 @@ impl TuningTrial {
             TrialKind::FewerStreams { .. } => (least(4, 200), least(8, 1000)),
             TrialKind::CongestionControl { .. } => (least(6, 400), least(20, 1000)),
         };
-        let soon = match &kind {
+        let early = match &kind {
             TrialKind::MoreStreams {
-                why: GrowthReason::Loss,
+                growth: GrowthReason::Loss,
                 ..
             } => least(4, 200),
             _ => measure / 3,
@@ -121,23 +121,23 @@ impl TuningTrial {
         Self {
             kind,
             before,
-            begun: at,
+            started: at,
             settle,
             measure,
-            soon,
+            early,
             from: None,
-            again: 0,
+            repeats: 0,
         }
     }
 
     /// Takes an interval; returns the outcome at the end of the trial.
     pub(super) fn on_interval(
         &mut self,
-        sight: &TransferInterval,
+        interval: &TransferInterval,
         now: TransferCounters,
         opening: u32,
     ) -> Option<TrialOutcome> {
-        let waited = sight.at.saturating_sub(self.begun);
+        let waited = interval.at.saturating_sub(self.started);
         let Some(from) = self.from else {
             let settled = waited >= self.settle && (opening == 0 || waited >= OPENING);
             self.from = settled.then_some(now);
@@ -146,10 +146,10 @@ impl TuningTrial {
         let time = now.at.saturating_sub(from.at);
         let outcome = self.outcome(from, now);
         if time < self.measure {
-            return self.is_clear(time, sight, &outcome).then_some(outcome);
+            return self.is_clear(time, interval, &outcome).then_some(outcome);
         }
-        if !outcome.is_kept && (self.may_still_grow(sight) || self.may_settle(&outcome)) {
-            self.again += 1;
+        if !outcome.is_kept && (self.may_still_grow(interval) || self.may_settle(&outcome)) {
+            self.repeats += 1;
             self.from = Some(now);
             return None;
         }
@@ -168,7 +168,7 @@ impl TuningTrial {
         outcome.is_kept = match &self.kind {
             // Under losses even a small gain is real, since doubling the streams costs others nothing.
             TrialKind::MoreStreams {
-                why: GrowthReason::Loss,
+                growth: GrowthReason::Loss,
                 ..
             } => gain >= 1.05,
             TrialKind::MoreStreams { .. } => gain >= MIN_GAIN,
@@ -183,15 +183,20 @@ impl TuningTrial {
     }
 
     /// Whether the result is clear before the measurement ends.
-    fn is_clear(&self, time: Duration, sight: &TransferInterval, outcome: &TrialOutcome) -> bool {
+    fn is_clear(
+        &self,
+        time: Duration,
+        interval: &TransferInterval,
+        outcome: &TrialOutcome,
+    ) -> bool {
         let gain = outcome.gain();
-        time >= self.soon
+        time >= self.early
             && match &self.kind {
                 // During slow start the rate does not show yet what the losses allow.
                 TrialKind::MoreStreams {
-                    why: GrowthReason::Loss,
+                    growth: GrowthReason::Loss,
                     ..
-                } => outcome.is_kept && gain >= LARGE_GAIN && !sight.in_slow_start,
+                } => outcome.is_kept && gain >= LARGE_GAIN && !interval.in_slow_start,
                 TrialKind::MoreStreams { .. } | TrialKind::CongestionControl { .. } => {
                     outcome.is_kept && gain >= 1.5
                 }
@@ -200,10 +205,10 @@ impl TuningTrial {
     }
 
     /// Whether added streams may still gain rate: they are in slow start.
-    fn may_still_grow(&self, sight: &TransferInterval) -> bool {
+    fn may_still_grow(&self, interval: &TransferInterval) -> bool {
         let more = matches!(self.kind, TrialKind::MoreStreams { .. });
-        more && self.again < REPEATS
-            && (sight.in_slow_start || sight.bottleneck == Bottleneck::SlowStart)
+        more && self.repeats < REPEATS
+            && (interval.in_slow_start || interval.bottleneck == Bottleneck::SlowStart)
     }
 
     /// Whether another congestion control that gains may still lose less. Filling the path for the first time
@@ -215,7 +220,7 @@ impl TuningTrial {
         } else {
             1
         };
-        control && self.again < patience && outcome.gain() >= MIN_GAIN
+        control && self.repeats < patience && outcome.gain() >= MIN_GAIN
     }
 
     /// Counters at the start of the measurement.

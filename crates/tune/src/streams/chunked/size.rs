@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 /// Smallest chunk, bytes: the time of a smaller one is mostly the round trip of its command.
-const LEAST: u64 = 64 << 10;
+const MIN_CHUNK: u64 = 64 << 10;
 /// Largest chunk, bytes.
-const MOST: u64 = 1 << 40;
+const MAX_CHUNK: u64 = 1 << 40;
 /// First chunk if W or R of eq. (14) is unknown, bytes.
-const BLIND: u64 = 4 << 20;
+const DEFAULT_CHUNK: u64 = 4 << 20;
 /// Largest factor by which (13) may extrapolate goodput from one chunk to the next.
-const STEEPEST: f64 = 16.0;
+const MAX_EXTRAPOLATION: f64 = 16.0;
 
 /// Sizes of a transfer's chunks.
 #[derive(Debug, Clone, Copy)]
@@ -17,11 +17,11 @@ pub(super) struct ChunkSizer {
     /// Δ, seconds.
     delta: f64,
     /// Size of the latest chunk, bytes.
-    latest: u64,
+    latest_size: u64,
     /// N₋₁ and G(N₋₁), bytes per second.
-    last: Option<(u32, f64)>,
+    latest_goodput: Option<(u32, f64)>,
     /// G(N₋₂).
-    before: Option<f64>,
+    goodput_before: Option<f64>,
 }
 
 impl ChunkSizer {
@@ -31,34 +31,38 @@ impl ChunkSizer {
         let first = f64::from(streams) * window as f64 / rtt.as_secs_f64() * delta;
         Self {
             delta,
-            latest: if window == 0 || rtt.is_zero() {
-                BLIND
+            latest_size: if window == 0 || rtt.is_zero() {
+                DEFAULT_CHUNK
             } else {
                 whole(first)
             },
-            last: None,
-            before: None,
+            latest_goodput: None,
+            goodput_before: None,
         }
     }
 
     /// Takes the goodput of a chunk over `streams` connections, bytes per second, above 0.
     pub(super) fn on_chunk(&mut self, streams: u32, goodput: f64) {
-        self.before = self.last.map(|(_, goodput)| goodput);
-        self.last = Some((streams.max(1), goodput));
+        self.goodput_before = self.latest_goodput.map(|(_, goodput)| goodput);
+        self.latest_goodput = Some((streams.max(1), goodput));
     }
 
     /// Size of the next chunk over `streams` connections, bytes.
     pub(super) fn next(&mut self, streams: u32) -> u64 {
-        if let Some((last_streams, last)) = self.last {
-            let expected = match self.before {
+        if let Some((last_streams, latest_goodput)) = self.latest_goodput {
+            let expected = match self.goodput_before {
                 // Equation (13).
-                Some(before) => last * (last / before).clamp(1.0 / STEEPEST, STEEPEST),
+                Some(goodput_before) => {
+                    latest_goodput
+                        * (latest_goodput / goodput_before)
+                            .clamp(1.0 / MAX_EXTRAPOLATION, MAX_EXTRAPOLATION)
+                }
                 // Equation (15).
-                None => f64::from(streams) / f64::from(last_streams) * last,
+                None => f64::from(streams) / f64::from(last_streams) * latest_goodput,
             };
-            self.latest = whole(expected * self.delta);
+            self.latest_size = whole(expected * self.delta);
         }
-        self.latest
+        self.latest_size
     }
 }
 
@@ -69,7 +73,7 @@ impl ChunkSizer {
     reason = "clamped"
 )]
 pub(super) fn whole(bytes: f64) -> u64 {
-    bytes.clamp(LEAST as f64, MOST as f64) as u64
+    bytes.clamp(MIN_CHUNK as f64, MAX_CHUNK as f64) as u64
 }
 
 #[cfg(test)]
@@ -96,8 +100,11 @@ mod tests {
     #[test]
     fn the_first_chunk_has_a_default_size_if_window_or_round_trip_is_unknown() {
         let rtt = Duration::from_millis(20);
-        assert_eq!(ChunkSizer::new(DELTA, 1, 0, rtt).next(1), BLIND);
-        assert_eq!(ChunkSizer::new(DELTA, 1, 1, Duration::ZERO).next(1), BLIND);
+        assert_eq!(ChunkSizer::new(DELTA, 1, 0, rtt).next(1), DEFAULT_CHUNK);
+        assert_eq!(
+            ChunkSizer::new(DELTA, 1, 1, Duration::ZERO).next(1),
+            DEFAULT_CHUNK
+        );
     }
 
     #[test]
@@ -107,7 +114,7 @@ mod tests {
         sizes.on_chunk(1, 1e6);
         assert_eq!(sizes.next(1), 160_000_000);
         sizes.on_chunk(1, 1.0);
-        assert_eq!(sizes.next(1), LEAST);
+        assert_eq!(sizes.next(1), MIN_CHUNK);
     }
 
     proptest! {
@@ -118,7 +125,7 @@ mod tests {
             let mut sizes = ChunkSizer::new(DELTA, 1, window, Duration::from_nanos(rtt));
             for (streams, goodput) in chunks {
                 let size = sizes.next(streams);
-                prop_assert!((LEAST..=MOST).contains(&size), "{size}");
+                prop_assert!((MIN_CHUNK..=MAX_CHUNK).contains(&size), "{size}");
                 sizes.on_chunk(streams, goodput);
             }
         }

@@ -20,7 +20,7 @@ fn reading(at: Duration, rate: u64, queued: u64) -> TcpSample {
 }
 
 fn windows(decisions: &[BufferDecision]) -> Vec<u64> {
-    let windows = changes(decisions).into_iter().map(|change| match change {
+    let windows = changes(decisions).into_iter().map(|setting| match setting {
         BufferSetting::WindowClamp(window) => window,
         other => panic!("{other:?}"),
     });
@@ -35,17 +35,17 @@ fn read_slowly(until: Duration, rate: impl Fn(Duration) -> u64) -> (Vec<BufferDe
     let (mut decisions, mut backlog) = (Vec::new(), Vec::new());
     while at < until {
         let free = (22 * MB).saturating_sub(queued / 4 * 3);
-        let look = TcpSample {
+        let sample = TcpSample {
             bytes_received: bytes,
             receive_window: window.min(free),
             ..reading(at, 0, queued)
         };
-        let decision = auto.on_sample(&look);
+        let decision = auto.on_sample(&sample);
         if let Some(BufferSetting::WindowClamp(size)) = decision.as_ref().and_then(|d| d.setting) {
             window = size;
         }
         decisions.extend(decision);
-        backlog.push(look.readable);
+        backlog.push(sample.readable);
         let step = auto.next_sample_in();
         let arrives = moved((window.min(free) * 50).min(100_000_000), step).min(free);
         bytes += arrives;
@@ -186,12 +186,12 @@ fn a_modems_queue_is_drained_at_full_rate() {
     let (mut at, mut window, mut set) = (Duration::ZERO, 300_000, Vec::new());
     while at < ms(20_000) {
         let rtt = Duration::from_secs_f64(window as f64 / 125_000.0).max(ms(150));
-        let look = TcpSample {
+        let sample = TcpSample {
             receive_window: window,
             ..modem(at, 125_000, rtt)
         };
         if let Some(BufferSetting::WindowClamp(size)) =
-            auto.on_sample(&look).and_then(|d| d.setting)
+            auto.on_sample(&sample).and_then(|d| d.setting)
         {
             window = size;
             set.push(size);
@@ -227,14 +227,14 @@ fn the_clamp_is_lifted_when_a_slow_path_becomes_fast() {
     while at < ms(30_000) {
         let fast = at > ms(10_000);
         let rtt = if clamped { ms(300) } else { ms(2400) };
-        let look = TcpSample {
+        let sample = TcpSample {
             bytes_received: bytes,
             receiver_rtt: if fast { ms(150) } else { rtt },
             receive_window: if clamped { 37_500 } else { 300_000 },
             ..modem(at, 0, rtt)
         };
         if let Some(BufferSetting::WindowClamp(size)) =
-            auto.on_sample(&look).and_then(|d| d.setting)
+            auto.on_sample(&sample).and_then(|d| d.setting)
         {
             (clamped, last) = (size < 100_000, Some(size));
         }

@@ -42,12 +42,12 @@ fn privileged() -> HostBufferLimits {
 fn watch(
     auto: &mut BufferTuner,
     until: Duration,
-    mut look: impl FnMut(Duration) -> TcpSample,
+    mut sample: impl FnMut(Duration) -> TcpSample,
 ) -> Vec<BufferDecision> {
     let mut at = Duration::ZERO;
     let mut decisions = Vec::new();
     while at <= until {
-        decisions.extend(auto.on_sample(&look(at)));
+        decisions.extend(auto.on_sample(&sample(at)));
         at += auto.next_sample_in();
     }
     decisions

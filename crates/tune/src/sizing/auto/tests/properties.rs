@@ -8,7 +8,7 @@ use crate::limiter::Role;
 /// Samples that a kernel could show, and many that it could not.
 fn any_look() -> impl Strategy<Value = TcpSample> {
     let size = || prop_oneof![Just(0_u64), 1_u64..100 * MB];
-    let trip = || (0_u64..3_000_000).prop_map(Duration::from_micros);
+    let rtt = || (0_u64..3_000_000).prop_map(Duration::from_micros);
     let sizes = (
         size(),
         size(),
@@ -21,7 +21,7 @@ fn any_look() -> impl Strategy<Value = TcpSample> {
         size(),
         size(),
     );
-    (sizes, trip(), trip(), any::<bool>(), 0_u64..100).prop_map(
+    (sizes, rtt(), rtt(), any::<bool>(), 0_u64..100).prop_map(
         |(sizes, rtt, min_rtt, slow_start, retransmits)| TcpSample {
             send_buffer: sizes.0,
             send_queue_memory: sizes.1,
@@ -75,27 +75,27 @@ proptest! {
     /// Buffers are never made smaller, never set where autotuning allows more, and never beyond the host's
     /// limits. Reasons and remarks stay short.
     #[test]
-    fn no_decision_is_worse_than_the_kernels_autotuning(run in any_run(), caps in any_caps(), send: bool) {
+    fn no_decision_is_worse_than_the_kernels_autotuning(run in any_run(), limits in any_caps(), send: bool) {
         let role = if send { Role::Sender } else { Role::Receiver };
-        let mut auto = BufferTuner::new(role, caps);
+        let mut auto = BufferTuner::new(role, limits);
         let (mut at, mut bytes, mut told) = (Duration::ZERO, 0, 0_u32);
-        for (look, step, times) in run {
+        for (sample, step, times) in run {
             for _ in 0..times {
-                let look = TcpSample { at, bytes_acked: bytes, bytes_received: bytes, busy_time: at, ..look };
-                if let Some(decision) = auto.on_sample(&look) {
+                let sample = TcpSample { at, bytes_acked: bytes, bytes_received: bytes, busy_time: at, ..sample };
+                if let Some(decision) = auto.on_sample(&sample) {
                     told += 1;
                     match decision.setting {
                         Some(BufferSetting::SendBuffer(size)) => {
-                            prop_assert!(send && size >= look.send_buffer / 2);
-                            prop_assert!(size <= caps.max_settable_send / 2);
-                            prop_assert!(caps.max_settable_send > caps.max_autotuned_send);
+                            prop_assert!(send && size >= sample.send_buffer / 2);
+                            prop_assert!(size <= limits.max_settable_send / 2);
+                            prop_assert!(limits.max_settable_send > limits.max_autotuned_send);
                         }
                         Some(BufferSetting::ReceiveBuffer(size)) => {
-                            prop_assert!(!send && size >= look.receive_buffer / 2);
-                            prop_assert!(size <= caps.max_settable_receive / 2);
+                            prop_assert!(!send && size >= sample.receive_buffer / 2);
+                            prop_assert!(size <= limits.max_settable_receive / 2);
                         }
                         Some(BufferSetting::WindowClamp(window)) => prop_assert!(!send && window >= 14_600),
-                        Some(BufferSetting::RestoreAutotuning(_)) => prop_assert!(!send && caps.receive_autotuning),
+                        Some(BufferSetting::RestoreAutotuning(_)) => prop_assert!(!send && limits.receive_autotuning),
                         None => {}
                     }
                     prop_assert!((5..300).contains(&decision.reason.len()), "{}", decision.reason);
@@ -115,10 +115,10 @@ proptest! {
 
     /// Samples in any order are harmless.
     #[test]
-    fn samples_in_any_order_are_survived(looks in prop::collection::vec((any_look(), 0_u64..2000, any::<u64>()), 0..60)) {
+    fn samples_in_any_order_are_survived(samples in prop::collection::vec((any_look(), 0_u64..2000, any::<u64>()), 0..60)) {
         let mut auto = BufferTuner::new(Role::Receiver, privileged());
-        for (look, at, bytes) in looks {
-            auto.on_sample(&TcpSample { at: ms(at), bytes_acked: bytes, bytes_received: bytes, busy_time: ms(at), ..look });
+        for (sample, at, bytes) in samples {
+            auto.on_sample(&TcpSample { at: ms(at), bytes_acked: bytes, bytes_received: bytes, busy_time: ms(at), ..sample });
         }
     }
 }

@@ -19,8 +19,8 @@ fn full(at: Duration, buffer: u64) -> TcpSample {
     }
 }
 
-fn receiver(caps: HostBufferLimits) -> BufferTuner {
-    BufferTuner::new(Role::Receiver, caps)
+fn receiver(limits: HostBufferLimits) -> BufferTuner {
+    BufferTuner::new(Role::Receiver, limits)
 }
 
 /// Default `tcp_rmem` and a raised `rmem_max`.
@@ -88,11 +88,11 @@ fn a_buffer_whose_window_does_not_follow_goes_back_to_autotuning() {
     let before = full(Duration::ZERO, 6 * MB).receive_window;
     let (mut at, mut decisions) = (Duration::ZERO, Vec::new());
     while at < ms(9000) {
-        let look = TcpSample {
+        let sample = TcpSample {
             receive_buffer: if taken { 16 * MB } else { 6 * MB },
             ..full(at, 6 * MB)
         };
-        let decision = auto.on_sample(&look);
+        let decision = auto.on_sample(&sample);
         taken |= decision.as_ref().is_some_and(|d| d.setting.is_some());
         decisions.extend(decision);
         at += auto.next_sample_in();
@@ -109,12 +109,12 @@ fn a_buffer_whose_window_does_not_follow_goes_back_to_autotuning() {
 
 #[test]
 fn nothing_is_set_if_autotuning_allows_more() {
-    for caps in [HostBufferLimits::default(), shipped()] {
-        let mut auto = receiver(caps);
+    for limits in [HostBufferLimits::default(), shipped()] {
+        let mut auto = receiver(limits);
         let decisions = watch(&mut auto, ms(5000), |at| {
-            full(at, caps.max_autotuned_receive)
+            full(at, limits.max_autotuned_receive)
         });
-        assert_eq!(changes(&decisions), [], "{caps:?}");
+        assert_eq!(changes(&decisions), [], "{limits:?}");
         assert_eq!(limiters(&decisions), [Limiter::ReceiveWindow]);
         let remark = auto.remark().unwrap();
         assert!(remark.contains("net.ipv4.tcp_rmem"), "{remark}");
@@ -153,11 +153,11 @@ fn the_buffer_is_not_raised_beyond_the_window_scale() {
 
 #[test]
 fn a_size_that_was_not_granted_is_not_requested_again() {
-    let caps = HostBufferLimits {
+    let limits = HostBufferLimits {
         receive_autotuning: false,
         ..raised()
     };
-    let mut auto = receiver(caps);
+    let mut auto = receiver(limits);
     let decisions = watch(&mut auto, ms(5000), |at| full(at, MB));
     assert!(
         matches!(changes(&decisions)[..], [BufferSetting::ReceiveBuffer(_)]),
@@ -240,13 +240,13 @@ fn raised_then(window: u64, rate: u64) -> Vec<BufferSetting> {
     let mut decisions = Vec::new();
     while at < ms(9000) {
         let before = full(at, 6 * MB);
-        let look = TcpSample {
+        let sample = TcpSample {
             bytes_received: bytes,
             receive_buffer: if taken { 16 * MB } else { 6 * MB },
             receive_window: if taken { window } else { before.receive_window },
             ..before
         };
-        let decision = auto.on_sample(&look);
+        let decision = auto.on_sample(&sample);
         taken |= decision.as_ref().is_some_and(|d| d.setting.is_some());
         decisions.extend(decision);
         let rate = if taken {
@@ -296,24 +296,24 @@ fn stuck_autotuning_is_repaired() {
 
 #[test]
 fn without_autotuning_the_buffer_follows_the_path() {
-    let caps = HostBufferLimits {
+    let limits = HostBufferLimits {
         receive_autotuning: false,
         max_autotuned_receive: 6 * MB,
         max_settable_receive: 32 * MB,
         rmem_first_two: [4096, 65_536],
         ..HostBufferLimits::default()
     };
-    let mut auto = receiver(caps);
+    let mut auto = receiver(limits);
     // 100 Mbit/s over 100 ms: a bandwidth-delay product of 1.25 MB.
     let line = 12_500_000;
     let (mut at, mut buffer, mut bytes, mut sizes) = (Duration::ZERO, 65_536, 0, vec![65_536]);
     while at < ms(3000) {
-        let look = TcpSample {
+        let sample = TcpSample {
             bytes_received: bytes,
             ..full(at, buffer)
         };
         if let Some(BufferSetting::ReceiveBuffer(size)) =
-            auto.on_sample(&look).and_then(|d| d.setting)
+            auto.on_sample(&sample).and_then(|d| d.setting)
         {
             buffer = size * 2;
             sizes.push(buffer);

@@ -22,8 +22,8 @@ fn full(at: Duration, buffer: u64) -> TcpSample {
     }
 }
 
-fn sender(caps: HostBufferLimits) -> BufferTuner {
-    BufferTuner::new(Role::Sender, caps)
+fn sender(limits: HostBufferLimits) -> BufferTuner {
+    BufferTuner::new(Role::Sender, limits)
 }
 
 #[test]
@@ -143,11 +143,11 @@ fn a_buffer_that_loss_recovery_fills_is_not_the_bottleneck() {
 fn a_full_peer_window_does_not_count_as_a_full_buffer() {
     let mut auto = sender(privileged());
     let decisions = watch(&mut auto, ms(5000), |at| {
-        let look = full(at, 4 * MB);
+        let sample = full(at, 4 * MB);
         TcpSample {
-            peer_window: look.in_flight,
+            peer_window: sample.in_flight,
             rwnd_limited: at / 2,
-            ..look
+            ..sample
         }
     });
     assert_eq!(changes(&decisions), []);
@@ -186,13 +186,13 @@ fn a_privileged_sender_doubles_until_the_path_queues() {
     let path = 40 * MB;
     let (mut at, mut buffer, mut sizes) = (Duration::ZERO, 4 * MB, Vec::new());
     while at < ms(5000) {
-        let look = full(at, buffer);
+        let sample = full(at, buffer);
         // Bytes in flight beyond the bandwidth-delay product wait in the queue and do not raise the rate.
         let rtt = ms(100).mul_f64((max_in_flight(buffer) as f64 / path as f64).max(1.0));
         let decision = auto.on_sample(&TcpSample {
             smoothed_rtt: rtt,
             bytes_acked: moved(path * 10, at),
-            ..look
+            ..sample
         });
         if let Some(BufferSetting::SendBuffer(size)) = decision.and_then(|d| d.setting) {
             buffer = size * 2;
@@ -211,13 +211,13 @@ fn the_buffer_doubles_while_it_limits_and_quadruples_in_slow_start() {
         let (mut at, mut buffer, mut bytes) = (Duration::ZERO, 4 * MB, 0);
         let mut sizes = Vec::new();
         while at < ms(3000) {
-            let look = TcpSample {
+            let sample = TcpSample {
                 in_slow_start: slow_start,
                 bytes_acked: bytes,
                 ..full(at, buffer)
             };
             if let Some(BufferSetting::SendBuffer(size)) =
-                auto.on_sample(&look).and_then(|d| d.setting)
+                auto.on_sample(&sample).and_then(|d| d.setting)
             {
                 buffer = size * 2;
                 sizes.push(buffer / MB);
@@ -284,11 +284,11 @@ fn a_kernel_that_shows_few_fields_is_left_alone() {
 
 #[test]
 fn a_known_send_buffer_is_set_at_the_first_sample() {
-    let caps = HostBufferLimits {
+    let limits = HostBufferLimits {
         max_settable_send: 64 * MB,
         ..shipped()
     };
-    let known = |bytes| sender(caps).with_known_buffer(Some(bytes));
+    let known = |bytes| sender(limits).with_known_buffer(Some(bytes));
     let first = |mut auto: BufferTuner, buffer| auto.on_sample(&full(ms(25), buffer));
     let decision = first(known(12 * MB), MB).unwrap();
     assert_eq!(decision.setting, Some(BufferSetting::SendBuffer(6 * MB)));
@@ -300,11 +300,11 @@ fn a_known_send_buffer_is_set_at_the_first_sample() {
     let most = first(known(1 << 40), MB).unwrap().setting;
     assert_eq!(
         most,
-        Some(BufferSetting::SendBuffer(caps.max_settable_send / 2))
+        Some(BufferSetting::SendBuffer(limits.max_settable_send / 2))
     );
-    assert_eq!(first(known(caps.max_autotuned_send), MB), None);
+    assert_eq!(first(known(limits.max_autotuned_send), MB), None);
     assert_eq!(first(known(5 * MB), 6 * MB), None);
-    assert_eq!(first(sender(caps), MB), None);
-    let receiver = BufferTuner::new(Role::Receiver, caps).with_known_buffer(Some(12 * MB));
+    assert_eq!(first(sender(limits), MB), None);
+    let receiver = BufferTuner::new(Role::Receiver, limits).with_known_buffer(Some(12 * MB));
     assert_eq!(first(receiver, MB), None);
 }

@@ -429,6 +429,10 @@ fn losses_of_an_earlier_transfer_on_the_same_connection_do_not_count() {
     let mut world = ScriptedTransfer::new(limits(64), 2);
     world.resent = vec![100_000.0; 2];
     world.run(ms(10_000), |_| ScriptedFlow::default());
-    let told = |d: &TransferDecision| d.reason.contains("losses");
-    assert!(!world.decisions.iter().any(told), "{:?}", world.decisions);
+    let description = |d: &TransferDecision| d.reason.contains("losses");
+    assert!(
+        !world.decisions.iter().any(description),
+        "{:?}",
+        world.decisions
+    );
 }

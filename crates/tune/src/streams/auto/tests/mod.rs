@@ -119,7 +119,7 @@ impl ScriptedTransfer {
                 pace: self.pace,
             });
             self.pass(step, &flow);
-            self.look(&flow);
+            self.tcp(&flow);
         }
     }
 
@@ -141,10 +141,10 @@ impl ScriptedTransfer {
         clippy::cast_sign_loss,
         reason = "whole segments"
     )]
-    fn looks(&self, flow: &ScriptedFlow) -> Vec<TcpSample> {
+    fn samples(&self, flow: &ScriptedFlow) -> Vec<TcpSample> {
         let streams = u64::from(self.streams);
         let in_flight = units::bytes_in(flow.rate, flow.rtt) / streams;
-        let look = |(stream, resent): (u64, &f64)| TcpSample {
+        let tcp = |(stream, resent): (u64, &f64)| TcpSample {
             stream,
             at: self.at,
             bytes_acked: self.moved / streams,
@@ -163,17 +163,17 @@ impl ScriptedTransfer {
             mss: 1448,
             ..TcpSample::default()
         };
-        (0..).zip(&self.resent).map(look).collect()
+        (0..).zip(&self.resent).map(tcp).collect()
     }
 
-    fn look(&mut self, flow: &ScriptedFlow) {
-        let looks = self.looks(flow);
+    fn tcp(&mut self, flow: &ScriptedFlow) {
+        let samples = self.samples(flow);
         let control = self.control.clone();
         let decisions = self.auto.on_sample(&TransferSample {
             at: self.at,
             bytes_moved: self.moved,
             bytes_left: self.left,
-            streams: &looks,
+            streams: &samples,
             streams_opening: 0,
             congestion_control: &control,
             rate_limit: self.rate_limit,

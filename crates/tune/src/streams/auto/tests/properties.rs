@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 prop_compose! {
-    fn looks()(
+    fn samples()(
         fields in proptest::collection::vec(
             (any::<[u64; 8]>(), any::<bool>(), 0_u64..6, 0_u64..1 << 40),
             0..6,
@@ -42,7 +42,7 @@ proptest! {
         most in 0_u32..80,
         first: u32,
         scenes in proptest::collection::vec(
-            (looks(), 0_u64..400_000, any::<u64>(), any::<Option<u64>>(), 0_u32..3, any::<Option<u64>>()),
+            (samples(), 0_u64..400_000, any::<u64>(), any::<Option<u64>>(), 0_u32..3, any::<Option<u64>>()),
             0..60,
         ),
         refused in 0_usize..60,
@@ -50,12 +50,12 @@ proptest! {
         let mut auto = AutoTuner::new(AutoLimits { min_streams: least, ..limits(most) }, first);
         let mut at = Duration::ZERO;
         let (least, mut most) = (least.max(1), most.max(least.max(1)));
-        for (n, (looks, step, moved, left, opening, rate_limit)) in scenes.iter().enumerate() {
+        for (n, (samples, step, moved, left, opening, rate_limit)) in scenes.iter().enumerate() {
             // One sample in eight goes back in time.
             let step = Duration::from_micros(*step);
             at = if n % 8 == 7 { at.saturating_sub(step) } else { at + step };
             let decisions = auto.on_sample(&TransferSample {
-                at, bytes_moved: *moved, bytes_left: *left, streams: looks, streams_opening: *opening,
+                at, bytes_moved: *moved, bytes_left: *left, streams: samples, streams_opening: *opening,
                 congestion_control: "cubic", rate_limit: *rate_limit,
             });
             for decision in decisions {

@@ -166,6 +166,6 @@ fn a_share_that_cross_traffic_takes_is_conceded() {
         ..ScriptedFlow::default()
     });
     assert_eq!(world.streams, 1, "{:?}", world.decisions);
-    let told = |d: &TransferDecision| d.reason.contains("cross traffic took the rest");
-    assert!(world.decisions.iter().any(told));
+    let description = |d: &TransferDecision| d.reason.contains("cross traffic took the rest");
+    assert!(world.decisions.iter().any(description));
 }

@@ -9,40 +9,40 @@ use super::modes::{rate, streams};
 use super::size::whole;
 
 /// Goodput of doubled streams, relative to before, from which on they are worth it.
-const WORTH: f64 = 1.15;
+const MIN_GAIN: f64 = 1.15;
 /// Share of the best goodput that fewer streams must reach to count as equally good.
-const AS_GOOD: f64 = 0.96;
+const EQUAL_SHARE: f64 = 0.96;
 /// Share of the settled goodput below which the path must have changed.
-const FALLEN: f64 = 0.75;
+const FALLEN_SHARE: f64 = 0.75;
 /// Slow start lowers the goodput of the first chunk, but not below this share of the goodput of more streams.
 /// A number of streams that stayed below it need not be tried again.
-const COLD: f64 = 0.6;
+const SLOW_START_SHARE: f64 = 0.6;
 
 /// Length of a chunk in a search: at least so many round trips, and this time.
 const ROUND_TRIPS: u32 = 10;
-const SHORT: Duration = Duration::from_secs(1);
+const MIN_SEARCH_CHUNK: Duration = Duration::from_secs(1);
 /// Length of a chunk once the number of streams is found.
-const LONG: Duration = Duration::from_secs(5);
+const SETTLED_CHUNK: Duration = Duration::from_secs(5);
 /// Longest chunk of a search, and longest round trip that counts.
-const LONGEST: Duration = Duration::from_secs(10);
+const MAX_SEARCH_CHUNK: Duration = Duration::from_secs(10);
 /// A chunk that took less than this share of its intended time is repeated with a larger size, at most
 /// [`REPEATS`] times.
-const CONCLUSIVE: f64 = 0.5;
-const REPEATS: u32 = 4;
+const MIN_TIME_SHARE: f64 = 0.5;
+const MAX_REPEATS: u32 = 4;
 /// Largest growth from one chunk's size to the next.
 const GROWTH: f64 = 16.0;
 
 /// Window that any stream has at least, bytes: used for the size of the first chunk.
-const WINDOW: f64 = 262_144.0;
+const ASSUMED_WINDOW: f64 = 262_144.0;
 /// Smallest and largest first chunk, bytes.
-const FIRST: (f64, f64) = (1_048_576.0, 8_388_608.0);
+const FIRST_CHUNK_BYTES: (f64, f64) = (1_048_576.0, 8_388_608.0);
 
 /// Time after which a new search begins; doubled after every search without gain.
-const AGAIN: Duration = Duration::from_secs(60);
+const RESEARCH_AFTER: Duration = Duration::from_secs(60);
 /// Largest number of doublings.
-const PATIENCE: u32 = 4;
+const MAX_DOUBLINGS: u32 = 4;
 /// Consecutive chunks with an unrequested number of streams after which the tuner adopts that number.
-const STUBBORN: u32 = 3;
+const MAX_UNREQUESTED: u32 = 3;
 
 /// Goodput of one number of streams in the present search.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -91,15 +91,15 @@ pub(super) struct ProbeTuner {
     /// Whether the first chunk of the transfer has ended.
     warm: bool,
     repeats: u32,
-    strangers: u32,
+    unrequested_chunks: u32,
     /// Cause of the present search, and the goodput at its start, bytes per second.
-    began: Option<(ReprobeCause, f64)>,
+    cause: Option<(ReprobeCause, f64)>,
     /// Time and number of chunks since the search ended.
     settled_for: Duration,
     settled_chunks: u32,
     /// Consecutive searches without gain: those for age, and those after a fall of goodput.
-    vain: u32,
-    vain_falls: u32,
+    idle_searches: u32,
+    idle_searches_after_fall: u32,
     reason: String,
 }
 
@@ -107,10 +107,11 @@ impl ProbeTuner {
     pub(super) fn new(first: u32, most: u32, rtt: Duration) -> Self {
         let most = most.max(1);
         let first = first.clamp(1, most);
-        let short = (rtt.min(LONGEST) * ROUND_TRIPS).clamp(SHORT, LONGEST);
-        let windows = f64::from(first) * WINDOW * short.as_secs_f64();
+        let short =
+            (rtt.min(MAX_SEARCH_CHUNK) * ROUND_TRIPS).clamp(MIN_SEARCH_CHUNK, MAX_SEARCH_CHUNK);
+        let windows = f64::from(first) * ASSUMED_WINDOW * short.as_secs_f64();
         // An unknown round trip (zero) gives the largest size.
-        let bytes = (windows / rtt.as_secs_f64()).clamp(FIRST.0, FIRST.1);
+        let bytes = (windows / rtt.as_secs_f64()).clamp(FIRST_CHUNK_BYTES.0, FIRST_CHUNK_BYTES.1);
         Self {
             least: 1,
             most,
@@ -121,12 +122,12 @@ impl ProbeTuner {
             trials: Vec::new(),
             warm: false,
             repeats: 0,
-            strangers: 0,
-            began: None,
+            unrequested_chunks: 0,
+            cause: None,
             settled_for: Duration::ZERO,
             settled_chunks: 0,
-            vain: 0,
-            vain_falls: 0,
+            idle_searches: 0,
+            idle_searches_after_fall: 0,
             reason: format!("{} to begin with", streams(first)),
         }
     }
@@ -146,43 +147,43 @@ impl ProbeTuner {
             "nothing was measured: the same number again".clone_into(&mut self.reason);
             return;
         };
-        let had = chunk.streams.min(self.most);
-        let asked = had == self.streams || self.is_only_count(had);
+        let used = chunk.streams.min(self.most);
+        let is_requested = used == self.streams || self.is_only_count(used);
         let wanted = self.wanted();
-        if asked && self.is_too_short(chunk, wanted) {
+        if is_requested && self.is_too_short(chunk, wanted) {
             self.reason = format!("the chunk was too short: {} again", streams(self.streams));
-        } else if asked {
+        } else if is_requested {
             self.repeats = 0;
             self.decide(chunk, goodput);
             self.warm = true;
         } else if !matches!(self.phase, ProbePhase::Settled { .. }) {
             // The chunk belongs to an earlier phase: it ended after the next one was requested.
-            self.note(had, goodput);
+            self.note(used, goodput);
         }
         self.bytes = self.sized(chunk, goodput);
     }
 
     /// Whether an unrequested number of streams came so often that no other number is possible.
-    fn is_only_count(&mut self, had: u32) -> bool {
-        self.strangers += 1;
-        if self.strangers < STUBBORN {
+    fn is_only_count(&mut self, used: u32) -> bool {
+        self.unrequested_chunks += 1;
+        if self.unrequested_chunks < MAX_UNREQUESTED {
             return false;
         }
-        if had < self.streams {
-            self.most = had;
+        if used < self.streams {
+            self.most = used;
         } else {
-            self.least = had;
+            self.least = used;
         }
-        self.streams = had.min(self.most);
-        self.strangers = 0;
+        self.streams = used.min(self.most);
+        self.unrequested_chunks = 0;
         true
     }
 
     fn is_too_short(&mut self, chunk: &ChunkResult, wanted: Duration) -> bool {
-        self.strangers = 0;
-        let short = chunk.time.as_secs_f64() < CONCLUSIVE * wanted.as_secs_f64();
+        self.unrequested_chunks = 0;
+        let short = chunk.time.as_secs_f64() < MIN_TIME_SHARE * wanted.as_secs_f64();
         self.repeats += u32::from(short);
-        short && self.repeats <= REPEATS
+        short && self.repeats <= MAX_REPEATS
     }
 
     fn decide(&mut self, chunk: &ChunkResult, goodput: f64) {
@@ -218,7 +219,7 @@ impl ProbeTuner {
     fn climb(&mut self, goodput: f64) {
         let fewer = self.trials.iter().filter(|t| t.streams < self.streams);
         let before = fewer.map(|t| t.goodput).reduce(f64::max);
-        let worth = before.is_none_or(|before| goodput >= WORTH * before);
+        let worth = before.is_none_or(|before| goodput >= MIN_GAIN * before);
         let now = format!(
             "{} with {}",
             show::bits(rate(goodput * 8.0)),
@@ -241,7 +242,10 @@ impl ProbeTuner {
     /// Smallest number of streams that did about as well as the best.
     fn fewest_as_good(&self) -> Option<u32> {
         let best = self.trials.iter().map(|t| t.goodput).reduce(f64::max)?;
-        let good = self.trials.iter().filter(|t| t.goodput >= AS_GOOD * best);
+        let good = self
+            .trials
+            .iter()
+            .filter(|t| t.goodput >= EQUAL_SHARE * best);
         good.map(|t| t.streams).min()
     }
 
@@ -252,7 +256,7 @@ impl ProbeTuner {
             show::bits(rate(goodput * 8.0)),
             streams(self.streams)
         );
-        if goodput >= AS_GOOD * known {
+        if goodput >= EQUAL_SHARE * known {
             self.try_fewer(self.streams, &format!("{now}: as good"));
         } else {
             self.settle(enough, &format!("{now}: too few"));
@@ -263,8 +267,9 @@ impl ProbeTuner {
     fn try_fewer(&mut self, enough: u32, why: &str) {
         let half = enough / 2;
         let best = self.known(enough).unwrap_or_default();
-        let tried =
-            |t: &&StreamCountResult| t.streams == half && (t.warm || t.goodput < COLD * best);
+        let tried = |t: &&StreamCountResult| {
+            t.streams == half && (t.warm || t.goodput < SLOW_START_SHARE * best)
+        };
         if half < self.least || self.trials.iter().any(|t| tried(&t)) {
             self.settle(enough, why);
             return;
@@ -276,16 +281,16 @@ impl ProbeTuner {
 
     fn settle(&mut self, n: u32, why: &str) {
         let goodput = self.known(n).unwrap_or_default();
-        if let Some((cause, before)) = self.began {
-            let vain = match cause {
-                ReprobeCause::Fall => &mut self.vain_falls,
-                ReprobeCause::Age => &mut self.vain,
+        if let Some((cause, before)) = self.cause {
+            let idle_searches = match cause {
+                ReprobeCause::Fall => &mut self.idle_searches_after_fall,
+                ReprobeCause::Age => &mut self.idle_searches,
             };
-            let brought = goodput >= WORTH * before;
-            *vain = if brought {
+            let brought = goodput >= MIN_GAIN * before;
+            *idle_searches = if brought {
                 0
             } else {
-                (*vain + 1).min(PATIENCE)
+                (*idle_searches + 1).min(MAX_DOUBLINGS)
             };
         }
         self.settled_for = Duration::ZERO;
@@ -300,22 +305,24 @@ impl ProbeTuner {
         self.settled_for = self.settled_for.saturating_add(chunk.time);
         self.settled_chunks = self.settled_chunks.saturating_add(1);
         let now = show::bits(rate(goodput * 8.0));
-        if goodput < FALLEN * settled && self.settled_chunks >= 1 << self.vain_falls {
+        if goodput < FALLEN_SHARE * settled
+            && self.settled_chunks >= 1 << self.idle_searches_after_fall
+        {
             let was = show::bits(rate(settled * 8.0));
             self.reprobe(
                 ReprobeCause::Fall,
                 goodput,
                 &format!("{now}, down from {was}"),
             );
-        } else if self.settled_for >= AGAIN * (1 << self.vain) {
+        } else if self.settled_for >= RESEARCH_AFTER * (1 << self.idle_searches) {
             self.reprobe(
                 ReprobeCause::Age,
                 goodput,
                 &format!("{now}, unchanged for long"),
             );
         } else {
-            if self.settled_chunks > 1 << PATIENCE {
-                self.vain_falls = 0;
+            if self.settled_chunks > 1 << MAX_DOUBLINGS {
+                self.idle_searches_after_fall = 0;
             }
             // A slow average keeps the reference when single chunks are slow.
             self.phase = ProbePhase::Settled {
@@ -327,7 +334,7 @@ impl ProbeTuner {
 
     /// Begins a new search from the present number of streams.
     fn reprobe(&mut self, cause: ReprobeCause, goodput: f64, why: &str) {
-        self.began = Some((cause, goodput));
+        self.cause = Some((cause, goodput));
         self.trials.clear();
         self.note(self.streams, goodput);
         if self.streams < self.most {
@@ -342,7 +349,7 @@ impl ProbeTuner {
     /// Intended time of the next chunk.
     fn wanted(&self) -> Duration {
         match self.phase {
-            ProbePhase::Settled { .. } => LONG.max(self.short),
+            ProbePhase::Settled { .. } => SETTLED_CHUNK.max(self.short),
             ProbePhase::Climb | ProbePhase::Descend { .. } => self.short,
         }
     }
