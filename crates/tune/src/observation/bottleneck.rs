@@ -168,8 +168,8 @@ impl BottleneckClassifier {
         self.samples += 1;
         self.full_buffer_samples += u32::from(is_send_buffer_full(sample));
         // A sender that leaves a third of its congestion window unused has nothing to send (RFC 7661).
-        let idle_samples = sample.unsent == 0 && sample.in_flight < sample.cwnd / 10 * 7;
-        self.idle_samples += u32::from(idle_samples && !is_send_buffer_full(sample));
+        let is_idle = sample.unsent == 0 && sample.in_flight < sample.cwnd / 10 * 7;
+        self.idle_samples += u32::from(is_idle && !is_send_buffer_full(sample));
         self.backed_up_samples += u32::from(is_receive_buffer_backed_up(sample));
         let stats = interval.stats();
         if stats.time < SHORTEST_INTERVAL.max(interval.rtt().smoothed * 2)
@@ -191,7 +191,7 @@ impl BottleneckClassifier {
     fn classify_sender(&self, interval: &StreamInterval, sample: &TcpSample) -> Bottleneck {
         let (stats, rtt) = (interval.stats(), interval.rtt());
         let (busy, window_limited) = (stats.busy_time, stats.rwnd_limited);
-        // 30 % of the time is enough: the kernel does not count the round trips in which the window opens.
+        // A window that limits is full in bursts: 30 % of the time with outstanding data is enough.
         if !busy.is_zero() && window_limited * 10 > busy * 3 {
             return Bottleneck::ReceiveWindow;
         }

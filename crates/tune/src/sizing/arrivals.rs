@@ -6,10 +6,10 @@ use std::time::Duration;
 use crate::sample::TcpSample;
 
 /// Largest number of points in the history: a bound on memory, far above what queries need.
-const KEPT: usize = 512;
+const MAX_POINTS: usize = 512;
 
 /// Part of the receive queue's memory that is payload, as Linux was measured to account it: 2/3.
-const PAYLOAD: (u64, u64) = (2, 3);
+const PAYLOAD_PART: (u64, u64) = (2, 3);
 
 /// Counts the bytes that have arrived on a stream, in order or not. The kernel counts only bytes in order:
 /// behind a lost segment its counter stands still, and it jumps by a whole window when the segment arrives.
@@ -25,7 +25,7 @@ pub(super) struct ArrivalCounter {
 impl ArrivalCounter {
     /// Total bytes that have arrived by this sample.
     pub(super) fn total_at(&mut self, sample: &TcpSample) -> u64 {
-        let queued = sample.receive_queue_memory / PAYLOAD.1 * PAYLOAD.0;
+        let queued = sample.receive_queue_memory / PAYLOAD_PART.1 * PAYLOAD_PART.0;
         let in_order = sample.bytes_received.saturating_sub(self.bytes);
         let more = queued.saturating_sub(self.queued);
         // Unread data in order cannot grow faster than the counter: the rest is out of order.
@@ -54,7 +54,9 @@ impl ArrivalHistory {
             None => self.points.push_back((at, bytes)),
         }
         let oldest = self.end().saturating_sub(keep);
-        while self.points.len() > KEPT || self.points.get(1).is_some_and(|(at, _)| *at <= oldest) {
+        while self.points.len() > MAX_POINTS
+            || self.points.get(1).is_some_and(|(at, _)| *at <= oldest)
+        {
             self.points.pop_front();
         }
     }
@@ -166,7 +168,7 @@ mod tests {
         for n in 10_000..20_000 {
             a.record(ms(n), n * 10, Duration::MAX);
         }
-        assert_eq!(a.points.len(), KEPT);
+        assert_eq!(a.points.len(), MAX_POINTS);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::observation::{ClassifiedInterval, Rtt};
 use crate::sample::{TcpSample, max_in_flight};
 
 /// A limit is worth a remark if it held for at least one part in this many of the time.
-const PART: u32 = 5;
+const MIN_PART: u32 = 5;
 /// Advice is computed for a path with this many times the rate that was reached.
 const HEADROOM: u64 = 4;
 
@@ -48,7 +48,7 @@ pub struct HostBound {
 /// The latest interval in which a limit held.
 #[derive(Debug, Clone, Copy)]
 struct LastHostLimit {
-    setting: HostLimit,
+    limit: HostLimit,
     bound: HostBound,
     sample: TcpSample,
 }
@@ -56,7 +56,7 @@ struct LastHostLimit {
 impl LastHostLimit {
     /// Buffer that limits, bytes as reported.
     fn buffer(&self) -> u64 {
-        match self.setting {
+        match self.limit {
             HostLimit::SendBuffer => self.sample.send_buffer,
             HostLimit::ReceiveBuffer | HostLimit::WindowScale => self.sample.receive_buffer,
         }
@@ -64,7 +64,7 @@ impl LastHostLimit {
 
     /// Round trip without queues.
     fn rtt(&self) -> Duration {
-        Rtt::of_sample(&self.sample, self.setting.role()).min
+        Rtt::of_sample(&self.sample, self.limit.role()).min
     }
 }
 
@@ -72,7 +72,7 @@ impl LastHostLimit {
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct HostLimitTimes {
     observed: Duration,
-    held: Duration,
+    limited_time: Duration,
     /// The limit that held last.
     last: Option<LastHostLimit>,
     /// The limit that holds now, if any.
@@ -84,21 +84,21 @@ impl HostLimitTimes {
         &mut self,
         sample: &TcpSample,
         classified: ClassifiedInterval,
-        setting: Option<HostLimit>,
+        limit: Option<HostLimit>,
     ) {
         self.observed += classified.stats.time;
-        let Some(setting) = setting else {
+        let Some(limit) = limit else {
             self.bound = None;
             return;
         };
-        self.held += classified.stats.time;
-        let (limiter, most) = match setting {
+        self.limited_time += classified.stats.time;
+        let (limiter, most) = match limit {
             HostLimit::SendBuffer => (Limiter::SendBuffer, max_in_flight(sample.send_buffer)),
             HostLimit::ReceiveBuffer | HostLimit::WindowScale => {
                 (Limiter::ReceiveWindow, sample.receive_window)
             }
         };
-        let rtt = Rtt::of_sample(sample, setting.role()).min;
+        let rtt = Rtt::of_sample(sample, limit.role()).min;
         let rate = classified.stats.rate();
         let bound = HostBound {
             limiter,
@@ -107,7 +107,7 @@ impl HostLimitTimes {
         };
         self.bound = Some(bound);
         self.last = Some(LastHostLimit {
-            setting,
+            limit,
             bound,
             sample: *sample,
         });
@@ -115,14 +115,16 @@ impl HostLimitTimes {
 
     /// Remark for people with the limit and its remedies, if the limit held for long enough.
     pub(super) fn remark(&self, limits: &HostBufferLimits) -> Option<String> {
-        let held = self.last.filter(|_| self.held * PART >= self.observed)?;
-        let LastHostLimit { setting, bound, .. } = held;
-        let rtt = held.rtt();
+        let last_limit = self
+            .last
+            .filter(|_| self.limited_time * MIN_PART >= self.observed)?;
+        let LastHostLimit { limit, bound, .. } = last_limit;
+        let rtt = last_limit.rtt();
         let path = PathSpec {
             rate_bps: bound.stream_bps.saturating_mul(HEADROOM),
             rtt,
         };
-        let (what, advice) = match setting {
+        let (name, advice) = match limit {
             HostLimit::SendBuffer => {
                 let advice = advice::advise_sending(limits, path).into_iter().collect();
                 ("send buffer", advice)
@@ -139,8 +141,8 @@ impl HostLimitTimes {
             }
         };
         let mut remark = format!(
-            "limited by the {what} of this host ({}: {} in flight, {} a stream at {})",
-            show::bytes(held.buffer()),
+            "limited by the {name} of this host ({}: {} in flight, {} a stream at {})",
+            show::bytes(last_limit.buffer()),
             show::bytes(bound.max_in_flight),
             show::bits(bound.stream_bps),
             show::time(rtt)

@@ -8,9 +8,9 @@ use crate::observation::Rtt;
 use crate::sample::TcpSample;
 
 /// Shortest time between two settings of the clamp.
-const REPEAT: Duration = Duration::from_millis(250);
+const MIN_REPEAT_TIME: Duration = Duration::from_millis(250);
 /// Largest number of doublings of the wait before a clamp that was lifted is set again.
-const DOUBLINGS: u32 = 6;
+const MAX_DOUBLINGS: u32 = 6;
 
 /// A clamp in force.
 #[derive(Debug, Clone, Copy)]
@@ -38,7 +38,7 @@ impl ImposedWindow {
     /// Time for which a reason must hold before the clamp is set: `first`, doubled for every time that the
     /// clamp was lifted.
     pub(super) fn patience(&self, first: Duration) -> Duration {
-        first * (1 << self.lifted.min(DOUBLINGS))
+        first * (1 << self.lifted.min(MAX_DOUBLINGS))
     }
 
     /// Notes a reason to set or to lift the clamp; true if it has held for `time`.
@@ -48,12 +48,12 @@ impl ImposedWindow {
     }
 
     /// Notes that there is no reason.
-    pub(super) fn no_reason(&mut self) {
+    pub(super) fn clear_reason(&mut self) {
         self.since = None;
     }
 
     /// Whether the kernel has dropped the clamp.
-    pub(super) fn is_forgotten(&self, sample: &TcpSample) -> bool {
+    pub(super) fn was_dropped_by_kernel(&self, sample: &TcpSample) -> bool {
         self.set.is_some_and(|set| {
             sample.receive_buffer > set.sample.receive_buffer
                 || sample.receive_window > set.window / 4 * 5
@@ -62,8 +62,9 @@ impl ImposedWindow {
 
     /// Whether the clamp was set long enough ago to be set again.
     pub(super) fn may_repeat(&self, sample: &TcpSample, rtt: Rtt) -> bool {
-        self.set
-            .is_some_and(|set| sample.at.saturating_sub(set.sample.at) >= REPEAT.max(rtt.smoothed))
+        self.set.is_some_and(|set| {
+            sample.at.saturating_sub(set.sample.at) >= MIN_REPEAT_TIME.max(rtt.smoothed)
+        })
     }
 
     pub(super) fn impose(&mut self, sample: &TcpSample, window: u64) -> BufferSetting {

@@ -38,8 +38,8 @@ pub struct BufferTuner {
     end: BufferEnd,
     meter: RateMeter,
     classifier: BottleneckClassifier,
-    standing: Hysteresis,
-    account: HostLimitTimes,
+    hysteresis: Hysteresis,
+    host_limit_times: HostLimitTimes,
     last: Option<TcpSample>,
 }
 
@@ -60,8 +60,8 @@ impl BufferTuner {
             },
             meter: RateMeter::default(),
             classifier: BottleneckClassifier::default(),
-            standing: Hysteresis::default(),
-            account: HostLimitTimes::default(),
+            hysteresis: Hysteresis::default(),
+            host_limit_times: HostLimitTimes::default(),
             last: None,
         }
     }
@@ -79,9 +79,9 @@ impl BufferTuner {
     /// that is not newer than the last one is ignored.
     pub fn on_sample(&mut self, sample: &TcpSample) -> Option<BufferDecision> {
         let role = self.role();
-        let stale =
+        let is_stale =
             |last: &TcpSample| sample.at <= last.at || sample.bytes(role) < last.bytes(role);
-        if self.last.as_ref().is_some_and(stale) {
+        if self.last.as_ref().is_some_and(is_stale) {
             return None;
         }
         self.last = Some(*sample);
@@ -91,14 +91,15 @@ impl BufferTuner {
         let classified = classified.map(|classified| self.without_imposed(classified));
         if let Some(classified) = classified {
             let setting = self.host_limit(sample, classified.bottleneck);
-            self.account.add_interval(sample, classified, setting);
+            self.host_limit_times
+                .add_interval(sample, classified, setting);
         }
         if let Some(action) = self.adjust_buffer(sample, rtt) {
-            self.standing.set_reported(sample.at, action.bottleneck);
+            self.hysteresis.set_reported(sample.at, action.bottleneck);
             return Some(decision(sample, action));
         }
         let ClassifiedInterval { bottleneck, stats } = classified?;
-        self.standing.is_change(sample.at, bottleneck).then(|| {
+        self.hysteresis.is_change(sample.at, bottleneck).then(|| {
             decision(
                 sample,
                 BufferAction {
@@ -126,7 +127,7 @@ impl BufferTuner {
             return CALM;
         }
         let quarter = (rtt.min / 4).clamp(EAGER, CALM);
-        if self.standing.is_stable(sample.at) {
+        if self.hysteresis.is_stable(sample.at) {
             (quarter * 2).max(CALM / 2)
         } else {
             quarter
@@ -135,13 +136,13 @@ impl BufferTuner {
 
     /// A limit of this host that holds the stream back now. More streams would avoid it.
     pub fn host_bound(&self) -> Option<HostBound> {
-        self.account.bound
+        self.host_limit_times.bound
     }
 
     /// Remark for people on a limit of this host that held the stream back: the setting to raise, its new
     /// value and the gain.
     pub fn remark(&self) -> Option<String> {
-        self.account.remark(&self.limits)
+        self.host_limit_times.remark(&self.limits)
     }
 
     /// Ends the tuning of this stream. It returns the setting that lifts a window clamp, which would otherwise

@@ -14,15 +14,15 @@ use crate::observation::{Bottleneck, Rtt, is_receive_buffer_backed_up};
 use crate::sample::TcpSample;
 
 /// Shortest time for which a slow reader must be behind. Its rate is averaged over the same time.
-const SLOW: Duration = Duration::from_secs(1);
+const SLOW_READER_TIME: Duration = Duration::from_secs(1);
 /// Longest pause of a reader that the cushion hides from the sender.
 const CUSHION: Duration = Duration::from_millis(100);
 /// Smallest cushion, bytes.
 const SMALLEST_CUSHION: u64 = 256 << 10;
 /// Smallest window that can hold a rate, bytes.
-const SMALLEST: u64 = 32 << 10;
+const SMALLEST_WINDOW: u64 = 32 << 10;
 /// Time after which a reader without backlog counts as keeping up.
-const KEEPS_UP: Duration = Duration::from_millis(100);
+const CAUGHT_UP_TIME: Duration = Duration::from_millis(100);
 
 /// Rate at which the program reads, independent of arrivals.
 #[derive(Debug, Clone, Copy, Default)]
@@ -39,9 +39,9 @@ impl ReaderRate {
             return;
         };
         let stats = sample.since(&from, Role::Receiver);
-        if stats.time >= SLOW {
-            let there = stats.bytes.saturating_add(from.readable);
-            let read = there.saturating_sub(sample.readable);
+        if stats.time >= SLOW_READER_TIME {
+            let available = stats.bytes.saturating_add(from.readable);
+            let read = available.saturating_sub(sample.readable);
             self.rate = Some(bytes_per_second(read, stats.time));
             self.from = Some(*sample);
         }
@@ -86,21 +86,21 @@ impl ReaderBacklog {
         cushion: u64,
     ) -> Option<BufferAction> {
         if !is_receive_buffer_backed_up(sample) {
-            self.imposed.no_reason();
+            self.imposed.clear_reason();
             return None;
         }
-        let patience = self.imposed.patience(SLOW).max(rtt.min * 4);
+        let patience = self.imposed.patience(SLOW_READER_TIME).max(rtt.min * 4);
         // A clamp pays off only if the cushion is far below the buffer.
-        let saves = sample.receive_buffer / 4 >= cushion;
-        let held = self.imposed.holds_for(sample, patience);
-        if !held || !saves || window(rate, rtt, true) < SMALLEST {
+        let is_worth_it = sample.receive_buffer / 4 >= cushion;
+        let is_slow = self.imposed.holds_for(sample, patience);
+        if !is_slow || !is_worth_it || window(rate, rtt, true) < SMALLEST_WINDOW {
             return None;
         }
         Some(self.apply(sample, rtt, rate, true))
     }
 
     fn lift(&mut self, clamped: u64, sample: &TcpSample) -> Option<BufferAction> {
-        if !self.imposed.holds_for(sample, KEEPS_UP) {
+        if !self.imposed.holds_for(sample, CAUGHT_UP_TIME) {
             return None;
         }
         Some(BufferAction {
@@ -123,22 +123,22 @@ impl ReaderBacklog {
         rate: u64,
         cushion: u64,
     ) -> Option<BufferAction> {
-        self.imposed.no_reason();
+        self.imposed.clear_reason();
         let draining = if self.draining {
             sample.readable > cushion
         } else {
             sample.readable > cushion * 3
         };
-        let window = window(rate, rtt, draining).max(SMALLEST);
+        let window = window(rate, rtt, draining).max(SMALLEST_WINDOW);
         // A quarter up or down: smaller changes are noise of the reader's rate.
-        let moved = window > clamped / 4 * 5 || window < clamped / 4 * 3;
-        let due = self.imposed.may_repeat(sample, rtt);
-        (due && (moved || self.imposed.is_forgotten(sample)))
+        let has_changed = window > clamped / 4 * 5 || window < clamped / 4 * 3;
+        let is_due = self.imposed.may_repeat(sample, rtt);
+        (is_due && (has_changed || self.imposed.was_dropped_by_kernel(sample)))
             .then(|| self.apply(sample, rtt, rate, draining))
     }
 
     fn apply(&mut self, sample: &TcpSample, rtt: Rtt, rate: u64, draining: bool) -> BufferAction {
-        let window = window(rate, rtt, draining).max(SMALLEST);
+        let window = window(rate, rtt, draining).max(SMALLEST_WINDOW);
         self.draining = draining;
         let aim = if draining {
             "lets it catch up"

@@ -18,14 +18,14 @@ use crate::observation::{
 use crate::sample::TcpSample;
 
 /// Largest number of repairs, after which a kernel that keeps shrinking the buffer is left alone.
-const REPAIRS: u32 = 4;
+const MAX_REPAIRS: u32 = 4;
 /// Shortest time between two repairs.
 const REPAIR_PAUSE: Duration = Duration::from_secs(1);
 /// Time within which a window follows a raised buffer, at least two round trips. Later it never does.
-const VERIFY: Duration = Duration::from_millis(500);
+const VERIFY_TIME: Duration = Duration::from_millis(500);
 /// Time for which a full window must not have grown, at least four round trips, before autotuning counts as
 /// stuck.
-const STUCK: Duration = Duration::from_millis(300);
+const STUCK_TIME: Duration = Duration::from_millis(300);
 
 /// Tuner of one stream's receive buffer.
 #[derive(Debug, Clone, Copy, Default)]
@@ -99,8 +99,8 @@ impl ReceiveBufferTuner {
 
     /// Reason for the window clamp in force, if any.
     pub(super) fn imposed(&self) -> Option<Bottleneck> {
-        let sink = self.backlog.in_force().then_some(Bottleneck::ReceiverApp);
-        sink.or(self.clamp.in_force().then_some(Bottleneck::Link))
+        let reader = self.backlog.in_force().then_some(Bottleneck::ReceiverApp);
+        reader.or(self.clamp.in_force().then_some(Bottleneck::Link))
     }
 
     /// The host setting that limits this stream permanently, given that its window is the bottleneck.
@@ -115,9 +115,10 @@ impl ReceiveBufferTuner {
         {
             return Some(HostLimit::WindowScale);
         }
-        let at_end = self.set_by_tuner || self.at_end(sample, limits);
-        let reachable = room(sample, limits) > 0 && !self.gave_up;
-        (at_end && !reachable).then_some(HostLimit::ReceiveBuffer)
+        let is_at_autotuning_limit =
+            self.set_by_tuner || self.is_at_autotuning_limit(sample, limits);
+        let reachable = headroom(sample, limits) > 0 && !self.gave_up;
+        (is_at_autotuning_limit && !reachable).then_some(HostLimit::ReceiveBuffer)
     }
 
     /// Notes buffer and window sizes.
@@ -136,7 +137,7 @@ impl ReceiveBufferTuner {
         };
     }
 
-    fn at_end(&self, sample: &TcpSample, limits: &HostBufferLimits) -> bool {
+    fn is_at_autotuning_limit(&self, sample: &TcpSample, limits: &HostBufferLimits) -> bool {
         sample.receive_buffer >= limits.max_unset_receive_buffer() / 10 * 9
     }
 
@@ -161,7 +162,7 @@ impl ReceiveBufferTuner {
         let stats = sample.since(&before, Role::Receiver);
         // Old kernels do not show the window (zero).
         if sample.receive_window == 0
-            || stats.time < VERIFY.max(rtt.smoothed * 2)
+            || stats.time < VERIFY_TIME.max(rtt.smoothed * 2)
             || stats.bytes < before.receive_window
         {
             return None;
@@ -212,17 +213,17 @@ impl ReceiveBufferTuner {
         rtt: Rtt,
         limits: &HostBufferLimits,
     ) -> Option<BufferAction> {
-        let patience = STUCK.max(rtt.smoothed * 4);
+        let patience = STUCK_TIME.max(rtt.smoothed * 4);
         let is_unchanged = sample.at.saturating_sub(self.unchanged_since) >= patience;
         if rtt.is_local()
             || !is_unchanged
             || !self.is_full_for(sample, patience)
-            || self.at_end(sample, limits)
+            || self.is_at_autotuning_limit(sample, limits)
             || !self.may_repair(sample, limits)
         {
             return None;
         }
-        let window = ceiling(sample).min(sample.receive_window.saturating_mul(2));
+        let window = window_ceiling(sample).min(sample.receive_window.saturating_mul(2));
         Some(self.repair(
             sample,
             window,
@@ -235,20 +236,20 @@ impl ReceiveBufferTuner {
     }
 
     fn may_repair(&self, sample: &TcpSample, limits: &HostBufferLimits) -> bool {
-        let rested = self
+        let is_due = self
             .repaired_at
             .is_none_or(|at| sample.at.saturating_sub(at) >= REPAIR_PAUSE);
-        limits.receive_autotuning && !self.set_by_tuner && self.repairs < REPAIRS && rested
+        limits.receive_autotuning && !self.set_by_tuner && self.repairs < MAX_REPAIRS && is_due
     }
 
-    fn repair(&mut self, sample: &TcpSample, window: u64, what: &str) -> BufferAction {
+    fn repair(&mut self, sample: &TcpSample, window: u64, cause: &str) -> BufferAction {
         self.repairs += 1;
         self.repaired_at = Some(sample.at);
         self.shrunk_from = None;
         BufferAction {
             setting: Some(BufferSetting::RestoreAutotuning(window)),
             bottleneck: Bottleneck::ReceiveWindow,
-            reason: format!("{what}; restored for a window of {}", show::bytes(window)),
+            reason: format!("{cause}; restored for a window of {}", show::bytes(window)),
         }
     }
 
@@ -260,7 +261,10 @@ impl ReceiveBufferTuner {
         meter: &RateMeter,
         limits: &HostBufferLimits,
     ) -> Option<BufferAction> {
-        if self.gave_up || rtt.is_local() || !(self.set_by_tuner || self.at_end(sample, limits)) {
+        if self.gave_up
+            || rtt.is_local()
+            || !(self.set_by_tuner || self.is_at_autotuning_limit(sample, limits))
+        {
             return None;
         }
         // DRS sets SO_RCVBUF to twice the bytes of a round trip; the kernel reports twice the setting.
@@ -275,7 +279,11 @@ impl ReceiveBufferTuner {
         } else {
             drs_size
         };
-        let size = wanted.min(sample.receive_buffer.saturating_add(room(sample, limits)));
+        let size = wanted.min(
+            sample
+                .receive_buffer
+                .saturating_add(headroom(sample, limits)),
+        );
         // Every setting costs the kernel's autotuning: less than a quarter more is not worth it.
         if size < sample.receive_buffer / 4 * 5 {
             return None;
@@ -315,7 +323,7 @@ impl ReceiveBufferTuner {
         size: u64,
         limits: &HostBufferLimits,
     ) -> String {
-        let what = if !limits.receive_autotuning {
+        let cause = if !limits.receive_autotuning {
             "autotuning is off on this host"
         } else if self.set_by_tuner {
             "the window is full again"
@@ -323,12 +331,12 @@ impl ReceiveBufferTuner {
             "autotuning has reached its limit (tcp_rmem), and the window is full"
         };
         let mut reason = format!(
-            "receive buffer {} at {}: {what}; set to {}",
+            "receive buffer {} at {}: {cause}; set to {}",
             show::bytes(sample.receive_buffer),
             show::bits(rate.saturating_mul(8)),
             show::bytes(size)
         );
-        if size >= most_usable(sample) {
+        if size >= max_usable_buffer(sample) {
             reason.push_str(&format!(
                 ", the largest that the connection's window scale can use (a window of {})",
                 show::bytes(sample.max_receive_window)
@@ -338,7 +346,7 @@ impl ReceiveBufferTuner {
     }
 }
 
-fn ceiling(sample: &TcpSample) -> u64 {
+fn window_ceiling(sample: &TcpSample) -> u64 {
     if sample.max_receive_window == 0 {
         u64::MAX
     } else {
@@ -347,17 +355,17 @@ fn ceiling(sample: &TcpSample) -> u64 {
 }
 
 /// Largest buffer whose window the window scale can express: at least half of a buffer is offered.
-fn most_usable(sample: &TcpSample) -> u64 {
-    ceiling(sample).saturating_mul(2)
+fn max_usable_buffer(sample: &TcpSample) -> u64 {
+    window_ceiling(sample).saturating_mul(2)
 }
 
 /// Number of bytes by which the buffer can usefully be raised.
-fn room(sample: &TcpSample, limits: &HostBufferLimits) -> u64 {
-    let expressed = sample.receive_window >= ceiling(sample) / 10 * 9;
+fn headroom(sample: &TcpSample, limits: &HostBufferLimits) -> u64 {
+    let is_at_ceiling = sample.receive_window >= window_ceiling(sample) / 10 * 9;
     limits
         .max_settable_receive
-        .min(most_usable(sample))
+        .min(max_usable_buffer(sample))
         .checked_sub(sample.receive_buffer)
-        .filter(|room| *room >= sample.receive_buffer / 4 && !expressed)
+        .filter(|headroom| *headroom >= sample.receive_buffer / 4 && !is_at_ceiling)
         .unwrap_or(0)
 }

@@ -53,7 +53,7 @@ impl SendBufferTuner {
         let rate = rate.max(interval.stats().rate());
         if !explains_rate_by_send_buffer(sample, rtt, rate)
             || self.may_be_full(&interval)
-            || !self.has_room(sample, limits)
+            || !self.can_grow(sample, limits)
         {
             return None;
         }
@@ -72,7 +72,7 @@ impl SendBufferTuner {
                 ),
             });
         }
-        let size = self.wanted(sample, rtt, rate, limits);
+        let size = self.new_size(sample, rtt, rate, limits);
         let reason = self.reason(sample, rtt, rate, size);
         self.requested = Some(size);
         (self.full_round, self.queued_rounds) = (None, 0);
@@ -111,18 +111,18 @@ impl SendBufferTuner {
         sample: &TcpSample,
         limits: &HostBufferLimits,
     ) -> Option<HostLimit> {
-        let growing =
+        let is_growing =
             self.requested.is_none() && sample.send_buffer < limits.max_autotuned_send / 4 * 3;
-        (!growing && !self.has_room(sample, limits)).then_some(HostLimit::SendBuffer)
+        (!is_growing && !self.can_grow(sample, limits)).then_some(HostLimit::SendBuffer)
     }
 
     /// Whether autotuning has reached its limit and this process may exceed it.
-    fn has_room(&self, sample: &TcpSample, limits: &HostBufferLimits) -> bool {
+    fn can_grow(&self, sample: &TcpSample, limits: &HostBufferLimits) -> bool {
         // Autotuning grows in steps of the congestion window: above three quarters of its limit the next step
         // reaches the limit.
-        let at_end =
+        let is_at_autotuning_limit =
             self.requested.is_some() || sample.send_buffer >= limits.max_autotuned_send / 4 * 3;
-        at_end
+        is_at_autotuning_limit
             && !self.refused
             && limits.max_settable_send > limits.max_autotuned_send
             && limits.max_settable_send > sample.send_buffer / 10 * 11
@@ -132,19 +132,19 @@ impl SendBufferTuner {
     /// writer was just woken, or the last bytes are being paced out.
     fn full_round(&mut self, sample: &TcpSample) -> Option<StreamInterval> {
         let is_full = is_send_buffer_full(sample);
-        let Some((interval, waiting)) = &mut self.full_round else {
+        let Some((interval, full_samples)) = &mut self.full_round else {
             self.full_round = is_full.then(|| (StreamInterval::new(Role::Sender, sample), 1));
             return None;
         };
         interval.on_sample(sample);
-        *waiting += u32::from(is_full);
-        let (interval, waiting) = (*interval, *waiting);
+        *full_samples += u32::from(is_full);
+        let (interval, full_samples) = (*interval, *full_samples);
         let rtt = interval.rtt();
         if interval.stats().time < rtt.smoothed {
             return None;
         }
         self.full_round = is_full.then(|| (StreamInterval::new(Role::Sender, sample), 1));
-        let full_round = is_full && waiting * 2 >= interval.samples() && !rtt.is_local();
+        let full_round = is_full && full_samples * 2 >= interval.samples() && !rtt.is_local();
         if !full_round {
             self.queued_rounds = 0;
         }
@@ -170,7 +170,7 @@ impl SendBufferTuner {
     /// New size: three times the bandwidth-delay product so far, and at least twice the present size, or four
     /// times during slow start, which would soon fill twice the size. Data that is not in flight stays with the
     /// program (TCP_NOTSENT_LOWAT), so that a buffer that is too large costs nothing.
-    fn wanted(&self, sample: &TcpSample, rtt: Rtt, rate: u64, limits: &HostBufferLimits) -> u64 {
+    fn new_size(&self, sample: &TcpSample, rtt: Rtt, rate: u64, limits: &HostBufferLimits) -> u64 {
         let factor = if sample.in_slow_start { 4 } else { 2 };
         bytes_in(rate, rtt.min)
             .saturating_mul(3)

@@ -16,16 +16,16 @@ use crate::observation::{Bottleneck, RateMeter, Rtt, fills_receive_window};
 use crate::sample::TcpSample;
 
 /// Rate below which a path is slow, bytes per second (2 Mbit/s).
-const SLOW: u64 = 250_000;
+const SLOW_RATE: u64 = 250_000;
 /// Queueing delay from which on the queue of a slow path is drained.
 const LONG_QUEUE: Duration = Duration::from_millis(400);
 /// Time for which the queue must be that long.
-const SEEN: Duration = Duration::from_millis(500);
+const LONG_QUEUE_TIME: Duration = Duration::from_millis(500);
 /// Smallest window, bytes: ten segments (RFC 6928). With fewer in flight, fast retransmit gets too few
 /// duplicate ACKs (RFC 5681 §3.2).
 const TEN_SEGMENTS: u64 = 10 * 1460;
 /// Time without a queue after which the path must have changed.
-const FREE: Duration = Duration::from_secs(1);
+const QUEUE_FREE_TIME: Duration = Duration::from_secs(1);
 
 /// Window clamp of one stream on a slow path.
 #[derive(Debug, Clone, Copy, Default)]
@@ -50,16 +50,17 @@ impl SlowPathClamp {
         let Some(clamped) = self.0.window() else {
             return self.consider(sample, rtt, meter);
         };
-        let free =
+        let is_free =
             rtt.smoothed < rtt.min * 5 / 4 && fills_receive_window(sample, rtt, meter.latest());
-        if free || meter.latest() >= SLOW {
+        if is_free || meter.latest() >= SLOW_RATE {
             return self.lift(clamped, sample, rtt);
         }
-        self.0.no_reason();
+        self.0.clear_reason();
         // The clamp is set again when the kernel has dropped it or the path has reached a higher rate.
-        let better = window(rtt, meter) > clamped / 4 * 5;
-        let due = self.0.may_repeat(sample, rtt) && (better || self.0.is_forgotten(sample));
-        due.then(|| self.apply(sample, rtt, meter))
+        let is_better = window(rtt, meter) > clamped / 4 * 5;
+        let is_due =
+            self.0.may_repeat(sample, rtt) && (is_better || self.0.was_dropped_by_kernel(sample));
+        is_due.then(|| self.apply(sample, rtt, meter))
     }
 
     fn consider(
@@ -69,17 +70,17 @@ impl SlowPathClamp {
         meter: &RateMeter,
     ) -> Option<BufferAction> {
         if !is_slow(rtt, meter) || window(rtt, meter) >= sample.receive_window {
-            self.0.no_reason();
+            self.0.clear_reason();
             return None;
         }
-        let patience = self.0.patience(SEEN).max(rtt.min * 4);
+        let patience = self.0.patience(LONG_QUEUE_TIME).max(rtt.min * 4);
         self.0
             .holds_for(sample, patience)
             .then(|| self.apply(sample, rtt, meter))
     }
 
     fn lift(&mut self, clamped: u64, sample: &TcpSample, rtt: Rtt) -> Option<BufferAction> {
-        if !self.0.holds_for(sample, FREE.max(rtt.min * 4)) {
+        if !self.0.holds_for(sample, QUEUE_FREE_TIME.max(rtt.min * 4)) {
             return None;
         }
         Some(BufferAction {
@@ -110,7 +111,7 @@ impl SlowPathClamp {
 fn is_slow(rtt: Rtt, meter: &RateMeter) -> bool {
     !rtt.is_local()
         && meter.best() > 0
-        && meter.best() < SLOW
+        && meter.best() < SLOW_RATE
         && rtt.smoothed.saturating_sub(rtt.min) > LONG_QUEUE
 }
 

@@ -8,17 +8,17 @@ use crate::sizing::arrivals::{ArrivalHistory, scaled};
 
 /// Number of round trips over which the largest measurement counts, so that one between two flights does not
 /// shrink the estimate.
-const RECENT: u32 = 4;
+const RECENT_ROUND_TRIPS: u32 = 4;
 /// Number of round trips whose largest measurement a stream in slow start must exceed.
-const REMEMBERED: u32 = 16;
+const SLOW_START_ROUND_TRIPS: u32 = 16;
 /// Largest number of stored measurements.
-const KEPT: usize = 256;
+const MAX_MEASUREMENTS: usize = 256;
 /// Inverse weight of a new difference in the smoothed scatter.
 const SMOOTHING: u32 = 4;
 /// Shortest history of arrivals: the round trip may become several times longer.
 const HISTORY: Duration = Duration::from_secs(4);
 /// Scatter of 100 %, in 1/1000.
-const WHOLE: u32 = 1000;
+const FULL_SCATTER: u32 = 1000;
 
 /// Bandwidth of one stream.
 #[derive(Debug, Clone)]
@@ -61,26 +61,30 @@ impl StreamBandwidth {
     /// whole one.
     pub(super) fn note(&mut self, at: Duration, bytes: u64, round_trip: Duration) -> u64 {
         let length = self.length(round_trip);
-        let seen = self.arrivals.counter();
+        let last_total = self.arrivals.counter();
         self.arrivals
             .record(at, bytes, HISTORY.max(4 * length.max(round_trip)));
         let now = self.arrivals.latest(length);
         let before = self.arrivals.before(length, length);
-        let surely = without_backlog(before, now);
-        self.growing = doubles(before, now) && surpasses(self.best_before(length), surely);
+        let lower_bound = without_backlog(before, now);
+        self.growing = doubles(before, now) && surpasses(self.best_before(length), lower_bound);
         if at.saturating_sub(self.compared) >= length {
             self.compared = at;
             self.compare(before, now);
         }
         // The mean of two measurements evens out data that had waited for a lost segment.
-        let brought = if self.growing {
-            surely
+        let measured = if self.growing {
+            lower_bound
         } else {
             now / 2 + before / 2
         };
-        self.recent = RECENT * round_trip.max(length);
-        self.sample(brought, length, REMEMBERED * round_trip.max(length));
-        seen.map_or(0, |seen| bytes.saturating_sub(seen))
+        self.recent = RECENT_ROUND_TRIPS * round_trip.max(length);
+        self.sample(
+            measured,
+            length,
+            SLOW_START_ROUND_TRIPS * round_trip.max(length),
+        );
+        last_total.map_or(0, |last_total| bytes.saturating_sub(last_total))
     }
 
     /// Bandwidth-delay product, bytes: the largest recent measurement, scaled to a round trip.
@@ -91,8 +95,8 @@ impl StreamBandwidth {
 
     /// The largest of all measurements that ended before the present one began.
     fn best_before(&self, length: Duration) -> u64 {
-        let begun = self.arrivals.end().saturating_sub(length);
-        self.most(length, |sample| sample.at <= begun)
+        let started = self.arrivals.end().saturating_sub(length);
+        self.most(length, |sample| sample.at <= started)
     }
 
     fn most(&self, span: Duration, which: impl Fn(&BandwidthSample) -> bool) -> u64 {
@@ -109,7 +113,7 @@ impl StreamBandwidth {
 
     /// Bytes of the next round trip, of which the buffer must hold twice as many. A sender in slow start doubles
     /// its flight, but never beyond the rate inside a flight, which is that of the line, or beyond `share`.
-    pub(super) fn outlook(&self, round_trip: Duration, share: u64) -> u64 {
+    pub(super) fn next_round_trip_bytes(&self, round_trip: Duration, share: u64) -> u64 {
         let product = self.product(round_trip);
         if !self.growing {
             return product;
@@ -126,7 +130,7 @@ impl StreamBandwidth {
     /// Scatter of successive measurements, in 1/1000, outside of slow start; 1000 before the first
     /// comparison.
     pub(super) fn scatter(&self) -> u32 {
-        self.scatter.unwrap_or(WHOLE)
+        self.scatter.unwrap_or(FULL_SCATTER)
     }
 
     /// Length of the present interval.
@@ -140,8 +144,8 @@ impl StreamBandwidth {
             return;
         }
         let whole = u128::from(before.max(now));
-        let difference = u128::from(now.abs_diff(before)) * u128::from(WHOLE) / whole;
-        let difference = u32::try_from(difference).unwrap_or(WHOLE);
+        let difference = u128::from(now.abs_diff(before)) * u128::from(FULL_SCATTER) / whole;
+        let difference = u32::try_from(difference).unwrap_or(FULL_SCATTER);
         let smoothed = |scatter: u32| (scatter * (SMOOTHING - 1) + difference) / SMOOTHING;
         self.scatter = Some(self.scatter.map_or(difference, smoothed));
     }
@@ -152,7 +156,7 @@ impl StreamBandwidth {
             .push_back(BandwidthSample { at, bytes, length });
         let oldest = at.saturating_sub(kept);
         let old = |sample: &BandwidthSample| sample.at < oldest;
-        while self.samples.len() > KEPT || self.samples.front().is_some_and(old) {
+        while self.samples.len() > MAX_MEASUREMENTS || self.samples.front().is_some_and(old) {
             self.samples.pop_front();
         }
     }

@@ -10,7 +10,7 @@
 
 mod bandwidth;
 mod bandwidth_interval;
-mod interval_text;
+mod interval_parser;
 mod rtt_estimator;
 mod stream;
 
@@ -24,11 +24,11 @@ use rtt_estimator::{RttEstimator, RttTrialEvent};
 use stream::DrsStream;
 
 pub use bandwidth_interval::{DrsInterval, LONGEST_INTERVAL, SHORTEST_INTERVAL};
-pub use interval_text::DrsIntervalError;
+pub use interval_parser::DrsIntervalError;
 
 /// Shortest and longest time between messages while no size changes. Within these bounds one is sent per
 /// round trip.
-const PROBES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
+const MESSAGE_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
 
 /// Shortest history of arrivals: the round trip may become several times longer.
 const HISTORY: Duration = Duration::from_secs(4);
@@ -154,9 +154,9 @@ impl DrsReceiverTuner {
 
     fn announce(&mut self, at: Duration, rtt: Duration) -> Option<u64> {
         let largest = self.streams.values().map(DrsStream::size).max()?;
-        if let Some((last, said)) = self.announced {
+        if let Some((last, last_size)) = self.announced {
             let silent = at.saturating_sub(last);
-            if said == largest && silent < rtt.clamp(PROBES.0, PROBES.1) {
+            if last_size == largest && silent < rtt.clamp(MESSAGE_PAUSE.0, MESSAGE_PAUSE.1) {
                 return None;
             }
         }

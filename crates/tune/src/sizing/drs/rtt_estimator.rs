@@ -119,7 +119,7 @@ impl RttEstimator {
     }
 
     /// Begins or ends a trial if it is time to. `limited` tells whether the window limits some stream at a
-    /// round trip, `came` how many bytes arrived in the latest time.
+    /// round trip, `arrived_bytes` how many bytes arrived in the latest time.
     pub(super) fn update_trial(
         &mut self,
         at: Duration,
@@ -128,7 +128,7 @@ impl RttEstimator {
     ) -> Option<RttTrialEvent> {
         let now = self.now()?;
         if let Some(trial) = self.trial {
-            return self.judge(at, trial, arrived_bytes(trial.window), now);
+            return self.end_trial_if_over(at, trial, arrived_bytes(trial.window), now);
         }
         if at.saturating_sub(self.last_growth) < QUEUE_SETTLING {
             self.queue_explains = self.queue_explains.max(now);
@@ -149,7 +149,7 @@ impl RttEstimator {
         Some(RttTrialEvent::Started)
     }
 
-    fn judge(
+    fn end_trial_if_over(
         &mut self,
         at: Duration,
         trial: RttTrial,
@@ -207,18 +207,18 @@ mod tests {
     fn measured(echo: u64) -> RttEstimator {
         let mut rtt = RttEstimator::new();
         rtt.on_handshake(ms(100));
-        hear(&mut rtt, echo);
+        echo_repeatedly(&mut rtt, echo);
         rtt
     }
 
-    fn hear(rtt: &mut RttEstimator, echo: u64) {
+    fn echo_repeatedly(rtt: &mut RttEstimator, echo: u64) {
         for _ in 0..CURRENT_ECHOES {
             rtt.on_echo(ms(echo));
         }
     }
 
-    /// Updates the trial with a full window; `came` bytes arrived lately.
-    fn ask(rtt: &mut RttEstimator, at: Duration, arrived_bytes: u64) -> Option<RttTrialEvent> {
+    /// Updates the trial with a full window; `arrived_bytes` arrived lately.
+    fn update(rtt: &mut RttEstimator, at: Duration, arrived_bytes: u64) -> Option<RttTrialEvent> {
         rtt.update_trial(at, |_| true, |_| arrived_bytes)
     }
 
@@ -236,14 +236,18 @@ mod tests {
     fn a_longer_round_trip_is_tried_and_kept_if_more_bytes_arrive() {
         let mut rtt = measured(400);
         assert_eq!(
-            ask(&mut rtt, seconds(10), 1000),
+            update(&mut rtt, seconds(10), 1000),
             Some(RttTrialEvent::Started)
         );
         assert_eq!(rtt.estimate(), ms(400));
-        assert_eq!(ask(&mut rtt, ms(10_500), 2000), None, "too early to tell");
-        assert_eq!(ask(&mut rtt, seconds(11), 1050), None, "not yet more");
         assert_eq!(
-            ask(&mut rtt, seconds(12), 1200),
+            update(&mut rtt, ms(10_500), 2000),
+            None,
+            "too early to tell"
+        );
+        assert_eq!(update(&mut rtt, seconds(11), 1050), None, "not yet more");
+        assert_eq!(
+            update(&mut rtt, seconds(12), 1200),
             Some(RttTrialEvent::Ended { gained: true })
         );
         assert_eq!(rtt.estimate(), ms(400));
@@ -253,23 +257,23 @@ mod tests {
     fn a_trial_without_gain_is_repeated_only_after_a_long_time() {
         let mut rtt = measured(400);
         assert_eq!(
-            ask(&mut rtt, seconds(10), 1000),
+            update(&mut rtt, seconds(10), 1000),
             Some(RttTrialEvent::Started)
         );
         let over = Some(RttTrialEvent::Ended { gained: false });
-        assert_eq!(ask(&mut rtt, seconds(14), 1050), over);
+        assert_eq!(update(&mut rtt, seconds(14), 1050), over);
         assert_eq!(rtt.estimate(), ms(100));
-        assert_eq!(ask(&mut rtt, seconds(73), 1000), None);
-        hear(&mut rtt, 480);
-        assert_eq!(ask(&mut rtt, seconds(73), 1000), None, "still explained");
+        assert_eq!(update(&mut rtt, seconds(73), 1000), None);
+        echo_repeatedly(&mut rtt, 480);
+        assert_eq!(update(&mut rtt, seconds(73), 1000), None, "still explained");
         assert_eq!(
-            ask(&mut rtt, seconds(74), 1000),
+            update(&mut rtt, seconds(74), 1000),
             Some(RttTrialEvent::Started)
         );
-        assert_eq!(ask(&mut rtt, seconds(80), 1000), over);
-        assert_eq!(ask(&mut rtt, seconds(199), 1000), None, "twice as long");
-        hear(&mut rtt, 900);
-        let longer = ask(&mut rtt, seconds(199), 1000);
+        assert_eq!(update(&mut rtt, seconds(80), 1000), over);
+        assert_eq!(update(&mut rtt, seconds(199), 1000), None, "twice as long");
+        echo_repeatedly(&mut rtt, 900);
+        let longer = update(&mut rtt, seconds(199), 1000);
         assert_eq!(longer, Some(RttTrialEvent::Started), "longer again");
     }
 
@@ -277,12 +281,12 @@ mod tests {
     fn a_queue_that_follows_a_larger_buffer_starts_no_trial() {
         let mut rtt = measured(100);
         rtt.on_growth(seconds(5));
-        hear(&mut rtt, 200);
-        assert_eq!(ask(&mut rtt, seconds(6), 1000), None);
-        assert_eq!(ask(&mut rtt, seconds(20), 1000), None);
-        hear(&mut rtt, 300);
+        echo_repeatedly(&mut rtt, 200);
+        assert_eq!(update(&mut rtt, seconds(6), 1000), None);
+        assert_eq!(update(&mut rtt, seconds(20), 1000), None);
+        echo_repeatedly(&mut rtt, 300);
         assert_eq!(
-            ask(&mut rtt, seconds(21), 1000),
+            update(&mut rtt, seconds(21), 1000),
             Some(RttTrialEvent::Started)
         );
     }
@@ -296,10 +300,10 @@ mod tests {
     #[test]
     fn an_echo_shorter_than_the_trial_counts_at_once() {
         let mut rtt = measured(400);
-        ask(&mut rtt, seconds(10), 1000);
+        update(&mut rtt, seconds(10), 1000);
         rtt.on_echo(ms(120));
         assert_eq!(rtt.estimate(), ms(120));
-        ask(&mut rtt, seconds(20), 1000);
+        update(&mut rtt, seconds(20), 1000);
         assert_eq!(rtt.estimate(), ms(100));
     }
 }

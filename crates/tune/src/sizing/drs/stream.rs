@@ -9,11 +9,11 @@ use crate::sizing::BufferBounds;
 use crate::sizing::arrivals::ArrivalCounter;
 
 /// Time after which a buffer is halved if less than half of it was needed.
-const TOO_LARGE_FOR: Duration = Duration::from_secs(5);
+const TOO_LARGE_TIME: Duration = Duration::from_secs(5);
 /// The same in round trips; the longer time counts.
 const TOO_LARGE_ROUND_TRIPS: u32 = 8;
 /// Inverse of the smallest relative increase that is worth a system call and a message.
-const LEAST_RAISE: u64 = 8;
+const MIN_RAISE_PART: u64 = 8;
 
 /// Tuner of one stream.
 #[derive(Debug, Clone)]
@@ -27,9 +27,9 @@ pub(super) struct DrsStream {
     /// Window that the kernel shows, bytes.
     window: u64,
     /// Current round trip, queue included.
-    present: Duration,
+    current_rtt: Duration,
     /// Time since which the buffer has been too large.
-    too_large: Option<Duration>,
+    too_large_since: Option<Duration>,
     /// Size at the start of a trial of a longer round trip.
     before_trial: Option<u64>,
 }
@@ -45,8 +45,8 @@ impl DrsStream {
             arrived: ArrivalCounter::default(),
             bandwidth: StreamBandwidth::new(interval),
             window: 0,
-            present: Duration::ZERO,
-            too_large: None,
+            current_rtt: Duration::ZERO,
+            too_large_since: None,
             before_trial: None,
         }
     }
@@ -68,7 +68,7 @@ impl DrsStream {
             self.ceiling = granted;
         }
         self.window = sample.receive_window;
-        self.present = round_trip;
+        self.current_rtt = round_trip;
         let arrived = self.arrived.total_at(sample);
         self.bandwidth.note(sample.at, arrived, round_trip)
     }
@@ -96,11 +96,11 @@ impl DrsStream {
 
     /// Sets the size that the stream needs now. `share` bounds the bytes that it may bring in a round trip.
     pub(super) fn resize(&mut self, at: Duration, round_trip: Duration, share: u64) {
-        let outlook = self.bandwidth.outlook(round_trip, share);
-        let need = self.within(outlook.saturating_mul(2));
-        if need > self.size.saturating_add(self.size / LEAST_RAISE) {
+        let next_round_trip_bytes = self.bandwidth.next_round_trip_bytes(round_trip, share);
+        let need = self.within(next_round_trip_bytes.saturating_mul(2));
+        if need > self.size.saturating_add(self.size / MIN_RAISE_PART) {
             self.size = need;
-            self.too_large = None;
+            self.too_large_since = None;
         } else {
             self.shrink(at, need, round_trip);
         }
@@ -108,16 +108,16 @@ impl DrsStream {
 
     /// Halves the size if it has been too large for long.
     fn shrink(&mut self, at: Duration, need: u64, round_trip: Duration) {
-        let used = self.bandwidth.latest(self.present);
+        let used = self.bandwidth.latest(self.current_rtt);
         if need.max(used.saturating_add(used / 4)) >= self.size / 2 {
-            self.too_large = None;
+            self.too_large_since = None;
             return;
         }
-        let since = *self.too_large.get_or_insert(at);
-        let patience = TOO_LARGE_FOR.max(TOO_LARGE_ROUND_TRIPS * round_trip);
+        let since = *self.too_large_since.get_or_insert(at);
+        let patience = TOO_LARGE_TIME.max(TOO_LARGE_ROUND_TRIPS * round_trip);
         if at.saturating_sub(since) >= patience {
             self.size = self.within(self.size / 2);
-            self.too_large = None;
+            self.too_large_since = None;
         }
     }
 

@@ -83,9 +83,9 @@ impl FluidDrsTransfer {
         let (begun, before) = (self.at, self.bytes);
         while self.at < begun + time {
             let (rate, rtt) = path.carries(self.size);
-            let mut seen = sample(self.at, self.bytes as u64, path.rtt);
-            (seen.receive_buffer, seen.receive_window) = (2 * self.size, self.size);
-            let step = self.drs.on_samples(self.at, &[seen]);
+            let mut sample = sample(self.at, self.bytes as u64, path.rtt);
+            (sample.receive_buffer, sample.receive_window) = (2 * self.size, self.size);
+            let step = self.drs.on_samples(self.at, &[sample]);
             self.size = step.resize.first().map_or(self.size, |(_, size)| *size);
             self.largest = self.largest.max(self.size);
             if step.announce.is_some() {
@@ -135,8 +135,8 @@ fn the_window_never_limits_slow_start() {
             let (mut at, mut size) = (Duration::ZERO, 64 * KB);
             while at < start + 9 * rtt {
                 let arrived = |at| slow_start(at, start, rtt, u64::from(u32::MAX));
-                let seen = sample(at, arrived(at), rtt);
-                let step = drs.on_samples(at, &[seen]);
+                let sample = sample(at, arrived(at), rtt);
+                let step = drs.on_samples(at, &[sample]);
                 size = step.resize.first().map_or(size, |(_, size)| *size);
                 let next = at + drs.next_sample_in();
                 let flight = arrived(next) - arrived(next.saturating_sub(rtt));
@@ -275,11 +275,11 @@ fn with_holes(hole: u64, trickle: u64, shown: impl Fn(u64) -> u64) -> u64 {
         } else {
             0
         };
-        let seen = TcpSample {
+        let sample = TcpSample {
             receive_queue_memory: shown(held),
             ..sample(at, now * 12_500 - held, ms(100))
         };
-        let step = drs.on_samples(at, &[seen]);
+        let step = drs.on_samples(at, &[sample]);
         largest = step
             .resize
             .iter()
@@ -344,11 +344,11 @@ fn no_size_beyond_the_kernels_limit_is_requested_again() {
     let granted = 208 * KB;
     let (mut at, mut size, mut asked, mut said) = (Duration::ZERO, 64 * KB, 0, Vec::new());
     while at < seconds(10) {
-        let seen = TcpSample {
+        let sample = TcpSample {
             receive_buffer: 2 * size,
             ..sample(at, at.as_millis() as u64 * 12_500, ms(100))
         };
-        let step = drs.on_samples(at, &[seen]);
+        let step = drs.on_samples(at, &[sample]);
         said.extend(step.announce);
         for (_, new) in step.resize {
             asked += 1;
@@ -396,7 +396,7 @@ fn forged_echoes_do_not_enlarge_buffers() {
     let mut drs = drs();
     let (mut at, mut size) = (Duration::ZERO, 64 * KB);
     while at < seconds(60) {
-        let seen = TcpSample {
+        let sample = TcpSample {
             receive_buffer: 2 * size,
             receive_window: size,
             ..sample(at, at.as_millis() as u64 * 1250, ms(100))
@@ -404,7 +404,7 @@ fn forged_echoes_do_not_enlarge_buffers() {
         for n in 0..20 {
             drs.on_echo(ms(100 + 2995 * n));
         }
-        let step = drs.on_samples(at, &[seen]);
+        let step = drs.on_samples(at, &[sample]);
         size = step.resize.first().map_or(size, |(_, size)| *size);
         assert!(size <= 300_000, "{size}");
         at += drs.next_sample_in();
@@ -415,7 +415,7 @@ fn forged_echoes_do_not_enlarge_buffers() {
 #[derive(Debug, Clone)]
 enum DrsInput {
     Echo(u64),
-    Looks(u64, Vec<(u8, u64, u64, u64, u64)>),
+    Samples(u64, Vec<(u8, u64, u64, u64, u64)>),
 }
 
 fn input() -> impl Strategy<Value = DrsInput> {
@@ -430,7 +430,7 @@ fn input() -> impl Strategy<Value = DrsInput> {
     prop_oneof![
         nanoseconds.clone().prop_map(DrsInput::Echo),
         (nanoseconds, prop::collection::vec(stream, 0..4))
-            .prop_map(|(at, streams)| DrsInput::Looks(at, streams)),
+            .prop_map(|(at, streams)| DrsInput::Samples(at, streams)),
     ]
 }
 
@@ -454,7 +454,7 @@ proptest! {
         for input in inputs {
             match input {
                 DrsInput::Echo(rtt) => drs.on_echo(Duration::from_nanos(rtt)),
-                DrsInput::Looks(at, streams) => {
+                DrsInput::Samples(at, streams) => {
                     let at = Duration::from_nanos(at);
                     let samples = streams.into_iter().map(|(stream, bytes, min_rtt, buffer, window)| TcpSample {
                         stream: stream.into(),

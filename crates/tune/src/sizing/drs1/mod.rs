@@ -21,7 +21,7 @@ const UNKNOWN_READ: Duration = Duration::from_millis(100);
 /// Longest read.
 const LONGEST_READ: Duration = Duration::from_secs(2);
 /// Samples per read.
-const LOOKS: u32 = 4;
+const SAMPLES_PER_READ: u32 = 4;
 /// Shortest time between samples.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(5);
 /// Growth factor of the paper.
@@ -34,9 +34,9 @@ pub struct Drs1ReceiverTuner {
     size: u64,
     arrived: ArrivalCounter,
     arrivals: ArrivalHistory,
-    round_trip: Duration,
+    read_time: Duration,
     /// Whether the kernel granted less than requested: its limit is reached.
-    granted_less: bool,
+    is_at_kernel_limit: bool,
 }
 
 impl Drs1ReceiverTuner {
@@ -47,8 +47,8 @@ impl Drs1ReceiverTuner {
             size: bounds.initial.min(bounds.largest),
             arrived: ArrivalCounter::default(),
             arrivals: ArrivalHistory::default(),
-            round_trip: UNKNOWN_READ,
-            granted_less: false,
+            read_time: UNKNOWN_READ,
+            is_at_kernel_limit: false,
         }
     }
 
@@ -61,16 +61,15 @@ impl Drs1ReceiverTuner {
     pub fn on_sample(&mut self, sample: &TcpSample) -> Option<u64> {
         let rtt = sample.handshake_rtt();
         if !rtt.is_zero() {
-            self.round_trip = rtt.clamp(SHORTEST_READ, LONGEST_READ);
+            self.read_time = rtt.clamp(SHORTEST_READ, LONGEST_READ);
         }
         let arrived = self.arrived.total_at(sample);
-        self.arrivals
-            .record(sample.at, arrived, 2 * self.round_trip);
+        self.arrivals.record(sample.at, arrived, 2 * self.read_time);
         self.note_grant(sample.receive_buffer);
         // The kernel may have granted more than was requested, and the window follows that.
         let in_force = self.size.max(sample.receive_buffer / 2);
-        let full = self.arrivals.latest(self.round_trip) >= threshold(in_force);
-        if !full || self.granted_less || self.size >= self.bounds.largest {
+        let full = self.arrivals.latest(self.read_time) >= threshold(in_force);
+        if !full || self.is_at_kernel_limit || self.size >= self.bounds.largest {
             return None;
         }
         self.size = self.size.saturating_mul(GROWTH).min(self.bounds.largest);
@@ -79,14 +78,14 @@ impl Drs1ReceiverTuner {
 
     /// Time from the last sample to the next.
     pub fn next_sample_in(&self) -> Duration {
-        (self.round_trip / LOOKS).max(SHORTEST_PAUSE)
+        (self.read_time / SAMPLES_PER_READ).max(SHORTEST_PAUSE)
     }
 
     /// Notes the granted size; the kernel reports twice that.
     fn note_grant(&mut self, reported: u64) {
         if reported > 0 && reported / 2 < self.size {
             self.size = reported / 2;
-            self.granted_less = true;
+            self.is_at_kernel_limit = true;
         }
     }
 }

@@ -31,7 +31,7 @@ impl TransferBottleneck {
     pub(super) fn describe(self, interval: &TransferInterval) -> String {
         let speed = show::bits(interval.rate().saturating_mul(8));
         let rtt = interval.rtt;
-        let (now, base) = (show::time(rtt.smoothed), show::time(rtt.min));
+        let (latest, minimum) = (show::time(rtt.smoothed), show::time(rtt.min));
         match self {
             Self::RateLimit => format!("{speed} is the rate limit that was set"),
             Self::Stream(bottleneck) => match bottleneck {
@@ -42,14 +42,18 @@ impl TransferBottleneck {
                 Bottleneck::SlowStart => format!("slow start, {speed} so far"),
                 Bottleneck::Link => {
                     format!(
-                        "the path is full at {speed}: a round trip takes {now} instead of {base}"
+                        "the path is full at {speed}: a round trip takes {latest} instead of {minimum}"
                     )
                 }
                 Bottleneck::Loss => {
-                    format!("losses without a queue (round trip {now} of {base}): {speed}")
+                    format!(
+                        "losses without a queue (round trip {latest}, minimum {minimum}): {speed}"
+                    )
                 }
                 Bottleneck::Cwnd | Bottleneck::ReceiverApp | Bottleneck::SenderOrPath => {
-                    format!("the congestion windows allow {speed} (round trip {now} of {base})")
+                    format!(
+                        "the congestion windows allow {speed} (round trip {latest}, minimum {minimum})"
+                    )
                 }
             },
         }
@@ -59,8 +63,8 @@ impl TransferBottleneck {
 /// Time at each bottleneck, and the figures for a remedy.
 #[derive(Debug, Clone, Default)]
 pub(super) struct BottleneckTimes {
-    held: Vec<(TransferBottleneck, Duration)>,
-    now: Option<TransferBottleneck>,
+    times: Vec<(TransferBottleneck, Duration)>,
+    latest: Option<TransferBottleneck>,
     /// Largest window and send buffer of a stream, bytes; 0 if the kernel showed none.
     window: u64,
     buffer: u64,
@@ -73,10 +77,10 @@ impl BottleneckTimes {
         limit: TransferBottleneck,
         samples: &[TcpSample],
     ) {
-        self.now = Some(limit);
-        match self.held.iter_mut().find(|(held, _)| *held == limit) {
+        self.latest = Some(limit);
+        match self.times.iter_mut().find(|(times, _)| *times == limit) {
             Some((_, time)) => *time += interval.stats.time,
-            None => self.held.push((limit, interval.stats.time)),
+            None => self.times.push((limit, interval.stats.time)),
         }
         let most =
             |field: fn(&TcpSample) -> u64| samples.iter().map(field).max().unwrap_or_default();
@@ -87,20 +91,26 @@ impl BottleneckTimes {
 
     /// Limiter of the last interval.
     pub(super) fn current(&self) -> Limiter {
-        self.now
+        self.latest
             .map_or(Limiter::Unknown, TransferBottleneck::limiter)
     }
 
     /// Limiter over the whole time of a transfer that ends with `streams` streams and this congestion control.
     /// `may_add`: more streams would have been allowed.
-    pub(super) fn verdict(&self, streams: u32, congestion: &str, may_add: bool) -> LimiterVerdict {
-        let longest = self.held.iter().max_by_key(|(_, time)| *time);
+    pub(super) fn verdict(
+        &self,
+        streams: u32,
+        congestion_control: &str,
+        may_add: bool,
+    ) -> LimiterVerdict {
+        let longest = self.times.iter().max_by_key(|(_, time)| *time);
         let limit = longest.map(|(limit, _)| *limit);
         LimiterVerdict {
             limiter: limit.map_or(Limiter::Unknown, TransferBottleneck::limiter),
             streams,
-            congestion_control: congestion.to_owned(),
-            remedy: limit.and_then(|limit| self.remedy(limit, streams, congestion, may_add)),
+            congestion_control: congestion_control.to_owned(),
+            remedy: limit
+                .and_then(|limit| self.remedy(limit, streams, congestion_control, may_add)),
         }
     }
 
@@ -109,7 +119,7 @@ impl BottleneckTimes {
         &self,
         limit: TransferBottleneck,
         streams: u32,
-        congestion: &str,
+        congestion_control: &str,
         may_add: bool,
     ) -> Option<String> {
         let more = if may_add {
@@ -130,8 +140,10 @@ impl BottleneckTimes {
             TransferBottleneck::Stream(Bottleneck::SenderApp) => {
                 "give the sender a faster store or more CPU time".to_owned()
             }
-            TransferBottleneck::Stream(Bottleneck::Loss) if is_loss_tolerant(congestion) => {
-                format!("repair the path: it loses more than {congestion} tolerates")
+            TransferBottleneck::Stream(Bottleneck::Loss)
+                if is_loss_tolerant(congestion_control) =>
+            {
+                format!("repair the path: it loses more than {congestion_control} tolerates")
             }
             TransferBottleneck::Stream(Bottleneck::Loss) => format!(
                 "{more}permit the sender a loss-tolerant congestion control such as bbr \
@@ -165,9 +177,9 @@ fn size_per_stream(what: &str, size: u64) -> String {
 mod tests {
     use super::*;
 
-    fn remedy(account: &BottleneckTimes, may_add: bool) -> String {
+    fn remedy(times: &BottleneckTimes, may_add: bool) -> String {
         let limit = TransferBottleneck::Stream(Bottleneck::ReceiveWindow);
-        let remedy = account.remedy(limit, 4, "cubic", may_add);
+        let remedy = times.remedy(limit, 4, "cubic", may_add);
         remedy.unwrap_or_default()
     }
 

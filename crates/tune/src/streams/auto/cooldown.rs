@@ -86,16 +86,16 @@ mod tests {
     #[test]
     fn cooldowns_double_up_to_a_maximum() {
         let second = Duration::from_secs(1);
-        let mut rest = Cooldown::default();
-        assert!(rest.is_over(Duration::ZERO));
-        let mut pauses = Vec::new();
+        let mut cooldown = Cooldown::default();
+        assert!(cooldown.is_over(Duration::ZERO));
+        let mut seconds = Vec::new();
         for _ in 0..8 {
-            rest.fail(Duration::ZERO, second);
-            pauses.push(rest.until.as_secs());
+            cooldown.fail(Duration::ZERO, second);
+            seconds.push(cooldown.until.as_secs());
         }
-        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 32, 32]);
-        assert!(!rest.is_over(31 * second) && rest.is_over(32 * second));
-        rest.reset();
-        assert!(rest.is_over(Duration::ZERO));
+        assert_eq!(seconds, [1, 2, 4, 8, 16, 32, 32, 32]);
+        assert!(!cooldown.is_over(31 * second) && cooldown.is_over(32 * second));
+        cooldown.reset();
+        assert!(cooldown.is_over(Duration::ZERO));
     }
 }

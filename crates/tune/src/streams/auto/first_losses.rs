@@ -14,9 +14,9 @@ use crate::sample::{StreamId, TcpSample};
 const MIN_LOSS_EVENTS: u32 = 3;
 /// Largest loss ratio of the path itself. More may come from a queue too short to be seen.
 const MAX_LOSS_RATIO: f64 = 0.12;
-/// The detector gives up after so many round trips, and at least [`LONGEST`].
+/// The detector gives up after so many round trips, and at least [`MIN_WATCH_TIME`].
 const WATCHED_ROUND_TRIPS: u32 = 25;
-const LONGEST: Duration = Duration::from_secs(2);
+const MIN_WATCH_TIME: Duration = Duration::from_secs(2);
 
 /// Losses of one stream.
 #[derive(Debug, Clone, Copy, Default)]
@@ -50,7 +50,7 @@ pub(super) struct LossEstimate {
 
 impl FirstLossDetector {
     /// Takes the samples of all streams; returns an estimate once, if the losses are the path's own.
-    /// `mark`: counters of the transfer.
+    /// `counters`: those of the whole transfer.
     pub(super) fn on_sample(
         &mut self,
         counters: TransferCounters,
@@ -62,7 +62,7 @@ impl FirstLossDetector {
         }
         let at = counters.at;
         let started = *self.started.get_or_insert(at);
-        let time_limit = LONGEST.max(rtt.min * WATCHED_ROUND_TRIPS);
+        let time_limit = MIN_WATCH_TIME.max(rtt.min * WATCHED_ROUND_TRIPS);
         if at.saturating_sub(started) >= time_limit {
             self.stop();
             return None;
@@ -155,23 +155,23 @@ fn segment(samples: &[TcpSample]) -> u64 {
 mod tests {
     use super::*;
 
-    const TRIP: Duration = Duration::from_millis(100);
+    const RTT: Duration = Duration::from_millis(100);
 
     fn rtt(queue: u64) -> Rtt {
         Rtt {
-            min: TRIP,
-            smoothed: TRIP + Duration::from_millis(queue),
+            min: RTT,
+            smoothed: RTT + Duration::from_millis(queue),
         }
     }
 
     /// Samples every half round trip of streams in slow start until they lose a segment. Each entry:
     /// queueing delay in ms, and segments lost by each stream.
-    fn onset(scenes: &[(u64, [u64; 4])]) -> Option<(Duration, LossEstimate)> {
-        let mut onset = FirstLossDetector::default();
+    fn detect(samples_by_queue: &[(u64, [u64; 4])]) -> Option<(Duration, LossEstimate)> {
+        let mut detect = FirstLossDetector::default();
         let mut lost = [0; 4];
         let mut moved = 0;
-        for (n, (queue, more)) in (1_u32..).zip(scenes) {
-            let at = TRIP / 2 * n;
+        for (n, (queue, more)) in (1_u32..).zip(samples_by_queue) {
+            let at = RTT / 2 * n;
             moved += 4 * 1448 * 20 * u64::from(n);
             let samples: Vec<TcpSample> = (0..4)
                 .map(|stream| {
@@ -191,7 +191,7 @@ mod tests {
                 bytes_moved: moved,
                 bytes_retransmitted: lost.iter().sum::<u64>() * 1448,
             };
-            if let Some(estimate) = onset.on_sample(counters, &samples, rtt(*queue)) {
+            if let Some(estimate) = detect.on_sample(counters, &samples, rtt(*queue)) {
                 return Some((at, estimate));
             }
         }
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn losses_of_several_streams_without_a_queue_are_detected_within_a_round_trip() {
         let none = (1, [0; 4]);
-        let (at, estimate) = onset(&[
+        let (at, estimate) = detect(&[
             none,
             none,
             none,
@@ -211,7 +211,7 @@ mod tests {
             (1, [0, 0, 1, 0]),
         ])
         .unwrap();
-        assert_eq!(at, TRIP / 2 * 7);
+        assert_eq!(at, RTT / 2 * 7);
         assert!(
             estimate.ratio > 0.001 && estimate.ratio < 0.01,
             "{estimate:?}"
@@ -223,17 +223,17 @@ mod tests {
     fn a_queue_before_or_after_the_first_loss_stops_the_detector() {
         let lost = |queue| (queue, [1; 4]);
         let none = |queue| (queue, [0; 4]);
-        assert!(onset(&[none(1), lost(1), lost(1), lost(1)]).is_some());
-        assert_eq!(onset(&[none(6), lost(1), lost(1), lost(1), lost(1)]), None);
-        assert_eq!(onset(&[none(1), lost(1), lost(6), lost(1), lost(1)]), None);
+        assert!(detect(&[none(1), lost(1), lost(1), lost(1)]).is_some());
+        assert_eq!(detect(&[none(6), lost(1), lost(1), lost(1), lost(1)]), None);
+        assert_eq!(detect(&[none(1), lost(1), lost(6), lost(1), lost(1)]), None);
     }
 
     #[test]
     fn losses_of_one_stream_or_a_burst_are_not_enough() {
         let one = (1, [1, 0, 0, 0]);
-        assert_eq!(onset(&[one; 12]), None);
+        assert_eq!(detect(&[one; 12]), None);
         // Bursts of losses come from a queue that is too short to be seen.
         let burst = (1, [60, 60, 60, 60]);
-        assert_eq!(onset(&[(1, [0; 4]), burst, burst, burst]), None);
+        assert_eq!(detect(&[(1, [0; 4]), burst, burst, burst]), None);
     }
 }

@@ -12,15 +12,15 @@ use super::transfer_meter::TransferInterval;
 use super::transfer_sample::TransferSample;
 
 /// Initial cooldown of draining, once the queue was cross traffic's.
-const PAUSE: Duration = Duration::from_secs(4);
+const INITIAL_COOLDOWN: Duration = Duration::from_secs(4);
 /// Time after which a short queue is drained as well.
-const LONG: Duration = Duration::from_secs(5);
+const SHORT_QUEUE_TIME: Duration = Duration::from_secs(5);
 /// Time for which cross traffic must be there before the congestion control is changed for it.
-const OTHERS: Duration = Duration::from_secs(5);
+const YIELD_AFTER: Duration = Duration::from_secs(5);
 /// Time after which cross traffic that was not seen again is taken to be gone.
-const GONE: Duration = Duration::from_secs(30);
+const CROSS_TRAFFIC_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time after which a pacing rate counts as successful.
-const HELD: Duration = Duration::from_secs(10);
+const SUCCESSFUL_PACE_TIME: Duration = Duration::from_secs(10);
 
 impl AutoTuner {
     /// Drains the queue, shares with cross traffic, or closes streams.
@@ -35,14 +35,14 @@ impl AutoTuner {
             return;
         }
         // During loss recovery acknowledgements jump, and the round trip does not show the queue.
-        let even = !interval.is_recovering;
-        if self.limits.may_pace && even && self.cooldowns.drain.is_over(interval.at) {
+        let is_even = !interval.is_recovering;
+        if self.limits.may_pace && is_even && self.cooldowns.drain.is_over(interval.at) {
             self.start_drain(interval, decisions);
             return;
         }
         match self.cross_traffic {
             Some((since, _)) => {
-                if interval.at.saturating_sub(since) >= OTHERS {
+                if interval.at.saturating_sub(since) >= YIELD_AFTER {
                     self.yield_to_cross_traffic(interval, decisions);
                 }
                 self.reduce_to_fair_share(interval, decisions);
@@ -54,13 +54,13 @@ impl AutoTuner {
     /// Whether to drain a queue below half a round trip. One that stays for long may hide that the minimum
     /// round trip is wrong.
     pub(super) fn may_drain_queue(&self, interval: &TransferInterval) -> bool {
-        let long = (interval.rtt.smoothed * 20).max(LONG);
+        let stable_time = (interval.rtt.smoothed * 20).max(SHORT_QUEUE_TIME);
         self.limits.may_pace
             && !interval.is_recovering
             && interval
                 .at
                 .saturating_sub(self.unchanged_since.max(self.last_slow_start))
-                >= long
+                >= stable_time
             && self.cooldowns.drain.is_over(interval.at)
     }
 
@@ -104,7 +104,7 @@ impl AutoTuner {
             return;
         };
         self.unchanged_since = sample.at;
-        let (now, base) = (show::time(rtt.smoothed), show::time(rtt.min));
+        let (now, minimum) = (show::time(rtt.smoothed), show::time(rtt.min));
         if owner == QueueOwner::Ours {
             let paced = PathPace::new(sample.at, drain.rate());
             let pace = paced.pace();
@@ -112,7 +112,7 @@ impl AutoTuner {
             self.pacing = Pacing::Paced(paced);
             self.meter.restart_interval();
             let reason = format!(
-                "the queue was our own (round trip {now} of {base}): {} fill the path without one",
+                "the queue was our own (round trip {now}, minimum {minimum}): {} fill the path without one",
                 show::bits(pace.saturating_mul(8))
             );
             decisions.push(self.decision(
@@ -124,9 +124,9 @@ impl AutoTuner {
         }
         let since = self.cross_traffic.map_or(sample.at, |(since, _)| since);
         self.cross_traffic = Some((since, sample.at));
-        let pause = self.with_jitter(PAUSE);
-        self.cooldowns.drain.fail(sample.at, pause);
-        let reason = format!("cross traffic fills the queue (round trip {now} of {base})");
+        let cooldown = self.with_jitter(INITIAL_COOLDOWN);
+        self.cooldowns.drain.fail(sample.at, cooldown);
+        let reason = format!("cross traffic fills the queue (round trip {now}, minimum {minimum})");
         self.stop_pacing(sample.at, &reason, decisions);
     }
 
@@ -149,7 +149,7 @@ impl AutoTuner {
         };
         let since = paced.since;
         let update = paced.on_interval(interval);
-        let (now, base) = (
+        let (now, minimum) = (
             show::time(interval.rtt.smoothed),
             show::time(interval.rtt.min),
         );
@@ -158,7 +158,7 @@ impl AutoTuner {
             PaceUpdate::Keep => {}
             PaceUpdate::Set(pace) => {
                 let reason = format!(
-                    "round trip {now} of {base} at {speed}: pacing rate {}",
+                    "round trip {now}, minimum {minimum} at {speed}: pacing rate {}",
                     show::bits(pace.saturating_mul(8))
                 );
                 decisions.push(self.decision(
@@ -168,13 +168,13 @@ impl AutoTuner {
                 ));
             }
             PaceUpdate::CrossTraffic => {
-                if interval.at.saturating_sub(since) >= HELD {
+                if interval.at.saturating_sub(since) >= SUCCESSFUL_PACE_TIME {
                     self.cooldowns.drain.reset();
                 }
-                let pause = self.with_jitter(PAUSE / 4);
-                self.cooldowns.drain.fail(interval.at, pause);
+                let cooldown = self.with_jitter(INITIAL_COOLDOWN / 4);
+                self.cooldowns.drain.fail(interval.at, cooldown);
                 let reason = format!(
-                    "cross traffic arrived, or the path became slower (round trip {now} of {base})"
+                    "cross traffic arrived, or the path became slower (round trip {now}, minimum {minimum})"
                 );
                 self.stop_pacing(interval.at, &reason, decisions);
             }
@@ -183,7 +183,7 @@ impl AutoTuner {
                 self.stop_pacing(interval.at, &reason, decisions);
             }
             PaceUpdate::Unused => {
-                self.cooldowns.drain.fail(interval.at, PAUSE);
+                self.cooldowns.drain.fail(interval.at, INITIAL_COOLDOWN);
                 let reason = format!("the path carries more than {speed}: something else limits");
                 self.stop_pacing(interval.at, &reason, decisions);
             }
@@ -216,7 +216,7 @@ impl AutoTuner {
     pub(super) fn has_cross_traffic(&mut self, at: Duration) -> bool {
         self.cross_traffic = self
             .cross_traffic
-            .filter(|(_, seen)| at.saturating_sub(*seen) < GONE);
+            .filter(|(_, seen)| at.saturating_sub(*seen) < CROSS_TRAFFIC_TIMEOUT);
         self.cross_traffic.is_some()
     }
 

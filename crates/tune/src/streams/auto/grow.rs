@@ -13,11 +13,10 @@ use super::transfer_sample::TransferSample;
 use super::trial::{GrowthReason, LARGE_GAIN, TrialKind, TrialOutcome};
 use crate::congestion::{is_loss_tolerant, loss_tolerant_alternative};
 use crate::observation::{Bottleneck, Rtt};
+use crate::prior::MIN_BYTES_PER_STREAM;
 
 /// Initial cooldown after a trial without gain.
 const INITIAL_COOLDOWN: Duration = Duration::from_secs(10);
-/// Smallest share of the rest of the file that is worth the handshake of another stream, bytes.
-const PIECE: u64 = 256 << 10;
 /// On shorter paths congestion windows grow fast enough.
 const LONG_PATH: Duration = Duration::from_millis(5);
 /// Number of streams with which a loss-tolerant congestion control fills any path.
@@ -36,13 +35,13 @@ impl AutoTuner {
         // The kernel's autotuning doubles a buffer once per round trip: four without growth mean its end.
         let patience = (interval.rtt.smoothed * 4).max(Duration::from_millis(200));
         let has_grown = interval.at.saturating_sub(self.largest_window.1) < patience;
-        let settled = interval.at.saturating_sub(self.unchanged_since) >= patience;
+        let is_settled = interval.at.saturating_sub(self.unchanged_since) >= patience;
         let is_local = interval.rtt.min < Duration::from_millis(1);
         // A rate that still rises by 5 % per interval needs no more streams.
         let is_rising = interval.rate() / 21 > self.last_rate / 20;
         if has_grown
             || is_rising
-            || !settled
+            || !is_settled
             || is_local
             || !self.cooldowns.full_buffers.is_over(interval.at)
         {
@@ -86,13 +85,13 @@ impl AutoTuner {
     ) {
         // Congestion avoidance adds a segment per round trip (RFC 5681 §3.1): 20 of them show its pace.
         let patience = (interval.rtt.smoothed * 20).max(Duration::from_secs(2));
-        let settled = interval
+        let is_settled = interval
             .at
-            .saturating_sub(self.unchanged_since.max(self.queue_free_since))
+            .saturating_sub(self.unchanged_since.max(self.last_queue_seen))
             >= patience;
         // After a recent loss CUBIC returns to its former window by itself (RFC 9438 §4.4).
         let is_long_ago = |lost| interval.at.saturating_sub(lost) >= INITIAL_COOLDOWN;
-        if !settled
+        if !is_settled
             || interval.bottleneck != Bottleneck::Cwnd
             || !self.last_loss.is_none_or(is_long_ago)
             || interval.in_slow_start
@@ -158,7 +157,9 @@ impl AutoTuner {
     /// The wanted number of streams, bounded by the limits and the rest of the file; `None` if that is not
     /// more than now.
     fn allowed_streams(&self, wanted: u32, sample: &TransferSample<'_>) -> Option<u32> {
-        let pieces = sample.bytes_left.map_or(u64::MAX, |left| left / PIECE);
+        let pieces = sample
+            .bytes_left
+            .map_or(u64::MAX, |left| left / MIN_BYTES_PER_STREAM);
         let pieces = u32::try_from(pieces).unwrap_or(u32::MAX);
         let to = wanted
             .min(self.stream_cap)
@@ -189,13 +190,13 @@ impl AutoTuner {
         interval: &TransferInterval,
         decisions: &mut Vec<TransferDecision>,
     ) {
-        let rest = match growth {
+        let cooldown = match growth {
             GrowthReason::FullBuffers => &mut self.cooldowns.full_buffers,
             GrowthReason::Loss => &mut self.cooldowns.loss,
             GrowthReason::SlowGrowth => &mut self.cooldowns.slow_growth,
         };
         if outcome.is_kept {
-            rest.reset();
+            cooldown.reset();
             if growth == GrowthReason::Loss {
                 // Under losses the rate is proportional to the streams: the gain tells how many it takes, less
                 // a tenth for noise.
@@ -209,7 +210,7 @@ impl AutoTuner {
             decisions.push(self.decision(interval.at, None, reason));
             return;
         }
-        rest.fail(interval.at, INITIAL_COOLDOWN);
+        cooldown.fail(interval.at, INITIAL_COOLDOWN);
         self.streams = from;
         let reason = format!(
             "{to} streams carry {}: back to {from}",
@@ -228,12 +229,12 @@ impl AutoTuner {
         interval: &TransferInterval,
         decisions: &mut Vec<TransferDecision>,
     ) {
-        let estimate = outcome.loss >= MIN_LOSS_RATIO && !interval.rtt.has_queue();
+        let is_lossy = outcome.loss >= MIN_LOSS_RATIO && !interval.rtt.has_queue();
         let is_enough = is_loss_tolerant(sample.congestion_control)
             && self.streams >= ENOUGH_LOSS_TOLERANT_STREAMS;
         let is_small =
             outcome.gain() < LARGE_GAIN || sample.is_nearly_over(outcome.after, interval.rtt);
-        if !estimate || is_enough || is_small {
+        if !is_lossy || is_enough || is_small {
             return;
         }
         let Some(to) = self.allowed_streams(self.streams.saturating_mul(2), sample) else {
@@ -303,8 +304,8 @@ impl AutoTuner {
         reason: String,
         decisions: &mut Vec<TransferDecision>,
     ) {
-        let step = TransferSetting::CongestionControl(to.to_owned());
-        decisions.push(self.decision(at, Some(step), reason));
+        let setting = TransferSetting::CongestionControl(to.to_owned());
+        decisions.push(self.decision(at, Some(setting), reason));
     }
 
     /// Acts on the outcome of a trial with another congestion control.
@@ -349,9 +350,9 @@ impl AutoTuner {
         decisions: &mut Vec<TransferDecision>,
     ) {
         let system = self.congestion_control.system_default.clone();
-        let ours =
+        let chosen_by_tuner =
             is_loss_tolerant(&self.congestion_control.in_force) && !is_loss_tolerant(&system);
-        if !ours || self.congestion_control.refused.contains(&system) {
+        if !chosen_by_tuner || self.congestion_control.refused.contains(&system) {
             return;
         }
         self.cooldowns
@@ -363,15 +364,15 @@ impl AutoTuner {
             "cross traffic queues for {}: back to {system}, which shares with it",
             show::time(interval.queueing_delay())
         );
-        let step = TransferSetting::CongestionControl(system);
-        decisions.push(self.decision(interval.at, Some(step), reason));
+        let setting = TransferSetting::CongestionControl(system);
+        decisions.push(self.decision(interval.at, Some(setting), reason));
     }
 }
 
-/// `losses of 1.0 % without a queue (round trip 51 ms of 50 ms)`.
+/// `losses of 1.0 % without a queue (round trip 51 ms, minimum 50 ms)`.
 fn describe_loss(ratio: f64, rtt: Rtt) -> String {
     format!(
-        "losses of {} without a queue (round trip {} of {})",
+        "losses of {} without a queue (round trip {}, minimum {})",
         per_cent(ratio),
         show::time(rtt.smoothed),
         show::time(rtt.min)

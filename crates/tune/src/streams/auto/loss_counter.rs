@@ -8,7 +8,7 @@ use super::transfer_meter::{TransferCounters, TransferInterval};
 /// §5.1).
 pub(super) const MIN_LOSS_RATIO: f64 = 3e-5;
 /// Longest time that one count covers.
-const LONGEST: Duration = Duration::from_secs(10);
+const MAX_COUNT_TIME: Duration = Duration::from_secs(10);
 
 /// State of the count.
 #[derive(Debug, Clone, Copy)]
@@ -58,7 +58,7 @@ impl LossCounter {
                 }
             }
             LossCountPhase::Counting(from) => {
-                let longest_count = LONGEST.max(rtt.min * 100);
+                let longest_count = MAX_COUNT_TIME.max(rtt.min * 100);
                 if now.at.saturating_sub(from.at) >= longest_count {
                     self.count_from(now);
                 }

@@ -7,7 +7,7 @@ use crate::sample::{StreamId, TcpSample};
 
 /// Length of one slot of the round trip history. All slots together are long enough for loss-based cross
 /// traffic to drain the queue once, and short enough to follow a longer route within 15 s.
-const SLOT: Duration = Duration::from_secs(1);
+const SLOT_TIME: Duration = Duration::from_secs(1);
 const SLOTS: usize = 8;
 
 /// Smallest and largest round trip of one slot.
@@ -59,12 +59,12 @@ impl MinRttFilter {
     }
 
     fn lower(&mut self, rtt: Duration) {
-        self.min = Some(self.min.map_or(rtt, |least| least.min(rtt)));
+        self.min = Some(self.min.map_or(rtt, |smallest| smallest.min(rtt)));
     }
 
     fn record(&mut self, at: Duration, now: Duration) {
         match self.slots.back_mut() {
-            Some(slot) if at.saturating_sub(slot.from) < SLOT => {
+            Some(slot) if at.saturating_sub(slot.from) < SLOT_TIME => {
                 slot.min = slot.min.min(now);
                 slot.max = slot.max.max(now);
             }
@@ -82,17 +82,19 @@ impl MinRttFilter {
     /// Adopts a round trip that is a quarter longer and was even over the whole history. That is a longer
     /// route: a queue would vary.
     fn adopt_longer_path(&mut self) -> bool {
-        let least = self.slots.iter().map(|slot| slot.min).min();
-        let most = self.slots.iter().map(|slot| slot.max).max();
-        let (Some(least), Some(most), true) = (least, most, self.slots.len() == SLOTS) else {
+        let smallest = self.slots.iter().map(|slot| slot.min).min();
+        let largest = self.slots.iter().map(|slot| slot.max).max();
+        let (Some(smallest), Some(largest), true) = (smallest, largest, self.slots.len() == SLOTS)
+        else {
             return false;
         };
-        let even = most <= least + least / 10 + Duration::from_millis(1);
-        let longer = even && least > self.get() + self.get() / 4 + Duration::from_millis(1);
-        if longer {
-            self.min = Some(least);
+        let is_even = largest <= smallest + smallest / 10 + Duration::from_millis(1);
+        let is_longer =
+            is_even && smallest > self.get() + self.get() / 4 + Duration::from_millis(1);
+        if is_longer {
+            self.min = Some(smallest);
         }
-        longer
+        is_longer
     }
 }
 
@@ -112,19 +114,19 @@ mod tests {
         }
     }
 
-    fn after(base: &mut MinRttFilter, from: u64, to: u64, rtt: impl Fn(u64) -> u64) -> Duration {
+    fn after(filter: &mut MinRttFilter, from: u64, to: u64, rtt: impl Fn(u64) -> u64) -> Duration {
         for at in (from..to).step_by(100) {
-            base.on_samples(ms(at), &[tcp(0, 24)], ms(rtt(at)));
+            filter.on_samples(ms(at), &[tcp(0, 24)], ms(rtt(at)));
         }
-        base.get()
+        filter.get()
     }
 
     #[test]
     fn a_longer_route_is_adopted_and_a_queue_is_not() {
-        let mut base = MinRttFilter::default();
-        assert_eq!(after(&mut base, 0, 5000, |_| 25), ms(24));
-        assert_eq!(after(&mut base, 5000, 12_000, |_| 96), ms(24));
-        assert_eq!(after(&mut base, 12_000, 14_100, |_| 96), ms(96));
+        let mut filter = MinRttFilter::default();
+        assert_eq!(after(&mut filter, 0, 5000, |_| 25), ms(24));
+        assert_eq!(after(&mut filter, 5000, 12_000, |_| 96), ms(24));
+        assert_eq!(after(&mut filter, 12_000, 14_100, |_| 96), ms(96));
         let mut queue = MinRttFilter::default();
         assert_eq!(
             after(&mut queue, 0, 60_000, |at| 70 + at / 100 % 30),
@@ -134,12 +136,12 @@ mod tests {
 
     #[test]
     fn a_shorter_route_is_adopted_at_once() {
-        let mut base = MinRttFilter::default();
-        base.on_samples(ms(0), &[tcp(0, 100)], ms(104));
-        base.on_samples(ms(100), &[tcp(0, 100)], ms(30));
-        assert_eq!(base.get(), ms(30));
+        let mut filter = MinRttFilter::default();
+        filter.on_samples(ms(0), &[tcp(0, 100)], ms(104));
+        filter.on_samples(ms(100), &[tcp(0, 100)], ms(30));
+        assert_eq!(filter.get(), ms(30));
         // The minimum of a new stream counts as well.
-        base.on_samples(ms(200), &[tcp(0, 100), tcp(1, 25)], ms(30));
-        assert_eq!(base.get(), ms(25));
+        filter.on_samples(ms(200), &[tcp(0, 100), tcp(1, 25)], ms(30));
+        assert_eq!(filter.get(), ms(25));
     }
 }

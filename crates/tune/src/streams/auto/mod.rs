@@ -76,7 +76,7 @@ pub struct AutoTuner {
     /// When cross traffic was first and last found in the queue.
     cross_traffic: Option<(Duration, Duration)>,
     /// Last time at which packets queued.
-    queue_free_since: Duration,
+    last_queue_seen: Duration,
     /// Last time at which segments were lost.
     last_loss: Option<Duration>,
     /// Last time at which a stream was in its first slow start.
@@ -129,7 +129,7 @@ impl AutoTuner {
             bottleneck_run: (Bottleneck::Unknown, 0),
             largest_window: (0, Duration::ZERO),
             cross_traffic: None,
-            queue_free_since: Duration::ZERO,
+            last_queue_seen: Duration::ZERO,
             last_loss: None,
             last_slow_start: Duration::ZERO,
             hysteresis: Hysteresis::default(),
@@ -184,7 +184,7 @@ impl AutoTuner {
             _ => (interval.bottleneck, 1),
         };
         if interval.rtt.has_queue() {
-            self.queue_free_since = interval.at;
+            self.last_queue_seen = interval.at;
         }
         if interval.stats.has_losses() {
             self.last_loss = Some(interval.at);
@@ -295,14 +295,14 @@ impl AutoTuner {
 
     /// Notes when a window or buffer last grew: streams are not added while the kernel still enlarges it.
     fn note_largest_window(&mut self, sample: &TransferSample<'_>) {
-        let room = |tcp: &TcpSample| match self.bottleneck_run.0 {
+        let window = |tcp: &TcpSample| match self.bottleneck_run.0 {
             Bottleneck::SendBuffer => tcp.send_buffer,
             _ => tcp.peer_window,
         };
-        let room = sample.streams.iter().map(room).max().unwrap_or_default();
+        let window = sample.streams.iter().map(window).max().unwrap_or_default();
         // Growth below 5 % is noise.
-        if room / 21 > self.largest_window.0 / 20 {
-            self.largest_window = (room, sample.at);
+        if window / 21 > self.largest_window.0 / 20 {
+            self.largest_window = (window, sample.at);
         }
     }
 
@@ -389,12 +389,12 @@ impl AutoTuner {
     fn decision(
         &self,
         at: Duration,
-        step: Option<TransferSetting>,
+        setting: Option<TransferSetting>,
         reason: String,
     ) -> TransferDecision {
         TransferDecision {
             at,
-            setting: step,
+            setting,
             limiter: self.bottleneck_times.current(),
             reason,
         }
@@ -443,6 +443,6 @@ impl AutoTuner {
 
 /// Whether two bottlenecks count as the same: losses come and go while they limit the congestion window.
 fn is_same_bottleneck(before: Bottleneck, now: Bottleneck) -> bool {
-    let path = |bottleneck| matches!(bottleneck, Bottleneck::Loss | Bottleneck::Cwnd);
-    before == now || (path(before) && path(now))
+    let is_cwnd_limit = |bottleneck| matches!(bottleneck, Bottleneck::Loss | Bottleneck::Cwnd);
+    before == now || (is_cwnd_limit(before) && is_cwnd_limit(now))
 }

@@ -16,24 +16,24 @@ const DRAIN_RATE: f64 = 0.75;
 /// Queueing delay below which a queue does no harm.
 pub(super) const HARMLESS_QUEUE: Duration = Duration::from_millis(5);
 /// Consecutive rate increases without a queue after which pacing ends: the path has become faster.
-const CLIMBS: i32 = 6;
+const MAX_INCREASES: i32 = 6;
 /// Smallest and largest rate increase; each is twice the one before.
-const CLIMB: (f64, f64) = (0.005, 0.03);
+const INCREASE: (f64, f64) = (0.005, 0.03);
 /// Relative change of the pacing rate that is too small to apply.
-const CLOSE: f64 = 0.003;
+const MIN_CHANGE: f64 = 0.003;
 /// Consecutive intervals with an unused pacing rate after which something else must limit.
-const SLACK: u32 = 6;
+const MAX_UNUSED_INTERVALS: u32 = 6;
 /// Part of the path's rate from which on it counts as used.
-const USED: f64 = 0.97;
+const USED_SHARE: f64 = 0.97;
 /// Where some streams do not use their part of the pacing rate, all streams get a surplus: it grows by up
 /// to this factor at a time, to at most [`MAX_SURPLUS`], and shrinks by [`SURPLUS_DECAY`] when a queue grows.
 const MAX_SURPLUS_STEP: f64 = 1.15;
 const MAX_SURPLUS: f64 = 4.0;
 const SURPLUS_DECAY: f64 = 0.95;
 /// Part of the path's rate from which on an unused pacing rate may stay.
-const NEARLY: f64 = 0.9;
+const ACCEPTED_SHARE: f64 = 0.9;
 /// Part of the first rate below which cross traffic must have arrived.
-const OWN: f64 = 0.85;
+const OWN_SHARE: f64 = 0.85;
 
 /// State of pacing.
 #[derive(Debug, Clone, Copy, Default)]
@@ -95,12 +95,13 @@ impl QueueDrain {
             .saturating_sub(self.from)
             .saturating_sub(self.rtt.smoothed);
         // At 75 % of the path's rate an own queue shrinks by a quarter of the time that passes.
-        let fall = time.mul_f64(1.0 - DRAIN_RATE).min(before);
-        let fell = before.saturating_sub(now);
+        let expected_fall = time.mul_f64(1.0 - DRAIN_RATE).min(before);
+        let measured_fall = before.saturating_sub(now);
         let is_conclusive = time >= (self.rtt.min * 2).max(before).max(HARMLESS_QUEUE * 4);
-        let late = time >= before * 8 + self.rtt.min * 4;
+        let is_late = time >= before * 8 + self.rtt.min * 4;
         // Half of the computed fall is the margin for measurement errors.
-        ((is_conclusive && fell < fall / 2) || late).then_some(QueueOwner::CrossTraffic)
+        ((is_conclusive && measured_fall < expected_fall / 2) || is_late)
+            .then_some(QueueOwner::CrossTraffic)
     }
 }
 
@@ -165,9 +166,9 @@ impl PathPace {
     }
 
     pub(super) fn on_interval(&mut self, interval: &TransferInterval) -> PaceUpdate {
-        let base = interval.rtt.min;
+        let min_rtt = interval.rtt.min;
         // Below this queueing delay the bottleneck may be idle at times.
-        let idle_below = base / 25 + Duration::from_micros(500);
+        let idle_below = min_rtt / 25 + Duration::from_micros(500);
         let queue = interval.queueing_delay();
         // The interval must lie fully after the start, and its effect shows a round trip later.
         let settled_at = self.since + interval.stats.time + interval.rtt.smoothed;
@@ -181,7 +182,7 @@ impl PathPace {
             0
         };
         // One congested interval may be a burst; a queue longer than the path itself is not.
-        if self.congested_intervals >= 2 || (congested && queue > base) {
+        if self.congested_intervals >= 2 || (congested && queue > min_rtt) {
             if self.surplus <= 1.0 {
                 return PaceUpdate::CrossTraffic;
             }
@@ -193,14 +194,14 @@ impl PathPace {
             return self.probe_faster(interval.rate());
         }
         (self.increases, self.unused_intervals) = (0, 0);
-        let target = base / 10 + Duration::from_millis(1);
+        let target = min_rtt / 10 + Duration::from_millis(1);
         // A queue keeps the bottleneck busy, so that the measured rate is the rate of the bottleneck. With
         // a nearly empty queue that is uncertain, unless the rate is higher than the estimate.
         if !interval.is_recovering && (queue >= target || interval.rate() > self.estimate) {
             self.estimate = self.estimate / 2 + interval.rate() / 2;
             self.queued_rate = self.estimate;
         }
-        if (self.estimate as f64) < self.initial_rate as f64 * OWN {
+        if (self.estimate as f64) < self.initial_rate as f64 * OWN_SHARE {
             return PaceUpdate::CrossTraffic;
         }
         let excess = queue.as_secs_f64() - target.as_secs_f64();
@@ -215,9 +216,9 @@ impl PathPace {
 
     /// Increases the rate a little when no packets queue and the present rate is used.
     fn probe_faster(&mut self, rate: u64) -> PaceUpdate {
-        if (rate as f64) < self.estimate as f64 * USED {
+        if (rate as f64) < self.estimate as f64 * USED_SHARE {
             self.unused_intervals += 1;
-            if self.unused_intervals >= SLACK {
+            if self.unused_intervals >= MAX_UNUSED_INTERVALS {
                 return self.accept_slack(rate);
             }
             // Every stream has an equal part of the pacing rate: some could use more, others use less.
@@ -226,18 +227,21 @@ impl PathPace {
             return self.set(1.0);
         }
         self.unused_intervals = 0;
-        if self.increases >= CLIMBS {
+        if self.increases >= MAX_INCREASES {
             return PaceUpdate::PathFaster;
         }
-        let step = (CLIMB.0 * 2_f64.powi(self.increases)).min(CLIMB.1);
+        let setting = (INCREASE.0 * 2_f64.powi(self.increases)).min(INCREASE.1);
         self.increases += 1;
-        self.estimate = scaled(self.estimate.max(self.rate_without_surplus()), 1.0 + step);
+        self.estimate = scaled(
+            self.estimate.max(self.rate_without_surplus()),
+            1.0 + setting,
+        );
         self.set(1.0)
     }
 
     /// Keeps a pacing rate that has been unused for long, if the rate is close to the path's.
     fn accept_slack(&mut self, rate: u64) -> PaceUpdate {
-        if (rate as f64) < self.queued_rate as f64 * NEARLY {
+        if (rate as f64) < self.queued_rate as f64 * ACCEPTED_SHARE {
             return PaceUpdate::Unused;
         }
         (self.increases, self.unused_intervals) = (0, 0);
@@ -253,7 +257,7 @@ impl PathPace {
     /// Sets the pacing rate to a multiple of the estimate.
     fn set(&mut self, times: f64) -> PaceUpdate {
         let pace = scaled(self.estimate, times * self.surplus);
-        if (self.pace.abs_diff(pace) as f64) < self.pace as f64 * CLOSE {
+        if (self.pace.abs_diff(pace) as f64) < self.pace as f64 * MIN_CHANGE {
             return PaceUpdate::Keep;
         }
         self.pace = pace;

@@ -88,8 +88,8 @@ impl AutoTuner {
             return;
         }
         // A loss-limited rate varies more, so that it takes longer to be known.
-        let (trips, time) = if has_own_limit { (20, 3) } else { (8, 1) };
-        let steady = (interval.rtt.smoothed * trips).max(Duration::from_secs(time));
+        let (round_trips, time) = if has_own_limit { (20, 3) } else { (8, 1) };
+        let steady_time = (interval.rtt.smoothed * round_trips).max(Duration::from_secs(time));
         let min_bytes_left = bytes_in(
             interval.rate(),
             MIN_TIME_LEFT.max(interval.rtt.smoothed * 20),
@@ -100,7 +100,7 @@ impl AutoTuner {
         } else {
             self.unchanged_since.max(self.last_slow_start)
         };
-        let too_early = interval.at.saturating_sub(since) < steady;
+        let too_early = interval.at.saturating_sub(since) < steady_time;
         let too_late = sample.bytes_left.is_some_and(|left| left < min_bytes_left);
         if too_early || too_late {
             return;
@@ -158,8 +158,8 @@ impl AutoTuner {
             .fail(interval.at, INITIAL_COOLDOWN);
         self.streams = from.min(self.stream_cap);
         let reason = format!("{to} streams may be too few: back to {}", self.streams);
-        let step = TransferSetting::Streams(self.streams);
-        decisions.push(self.decision(interval.at, Some(step), reason));
+        let setting = TransferSetting::Streams(self.streams);
+        decisions.push(self.decision(interval.at, Some(setting), reason));
     }
 
     /// Acts on the outcome of a trial with fewer streams.

@@ -10,13 +10,13 @@ use crate::observation::{Bottleneck, BottleneckClassifier, ClassifiedInterval, R
 use crate::sample::{IntervalStats, StreamId, TcpSample};
 
 /// Shortest interval: differences over less are noise.
-const SHORTEST: Duration = Duration::from_millis(100);
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
 /// Fewest samples in an interval.
-const FEWEST: u32 = 3;
+const FEWEST_SAMPLES: u32 = 3;
 /// Length of the history of counters.
-const MEMORY: Duration = Duration::from_secs(60);
+const HISTORY_LENGTH: Duration = Duration::from_secs(60);
 /// Shortest time between two entries of the history.
-const STEP: Duration = Duration::from_millis(20);
+const HISTORY_STEP: Duration = Duration::from_millis(20);
 
 /// Counters of a whole transfer at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -74,8 +74,8 @@ impl TransferInterval {
 /// Measurements of one stream.
 #[derive(Debug, Clone, Copy, Default)]
 struct MeteredStream {
-    tally: BottleneckClassifier,
-    verdict: Option<(Duration, ClassifiedInterval)>,
+    classifier: BottleneckClassifier,
+    classified: Option<(Duration, ClassifiedInterval)>,
     last: Option<TcpSample>,
 }
 
@@ -90,9 +90,9 @@ struct OpenInterval {
 /// Turns samples of a transfer into intervals.
 #[derive(Debug, Clone, Default)]
 pub(super) struct TransferMeter {
-    base: MinRttFilter,
+    min_rtt_filter: MinRttFilter,
     streams: BTreeMap<StreamId, MeteredStream>,
-    now: TransferCounters,
+    latest: TransferCounters,
     history: VecDeque<TransferCounters>,
     open: Option<OpenInterval>,
     latest_rtt: Duration,
@@ -106,25 +106,26 @@ pub(super) struct TransferMeter {
 impl TransferMeter {
     /// Takes a sample; false if it is not newer than the last one or has no stream.
     pub(super) fn on_sample(&mut self, sample: &TransferSample<'_>) -> bool {
-        if (self.has_sample && sample.at <= self.now.at) || sample.streams.is_empty() {
+        if (self.has_sample && sample.at <= self.latest.at) || sample.streams.is_empty() {
             return false;
         }
         self.has_sample = true;
         self.latest_rtt = mean_rtt(sample.streams).unwrap_or(self.latest_rtt);
-        self.path_lengthened |= self
-            .base
-            .on_samples(sample.at, sample.streams, self.latest_rtt);
-        self.latest_rtt = self.latest_rtt.max(self.base.get());
-        let mut resent = self.now.bytes_retransmitted;
+        self.path_lengthened |=
+            self.min_rtt_filter
+                .on_samples(sample.at, sample.streams, self.latest_rtt);
+        self.latest_rtt = self.latest_rtt.max(self.min_rtt_filter.get());
+        let mut retransmitted_bytes = self.latest.bytes_retransmitted;
         self.streams
             .retain(|id, _| sample.streams.iter().any(|tcp| tcp.stream == *id));
         for tcp in sample.streams {
-            resent = resent.saturating_add(self.on_stream_sample(sample.at, tcp));
+            retransmitted_bytes =
+                retransmitted_bytes.saturating_add(self.on_stream_sample(sample.at, tcp));
         }
-        self.now = TransferCounters {
+        self.latest = TransferCounters {
             at: sample.at,
-            bytes_moved: self.now.bytes_moved.max(sample.bytes_moved),
-            bytes_retransmitted: resent,
+            bytes_moved: self.latest.bytes_moved.max(sample.bytes_moved),
+            bytes_retransmitted: retransmitted_bytes,
         };
         self.remember_counters();
         true
@@ -134,12 +135,12 @@ impl TransferMeter {
     fn on_stream_sample(&mut self, at: Duration, tcp: &TcpSample) -> u64 {
         let tcp = TcpSample {
             at,
-            min_rtt: self.base.get(),
+            min_rtt: self.min_rtt_filter.get(),
             ..*tcp
         };
         let stream = self.streams.entry(tcp.stream).or_default();
-        if let Some(verdict) = stream.tally.on_sample(Role::Sender, &tcp) {
-            stream.verdict = Some((at, verdict));
+        if let Some(classified) = stream.classifier.on_sample(Role::Sender, &tcp) {
+            stream.classified = Some((at, classified));
         }
         // Retransmissions before the first sample belong to an earlier transfer.
         let last = stream.last.replace(tcp).unwrap_or(tcp);
@@ -148,10 +149,10 @@ impl TransferMeter {
 
     fn remember_counters(&mut self) {
         let last = self.history.back();
-        if last.is_none_or(|last| self.now.at.saturating_sub(last.at) >= STEP) {
-            self.history.push_back(self.now);
+        if last.is_none_or(|last| self.latest.at.saturating_sub(last.at) >= HISTORY_STEP) {
+            self.history.push_back(self.latest);
         }
-        let old = self.now.at.saturating_sub(MEMORY);
+        let old = self.latest.at.saturating_sub(HISTORY_LENGTH);
         while self.history.len() > 1 && self.history[1].at <= old {
             self.history.pop_front();
         }
@@ -165,14 +166,16 @@ impl TransferMeter {
         };
         open.samples_taken += 1;
         open.rtt_sum += self.latest_rtt;
-        let stats = self.now.since(&open.from);
-        if open.samples_taken < FEWEST || stats.time < SHORTEST.max(self.latest_rtt * 2) {
+        let stats = self.latest.since(&open.from);
+        if open.samples_taken < FEWEST_SAMPLES
+            || stats.time < SHORTEST_INTERVAL.max(self.latest_rtt * 2)
+        {
             return None;
         }
         let open = *open;
         let had_losses = stats.has_losses();
         let interval = TransferInterval {
-            at: self.now.at,
+            at: self.latest.at,
             stats,
             bottleneck: match self.dominant_bottleneck(stats.time) {
                 // Losses that are rare on each of many streams are frequent on all together.
@@ -180,8 +183,8 @@ impl TransferMeter {
                 bottleneck => bottleneck,
             },
             rtt: Rtt {
-                min: self.base.get(),
-                smoothed: (open.rtt_sum / open.samples_taken).max(self.base.get()),
+                min: self.min_rtt_filter.get(),
+                smoothed: (open.rtt_sum / open.samples_taken).max(self.min_rtt_filter.get()),
             },
             is_recovering: had_losses || self.had_losses,
             in_slow_start: samples.iter().any(|tcp| tcp.in_slow_start),
@@ -194,7 +197,7 @@ impl TransferMeter {
     /// Begins a new interval, because a setting was changed.
     pub(super) fn restart_interval(&mut self) {
         self.open = Some(OpenInterval {
-            from: self.now,
+            from: self.latest,
             samples_taken: 0,
             rtt_sum: Duration::ZERO,
         });
@@ -203,18 +206,18 @@ impl TransferMeter {
     /// The bottleneck whose streams together carry most.
     fn dominant_bottleneck(&self, time: Duration) -> Bottleneck {
         // A stream that has moved nothing for three intervals keeps an outdated bottleneck.
-        let fresh = self.now.at.saturating_sub(time * 3);
+        let fresh = self.latest.at.saturating_sub(time * 3);
         let mut sums: Vec<(Bottleneck, u64)> = Vec::new();
         for stream in self.streams.values() {
-            let Some((_, verdict)) = stream.verdict.filter(|(at, _)| *at >= fresh) else {
+            let Some((_, classified)) = stream.classified.filter(|(at, _)| *at >= fresh) else {
                 continue;
             };
             match sums
                 .iter_mut()
-                .find(|(bottleneck, _)| *bottleneck == verdict.bottleneck)
+                .find(|(bottleneck, _)| *bottleneck == classified.bottleneck)
             {
-                Some((_, rate)) => *rate = rate.saturating_add(verdict.stats.rate()),
-                None => sums.push((verdict.bottleneck, verdict.stats.rate())),
+                Some((_, rate)) => *rate = rate.saturating_add(classified.stats.rate()),
+                None => sums.push((classified.bottleneck, classified.stats.rate())),
             }
         }
         let most = sums.into_iter().max_by_key(|(_, rate)| *rate);
@@ -229,20 +232,20 @@ impl TransferMeter {
     /// Minimum and current round trip.
     pub(super) fn current_rtt(&self) -> Rtt {
         Rtt {
-            min: self.base.get(),
+            min: self.min_rtt_filter.get(),
             smoothed: self.latest_rtt,
         }
     }
 
     /// Counters at the last sample.
     pub(super) fn counters(&self) -> TransferCounters {
-        self.now
+        self.latest
     }
 
     /// Counters at this time, or at the next time in the history.
     pub(super) fn counters_at(&self, at: Duration) -> TransferCounters {
         let next = self.history.partition_point(|counters| counters.at < at);
-        self.history.get(next).copied().unwrap_or(self.now)
+        self.history.get(next).copied().unwrap_or(self.latest)
     }
 }
 

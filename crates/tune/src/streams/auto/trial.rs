@@ -75,10 +75,10 @@ pub(super) struct TuningTrial {
     pub(super) kind: TrialKind,
     before: u64,
     started: Duration,
-    settle: Duration,
-    measure: Duration,
+    settle_time: Duration,
+    measure_time: Duration,
     /// Time after which a clear result ends the measurement.
-    early: Duration,
+    early_result_after: Duration,
     /// Counters at the start of the measurement, once the change has settled.
     from: Option<TransferCounters>,
     repeats: u32,
@@ -89,42 +89,43 @@ const MIN_GAIN: f64 = 1.1;
 /// Gain of more streams under losses from which on still more streams are tried.
 pub(super) const LARGE_GAIN: f64 = 1.3;
 /// Gain of another congestion control from which on losses of its own start are tolerated for longer.
-const MANIFOLD: f64 = 1.5;
+const VERY_LARGE_GAIN: f64 = 1.5;
 /// Largest number of repetitions of a measurement during slow start.
-const REPEATS: u32 = 4;
+const MAX_REPEATS: u32 = 4;
 /// Longest wait for a stream that is being opened.
-const OPENING: Duration = Duration::from_secs(3);
+const MAX_OPENING_TIME: Duration = Duration::from_secs(3);
 
 impl TuningTrial {
     /// Begins at `at`, against a rate of `before`, bytes per second, on a path with round trip `rtt`.
     pub(super) fn new(kind: TrialKind, before: u64, at: Duration, rtt: Duration) -> Self {
-        let least = |trips: u32, ms: u64| (rtt * trips).max(Duration::from_millis(ms));
+        let at_least =
+            |round_trips: u32, ms: u64| (rtt * round_trips).max(Duration::from_millis(ms));
         // New streams need about four round trips of slow start; a new congestion control takes over windows
         // that are not its own. A rate limited by losses or a queue varies, and takes longer to measure than one
         // limited by windows.
-        let (settle, measure) = match &kind {
+        let (settle_time, measure_time) = match &kind {
             TrialKind::MoreStreams { growth, .. } => match growth {
-                GrowthReason::FullBuffers => (least(4, 200), least(2, 100)),
-                GrowthReason::SlowGrowth => (least(4, 300), least(4, 400)),
-                GrowthReason::Loss => (least(4, 200), least(10, 1000)),
+                GrowthReason::FullBuffers => (at_least(4, 200), at_least(2, 100)),
+                GrowthReason::SlowGrowth => (at_least(4, 300), at_least(4, 400)),
+                GrowthReason::Loss => (at_least(4, 200), at_least(10, 1000)),
             },
-            TrialKind::FewerStreams { .. } => (least(4, 200), least(8, 1000)),
-            TrialKind::CongestionControl { .. } => (least(6, 400), least(20, 1000)),
+            TrialKind::FewerStreams { .. } => (at_least(4, 200), at_least(8, 1000)),
+            TrialKind::CongestionControl { .. } => (at_least(6, 400), at_least(20, 1000)),
         };
-        let early = match &kind {
+        let early_result_after = match &kind {
             TrialKind::MoreStreams {
                 growth: GrowthReason::Loss,
                 ..
-            } => least(4, 200),
-            _ => measure / 3,
+            } => at_least(4, 200),
+            _ => measure_time / 3,
         };
         Self {
             kind,
             before,
             started: at,
-            settle,
-            measure,
-            early,
+            settle_time,
+            measure_time,
+            early_result_after,
             from: None,
             repeats: 0,
         }
@@ -139,13 +140,14 @@ impl TuningTrial {
     ) -> Option<TrialOutcome> {
         let waited = interval.at.saturating_sub(self.started);
         let Some(from) = self.from else {
-            let settled = waited >= self.settle && (opening == 0 || waited >= OPENING);
-            self.from = settled.then_some(now);
+            let is_settled =
+                waited >= self.settle_time && (opening == 0 || waited >= MAX_OPENING_TIME);
+            self.from = is_settled.then_some(now);
             return None;
         };
         let time = now.at.saturating_sub(from.at);
         let outcome = self.outcome(from, now);
-        if time < self.measure {
+        if time < self.measure_time {
             return self.is_clear(time, interval, &outcome).then_some(outcome);
         }
         if !outcome.is_kept && (self.may_still_grow(interval) || self.may_settle(&outcome)) {
@@ -166,7 +168,7 @@ impl TuningTrial {
         };
         let gain = outcome.gain();
         outcome.is_kept = match &self.kind {
-            // Under losses even a small gain is real, since doubling the streams costs others nothing.
+            // Without a queue more streams take nothing from cross traffic, so that a small gain is enough.
             TrialKind::MoreStreams {
                 growth: GrowthReason::Loss,
                 ..
@@ -190,7 +192,7 @@ impl TuningTrial {
         outcome: &TrialOutcome,
     ) -> bool {
         let gain = outcome.gain();
-        time >= self.early
+        time >= self.early_result_after
             && match &self.kind {
                 // During slow start the rate does not show yet what the losses allow.
                 TrialKind::MoreStreams {
@@ -206,21 +208,22 @@ impl TuningTrial {
 
     /// Whether added streams may still gain rate: they are in slow start.
     fn may_still_grow(&self, interval: &TransferInterval) -> bool {
-        let more = matches!(self.kind, TrialKind::MoreStreams { .. });
-        more && self.repeats < REPEATS
+        let adds_streams = matches!(self.kind, TrialKind::MoreStreams { .. });
+        adds_streams
+            && self.repeats < MAX_REPEATS
             && (interval.in_slow_start || interval.bottleneck == Bottleneck::SlowStart)
     }
 
     /// Whether another congestion control that gains may still lose less. Filling the path for the first time
     /// overflows its queue, and the retransmissions last longer the more was gained.
     fn may_settle(&self, outcome: &TrialOutcome) -> bool {
-        let control = matches!(self.kind, TrialKind::CongestionControl { .. });
-        let patience = if outcome.gain() >= MANIFOLD {
-            REPEATS
+        let changes_control = matches!(self.kind, TrialKind::CongestionControl { .. });
+        let patience = if outcome.gain() >= VERY_LARGE_GAIN {
+            MAX_REPEATS
         } else {
             1
         };
-        control && self.repeats < patience && outcome.gain() >= MIN_GAIN
+        changes_control && self.repeats < patience && outcome.gain() >= MIN_GAIN
     }
 
     /// Counters at the start of the measurement.

@@ -96,7 +96,7 @@ fn bbr_is_chosen_on_losses_without_a_queue() {
     assert!(
         change
             .reason
-            .ends_with("without a queue (round trip 50 ms of 50 ms): bbr instead of cubic"),
+            .ends_with("without a queue (round trip 50 ms, minimum 50 ms): bbr instead of cubic"),
         "{}",
         change.reason
     );

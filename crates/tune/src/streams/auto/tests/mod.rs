@@ -1,7 +1,7 @@
 //! Scripted paths for each rule: where it applies and where it does not.
 
 mod growing;
-mod known;
+mod prior;
 mod properties;
 mod queueing;
 

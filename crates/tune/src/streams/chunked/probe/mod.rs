@@ -26,7 +26,7 @@ const SETTLED_CHUNK: Duration = Duration::from_secs(5);
 /// Longest chunk of a search, and longest round trip that counts.
 const MAX_SEARCH_CHUNK: Duration = Duration::from_secs(10);
 /// A chunk that took less than this share of its intended time is repeated with a larger size, at most
-/// [`REPEATS`] times.
+/// [`MAX_REPEATS`] times.
 const MIN_TIME_SHARE: f64 = 0.5;
 const MAX_REPEATS: u32 = 4;
 /// Largest growth from one chunk's size to the next.
@@ -38,7 +38,7 @@ const ASSUMED_WINDOW: f64 = 262_144.0;
 const FIRST_CHUNK_BYTES: (f64, f64) = (1_048_576.0, 8_388_608.0);
 
 /// Time after which a new search begins; doubled after every search without gain.
-const RESEARCH_AFTER: Duration = Duration::from_secs(60);
+const NEW_SEARCH_AFTER: Duration = Duration::from_secs(60);
 /// Largest number of doublings.
 const MAX_DOUBLINGS: u32 = 4;
 /// Consecutive chunks with an unrequested number of streams after which the tuner adopts that number.
@@ -50,8 +50,8 @@ struct StreamCountResult {
     streams: u32,
     /// Bytes per second.
     goodput: f64,
-    /// False for the first chunk of the transfer, which contains slow start.
-    warm: bool,
+    /// Whether the chunk came after the slow start of the first chunk of the transfer.
+    is_warm: bool,
 }
 
 /// Phase of the search.
@@ -78,10 +78,10 @@ enum ReprobeCause {
 #[derive(Debug)]
 pub(super) struct ProbeTuner {
     /// Bounds on the number of streams.
-    least: u32,
-    most: u32,
+    min_streams: u32,
+    max_streams: u32,
     /// Length of a chunk in a search.
-    short: Duration,
+    search_chunk_time: Duration,
     phase: ProbePhase,
     /// N of the next chunk.
     streams: u32,
@@ -89,7 +89,7 @@ pub(super) struct ProbeTuner {
     bytes: u64,
     trials: Vec<StreamCountResult>,
     /// Whether the first chunk of the transfer has ended.
-    warm: bool,
+    is_warm: bool,
     repeats: u32,
     unrequested_chunks: u32,
     /// Cause of the present search, and the goodput at its start, bytes per second.
@@ -98,45 +98,45 @@ pub(super) struct ProbeTuner {
     settled_for: Duration,
     settled_chunks: u32,
     /// Consecutive searches without gain: those for age, and those after a fall of goodput.
-    idle_searches: u32,
-    idle_searches_after_fall: u32,
+    failed_searches: u32,
+    failed_searches_after_fall: u32,
     reason: String,
 }
 
 impl ProbeTuner {
-    pub(super) fn new(first: u32, most: u32, rtt: Duration) -> Self {
-        let most = most.max(1);
-        let first = first.clamp(1, most);
-        let short =
+    pub(super) fn new(first: u32, max_streams: u32, rtt: Duration) -> Self {
+        let max_streams = max_streams.max(1);
+        let first = first.clamp(1, max_streams);
+        let search_chunk_time =
             (rtt.min(MAX_SEARCH_CHUNK) * ROUND_TRIPS).clamp(MIN_SEARCH_CHUNK, MAX_SEARCH_CHUNK);
-        let windows = f64::from(first) * ASSUMED_WINDOW * short.as_secs_f64();
+        let windows = f64::from(first) * ASSUMED_WINDOW * search_chunk_time.as_secs_f64();
         // An unknown round trip (zero) gives the largest size.
         let bytes = (windows / rtt.as_secs_f64()).clamp(FIRST_CHUNK_BYTES.0, FIRST_CHUNK_BYTES.1);
         Self {
-            least: 1,
-            most,
-            short,
+            min_streams: 1,
+            max_streams,
+            search_chunk_time,
             phase: ProbePhase::Climb,
             streams: first,
             bytes: whole(bytes),
             trials: Vec::new(),
-            warm: false,
+            is_warm: false,
             repeats: 0,
             unrequested_chunks: 0,
             cause: None,
             settled_for: Duration::ZERO,
             settled_chunks: 0,
-            idle_searches: 0,
-            idle_searches_after_fall: 0,
+            failed_searches: 0,
+            failed_searches_after_fall: 0,
             reason: format!("{} to begin with", streams(first)),
         }
     }
 
     /// The same tuner with at least `least` streams.
-    pub(super) fn with_min_streams(mut self, least: u32) -> Self {
-        self.least = least.clamp(1, self.most);
-        if self.streams < self.least {
-            self.streams = self.least;
+    pub(super) fn with_min_streams(mut self, min_streams: u32) -> Self {
+        self.min_streams = min_streams.clamp(1, self.max_streams);
+        if self.streams < self.min_streams {
+            self.streams = self.min_streams;
             self.reason = format!("{} to begin with", streams(self.streams));
         }
         self
@@ -147,20 +147,20 @@ impl ProbeTuner {
             "nothing was measured: the same number again".clone_into(&mut self.reason);
             return;
         };
-        let used = chunk.streams.min(self.most);
+        let used = chunk.streams.min(self.max_streams);
         let is_requested = used == self.streams || self.is_only_count(used);
-        let wanted = self.wanted();
-        if is_requested && self.is_too_short(chunk, wanted) {
+        let intended_time = self.intended_time();
+        if is_requested && self.is_too_short(chunk, intended_time) {
             self.reason = format!("the chunk was too short: {} again", streams(self.streams));
         } else if is_requested {
             self.repeats = 0;
-            self.decide(chunk, goodput);
-            self.warm = true;
+            self.on_requested_chunk(chunk, goodput);
+            self.is_warm = true;
         } else if !matches!(self.phase, ProbePhase::Settled { .. }) {
             // The chunk belongs to an earlier phase: it ended after the next one was requested.
             self.note(used, goodput);
         }
-        self.bytes = self.sized(chunk, goodput);
+        self.bytes = self.next_size(chunk, goodput);
     }
 
     /// Whether an unrequested number of streams came so often that no other number is possible.
@@ -170,23 +170,24 @@ impl ProbeTuner {
             return false;
         }
         if used < self.streams {
-            self.most = used;
+            self.max_streams = used;
         } else {
-            self.least = used;
+            self.min_streams = used;
         }
-        self.streams = used.min(self.most);
+        self.streams = used.min(self.max_streams);
         self.unrequested_chunks = 0;
         true
     }
 
-    fn is_too_short(&mut self, chunk: &ChunkResult, wanted: Duration) -> bool {
+    fn is_too_short(&mut self, chunk: &ChunkResult, intended_time: Duration) -> bool {
         self.unrequested_chunks = 0;
-        let short = chunk.time.as_secs_f64() < MIN_TIME_SHARE * wanted.as_secs_f64();
-        self.repeats += u32::from(short);
-        short && self.repeats <= MAX_REPEATS
+        let search_chunk_time =
+            chunk.time.as_secs_f64() < MIN_TIME_SHARE * intended_time.as_secs_f64();
+        self.repeats += u32::from(search_chunk_time);
+        search_chunk_time && self.repeats <= MAX_REPEATS
     }
 
-    fn decide(&mut self, chunk: &ChunkResult, goodput: f64) {
+    fn on_requested_chunk(&mut self, chunk: &ChunkResult, goodput: f64) {
         match self.phase {
             ProbePhase::Climb => {
                 self.note(self.streams, goodput);
@@ -196,7 +197,9 @@ impl ProbeTuner {
                 self.note(self.streams, goodput);
                 self.descend(enough, goodput);
             }
-            ProbePhase::Settled { goodput: settled } => self.stay(chunk, goodput, settled),
+            ProbePhase::Settled { goodput: settled } => {
+                self.continue_settled(chunk, goodput, settled);
+            }
         }
     }
 
@@ -206,12 +209,12 @@ impl ProbeTuner {
         self.trials.push(StreamCountResult {
             streams: n,
             goodput,
-            warm: self.warm,
+            is_warm: self.is_warm,
         });
     }
 
     /// Goodput of `n` streams in this search, bytes per second, if they were tried.
-    fn known(&self, n: u32) -> Option<f64> {
+    fn goodput_of(&self, n: u32) -> Option<f64> {
         let trial = self.trials.iter().find(|trial| trial.streams == n)?;
         Some(trial.goodput)
     }
@@ -219,19 +222,19 @@ impl ProbeTuner {
     fn climb(&mut self, goodput: f64) {
         let fewer = self.trials.iter().filter(|t| t.streams < self.streams);
         let before = fewer.map(|t| t.goodput).reduce(f64::max);
-        let worth = before.is_none_or(|before| goodput >= MIN_GAIN * before);
+        let is_worth_it = before.is_none_or(|before| goodput >= MIN_GAIN * before);
         let now = format!(
             "{} with {}",
             show::bits(rate(goodput * 8.0)),
             streams(self.streams)
         );
-        if worth && self.streams < self.most {
-            self.streams = self.streams.saturating_mul(2).min(self.most);
+        if is_worth_it && self.streams < self.max_streams {
+            self.streams = self.streams.saturating_mul(2).min(self.max_streams);
             self.reason = format!("{now}: next {}", streams(self.streams));
             return;
         }
         let enough = self.fewest_as_good().unwrap_or(self.streams);
-        let why = if worth {
+        let why = if is_worth_it {
             "no more are allowed"
         } else {
             "more do not help"
@@ -250,13 +253,13 @@ impl ProbeTuner {
     }
 
     fn descend(&mut self, enough: u32, goodput: f64) {
-        let known = self.known(enough).unwrap_or_default();
+        let goodput_of = self.goodput_of(enough).unwrap_or_default();
         let now = format!(
             "{} with {}",
             show::bits(rate(goodput * 8.0)),
             streams(self.streams)
         );
-        if goodput >= EQUAL_SHARE * known {
+        if goodput >= EQUAL_SHARE * goodput_of {
             self.try_fewer(self.streams, &format!("{now}: as good"));
         } else {
             self.settle(enough, &format!("{now}: too few"));
@@ -266,11 +269,11 @@ impl ProbeTuner {
     /// Tries half of `enough`, unless that was tried before and not only at the start of the transfer.
     fn try_fewer(&mut self, enough: u32, why: &str) {
         let half = enough / 2;
-        let best = self.known(enough).unwrap_or_default();
+        let best = self.goodput_of(enough).unwrap_or_default();
         let tried = |t: &&StreamCountResult| {
-            t.streams == half && (t.warm || t.goodput < SLOW_START_SHARE * best)
+            t.streams == half && (t.is_warm || t.goodput < SLOW_START_SHARE * best)
         };
-        if half < self.least || self.trials.iter().any(|t| tried(&t)) {
+        if half < self.min_streams || self.trials.iter().any(|t| tried(&t)) {
             self.settle(enough, why);
             return;
         }
@@ -280,17 +283,17 @@ impl ProbeTuner {
     }
 
     fn settle(&mut self, n: u32, why: &str) {
-        let goodput = self.known(n).unwrap_or_default();
+        let goodput = self.goodput_of(n).unwrap_or_default();
         if let Some((cause, before)) = self.cause {
-            let idle_searches = match cause {
-                ReprobeCause::Fall => &mut self.idle_searches_after_fall,
-                ReprobeCause::Age => &mut self.idle_searches,
+            let failed_searches = match cause {
+                ReprobeCause::Fall => &mut self.failed_searches_after_fall,
+                ReprobeCause::Age => &mut self.failed_searches,
             };
-            let brought = goodput >= MIN_GAIN * before;
-            *idle_searches = if brought {
+            let has_gained = goodput >= MIN_GAIN * before;
+            *failed_searches = if has_gained {
                 0
             } else {
-                (*idle_searches + 1).min(MAX_DOUBLINGS)
+                (*failed_searches + 1).min(MAX_DOUBLINGS)
             };
         }
         self.settled_for = Duration::ZERO;
@@ -301,12 +304,12 @@ impl ProbeTuner {
     }
 
     /// Takes a chunk with the settled number of streams; `settled` is its average goodput, bytes per second.
-    fn stay(&mut self, chunk: &ChunkResult, goodput: f64, settled: f64) {
+    fn continue_settled(&mut self, chunk: &ChunkResult, goodput: f64, settled: f64) {
         self.settled_for = self.settled_for.saturating_add(chunk.time);
         self.settled_chunks = self.settled_chunks.saturating_add(1);
         let now = show::bits(rate(goodput * 8.0));
         if goodput < FALLEN_SHARE * settled
-            && self.settled_chunks >= 1 << self.idle_searches_after_fall
+            && self.settled_chunks >= 1 << self.failed_searches_after_fall
         {
             let was = show::bits(rate(settled * 8.0));
             self.reprobe(
@@ -314,7 +317,7 @@ impl ProbeTuner {
                 goodput,
                 &format!("{now}, down from {was}"),
             );
-        } else if self.settled_for >= RESEARCH_AFTER * (1 << self.idle_searches) {
+        } else if self.settled_for >= NEW_SEARCH_AFTER * (1 << self.failed_searches) {
             self.reprobe(
                 ReprobeCause::Age,
                 goodput,
@@ -322,7 +325,7 @@ impl ProbeTuner {
             );
         } else {
             if self.settled_chunks > 1 << MAX_DOUBLINGS {
-                self.idle_searches_after_fall = 0;
+                self.failed_searches_after_fall = 0;
             }
             // A slow average keeps the reference when single chunks are slow.
             self.phase = ProbePhase::Settled {
@@ -337,9 +340,9 @@ impl ProbeTuner {
         self.cause = Some((cause, goodput));
         self.trials.clear();
         self.note(self.streams, goodput);
-        if self.streams < self.most {
+        if self.streams < self.max_streams {
             self.phase = ProbePhase::Climb;
-            self.streams = self.streams.saturating_mul(2).min(self.most);
+            self.streams = self.streams.saturating_mul(2).min(self.max_streams);
             self.reason = format!("{why}: trying {}", streams(self.streams));
         } else {
             self.try_fewer(self.streams, why);
@@ -347,22 +350,22 @@ impl ProbeTuner {
     }
 
     /// Intended time of the next chunk.
-    fn wanted(&self) -> Duration {
+    fn intended_time(&self) -> Duration {
         match self.phase {
-            ProbePhase::Settled { .. } => SETTLED_CHUNK.max(self.short),
-            ProbePhase::Climb | ProbePhase::Descend { .. } => self.short,
+            ProbePhase::Settled { .. } => SETTLED_CHUNK.max(self.search_chunk_time),
+            ProbePhase::Climb | ProbePhase::Descend { .. } => self.search_chunk_time,
         }
     }
 
     /// Size of the next chunk, by the goodput of the last one.
-    fn sized(&self, chunk: &ChunkResult, goodput: f64) -> u64 {
+    fn next_size(&self, chunk: &ChunkResult, goodput: f64) -> u64 {
         // Doubled streams bring between nothing and twice the goodput.
         let more = if self.streams > chunk.streams {
             1.5
         } else {
             1.0
         };
-        let bytes = goodput * more * self.wanted().as_secs_f64();
+        let bytes = goodput * more * self.intended_time().as_secs_f64();
         whole(bytes.min(chunk.bytes as f64 * GROWTH))
     }
 }

@@ -30,9 +30,9 @@ struct ProbeDrive {
 }
 
 impl ProbeDrive {
-    fn new(first: u32, most: u32) -> Self {
+    fn new(first: u32, max_streams: u32) -> Self {
         Self {
-            probe: ProbeTuner::new(first, most, Duration::from_millis(50)),
+            probe: ProbeTuner::new(first, max_streams, Duration::from_millis(50)),
             last: None,
             numbers: Vec::new(),
             seconds: 0.0,
@@ -117,7 +117,7 @@ fn chunks_are_short_during_the_search_and_longer_afterwards() {
     }
     // Ten round trips on a long path.
     let long = ProbeTuner::new(1, 64, Duration::from_millis(300));
-    assert_eq!(long.short, Duration::from_secs(3));
+    assert_eq!(long.search_chunk_time, Duration::from_secs(3));
 }
 
 #[test]
@@ -204,7 +204,10 @@ fn numbers_of_streams_that_were_refused_are_not_requested_again() {
             rtt: Duration::ZERO,
         });
     }
-    assert_eq!((probe.next(last.as_ref()).streams, probe.most), (5, 5));
+    assert_eq!(
+        (probe.next(last.as_ref()).streams, probe.max_streams),
+        (5, 5)
+    );
     assert!(probe.is_settled());
 }
 
