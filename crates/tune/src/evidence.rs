@@ -70,6 +70,7 @@ impl Evidence {
     /// time and streams.
     pub fn add_stream(&mut self, one: &Self) {
         self.merge_sums_and_extremes(one);
+        // Streams wait at the same time: a sum could exceed the time of the transfer.
         self.busy_time = self.busy_time.max(one.busy_time);
         self.rwnd_limited = self.rwnd_limited.max(one.rwnd_limited);
         self.sndbuf_limited = self.sndbuf_limited.max(one.sndbuf_limited);
@@ -81,6 +82,7 @@ impl Evidence {
         self.role = next.role.or(self.role);
         self.bytes += next.bytes;
         self.elapsed += next.elapsed;
+        // Transfers in turn reuse connections, so that a sum would count them twice.
         self.streams = self.streams.max(next.streams);
         self.peak_streams = self.peak_streams.max(next.peak_streams);
         self.final_streams = next.final_streams;
@@ -104,6 +106,7 @@ impl Evidence {
         self.stream_time += other.stream_time;
         self.retransmits += other.retransmits;
         self.min_rtt = match (self.min_rtt, other.min_rtt) {
+            // Zero is unknown and not the smallest.
             (Duration::ZERO, rtt) | (rtt, Duration::ZERO) => rtt,
             (one, other) => one.min(other),
         };

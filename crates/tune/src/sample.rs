@@ -115,6 +115,7 @@ impl TcpSample {
     /// Difference to an earlier sample of the same stream, whose end has this role.
     pub fn since(&self, earlier: &Self, role: Role) -> IntervalStats {
         let mss = if self.mss == 0 { DEFAULT_MSS } else { self.mss };
+        // The kernel's counters never fall. Saturation gives zeros for samples out of order.
         let retransmits = self.retransmits.saturating_sub(earlier.retransmits);
         IntervalStats {
             time: self.at.saturating_sub(earlier.at),

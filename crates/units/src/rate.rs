@@ -27,6 +27,7 @@ impl Rate {
 
 /// Bytes that move in `time` at this rate; saturates.
 pub fn bytes_in(bytes_per_second: u64, time: Duration) -> u64 {
+    // 128 bits hold the product for times up to 500 000 years.
     let bytes = u128::from(bytes_per_second) * time.as_micros() / 1_000_000;
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }

@@ -97,6 +97,7 @@ pub fn rate_in_table(text: &str) -> Result<Rate, UnitError> {
         return Err(UnitError::BytesPerSecond { text: shown(text) });
     }
     let unit = unit.to_ascii_lowercase();
+    // A suffix that contains another one comes first.
     let prefix = ["bits/s", "bit/s", "bits", "bit", "bps", "b/s"]
         .iter()
         .find_map(|suffix| unit.strip_suffix(suffix))
@@ -146,9 +147,11 @@ fn time_of(text: &str, example: &'static str, alone: Option<&str>) -> Result<Dur
     };
     let seconds = match unit {
         "h" => number * 3600.0,
+        // Unlike in sizes and rates, `m` is minutes here.
         "min" | "m" => number * 60.0,
         "s" => number,
         "ms" => number / 1e3,
+        // The micro sign (U+00B5) and the Greek mu (U+03BC) look the same.
         "us" | "µs" | "μs" => number / 1e6,
         "ns" => number / 1e9,
         _ => return Err(expected.malformed(text)),
@@ -227,6 +230,7 @@ impl ExpectedQuantity {
         let text = text.trim();
         let (digits, unit) = text.split_at(number_length(text));
         let number: f64 = digits.parse().map_err(|_| self.malformed(text))?;
+        // A number like `1e999` parses as infinity.
         if !number.is_finite() {
             return Err(self.malformed(text));
         }
@@ -276,12 +280,14 @@ fn number_length(text: &str) -> usize {
     }
     let exponent = sign(mantissa + 1);
     let end = digits_from(exponent, b'0');
+    // An `e` without digits after it belongs to the unit.
     if end > exponent { end } else { mantissa }
 }
 
 /// Factor of a prefix in lower case.
 fn factor(prefix: &str) -> Option<f64> {
     let (letter, step) = match prefix.strip_suffix('i') {
+        // `i` alone is not a prefix.
         Some(letter) if !letter.is_empty() => (letter, 1024.0_f64),
         _ => (prefix, 1000.0),
     };

@@ -64,6 +64,7 @@ fn with_prefix(value: u64, unit: &str) -> String {
     #[allow(clippy::cast_precision_loss, reason = "three digits are shown")]
     let mut scaled = value as f64;
     let mut prefix = 0;
+    // 999.5 would be printed as 1000.
     while scaled >= 999.5 && prefix + 1 < PREFIXES.len() {
         scaled /= 1000.0;
         prefix += 1;

@@ -54,6 +54,7 @@ fn limiter_of_sender(
     wire: f64,
     computing: f64,
 ) -> LimiterShare {
+    // The kernel's accounts go first: they are exact, while threads also wait for other reasons.
     let rwnd = evidence.rwnd_limited.as_secs_f64() / seconds;
     let sndbuf = evidence.sndbuf_limited.as_secs_f64() / seconds;
     if rwnd >= MIN_SHARE && rwnd >= sndbuf && rwnd >= store {
@@ -89,6 +90,7 @@ fn limiter_of_receiver(
     if computing >= wire {
         return share_of(Limiter::ReceiverCpu, computing);
     }
+    // The smallest round trip: with a queue in it the window would not be the limiter.
     let rtt = evidence.min_rtt.as_secs_f64();
     let streams = thread_seconds(evidence) / evidence.elapsed.as_secs_f64();
     let in_flight = rate * rtt / streams.max(1.0);

@@ -76,9 +76,11 @@ impl HostBufferLimits {
     /// bounded by the buffer and by the window scale. Linux chooses the scale for the larger of
     /// `net.ipv4.tcp_rmem`'s third value and `net.core.rmem_max` (`tcp_select_initial_window`).
     pub fn max_receive_window(&self) -> u64 {
+        // The kernel compares with `rmem_max` itself, which SO_MEMINFO would report doubled.
         let space = self
             .max_autotuned_receive
             .max(self.max_unforced_receive / 2);
+        // The kernel's formula in `tcp_select_initial_window`.
         let scale = space.max(1).ilog2().saturating_sub(15).min(LARGEST_SCALE);
         window_of_buffer(self.max_receive_buffer()).min(65_535 << scale)
     }

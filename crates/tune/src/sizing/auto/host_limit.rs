@@ -102,6 +102,7 @@ impl HostLimitTimes {
         let rate = classified.stats.rate();
         let bound = HostBound {
             limiter,
+            // The window of a buffer is an estimate; what moved in a round trip was surely in flight.
             max_in_flight: most.max(bytes_in(rate, rtt)),
             stream_bps: rate.saturating_mul(8),
         };
@@ -147,6 +148,7 @@ impl HostLimitTimes {
             show::bits(bound.stream_bps),
             show::time(rtt)
         );
+        // All settings are needed together, so that each one has the same gain.
         if let Some(last) = advice.last() {
             let raise = |advice: &SysctlAdvice| {
                 format!("`sysctl -w {}=\"{}\"`", advice.sysctl, advice.value)

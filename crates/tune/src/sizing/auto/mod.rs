@@ -120,9 +120,11 @@ impl BufferTuner {
             return EAGER;
         };
         let rtt = Rtt::of_sample(sample, self.role());
+        // Without a round trip the first measurements should come soon.
         if rtt.min.is_zero() {
             return EAGER;
         }
+        // Buffers do not limit on a local path: rare samples are enough.
         if rtt.is_local() {
             return CALM;
         }

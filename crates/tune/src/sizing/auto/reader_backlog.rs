@@ -69,10 +69,12 @@ impl ReaderBacklog {
 
     pub(super) fn on_sample(&mut self, sample: &TcpSample, rtt: Rtt) -> Option<BufferAction> {
         self.reader.on_sample(sample);
+        // The reader's rate is known after the first second.
         let rate = self.reader.rate?;
         let cushion = bytes_in(rate, CUSHION.max(rtt.min * 2)).max(SMALLEST_CUSHION);
         match self.imposed.window() {
             None => self.consider(sample, rtt, rate, cushion),
+            // With an eighth of the cushion left, the reader waits for data.
             Some(clamped) if sample.readable < cushion / 8 => self.lift(clamped, sample),
             Some(clamped) => self.keep(clamped, sample, rtt, rate, cushion),
         }
@@ -124,6 +126,7 @@ impl ReaderBacklog {
         cushion: u64,
     ) -> Option<BufferAction> {
         self.imposed.clear_reason();
+        // The hysteresis between one and three cushions keeps bursts from toggling the clamp.
         let draining = if self.draining {
             sample.readable > cushion
         } else {

@@ -73,9 +73,11 @@ impl ReceiveBufferTuner {
             self.unverified = None;
             return None;
         }
+        // With a slow reader a larger buffer would only hold more unread data.
         if is_receive_buffer_backed_up(sample) {
             return None;
         }
+        // Verification goes first: a raise without effect must not be followed by another one.
         self.verify(sample, rtt, limits)
             .or_else(|| self.repair_fall(sample, limits))
             .or_else(|| self.grow(sample, rtt, meter, limits))
@@ -124,6 +126,7 @@ impl ReceiveBufferTuner {
     /// Notes buffer and window sizes.
     fn observe(&mut self, sample: &TcpSample, rtt: Rtt, meter: &RateMeter) {
         let before = self.shrunk_from.unwrap_or(self.buffer);
+        // The kernel adjusts sizes by a few per cent at any time.
         self.shrunk_from = (sample.receive_buffer < before / 10 * 9).then_some(before);
         if sample.receive_buffer != self.buffer {
             self.buffer = sample.receive_buffer;

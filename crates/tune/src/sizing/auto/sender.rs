@@ -59,6 +59,7 @@ impl SendBufferTuner {
         }
         if let Some(requested) = self
             .requested
+            // The kernel rounds sizes: up to 10 % less is not a refusal.
             .take_if(|requested| sample.send_buffer < *requested / 10 * 9)
         {
             self.refused = true;
@@ -77,6 +78,7 @@ impl SendBufferTuner {
         self.requested = Some(size);
         (self.full_round, self.queued_rounds) = (None, 0);
         Some(BufferAction {
+            // The kernel doubles the value given to setsockopt (socket(7)).
             setting: Some(BufferSetting::SendBuffer(size / 2)),
             bottleneck: Bottleneck::SendBuffer,
             reason,
@@ -125,6 +127,7 @@ impl SendBufferTuner {
         is_at_autotuning_limit
             && !self.refused
             && limits.max_settable_send > limits.max_autotuned_send
+            // Less than 10 % more is not worth ending autotuning.
             && limits.max_settable_send > sample.send_buffer / 10 * 11
     }
 

@@ -50,6 +50,7 @@ impl SlowPathClamp {
         let Some(clamped) = self.0.window() else {
             return self.consider(sample, rtt, meter);
         };
+        // A full window without a queue means that the clamp itself limits.
         let is_free =
             rtt.smoothed < rtt.min * 5 / 4 && fills_receive_window(sample, rtt, meter.latest());
         if is_free || meter.latest() >= SLOW_RATE {
@@ -110,6 +111,7 @@ impl SlowPathClamp {
 
 fn is_slow(rtt: Rtt, meter: &RateMeter) -> bool {
     !rtt.is_local()
+        // The best rate is zero until two rounds have ended.
         && meter.best() > 0
         && meter.best() < SLOW_RATE
         && rtt.smoothed.saturating_sub(rtt.min) > LONG_QUEUE

@@ -63,6 +63,7 @@ impl StreamBandwidth {
         let length = self.length(round_trip);
         let last_total = self.arrivals.counter();
         self.arrivals
+            // Two intervals are compared, and the next interval may be twice as long.
             .record(at, bytes, HISTORY.max(4 * length.max(round_trip)));
         let now = self.arrivals.latest(length);
         let before = self.arrivals.before(length, length);
@@ -118,6 +119,7 @@ impl StreamBandwidth {
         if !self.growing {
             return product;
         }
+        // Segments of a flight arrive back to back at the rate of the bottleneck.
         let line = self.arrivals.peak(round_trip, round_trip);
         product.max(product.saturating_mul(2).min(line).min(share))
     }
@@ -140,6 +142,7 @@ impl StreamBandwidth {
     }
 
     fn compare(&mut self, before: u64, now: u64) {
+        // The growth of slow start is not scatter.
         if self.growing || before == 0 {
             return;
         }
@@ -165,11 +168,13 @@ impl StreamBandwidth {
 /// Whether flights grow from `before` to `now` as in slow start: about twice, and up to four times after a
 /// window that was too small.
 fn doubles(before: u64, now: u64) -> bool {
+    // From 1.4 times on, because a measurement may fall between two flights.
     now.saturating_mul(5) >= before.saturating_mul(7) && now <= before.saturating_mul(5)
 }
 
 /// Whether `now` exceeds the `best` before by more than scatter and loss recovery explain.
 fn surpasses(best: u64, now: u64) -> bool {
+    // Scatter and a recovered loss together stay below 1.6 times.
     now.saturating_mul(5) >= best.saturating_mul(8)
 }
 
@@ -177,6 +182,7 @@ fn surpasses(best: u64, now: u64) -> bool {
 /// trip and puts the data of both into the next one. A flight of slow start, twice the one before, counts
 /// in full.
 fn without_backlog(before: u64, now: u64) -> u64 {
+    // Slow start puts two thirds of both measurements into the second one.
     let both = now / 3 + before / 3;
     now.min(both.saturating_mul(2))
 }

@@ -125,6 +125,7 @@ impl DrsReceiverTuner {
     pub fn next_sample_in(&self) -> Duration {
         let scatter = self.streams.values().map(|s| s.bandwidth().scatter());
         let rtt = self.round_trip.estimate();
+        // The stream that scatters most needs the most samples.
         self.interval.pause(rtt, scatter.max().unwrap_or(u32::MAX))
     }
 
@@ -140,6 +141,7 @@ impl DrsReceiverTuner {
         let mut total = self.arrivals.counter().unwrap_or(0);
         for sample in samples {
             let fresh = !self.streams.contains_key(&sample.stream);
+            // A new connection may show a shorter route than the old ones.
             if fresh || self.round_trip.measured().is_none() {
                 self.round_trip.on_handshake(sample.handshake_rtt());
             }
@@ -160,6 +162,7 @@ impl DrsReceiverTuner {
                 return None;
             }
         }
+        // The sender echoes every message, so that repeating a size also measures the round trip.
         self.announced = Some((at, largest));
         Some(largest)
     }

@@ -100,6 +100,7 @@ impl RttEstimator {
     /// Notes that a buffer has grown.
     pub(super) fn on_growth(&mut self, at: Duration) {
         self.last_growth = at;
+        // The larger buffer may build a longer queue, whose length is not known yet.
         self.queue_explains = Duration::ZERO;
     }
 
@@ -126,10 +127,13 @@ impl RttEstimator {
         limited: impl Fn(Duration) -> bool,
         arrived_bytes: impl Fn(Duration) -> u64,
     ) -> Option<RttTrialEvent> {
+        // Single echoes vary with the queue. A trial needs the smallest of several.
         let now = self.now()?;
         if let Some(trial) = self.trial {
             return self.end_trial_if_over(at, trial, arrived_bytes(trial.window), now);
         }
+        // What a larger buffer adds fills the queue first: a longer round trip in this time is no
+        // evidence of a longer route.
         if at.saturating_sub(self.last_growth) < QUEUE_SETTLING {
             self.queue_explains = self.queue_explains.max(now);
         }
@@ -137,6 +141,7 @@ impl RttEstimator {
         if queue_explains || now <= longer(self.estimate()) || !limited(now) {
             return None;
         }
+        // Two round trips even out the flights in them.
         let window = 2 * now;
         self.trial = Some(RttTrial {
             started: at,
@@ -157,6 +162,7 @@ impl RttEstimator {
         now: Duration,
     ) -> Option<RttTrialEvent> {
         let lasted = at.saturating_sub(trial.started);
+        // 10 % more is beyond the noise of arrivals.
         let gained = lasted > trial.window
             && arrived_bytes > trial.bytes_before.saturating_add(trial.bytes_before / 10);
         if !gained && lasted < trial.length {
@@ -167,6 +173,7 @@ impl RttEstimator {
         if gained {
             self.retry_after = RETRY_AFTER.0;
         } else {
+            // `min` keeps an echo during the trial that was shorter than the old estimate.
             self.estimated = self.estimated.min(trial.shorter);
             self.retry_after = (2 * self.retry_after).min(RETRY_AFTER.1);
         }

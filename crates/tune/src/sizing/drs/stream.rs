@@ -37,6 +37,7 @@ pub(super) struct DrsStream {
 impl DrsStream {
     /// Tuner of a new stream. A connection of an earlier transfer keeps its size.
     pub(super) fn new(bounds: BufferBounds, interval: DrsInterval, first: &TcpSample) -> Self {
+        // The kernel reports twice the value given to SO_RCVBUF (socket(7)).
         let granted = first.receive_buffer / 2;
         Self {
             bounds,
@@ -76,6 +77,8 @@ impl DrsStream {
     /// Whether the window limits the stream at this round trip.
     pub(super) fn fills_window(&self, round_trip: Duration) -> bool {
         let window = self.size.max(self.window);
+        // A sender that waits for the window sends whole segments only, and a flight may straddle two
+        // intervals: three quarters count as full.
         self.bandwidth.latest(round_trip) >= window - window / 4
     }
 
@@ -109,6 +112,7 @@ impl DrsStream {
     /// Halves the size if it has been too large for long.
     fn shrink(&mut self, at: Duration, need: u64, round_trip: Duration) {
         let used = self.bandwidth.latest(self.current_rtt);
+        // The headroom of a quarter keeps the next burst from raising the size again.
         if need.max(used.saturating_add(used / 4)) >= self.size / 2 {
             self.too_large_since = None;
             return;
@@ -122,6 +126,7 @@ impl DrsStream {
     }
 
     fn within(&self, size: u64) -> u64 {
+        // The kernel's limit comes last, since it holds even below the initial size.
         size.max(self.bounds.initial)
             .min(self.bounds.largest)
             .min(self.ceiling)

@@ -64,6 +64,7 @@ impl Drs1ReceiverTuner {
             self.read_time = rtt.clamp(SHORTEST_READ, LONGEST_READ);
         }
         let arrived = self.arrived.total_at(sample);
+        // Twice the read, because the read slides over the history.
         self.arrivals.record(sample.at, arrived, 2 * self.read_time);
         self.note_grant(sample.receive_buffer);
         // The kernel may have granted more than was requested, and the window follows that.

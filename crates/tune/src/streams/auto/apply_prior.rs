@@ -35,6 +35,8 @@ impl AutoTuner {
             .pacing_rate
             .filter(|pace| self.limits.may_pace && *pace > 0)
         {
+            // A known rate needs no drain to find it. Pacing ends if the path turns out faster or
+            // slower.
             self.pacing = Pacing::Paced(PathPace::new(sample.at, pace));
             let reason = format!(
                 "{} fill this path, by earlier knowledge of it",

@@ -122,6 +122,7 @@ impl BottleneckTimes {
         congestion_control: &str,
         may_add: bool,
     ) -> Option<String> {
+        // If more streams were allowed, the tuner has tried them already.
         let more = if may_add {
             String::new()
         } else {

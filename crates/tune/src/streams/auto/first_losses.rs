@@ -109,6 +109,8 @@ impl FirstLossDetector {
             return;
         }
         stream.retransmits = tcp.retransmits;
+        // Losses of one stream within a round trip are one event: TCP reduces its window once for them
+        // (RFC 5681 §3.2, RFC 6675 §5).
         if stream.at.is_none_or(|last| at.saturating_sub(last) >= rtt) {
             stream.at = Some(at);
             self.events += 1;

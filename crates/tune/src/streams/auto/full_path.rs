@@ -30,6 +30,7 @@ impl AutoTuner {
         interval: &TransferInterval,
         decisions: &mut Vec<TransferDecision>,
     ) {
+        // A full path with a short queue delays nobody: pacing would gain nothing.
         if interval.queueing_delay() <= HARMLESS_QUEUE {
             self.try_fewer_streams(sample, interval, decisions);
             return;
@@ -42,6 +43,7 @@ impl AutoTuner {
         }
         match self.cross_traffic {
             Some((since, _)) => {
+                // Cross traffic that leaves again soon is not worth a change of congestion control.
                 if interval.at.saturating_sub(since) >= YIELD_AFTER {
                     self.yield_to_cross_traffic(interval, decisions);
                 }
@@ -71,6 +73,7 @@ impl AutoTuner {
         decisions: &mut Vec<TransferDecision>,
     ) {
         let time = (interval.rtt.smoothed * 2).max(Duration::from_millis(200));
+        // A longer history could contain the slow start, whose rate is too low.
         let earlier = self.meter.counters_at(interval.at.saturating_sub(time));
         let rate = self.meter.counters().since(&earlier).rate().max(1);
         let drain = QueueDrain::new(interval.at, interval.rtt, rate);
@@ -110,6 +113,7 @@ impl AutoTuner {
             let pace = paced.pace();
             self.cross_traffic = None;
             self.pacing = Pacing::Paced(paced);
+            // The open interval contains the drain, whose rate is too low.
             self.meter.restart_interval();
             let reason = format!(
                 "the queue was our own (round trip {now}, minimum {minimum}): {} fill the path without one",
@@ -168,6 +172,7 @@ impl AutoTuner {
                 ));
             }
             PaceUpdate::CrossTraffic => {
+                // A pace that held for long was right: earlier failures no longer count.
                 if interval.at.saturating_sub(since) >= SUCCESSFUL_PACE_TIME {
                     self.cooldowns.drain.reset();
                 }
@@ -203,6 +208,7 @@ impl AutoTuner {
         self.pacing = Pacing::Free;
         self.meter.restart_interval();
         self.unchanged_since = at;
+        // Losses under pacing do not show what TCP loses without it.
         self.loss_counter.reset();
         let reason = format!("{reason}: pacing ends");
         decisions.push(self.decision(at, Some(TransferSetting::PacingRate(None)), reason));

@@ -157,6 +157,7 @@ impl AutoTuner {
     /// The wanted number of streams, bounded by the limits and the rest of the file; `None` if that is not
     /// more than now.
     fn allowed_streams(&self, wanted: u32, sample: &TransferSample<'_>) -> Option<u32> {
+        // More streams can only share bytes that no stream has taken yet.
         let pieces = sample
             .bytes_left
             .map_or(u64::MAX, |left| left / MIN_BYTES_PER_STREAM);
@@ -204,6 +205,7 @@ impl AutoTuner {
                 self.needed_streams = (rounded(needed).max(1), interval.at + NEED_REMEMBERED);
             }
             self.cooldowns
+                // Streams that have just proved useful are not put to the test at once.
                 .fewer_streams
                 .fail(interval.at, INITIAL_COOLDOWN / 2);
             let reason = format!("{to} streams carry {}", outcome.describe_gain());
@@ -285,6 +287,7 @@ impl AutoTuner {
         );
         let kind = self.congestion_control_trial(alternative, estimate.upper_bound);
         self.begin_trial_against(kind, before, sample.at, rtt);
+        // The open interval belongs to the old congestion control.
         self.meter.restart_interval();
         self.switch_congestion_control(alternative, sample.at, reason, decisions);
     }
@@ -352,6 +355,7 @@ impl AutoTuner {
         let system = self.congestion_control.system_default.clone();
         let chosen_by_tuner =
             is_loss_tolerant(&self.congestion_control.in_force) && !is_loss_tolerant(&system);
+        // What the user or the system has chosen stays.
         if !chosen_by_tuner || self.congestion_control.refused.contains(&system) {
             return;
         }

@@ -50,6 +50,7 @@ impl MinRttFilter {
                 self.lower(tcp.min_rtt);
             }
         }
+        // An idle or very new stream has no round trip.
         if now.is_zero() {
             return false;
         }

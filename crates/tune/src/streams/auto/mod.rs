@@ -424,6 +424,7 @@ impl AutoTuner {
 
     /// Time from the last sample to the next: half a round trip, 25 to 250 ms.
     pub fn next_sample_in(&self) -> Duration {
+        // Two samples per round trip show every flight; more would only cost CPU.
         let half = self.meter.current_rtt().smoothed / 2;
         half.clamp(Duration::from_millis(25), Duration::from_millis(250))
     }

@@ -230,11 +230,13 @@ impl PathPace {
         if self.increases >= MAX_INCREASES {
             return PaceUpdate::PathFaster;
         }
-        let setting = (INCREASE.0 * 2_f64.powi(self.increases)).min(INCREASE.1);
+        let increase = (INCREASE.0 * 2_f64.powi(self.increases)).min(INCREASE.1);
+        // Growing steps find a much faster path soon without overrunning one that is only a little
+        // faster.
         self.increases += 1;
         self.estimate = scaled(
             self.estimate.max(self.rate_without_surplus()),
-            1.0 + setting,
+            1.0 + increase,
         );
         self.set(1.0)
     }
@@ -257,6 +259,7 @@ impl PathPace {
     /// Sets the pacing rate to a multiple of the estimate.
     fn set(&mut self, times: f64) -> PaceUpdate {
         let pace = scaled(self.estimate, times * self.surplus);
+        // Every change costs a system call per stream.
         if (self.pace.abs_diff(pace) as f64) < self.pace as f64 * MIN_CHANGE {
             return PaceUpdate::Keep;
         }

@@ -52,6 +52,7 @@ impl AutoTuner {
         self.removed_streams = None;
         self.needed_streams = (to, interval.at + RESTORE_WITHIN);
         self.cooldowns
+            // The number has proved necessary: fewer are not tried again soon.
             .fewer_streams
             .fail(interval.at, INITIAL_COOLDOWN);
         if to <= self.streams {

@@ -124,6 +124,7 @@ impl TransferMeter {
         }
         self.latest = TransferCounters {
             at: sample.at,
+            // A sum over streams may fall for a moment when a stream closes.
             bytes_moved: self.latest.bytes_moved.max(sample.bytes_moved),
             bytes_retransmitted: retransmitted_bytes,
         };
@@ -135,6 +136,7 @@ impl TransferMeter {
     fn on_stream_sample(&mut self, at: Duration, tcp: &TcpSample) -> u64 {
         let tcp = TcpSample {
             at,
+            // The kernel's minimum may be five minutes old and belong to a shorter route.
             min_rtt: self.min_rtt_filter.get(),
             ..*tcp
         };
@@ -153,6 +155,8 @@ impl TransferMeter {
             self.history.push_back(self.latest);
         }
         let old = self.latest.at.saturating_sub(HISTORY_LENGTH);
+        // One entry at or before the start of the history stays, so that rates over all of it have a
+        // start.
         while self.history.len() > 1 && self.history[1].at <= old {
             self.history.pop_front();
         }

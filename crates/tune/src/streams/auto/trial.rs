@@ -142,6 +142,7 @@ impl TuningTrial {
         let Some(from) = self.from else {
             let is_settled =
                 waited >= self.settle_time && (opening == 0 || waited >= MAX_OPENING_TIME);
+            // The transition itself is not part of the measurement.
             self.from = is_settled.then_some(now);
             return None;
         };

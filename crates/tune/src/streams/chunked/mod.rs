@@ -27,6 +27,7 @@ pub struct RttAverage {
 impl RttAverage {
     /// An average without samples. `rho` is the weight ρ of a new sample, above 0 and below 1.
     pub fn new(rho: f64) -> Self {
+        // The same bounds as for the option `rho`.
         let rho = ChunkParameters {
             rho,
             ..ChunkParameters::default()

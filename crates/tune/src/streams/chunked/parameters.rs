@@ -116,6 +116,7 @@ impl ChunkParameters {
             let (key, value) = part.split_once('=').unwrap_or((part, ""));
             parameters.set(key.trim(), value.trim())?;
         }
+        // The keys come in any order: their relation is checked at the end.
         if parameters.initial_streams > parameters.max_streams {
             return Err(wrong("n0", "no more than 'most'"));
         }
@@ -166,6 +167,7 @@ impl ChunkParameters {
 
     /// The same parameters clamped to their ranges; NaN and infinity become the paper's value.
     pub(super) fn bounded(self) -> Self {
+        // Programs may set the fields without the parser.
         let paper = Self::default();
         let within = |number: f64, least: f64, largest: f64, otherwise: f64| {
             if number.is_finite() {

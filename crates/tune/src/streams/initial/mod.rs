@@ -25,6 +25,7 @@ const LONGEST: u32 = 16;
 pub fn prior_from_rtt(rtt: Duration, bytes: Option<u64>, block: usize, most: u32) -> Prior {
     let below = |(limit, _): &&(Duration, u32)| rtt < *limit;
     let streams = FIRST.iter().find(below).map_or(LONGEST, |(_, n)| *n);
+    // A stream without a whole block of its own would carry nothing.
     let piece = u64::try_from(block)
         .unwrap_or(u64::MAX)
         .max(MIN_BYTES_PER_STREAM);

@@ -62,6 +62,7 @@ impl ModeTuner {
             "nothing was measured: the same number again".clone_into(&mut self.reason);
             return;
         };
+        // The sizes follow goodput even after the search has terminated.
         self.sizes.on_chunk(chunk.streams, goodput);
         if chunk.streams < self.streams {
             // The caller could not open more streams.
@@ -120,6 +121,7 @@ impl ModeTuner {
             ChunkTuningMode::Mi | ChunkTuningMode::MiPlus => n * self.parameters.gamma,
             ChunkTuningMode::Aimd => n + self.parameters.alpha,
         };
+        // Rounding must not stop the growth for a small γ.
         let next = count(next.round()).clamp(now + 1, most);
         (next, format!("the windows limit, {}", streams(next)))
     }
@@ -147,6 +149,7 @@ impl ModeTuner {
             }
             ChunkTuningMode::Aimd => {
                 let less = f64::from(chunk.streams) * (1.0 - self.parameters.beta);
+                // Eq. 12 has no lower bound; a transfer needs one stream.
                 let next = count(less).clamp(1, self.parameters.max_streams);
                 (next, format!("{limit}, back to {}", streams(next)))
             }

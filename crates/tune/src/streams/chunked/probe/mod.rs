@@ -147,6 +147,7 @@ impl ProbeTuner {
             "nothing was measured: the same number again".clone_into(&mut self.reason);
             return;
         };
+        // A server may open more streams than allowed; they count as the largest number.
         let used = chunk.streams.min(self.max_streams);
         let is_requested = used == self.streams || self.is_only_count(used);
         let intended_time = self.intended_time();
@@ -308,6 +309,7 @@ impl ProbeTuner {
         self.settled_for = self.settled_for.saturating_add(chunk.time);
         self.settled_chunks = self.settled_chunks.saturating_add(1);
         let now = show::bits(rate(goodput * 8.0));
+        // Each failed search doubles the number of chunks before the next one may begin.
         if goodput < FALLEN_SHARE * settled
             && self.settled_chunks >= 1 << self.failed_searches_after_fall
         {
