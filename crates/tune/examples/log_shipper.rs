@@ -37,7 +37,7 @@ struct Shipper {
     /// Records in the collector's inbox, bytes.
     inbox: u64,
     /// Time for which the connections had no credit.
-    held: Duration,
+    without_credit: Duration,
 }
 
 impl Shipper {
@@ -56,22 +56,22 @@ impl Shipper {
     }
 
     /// Advances the clock by one step. Every connection sends its whole credit each round trip.
-    fn pass(&mut self) {
+    fn advance(&mut self) {
         self.now += TICK;
         let per_tick = |rate: u64| rate / 1000 * 5;
         let offered = per_tick(self.connections * CREDIT * 1000 / 40);
-        let taken = per_tick(self.capacity()).min(self.inbox + offered);
+        let processed = per_tick(self.capacity()).min(self.inbox + offered);
         // The inbox holds at most the credit that is not on its way.
         let most = (self.connections * CREDIT).saturating_sub(self.capacity() / 25);
-        self.inbox = (self.inbox + offered - taken).min(most);
-        self.answered += taken;
+        self.inbox = (self.inbox + offered - processed).min(most);
+        self.answered += processed;
         if self.inbox == 0 {
-            self.held += TICK;
+            self.without_credit += TICK;
         }
     }
 
-    fn looks(&self) -> Vec<TcpSample> {
-        let look = |stream| TcpSample {
+    fn samples(&self) -> Vec<TcpSample> {
+        let sample = |stream| TcpSample {
             stream,
             at: self.now,
             bytes_acked: self.answered / self.connections,
@@ -82,10 +82,10 @@ impl Shipper {
             cwnd: CREDIT,
             peer_window: CREDIT,
             busy_time: self.now,
-            rwnd_limited: self.held,
+            rwnd_limited: self.without_credit,
             ..TcpSample::default()
         };
-        (0..self.connections).map(look).collect()
+        (0..self.connections).map(sample).collect()
     }
 }
 
@@ -95,7 +95,7 @@ fn main() {
         connections: 1,
         answered: 0,
         inbox: 0,
-        held: Duration::ZERO,
+        without_credit: Duration::ZERO,
     };
     let limits = AutoLimits {
         min_streams: 1,
@@ -103,18 +103,18 @@ fn main() {
         congestion_controls: Vec::new(),
         may_pace: false,
     };
-    let mut auto = AutoTuner::new(limits, 1);
+    let mut tuner = AutoTuner::new(limits, 1);
     let mut due = Duration::ZERO;
     while shipper.now < Duration::from_secs(30) {
-        shipper.pass();
+        shipper.advance();
         if shipper.now < due {
             continue;
         }
-        let decisions = auto.on_sample(&TransferSample {
+        let decisions = tuner.on_sample(&TransferSample {
             at: shipper.now,
             bytes_moved: shipper.answered,
             bytes_left: None,
-            streams: &shipper.looks(),
+            streams: &shipper.samples(),
             streams_opening: 0,
             congestion_control: "credit",
             rate_limit: None,
@@ -125,9 +125,9 @@ fn main() {
             }
             println!("{:6.2} s  {}", decision.at.as_secs_f64(), decision.reason);
         }
-        due = shipper.now + auto.next_sample_in();
+        due = shipper.now + tuner.next_sample_in();
     }
-    let verdict = auto.verdict();
+    let verdict = tuner.verdict();
     println!(
         "{} connections; limited by the {}; {}",
         verdict.streams,

@@ -15,14 +15,14 @@ fn any_limits() -> impl Strategy<Value = AutoLimits> {
         prop_oneof![Just("bbr".to_owned()), Just("cubic".to_owned())],
         0..3,
     );
-    (0_u32..20, 0_u32..300, controls, any::<bool>()).prop_map(|(least, most, congestion, pace)| {
-        AutoLimits {
-            min_streams: least,
-            max_streams: most,
+    (0_u32..20, 0_u32..300, controls, any::<bool>()).prop_map(
+        |(min_streams, max_streams, congestion, pacing)| AutoLimits {
+            min_streams,
+            max_streams,
             congestion_controls: congestion,
-            may_pace: pace,
-        }
-    })
+            may_pace: pacing,
+        },
+    )
 }
 
 /// Any time that a kernel can show: 64 bits of microseconds.
@@ -37,7 +37,7 @@ fn any_count() -> impl Strategy<Value = u64> {
 
 prop_compose! {
     /// Any values of all fields, possible or not.
-    fn any_look()(
+    fn any_stream_sample()(
         times in prop::collection::vec(any_span(), 7),
         counts in prop::collection::vec(any_count(), 18),
         stream in 0_u64..8, slow_start: bool,
@@ -78,44 +78,44 @@ prop_compose! {
 #[derive(Debug, Clone)]
 struct ArbitrarySample {
     at: Duration,
-    moved: u64,
-    left: Option<u64>,
-    looks: Vec<TcpSample>,
-    opening: u32,
+    bytes_moved: u64,
+    bytes_left: Option<u64>,
+    streams: Vec<TcpSample>,
+    streams_opening: u32,
     rate_limit: Option<u64>,
     refused: Option<u32>,
     congestion_refused: bool,
 }
 
 prop_compose! {
-    fn any_moment()(
-        at in any_span(), moved in any_count(), left in prop::option::of(any_count()),
-        looks in prop::collection::vec(any_look(), 0..6), opening in 0_u32..4,
+    fn any_sample()(
+        at in any_span(), bytes_moved in any_count(), bytes_left in prop::option::of(any_count()),
+        streams in prop::collection::vec(any_stream_sample(), 0..6), streams_opening in 0_u32..4,
         rate_limit in prop::option::of(any_count()),
         refused in prop::option::weighted(0.1, 0_u32..40),
         congestion_refused in prop::bool::weighted(0.05),
     ) -> ArbitrarySample {
-        ArbitrarySample { at, moved, left, looks, opening, rate_limit, refused, congestion_refused }
+        ArbitrarySample { at, bytes_moved, bytes_left, streams, streams_opening, rate_limit, refused, congestion_refused }
     }
 }
 
 #[track_caller]
-fn show(
+fn check_sample(
     auto: &mut AutoTuner,
-    watch: &mut LimitsChecker,
+    checker: &mut LimitsChecker,
     congestion: &str,
-    moment: &ArbitrarySample,
+    sample: &ArbitrarySample,
 ) {
     let decisions = auto.on_sample(&TransferSample {
-        at: moment.at,
-        bytes_moved: moment.moved,
-        bytes_left: moment.left,
-        streams: &moment.looks,
-        streams_opening: moment.opening,
+        at: sample.at,
+        bytes_moved: sample.bytes_moved,
+        bytes_left: sample.bytes_left,
+        streams: &sample.streams,
+        streams_opening: sample.streams_opening,
         congestion_control: congestion,
-        rate_limit: moment.rate_limit,
+        rate_limit: sample.rate_limit,
     });
-    watch.check(&decisions);
+    checker.check(&decisions);
     let due = auto.next_sample_in();
     assert!(
         (Duration::from_millis(1)..=Duration::from_secs(1)).contains(&due),
@@ -123,7 +123,7 @@ fn show(
     );
     let _: Limiter = auto.limiter();
     let verdict = auto.verdict();
-    assert!((1..=watch.most.max(watch.streams)).contains(&verdict.streams));
+    assert!((1..=checker.max_streams.max(checker.streams)).contains(&verdict.streams));
 }
 
 proptest! {
@@ -132,28 +132,28 @@ proptest! {
     #[test]
     fn arbitrary_samples_are_survived(
         limits in any_limits(), streams in 0_u32..400,
-        moments in prop::collection::vec(any_moment(), 0..60),
+        samples in prop::collection::vec(any_sample(), 0..60),
     ) {
-        let mut watch = LimitsChecker::of(&limits, streams);
+        let mut checker = LimitsChecker::of(&limits, streams);
         let mut auto = AutoTuner::new(limits, streams);
-        for moment in &moments {
-            show(&mut auto, &mut watch, "cubic", moment);
-            if let Some(open) = moment.refused {
+        for sample in &samples {
+            check_sample(&mut auto, &mut checker, "cubic", sample);
+            if let Some(open) = sample.refused {
                 auto.on_stream_refused(open);
-                watch.refuse(open);
+                checker.refuse(open);
             }
-            if moment.congestion_refused {
+            if sample.congestion_refused {
                 auto.on_congestion_control_refused("bbr");
-                watch.congestion.remove("bbr");
+                checker.congestion.remove("bbr");
             }
         }
     }
 }
 
-fn limits(most: u32) -> AutoLimits {
+fn limits(max_streams: u32) -> AutoLimits {
     AutoLimits {
         min_streams: 1,
-        max_streams: most,
+        max_streams,
         congestion_controls: Vec::new(),
         may_pace: true,
     }
@@ -187,7 +187,7 @@ proptest! {
         drive.run(5.0, path);
         let open = open.min(drive.streams);
         drive.auto.on_stream_refused(open);
-        drive.watch.refuse(open);
+        drive.checker.refuse(open);
         drive.streams = drive.streams.min(open);
         drive.adjust();
         // The checker fails if more streams are requested.

@@ -20,17 +20,19 @@ fn reading(at: Duration, rate: u64, queued: u64) -> TcpSample {
 }
 
 fn windows(decisions: &[BufferDecision]) -> Vec<u64> {
-    let windows = changes(decisions).into_iter().map(|setting| match setting {
-        BufferSetting::WindowClamp(window) => window,
-        other => panic!("{other:?}"),
-    });
+    let windows = settings(decisions)
+        .into_iter()
+        .map(|setting| match setting {
+            BufferSetting::WindowClamp(window) => window,
+            other => panic!("{other:?}"),
+        });
     windows.collect()
 }
 
 /// A reader at `rate` bytes per second on a path of 100 MB/s, with a kernel that honours the clamp. Returns
 /// the decisions, and the unread bytes at every sample.
 fn read_slowly(until: Duration, rate: impl Fn(Duration) -> u64) -> (Vec<BufferDecision>, Vec<u64>) {
-    let mut auto = BufferTuner::new(Role::Receiver, shipped());
+    let mut tuner = BufferTuner::new(Role::Receiver, shipped());
     let (mut at, mut bytes, mut queued, mut window) = (Duration::ZERO, 0, 16 * MB, 22 * MB);
     let (mut decisions, mut backlog) = (Vec::new(), Vec::new());
     while at < until {
@@ -40,13 +42,13 @@ fn read_slowly(until: Duration, rate: impl Fn(Duration) -> u64) -> (Vec<BufferDe
             receive_window: window.min(free),
             ..reading(at, 0, queued)
         };
-        let decision = auto.on_sample(&sample);
+        let decision = tuner.on_sample(&sample);
         if let Some(BufferSetting::WindowClamp(size)) = decision.as_ref().and_then(|d| d.setting) {
             window = size;
         }
         decisions.extend(decision);
         backlog.push(sample.readable);
-        let step = auto.next_sample_in();
+        let step = tuner.next_sample_in();
         let arrives = moved((window.min(free) * 50).min(100_000_000), step).min(free);
         bytes += arrives;
         queued = (queued + arrives / 3 * 4).saturating_sub(moved(rate(at), step) / 3 * 4);
@@ -96,54 +98,54 @@ fn the_clamp_is_lifted_when_a_slow_reader_becomes_fast() {
 
 #[test]
 fn a_pause_of_the_reader_sets_no_clamp() {
-    let mut auto = BufferTuner::new(Role::Receiver, shipped());
-    let decisions = watch(&mut auto, ms(6000), |at| {
+    let mut tuner = BufferTuner::new(Role::Receiver, shipped());
+    let decisions = decisions_until(&mut tuner, ms(6000), |at| {
         let paused = at.as_millis() % 1000 < 600;
         reading(at, 20_000_000, if paused { 20 * MB } else { 0 })
     });
-    assert_eq!(changes(&decisions), []);
+    assert_eq!(settings(&decisions), []);
 }
 
 #[test]
 fn data_behind_a_lost_segment_sets_no_clamp() {
-    let mut auto = BufferTuner::new(Role::Receiver, shipped());
-    let decisions = watch(&mut auto, ms(6000), |at| TcpSample {
+    let mut tuner = BufferTuner::new(Role::Receiver, shipped());
+    let decisions = decisions_until(&mut tuner, ms(6000), |at| TcpSample {
         readable: 100_000,
         ..reading(at, 20_000_000, 20 * MB)
     });
-    assert_eq!(changes(&decisions), []);
+    assert_eq!(settings(&decisions), []);
     assert!(!limiters(&decisions).contains(&Limiter::StoreWrite));
 }
 
 #[test]
 fn release_lifts_a_clamp_in_force() {
-    let mut auto = BufferTuner::new(Role::Receiver, shipped());
-    assert_eq!(auto.release(), None);
-    watch(&mut auto, ms(500), |at| reading(at, 20_000_000, 20 * MB));
-    assert_eq!(auto.release(), None, "nothing was set yet");
-    let decisions = watch(&mut auto, ms(4000), |at| {
+    let mut tuner = BufferTuner::new(Role::Receiver, shipped());
+    assert_eq!(tuner.release(), None);
+    decisions_until(&mut tuner, ms(500), |at| reading(at, 20_000_000, 20 * MB));
+    assert_eq!(tuner.release(), None, "nothing was set yet");
+    let decisions = decisions_until(&mut tuner, ms(4000), |at| {
         reading(at + ms(600), 20_000_000, 20 * MB)
     });
     assert!(!windows(&decisions).is_empty());
     assert_eq!(
-        auto.release(),
+        tuner.release(),
         Some(BufferSetting::WindowClamp(65_535 << 10))
     );
-    assert_eq!(auto.release(), None, "once");
+    assert_eq!(tuner.release(), None, "once");
 
-    let mut auto = BufferTuner::new(Role::Receiver, shipped());
-    let decisions = watch(&mut auto, ms(20_000), |at| modem(at, 125_000, ms(2400)));
+    let mut tuner = BufferTuner::new(Role::Receiver, shipped());
+    let decisions = decisions_until(&mut tuner, ms(20_000), |at| modem(at, 125_000, ms(2400)));
     assert!(!windows(&decisions).is_empty());
     assert_eq!(
-        auto.release(),
+        tuner.release(),
         Some(BufferSetting::WindowClamp(65_535 << 10))
     );
 }
 
 #[test]
 fn a_clamp_that_was_lifted_is_set_again_only_after_a_longer_time() {
-    let mut auto = BufferTuner::new(Role::Receiver, shipped());
-    let decisions = watch(&mut auto, ms(60_000), |at| {
+    let mut tuner = BufferTuner::new(Role::Receiver, shipped());
+    let decisions = decisions_until(&mut tuner, ms(60_000), |at| {
         let slow = at.as_millis() % 8000 < 4000;
         reading(at, 20_000_000, if slow { 20 * MB } else { 0 })
     });
@@ -155,8 +157,8 @@ fn a_clamp_that_was_lifted_is_set_again_only_after_a_longer_time() {
 
 #[test]
 fn a_clamp_that_the_kernel_dropped_is_set_again() {
-    let mut auto = BufferTuner::new(Role::Receiver, shipped());
-    let decisions = watch(&mut auto, ms(4000), |at| TcpSample {
+    let mut tuner = BufferTuner::new(Role::Receiver, shipped());
+    let decisions = decisions_until(&mut tuner, ms(4000), |at| TcpSample {
         receive_buffer: if at < ms(2500) { 24 * MB } else { 32 * MB },
         receive_window: 300_000,
         ..reading(at, 20_000_000, 16 * MB)
@@ -182,7 +184,7 @@ fn modem(at: Duration, rate: u64, rtt: Duration) -> TcpSample {
 
 #[test]
 fn a_modems_queue_is_drained_at_full_rate() {
-    let mut auto = BufferTuner::new(Role::Receiver, shipped());
+    let mut tuner = BufferTuner::new(Role::Receiver, shipped());
     let (mut at, mut window, mut set) = (Duration::ZERO, 300_000, Vec::new());
     while at < ms(20_000) {
         let rtt = Duration::from_secs_f64(window as f64 / 125_000.0).max(ms(150));
@@ -191,12 +193,12 @@ fn a_modems_queue_is_drained_at_full_rate() {
             ..modem(at, 125_000, rtt)
         };
         if let Some(BufferSetting::WindowClamp(size)) =
-            auto.on_sample(&sample).and_then(|d| d.setting)
+            tuner.on_sample(&sample).and_then(|d| d.setting)
         {
             window = size;
             set.push(size);
         }
-        at += auto.next_sample_in();
+        at += tuner.next_sample_in();
     }
     // Twice the bandwidth-delay product, set once.
     assert!(
@@ -207,22 +209,22 @@ fn a_modems_queue_is_drained_at_full_rate() {
 
 #[test]
 fn a_clamp_is_never_below_ten_segments() {
-    let mut auto = BufferTuner::new(Role::Receiver, shipped());
-    let decisions = watch(&mut auto, ms(20_000), |at| modem(at, 7_000, ms(2900)));
-    assert_eq!(changes(&decisions)[0], BufferSetting::WindowClamp(14_600));
+    let mut tuner = BufferTuner::new(Role::Receiver, shipped());
+    let decisions = decisions_until(&mut tuner, ms(20_000), |at| modem(at, 7_000, ms(2900)));
+    assert_eq!(settings(&decisions)[0], BufferSetting::WindowClamp(14_600));
 }
 
 #[test]
 fn a_queue_on_a_fast_path_sets_no_clamp() {
-    let mut auto = BufferTuner::new(Role::Receiver, shipped());
-    let decisions = watch(&mut auto, ms(20_000), |at| modem(at, 300_000, ms(2900)));
-    assert_eq!(changes(&decisions), []);
+    let mut tuner = BufferTuner::new(Role::Receiver, shipped());
+    let decisions = decisions_until(&mut tuner, ms(20_000), |at| modem(at, 300_000, ms(2900)));
+    assert_eq!(settings(&decisions), []);
     assert_eq!(limiters(&decisions), [Limiter::CongestionWindow]);
 }
 
 #[test]
 fn the_clamp_is_lifted_when_a_slow_path_becomes_fast() {
-    let mut auto = BufferTuner::new(Role::Receiver, shipped());
+    let mut tuner = BufferTuner::new(Role::Receiver, shipped());
     let (mut at, mut bytes, mut clamped, mut last) = (Duration::ZERO, 0, false, None);
     while at < ms(30_000) {
         let fast = at > ms(10_000);
@@ -234,15 +236,15 @@ fn the_clamp_is_lifted_when_a_slow_path_becomes_fast() {
             ..modem(at, 0, rtt)
         };
         if let Some(BufferSetting::WindowClamp(size)) =
-            auto.on_sample(&sample).and_then(|d| d.setting)
+            tuner.on_sample(&sample).and_then(|d| d.setting)
         {
             (clamped, last) = (size < 100_000, Some(size));
         }
         bytes += moved(
             if fast && clamped { 250_000 } else { 125_000 },
-            auto.next_sample_in(),
+            tuner.next_sample_in(),
         );
-        at += auto.next_sample_in();
+        at += tuner.next_sample_in();
     }
     assert!(last.unwrap() > 300_000, "{last:?}");
 }

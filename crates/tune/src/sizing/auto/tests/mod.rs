@@ -39,21 +39,21 @@ fn privileged() -> HostBufferLimits {
 }
 
 /// Samples a stream as often as the tuner asks until `until`; returns the decisions.
-fn watch(
-    auto: &mut BufferTuner,
+fn decisions_until(
+    tuner: &mut BufferTuner,
     until: Duration,
     mut sample: impl FnMut(Duration) -> TcpSample,
 ) -> Vec<BufferDecision> {
     let mut at = Duration::ZERO;
     let mut decisions = Vec::new();
     while at <= until {
-        decisions.extend(auto.on_sample(&sample(at)));
-        at += auto.next_sample_in();
+        decisions.extend(tuner.on_sample(&sample(at)));
+        at += tuner.next_sample_in();
     }
     decisions
 }
 
-fn changes(decisions: &[BufferDecision]) -> Vec<BufferSetting> {
+fn settings(decisions: &[BufferDecision]) -> Vec<BufferSetting> {
     decisions.iter().filter_map(|d| d.setting).collect()
 }
 

@@ -6,7 +6,7 @@ use super::*;
 use crate::limiter::Role;
 
 /// Samples that a kernel could show, and many that it could not.
-fn any_look() -> impl Strategy<Value = TcpSample> {
+fn any_sample() -> impl Strategy<Value = TcpSample> {
     let size = || prop_oneof![Just(0_u64), 1_u64..100 * MB];
     let rtt = || (0_u64..3_000_000).prop_map(Duration::from_micros);
     let sizes = (
@@ -46,7 +46,7 @@ fn any_look() -> impl Strategy<Value = TcpSample> {
 
 /// Samples, bytes per sample, and repetitions: stable enough for the rules to act.
 fn any_run() -> impl Strategy<Value = Vec<(TcpSample, u64, usize)>> {
-    prop::collection::vec((any_look(), 0_u64..10 * MB, 1_usize..60), 1..12)
+    prop::collection::vec((any_sample(), 0_u64..10 * MB, 1_usize..60), 1..12)
 }
 
 fn any_caps() -> impl Strategy<Value = HostBufferLimits> {
@@ -75,15 +75,15 @@ proptest! {
     /// Buffers are never made smaller, never set where autotuning allows more, and never beyond the host's
     /// limits. Reasons and remarks stay short.
     #[test]
-    fn no_decision_is_worse_than_the_kernels_autotuning(run in any_run(), limits in any_caps(), send: bool) {
+    fn no_decision_is_worse_than_the_kernels_autotuning(samples in any_run(), limits in any_caps(), send: bool) {
         let role = if send { Role::Sender } else { Role::Receiver };
-        let mut auto = BufferTuner::new(role, limits);
-        let (mut at, mut bytes, mut told) = (Duration::ZERO, 0, 0_u32);
-        for (sample, step, times) in run {
+        let mut tuner = BufferTuner::new(role, limits);
+        let (mut at, mut bytes, mut decision_count) = (Duration::ZERO, 0, 0_u32);
+        for (sample, step, times) in samples {
             for _ in 0..times {
                 let sample = TcpSample { at, bytes_acked: bytes, bytes_received: bytes, busy_time: at, ..sample };
-                if let Some(decision) = auto.on_sample(&sample) {
-                    told += 1;
+                if let Some(decision) = tuner.on_sample(&sample) {
+                    decision_count += 1;
                     match decision.setting {
                         Some(BufferSetting::SendBuffer(size)) => {
                             prop_assert!(send && size >= sample.send_buffer / 2);
@@ -100,25 +100,25 @@ proptest! {
                     }
                     prop_assert!((5..300).contains(&decision.reason.len()), "{}", decision.reason);
                 }
-                let due = auto.next_sample_in();
+                let due = tuner.next_sample_in();
                 prop_assert!(due >= ms(10) && due <= ms(250), "{:?}", due);
                 at += due;
                 bytes += step;
             }
         }
         // Noise causes at most a few decisions per second.
-        prop_assert!(f64::from(told) <= 8.0 + 4.0 * at.as_secs_f64(), "{told} in {at:?}");
-        if let Some(remark) = auto.remark() {
+        prop_assert!(f64::from(decision_count) <= 8.0 + 4.0 * at.as_secs_f64(), "{decision_count} in {at:?}");
+        if let Some(remark) = tuner.remark() {
             prop_assert!(remark.len() < 400 && !remark.contains('\n'));
         }
     }
 
     /// Samples in any order are harmless.
     #[test]
-    fn samples_in_any_order_are_survived(samples in prop::collection::vec((any_look(), 0_u64..2000, any::<u64>()), 0..60)) {
-        let mut auto = BufferTuner::new(Role::Receiver, privileged());
+    fn samples_in_any_order_are_survived(samples in prop::collection::vec((any_sample(), 0_u64..2000, any::<u64>()), 0..60)) {
+        let mut tuner = BufferTuner::new(Role::Receiver, privileged());
         for (sample, at, bytes) in samples {
-            auto.on_sample(&TcpSample { at: ms(at), bytes_acked: bytes, bytes_received: bytes, busy_time: ms(at), ..sample });
+            tuner.on_sample(&TcpSample { at: ms(at), bytes_acked: bytes, bytes_received: bytes, busy_time: ms(at), ..sample });
         }
     }
 }

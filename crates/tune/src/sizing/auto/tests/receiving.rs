@@ -33,24 +33,24 @@ fn raised() -> HostBufferLimits {
 
 #[test]
 fn autotuning_ahead_of_the_path_is_left_alone() {
-    let mut auto = receiver(privileged());
-    let decisions = watch(&mut auto, ms(5000), |at| TcpSample {
+    let mut tuner = receiver(privileged());
+    let decisions = decisions_until(&mut tuner, ms(5000), |at| TcpSample {
         // Half of the rate that the window allows.
         bytes_received: moved(window_of_buffer(32 * MB) * 5, at),
         ..full(at, 32 * MB)
     });
-    assert_eq!(changes(&decisions), []);
+    assert_eq!(settings(&decisions), []);
     assert_eq!(limiters(&decisions), [Limiter::ServerCap]);
-    assert_eq!(auto.remark(), None);
+    assert_eq!(tuner.remark(), None);
 }
 
 #[test]
 fn a_full_window_at_the_limit_of_autotuning_raises_the_buffer() {
-    let mut auto = receiver(raised());
+    let mut tuner = receiver(raised());
     let mut buffer = 6 * MB;
     let (mut at, mut bytes, mut sizes) = (Duration::ZERO, 0, Vec::new());
     while at < ms(5000) {
-        let decision = auto.on_sample(&TcpSample {
+        let decision = tuner.on_sample(&TcpSample {
             bytes_received: bytes,
             ..full(at, buffer)
         });
@@ -73,17 +73,17 @@ fn a_full_window_at_the_limit_of_autotuning_raises_the_buffer() {
         } else {
             assert_eq!(decision.and_then(|d| d.setting), None);
         }
-        bytes += moved(window_of_buffer(buffer) * 10, auto.next_sample_in());
-        at += auto.next_sample_in();
+        bytes += moved(window_of_buffer(buffer) * 10, tuner.next_sample_in());
+        at += tuner.next_sample_in();
     }
     assert!(sizes.len() <= 3 && sizes.is_sorted(), "{sizes:?}");
     assert_eq!(sizes.last(), Some(&(32 * MB)));
-    assert!(auto.remark().unwrap().contains("net.ipv4.tcp_rmem"));
+    assert!(tuner.remark().unwrap().contains("net.ipv4.tcp_rmem"));
 }
 
 #[test]
 fn a_buffer_whose_window_does_not_follow_goes_back_to_autotuning() {
-    let mut auto = receiver(raised());
+    let mut tuner = receiver(raised());
     let mut taken = false;
     let before = full(Duration::ZERO, 6 * MB).receive_window;
     let (mut at, mut decisions) = (Duration::ZERO, Vec::new());
@@ -92,15 +92,15 @@ fn a_buffer_whose_window_does_not_follow_goes_back_to_autotuning() {
             receive_buffer: if taken { 16 * MB } else { 6 * MB },
             ..full(at, 6 * MB)
         };
-        let decision = auto.on_sample(&sample);
+        let decision = tuner.on_sample(&sample);
         taken |= decision.as_ref().is_some_and(|d| d.setting.is_some());
         decisions.extend(decision);
-        at += auto.next_sample_in();
+        at += tuner.next_sample_in();
     }
     let [
         BufferSetting::ReceiveBuffer(_),
         BufferSetting::RestoreAutotuning(window),
-    ] = changes(&decisions)[..]
+    ] = settings(&decisions)[..]
     else {
         panic!("{decisions:?}");
     };
@@ -110,41 +110,44 @@ fn a_buffer_whose_window_does_not_follow_goes_back_to_autotuning() {
 #[test]
 fn nothing_is_set_if_autotuning_allows_more() {
     for limits in [HostBufferLimits::default(), shipped()] {
-        let mut auto = receiver(limits);
-        let decisions = watch(&mut auto, ms(5000), |at| {
+        let mut tuner = receiver(limits);
+        let decisions = decisions_until(&mut tuner, ms(5000), |at| {
             full(at, limits.max_autotuned_receive)
         });
-        assert_eq!(changes(&decisions), [], "{limits:?}");
+        assert_eq!(settings(&decisions), [], "{limits:?}");
         assert_eq!(limiters(&decisions), [Limiter::ReceiveWindow]);
-        let remark = auto.remark().unwrap();
+        let remark = tuner.remark().unwrap();
         assert!(remark.contains("net.ipv4.tcp_rmem"), "{remark}");
-        assert_eq!(auto.host_bound().unwrap().limiter, Limiter::ReceiveWindow);
+        assert_eq!(tuner.host_bound().unwrap().limiter, Limiter::ReceiveWindow);
     }
 }
 
 #[test]
 fn the_buffer_is_not_raised_beyond_the_window_scale() {
-    let mut auto = receiver(privileged());
-    let decisions = watch(&mut auto, ms(5000), |at| TcpSample {
+    let mut tuner = receiver(privileged());
+    let decisions = decisions_until(&mut tuner, ms(5000), |at| TcpSample {
         max_receive_window: window_of_buffer(32 * MB),
         ..full(at, 32 * MB)
     });
-    assert_eq!(changes(&decisions), []);
+    assert_eq!(settings(&decisions), []);
     assert_eq!(limiters(&decisions), [Limiter::ReceiveWindow]);
-    assert_eq!(auto.host_bound().unwrap().limiter, Limiter::ReceiveWindow);
-    let remark = auto.remark().unwrap();
+    assert_eq!(tuner.host_bound().unwrap().limiter, Limiter::ReceiveWindow);
+    let remark = tuner.remark().unwrap();
     assert!(
         remark.contains("window scale") && remark.contains("tcp_rmem"),
         "{remark}"
     );
     // The window scale can express half as much again: no more is requested.
-    let mut auto = receiver(privileged());
+    let mut tuner = receiver(privileged());
     let ceiling = window_of_buffer(48 * MB);
-    let decisions = watch(&mut auto, ms(600), |at| TcpSample {
+    let decisions = decisions_until(&mut tuner, ms(600), |at| TcpSample {
         max_receive_window: ceiling,
         ..full(at, 32 * MB)
     });
-    assert_eq!(changes(&decisions), [BufferSetting::ReceiveBuffer(ceiling)]);
+    assert_eq!(
+        settings(&decisions),
+        [BufferSetting::ReceiveBuffer(ceiling)]
+    );
     assert!(
         decisions[0].reason.contains("window scale"),
         "{decisions:?}"
@@ -157,10 +160,10 @@ fn a_size_that_was_not_granted_is_not_requested_again() {
         receive_autotuning: false,
         ..raised()
     };
-    let mut auto = receiver(limits);
-    let decisions = watch(&mut auto, ms(5000), |at| full(at, MB));
+    let mut tuner = receiver(limits);
+    let decisions = decisions_until(&mut tuner, ms(5000), |at| full(at, MB));
     assert!(
-        matches!(changes(&decisions)[..], [BufferSetting::ReceiveBuffer(_)]),
+        matches!(settings(&decisions)[..], [BufferSetting::ReceiveBuffer(_)]),
         "{decisions:?}"
     );
     assert!(
@@ -171,8 +174,8 @@ fn a_size_that_was_not_granted_is_not_requested_again() {
 
 #[test]
 fn a_shrunk_buffer_is_repaired_a_limited_number_of_times() {
-    let mut auto = receiver(shipped());
-    let decisions = watch(&mut auto, ms(20_000), |at| {
+    let mut tuner = receiver(shipped());
+    let decisions = decisions_until(&mut tuner, ms(20_000), |at| {
         // The kernel shrinks it every second; repairs restore it in between.
         let cut = at.as_millis() % 1000 >= 500;
         TcpSample {
@@ -183,7 +186,7 @@ fn a_shrunk_buffer_is_repaired_a_limited_number_of_times() {
         }
     });
     assert_eq!(
-        changes(&decisions),
+        settings(&decisions),
         [BufferSetting::RestoreAutotuning(4 * MB); 4]
     );
     assert!(decisions.iter().any(|d| {
@@ -194,8 +197,8 @@ fn a_shrunk_buffer_is_repaired_a_limited_number_of_times() {
 
 #[test]
 fn a_buffer_that_shrank_while_backed_up_is_repaired_later() {
-    let mut auto = receiver(shipped());
-    let decisions = watch(&mut auto, ms(3000), |at| {
+    let mut tuner = receiver(shipped());
+    let decisions = decisions_until(&mut tuner, ms(3000), |at| {
         let cut = at >= ms(500);
         let buffer = if cut { MB / 4 } else { 6 * MB };
         // The kernel has shrunk the buffer to its unread contents.
@@ -216,8 +219,8 @@ fn a_buffer_that_shrank_while_backed_up_is_repaired_later() {
     );
     assert!((ms(900)..ms(1000)).contains(&repair.at), "{repair:?}");
     // A buffer that the kernel has enlarged again needs no repair.
-    let mut auto = receiver(shipped());
-    let decisions = watch(&mut auto, ms(3000), |at| {
+    let mut tuner = receiver(shipped());
+    let decisions = decisions_until(&mut tuner, ms(3000), |at| {
         let cut = (ms(500)..ms(900)).contains(&at);
         let buffer = if cut { MB / 4 } else { 6 * MB };
         TcpSample {
@@ -229,13 +232,13 @@ fn a_buffer_that_shrank_while_backed_up_is_repaired_later() {
             ..full(at, 6 * MB)
         }
     });
-    assert_eq!(changes(&decisions), []);
+    assert_eq!(settings(&decisions), []);
 }
 
 /// Settings for a stream whose buffer was raised at the limit of autotuning, and which then shows this
 /// window and receives at `rate` bytes per second.
 fn raised_then(window: u64, rate: u64) -> Vec<BufferSetting> {
-    let mut auto = receiver(raised());
+    let mut tuner = receiver(raised());
     let (mut at, mut bytes, mut taken) = (Duration::ZERO, 0, false);
     let mut decisions = Vec::new();
     while at < ms(9000) {
@@ -246,7 +249,7 @@ fn raised_then(window: u64, rate: u64) -> Vec<BufferSetting> {
             receive_window: if taken { window } else { before.receive_window },
             ..before
         };
-        let decision = auto.on_sample(&sample);
+        let decision = tuner.on_sample(&sample);
         taken |= decision.as_ref().is_some_and(|d| d.setting.is_some());
         decisions.extend(decision);
         let rate = if taken {
@@ -254,10 +257,10 @@ fn raised_then(window: u64, rate: u64) -> Vec<BufferSetting> {
         } else {
             before.receive_window * 10
         };
-        bytes += moved(rate, auto.next_sample_in());
-        at += auto.next_sample_in();
+        bytes += moved(rate, tuner.next_sample_in());
+        at += tuner.next_sample_in();
     }
-    changes(&decisions)
+    settings(&decisions)
 }
 
 #[test]
@@ -275,23 +278,23 @@ fn a_raised_buffer_is_kept_if_the_kernel_shows_no_window() {
 
 #[test]
 fn stuck_autotuning_is_repaired() {
-    let mut auto = receiver(shipped());
+    let mut tuner = receiver(shipped());
     let window = full(Duration::ZERO, MB).receive_window;
-    let decisions = watch(&mut auto, ms(1200), |at| full(at, MB));
+    let decisions = decisions_until(&mut tuner, ms(1200), |at| full(at, MB));
     assert_eq!(
-        changes(&decisions),
+        settings(&decisions),
         [BufferSetting::RestoreAutotuning(window * 2)]
     );
     assert!(decisions[0].at >= ms(400), "not before four round trips");
     // Autotuning that grows is not repaired.
-    let mut auto = receiver(shipped());
-    let decisions = watch(&mut auto, ms(1200), |at| {
+    let mut tuner = receiver(shipped());
+    let decisions = decisions_until(&mut tuner, ms(1200), |at| {
         full(
             at,
             MB + MB / 16 * (u64::try_from(at.as_millis()).unwrap() / 200),
         )
     });
-    assert_eq!(changes(&decisions), []);
+    assert_eq!(settings(&decisions), []);
 }
 
 #[test]
@@ -303,7 +306,7 @@ fn without_autotuning_the_buffer_follows_the_path() {
         rmem_first_two: [4096, 65_536],
         ..HostBufferLimits::default()
     };
-    let mut auto = receiver(limits);
+    let mut tuner = receiver(limits);
     // 100 Mbit/s over 100 ms: a bandwidth-delay product of 1.25 MB.
     let line = 12_500_000;
     let (mut at, mut buffer, mut bytes, mut sizes) = (Duration::ZERO, 65_536, 0, vec![65_536]);
@@ -313,16 +316,16 @@ fn without_autotuning_the_buffer_follows_the_path() {
             ..full(at, buffer)
         };
         if let Some(BufferSetting::ReceiveBuffer(size)) =
-            auto.on_sample(&sample).and_then(|d| d.setting)
+            tuner.on_sample(&sample).and_then(|d| d.setting)
         {
             buffer = size * 2;
             sizes.push(buffer);
         }
         bytes += moved(
             line.min(window_of_buffer(buffer) * 10),
-            auto.next_sample_in(),
+            tuner.next_sample_in(),
         );
-        at += auto.next_sample_in();
+        at += tuner.next_sample_in();
     }
     assert!(sizes.is_sorted() && sizes.len() <= 8, "{sizes:?}");
     let last = *sizes.last().unwrap();
@@ -332,12 +335,12 @@ fn without_autotuning_the_buffer_follows_the_path() {
 
 #[test]
 fn a_short_path_is_left_alone() {
-    let mut auto = receiver(raised());
-    let decisions = watch(&mut auto, ms(5000), |at| TcpSample {
+    let mut tuner = receiver(raised());
+    let decisions = decisions_until(&mut tuner, ms(5000), |at| TcpSample {
         receiver_rtt: Duration::from_micros(200),
         min_rtt: Duration::from_micros(50),
         bytes_received: moved(2_000 * MB, at),
         ..full(at, 6 * MB)
     });
-    assert_eq!(changes(&decisions), []);
+    assert_eq!(settings(&decisions), []);
 }

@@ -28,15 +28,15 @@ fn sender(limits: HostBufferLimits) -> BufferTuner {
 
 #[test]
 fn a_full_buffer_at_the_limit_of_autotuning_is_raised_within_two_round_trips() {
-    let mut auto = sender(shipped());
+    let mut tuner = sender(shipped());
     let mut buffer = 4 * MB;
-    let decisions = watch(&mut auto, ms(5000), |at| {
+    let decisions = decisions_until(&mut tuner, ms(5000), |at| {
         if at > ms(200) {
             buffer = 8 * MB;
         }
         full(at, buffer)
     });
-    assert_eq!(changes(&decisions), [BufferSetting::SendBuffer(4 * MB)]);
+    assert_eq!(settings(&decisions), [BufferSetting::SendBuffer(4 * MB)]);
     assert!(decisions[0].at <= ms(150), "{:?}", decisions[0]);
     assert_eq!(
         decisions[0].reason,
@@ -47,16 +47,16 @@ fn a_full_buffer_at_the_limit_of_autotuning_is_raised_within_two_round_trips() {
 
 #[test]
 fn a_limit_that_still_holds_at_the_end_is_remarked_on() {
-    let mut auto = sender(shipped());
-    assert_eq!(auto.remark(), None);
-    watch(&mut auto, ms(5000), |at| full(at, 8 * MB));
+    let mut tuner = sender(shipped());
+    assert_eq!(tuner.remark(), None);
+    decisions_until(&mut tuner, ms(5000), |at| full(at, 8 * MB));
     assert_eq!(
-        auto.remark().unwrap(),
+        tuner.remark().unwrap(),
         "limited by the send buffer of this host (8.39 MB: 5.59 MB in flight, 447 Mbit/s a stream at \
          100 ms); an administrator can allow up to 1.79 Gbit/s with `sysctl -w \
          net.ipv4.tcp_wmem=\"4096 16384 67108864\"`; more streams would also help"
     );
-    let bound = auto.host_bound().unwrap();
+    let bound = tuner.host_bound().unwrap();
     assert_eq!(bound.limiter, Limiter::SendBuffer);
     assert_eq!(bound.max_in_flight, max_in_flight(8 * MB));
     assert!((440_000_000..450_000_000).contains(&bound.stream_bps));
@@ -64,33 +64,33 @@ fn a_limit_that_still_holds_at_the_end_is_remarked_on() {
 
 #[test]
 fn a_buffer_that_autotuning_can_still_raise_is_left_alone() {
-    let mut auto = sender(privileged());
-    let decisions = watch(&mut auto, ms(5000), |at| full(at, 2 * MB));
-    assert_eq!(changes(&decisions), []);
-    assert_eq!(auto.remark(), None);
-    assert_eq!(auto.host_bound(), None);
+    let mut tuner = sender(privileged());
+    let decisions = decisions_until(&mut tuner, ms(5000), |at| full(at, 2 * MB));
+    assert_eq!(settings(&decisions), []);
+    assert_eq!(tuner.remark(), None);
+    assert_eq!(tuner.host_bound(), None);
 }
 
 #[test]
 fn nothing_is_set_if_autotuning_allows_more() {
-    let mut auto = sender(HostBufferLimits::default());
-    let decisions = watch(&mut auto, ms(5000), |at| full(at, 4 * MB));
-    assert_eq!(changes(&decisions), []);
+    let mut tuner = sender(HostBufferLimits::default());
+    let decisions = decisions_until(&mut tuner, ms(5000), |at| full(at, 4 * MB));
+    assert_eq!(settings(&decisions), []);
     assert_eq!(limiters(&decisions), [Limiter::SendBuffer]);
-    assert!(auto.remark().unwrap().contains("tcp_wmem"));
-    assert!(auto.host_bound().is_some());
+    assert!(tuner.remark().unwrap().contains("tcp_wmem"));
+    assert!(tuner.host_bound().is_some());
 }
 
 #[test]
 fn a_queue_means_a_full_path_and_the_buffer_stays() {
-    let mut auto = sender(privileged());
-    let decisions = watch(&mut auto, ms(5000), |at| TcpSample {
+    let mut tuner = sender(privileged());
+    let decisions = decisions_until(&mut tuner, ms(5000), |at| TcpSample {
         smoothed_rtt: ms(112),
         ..full(at, 4 * MB)
     });
-    assert_eq!(changes(&decisions), []);
+    assert_eq!(settings(&decisions), []);
     assert_eq!(limiters(&decisions), [Limiter::CongestionWindow]);
-    assert_eq!(auto.remark(), None);
+    assert_eq!(tuner.remark(), None);
 }
 
 #[test]
@@ -105,44 +105,44 @@ fn queues_of_the_senders_own_bursts_do_not_mean_a_full_path() {
             ..full(at, 4 * MB)
         }
     };
-    let mut auto = sender(shipped());
-    let decisions = watch(&mut auto, ms(1000), bursts);
-    assert_eq!(changes(&decisions), [BufferSetting::SendBuffer(4 * MB)]);
+    let mut tuner = sender(shipped());
+    let decisions = decisions_until(&mut tuner, ms(1000), bursts);
+    assert_eq!(settings(&decisions), [BufferSetting::SendBuffer(4 * MB)]);
     // Losses cause gaps as well.
-    let mut auto = sender(shipped());
-    let decisions = watch(&mut auto, ms(1000), |at| TcpSample {
+    let mut tuner = sender(shipped());
+    let decisions = decisions_until(&mut tuner, ms(1000), |at| TcpSample {
         retransmits: u64::try_from(at.as_millis()).unwrap() / 20,
         ..bursts(at)
     });
-    assert_eq!(changes(&decisions), []);
+    assert_eq!(settings(&decisions), []);
 }
 
 #[test]
 fn a_paced_writer_counts_as_waiting_if_most_samples_show_it() {
-    let mut auto = sender(shipped());
-    let decisions = watch(&mut auto, ms(500), |at| TcpSample {
+    let mut tuner = sender(shipped());
+    let decisions = decisions_until(&mut tuner, ms(500), |at| TcpSample {
         unsent: if at.as_millis() % 100 < 30 { MB } else { 0 },
         ..full(at, 4 * MB)
     });
-    assert_eq!(changes(&decisions), [BufferSetting::SendBuffer(4 * MB)]);
+    assert_eq!(settings(&decisions), [BufferSetting::SendBuffer(4 * MB)]);
 }
 
 #[test]
 fn a_buffer_that_loss_recovery_fills_is_not_the_bottleneck() {
-    let mut auto = sender(privileged());
-    let decisions = watch(&mut auto, ms(5000), |at| TcpSample {
+    let mut tuner = sender(privileged());
+    let decisions = decisions_until(&mut tuner, ms(5000), |at| TcpSample {
         bytes_acked: moved(MB, at),
         retransmits: u64::try_from(at.as_millis()).unwrap() / 20,
         ..full(at, 4 * MB)
     });
-    assert_eq!(changes(&decisions), []);
+    assert_eq!(settings(&decisions), []);
     assert_eq!(limiters(&decisions), [Limiter::Loss]);
 }
 
 #[test]
 fn a_full_peer_window_does_not_count_as_a_full_buffer() {
-    let mut auto = sender(privileged());
-    let decisions = watch(&mut auto, ms(5000), |at| {
+    let mut tuner = sender(privileged());
+    let decisions = decisions_until(&mut tuner, ms(5000), |at| {
         let sample = full(at, 4 * MB);
         TcpSample {
             peer_window: sample.in_flight,
@@ -150,7 +150,7 @@ fn a_full_peer_window_does_not_count_as_a_full_buffer() {
             ..sample
         }
     });
-    assert_eq!(changes(&decisions), []);
+    assert_eq!(settings(&decisions), []);
     assert_eq!(limiters(&decisions), [Limiter::ReceiveWindow]);
     assert!(decisions[0].reason.contains("receiver's window of 2.80 MB"));
 }
@@ -163,33 +163,33 @@ fn a_buffer_with_space_is_not_the_bottleneck() {
         in_slow_start: true,
         ..full(at, 4 * MB)
     };
-    let mut auto = sender(privileged());
-    let decisions = watch(&mut auto, ms(5000), unsent);
-    assert_eq!(changes(&decisions), []);
+    let mut tuner = sender(privileged());
+    let decisions = decisions_until(&mut tuner, ms(5000), unsent);
+    assert_eq!(settings(&decisions), []);
     assert_eq!(limiters(&decisions), [Limiter::CongestionWindow]);
 }
 
 #[test]
 fn a_short_path_is_left_alone() {
-    let mut auto = sender(privileged());
-    let decisions = watch(&mut auto, ms(5000), |at| TcpSample {
+    let mut tuner = sender(privileged());
+    let decisions = decisions_until(&mut tuner, ms(5000), |at| TcpSample {
         smoothed_rtt: Duration::from_micros(900),
         min_rtt: Duration::from_micros(300),
         ..full(at, 4 * MB)
     });
-    assert_eq!(changes(&decisions), []);
+    assert_eq!(settings(&decisions), []);
 }
 
 #[test]
 fn a_privileged_sender_doubles_until_the_path_queues() {
-    let mut auto = sender(privileged());
+    let mut tuner = sender(privileged());
     let path = 40 * MB;
     let (mut at, mut buffer, mut sizes) = (Duration::ZERO, 4 * MB, Vec::new());
     while at < ms(5000) {
         let sample = full(at, buffer);
         // Bytes in flight beyond the bandwidth-delay product wait in the queue and do not raise the rate.
         let rtt = ms(100).mul_f64((max_in_flight(buffer) as f64 / path as f64).max(1.0));
-        let decision = auto.on_sample(&TcpSample {
+        let decision = tuner.on_sample(&TcpSample {
             smoothed_rtt: rtt,
             bytes_acked: moved(path * 10, at),
             ..sample
@@ -198,7 +198,7 @@ fn a_privileged_sender_doubles_until_the_path_queues() {
             buffer = size * 2;
             sizes.push(buffer / MB);
         }
-        at += auto.next_sample_in();
+        at += tuner.next_sample_in();
     }
     // Three times the product at once, since the rate is known; then no change.
     assert_eq!(sizes, [120]);
@@ -207,7 +207,7 @@ fn a_privileged_sender_doubles_until_the_path_queues() {
 #[test]
 fn the_buffer_doubles_while_it_limits_and_quadruples_in_slow_start() {
     let grown = |slow_start| {
-        let mut auto = sender(privileged());
+        let mut tuner = sender(privileged());
         let (mut at, mut buffer, mut bytes) = (Duration::ZERO, 4 * MB, 0);
         let mut sizes = Vec::new();
         while at < ms(3000) {
@@ -217,13 +217,13 @@ fn the_buffer_doubles_while_it_limits_and_quadruples_in_slow_start() {
                 ..full(at, buffer)
             };
             if let Some(BufferSetting::SendBuffer(size)) =
-                auto.on_sample(&sample).and_then(|d| d.setting)
+                tuner.on_sample(&sample).and_then(|d| d.setting)
             {
                 buffer = size * 2;
                 sizes.push(buffer / MB);
             }
-            bytes += moved(max_in_flight(buffer) * 10, auto.next_sample_in());
-            at += auto.next_sample_in();
+            bytes += moved(max_in_flight(buffer) * 10, tuner.next_sample_in());
+            at += tuner.next_sample_in();
         }
         sizes
     };
@@ -233,33 +233,33 @@ fn the_buffer_doubles_while_it_limits_and_quadruples_in_slow_start() {
 
 #[test]
 fn a_size_that_was_not_granted_is_not_requested_again() {
-    let mut auto = sender(shipped());
-    let decisions = watch(&mut auto, ms(5000), |at| full(at, 4 * MB));
-    assert_eq!(changes(&decisions), [BufferSetting::SendBuffer(4 * MB)]);
+    let mut tuner = sender(shipped());
+    let decisions = decisions_until(&mut tuner, ms(5000), |at| full(at, 4 * MB));
+    assert_eq!(settings(&decisions), [BufferSetting::SendBuffer(4 * MB)]);
     assert!(
         decisions[1].reason.contains("did not grant"),
         "{decisions:?}"
     );
-    assert!(auto.remark().is_some());
+    assert!(tuner.remark().is_some());
 }
 
 #[test]
 fn a_program_that_writes_slowly_is_the_limiter() {
-    let mut auto = sender(privileged());
-    let decisions = watch(&mut auto, ms(5000), |at| TcpSample {
+    let mut tuner = sender(privileged());
+    let decisions = decisions_until(&mut tuner, ms(5000), |at| TcpSample {
         send_queue_memory: 100_000,
         in_flight: 80_000,
         busy_time: at / 2,
         ..full(at, 4 * MB)
     });
-    assert_eq!(changes(&decisions), []);
+    assert_eq!(settings(&decisions), []);
     assert_eq!(limiters(&decisions), [Limiter::StoreRead]);
 }
 
 #[test]
 fn losses_without_a_queue_are_the_limiter() {
-    let mut auto = sender(privileged());
-    let decisions = watch(&mut auto, ms(5000), |at| TcpSample {
+    let mut tuner = sender(privileged());
+    let decisions = decisions_until(&mut tuner, ms(5000), |at| TcpSample {
         send_queue_memory: 2 * MB,
         unsent: MB,
         in_flight: MB,
@@ -267,19 +267,19 @@ fn losses_without_a_queue_are_the_limiter() {
         retransmits: u64::try_from(at.as_millis()).unwrap() / 20,
         ..full(at, 4 * MB)
     });
-    assert_eq!(changes(&decisions), []);
+    assert_eq!(settings(&decisions), []);
     assert_eq!(limiters(&decisions), [Limiter::Loss]);
 }
 
 #[test]
 fn a_kernel_that_shows_few_fields_is_left_alone() {
-    let mut auto = sender(privileged());
-    let decisions = watch(&mut auto, ms(5000), |at| TcpSample {
+    let mut tuner = sender(privileged());
+    let decisions = decisions_until(&mut tuner, ms(5000), |at| TcpSample {
         at,
         bytes_acked: moved(10 * MB, at),
         ..TcpSample::default()
     });
-    assert_eq!(changes(&decisions), []);
+    assert_eq!(settings(&decisions), []);
 }
 
 #[test]
@@ -289,7 +289,7 @@ fn a_known_send_buffer_is_set_at_the_first_sample() {
         ..shipped()
     };
     let known = |bytes| sender(limits).with_known_buffer(Some(bytes));
-    let first = |mut auto: BufferTuner, buffer| auto.on_sample(&full(ms(25), buffer));
+    let first = |mut tuner: BufferTuner, buffer| tuner.on_sample(&full(ms(25), buffer));
     let decision = first(known(12 * MB), MB).unwrap();
     assert_eq!(decision.setting, Some(BufferSetting::SendBuffer(6 * MB)));
     assert_eq!(

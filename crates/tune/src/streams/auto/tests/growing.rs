@@ -6,26 +6,26 @@ const MBIT: u64 = 125_000;
 
 #[test]
 fn streams_double_until_the_receive_window_is_no_longer_the_bottleneck() {
-    let mut world = ScriptedTransfer::new(limits(64), 1);
+    let mut transfer = ScriptedTransfer::new(limits(64), 1);
     // Each stream carries 6 MB every 50 ms; the path carries 500 MB/s.
     let path = |now: PathQuery<'_>| {
         let each = 120_000_000 * u64::from(now.streams);
         ScriptedFlow {
             rate: each.min(500_000_000),
-            held: if each <= 500_000_000 { 0.9 } else { 0.0 },
+            window_full: if each <= 500_000_000 { 0.9 } else { 0.0 },
             ..ScriptedFlow::default()
         }
     };
-    world.run(ms(4000), path);
-    let first: Vec<TransferSetting> = world.steps().into_iter().take(3).collect();
-    assert_eq!(first, [2, 4, 8].map(TransferSetting::Streams));
-    let last = &world
+    transfer.run(ms(4000), path);
+    let first_decisions: Vec<TransferSetting> = transfer.settings().into_iter().take(3).collect();
+    assert_eq!(first_decisions, [2, 4, 8].map(TransferSetting::Streams));
+    let last = &transfer
         .decisions
         .iter()
         .rfind(|d| d.setting == Some(TransferSetting::Streams(8)));
-    assert!(last.unwrap().at < ms(2500), "{:#?}", world.decisions);
+    assert!(last.unwrap().at < ms(2500), "{:#?}", transfer.decisions);
     assert_eq!(
-        world.decisions[0].reason,
+        transfer.decisions[0].reason,
         "the receiver's window of 6.29 MB limits each stream (960 Mbit/s at 50 ms): 2 streams \
          instead of 1"
     );
@@ -33,31 +33,31 @@ fn streams_double_until_the_receive_window_is_no_longer_the_bottleneck() {
 
 #[test]
 fn streams_added_for_a_slow_reader_are_removed_again() {
-    let mut world = ScriptedTransfer::new(limits(64), 1);
-    world.run(ms(60_000), |_| ScriptedFlow {
-        held: 0.9,
+    let mut transfer = ScriptedTransfer::new(limits(64), 1);
+    transfer.run(ms(60_000), |_| ScriptedFlow {
+        window_full: 0.9,
         ..ScriptedFlow::default()
     });
-    let steps = world.steps();
-    assert_eq!(&steps[..2], [2, 1].map(TransferSetting::Streams));
+    let settings = transfer.settings();
+    assert_eq!(&settings[..2], [2, 1].map(TransferSetting::Streams));
     // The cooldowns are 10, 20 and 40 s.
-    assert!(steps.len() <= 6, "{steps:?}");
-    assert_eq!(world.limiter(), Limiter::ReceiveWindow);
-    let remedy = world.remedy();
+    assert!(settings.len() <= 6, "{settings:?}");
+    assert_eq!(transfer.limiter(), Limiter::ReceiveWindow);
+    let remedy = transfer.remedy();
     assert!(remedy.contains("net.ipv4.tcp_rmem"), "{remedy}");
 }
 
 #[test]
 fn streams_double_until_the_send_buffer_is_no_longer_the_bottleneck() {
-    let mut world = ScriptedTransfer::new(limits(3), 1);
-    world.run(ms(5000), |now| ScriptedFlow {
+    let mut transfer = ScriptedTransfer::new(limits(3), 1);
+    transfer.run(ms(5000), |now| ScriptedFlow {
         rate: 55_000_000 * u64::from(now.streams),
-        pressed: true,
+        buffers_full: true,
         ..ScriptedFlow::default()
     });
-    assert_eq!(world.steps(), [2, 3].map(TransferSetting::Streams));
-    assert_eq!(world.limiter(), Limiter::SendBuffer);
-    let remedy = world.remedy();
+    assert_eq!(transfer.settings(), [2, 3].map(TransferSetting::Streams));
+    assert_eq!(transfer.limiter(), Limiter::SendBuffer);
+    let remedy = transfer.remedy();
     assert!(
         remedy.contains("more streams than 3") && remedy.contains("net.ipv4.tcp_wmem"),
         "{remedy}"
@@ -65,9 +65,9 @@ fn streams_double_until_the_send_buffer_is_no_longer_the_bottleneck() {
 }
 
 /// A lossy path: each CUBIC stream reaches 4 Mbit/s, up to 100 together; BBR reaches 90 Mbit/s.
-fn lossy(now: PathQuery<'_>) -> ScriptedFlow {
+fn lossy_path(now: PathQuery<'_>) -> ScriptedFlow {
     let cubic = 4 * MBIT * u64::from(now.streams);
-    let rate = match now.control {
+    let rate = match now.congestion_control {
         "bbr" => 90 * MBIT,
         _ => cubic.min(100 * MBIT),
     };
@@ -80,14 +80,14 @@ fn lossy(now: PathQuery<'_>) -> ScriptedFlow {
 
 #[test]
 fn bbr_is_chosen_on_losses_without_a_queue() {
-    let mut world = ScriptedTransfer::new(limits(64), 1);
-    world.run(ms(20_000), lossy);
+    let mut transfer = ScriptedTransfer::new(limits(64), 1);
+    transfer.run(ms(20_000), lossy_path);
     assert_eq!(
-        world.steps()[0],
+        transfer.settings()[0],
         TransferSetting::CongestionControl("bbr".to_owned())
     );
-    assert_eq!(world.streams, 1);
-    let change = &world
+    assert_eq!(transfer.streams, 1);
+    let change = &transfer
         .decisions
         .iter()
         .find(|d| d.setting.is_some())
@@ -100,23 +100,23 @@ fn bbr_is_chosen_on_losses_without_a_queue() {
         "{}",
         change.reason
     );
-    assert_eq!(world.auto.verdict().congestion_control, "bbr");
+    assert_eq!(transfer.tuner.verdict().congestion_control, "bbr");
 }
 
 #[test]
 fn bbr_without_gain_is_reverted_and_streams_are_tried() {
-    let mut world = ScriptedTransfer::new(limits(64), 1);
+    let mut transfer = ScriptedTransfer::new(limits(64), 1);
     // A policer gives each flow the same rate with any congestion control.
-    world.run(ms(15_000), |now| ScriptedFlow {
+    transfer.run(ms(15_000), |now| ScriptedFlow {
         rate: 5 * MBIT * u64::from(now.streams),
         loss: 0.005,
         ..ScriptedFlow::default()
     });
-    let steps = world.steps();
+    let settings = transfer.settings();
     let bbr = TransferSetting::CongestionControl("bbr".to_owned());
     let cubic = TransferSetting::CongestionControl("cubic".to_owned());
     assert_eq!(
-        &steps[..4],
+        &settings[..4],
         [
             bbr,
             cubic,
@@ -128,21 +128,25 @@ fn bbr_without_gain_is_reverted_and_streams_are_tried() {
 
 #[test]
 fn bbr_that_causes_losses_is_reverted() {
-    let mut world = ScriptedTransfer::new(limits(1), 1);
+    let mut transfer = ScriptedTransfer::new(limits(1), 1);
     // A shallow queue: BBR doubles its rate at the cost of other flows.
-    world.run(ms(10_000), |now| ScriptedFlow {
-        rate: if now.control == "bbr" {
+    transfer.run(ms(10_000), |now| ScriptedFlow {
+        rate: if now.congestion_control == "bbr" {
             90 * MBIT
         } else {
             45 * MBIT
         },
-        loss: if now.control == "bbr" { 0.08 } else { 0.004 },
+        loss: if now.congestion_control == "bbr" {
+            0.08
+        } else {
+            0.004
+        },
         ..ScriptedFlow::default()
     });
     let names: Vec<TransferSetting> = ["bbr", "cubic"]
         .map(|n| TransferSetting::CongestionControl(n.to_owned()))
         .into();
-    assert_eq!(world.steps(), names);
+    assert_eq!(transfer.settings(), names);
 }
 
 #[test]
@@ -151,15 +155,15 @@ fn without_a_loss_tolerant_control_streams_double_while_they_gain() {
         congestion_controls: vec!["reno".to_owned(), "cubic".to_owned()],
         ..limits(64)
     };
-    let mut world = ScriptedTransfer::new(only, 1);
-    world.run(ms(30_000), lossy);
-    let first: Vec<TransferSetting> = world.steps().into_iter().take(7).collect();
+    let mut transfer = ScriptedTransfer::new(only, 1);
+    transfer.run(ms(30_000), lossy_path);
+    let first_decisions: Vec<TransferSetting> = transfer.settings().into_iter().take(7).collect();
     assert_eq!(
-        first,
+        first_decisions,
         [2, 4, 8, 16, 32, 64, 32].map(TransferSetting::Streams)
     );
-    assert_eq!(world.limiter(), Limiter::Loss);
-    let remedy = world.remedy();
+    assert_eq!(transfer.limiter(), Limiter::Loss);
+    let remedy = transfer.remedy();
     assert!(
         remedy.contains("tcp_allowed_congestion_control"),
         "{remedy}"
@@ -168,36 +172,36 @@ fn without_a_loss_tolerant_control_streams_double_while_they_gain() {
 
 #[test]
 fn a_refused_congestion_control_is_not_requested_again() {
-    let mut world = ScriptedTransfer::new(limits(1), 1);
-    world.run(ms(1000), lossy);
-    world.auto.on_congestion_control_refused("bbr");
-    world.control = "cubic".to_owned();
-    world.decisions.clear();
-    world.run(ms(60_000), |now| {
-        lossy(PathQuery {
-            control: "cubic",
+    let mut transfer = ScriptedTransfer::new(limits(1), 1);
+    transfer.run(ms(1000), lossy_path);
+    transfer.tuner.on_congestion_control_refused("bbr");
+    transfer.congestion_control = "cubic".to_owned();
+    transfer.decisions.clear();
+    transfer.run(ms(60_000), |now| {
+        lossy_path(PathQuery {
+            congestion_control: "cubic",
             ..now
         })
     });
-    assert_eq!(world.steps(), []);
+    assert_eq!(transfer.settings(), []);
 }
 
 #[test]
 fn a_refused_stream_is_not_requested_again() {
-    let mut world = ScriptedTransfer::new(limits(64), 1);
+    let mut transfer = ScriptedTransfer::new(limits(64), 1);
     let path = |now: PathQuery<'_>| ScriptedFlow {
         rate: 12_000_000 * u64::from(now.streams),
-        held: 0.9,
+        window_full: 0.9,
         ..ScriptedFlow::default()
     };
-    world.run(ms(2000), path);
-    assert!(world.streams > 2);
-    world.auto.on_stream_refused(2);
-    world.streams = 2;
-    world.decisions.clear();
-    world.run(ms(60_000), path);
-    assert!(world.steps().is_empty(), "{:?}", world.steps());
-    assert_eq!(world.auto.verdict().streams, 2);
+    transfer.run(ms(2000), path);
+    assert!(transfer.streams > 2);
+    transfer.tuner.on_stream_refused(2);
+    transfer.streams = 2;
+    transfer.decisions.clear();
+    transfer.run(ms(60_000), path);
+    assert!(transfer.settings().is_empty(), "{:?}", transfer.settings());
+    assert_eq!(transfer.tuner.verdict().streams, 2);
 }
 
 #[test]
@@ -206,7 +210,7 @@ fn no_streams_are_added_if_the_path_is_not_the_bottleneck() {
         (
             Limiter::StoreRead,
             ScriptedFlow {
-                idle: true,
+                writers_idle: true,
                 ..ScriptedFlow::default()
             },
             None,
@@ -219,26 +223,26 @@ fn no_streams_are_added_if_the_path_is_not_the_bottleneck() {
         (
             Limiter::CongestionWindow,
             ScriptedFlow {
-                starting: true,
+                in_slow_start: true,
                 ..ScriptedFlow::default()
             },
             None,
         ),
     ];
     for (limiter, flow, rate_limit) in cases {
-        let mut world = ScriptedTransfer::new(limits(64), 1);
-        world.rate_limit = rate_limit;
-        world.run(ms(30_000), |_| flow);
-        assert_eq!(world.steps(), [], "{limiter}");
-        assert_eq!(world.limiter(), limiter);
-        assert_eq!(world.auto.limiter(), limiter);
+        let mut transfer = ScriptedTransfer::new(limits(64), 1);
+        transfer.rate_limit = rate_limit;
+        transfer.run(ms(30_000), |_| flow);
+        assert_eq!(transfer.settings(), [], "{limiter}");
+        assert_eq!(transfer.limiter(), limiter);
+        assert_eq!(transfer.tuner.limiter(), limiter);
     }
 }
 
 #[test]
 fn a_slowly_growing_congestion_window_gets_one_more_stream() {
-    let mut world = ScriptedTransfer::new(limits(64), 1);
-    world.run(ms(60_000), |now| ScriptedFlow {
+    let mut transfer = ScriptedTransfer::new(limits(64), 1);
+    transfer.run(ms(60_000), |now| ScriptedFlow {
         rate: if now.streams > 1 {
             90 * MBIT
         } else {
@@ -247,8 +251,8 @@ fn a_slowly_growing_congestion_window_gets_one_more_stream() {
         rtt: if now.streams > 1 { ms(57) } else { ms(50) },
         ..ScriptedFlow::default()
     });
-    assert_eq!(world.steps()[0], TransferSetting::Streams(2));
-    assert!(world.streams <= 4);
+    assert_eq!(transfer.settings()[0], TransferSetting::Streams(2));
+    assert!(transfer.streams <= 4);
 }
 
 #[test]
@@ -259,54 +263,54 @@ fn a_fixed_number_of_streams_stays() {
         may_pace: false,
         ..limits(4)
     };
-    let mut world = ScriptedTransfer::new(pinned, 4);
-    world.run(ms(20_000), lossy);
-    world.run(ms(40_000), |_| ScriptedFlow {
-        held: 0.9,
+    let mut transfer = ScriptedTransfer::new(pinned, 4);
+    transfer.run(ms(20_000), lossy_path);
+    transfer.run(ms(40_000), |_| ScriptedFlow {
+        window_full: 0.9,
         ..ScriptedFlow::default()
     });
-    world.run(ms(60_000), |_| ScriptedFlow {
+    transfer.run(ms(60_000), |_| ScriptedFlow {
         rtt: ms(200),
         ..ScriptedFlow::default()
     });
-    assert_eq!(world.steps(), []);
+    assert_eq!(transfer.settings(), []);
 }
 
 #[test]
 fn no_trial_begins_near_the_end() {
-    let mut world = ScriptedTransfer::new(limits(64), 1);
-    world.left = Some(10_000_000);
-    world.run(ms(1000), |_| ScriptedFlow {
-        held: 0.9,
+    let mut transfer = ScriptedTransfer::new(limits(64), 1);
+    transfer.bytes_left = Some(10_000_000);
+    transfer.run(ms(1000), |_| ScriptedFlow {
+        window_full: 0.9,
         ..ScriptedFlow::default()
     });
-    assert_eq!(world.steps(), []);
+    assert_eq!(transfer.settings(), []);
 }
 
 /// Slow start for four round trips, then a loss ratio of 1 %, with which each CUBIC stream keeps
 /// 10 Mbit/s. `queue` is the queueing delay in ms.
-fn opening(now: PathQuery<'_>, queue: u64) -> ScriptedFlow {
+fn in_opening(now: PathQuery<'_>, queue: u64) -> ScriptedFlow {
     let trips = now.at.as_millis() / 50;
     let start = 2 * MBIT * (1 << trips.min(5));
     let begun = trips < 4;
     ScriptedFlow {
-        rate: match now.control {
+        rate: match now.congestion_control {
             "bbr" => 90 * MBIT,
             _ if begun => start,
             _ => 10 * MBIT * u64::from(now.streams),
         },
         rtt: ms(50 + queue),
         loss: if begun { 0.0 } else { 0.01 },
-        starting: begun,
+        in_slow_start: begun,
         ..ScriptedFlow::default()
     }
 }
 
 #[test]
 fn losses_without_a_queue_are_answered_within_a_few_round_trips() {
-    let mut world = ScriptedTransfer::new(limits(64), 4);
-    world.run(ms(3000), |now| opening(now, 0));
-    let change = &world
+    let mut transfer = ScriptedTransfer::new(limits(64), 4);
+    transfer.run(ms(3000), |now| in_opening(now, 0));
+    let change = &transfer
         .decisions
         .iter()
         .find(|d| d.setting.is_some())
@@ -317,36 +321,40 @@ fn losses_without_a_queue_are_answered_within_a_few_round_trips() {
     );
     assert!(change.at <= ms(400), "{change:?}");
     // BBR is kept.
-    assert_eq!(world.steps().len(), 1, "{:?}", world.decisions);
-    assert_eq!(world.control, "bbr");
+    assert_eq!(transfer.settings().len(), 1, "{:?}", transfer.decisions);
+    assert_eq!(transfer.congestion_control, "bbr");
 }
 
 #[test]
 fn losses_of_a_slow_start_that_fills_a_queue_do_not_count() {
-    let mut world = ScriptedTransfer::new(limits(64), 4);
-    world.run(ms(400), |now| opening(now, 20));
-    assert_eq!(world.steps(), []);
+    let mut transfer = ScriptedTransfer::new(limits(64), 4);
+    transfer.run(ms(400), |now| in_opening(now, 20));
+    assert_eq!(transfer.settings(), []);
 }
 
 #[test]
 fn growth_of_slow_start_does_not_count_as_gain_of_bbr() {
-    let mut world = ScriptedTransfer::new(limits(4), 4);
+    let mut transfer = ScriptedTransfer::new(limits(4), 4);
     // The congestion windows grow the same with both controls.
-    world.run(ms(4000), |now| ScriptedFlow {
+    transfer.run(ms(4000), |now| ScriptedFlow {
         rate: 40 * MBIT,
-        ..opening(now, 0)
+        ..in_opening(now, 0)
     });
-    assert_eq!(world.control, "cubic", "{:?}", world.decisions);
+    assert_eq!(
+        transfer.congestion_control, "cubic",
+        "{:?}",
+        transfer.decisions
+    );
 }
 
 #[test]
 fn losses_of_bbrs_own_startup_do_not_count_against_it() {
     // The more a startup gains, the longer its retransmissions take.
     for (rate, calm) in [(90, 1100), (400, 3000)] {
-        let mut world = ScriptedTransfer::new(limits(4), 4);
-        world.run(ms(8000), |now| {
-            let flow = opening(now, 0);
-            let ours = now.control == "bbr";
+        let mut transfer = ScriptedTransfer::new(limits(4), 4);
+        transfer.run(ms(8000), |now| {
+            let flow = in_opening(now, 0);
+            let ours = now.congestion_control == "bbr";
             ScriptedFlow {
                 rate: if ours { rate * MBIT } else { flow.rate },
                 loss: if ours && now.at < ms(calm) {
@@ -357,7 +365,11 @@ fn losses_of_bbrs_own_startup_do_not_count_against_it() {
                 ..flow
             }
         });
-        assert_eq!(world.control, "bbr", "{:?}", world.decisions);
+        assert_eq!(
+            transfer.congestion_control, "bbr",
+            "{:?}",
+            transfer.decisions
+        );
     }
 }
 
@@ -367,31 +379,34 @@ fn streams_double_again_at_once_while_they_gain_much() {
         congestion_controls: Vec::new(),
         ..limits(64)
     };
-    let mut world = ScriptedTransfer::new(only, 4);
-    world.run(ms(6000), |now| ScriptedFlow {
+    let mut transfer = ScriptedTransfer::new(only, 4);
+    transfer.run(ms(6000), |now| ScriptedFlow {
         rate: 4 * MBIT * u64::from(now.streams),
         loss: 0.01,
         ..ScriptedFlow::default()
     });
-    let times: Vec<u128> = world
+    let times: Vec<u128> = transfer
         .decisions
         .iter()
         .filter(|d| d.setting.is_some())
         .map(|d| d.at.as_millis())
         .collect();
-    assert_eq!(world.steps(), [8, 16, 32, 64].map(TransferSetting::Streams));
+    assert_eq!(
+        transfer.settings(),
+        [8, 16, 32, 64].map(TransferSetting::Streams)
+    );
     assert!(times[0] <= 1200, "{times:?}");
     assert!(times[3] - times[0] <= 3 * 600, "{times:?}");
 }
 
 /// A path that loses a segment early, has no losses for long, and then loses 1 % sometimes or always.
-fn begins_to_lose(always: bool) -> ScriptedTransfer {
+fn path_that_begins_to_lose(always: bool) -> ScriptedTransfer {
     let unpaced = AutoLimits {
         may_pace: false,
         ..limits(64)
     };
-    let mut world = ScriptedTransfer::new(unpaced, 2);
-    world.run(ms(17_000), |now| {
+    let mut transfer = ScriptedTransfer::new(unpaced, 2);
+    transfer.run(ms(17_000), |now| {
         let begun = now.at >= ms(14_000);
         let early = now.at >= ms(500) && now.at < ms(700);
         let loses = begun && (always || now.at.as_millis() % 2000 < 150);
@@ -407,32 +422,32 @@ fn begins_to_lose(always: bool) -> ScriptedTransfer {
             ..ScriptedFlow::default()
         }
     });
-    world
+    transfer
 }
 
 #[test]
 fn losses_after_a_long_time_without_any_are_answered_soon() {
-    let first = |world: &ScriptedTransfer| {
+    let first_decisions = |transfer: &ScriptedTransfer| {
         let added = |d: &&TransferDecision| d.reason.starts_with("losses of");
-        world.decisions.iter().find(added).map(|d| d.at)
+        transfer.decisions.iter().find(added).map(|d| d.at)
     };
-    let at = first(&begins_to_lose(true));
+    let at = first_decisions(&path_that_begins_to_lose(true));
     assert!(
         at.is_some_and(|at| at > ms(14_000) && at < ms(16_000)),
         "{at:?}"
     );
-    assert_eq!(first(&begins_to_lose(false)), None);
+    assert_eq!(first_decisions(&path_that_begins_to_lose(false)), None);
 }
 
 #[test]
 fn losses_of_an_earlier_transfer_on_the_same_connection_do_not_count() {
-    let mut world = ScriptedTransfer::new(limits(64), 2);
-    world.resent = vec![100_000.0; 2];
-    world.run(ms(10_000), |_| ScriptedFlow::default());
+    let mut transfer = ScriptedTransfer::new(limits(64), 2);
+    transfer.retransmitted = vec![100_000.0; 2];
+    transfer.run(ms(10_000), |_| ScriptedFlow::default());
     let description = |d: &TransferDecision| d.reason.contains("losses");
     assert!(
-        !world.decisions.iter().any(description),
+        !transfer.decisions.iter().any(description),
         "{:?}",
-        world.decisions
+        transfer.decisions
     );
 }

@@ -40,22 +40,22 @@ proptest! {
     fn limits_hold_for_arbitrary_samples(
         least in 0_u32..8,
         most in 0_u32..80,
-        first: u32,
+        first_decisions: u32,
         scenes in proptest::collection::vec(
             (samples(), 0_u64..400_000, any::<u64>(), any::<Option<u64>>(), 0_u32..3, any::<Option<u64>>()),
             0..60,
         ),
         refused in 0_usize..60,
     ) {
-        let mut auto = AutoTuner::new(AutoLimits { min_streams: least, ..limits(most) }, first);
+        let mut tuner = AutoTuner::new(AutoLimits { min_streams: least, ..limits(most) }, first_decisions);
         let mut at = Duration::ZERO;
         let (least, mut most) = (least.max(1), most.max(least.max(1)));
-        for (n, (samples, step, moved, left, opening, rate_limit)) in scenes.iter().enumerate() {
+        for (n, (samples, step, bytes_moved, bytes_left, in_opening, rate_limit)) in scenes.iter().enumerate() {
             // One sample in eight goes back in time.
             let step = Duration::from_micros(*step);
             at = if n % 8 == 7 { at.saturating_sub(step) } else { at + step };
-            let decisions = auto.on_sample(&TransferSample {
-                at, bytes_moved: *moved, bytes_left: *left, streams: samples, streams_opening: *opening,
+            let decisions = tuner.on_sample(&TransferSample {
+                at, bytes_moved: *bytes_moved, bytes_left: *bytes_left, streams: samples, streams_opening: *in_opening,
                 congestion_control: "cubic", rate_limit: *rate_limit,
             });
             for decision in decisions {
@@ -71,14 +71,14 @@ proptest! {
                     Some(TransferSetting::PacingRate(_)) | None => {}
                 }
             }
-            let due = auto.next_sample_in();
+            let due = tuner.next_sample_in();
             prop_assert!(due >= ms(25) && due <= ms(250));
             if n == refused {
-                auto.on_stream_refused(1);
+                tuner.on_stream_refused(1);
                 most = 1;
             }
         }
-        let verdict = auto.verdict();
+        let verdict = tuner.verdict();
         prop_assert!(verdict.streams >= 1 && verdict.streams <= most.max(1));
     }
 }

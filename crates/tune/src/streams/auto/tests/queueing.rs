@@ -5,10 +5,14 @@ use super::*;
 const RATE: u64 = 12_500_000;
 
 /// A path of `RATE` whose queue is the transfer's own: it drains when the transfer sends less.
-fn own(now: PathQuery<'_>) -> ScriptedFlow {
-    let full = now.pace.is_none_or(|pace| pace > RATE + RATE / 100);
+fn own_queue(now: PathQuery<'_>) -> ScriptedFlow {
+    let full = now
+        .pacing_rate
+        .is_none_or(|pacing_rate| pacing_rate > RATE + RATE / 100);
     ScriptedFlow {
-        rate: now.pace.map_or(RATE, |pace| pace.min(RATE)),
+        rate: now
+            .pacing_rate
+            .map_or(RATE, |pacing_rate| pacing_rate.min(RATE)),
         // A queue makes the round trip vary.
         rtt: if full {
             ms(150 + now.at.as_secs() % 4 * 10)
@@ -21,43 +25,43 @@ fn own(now: PathQuery<'_>) -> ScriptedFlow {
 
 #[test]
 fn the_transfers_own_queue_is_drained_and_kept_short() {
-    let mut world = ScriptedTransfer::new(limits(64), 1);
-    world.run(ms(20_000), own);
-    let steps = world.steps();
-    assert_eq!(steps[0], TransferSetting::PacingRate(Some(RATE / 4 * 3)));
-    let TransferSetting::PacingRate(Some(pace)) = steps[1] else {
-        unreachable!("{steps:?}");
+    let mut transfer = ScriptedTransfer::new(limits(64), 1);
+    transfer.run(ms(20_000), own_queue);
+    let settings = transfer.settings();
+    assert_eq!(settings[0], TransferSetting::PacingRate(Some(RATE / 4 * 3)));
+    let TransferSetting::PacingRate(Some(pacing_rate)) = settings[1] else {
+        unreachable!("{settings:?}");
     };
-    assert!(pace.abs_diff(RATE) < RATE / 50, "{pace}");
+    assert!(pacing_rate.abs_diff(RATE) < RATE / 50, "{pacing_rate}");
     assert!(
-        world
+        transfer
             .decisions
             .iter()
             .any(|d| d.reason.contains("the queue was our own"))
     );
     assert!(
-        world
-            .pace
-            .is_some_and(|pace| pace.abs_diff(RATE) < RATE / 50)
+        transfer
+            .pacing_rate
+            .is_some_and(|pacing_rate| pacing_rate.abs_diff(RATE) < RATE / 50)
     );
-    assert_eq!(world.limiter(), Limiter::CongestionWindow);
+    assert_eq!(transfer.limiter(), Limiter::CongestionWindow);
     // There is no remedy for a full path.
-    assert_eq!(world.auto.verdict().remedy, None);
+    assert_eq!(transfer.tuner.verdict().remedy, None);
 }
 
 #[test]
 fn with_cross_traffic_pacing_ends_and_one_stream_stays() {
-    let mut world = ScriptedTransfer::new(limits(64), 4);
-    world.run(ms(60_000), |now| ScriptedFlow {
-        rate: now.pace.unwrap_or(RATE).min(RATE),
+    let mut transfer = ScriptedTransfer::new(limits(64), 4);
+    transfer.run(ms(60_000), |now| ScriptedFlow {
+        rate: now.pacing_rate.unwrap_or(RATE).min(RATE),
         rtt: ms(130 + now.at.as_secs() % 4 * 10),
         ..ScriptedFlow::default()
     });
-    assert_eq!(world.pace, None);
-    assert_eq!(world.streams, 1);
+    assert_eq!(transfer.pacing_rate, None);
+    assert_eq!(transfer.streams, 1);
     let asked =
         |d: &&TransferDecision| matches!(d.setting, Some(TransferSetting::PacingRate(Some(_))));
-    let times: Vec<u64> = world
+    let times: Vec<u64> = transfer
         .decisions
         .iter()
         .filter(asked)
@@ -71,29 +75,29 @@ fn with_cross_traffic_pacing_ends_and_one_stream_stays() {
 
 #[test]
 fn pacing_ends_when_cross_traffic_arrives() {
-    let mut world = ScriptedTransfer::new(limits(64), 1);
-    world.run(ms(10_000), own);
-    assert!(world.pace.is_some());
-    world.decisions.clear();
-    world.run(ms(10_500), |_| ScriptedFlow {
+    let mut transfer = ScriptedTransfer::new(limits(64), 1);
+    transfer.run(ms(10_000), own_queue);
+    assert!(transfer.pacing_rate.is_some());
+    transfer.decisions.clear();
+    transfer.run(ms(10_500), |_| ScriptedFlow {
         rate: RATE / 2,
         rtt: ms(160),
         ..ScriptedFlow::default()
     });
-    assert_eq!(world.steps(), [TransferSetting::PacingRate(None)]);
+    assert_eq!(transfer.settings(), [TransferSetting::PacingRate(None)]);
 }
 
 #[test]
 fn pacing_ends_when_the_path_becomes_faster() {
-    let mut world = ScriptedTransfer::new(limits(1), 1);
-    world.run(ms(10_000), own);
-    world.run(ms(13_000), |now| ScriptedFlow {
-        rate: now.pace.unwrap_or(4 * RATE),
+    let mut transfer = ScriptedTransfer::new(limits(1), 1);
+    transfer.run(ms(10_000), own_queue);
+    transfer.run(ms(13_000), |now| ScriptedFlow {
+        rate: now.pacing_rate.unwrap_or(4 * RATE),
         ..ScriptedFlow::default()
     });
-    assert_eq!(world.pace, None);
+    assert_eq!(transfer.pacing_rate, None);
     assert!(
-        world
+        transfer
             .decisions
             .iter()
             .any(|d| d.reason.contains("the path became faster"))
@@ -102,53 +106,57 @@ fn pacing_ends_when_the_path_becomes_faster() {
 
 #[test]
 fn a_short_queue_is_not_drained_nor_any_without_permission_to_pace() {
-    let mut world = ScriptedTransfer::new(
+    let mut transfer = ScriptedTransfer::new(
         AutoLimits {
             may_pace: false,
             ..limits(64)
         },
         1,
     );
-    world.run(ms(20_000), own);
-    assert_eq!(world.steps(), []);
+    transfer.run(ms(20_000), own_queue);
+    assert_eq!(transfer.settings(), []);
 }
 
 #[test]
 fn surplus_streams_are_closed_on_a_full_path() {
-    let mut world = ScriptedTransfer::new(limits(64), 16);
-    world.run(ms(40_000), own);
-    assert_eq!(world.streams, 1, "{:#?}", world.decisions);
+    let mut transfer = ScriptedTransfer::new(limits(64), 16);
+    transfer.run(ms(40_000), own_queue);
+    assert_eq!(transfer.streams, 1, "{:#?}", transfer.decisions);
 }
 
 #[test]
 fn streams_that_are_needed_are_opened_again() {
-    let mut world = ScriptedTransfer::new(limits(64), 4);
-    world.run(ms(30_000), |now| ScriptedFlow {
+    let mut transfer = ScriptedTransfer::new(limits(64), 4);
+    transfer.run(ms(30_000), |now| ScriptedFlow {
         rate: RATE / 4 * u64::from(now.streams.min(4)),
-        idle: true,
+        writers_idle: true,
         ..ScriptedFlow::default()
     });
-    let steps = world.steps();
-    assert_eq!(&steps[..2], [2, 4].map(TransferSetting::Streams));
-    assert!(steps.len() <= 4, "{steps:?}");
-    assert_eq!(world.streams, 4);
+    let settings = transfer.settings();
+    assert_eq!(&settings[..2], [2, 4].map(TransferSetting::Streams));
+    assert!(settings.len() <= 4, "{settings:?}");
+    assert_eq!(transfer.streams, 4);
 }
 
 #[test]
 fn bbr_that_the_tuner_chose_is_reverted_for_cross_traffic() {
-    let mut world = ScriptedTransfer::new(limits(1), 1);
-    world.run(ms(6000), |now| ScriptedFlow {
-        rate: if now.control == "bbr" { RATE } else { RATE / 8 },
+    let mut transfer = ScriptedTransfer::new(limits(1), 1);
+    transfer.run(ms(6000), |now| ScriptedFlow {
+        rate: if now.congestion_control == "bbr" {
+            RATE
+        } else {
+            RATE / 8
+        },
         loss: 0.01,
         ..ScriptedFlow::default()
     });
-    assert_eq!(world.control, "bbr");
-    world.run(ms(40_000), |now| ScriptedFlow {
-        rate: now.pace.unwrap_or(RATE / 2).min(RATE / 2),
+    assert_eq!(transfer.congestion_control, "bbr");
+    transfer.run(ms(40_000), |now| ScriptedFlow {
+        rate: now.pacing_rate.unwrap_or(RATE / 2).min(RATE / 2),
         rtt: ms(130 + now.at.as_secs() % 4 * 10),
         ..ScriptedFlow::default()
     });
-    assert_eq!(world.control, "cubic");
+    assert_eq!(transfer.congestion_control, "cubic");
 }
 
 #[test]
@@ -159,13 +167,13 @@ fn a_share_that_cross_traffic_takes_is_conceded() {
         may_pace: false,
         ..limits(64)
     };
-    let mut world = ScriptedTransfer::new(unpaced, 4);
-    world.run(ms(15_000), |now| ScriptedFlow {
+    let mut transfer = ScriptedTransfer::new(unpaced, 4);
+    transfer.run(ms(15_000), |now| ScriptedFlow {
         rate: RATE * u64::from(now.streams) / u64::from(now.streams + 4),
         rtt: ms(130 + now.at.as_secs() % 4 * 10),
         ..ScriptedFlow::default()
     });
-    assert_eq!(world.streams, 1, "{:?}", world.decisions);
+    assert_eq!(transfer.streams, 1, "{:?}", transfer.decisions);
     let description = |d: &TransferDecision| d.reason.contains("cross traffic took the rest");
-    assert!(world.decisions.iter().any(description));
+    assert!(transfer.decisions.iter().any(description));
 }

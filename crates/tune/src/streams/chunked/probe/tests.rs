@@ -138,8 +138,8 @@ fn searches_without_gain_become_rarer() {
     let count = |drive: &ProbeDrive| drive.numbers.iter().filter(|n| **n != 1).count();
     let first = count(&drive);
     drive.run(3600.0, full);
-    let looks = count(&drive) - first;
-    assert!((2..=8).contains(&looks), "{looks}");
+    let searches = count(&drive) - first;
+    assert!((2..=8).contains(&searches), "{searches}");
     assert_eq!(drive.last_number(), 1);
 }
 
