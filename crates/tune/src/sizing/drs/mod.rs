@@ -46,7 +46,7 @@ pub struct DrsReceiverTuner {
     announced: Option<(Duration, u64)>,
 }
 
-/// What to do after a sample.
+/// Answer to the samples: new sizes, and a message if one is due.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DrsStep {
     /// New receive buffer sizes, bytes.

@@ -132,8 +132,8 @@ impl RttEstimator {
         if let Some(trial) = self.trial {
             return self.end_trial_if_over(at, trial, arrived_bytes(trial.window), now);
         }
-        // What a larger buffer adds fills the queue first: a longer round trip in this time is no
-        // evidence of a longer route.
+        // A larger buffer fills the queue first: a longer round trip in this time is no evidence of a
+        // longer route.
         if at.saturating_sub(self.last_growth) < QUEUE_SETTLING {
             self.queue_explains = self.queue_explains.max(now);
         }

@@ -355,7 +355,7 @@ impl AutoTuner {
         let system = self.congestion_control.system_default.clone();
         let chosen_by_tuner =
             is_loss_tolerant(&self.congestion_control.in_force) && !is_loss_tolerant(&system);
-        // What the user or the system has chosen stays.
+        // A congestion control that the user or the system has chosen stays.
         if !chosen_by_tuner || self.congestion_control.refused.contains(&system) {
             return;
         }
