@@ -86,3 +86,4 @@ pub mod streams;
 
 pub use evidence::Evidence;
 pub use prior::Prior;
+pub use sample::{IntervalStats, TcpSample};

@@ -9,12 +9,12 @@ use crate::limiter::Role;
 /// Number of a stream, unique in this process.
 pub type StreamId = u64;
 
-/// MSS of a stream whose kernel does not tell it: Ethernet's 1500 bytes less IPv4, TCP and the
+/// MSS of a stream whose kernel does not report it: Ethernet's 1500 bytes less IPv4, TCP and the
 /// timestamp option.
 const DEFAULT_MSS: u64 = 1448;
 
 /// One reading of a stream's kernel state: TCP_INFO, SO_MEMINFO and SIOCINQ (tcp(7)). A field that the
-/// kernel does not tell is zero. Sizes are in bytes.
+/// kernel does not report is zero. Sizes are in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct TcpSample {
     /// The stream.
@@ -53,9 +53,9 @@ pub struct TcpSample {
     pub peer_window: u64,
     /// Time with data outstanding (`tcpi_busy_time`).
     pub busy_time: Duration,
-    /// Part of `busy` in which the peer's window was full.
+    /// Part of `busy_time` in which the peer's window was full.
     pub rwnd_limited: Duration,
-    /// Part of `busy` in which the send buffer was full.
+    /// Part of `busy_time` in which the send buffer was full.
     pub sndbuf_limited: Duration,
     /// Segments retransmitted (`tcpi_total_retrans`).
     pub retransmits: u64,
@@ -70,7 +70,7 @@ pub struct TcpSample {
     /// Payload received in order and not read yet (SIOCINQ).
     pub readable: u64,
     /// Receive window announced to the peer, or the largest that would be; never more than
-    /// `window_ceiling`.
+    /// `max_receive_window`.
     pub receive_window: u64,
     /// Largest window that the window scale can express: 65535 << scale (RFC 7323 §2.3).
     pub max_receive_window: u64,
@@ -98,7 +98,7 @@ impl TcpSample {
 
     /// Round trip of the path without queues, as far as a receiver knows it: the smallest, else that of
     /// the handshake; zero if unknown.
-    pub fn handshake_rtt(&self) -> Duration {
+    pub fn rtt_without_queue(&self) -> Duration {
         if self.min_rtt.is_zero() {
             self.smoothed_rtt
         } else {
@@ -139,9 +139,9 @@ pub struct IntervalStats {
     pub retransmitted: u64,
     /// Time with data outstanding (one stream).
     pub busy_time: Duration,
-    /// Part of `busy` in which the peer's window was full (one stream).
+    /// Part of `busy_time` in which the peer's window was full (one stream).
     pub rwnd_limited: Duration,
-    /// Part of `busy` in which the send buffer was full (one stream).
+    /// Part of `busy_time` in which the send buffer was full (one stream).
     pub sndbuf_limited: Duration,
 }
 
@@ -158,9 +158,9 @@ impl IntervalStats {
 
     /// Part of all sent bytes that was retransmitted, 0..=1.
     pub fn loss_ratio(&self) -> f64 {
-        let (moved, again) = (self.bytes as f64, self.retransmitted as f64);
-        if again > 0.0 {
-            again / (moved + again)
+        let (moved, retransmitted) = (self.bytes as f64, self.retransmitted as f64);
+        if retransmitted > 0.0 {
+            retransmitted / (moved + retransmitted)
         } else {
             0.0
         }
@@ -172,8 +172,8 @@ pub fn max_in_flight(send_buffer: u64) -> u64 {
     send_buffer / 3 * 2
 }
 
-/// The window that a receive buffer offers, bytes: Linux measures how much of it is payload, and
-/// comes to about two thirds with full segments.
+/// Window that a receive buffer offers, bytes. Linux measures how much of the buffer is payload, and
+/// with full segments it offers about two thirds.
 pub fn window_of_buffer(receive_buffer: u64) -> u64 {
     receive_buffer / 100 * 66
 }
@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_role_shows_on_kernels_that_do_not_count_what_was_sent() {
+    fn the_role_is_found_on_kernels_that_do_not_count_sent_bytes() {
         let role = |bytes_sent, bytes_acked, bytes_received| {
             let sample = TcpSample {
                 bytes_sent,
@@ -226,7 +226,7 @@ mod tests {
         assert_eq!((stats.rate(), stats.retransmitted), (100_000, 3_000));
         assert!((stats.loss_ratio() - 3.0 / 23.0).abs() < 1e-9);
         assert_eq!(second.since(&first, Role::Receiver).bytes, 0);
-        // A kernel that does not tell the MSS: a full segment of Ethernet.
+        // A kernel that does not report the MSS: full segments of Ethernet count.
         let unknown = TcpSample { mss: 0, ..second };
         assert_eq!(unknown.since(&first, Role::Sender).retransmitted, 3 * 1448);
         // A sample that is not newer has moved nothing.

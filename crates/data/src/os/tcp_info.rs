@@ -234,7 +234,7 @@ mod tests {
         let fields = [(68, 50_000), (92, 70_000), (148, UNKNOWN_RTT)];
         let info = sample(&raw(280, &fields));
         assert_eq!(info.min_rtt, Duration::ZERO);
-        assert_eq!(info.handshake_rtt(), Duration::from_millis(50));
+        assert_eq!(info.rtt_without_queue(), Duration::from_millis(50));
         assert_eq!(info.receiver_rtt, Duration::from_millis(70));
     }
 }

@@ -24,7 +24,7 @@ impl Rtt {
             Role::Sender => sample.smoothed_rtt,
             Role::Receiver => sample.receiver_rtt,
         };
-        let known = sample.handshake_rtt();
+        let known = sample.rtt_without_queue();
         let base = if known.is_zero() { smoothed } else { known };
         Self {
             min: base,

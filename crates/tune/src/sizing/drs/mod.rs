@@ -143,7 +143,7 @@ impl DrsReceiverTuner {
             let fresh = !self.streams.contains_key(&sample.stream);
             // A new connection may show a shorter route than the old ones.
             if fresh || self.round_trip.measured().is_none() {
-                self.round_trip.on_handshake(sample.handshake_rtt());
+                self.round_trip.on_handshake(sample.rtt_without_queue());
             }
             let stream = self.streams.entry(sample.stream);
             let stream =

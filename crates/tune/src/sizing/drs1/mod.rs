@@ -59,7 +59,7 @@ impl Drs1ReceiverTuner {
 
     /// Takes a sample; returns the new size if the buffer is to grow.
     pub fn on_sample(&mut self, sample: &TcpSample) -> Option<u64> {
-        let rtt = sample.handshake_rtt();
+        let rtt = sample.rtt_without_queue();
         if !rtt.is_zero() {
             self.read_time = rtt.clamp(SHORTEST_READ, LONGEST_READ);
         }

@@ -34,7 +34,7 @@ impl ChunkSizer {
             latest_size: if window == 0 || rtt.is_zero() {
                 DEFAULT_CHUNK
             } else {
-                whole(first)
+                whole_bytes(first)
             },
             latest_goodput: None,
             goodput_before: None,
@@ -60,7 +60,7 @@ impl ChunkSizer {
                 // Equation (15).
                 None => f64::from(streams) / f64::from(last_streams) * latest_goodput,
             };
-            self.latest_size = whole(expected * self.delta);
+            self.latest_size = whole_bytes(expected * self.delta);
         }
         self.latest_size
     }
@@ -72,7 +72,7 @@ impl ChunkSizer {
     clippy::cast_sign_loss,
     reason = "clamped"
 )]
-pub(super) fn whole(bytes: f64) -> u64 {
+pub(super) fn whole_bytes(bytes: f64) -> u64 {
     bytes.clamp(MIN_CHUNK as f64, MAX_CHUNK as f64) as u64
 }
 

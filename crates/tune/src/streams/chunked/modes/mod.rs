@@ -23,7 +23,7 @@ pub(super) struct ModeTuner {
     /// Whether the algorithm has terminated.
     terminated: bool,
     /// Largest number of streams that could be opened, once more were refused.
-    refused: Option<u32>,
+    stream_cap: Option<u32>,
     reason: String,
 }
 
@@ -35,7 +35,7 @@ struct WindowTest {
     /// NW/R, bytes per second.
     windows: f64,
     /// Whether the windows are the bottleneck.
-    limited: bool,
+    is_window_limited: bool,
 }
 
 impl ModeTuner {
@@ -52,8 +52,11 @@ impl ModeTuner {
             sizes: ChunkSizer::new(parameters.delta, parameters.initial_streams, window, rtt),
             streams: parameters.initial_streams,
             terminated: false,
-            refused: None,
-            reason: format!("{} to begin with", streams(parameters.initial_streams)),
+            stream_cap: None,
+            reason: format!(
+                "{} to begin with",
+                describe_streams(parameters.initial_streams)
+            ),
         }
     }
 
@@ -66,31 +69,34 @@ impl ModeTuner {
         self.sizes.on_chunk(chunk.streams, goodput);
         if chunk.streams < self.streams {
             // The caller could not open more streams.
-            self.refused = Some(chunk.streams);
+            self.stream_cap = Some(chunk.streams);
             self.streams = chunk.streams;
         }
         if self.terminated {
             return;
         }
-        let Some(test) = self.test(chunk, goodput) else {
-            let lacking = if chunk.window == 0 {
+        let Some(window_test) = self.window_test(chunk, goodput) else {
+            let unknown = if chunk.window == 0 {
                 "window"
             } else {
                 "round trip"
             };
-            self.reason = format!("the {lacking} is unknown: {} again", streams(self.streams));
+            self.reason = format!(
+                "the {unknown} is unknown: {} again",
+                describe_streams(self.streams)
+            );
             return;
         };
-        let (next, what) = if test.limited {
+        let (next, action) = if window_test.is_window_limited {
             self.increase(chunk.streams)
         } else {
             self.end_or_decrease(chunk, goodput)
         };
         self.streams = next;
-        self.reason = format!("{test} at {}: {what}", show::time(chunk.rtt));
+        self.reason = format!("{window_test} at {}: {action}", show::time(chunk.rtt));
     }
 
-    fn test(&self, chunk: &ChunkResult, goodput: f64) -> Option<WindowTest> {
+    fn window_test(&self, chunk: &ChunkResult, goodput: f64) -> Option<WindowTest> {
         if chunk.window == 0 || chunk.rtt.is_zero() {
             return None;
         }
@@ -98,7 +104,7 @@ impl ModeTuner {
         Some(WindowTest {
             goodput,
             windows,
-            limited: goodput > self.parameters.eta * windows,
+            is_window_limited: goodput > self.parameters.eta * windows,
         })
     }
 
@@ -107,13 +113,16 @@ impl ModeTuner {
         let most = self
             .parameters
             .max_streams
-            .min(self.refused.unwrap_or(u32::MAX));
+            .min(self.stream_cap.unwrap_or(u32::MAX));
         if now >= most {
             // AIMD never terminates: it decreases again once the windows stop limiting.
             self.terminated = self.mode != ChunkTuningMode::Aimd;
             return (
                 most,
-                format!("the windows limit, but {} is the maximum", streams(most)),
+                format!(
+                    "the windows limit, but {} is the maximum",
+                    describe_streams(most)
+                ),
             );
         }
         let n = f64::from(now);
@@ -122,8 +131,11 @@ impl ModeTuner {
             ChunkTuningMode::Aimd => n + self.parameters.alpha,
         };
         // Rounding must not stop the growth for a small γ.
-        let next = count(next.round()).clamp(now + 1, most);
-        (next, format!("the windows limit, {}", streams(next)))
+        let next = whole_streams(next.round()).clamp(now + 1, most);
+        (
+            next,
+            format!("the windows limit, {}", describe_streams(next)),
+        )
     }
 
     /// Steps (v): the end of MI and MI+, N ← N(1 − β) (eq. 12) in AIMD.
@@ -133,7 +145,7 @@ impl ModeTuner {
             ChunkTuningMode::Mi => {
                 self.terminated = true;
                 let next = chunk.streams.min(self.parameters.max_streams);
-                (next, format!("{limit}, {} stay", streams(next)))
+                (next, format!("{limit}, {} stay", describe_streams(next)))
             }
             ChunkTuningMode::MiPlus => {
                 self.terminated = true;
@@ -143,15 +155,15 @@ impl ModeTuner {
                     next,
                     format!(
                         "{limit}, {} by the model of a path of {path}",
-                        streams(next)
+                        describe_streams(next)
                     ),
                 )
             }
             ChunkTuningMode::Aimd => {
                 let less = f64::from(chunk.streams) * (1.0 - self.parameters.beta);
                 // Eq. 12 has no lower bound; a transfer needs one stream.
-                let next = count(less).clamp(1, self.parameters.max_streams);
-                (next, format!("{limit}, back to {}", streams(next)))
+                let next = whole_streams(less).clamp(1, self.parameters.max_streams);
+                (next, format!("{limit}, back to {}", describe_streams(next)))
             }
         }
     }
@@ -168,13 +180,13 @@ impl ModeTuner {
         let most = self
             .parameters
             .max_streams
-            .min(self.refused.unwrap_or(u32::MAX));
+            .min(self.stream_cap.unwrap_or(u32::MAX));
         let best = match self.parameters.optimum {
             Optimum::BothTerms => path.best_connections(most),
             // The second term falls with N (see `model`).
             Optimum::SecondTerm => 1,
         };
-        (best, rate(bandwidth * SEGMENT * 8.0))
+        (best, whole_rate(bandwidth * SEGMENT * 8.0))
     }
 }
 
@@ -200,7 +212,10 @@ impl ChunkTuner for ModeTuner {
 
 impl std::fmt::Display for WindowTest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (goodput, windows) = (rate(self.goodput * 8.0), rate(self.windows * 8.0));
+        let (goodput, windows) = (
+            whole_rate(self.goodput * 8.0),
+            whole_rate(self.windows * 8.0),
+        );
         write!(
             f,
             "{} of the windows' {}",
@@ -211,7 +226,7 @@ impl std::fmt::Display for WindowTest {
 }
 
 /// `4 streams`.
-pub(super) fn streams(n: u32) -> String {
+pub(super) fn describe_streams(n: u32) -> String {
     match n {
         1 => "1 stream".to_owned(),
         n => format!("{n} streams"),
@@ -224,7 +239,7 @@ pub(super) fn streams(n: u32) -> String {
     clippy::cast_sign_loss,
     reason = "saturates"
 )]
-fn count(streams: f64) -> u32 {
+fn whole_streams(streams: f64) -> u32 {
     streams as u32
 }
 
@@ -234,7 +249,7 @@ fn count(streams: f64) -> u32 {
     clippy::cast_sign_loss,
     reason = "saturates"
 )]
-pub(super) fn rate(rate: f64) -> u64 {
+pub(super) fn whole_rate(rate: f64) -> u64 {
     rate as u64
 }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use units::show;
 
 use super::chunk::{Chunk, ChunkResult, ChunkTuner};
-use super::modes::{rate, streams};
-use super::size::whole;
+use super::modes::{describe_streams, whole_rate};
+use super::size::whole_bytes;
 
 /// Goodput of doubled streams, relative to before, from which on they are worth it.
 const MIN_GAIN: f64 = 1.15;
@@ -118,7 +118,7 @@ impl ProbeTuner {
             search_chunk_time,
             phase: ProbePhase::Climb,
             streams: first,
-            bytes: whole(bytes),
+            bytes: whole_bytes(bytes),
             trials: Vec::new(),
             is_warm: false,
             repeats: 0,
@@ -128,7 +128,7 @@ impl ProbeTuner {
             settled_chunks: 0,
             failed_searches: 0,
             failed_searches_after_fall: 0,
-            reason: format!("{} to begin with", streams(first)),
+            reason: format!("{} to begin with", describe_streams(first)),
         }
     }
 
@@ -137,7 +137,7 @@ impl ProbeTuner {
         self.min_streams = min_streams.clamp(1, self.max_streams);
         if self.streams < self.min_streams {
             self.streams = self.min_streams;
-            self.reason = format!("{} to begin with", streams(self.streams));
+            self.reason = format!("{} to begin with", describe_streams(self.streams));
         }
         self
     }
@@ -152,7 +152,10 @@ impl ProbeTuner {
         let is_requested = used == self.streams || self.is_only_count(used);
         let intended_time = self.intended_time();
         if is_requested && self.is_too_short(chunk, intended_time) {
-            self.reason = format!("the chunk was too short: {} again", streams(self.streams));
+            self.reason = format!(
+                "the chunk was too short: {} again",
+                describe_streams(self.streams)
+            );
         } else if is_requested {
             self.repeats = 0;
             self.on_requested_chunk(chunk, goodput);
@@ -226,12 +229,12 @@ impl ProbeTuner {
         let is_worth_it = before.is_none_or(|before| goodput >= MIN_GAIN * before);
         let now = format!(
             "{} with {}",
-            show::bits(rate(goodput * 8.0)),
-            streams(self.streams)
+            show::bits(whole_rate(goodput * 8.0)),
+            describe_streams(self.streams)
         );
         if is_worth_it && self.streams < self.max_streams {
             self.streams = self.streams.saturating_mul(2).min(self.max_streams);
-            self.reason = format!("{now}: next {}", streams(self.streams));
+            self.reason = format!("{now}: next {}", describe_streams(self.streams));
             return;
         }
         let enough = self.fewest_as_good().unwrap_or(self.streams);
@@ -257,8 +260,8 @@ impl ProbeTuner {
         let goodput_of = self.goodput_of(enough).unwrap_or_default();
         let now = format!(
             "{} with {}",
-            show::bits(rate(goodput * 8.0)),
-            streams(self.streams)
+            show::bits(whole_rate(goodput * 8.0)),
+            describe_streams(self.streams)
         );
         if goodput >= EQUAL_SHARE * goodput_of {
             self.try_fewer(self.streams, &format!("{now}: as good"));
@@ -280,7 +283,7 @@ impl ProbeTuner {
         }
         self.phase = ProbePhase::Descend { enough };
         self.streams = half;
-        self.reason = format!("{why}; trying {}", streams(half));
+        self.reason = format!("{why}; trying {}", describe_streams(half));
     }
 
     fn settle(&mut self, n: u32, why: &str) {
@@ -301,19 +304,19 @@ impl ProbeTuner {
         self.settled_chunks = 0;
         self.phase = ProbePhase::Settled { goodput };
         self.streams = n;
-        self.reason = format!("{why}; settled at {}", streams(n));
+        self.reason = format!("{why}; settled at {}", describe_streams(n));
     }
 
     /// Takes a chunk with the settled number of streams; `settled` is its average goodput, bytes per second.
     fn continue_settled(&mut self, chunk: &ChunkResult, goodput: f64, settled: f64) {
         self.settled_for = self.settled_for.saturating_add(chunk.time);
         self.settled_chunks = self.settled_chunks.saturating_add(1);
-        let now = show::bits(rate(goodput * 8.0));
+        let now = show::bits(whole_rate(goodput * 8.0));
         // Each failed search doubles the number of chunks before the next one may begin.
         if goodput < FALLEN_SHARE * settled
             && self.settled_chunks >= 1 << self.failed_searches_after_fall
         {
-            let was = show::bits(rate(settled * 8.0));
+            let was = show::bits(whole_rate(settled * 8.0));
             self.reprobe(
                 ReprobeCause::Fall,
                 goodput,
@@ -333,7 +336,7 @@ impl ProbeTuner {
             self.phase = ProbePhase::Settled {
                 goodput: settled + (goodput - settled) / 4.0,
             };
-            self.reason = format!("{now} with {}", streams(self.streams));
+            self.reason = format!("{now} with {}", describe_streams(self.streams));
         }
     }
 
@@ -345,7 +348,7 @@ impl ProbeTuner {
         if self.streams < self.max_streams {
             self.phase = ProbePhase::Climb;
             self.streams = self.streams.saturating_mul(2).min(self.max_streams);
-            self.reason = format!("{why}: trying {}", streams(self.streams));
+            self.reason = format!("{why}: trying {}", describe_streams(self.streams));
         } else {
             self.try_fewer(self.streams, why);
         }
@@ -368,7 +371,7 @@ impl ProbeTuner {
             1.0
         };
         let bytes = goodput * more * self.intended_time().as_secs_f64();
-        whole(bytes.min(chunk.bytes as f64 * GROWTH))
+        whole_bytes(bytes.min(chunk.bytes as f64 * GROWTH))
     }
 }
 
